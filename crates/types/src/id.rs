@@ -1,0 +1,150 @@
+//! Identifiers.
+
+use std::fmt;
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident($inner:ty), $prefix:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub $inner);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($prefix, "{}"), self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+    };
+}
+
+id!(
+    /// An inode number. Zero is never a valid inode.
+    Ino(u64), "ino:"
+);
+id!(
+    /// The number of an active metadata server.
+    Rank(u16), "mds."
+);
+id!(
+    /// A generation of the cluster map, of a rank's tenure or of a lock: larger is newer.
+    Epoch(u64), "e"
+);
+id!(
+    /// A client, unique for the life of the cluster.
+    ClientId(u64), "client."
+);
+id!(
+    /// A request of one client; strictly increasing within a client.
+    Tid(u64), "tid:"
+);
+id!(
+    /// The position of an event in one journal; strictly increasing, the first event is 1.
+    Seq(u64), "seq:"
+);
+
+impl Ino {
+    /// The root directory.
+    pub const ROOT: Ino = Ino(1);
+    /// The hidden directory that is home to every inode with more than one name. Its entries
+    /// are named by the inode number in hexadecimal.
+    pub const LINKS: Ino = Ino(2);
+    /// The first number a rank or client may be given.
+    pub const FIRST_FREE: u64 = 1 << 40;
+
+    /// First inode number that `rank` allocates from: ranks own disjoint 2^40-wide spaces, so
+    /// that two ranks never hand out one number.
+    #[must_use]
+    pub fn space_of(rank: Rank) -> InoRange {
+        let start = Self::FIRST_FREE * (u64::from(rank.0) + 1);
+        InoRange { start, end: start + Self::FIRST_FREE }
+    }
+}
+
+/// The origin of an event: which request of which client caused it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Origin {
+    /// Who asked.
+    pub client: ClientId,
+    /// Which of its requests.
+    pub tid: Tid,
+}
+
+/// A half-open range of inode numbers, `start..end`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct InoRange {
+    /// First number inside.
+    pub start: u64,
+    /// First number after.
+    pub end: u64,
+}
+
+impl InoRange {
+    /// Whether `ino` lies in the range.
+    #[must_use]
+    pub fn contains(self, ino: Ino) -> bool {
+        self.start <= ino.0 && ino.0 < self.end
+    }
+
+    /// How many numbers the range holds.
+    #[must_use]
+    pub fn len(self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
+
+    /// Whether nothing is left.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// Takes the first number out of the range.
+    pub fn take(&mut self) -> Option<Ino> {
+        if self.is_empty() {
+            return None;
+        }
+        let ino = Ino(self.start);
+        self.start += 1;
+        Some(ino)
+    }
+}
+
+/// A part of a directory: the names whose hash starts with the `bits` high bits of `value`.
+/// The whole directory is [`Frag::WHOLE`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Frag {
+    /// How many leading bits are fixed, 0 to 24.
+    pub bits: u8,
+    /// The fixed bits, left-aligned in 32 bits.
+    pub value: u32,
+}
+
+impl Frag {
+    /// The fragment that is the whole directory.
+    pub const WHOLE: Frag = Frag { bits: 0, value: 0 };
+
+    /// Whether a name of this hash belongs to the fragment.
+    #[must_use]
+    pub fn contains(self, hash: u32) -> bool {
+        self.bits == 0 || (hash ^ self.value) >> (32 - u32::from(self.bits)) == 0
+    }
+}
+
+/// A directory fragment: the unit of authority and of storage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DirFragId {
+    /// The directory.
+    pub ino: Ino,
+    /// Which part of it.
+    pub frag: Frag,
+}
+
+impl fmt::Display for DirFragId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}.{:08x}.{}", self.ino.0, self.frag.value, self.frag.bits)
+    }
+}
