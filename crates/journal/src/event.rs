@@ -1,0 +1,303 @@
+//! The changes that can happen to a namespace.
+
+use types::{Attr, AttrChange, ClientId, FileType, Ino, Tid, Timestamp};
+
+/// One change of a namespace. Borrowed: planning and decoding build events without allocating.
+///
+/// Events say *what is so afterwards*, not how it came about: replaying one that already took
+/// effect changes nothing. Permission and existence were checked, if at all, before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// A new inode under a name: file, directory, symbolic link, device, FIFO or socket.
+    Create(Create<'a>),
+    /// One more name for an inode.
+    Link {
+        /// Directory of the new name.
+        parent: Ino,
+        /// The new name.
+        name: &'a [u8],
+        /// What it names.
+        ino: Ino,
+        /// The inode as it is afterwards.
+        inode: Snapshot<'a>,
+        /// When.
+        time: Timestamp,
+    },
+    /// A name of anything but a directory goes away.
+    Unlink {
+        /// Directory.
+        parent: Ino,
+        /// The name.
+        name: &'a [u8],
+        /// When.
+        time: Timestamp,
+    },
+    /// An empty directory goes away.
+    Rmdir {
+        /// Directory above it.
+        parent: Ino,
+        /// Its name.
+        name: &'a [u8],
+        /// When.
+        time: Timestamp,
+    },
+    /// A name moves, replacing what had the new name; or two names swap.
+    Rename {
+        /// Old directory.
+        parent: Ino,
+        /// Old name.
+        name: &'a [u8],
+        /// New directory.
+        new_parent: Ino,
+        /// New name.
+        new_name: &'a [u8],
+        /// The inode that moves, as it is afterwards.
+        moved: Snapshot<'a>,
+        /// The inode that moves the other way (`RENAME_EXCHANGE`); without it, whatever had the
+        /// new name is replaced.
+        exchanged: Option<Snapshot<'a>>,
+        /// When.
+        time: Timestamp,
+    },
+    /// Attributes change.
+    SetAttr {
+        /// Of which inode.
+        ino: Ino,
+        /// The directory that stores the inode: where to find it when it is not in memory.
+        home: Ino,
+        /// To what.
+        change: AttrChange,
+        /// When (becomes ctime).
+        time: Timestamp,
+    },
+    /// An extended attribute changes or, with `None`, goes away.
+    SetXattr {
+        /// Of which inode.
+        ino: Ino,
+        /// The directory that stores the inode: where to find it when it is not in memory.
+        home: Ino,
+        /// Its name.
+        name: &'a [u8],
+        /// Its value.
+        value: Option<&'a [u8]>,
+        /// When.
+        time: Timestamp,
+    },
+    /// The inline content of a small file is replaced, and with it its size.
+    SetData {
+        /// Of which inode.
+        ino: Ino,
+        /// The directory that stores the inode: where to find it when it is not in memory.
+        home: Ino,
+        /// The content; empty when it moved to the object store.
+        data: &'a [u8],
+        /// The size of the file, at least the length of `data`.
+        size: u64,
+        /// When (becomes mtime and ctime).
+        time: Timestamp,
+    },
+    /// The policy stored in a directory inode changes; empty removes it.
+    SetPolicy {
+        /// The directory.
+        ino: Ino,
+        /// The directory that stores its inode.
+        home: Ino,
+        /// Canonical policy text.
+        policy: &'a [u8],
+        /// When.
+        time: Timestamp,
+    },
+    /// Every request of `client` up to `tid` has been carried out: what makes requests idempotent
+    /// across a restart. Written at the start of each segment.
+    Session {
+        /// The client.
+        client: ClientId,
+        /// Its newest completed request.
+        tid: Tid,
+    },
+    /// A client journal that is kept as an object was applied at this point, in memory only:
+    /// recovery applies it again from the object.
+    Merged {
+        /// Root of the decoupled subtree.
+        subtree: Ino,
+        /// Whose journal.
+        client: ClientId,
+        /// Name of the journal object.
+        object: &'a [u8],
+        /// How many of its events were applied.
+        events: u64,
+    },
+}
+
+/// An inode as it is after an event that gives it a new place in the metadata store.
+///
+/// Directories are checkpointed one by one, so after a crash the old place may already have
+/// forgotten the inode while the new one has not heard of it. Carrying the inode in the event
+/// makes replay independent of the order of checkpoints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot<'a> {
+    /// Attributes, the inode number among them.
+    pub attr: Attr,
+    /// Content of a small file, or target of a symbolic link.
+    pub data: &'a [u8],
+    /// Extended attributes and policy, as the namespace encodes them.
+    pub extra: &'a [u8],
+}
+
+/// The fields of [`Event::Create`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Create<'a> {
+    /// Directory.
+    pub parent: Ino,
+    /// Name in it.
+    pub name: &'a [u8],
+    /// The new inode.
+    pub ino: Ino,
+    /// File type and permissions.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number of a device file.
+    pub rdev: u32,
+    /// Length in bytes.
+    pub size: u64,
+    /// When it was created: its ctime and btime, and the directory's mtime.
+    pub time: Timestamp,
+    /// Its mtime.
+    pub mtime: Timestamp,
+    /// Its atime.
+    pub atime: Timestamp,
+    /// Content of a small file, or target of a symbolic link.
+    pub data: &'a [u8],
+}
+
+impl Create<'_> {
+    /// The file type that the mode names.
+    #[must_use]
+    pub fn file_type(&self) -> FileType {
+        FileType::from_mode(self.mode).unwrap_or_default()
+    }
+}
+
+/// The kind of an event, for filters and summaries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum EventKind {
+    /// [`Event::Create`].
+    Create = 0,
+    /// [`Event::Link`].
+    Link = 1,
+    /// [`Event::Unlink`].
+    Unlink = 2,
+    /// [`Event::Rmdir`].
+    Rmdir = 3,
+    /// [`Event::Rename`].
+    Rename = 4,
+    /// [`Event::SetAttr`].
+    SetAttr = 5,
+    /// [`Event::SetXattr`].
+    SetXattr = 6,
+    /// [`Event::SetData`].
+    SetData = 7,
+    /// [`Event::SetPolicy`].
+    SetPolicy = 8,
+    /// [`Event::Session`].
+    Session = 9,
+    /// [`Event::Merged`].
+    Merged = 10,
+}
+
+impl EventKind {
+    /// Every kind.
+    pub const ALL: [EventKind; 11] = [
+        Self::Create,
+        Self::Link,
+        Self::Unlink,
+        Self::Rmdir,
+        Self::Rename,
+        Self::SetAttr,
+        Self::SetXattr,
+        Self::SetData,
+        Self::SetPolicy,
+        Self::Session,
+        Self::Merged,
+    ];
+
+    /// The word used in filters and output.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Link => "link",
+            Self::Unlink => "unlink",
+            Self::Rmdir => "rmdir",
+            Self::Rename => "rename",
+            Self::SetAttr => "setattr",
+            Self::SetXattr => "setxattr",
+            Self::SetData => "setdata",
+            Self::SetPolicy => "setpolicy",
+            Self::Session => "session",
+            Self::Merged => "merged",
+        }
+    }
+
+    pub(crate) fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(code)).copied()
+    }
+}
+
+impl<'a> Event<'a> {
+    /// Which kind this is.
+    #[must_use]
+    pub fn kind(&self) -> EventKind {
+        match self {
+            Self::Create(_) => EventKind::Create,
+            Self::Link { .. } => EventKind::Link,
+            Self::Unlink { .. } => EventKind::Unlink,
+            Self::Rmdir { .. } => EventKind::Rmdir,
+            Self::Rename { .. } => EventKind::Rename,
+            Self::SetAttr { .. } => EventKind::SetAttr,
+            Self::SetXattr { .. } => EventKind::SetXattr,
+            Self::SetData { .. } => EventKind::SetData,
+            Self::SetPolicy { .. } => EventKind::SetPolicy,
+            Self::Session { .. } => EventKind::Session,
+            Self::Merged { .. } => EventKind::Merged,
+        }
+    }
+
+    /// The directory and name that the event is about, if it is about one.
+    #[must_use]
+    pub fn dentry(&self) -> Option<(Ino, &'a [u8])> {
+        match *self {
+            Self::Create(Create { parent, name, .. })
+            | Self::Link { parent, name, .. }
+            | Self::Unlink { parent, name, .. }
+            | Self::Rmdir { parent, name, .. }
+            | Self::Rename { parent, name, .. } => Some((parent, name)),
+            Self::SetAttr { .. }
+            | Self::SetXattr { .. }
+            | Self::SetData { .. }
+            | Self::SetPolicy { .. }
+            | Self::Session { .. }
+            | Self::Merged { .. } => None,
+        }
+    }
+
+    /// The inode that the event names directly, if it does.
+    #[must_use]
+    pub fn inode(&self) -> Option<Ino> {
+        match *self {
+            Self::Create(Create { ino, .. })
+            | Self::Link { ino, .. }
+            | Self::SetAttr { ino, .. }
+            | Self::SetXattr { ino, .. }
+            | Self::SetData { ino, .. }
+            | Self::SetPolicy { ino, .. } => Some(ino),
+            Self::Merged { subtree, .. } => Some(subtree),
+            Self::Rename { moved, .. } => Some(moved.attr.ino),
+            Self::Unlink { .. } | Self::Rmdir { .. } | Self::Session { .. } => None,
+        }
+    }
+}

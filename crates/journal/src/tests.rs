@@ -1,0 +1,310 @@
+use proptest::prelude::*;
+use types::{Attr, AttrChange, ClientId, Epoch, Ino, Origin, Rank, Seq, Tid, Timestamp};
+
+use crate::segment::{HEADER_BYTES, scan};
+use crate::{Create, Event, JournalBuffer, SegmentHeader, SegmentReader, Snapshot, Writer};
+
+fn header() -> SegmentHeader {
+    SegmentHeader { writer: Writer::Mds { rank: Rank(0) }, epoch: Epoch(3), first_seq: Seq(1) }
+}
+
+fn segment(origins: bool, events: &[(Origin, Event<'_>)]) -> Vec<u8> {
+    let mut buffer = JournalBuffer::new(Seq(1), origins);
+    for (origin, event) in events {
+        buffer.append(*origin, event);
+    }
+    buffer.close_block();
+    let mut bytes = header().encode().to_vec();
+    for block in buffer.blocks() {
+        bytes.extend_from_slice(block);
+    }
+    bytes
+}
+
+fn count(bytes: &[u8]) -> Result<u64, crate::JournalError> {
+    let mut reader = SegmentReader::open(bytes)?;
+    let mut events = 0;
+    while let Some(block) = reader.next_block()? {
+        let mut block = block.events();
+        while block.next_event()?.is_some() {
+            events += 1;
+        }
+    }
+    Ok(events)
+}
+
+fn create<'a>(name: &'a [u8], ino: u64, time: i64) -> Event<'a> {
+    let time = Timestamp(time);
+    Event::Create(Create {
+        parent: Ino(1),
+        name,
+        ino: Ino(ino),
+        mode: 0o100_644,
+        time,
+        mtime: time,
+        atime: time,
+        ..Create::default()
+    })
+}
+
+#[derive(Clone, Debug)]
+struct Raw {
+    kind: u8,
+    parent: u64,
+    name: Vec<u8>,
+    other: Vec<u8>,
+    ino: u64,
+    numbers: [i64; 4],
+    origin: (u64, u64),
+}
+
+impl Raw {
+    fn snapshot(&self) -> Snapshot<'_> {
+        let [a, b, c, d] = self.numbers;
+        let attr = Attr {
+            ino: Ino(self.ino),
+            mode: 0o040_755,
+            uid: a.cast_unsigned() as u32,
+            nlink: 2,
+            size: d.cast_unsigned(),
+            mtime: Timestamp(b),
+            ctime: Timestamp(c),
+            ..Attr::default()
+        };
+        Snapshot { attr, data: &self.name, extra: &self.other }
+    }
+
+    fn event(&self) -> Event<'_> {
+        let [a, b, c, _] = self.numbers;
+        let time = Timestamp(a);
+        let (parent, ino, name) = (Ino(self.parent), Ino(self.ino), self.name.as_slice());
+        match self.kind {
+            0 => Event::Create(Create {
+                parent,
+                name,
+                ino,
+                mode: 0o100_000 | (b.cast_unsigned() as u32 & 0o7777),
+                uid: b.cast_unsigned() as u32,
+                gid: c.cast_unsigned() as u32,
+                rdev: 0,
+                size: c.cast_unsigned(),
+                time,
+                mtime: Timestamp(b),
+                atime: Timestamp(c),
+                data: &self.other,
+            }),
+            1 => Event::Link { parent, name, ino, inode: self.snapshot(), time },
+            2 => Event::Unlink { parent, name, time },
+            3 => Event::Rmdir { parent, name, time },
+            4 => Event::Rename {
+                parent,
+                name,
+                new_parent: Ino(b.cast_unsigned()),
+                new_name: name,
+                moved: self.snapshot(),
+                exchanged: (c % 2 == 0).then(|| self.snapshot()),
+                time,
+            },
+            5 => Event::SetAttr {
+                ino,
+                home: parent,
+                change: AttrChange {
+                    mode: (b % 2 == 0).then_some(7),
+                    size: (c % 2 == 0).then_some(u64::MAX),
+                    mtime: Some(Timestamp(c)),
+                    ..AttrChange::default()
+                },
+                time,
+            },
+            6 => Event::SetXattr {
+                ino,
+                home: parent,
+                name,
+                value: (b % 2 == 0).then_some(self.other.as_slice()),
+                time,
+            },
+            7 => Event::SetData {
+                ino,
+                home: parent,
+                data: &self.other,
+                size: b.cast_unsigned(),
+                time,
+            },
+            8 => Event::SetPolicy { ino, home: parent, policy: &self.other, time },
+            9 => Event::Session { client: ClientId(self.parent), tid: Tid(self.ino) },
+            _ => Event::Merged {
+                subtree: ino,
+                client: ClientId(1),
+                object: &self.other,
+                events: b.cast_unsigned(),
+            },
+        }
+    }
+}
+
+fn raw() -> impl Strategy<Value = Raw> {
+    (
+        0..11u8,
+        prop_oneof![Just(1u64), any::<u64>()],
+        prop::collection::vec(prop_oneof![Just(b'a'), any::<u8>()], 1..=255),
+        prop::collection::vec(any::<u8>(), 0..100),
+        any::<u64>(),
+        prop::array::uniform4(prop_oneof![Just(0i64), Just(5_000_000_000), any::<i64>()]),
+        (any::<u64>(), any::<u64>()),
+    )
+        .prop_map(|(kind, parent, name, other, ino, numbers, origin)| Raw {
+            kind,
+            parent,
+            name,
+            other,
+            ino,
+            numbers,
+            origin,
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn every_event_survives_the_round_trip(raws in prop::collection::vec(raw(), 0..60), origins: bool) {
+        let events: Vec<_> = raws
+            .iter()
+            .map(|raw| (Origin { client: ClientId(raw.origin.0), tid: Tid(raw.origin.1) }, raw.event()))
+            .collect();
+        let bytes = segment(origins, &events);
+        let mut reader = SegmentReader::open(&bytes).expect("own header");
+        let mut expected = events.iter();
+        while let Some(block) = reader.next_block().expect("own block") {
+            let mut block = block.events();
+            while let Some(record) = block.next_event().expect("own event") {
+                let (origin, event) = expected.next().expect("no more than were written");
+                prop_assert_eq!(&record.event, event);
+                prop_assert_eq!(record.origin, if origins { *origin } else { Origin::default() });
+            }
+        }
+        prop_assert!(expected.next().is_none());
+    }
+
+    #[test]
+    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        crate::fuzz::decode(&bytes);
+    }
+
+    #[test]
+    fn mutated_segments_never_panic(
+        raws in prop::collection::vec(raw(), 1..20),
+        flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+    ) {
+        let events: Vec<_> = raws.iter().map(|raw| (Origin::default(), raw.event())).collect();
+        let mut bytes = segment(true, &events);
+        for (index, value) in flips {
+            let index = index.index(bytes.len());
+            bytes[index] = value;
+        }
+        crate::fuzz::decode(&bytes);
+        crate::fuzz::decode(&bytes[HEADER_BYTES + 27..]);
+    }
+}
+
+#[test]
+fn every_truncation_is_detected_or_is_a_clean_end() {
+    let events: Vec<_> =
+        (0..50).map(|i| (Origin::default(), create(b"name", 100 + i, 5))).collect();
+    let bytes = segment(false, &events);
+    for cut in 0..bytes.len() {
+        let expected_clean = cut == HEADER_BYTES;
+        assert_eq!(count(&bytes[..cut]).is_ok(), expected_clean, "cut at {cut}");
+    }
+    assert_eq!(count(&bytes), Ok(50));
+}
+
+#[test]
+fn every_bit_flip_is_detected() {
+    let bytes = segment(true, &[(Origin::default(), create(b"name", 100, 5))]);
+    for bit in 0..bytes.len() * 8 {
+        let mut damaged = bytes.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        assert!(count(&damaged).is_err(), "flip of bit {bit}");
+    }
+}
+
+#[test]
+fn a_torn_end_is_told_from_a_hole_in_the_middle() {
+    let names: Vec<Vec<u8>> = (0..40_000).map(|i| format!("some name {i}").into_bytes()).collect();
+    let events: Vec<_> = names
+        .iter()
+        .enumerate()
+        .map(|(i, name)| (Origin::default(), create(name, 7 * i as u64, i as i64 * 977)))
+        .collect();
+    let bytes = segment(false, &events);
+    let whole = scan(&bytes).expect("header");
+    assert_eq!((whole.events, whole.damage), (40_000, None));
+
+    let torn = scan(&bytes[..bytes.len() - 10]).expect("header");
+    let damage = torn.damage.expect("cut off");
+    assert_eq!(damage.resumes, None);
+    assert!(torn.events > 30_000 && torn.events < 40_000);
+
+    let mut holed = bytes;
+    holed[HEADER_BYTES + 40] ^= 1;
+    let damage = scan(&holed).expect("header").damage.expect("damaged");
+    assert_eq!(damage.error.offset, HEADER_BYTES as u64);
+    assert!(damage.resumes.is_some());
+}
+
+#[test]
+fn a_run_of_creates_costs_a_few_bytes_each() {
+    let names: Vec<Vec<u8>> = (0..100_000).map(|i| format!("file.{i:07}").into_bytes()).collect();
+    let events: Vec<_> = names
+        .iter()
+        .enumerate()
+        .map(|(i, name)| {
+            let origin = Origin { client: ClientId(4), tid: Tid(1 + i as u64) };
+            (origin, create(name, 1_000 + i as u64, i as i64 / 100 * 1_000_000))
+        })
+        .collect();
+    for origins in [false, true] {
+        let per_create = segment(origins, &events).len() as f64 / 100_000.0;
+        assert!(per_create < 4.0, "{per_create} bytes");
+    }
+}
+
+#[test]
+fn foreign_and_newer_journals_are_refused_with_a_reason() {
+    let cause = |bytes: &[u8]| SegmentReader::open(bytes).expect_err("refused").cause;
+    assert!(cause(b"").contains("too short"));
+    assert!(cause(&[7; 80]).contains("not a Cudele journal"));
+    let mut newer = header().encode().to_vec();
+    newer[8] = 2;
+    let crc = crc32c::crc32c(&newer[..48]);
+    newer[48..52].copy_from_slice(&crc.to_le_bytes());
+    assert!(cause(&newer).contains("version 2"));
+    let client = SegmentHeader {
+        writer: Writer::Client { client: ClientId(9), subtree: Ino(77) },
+        ..header()
+    };
+    assert_eq!(SegmentHeader::decode(&client.encode()), Ok(client));
+}
+
+#[test]
+fn reads_v1() {
+    let bytes = segment(
+        true,
+        &[
+            (Origin { client: ClientId(1), tid: Tid(1) }, create(b"a", 1 << 40, 1_000)),
+            (Origin { client: ClientId(1), tid: Tid(2) }, create(b"b", (1 << 40) + 1, 1_000)),
+            (
+                Origin { client: ClientId(2), tid: Tid(1) },
+                Event::Unlink { parent: Ino(1), name: b"a", time: Timestamp(2_000) },
+            ),
+        ],
+    );
+    let hex: Vec<String> = bytes
+        .chunks(16)
+        .map(|line| line.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" "))
+        .collect();
+    expect_test::expect_file!["../testdata/v1/three_events.hex"]
+        .assert_eq(&(hex.join("\n") + "\n"));
+    assert_eq!(count(&bytes), Ok(3));
+}
