@@ -1,1 +1,105 @@
-fn main() {}
+//! The project's chores, in the project's language: `cargo xtask` lists them.
+//!
+//! For everything a developer or a build machine does beyond plain `cargo build` and `cargo test`:
+//! the checks the compiler does not make (`tidy`), the list of what a change must pass (`ci`), long
+//! simulations and fuzzing. Not for anything a user of the file system runs.
+//!
+//! Invariant: only `fix` and `hook` change files outside the build directory.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "I/O edge: chores read the tree, start programs and report on the terminal"
+)]
+
+mod ci;
+mod fuzz;
+mod hook;
+mod run;
+mod rust;
+mod tidy;
+mod tree;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use run::{Cargo, Failure, Outcome};
+
+const USAGE: &str = "\
+usage: cargo xtask CHORE [ARGUMENT]...
+
+  ci [STEP]...       what every change must pass, cheapest step first, with times;
+                     with names, only those steps            (also: test, cargo ci)
+  tidy               the checks the compiler does not make: layers, sizes, docs, ...
+  sim [OPTION]...    run the simulator with assertions on; the options are its own,
+                     for example --seeds 50, --seconds 40, --seed 0x2a
+  fuzz [TARGET] [--seconds N]
+                     feed a decoder random bytes (without TARGET: list the targets)
+  fix                rewrite the sources: rustfmt and what clippy can repair
+  hook               install the pre-commit hook: format check and tidy
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match chore(&root(), &arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Reported) => ExitCode::FAILURE,
+        Err(Failure::Failed(message)) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+        Err(Failure::Usage(message)) => {
+            eprintln!("xtask: {message}\n\n{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn chore(root: &Path, arguments: &[&str]) -> Outcome {
+    let Some((name, rest)) = arguments.split_first() else {
+        print!("{USAGE}");
+        return Ok(());
+    };
+    match *name {
+        "ci" | "test" => ci::run(root, rest),
+        "tidy" => no_arguments(rest).and_then(|()| tidy::run(root)),
+        "sim" => sim(root, rest),
+        "fuzz" => fuzz::run(root, rest),
+        "fix" => no_arguments(rest).and_then(|()| fix(root)),
+        "hook" => no_arguments(rest).and_then(|()| hook::install(root)),
+        "help" | "--help" | "-h" => {
+            print!("{USAGE}");
+            Ok(())
+        }
+        other => Err(Failure::Usage(format!("there is no chore named {other:?}"))),
+    }
+}
+
+fn no_arguments(arguments: &[&str]) -> Outcome {
+    match arguments.first() {
+        None => Ok(()),
+        Some(first) => Err(Failure::Usage(format!("unexpected argument {first:?}"))),
+    }
+}
+
+/// Runs the simulator in the profile that optimises and keeps assertions. The options are the
+/// simulator's own, so that this file does not have to know them.
+fn sim(root: &Path, options: &[&str]) -> Outcome {
+    let command = ["run", "--quiet", "--profile", "sim", "-p", "sim", "--bin", "sim", "--"];
+    Cargo::new(&command).and(options).run(root)
+}
+
+/// Repairs what can be repaired. clippy goes first because what it writes is not formatted.
+fn fix(root: &Path) -> Outcome {
+    let clippy = ["clippy", "--workspace", "--all-targets", "--fix", "--allow-dirty"];
+    Cargo::new(&clippy).and(&["--allow-staged"]).run(root)?;
+    Cargo::new(&["fmt", "--all"]).run(root)
+}
+
+/// The repository's top directory: this crate's manifest is one level below it.
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_path_buf()
+}

@@ -201,9 +201,10 @@ impl Encoder {
         let context = &mut self.context;
         match *event {
             Event::Create(_) => unreachable!("encode sends creates elsewhere"),
-            Event::Link { parent, name, ino, inode, time } => {
+            Event::Link { parent, name, ino, home, inode, time } => {
                 put_dentry(context, parent, name, time, out);
                 put_ino(context, ino, out);
+                out.put_signed(home.0.wrapping_sub(parent.0).cast_signed());
                 put_snapshot(&inode, out);
             }
             Event::Unlink { parent, name, time } | Event::Rmdir { parent, name, time } => {
@@ -462,8 +463,10 @@ impl<'a> Decoder<'a> {
             EventKind::Link => {
                 let (parent, name_len, time) = read_dentry(context, reader)?;
                 let ino = read_ino(context, reader)?;
+                let home = Ino(parent.0.wrapping_add(reader.signed()?.cast_unsigned()));
                 let inode = read_snapshot(reader)?;
-                Event::Link { parent, name: &context.name[..name_len], ino, inode, time }
+                let name = &context.name[..name_len];
+                Event::Link { parent, name, ino, home, inode, time }
             }
             EventKind::Unlink => {
                 let (parent, name_len, time) = read_dentry(context, reader)?;

@@ -18,6 +18,8 @@ pub enum Event<'a> {
         name: &'a [u8],
         /// What it names.
         ino: Ino,
+        /// The directory that stored the inode so far.
+        home: Ino,
         /// The inode as it is afterwards.
         inode: Snapshot<'a>,
         /// When.

@@ -93,7 +93,7 @@ impl Raw {
                 atime: Timestamp(c),
                 data: &self.other,
             }),
-            1 => Event::Link { parent, name, ino, inode: self.snapshot(), time },
+            1 => Event::Link { parent, name, ino, home: Ino(3), inode: self.snapshot(), time },
             2 => Event::Unlink { parent, name, time },
             3 => Event::Rmdir { parent, name, time },
             4 => Event::Rename {

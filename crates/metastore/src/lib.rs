@@ -1,1 +1,34 @@
-//! Placeholder.
+//! The formats of the metadata store: the namespace as objects.
+//!
+//! A directory fragment is stored as one small *manifest* and the immutable sorted *runs* it
+//! lists (J-01, I-02). Changing the fragment means writing a new run and replacing the manifest
+//! by compare-and-swap; an object that no manifest lists is garbage. The page
+//! `docs/formats/metastore.md` gives the grammar.
+//!
+//! This crate turns values into bytes and bytes into values. It reads and writes no object, and
+//! decides nothing about when to flush, compact or delete: the metadata server does.
+//!
+//! Invariant: a decoder given arbitrary bytes returns a value or a [`FormatError`]; it never
+//! panics, and never allocates more than a fixed multiple of the bytes it was given.
+
+mod error;
+#[doc(hidden)]
+pub mod fuzz;
+mod load;
+mod manifest;
+mod name;
+mod object;
+mod row;
+mod rows;
+mod run;
+
+pub use error::FormatError;
+pub use load::merge;
+pub use manifest::{MANIFEST_VERSION, Manifest, RunInfo};
+pub use object::{ObjectName, RunId, data_name, manifest_name, prefix, run_name};
+pub use row::{InodeRecord, Row, RowValue};
+pub use rows::Rows;
+pub use run::{BLOCK_BYTES_TARGET, RESTART_ROWS, RUN_VERSION, RunCursor, RunReader, encode_run};
+
+#[cfg(test)]
+mod tests;

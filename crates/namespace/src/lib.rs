@@ -1,1 +1,215 @@
-//! Placeholder.
+//! The namespace: inodes, dentries and directories in memory, and the only function that changes
+//! them.
+//!
+//! * [`Namespace::apply`] carries out a journal [`Event`]. It is *total*: it checks nothing, cannot
+//!   fail and reports what it displaced. Live requests, recovery, merges and the client's own view
+//!   of a decoupled subtree all go through it (design idea 1).
+//! * The `plan_*` functions (module [`plan`]) check every rule of POSIX, change nothing and return
+//!   the event that would do it.
+//! * [`flush`] and [`load`] move directories to and from the metadata store, as rows.
+//!
+//! What this crate is not: it performs no I/O, reads no clock, knows no client and no message.
+//! Where it lacks a directory it says so ([`Refusal::Cold`]) and the caller fetches it.
+//!
+//! Invariants:
+//! * every dentry that is not remote names an inode whose `home` is that directory;
+//! * an inode with several names lives in the hidden directory [`Ino::LINKS`], and all its names
+//!   are remote;
+//! * a directory that is not [complete](Namespace::is_complete) only ever adds to what the store
+//!   holds: newer names, and tombstones for removed ones.
+
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "hash positions and name lengths are bounded by construction"
+)]
+
+mod apply;
+mod dir;
+mod extra;
+pub mod flush;
+mod inode;
+pub mod load;
+mod page;
+pub mod plan;
+mod read;
+mod subtree;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use policy::Policy;
+use types::{Attr, Errno, FileType, Ino, Map, Seq, Timestamp, name_hash};
+
+pub use apply::{Mode, Outcome};
+pub use extra::Extra;
+pub use flush::Capture;
+pub use plan::{Cred, NewInode, Planned, RenameFlags, XattrFlags};
+pub use read::{Entry, Walked};
+
+use dir::Dir;
+use inode::{Inode, InodeTable};
+
+/// Why a request cannot be planned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It breaks a rule.
+    Errno(Errno),
+    /// The answer depends on a directory that must be fetched from the metadata store first.
+    Cold(Ino),
+}
+
+impl From<Errno> for Refusal {
+    fn from(errno: Errno) -> Self {
+        Self::Errno(errno)
+    }
+}
+
+/// An inode that lost its last name: its file data can be purged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Freed {
+    /// Which.
+    pub ino: Ino,
+    /// Its length in bytes, from which its data objects follow.
+    pub size: u64,
+}
+
+/// See the crate documentation.
+#[derive(Debug)]
+pub struct Namespace {
+    inodes: InodeTable,
+    dirs: Map<Ino, Box<Dir>>,
+    extras: Map<Ino, Arc<Extra>>,
+    /// Policies stored in directory inodes.
+    policies: Map<Ino, Arc<Policy>>,
+    default_policy: Arc<Policy>,
+    /// Incremented whenever the effective policy of some directory may have changed.
+    policy_generation: u64,
+    /// Directories in the order in which they became dirty.
+    dirty_dirs: VecDeque<(Seq, Ino)>,
+    freed: Vec<Freed>,
+}
+
+impl Default for Namespace {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Namespace {
+    /// A namespace that knows nothing: everything is in the metadata store, if anywhere.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            inodes: InodeTable::default(),
+            dirs: Map::default(),
+            extras: Map::default(),
+            policies: Map::default(),
+            default_policy: Arc::new(Policy::default()),
+            policy_generation: 1,
+            dirty_dirs: VecDeque::new(),
+            freed: Vec::new(),
+        }
+    }
+
+    /// A new, empty namespace: only the root exists, owned by root, mode 755.
+    #[must_use]
+    pub fn with_root(time: Timestamp) -> Self {
+        let mut namespace = Self::new();
+        for hidden in [Ino::ANCHOR, Ino::LINKS] {
+            namespace.dirs.insert(hidden, Box::new(Dir::new(true)));
+        }
+        let root = journal::Create {
+            parent: Ino::ANCHOR,
+            name: ROOT_NAME,
+            ino: Ino::ROOT,
+            mode: FileType::Directory.mode_bits() | 0o755,
+            time,
+            mtime: time,
+            atime: time,
+            ..journal::Create::default()
+        };
+        namespace.apply(Seq(0), Mode::Live, &journal::Event::Create(root));
+        namespace
+    }
+
+    /// Number of inodes in memory.
+    #[must_use]
+    pub fn inodes(&self) -> u64 {
+        self.inodes.len()
+    }
+
+    /// Number of directories in memory.
+    #[must_use]
+    pub fn directories(&self) -> usize {
+        self.dirs.len()
+    }
+
+    /// Memory held, in bytes, within a few percent.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.inodes.memory()
+            + self.dirs.values().map(|dir| dir.memory()).sum::<usize>()
+            + self.dirs.capacity() * size_of::<(Ino, Box<Dir>)>()
+            + self.extras.values().map(|extra| extra.memory()).sum::<usize>()
+    }
+
+    /// Whether every name of a directory is in memory.
+    #[must_use]
+    pub fn is_complete(&self, dir: Ino) -> bool {
+        self.dirs.get(&dir).is_some_and(|dir| dir.complete)
+    }
+
+    /// Whether an inode is in memory.
+    #[must_use]
+    pub fn knows(&self, ino: Ino) -> bool {
+        self.inodes.get(ino).is_some()
+    }
+
+    /// The directory that stores an inode, if the inode is in memory.
+    #[must_use]
+    pub fn home_of(&self, ino: Ino) -> Option<Ino> {
+        self.inodes.get(ino).map(|inode| inode.home)
+    }
+
+    /// Inodes that lost their last name since the last call.
+    pub fn take_freed(&mut self) -> Vec<Freed> {
+        std::mem::take(&mut self.freed)
+    }
+
+    fn attr_of(&self, ino: Ino, inode: &Inode) -> Attr {
+        let mut attr = inode.attr(ino);
+        if inode.is_dir() {
+            let (entries, subdirs) =
+                self.dirs.get(&ino).map_or((0, 0), |dir| (dir.entries, dir.subdirs));
+            attr.nlink = u32::try_from(subdirs + 2).unwrap_or(u32::MAX);
+            attr.size = entries;
+        }
+        attr
+    }
+
+    fn extra(&self, ino: Ino, inode: &Inode) -> Option<&Arc<Extra>> {
+        if inode.flags & inode::HAS_EXTRA == 0 {
+            return None;
+        }
+        self.extras.get(&ino)
+    }
+}
+
+/// The name of the root in [`Ino::ANCHOR`].
+const ROOT_NAME: &[u8] = b"root";
+
+/// The name of an inode in [`Ino::LINKS`].
+fn link_name(ino: Ino) -> [u8; 16] {
+    let mut name = [b'0'; 16];
+    for (at, digit) in name.iter_mut().enumerate() {
+        *digit = b"0123456789abcdef"[(ino.0 >> (60 - 4 * at)) as usize & 15];
+    }
+    name
+}
+
+fn link_hash(ino: Ino) -> u32 {
+    name_hash(&link_name(ino))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,40 @@
-//! Placeholder.
+//! The object store: named byte strings that outlive processes.
+//!
+//! Everything durable (journals, the metadata store, cluster state, file data) is written through
+//! one trait, [`ObjectStore`]. Back ends: [`Memory`], which forgets what was not synced when it is
+//! told to crash; [`Dir`], a directory of files that keeps every promise with fsync. Wrappers:
+//! [`Counting`] measures, [`Faulty`] breaks. [`conformance`](fn@conformance::conformance) is the
+//! contract as a suite that every back end passes.
+//!
+//! This crate knows nothing about what the bytes mean: no journal, no namespace, no message.
+//!
+//! Invariant: a result is returned only when it is true. A durable operation that returned `Ok`
+//! survives the loss of power; a failed one leaves the object as it was, or says that it may not.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "I/O edge: carries store operations to disks"
+)]
+
+pub mod conformance;
+mod counting;
+mod dir;
+mod faulty;
+mod forward;
+mod memory;
+mod name;
+mod store;
+mod url;
+
+pub use counting::{Counters, Counting, Counts, OPERATIONS, Operation, Tally};
+pub use dir::Dir;
+pub use faulty::{Action, Faults, Faulty, Rule};
+pub use memory::Memory;
+pub use name::{NAME_BYTES_MAX, check_name};
+pub use store::{
+    Expect, LockGuard, OBJECT_BYTES_MAX, ObjectStore, Outcome, Stat, SyncScope, Version,
+};
+pub use url::{open, open_existing};
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,37 @@
-//! Placeholder.
+//! Policies: which consistency and durability a subtree has, and by which mechanisms.
+//!
+//! A [`Policy`] composes seven [`Mechanism`]s with two operators into a [`Composition`]; a
+//! [`Cell`] says what a composition guarantees; [`Warning`]s say what in it makes little sense;
+//! [`Preset`]s are policies that ship with the system. Policy files are described in
+//! `docs/formats/policy.md`.
+//!
+//! This crate decides nothing about when mechanisms run and runs none: it is pure, without I/O,
+//! clock or state. It does not inherit policies along paths either; the namespace does.
+//!
+//! Invariant: any bytes are read either as a policy or as one error that names a place, and what
+//! is read is never guessed.
+
+mod composition;
+mod effective;
+mod file;
+mod mechanism;
+mod option;
+mod order;
+mod policy;
+mod preset;
+mod semantics;
+mod text;
+mod warning;
+
+pub use composition::{
+    Composition, CompositionError, EXPRESSION_BYTES_MAX, MECHANISMS_MAX, NESTING_MAX,
+};
+pub use file::{FILE_BYTES_MAX, Parsed, PolicyError};
+pub use mechanism::{Mechanism, Performer};
+pub use option::{
+    Ack, Check, InterferePolicy, Limit, MERGE_SECONDS_MAX, MERGE_UPDATES_MAX, MergeTrigger,
+};
+pub use policy::{ALLOCATED_INODES_DEFAULT, ALLOCATED_INODES_MAX, Policy};
+pub use preset::{Preset, policy_named, policy_names};
+pub use semantics::{Cell, Consistency, Durability, Guarantee, composition_of};
+pub use warning::{Warning, strict, warnings};

@@ -53,6 +53,8 @@ impl Ino {
     /// The hidden directory that is home to every inode with more than one name. Its entries
     /// are named by the inode number in hexadecimal.
     pub const LINKS: Ino = Ino(2);
+    /// The hidden directory whose only entry, `root`, is home to the root's inode.
+    pub const ANCHOR: Ino = Ino(3);
     /// The first number a rank or client may be given.
     pub const FIRST_FREE: u64 = 1 << 40;
 

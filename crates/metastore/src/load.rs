@@ -1,0 +1,114 @@
+//! Loads a directory fragment: overlays its runs.
+//!
+//! Not here: fetching the runs, and what becomes of the rows.
+//!
+//! Invariant: the result has each name at most once, in order, with the value of the newest run
+//! that has it; names whose newest row is a removal are absent.
+
+use types::bytes::Malformed;
+
+use crate::error::{FormatError, malformed};
+use crate::manifest::Manifest;
+use crate::name::NameBuf;
+use crate::object::{manifest_name, run_name};
+use crate::row::RowValue;
+use crate::rows::Rows;
+use crate::run::{RunCursor, RunReader};
+
+/// Overlays the runs of a manifest, which come in its order, newest first.
+///
+/// # Errors
+/// If a run is missing, malformed or not the one that the manifest means.
+pub fn merge(manifest: &Manifest, runs: &[Vec<u8>]) -> Result<Rows, FormatError> {
+    let readers = open_all(manifest, runs)?;
+    let mut merger = Merger::new(&readers)?;
+    // Bounded by the bytes present: opening a run checks that its rows fit its blocks.
+    let live = readers.iter().map(RunReader::live_rows).max().unwrap_or(0);
+    let bytes = runs.iter().map(Vec::len).max().unwrap_or(0);
+    let mut rows = Rows::new();
+    rows.reserve(usize::try_from(live).unwrap_or(0), bytes);
+    let mut last = NameBuf::new();
+    while let Some((name, value)) = merger.newest() {
+        // The older rows of a name follow its newest at once.
+        if name != last.as_slice() {
+            last.set(name);
+            match value {
+                RowValue::Removed => {}
+                RowValue::Remote { .. } | RowValue::Inode(_) => rows.push(name, value),
+            }
+        }
+        merger.advance()?;
+    }
+    Ok(rows)
+}
+
+fn open_all<'a>(
+    manifest: &Manifest,
+    runs: &'a [Vec<u8>],
+) -> Result<Vec<RunReader<'a>>, FormatError> {
+    let dirfrag = manifest.dirfrag;
+    if runs.len() != manifest.runs.len() {
+        let malformed = malformed(0, "as many runs as there are to merge");
+        return Err(FormatError::new(manifest_name(dirfrag), malformed));
+    }
+    let mut readers = Vec::with_capacity(runs.len());
+    for (info, bytes) in manifest.runs.iter().zip(runs) {
+        let about = |malformed: Malformed| FormatError::new(run_name(dirfrag, info.id), malformed);
+        info.check(bytes).map_err(about)?;
+        readers.push(RunReader::open_as(dirfrag, info.id, bytes)?);
+    }
+    Ok(readers)
+}
+
+/// Several runs as one sequence in order of name and, within a name, of age.
+struct Merger<'r, 'a> {
+    /// Newest first, like the runs.
+    cursors: Vec<RunCursor<'r, 'a>>,
+    /// The cursors that stand on a row, by name and age of that row.
+    order: Vec<usize>,
+}
+
+impl<'r, 'a> Merger<'r, 'a> {
+    fn new(readers: &'r [RunReader<'a>]) -> Result<Self, FormatError> {
+        let mut cursors: Vec<_> = readers.iter().map(RunReader::iter).collect();
+        let mut order = Vec::with_capacity(cursors.len());
+        for (number, cursor) in cursors.iter_mut().enumerate() {
+            if cursor.advance()? {
+                order.push(number);
+            }
+        }
+        order.sort_by(|left, right| cursors[*left].name().cmp(cursors[*right].name()));
+        Ok(Self { cursors, order })
+    }
+
+    /// The row to take next.
+    #[inline]
+    fn newest(&self) -> Option<(&[u8], RowValue<'a>)> {
+        let cursor = &self.cursors[*self.order.first()?];
+        Some((cursor.name(), cursor.value()))
+    }
+
+    /// Steps past it.
+    #[inline]
+    fn advance(&mut self) -> Result<(), FormatError> {
+        let Some((&first, others)) = self.order.split_first() else {
+            return Ok(());
+        };
+        if !self.cursors[first].advance()? {
+            self.order.remove(0);
+            return Ok(());
+        }
+        let before = |other: &usize| {
+            (self.cursors[*other].name(), *other) < (self.cursors[first].name(), first)
+        };
+        // Runs seldom interleave name by name: mostly the same cursor stays in front.
+        if others.first().is_some_and(before) {
+            let passed = others.partition_point(before);
+            self.order[..=passed].rotate_left(1);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

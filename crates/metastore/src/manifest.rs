@@ -1,0 +1,214 @@
+//! The manifest of a directory fragment: which runs it consists of, newest first.
+//!
+//! The only mutable object of a fragment. It is replaced as a whole by compare-and-swap, and is
+//! small enough for that. Not here: the swap itself, and which objects may be deleted after it.
+//!
+//! Invariant: run numbers are unique and below `next_run`, which never goes back: a number that a
+//! manifest once listed never names other bytes later.
+
+use std::collections::BTreeSet;
+
+use crc32c::crc32c;
+use types::DirFragId;
+use types::bytes::{Malformed, Put, Reader};
+
+use crate::error::{FormatError, KNOWN_VERSION, malformed};
+use crate::object::{RunId, manifest_name, put_dirfrag, read_dirfrag};
+use crate::run::RunReader;
+
+/// The manifest format that this build writes.
+pub const MANIFEST_VERSION: u16 = 1;
+
+const MAGIC: &[u8; 8] = b"CUDLMANI";
+const FLAG_COUNTS_EXACT: u16 = 1;
+const HEADER_BYTES: usize = 8 + 2 + 2 + 16 + 4 * 8 + 4;
+const RUN_BYTES: usize = 4 * 8 + 4;
+const CRC_BYTES: usize = 4;
+
+/// The list of runs of a directory fragment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Manifest {
+    /// Which fragment.
+    pub dirfrag: DirFragId,
+    /// Grows by one with every replacement.
+    pub generation: u64,
+    /// The number for the next run. An object of that number may exist all the same, if its writer
+    /// died before it could replace the manifest: store runs with put-if-absent, and on a conflict
+    /// take the next number.
+    pub next_run: u64,
+    /// The runs, newest first: of two rows with one name the one in the earlier run counts.
+    pub runs: Vec<RunInfo>,
+    /// How many names the fragment has.
+    pub entries: u64,
+    /// How many of them are directories.
+    pub subdirs: u64,
+    /// Whether `entries` and `subdirs` are exact. They are not after runs were attached by
+    /// reference whose names may exist already; loading the fragment makes them so again.
+    pub counts_exact: bool,
+}
+
+/// A run as its manifest knows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunInfo {
+    /// Its number.
+    pub id: RunId,
+    /// How many rows it has, removed ones included.
+    pub rows: u64,
+    /// How many rows only hide older ones.
+    pub removed: u64,
+    /// The length of the object.
+    pub bytes: u64,
+    /// The CRC-32C of the whole object: the manifest means these bytes and no others.
+    pub crc: u32,
+}
+
+impl RunInfo {
+    /// Describes a run.
+    #[must_use]
+    pub fn of(run: &RunReader<'_>) -> Self {
+        let bytes = run.as_bytes();
+        Self {
+            id: run.id(),
+            rows: run.rows(),
+            removed: run.removed_rows(),
+            bytes: bytes.len() as u64,
+            crc: crc32c(bytes),
+        }
+    }
+
+    /// Checks that `bytes` are the object that the manifest means.
+    pub(crate) fn check(&self, bytes: &[u8]) -> Result<(), Malformed> {
+        if bytes.len() as u64 != self.bytes {
+            return Err(malformed(bytes.len(), "the length that the manifest states"));
+        }
+        if crc32c(bytes) != self.crc {
+            return Err(malformed(0, "the checksum that the manifest states"));
+        }
+        Ok(())
+    }
+}
+
+impl Manifest {
+    /// The manifest of a fragment without entries.
+    #[must_use]
+    pub fn new(dirfrag: DirFragId) -> Self {
+        Self { dirfrag, next_run: 1, counts_exact: true, ..Self::default() }
+    }
+
+    /// The bytes of the object.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        debug_assert_eq!(self.check(), Ok(()), "a manifest that is stored is consistent");
+        let mut out = Vec::with_capacity(HEADER_BYTES + self.runs.len() * RUN_BYTES + CRC_BYTES);
+        out.extend_from_slice(MAGIC);
+        out.put_u16(MANIFEST_VERSION);
+        out.put_u16(if self.counts_exact { FLAG_COUNTS_EXACT } else { 0 });
+        put_dirfrag(&mut out, self.dirfrag);
+        out.put_u64(self.generation);
+        out.put_u64(self.next_run);
+        out.put_u64(self.entries);
+        out.put_u64(self.subdirs);
+        out.put_u32(u32::try_from(self.runs.len()).expect("a fragment has few runs"));
+        for run in &self.runs {
+            out.put_u64(run.id.0);
+            out.put_u64(run.rows);
+            out.put_u64(run.removed);
+            out.put_u64(run.bytes);
+            out.put_u32(run.crc);
+        }
+        let crc = crc32c(&out);
+        out.put_u32(crc);
+        out
+    }
+
+    /// Reads a manifest.
+    ///
+    /// # Errors
+    /// If the bytes are anything but what [`Manifest::encode`] returns.
+    pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+        decode(bytes).map_err(|malformed| FormatError::new("manifest", malformed))
+    }
+
+    /// Reads the manifest of a certain fragment; errors name the object.
+    ///
+    /// # Errors
+    /// As [`Manifest::decode`], and if it is the manifest of another fragment.
+    pub fn decode_as(dirfrag: DirFragId, bytes: &[u8]) -> Result<Self, FormatError> {
+        decode(bytes)
+            .and_then(|manifest| match manifest.dirfrag == dirfrag {
+                true => Ok(manifest),
+                false => Err(malformed(12, "the fragment that the object's name states")),
+            })
+            .map_err(|malformed| FormatError::new(manifest_name(dirfrag), malformed))
+    }
+
+    /// Checks what must hold between the fields.
+    fn check(&self) -> Result<(), &'static str> {
+        let mut seen = BTreeSet::new();
+        for run in &self.runs {
+            if run.id.0 >= self.next_run || !seen.insert(run.id) {
+                return Err("unique run numbers below the next one");
+            }
+            if run.removed > run.rows {
+                return Err("at most as many removed rows as rows");
+            }
+        }
+        if self.counts_exact && self.subdirs > self.entries {
+            return Err("at most as many directories as entries");
+        }
+        Ok(())
+    }
+}
+
+fn decode(bytes: &[u8]) -> Result<Manifest, Malformed> {
+    let mut reader = Reader::new(bytes);
+    if reader.take(MAGIC.len())? != MAGIC {
+        return Err(malformed(0, "the magic of a manifest"));
+    }
+    if reader.u16()? != MANIFEST_VERSION {
+        return Err(malformed(MAGIC.len(), KNOWN_VERSION));
+    }
+    let Some((body, crc)) = bytes.split_last_chunk::<CRC_BYTES>() else {
+        return Err(malformed(bytes.len(), "more bytes"));
+    };
+    if crc32c(body) != u32::from_le_bytes(*crc) {
+        return Err(malformed(body.len(), "a checksum that matches"));
+    }
+    let flags = reader.u16()?;
+    if flags & !FLAG_COUNTS_EXACT != 0 {
+        return Err(malformed(reader.offset() - 2, "flags that this version defines"));
+    }
+    let mut manifest = Manifest {
+        counts_exact: flags & FLAG_COUNTS_EXACT != 0,
+        dirfrag: read_dirfrag(&mut reader)?,
+        generation: reader.u64()?,
+        next_run: reader.u64()?,
+        entries: reader.u64()?,
+        subdirs: reader.u64()?,
+        runs: Vec::new(),
+    };
+    let count = reader.u32()? as usize;
+    // Checked before anything is allocated for it.
+    if count.checked_mul(RUN_BYTES) != body.len().checked_sub(reader.offset()) {
+        return Err(malformed(reader.offset() - 4, "as many runs as there are bytes for"));
+    }
+    manifest.runs.reserve_exact(count);
+    for _ in 0..count {
+        manifest.runs.push(read_run(&mut reader)?);
+    }
+    manifest.check().map_err(|cause| malformed(HEADER_BYTES, cause))?;
+    Ok(manifest)
+}
+
+fn read_run(reader: &mut Reader<'_>) -> Result<RunInfo, Malformed> {
+    Ok(RunInfo {
+        id: RunId(reader.u64()?),
+        rows: reader.u64()?,
+        removed: reader.u64()?,
+        bytes: reader.u64()?,
+        crc: reader.u32()?,
+    })
+}
+
+#[cfg(test)]
+mod tests;

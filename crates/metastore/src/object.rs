@@ -1,0 +1,140 @@
+//! The names of objects, and back.
+//!
+//! Not the objects themselves. Names are what listing the store and `fsck` see, so parsing is
+//! strict: a name that this module would not have written is foreign.
+//!
+//! Invariant: `ObjectName::parse(&name.to_string())` is `name`, and no other string parses to it.
+
+use std::fmt;
+
+use types::bytes::{Malformed, Put, Reader};
+use types::{DirFragId, Frag, Ino};
+
+/// The number of a run within its directory fragment. Never reused: see `Manifest::next_run`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RunId(pub u64);
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "run.{:016x}", self.0)
+    }
+}
+
+/// What an object of the store holds, according to its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ObjectName {
+    /// The manifest of a directory fragment.
+    Manifest(DirFragId),
+    /// A sorted run of a directory fragment.
+    Run(DirFragId, RunId),
+    /// A stripe of a file's content.
+    Data(Ino, u64),
+}
+
+impl ObjectName {
+    /// Parses an object name; `None` if it is foreign.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        if let Some(rest) = name.strip_prefix("data/") {
+            return parse_data(rest);
+        }
+        let (fragment, object) = name.strip_prefix("dirs/")?.split_once('/')?;
+        let dirfrag = parse_dirfrag(fragment)?;
+        if object == "manifest" {
+            return Some(Self::Manifest(dirfrag));
+        }
+        let id = parse_hex(object.strip_prefix("run.")?, 16)?;
+        Some(Self::Run(dirfrag, RunId(id)))
+    }
+}
+
+impl fmt::Display for ObjectName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Manifest(dirfrag) => write!(f, "{}manifest", prefix(*dirfrag)),
+            Self::Run(dirfrag, id) => write!(f, "{}{id}", prefix(*dirfrag)),
+            Self::Data(ino, stripe) => {
+                write!(f, "data/{:02x}/{:016x}.{stripe:08x}", ino.0 & 0xff, ino.0)
+            }
+        }
+    }
+}
+
+/// What the names of all objects of a directory fragment start with.
+#[must_use]
+pub fn prefix(dirfrag: DirFragId) -> String {
+    let Frag { bits, value } = dirfrag.frag;
+    format!("dirs/{:016x}.{value:08x}.{bits}/", dirfrag.ino.0)
+}
+
+/// The name of a directory fragment's manifest.
+#[must_use]
+pub fn manifest_name(dirfrag: DirFragId) -> String {
+    ObjectName::Manifest(dirfrag).to_string()
+}
+
+/// The name of a run.
+#[must_use]
+pub fn run_name(dirfrag: DirFragId, id: RunId) -> String {
+    ObjectName::Run(dirfrag, id).to_string()
+}
+
+/// The name of one stripe of a file's content. The directory level is the low byte of the inode
+/// number because numbers are handed out in sequence: a job's files spread over all 256.
+#[must_use]
+pub fn data_name(ino: Ino, stripe: u64) -> String {
+    ObjectName::Data(ino, stripe).to_string()
+}
+
+/// Appends the 16 bytes of a directory fragment's identity.
+pub(crate) fn put_dirfrag(out: &mut Vec<u8>, dirfrag: DirFragId) {
+    out.put_u64(dirfrag.ino.0);
+    out.put_u32(dirfrag.frag.value);
+    out.put_u32(u32::from(dirfrag.frag.bits));
+}
+
+/// Reads what [`put_dirfrag`] wrote.
+pub(crate) fn read_dirfrag(reader: &mut Reader<'_>) -> Result<DirFragId, Malformed> {
+    let ino = Ino(reader.u64()?);
+    let start = *reader;
+    let value = reader.u32()?;
+    let frag = u8::try_from(reader.u32()?).ok().map(|bits| Frag { bits, value });
+    match frag.filter(|frag| is_legal(*frag)) {
+        Some(frag) => Ok(DirFragId { ino, frag }),
+        None => Err(start.malformed("a directory fragment")),
+    }
+}
+
+/// Whether only the bits that the fragment fixes are set.
+fn is_legal(frag: Frag) -> bool {
+    frag.bits <= 24 && frag.value << frag.bits == 0
+}
+
+fn parse_dirfrag(text: &str) -> Option<DirFragId> {
+    let mut parts = text.split('.');
+    let ino = Ino(parse_hex(parts.next()?, 16)?);
+    let value = u32::try_from(parse_hex(parts.next()?, 8)?).ok()?;
+    let digits = parts.next()?;
+    let bits = digits.parse::<u8>().ok().filter(|bits| bits.to_string() == digits)?;
+    let frag = Frag { bits, value };
+    (parts.next().is_none() && is_legal(frag)).then_some(DirFragId { ino, frag })
+}
+
+fn parse_data(rest: &str) -> Option<ObjectName> {
+    let (shard, object) = rest.split_once('/')?;
+    let (ino, stripe) = object.split_once('.')?;
+    let ino = parse_hex(ino, 16)?;
+    // Stripes beyond 2^32 have more than eight digits, and then no leading zero.
+    let stripe = parse_hex(stripe, 8)?;
+    (parse_hex(shard, 2)? == ino & 0xff).then_some(ObjectName::Data(Ino(ino), stripe))
+}
+
+/// Lower-case hexadecimal of exactly the digits that `{:0width x}` prints.
+fn parse_hex(text: &str, width: usize) -> Option<u64> {
+    let digits = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let padded = text.len() == width || (text.len() > width && !text.starts_with('0'));
+    if digits && padded { u64::from_str_radix(text, 16).ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests;

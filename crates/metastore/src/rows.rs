@@ -1,0 +1,138 @@
+//! A buffer of captured rows.
+//!
+//! The metadata server captures rows on its only thread, under a budget of a millisecond; sorting
+//! and encoding them is left to a worker, which takes the buffer by value. Hence a push is a plain
+//! append. Not a table: nothing can be looked up in it.
+//!
+//! Invariant: every row in the buffer decodes; later pushes of a name are newer.
+
+use types::bytes::Reader;
+use types::{DirFragId, NAME_BYTES_MAX, check_name};
+
+use crate::object::RunId;
+use crate::row::{Base, Row, RowValue, put_value, read_value};
+use crate::run::encode_run;
+
+/// Rows in the order in which they were pushed, encoded back to back.
+#[derive(Clone, Default)]
+pub struct Rows {
+    /// For each row a byte for the length of the name, the name, the value.
+    bytes: Vec<u8>,
+    /// Where each row starts.
+    starts: Vec<usize>,
+    /// Set by the first inode.
+    base: Option<Base>,
+}
+
+/// Where a buffer holds a row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) start: usize,
+    end: usize,
+}
+
+impl Rows {
+    /// An empty buffer.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Appends a row. Costs one encoding and no allocation beyond growing the buffer. If the name
+    /// was pushed before, this row is the one that counts.
+    ///
+    /// The name must be legal ([`check_name`]); the namespace holds no others.
+    #[inline]
+    pub fn push(&mut self, name: &[u8], value: RowValue<'_>) {
+        let name_bytes = match u8::try_from(name.len()) {
+            Ok(count @ 1..) => count,
+            Ok(0) | Err(_) => panic!("a name has 1 to {NAME_BYTES_MAX} bytes"),
+        };
+        debug_assert!(check_name(name).is_ok(), "the namespace holds only legal names");
+        let base = match (&self.base, &value) {
+            (Some(base), _) => *base,
+            (None, RowValue::Inode(record)) => *self.base.insert(Base::of(record)),
+            (None, RowValue::Removed | RowValue::Remote { .. }) => Base::default(),
+        };
+        self.starts.push(self.bytes.len());
+        self.bytes.push(name_bytes);
+        self.bytes.extend_from_slice(name);
+        put_value(&mut self.bytes, &base, &value);
+    }
+
+    /// How many rows were pushed, repeated names included.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// Whether nothing was pushed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.starts.is_empty()
+    }
+
+    /// How many bytes the rows take in memory.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes.len() + self.starts.len() * size_of::<usize>()
+    }
+
+    /// Forgets all rows and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.starts.clear();
+        self.base = None;
+    }
+
+    /// The rows in the order in which they were pushed.
+    pub fn iter(&self) -> impl Iterator<Item = Row<'_>> {
+        let base = self.base();
+        self.places().map(move |place| {
+            let (name, value) = self.row(place);
+            let value = read_value(&mut Reader::new(value), &base)
+                .expect("the buffer holds only what push encoded");
+            Row { name, value }
+        })
+    }
+
+    /// Sorts the rows by name and encodes them as a run; of several rows with one name the last
+    /// counts. Meant for a worker: it takes a fraction of a second per million rows.
+    #[must_use]
+    pub fn into_run(self, dirfrag: DirFragId, id: RunId) -> Vec<u8> {
+        encode_run(dirfrag, id, &self)
+    }
+
+    /// Makes room for rows that are known to come.
+    pub(crate) fn reserve(&mut self, rows: usize, bytes: usize) {
+        self.starts.reserve(rows);
+        self.bytes.reserve(bytes);
+    }
+
+    /// What the rows are stated against.
+    pub(crate) fn base(&self) -> Base {
+        self.base.unwrap_or_default()
+    }
+
+    /// Where the rows lie, in the order in which they were pushed.
+    pub(crate) fn places(&self) -> impl Iterator<Item = Place> {
+        let ends = self.starts.iter().copied().skip(1).chain([self.bytes.len()]);
+        self.starts.iter().zip(ends).map(|(start, end)| Place { start: *start, end })
+    }
+
+    /// The name and the encoded value of one row.
+    #[inline]
+    pub(crate) fn row(&self, place: Place) -> (&[u8], &[u8]) {
+        let name_bytes = usize::from(self.bytes[place.start]);
+        self.bytes[place.start + 1..place.end].split_at(name_bytes)
+    }
+}
+
+impl std::fmt::Debug for Rows {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rows").field("len", &self.len()).field("bytes", &self.bytes()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! Runs: immutable tables of rows, sorted by name.
+//!
+//! A run is `header block* index footer`. Blocks carry their own checksum and the index their
+//! boundaries, so that a later reader can fetch one block of a remote object; this one is handed
+//! the whole object. Not here: which runs make up a fragment (the manifest) and how they overlay
+//! one another (`load`).
+//!
+//! Invariant: names strictly increase through a run, and every byte of it is under a checksum.
+
+mod block;
+mod cursor;
+mod reader;
+mod writer;
+
+use types::DirFragId;
+use types::bytes::{Malformed, Put, Reader};
+
+use crate::error::{KNOWN_VERSION, malformed};
+use crate::name::NameBuf;
+use crate::object::{RunId, put_dirfrag, read_dirfrag};
+use crate::row::Base;
+use crate::rows::Rows;
+
+pub use cursor::RunCursor;
+pub use reader::RunReader;
+
+/// The run format that this build writes.
+pub const RUN_VERSION: u16 = 1;
+/// A block ends with the row that makes its rows at least this many bytes.
+pub const BLOCK_BYTES_TARGET: usize = 16 * 1024;
+/// Every so many rows of a block a name is stored in full, to be found by binary search.
+pub const RESTART_ROWS: usize = 16;
+/// How many rows are looked up at once.
+const LOOKUP_ROWS: usize = 32;
+
+const MAGIC: &[u8; 8] = b"CUDLRUN1";
+const END_MAGIC: &[u8; 8] = b"CUDLRUNE";
+const HEADER_BYTES: usize = 8 + 2 + 2 + 16 + 3 * 8 + Base::BYTES;
+const FOOTER_BYTES: usize = 8 + 4 + 4 + 8;
+/// An index entry without the name.
+const INDEX_ENTRY_BYTES: usize = 4 + 4 + 1;
+/// The shortest row: two lengths, a name of one byte and the tag of a removed row.
+const ROW_BYTES_MIN: usize = 4;
+/// What follows the restarts of a block: their number and the checksum.
+const BLOCK_END_BYTES: usize = 4 + 4;
+
+/// Sorts rows by name and encodes them as a run; of several rows with one name the last counts.
+#[must_use]
+pub fn encode_run(dirfrag: DirFragId, id: RunId, rows: &Rows) -> Vec<u8> {
+    let mut writer = writer::RunWriter::new(dirfrag, id, rows);
+    // Rows are looked up a few at a time: none of these look-ups waits for another, so the
+    // processor waits for memory once per batch and not once per row.
+    let mut batch = Vec::with_capacity(LOOKUP_ROWS);
+    for keys in writer::sorted(rows).chunks(LOOKUP_ROWS) {
+        batch.extend(keys.iter().map(|key| rows.row(key.place)));
+        for (name, value) in batch.drain(..) {
+            writer.push(name, value);
+        }
+    }
+    writer.finish()
+}
+
+/// Reads `data` as the rows of a block, as if its checksum were right.
+pub(crate) fn fuzz_block(data: &[u8]) {
+    let Some((first_bytes, body)) = data.split_first() else {
+        return;
+    };
+    let Some((first, body)) = body.split_at_checked(usize::from(*first_bytes & 7)) else {
+        return;
+    };
+    let rows = body.last_chunk::<4>().map_or(0, |count| count[0]);
+    for rows in
+        usize::from(rows.saturating_sub(1)) * RESTART_ROWS..=usize::from(rows) * RESTART_ROWS
+    {
+        let Ok(block) = block::Block::frame(body, 0, first, rows) else {
+            continue;
+        };
+        let (mut cursor, mut name) = (block.cursor(), NameBuf::new());
+        while let Ok(Some(_)) = cursor.advance(&Base::default(), &mut name) {}
+        let _ = block.get(&Base::default(), first);
+        let _ = block.get(&Base::default(), &body[..body.len().min(8)]);
+    }
+}
+
+/// The first bytes of a run.
+#[derive(Clone, Copy, Debug)]
+struct Header {
+    dirfrag: DirFragId,
+    id: RunId,
+    rows: u64,
+    removed: u64,
+    base: Base,
+}
+
+impl Header {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(MAGIC);
+        out.put_u16(RUN_VERSION);
+        out.put_u16(0); // flags: this version defines none
+        put_dirfrag(out, self.dirfrag);
+        out.put_u64(self.id.0);
+        out.put_u64(self.rows);
+        out.put_u64(self.removed);
+        self.base.put(out);
+    }
+
+    fn read(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes);
+        if reader.take(MAGIC.len())? != MAGIC {
+            return Err(malformed(0, "the magic of a run"));
+        }
+        if reader.u16()? != RUN_VERSION {
+            return Err(malformed(MAGIC.len(), KNOWN_VERSION));
+        }
+        if reader.u16()? != 0 {
+            return Err(malformed(MAGIC.len() + 2, "flags that this version defines"));
+        }
+        let header = Self {
+            dirfrag: read_dirfrag(&mut reader)?,
+            id: RunId(reader.u64()?),
+            rows: reader.u64()?,
+            removed: reader.u64()?,
+            base: Base::read(&mut reader)?,
+        };
+        debug_assert_eq!(reader.offset(), HEADER_BYTES, "the header has a fixed length");
+        if header.removed > header.rows {
+            return Err(malformed(
+                HEADER_BYTES - Base::BYTES,
+                "at most as many removed rows as rows",
+            ));
+        }
+        Ok(header)
+    }
+}
+
+#[cfg(test)]
+mod tests;

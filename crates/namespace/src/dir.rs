@@ -1,0 +1,209 @@
+//! A directory in memory: pages of dentries, and what is known about the metadata store's copy.
+
+use types::{FileType, Ino, Seq, Timestamp, name_hash};
+
+use crate::page::{Dentry, Page, Target};
+
+/// Most leading hash bits that pages are told apart by.
+const DEPTH_MAX: u8 = 24;
+
+/// A directory. It may be *incomplete*: then names that are not here may still be in the metadata
+/// store, and what is here lies on top of it, tombstones included.
+#[derive(Debug)]
+pub(crate) struct Dir {
+    pages: Vec<Page>,
+    /// Leading `index_bits` of a hash to its page.
+    index: Vec<u32>,
+    index_bits: u8,
+    /// Whether every name of the directory is here.
+    pub(crate) complete: bool,
+    /// Whether the store may hold a copy: removing a name then needs a tombstone.
+    pub(crate) stored: bool,
+    /// Names that exist, as far as they are here.
+    pub(crate) entries: u64,
+    /// How many of them are directories.
+    pub(crate) subdirs: u64,
+    /// Position of the oldest journal event whose effect the store does not have.
+    pub(crate) dirty_since: Option<Seq>,
+    /// Whether a checkpoint of this directory is under way.
+    pub(crate) flushing: bool,
+    /// A change of mtime that arrived before the directory's own inode was in memory.
+    pub(crate) touched: Option<(Timestamp, Seq)>,
+    /// Effective policy and the generation of policies in which it was worked out.
+    pub(crate) policy: (u64, Ino),
+}
+
+impl Dir {
+    pub(crate) fn new(complete: bool) -> Self {
+        Self {
+            pages: Vec::new(),
+            index: Vec::new(),
+            index_bits: 0,
+            complete,
+            stored: !complete,
+            entries: 0,
+            subdirs: 0,
+            dirty_since: None,
+            flushing: false,
+            touched: None,
+            policy: (0, Ino(0)),
+        }
+    }
+
+    #[inline]
+    fn page_of(&self, hash: u32) -> Option<usize> {
+        let at = u64::from(hash) >> (32 - u32::from(self.index_bits));
+        self.index.get(at as usize).map(|page| *page as usize)
+    }
+
+    #[inline]
+    pub(crate) fn touch(&self, hash: u32) -> u32 {
+        self.page_of(hash).map_or(0, |page| self.pages[page].touch(hash))
+    }
+
+    /// The dentry of a name, tombstones included.
+    #[inline]
+    pub(crate) fn find_any(&self, hash: u32, name: &[u8]) -> Option<Dentry> {
+        self.pages[self.page_of(hash)?].find(hash, name)
+    }
+
+    /// The dentry of a name that exists.
+    #[inline]
+    pub(crate) fn find(&self, name: &[u8]) -> Option<Dentry> {
+        self.find_any(name_hash(name), name).filter(|dentry| !dentry.is_tombstone())
+    }
+
+    /// Points a name to a target. Returns the dentry that existed under it.
+    #[inline]
+    pub(crate) fn set(&mut self, hash: u32, name: &[u8], target: Target) -> Option<Dentry> {
+        let page = self.page_for_insert(hash);
+        let before = self.pages[page].set(hash, name, Some(target), true);
+        let before = before.filter(|dentry| !dentry.is_tombstone());
+        let is_dir = |file_type| u64::from(file_type == FileType::Directory);
+        if let Some(before) = before {
+            self.subdirs -= is_dir(before.file_type());
+        } else {
+            self.entries += 1;
+        }
+        self.subdirs += is_dir(target.file_type);
+        before
+    }
+
+    /// Takes a name away. Returns the dentry that existed under it.
+    pub(crate) fn unset(&mut self, hash: u32, name: &[u8]) -> Option<Dentry> {
+        let before = if self.stored {
+            let page = self.page_for_insert(hash);
+            self.pages[page].set(hash, name, None, true)
+        } else {
+            let page = self.page_of(hash)?;
+            self.pages[page].remove(hash, name)
+        };
+        let before = before.filter(|dentry| !dentry.is_tombstone())?;
+        self.entries -= 1;
+        self.subdirs -= u64::from(before.file_type() == FileType::Directory);
+        Some(before)
+    }
+
+    /// Adds a name from the store unless something newer is here. Returns whether it was added.
+    pub(crate) fn add_stored(&mut self, name: &[u8], target: Target) -> bool {
+        let hash = name_hash(name);
+        if self.find_any(hash, name).is_some() {
+            return false;
+        }
+        let page = self.page_for_insert(hash);
+        self.pages[page].set(hash, name, Some(target), false);
+        self.entries += 1;
+        self.subdirs += u64::from(target.file_type == FileType::Directory);
+        true
+    }
+
+    /// The name under which an inode is found, given the hash of that name.
+    pub(crate) fn name_by_hash(&self, hash: u32, ino: Ino) -> Option<Vec<u8>> {
+        let page = &self.pages[self.page_of(hash)?];
+        page.same_hash(hash).find(|(_, dentry)| dentry.ino == ino).map(|(name, _)| name.to_vec())
+    }
+
+    pub(crate) fn mark_dirty(&mut self, hash: u32, ino: Ino) -> bool {
+        self.page_of(hash).is_some_and(|page| self.pages[page].mark_dirty(hash, ino))
+    }
+
+    #[inline]
+    fn page_for_insert(&mut self, hash: u32) -> usize {
+        loop {
+            let Some(page) = self.page_of(hash) else {
+                self.pages.push(Page::new(0, 0, 2));
+                self.index.push(0);
+                continue;
+            };
+            if !self.pages[page].is_full() || self.pages[page].depth >= DEPTH_MAX {
+                return page;
+            }
+            self.split(page);
+        }
+    }
+
+    #[cold]
+    fn split(&mut self, page: usize) {
+        let high = self.pages[page].split();
+        if high.depth > self.index_bits {
+            self.index = self.index.iter().flat_map(|page| [*page, *page]).collect();
+            self.index_bits += 1;
+        }
+        let number = self.pages.len() as u32;
+        let shift = 32 - u32::from(self.index_bits);
+        let first = (u64::from(high.prefix) >> shift) as usize;
+        let count = 1usize << (self.index_bits - high.depth);
+        self.index[first..first + count].fill(number);
+        self.pages.push(high);
+    }
+
+    /// Pages in hash order.
+    fn pages_from(&self, hash: u32) -> impl Iterator<Item = &Page> {
+        let start = (u64::from(hash) >> (32 - u32::from(self.index_bits))) as usize;
+        let mut last = None;
+        self.index.get(start..).unwrap_or_default().iter().filter_map(move |page| {
+            if last == Some(*page) {
+                return None;
+            }
+            last = Some(*page);
+            Some(&self.pages[*page as usize])
+        })
+    }
+
+    /// Names that exist, in the order of the directory, after a name or from the start.
+    pub(crate) fn list<'a>(
+        &'a self,
+        after: Option<&'a [u8]>,
+    ) -> impl Iterator<Item = (&'a [u8], Dentry)> {
+        let mut cursor = after.map(|name| (name_hash(name), name));
+        self.pages_from(cursor.map_or(0, |(hash, _)| hash))
+            .flat_map(move |page| page.after(cursor.take()))
+            .filter(|(_, _, dentry)| !dentry.is_tombstone())
+            .map(|(_, name, dentry)| (name, dentry))
+    }
+
+    /// Number of pages.
+    pub(crate) fn page_count(&self) -> usize {
+        self.pages.len()
+    }
+
+    pub(crate) fn page_mut(&mut self, page: usize) -> Option<&mut Page> {
+        self.pages.get_mut(page)
+    }
+
+    pub(crate) fn page(&self, page: usize) -> Option<&Page> {
+        self.pages.get(page)
+    }
+
+    /// Names not in the store yet, tombstones included.
+    pub(crate) fn dirty(&self) -> u64 {
+        self.pages.iter().map(|page| u64::from(page.dirty)).sum()
+    }
+
+    /// Memory in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        size_of::<Self>()
+            + self.index.capacity() * 4
+            + self.pages.iter().map(Page::memory).sum::<usize>()
+    }
+}

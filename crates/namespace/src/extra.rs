@@ -1,0 +1,77 @@
+//! What few inodes have: content, extended attributes, a policy.
+
+use types::bytes::{Malformed, Put, Reader};
+
+const TAG_XATTR: u8 = 1;
+const TAG_POLICY: u8 = 2;
+
+/// See the module documentation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Extra {
+    /// Content of a small file, or target of a symbolic link.
+    pub data: Vec<u8>,
+    /// Extended attributes and the policy, encoded: a tag, then length-prefixed fields.
+    encoded: Vec<u8>,
+}
+
+impl Extra {
+    pub(crate) fn from_parts(data: &[u8], encoded: &[u8]) -> Self {
+        Self { data: data.to_vec(), encoded: encoded.to_vec() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.data.is_empty() && self.encoded.is_empty()
+    }
+
+    pub(crate) fn encoded(&self) -> &[u8] {
+        &self.encoded
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        size_of::<Self>() + self.data.capacity() + self.encoded.capacity()
+    }
+
+    fn fields(&self) -> impl Iterator<Item = (u8, &[u8], &[u8])> {
+        let mut reader = Reader::new(&self.encoded);
+        std::iter::from_fn(move || {
+            if reader.is_at_end() {
+                return None;
+            }
+            read_field(&mut reader).ok()
+        })
+    }
+
+    /// Extended attributes: names and values.
+    pub fn xattrs(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.fields().filter(|(tag, ..)| *tag == TAG_XATTR).map(|(_, name, value)| (name, value))
+    }
+
+    /// The policy stored in this directory.
+    #[must_use]
+    pub fn policy(&self) -> Option<&[u8]> {
+        self.fields().find(|(tag, ..)| *tag == TAG_POLICY).map(|(_, _, value)| value)
+    }
+
+    pub(crate) fn set_xattr(&mut self, name: &[u8], value: Option<&[u8]>) {
+        self.set_field(TAG_XATTR, name, value);
+    }
+
+    pub(crate) fn set_policy(&mut self, policy: &[u8]) {
+        self.set_field(TAG_POLICY, b"", (!policy.is_empty()).then_some(policy));
+    }
+
+    fn set_field(&mut self, tag: u8, name: &[u8], value: Option<&[u8]>) {
+        let mut encoded = Vec::with_capacity(self.encoded.len());
+        let others = self.fields().filter(|(t, n, _)| (*t, *n) != (tag, name));
+        for (tag, name, value) in others.chain(value.map(|value| (tag, name, value))) {
+            encoded.put_u8(tag);
+            encoded.put_bytes(name);
+            encoded.put_bytes(value);
+        }
+        self.encoded = encoded;
+    }
+}
+
+fn read_field<'a>(reader: &mut Reader<'a>) -> Result<(u8, &'a [u8], &'a [u8]), Malformed> {
+    Ok((reader.u8()?, reader.bytes()?, reader.bytes()?))
+}

@@ -1,0 +1,135 @@
+//! Checkpoints: taking what the metadata store does not have out of a directory, as rows.
+//!
+//! A directory is captured page by page, so that requests are served in between; whatever changes
+//! meanwhile is simply dirty again. The result is a fuzzy picture, and that is enough: the journal
+//! keeps every event since the oldest change that is not captured, and replaying it over the
+//! picture gives the present (see [`Mode::Replay`](crate::Mode::Replay)).
+
+use metastore::{InodeRecord, RowValue, Rows};
+use types::{Ino, Seq};
+
+use crate::inode::ATTR_DIRTY;
+use crate::page::Dentry;
+use crate::{Extra, Namespace};
+
+/// A checkpoint of one directory under way.
+#[derive(Debug)]
+pub struct Capture {
+    /// The directory.
+    pub dir: Ino,
+    page: usize,
+}
+
+impl Namespace {
+    /// The directory that has been dirty longest, and since which event.
+    pub fn dirtiest(&mut self) -> Option<(Seq, Ino)> {
+        while let Some(&(seq, ino)) = self.dirty_dirs.front() {
+            if self.dirs.get(&ino).is_some_and(|dir| dir.dirty_since == Some(seq)) {
+                return Some((seq, ino));
+            }
+            self.dirty_dirs.pop_front();
+        }
+        None
+    }
+
+    /// How many directories wait for a checkpoint, at most.
+    #[must_use]
+    pub fn dirty_directories(&self) -> usize {
+        self.dirty_dirs.len()
+    }
+
+    /// Starts a checkpoint of a directory. From now until [`Namespace::end_capture`] it must not
+    /// be fetched.
+    pub fn begin_capture(&mut self, ino: Ino) -> Option<Capture> {
+        let dir = self.dirs.get_mut(&ino)?;
+        dir.flushing = true;
+        dir.dirty_since = None;
+        // Names that are removed from here on must leave tombstones: the run that is being
+        // written may bring them back.
+        dir.stored = true;
+        Some(Capture { dir: ino, page: 0 })
+    }
+
+    /// Captures pages until about `budget` rows were taken. Returns whether the directory is done.
+    pub fn capture(&mut self, capture: &mut Capture, rows: &mut Rows, budget: usize) -> bool {
+        let target = rows.len() + budget;
+        let Some(dir) = self.dirs.get_mut(&capture.dir) else { return true };
+        while let Some(page) = dir.page_mut(capture.page) {
+            if rows.len() >= target {
+                return false;
+            }
+            if page.dirty > 0 {
+                let (inodes, extras) = (&mut self.inodes, &self.extras);
+                page.clean(|name, dentry| push_row(inodes, extras, name, dentry, rows));
+            }
+            capture.page += 1;
+        }
+        true
+    }
+
+    /// The checkpoint is in the store, or the directory is gone.
+    pub fn end_capture(&mut self, ino: Ino) {
+        if let Some(dir) = self.dirs.get_mut(&ino) {
+            dir.flushing = false;
+        }
+    }
+
+    /// Whether a checkpoint of the directory is under way.
+    #[must_use]
+    pub fn is_flushing(&self, ino: Ino) -> bool {
+        self.dirs.get(&ino).is_some_and(|dir| dir.flushing)
+    }
+
+    /// Marks everything in a complete directory for the next checkpoint, which can then replace
+    /// all its runs.
+    pub fn mark_all_dirty(&mut self, ino: Ino, seq: Seq) {
+        let Some(dir) = self.dirs.get_mut(&ino) else { return };
+        for page in 0..dir.page_count() {
+            if let Some(page) = dir.page_mut(page) {
+                page.mark_all_dirty();
+            }
+        }
+        self.note_dirty(seq, ino);
+    }
+
+    /// Number of entries and sub-directories, and whether that is exact.
+    #[must_use]
+    pub fn counts(&self, ino: Ino) -> (u64, u64, bool) {
+        self.dirs.get(&ino).map_or((0, 0, false), |dir| (dir.entries, dir.subdirs, dir.complete))
+    }
+
+    /// Names of a directory that are not in the store yet.
+    #[must_use]
+    pub fn dirty_entries(&self, ino: Ino) -> u64 {
+        self.dirs.get(&ino).map_or(0, |dir| dir.dirty())
+    }
+}
+
+fn push_row(
+    inodes: &mut crate::inode::InodeTable,
+    extras: &types::Map<Ino, std::sync::Arc<Extra>>,
+    name: &[u8],
+    dentry: Dentry,
+    rows: &mut Rows,
+) {
+    if dentry.is_tombstone() {
+        rows.push(name, RowValue::Removed);
+        return;
+    }
+    if dentry.is_remote() {
+        let (ino, file_type) = (dentry.ino, dentry.file_type());
+        rows.push(name, RowValue::Remote { ino, file_type });
+        return;
+    }
+    let Some(inode) = inodes.get_mut(dentry.ino) else {
+        debug_assert!(false, "a primary dentry names an inode in memory");
+        return;
+    };
+    inode.flags &= !ATTR_DIRTY;
+    let extra = extras.get(&dentry.ino);
+    let (data, encoded): (&[u8], &[u8]) =
+        extra.map_or((&[], &[]), |extra| (&extra.data, extra.encoded()));
+    let attr = inode.attr(dentry.ino);
+    let version = inode.version;
+    rows.push(name, RowValue::Inode(InodeRecord { attr, version, data, extra: encoded }));
+}

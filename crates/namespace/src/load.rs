@@ -1,0 +1,153 @@
+//! Fetching: putting a directory's rows from the metadata store below what is in memory.
+
+use journal::{Create, Event};
+use metastore::{Row, RowValue};
+use types::{Ino, Seq};
+
+use crate::inode::{HAS_EXTRA, Inode};
+use crate::page::Target;
+use crate::{Extra, Namespace};
+
+impl Namespace {
+    /// Adds rows of a directory. What is in memory is newer and wins. Call
+    /// [`Namespace::finish_load`] after the last one.
+    pub fn load<'a>(&mut self, dir: Ino, rows: impl Iterator<Item = Row<'a>>) {
+        for row in rows {
+            self.load_row(dir, &row);
+        }
+    }
+
+    fn load_row(&mut self, dir: Ino, row: &Row<'_>) {
+        match row.value {
+            RowValue::Removed => {}
+            RowValue::Remote { ino, file_type } => {
+                let target = Target { ino, file_type, remote: true };
+                self.dir_mut(dir).add_stored(row.name, target);
+            }
+            RowValue::Inode(record) => {
+                let ino = record.attr.ino;
+                // Linked or moved since: the inode in memory says where it lives now.
+                let known = self.inodes.get(ino);
+                let remote = dir != Ino::LINKS && known.is_some_and(|known| known.home == Ino::LINKS);
+                let file_type = record.attr.file_type();
+                let target = Target { ino, file_type, remote };
+                if !self.dir_mut(dir).add_stored(row.name, target) || self.knows(ino) {
+                    return;
+                }
+                let mut inode = Inode {
+                    home: dir,
+                    home_hash: types::name_hash(row.name),
+                    version: record.version,
+                    ..Inode::default()
+                };
+                inode.set_attr(&record.attr);
+                let extra = Extra::from_parts(record.data, record.extra);
+                if !extra.is_empty() {
+                    inode.flags |= HAS_EXTRA;
+                    let has_policy = extra.policy().is_some();
+                    self.extras.insert(ino, std::sync::Arc::new(extra));
+                    self.inodes.insert(ino, inode);
+                    if has_policy {
+                        self.note_policy(ino);
+                    }
+                } else {
+                    self.inodes.insert(ino, inode);
+                }
+                self.settle_touch(ino);
+            }
+        }
+    }
+
+    /// A change of mtime that came before the directory's inode.
+    fn settle_touch(&mut self, ino: Ino) {
+        let Some(dir) = self.dirs.get_mut(&ino) else { return };
+        let Some((time, seq)) = dir.touched.take() else { return };
+        if let Some(inode) = self.inodes.get_mut(ino)
+            && inode.version < seq
+        {
+            (inode.mtime, inode.ctime, inode.version) = (time, time, seq);
+            self.mark_inode(seq, ino);
+        }
+    }
+
+    /// Every row of the directory has been added: from now on a missing name does not exist.
+    pub fn finish_load(&mut self, dir: Ino) {
+        let dir = self.dir_mut(dir);
+        dir.complete = true;
+        dir.stored = true;
+    }
+
+    /// The directory that must be fetched before an event can be applied exactly, if any. Live
+    /// events need none, because planning them already fetched what they touch.
+    #[must_use]
+    pub fn needs(&self, event: &Event<'_>) -> Option<Ino> {
+        match *event {
+            Event::Create(Create { .. }) | Event::Session { .. } | Event::Merged { .. } => None,
+            Event::Link { ino, home, parent, name, .. } => {
+                self.home_needed(ino, home).or_else(|| self.name_needed(parent, name))
+            }
+            Event::Unlink { parent, name, .. } | Event::Rmdir { parent, name, .. } => {
+                self.name_needed(parent, name)
+            }
+            Event::Rename { parent, name, new_parent, new_name, .. } => {
+                self.name_needed(parent, name).or_else(|| self.name_needed(new_parent, new_name))
+            }
+            Event::SetAttr { ino, home, .. }
+            | Event::SetXattr { ino, home, .. }
+            | Event::SetData { ino, home, .. }
+            | Event::SetPolicy { ino, home, .. } => self.home_needed(ino, home),
+        }
+    }
+
+    /// The inode is not here, and its home has not been fetched.
+    fn home_needed(&self, ino: Ino, home: Ino) -> Option<Ino> {
+        (!self.knows(ino) && !self.is_complete(home)).then_some(home)
+    }
+
+    /// What stands under a name is unknown, or is a hard link whose inode is not here.
+    fn name_needed(&self, parent: Ino, name: &[u8]) -> Option<Ino> {
+        let dir = self.dirs.get(&parent);
+        match dir.and_then(|dir| dir.find_any(types::name_hash(name), name)) {
+            Some(dentry) if dentry.is_remote() && !self.knows(dentry.ino) => {
+                (!self.is_complete(Ino::LINKS)).then_some(Ino::LINKS)
+            }
+            Some(_) => None,
+            None => (!self.is_complete(parent)).then_some(parent),
+        }
+    }
+
+    /// Forgets a directory whose content the metadata store has: nothing in it is dirty, and none
+    /// of its sub-directories is in memory. Returns whether it was forgotten.
+    pub fn evict(&mut self, ino: Ino) -> bool {
+        if ino.0 < 16 {
+            return false;
+        }
+        let Some(dir) = self.dirs.get(&ino) else { return false };
+        let busy = dir.flushing || dir.dirty_since.is_some() || dir.dirty() > 0;
+        if busy || dir.list(None).any(|(_, dentry)| self.dirs.contains_key(&dentry.ino)) {
+            return false;
+        }
+        let dir = self.dirs.remove(&ino);
+        for (_, dentry) in dir.iter().flat_map(|dir| dir.list(None)) {
+            if !dentry.is_remote() {
+                self.inodes.remove(dentry.ino);
+                self.extras.remove(&dentry.ino);
+            }
+        }
+        true
+    }
+
+    /// The directories in memory, sorted.
+    #[must_use]
+    pub fn directory_list(&self) -> Vec<Ino> {
+        let mut all: Vec<_> = self.dirs.keys().copied().collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// The event position since which a directory is dirty, if it is.
+    #[must_use]
+    pub fn dirty_since(&self, ino: Ino) -> Option<Seq> {
+        self.dirs.get(&ino).and_then(|dir| dir.dirty_since)
+    }
+}

@@ -1,0 +1,187 @@
+//! Questions to the namespace: they change nothing.
+
+use types::{Attr, Errno, FileType, Ino, Path, SYMLINK_BYTES_MAX};
+
+use crate::inode::Inode;
+use crate::plan::{Cred, EXECUTE, READ};
+use crate::{Namespace, Refusal};
+
+/// Where a path leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Walked {
+    /// The directory that holds the last name; the root for the root itself.
+    pub parent: Ino,
+    /// What the last name names, if it exists.
+    pub attr: Option<Attr>,
+}
+
+/// One entry of a directory listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The name; also the cursor from which to go on.
+    pub name: Vec<u8>,
+    /// Attributes; complete only if they were asked for, else inode number and type.
+    pub attr: Attr,
+}
+
+impl Namespace {
+    /// An inode in memory. `ESTALE` otherwise: the caller walks the path again, which fetches it.
+    pub(crate) fn inode(&self, ino: Ino) -> Result<&Inode, Refusal> {
+        self.inodes.get(ino).ok_or(Refusal::Errno(Errno::Stale))
+    }
+
+    pub(crate) fn directory(&self, ino: Ino) -> Result<&Inode, Refusal> {
+        let inode = self.inode(ino)?;
+        if inode.is_dir() { Ok(inode) } else { Err(Errno::NotDirectory.into()) }
+    }
+
+    /// Looks a name up: the inode it names, or `None` if it does not exist.
+    pub(crate) fn find(&self, parent: Ino, name: &[u8]) -> Result<Option<Ino>, Refusal> {
+        types::check_name(name)?;
+        self.directory(parent)?;
+        let Some(dir) = self.dirs.get(&parent) else { return Err(Refusal::Cold(parent)) };
+        let dentry = dir.find_any(types::name_hash(name), name);
+        let Some(dentry) = dentry else {
+            return if dir.complete { Ok(None) } else { Err(Refusal::Cold(parent)) };
+        };
+        if dentry.is_tombstone() {
+            return Ok(None);
+        }
+        if self.inodes.get(dentry.ino).is_none() {
+            // Only the inode of a hard link can be missing while its name is here.
+            let links = self.dirs.get(&Ino::LINKS).is_some_and(|links| links.complete);
+            return if links { Err(Errno::Io.into()) } else { Err(Refusal::Cold(Ino::LINKS)) };
+        }
+        Ok(Some(dentry.ino))
+    }
+
+    /// Looks a name up in a directory.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`, `EACCES` without search permission, `ESTALE` if the directory is not
+    /// in memory, or [`Refusal::Cold`].
+    pub fn lookup(&self, cred: &Cred, parent: Ino, name: &[u8]) -> Result<Attr, Refusal> {
+        self.allow(cred, self.directory(parent)?, EXECUTE)?;
+        let ino = self.find(parent, name)?.ok_or(Refusal::Errno(Errno::NotFound))?;
+        self.getattr(ino)
+    }
+
+    /// The attributes of an inode.
+    ///
+    /// # Errors
+    /// `ESTALE` if it is not in memory, or [`Refusal::Cold`] for a directory whose number of
+    /// entries is not known without fetching it.
+    pub fn getattr(&self, ino: Ino) -> Result<Attr, Refusal> {
+        let inode = self.inode(ino)?;
+        if inode.is_dir() && !self.is_complete(ino) {
+            return Err(Refusal::Cold(ino));
+        }
+        Ok(self.attr_of(ino, inode))
+    }
+
+    /// Follows a path from a directory. Symbolic links on the way are not followed: the client
+    /// does that, because a link's text means something in the client's view only.
+    ///
+    /// # Errors
+    /// As [`Namespace::lookup`] for every component but the last, which may be missing; `ELOOP`
+    /// if a component on the way is a symbolic link.
+    pub fn walk(&self, cred: &Cred, base: Ino, path: &Path) -> Result<Walked, Refusal> {
+        let mut at = base;
+        let mut parent = base;
+        let mut components = path.components().peekable();
+        while let Some(name) = components.next() {
+            let inode = self.directory(at)?;
+            self.allow(cred, inode, EXECUTE)?;
+            parent = at;
+            match self.find(at, name)? {
+                Some(ino) => at = ino,
+                None if components.peek().is_none() => return Ok(Walked { parent, attr: None }),
+                None => return Err(Errno::NotFound.into()),
+            }
+            if components.peek().is_some() && self.inode(at)?.file_type() == FileType::Symlink {
+                return Err(Errno::Loop.into());
+            }
+        }
+        Ok(Walked { parent, attr: Some(self.getattr(at)?) })
+    }
+
+    /// Lists a directory: up to `limit` entries after the name `after`, in the directory's own
+    /// order (by hash of the name). The order does not depend on what else is created or removed,
+    /// so a listing that goes on from its last name sees every name that exists throughout exactly
+    /// once, even if that last name is gone.
+    ///
+    /// With `attrs`, entries carry all attributes; sub-directories that are not in memory then
+    /// report 2 links and no entries.
+    ///
+    /// # Errors
+    /// `ENOTDIR`, `EACCES` without read permission, `ESTALE`, or [`Refusal::Cold`].
+    pub fn list(
+        &self,
+        cred: &Cred,
+        dir: Ino,
+        after: Option<&[u8]>,
+        limit: usize,
+        attrs: bool,
+    ) -> Result<Vec<Entry>, Refusal> {
+        self.allow(cred, self.directory(dir)?, READ)?;
+        let Some(content) = self.dirs.get(&dir).filter(|dir| dir.complete) else {
+            return Err(Refusal::Cold(dir));
+        };
+        let mut entries = Vec::new();
+        for (name, dentry) in content.list(after).take(limit) {
+            let mut attr = Attr {
+                ino: dentry.ino,
+                mode: dentry.file_type().mode_bits(),
+                ..Attr::default()
+            };
+            if attrs {
+                match self.inodes.get(dentry.ino) {
+                    Some(inode) => attr = self.attr_of(dentry.ino, inode),
+                    None => return Err(Refusal::Cold(Ino::LINKS)),
+                }
+            }
+            entries.push(Entry { name: name.to_vec(), attr });
+        }
+        Ok(entries)
+    }
+
+    /// The content of a small file or the target of a symbolic link; empty if there is none.
+    ///
+    /// # Errors
+    /// `ESTALE`.
+    pub fn data(&self, ino: Ino) -> Result<&[u8], Refusal> {
+        let inode = self.inode(ino)?;
+        let data: &[u8] = self.extra(ino, inode).map_or(&[], |extra| &extra.data);
+        debug_assert!(inode.file_type() != FileType::Symlink || data.len() <= SYMLINK_BYTES_MAX);
+        Ok(data)
+    }
+
+    /// An extended attribute.
+    ///
+    /// # Errors
+    /// `ENODATA`, `ESTALE`.
+    pub fn xattr(&self, ino: Ino, name: &[u8]) -> Result<&[u8], Refusal> {
+        let extra = self.extra(ino, self.inode(ino)?).ok_or(Refusal::Errno(Errno::NoData))?;
+        let found = extra.xattrs().find(|(known, _)| *known == name);
+        found.map(|(_, value)| value).ok_or(Refusal::Errno(Errno::NoData))
+    }
+
+    /// The names of all extended attributes, sorted.
+    ///
+    /// # Errors
+    /// `ESTALE`.
+    pub fn xattr_names(&self, ino: Ino) -> Result<Vec<&[u8]>, Refusal> {
+        let Some(extra) = self.extra(ino, self.inode(ino)?) else { return Ok(Vec::new()) };
+        let mut names: Vec<_> = extra.xattrs().map(|(name, _)| name).collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// The text of the policy stored in a directory inode itself, if there is one.
+    ///
+    /// # Errors
+    /// `ESTALE`.
+    pub fn own_policy(&self, ino: Ino) -> Result<Option<&[u8]>, Refusal> {
+        Ok(self.extra(ino, self.inode(ino)?).and_then(|extra| extra.policy()))
+    }
+}

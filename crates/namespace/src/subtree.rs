@@ -1,0 +1,96 @@
+//! Ancestors and policies: where in the tree an inode stands.
+
+use std::sync::Arc;
+
+use policy::Policy;
+use types::{Ino, Path};
+
+use crate::{Namespace, ROOT_NAME};
+
+/// Deeper nesting is treated as a loop, which only damaged metadata could contain.
+const DEPTH_MAX: usize = 4096;
+
+impl Namespace {
+    /// The directory and the directories above it, up to the root. For an inode with several
+    /// names only itself, because it has no one place.
+    pub fn ancestors(&self, ino: Ino) -> impl Iterator<Item = Ino> {
+        let mut next = Some(ino);
+        std::iter::from_fn(move || {
+            let ino = next?;
+            let home = self.inodes.get(ino).map(|inode| inode.home);
+            next = home.filter(|home| *home != Ino::ANCHOR && *home != Ino::LINKS);
+            Some(ino)
+        })
+        .take(DEPTH_MAX)
+    }
+
+    /// Whether `ino` is `subtree` or lies below it.
+    #[must_use]
+    pub fn is_within(&self, ino: Ino, subtree: Ino) -> bool {
+        self.ancestors(ino).any(|ancestor| ancestor == subtree)
+    }
+
+    /// Re-reads the policy stored in a directory inode.
+    pub(crate) fn note_policy(&mut self, ino: Ino) {
+        let text = self.extras.get(&ino).and_then(|extra| extra.policy());
+        // A policy that this version cannot read counts as none: the parent's stricter promise
+        // holds until somebody sets it again.
+        let policy = text.and_then(|text| Policy::parse_bytes(text).ok());
+        let changed = match policy {
+            Some(parsed) => {
+                self.policies.insert(ino, Arc::new(parsed.policy));
+                true
+            }
+            None => self.policies.remove(&ino).is_some(),
+        };
+        self.policy_generation += u64::from(changed);
+    }
+
+    /// The policy in force in a directory: its own or its nearest ancestor's, and the
+    /// directory it comes from, or `None` for the default.
+    pub fn effective_policy(&mut self, dir: Ino) -> (Option<Ino>, Arc<Policy>) {
+        if self.policies.is_empty() {
+            return (None, self.default_policy.clone());
+        }
+        let generation = self.policy_generation;
+        let cached = self.dirs.get(&dir).map(|dir| dir.policy);
+        let source = match cached {
+            Some((at, source)) if at == generation => Some(source).filter(|ino| ino.0 != 0),
+            Some(_) | None => {
+                let source = self.ancestors(dir).find(|ino| self.policies.contains_key(ino));
+                if let Some(dir) = self.dirs.get_mut(&dir) {
+                    dir.policy = (generation, source.unwrap_or_default());
+                }
+                source
+            }
+        };
+        match source.and_then(|source| Some((source, self.policies.get(&source)?))) {
+            Some((source, policy)) => (Some(source), policy.clone()),
+            None => (None, self.default_policy.clone()),
+        }
+    }
+
+    /// The directories that carry a policy of their own, as far as they are in memory.
+    #[must_use]
+    pub fn policies(&self) -> Vec<(Ino, Arc<Policy>)> {
+        let mut all: Vec<_> =
+            self.policies.iter().map(|(ino, policy)| (*ino, policy.clone())).collect();
+        all.sort_by_key(|(ino, _)| *ino);
+        all
+    }
+
+    /// The path of a directory or of a file with one name, as far as it is in memory.
+    #[must_use]
+    pub fn path_of(&self, ino: Ino) -> Option<Path> {
+        let mut names = Vec::new();
+        for ino in self.ancestors(ino) {
+            let inode = self.inodes.get(ino)?;
+            let name = self.dirs.get(&inode.home)?.name_by_hash(inode.home_hash, ino)?;
+            if inode.home == Ino::ANCHOR && name == ROOT_NAME {
+                return Some(names.iter().rev().fold(Path::root(), |path, name: &Vec<u8>| path.join(name)));
+            }
+            names.push(name);
+        }
+        None
+    }
+}

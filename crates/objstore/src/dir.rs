@@ -1,0 +1,405 @@
+//! A store in a directory of a local file system.
+//!
+//! The embedded default: no server, any number of processes of one machine. Objects are files
+//! ([`place`] says which), new content becomes an object by rename ([`scratch`]), appends go
+//! through a few open descriptors ([`handles`]), processes exclude each other with the kernel's
+//! file locks ([`locks`]). Not for network file systems whose locks or renames mean less.
+//!
+//! Invariant: `put` and `sync` return only after the content, the object's entry and the entries
+//! of all directories above it have reached the disk; the content of a `put` gets there before it
+//! gets the name.
+
+mod handles;
+mod layout;
+mod locks;
+mod place;
+mod poison;
+mod scratch;
+mod sys;
+
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::{AtFlags, OFlags};
+use rustix::io::retry_on_intr;
+use types::{Errno, Error, Result};
+
+use self::handles::{Appended, Handle, Handles};
+use self::layout::Layout;
+use self::locks::{Buckets, NamedLock};
+use self::place::{Part, Place};
+use self::poison::Poison;
+use self::scratch::Scratch;
+use self::sys::{Flock, Sys, SysResult};
+use crate::name::is_printable;
+use crate::store::{absent, check_end, held};
+use crate::{
+    Expect, LockGuard, NAME_BYTES_MAX, ObjectStore, Outcome, Stat, SyncScope, Version, check_name,
+};
+
+/// How often an append starts over because another process replaces the object under it.
+const ATTEMPTS_MAX: usize = 64;
+/// So many directories are remembered as durable; then the memory starts afresh.
+const DURABLE_DIRECTORIES_MAX: usize = 4096;
+
+/// The store.
+#[derive(Debug)]
+pub struct Dir {
+    layout: Layout,
+    /// What messages call the store: `dir:` and the path.
+    store: String,
+    /// Made by the first put, so that a store on a read-only file system can be read.
+    scratch: Mutex<Option<Arc<Scratch>>>,
+    buckets: Buckets,
+    handles: Handles,
+    poison: Poison,
+    /// Directories known to be durable with all those above them. They are never removed, so
+    /// knowing it once is enough.
+    durable_directories: Mutex<BTreeSet<String>>,
+}
+
+impl Dir {
+    /// Opens the store in `root`. If there is none and `create` is set, makes one, provided that
+    /// `root` is missing or empty. What killed processes left half-written is removed.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is no store, `EINVAL` if the directory holds something else,
+    /// `EOPNOTSUPP` if the store has another format version, `EBADMSG` if its marker is damaged,
+    /// and what the file system says.
+    pub fn open(root: impl AsRef<Path>, create: bool) -> Result<Self> {
+        let root = root.as_ref();
+        let store = format!("dir:{}", root.display());
+        Ok(Self {
+            layout: Layout::open(root, &store, create)?,
+            store,
+            scratch: Mutex::default(),
+            buckets: Buckets::new(),
+            handles: Handles::default(),
+            poison: Poison::default(),
+            durable_directories: Mutex::default(),
+        })
+    }
+
+    /// What tells this store from any other: 32 hexadecimal digits, chosen when it was made.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.layout.id
+    }
+
+    fn objects(&self) -> BorrowedFd<'_> {
+        self.layout.objects.as_fd()
+    }
+
+    /// Turns a kernel error about one object into one for people.
+    fn told(&self, name: &str, attempted: &'static str) -> impl Fn(Sys) -> Error {
+        move |errno| sys::explain(&self.store, name, attempted, errno)
+    }
+
+    fn scratch(&self) -> SysResult<Arc<Scratch>> {
+        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(scratch) = scratch.as_ref() {
+            return Ok(Arc::clone(scratch));
+        }
+        let _alone = Flock::wait(self.layout.root.as_fd())?;
+        Ok(Arc::clone(scratch.insert(Arc::new(Scratch::create(self.layout.tmp.as_fd())?))))
+    }
+
+    fn open_to_read(&self, place: &Place<'_>) -> Result<OwnedFd> {
+        sys::open(self.objects(), &place.path, OFlags::RDONLY).map_err(|errno| match errno {
+            Sys::NOENT => absent(place.name),
+            errno => self.told(place.name, "open the object")(errno),
+        })
+    }
+
+    fn current(&self, place: &Place<'_>) -> Result<Option<Version>> {
+        let file = match self.open_to_read(place) {
+            Ok(file) => file,
+            Err(error) if error.errno == Errno::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let data = sys::read_at(file, 0, usize::MAX).map_err(self.told(place.name, "read"))?;
+        Ok(Some(Version::of(&data)))
+    }
+
+    fn conflict(&self, place: &Place<'_>, expect: Expect) -> Result<Option<Outcome>> {
+        match expect {
+            Expect::Any => Ok(None),
+            Expect::Absent | Expect::Is(_) => Ok(expect.conflict(self.current(place)?)),
+        }
+    }
+
+    /// The handle of an object, created if it is absent.
+    fn handle_or_create(&self, place: &Place<'_>) -> SysResult<Arc<Handle>> {
+        if let Some(handle) = self.handles.find(place.name) {
+            return Ok(handle);
+        }
+        let open = |flags| sys::open(self.objects(), &place.path, OFlags::RDWR | flags);
+        let (file, created) = match open(OFlags::empty()) {
+            Err(Sys::NOENT) => {
+                let new = OFlags::CREATE | OFlags::EXCL;
+                match sys::with_parents(self.objects(), &place.path, || open(new)) {
+                    Err(Sys::EXIST) => (open(OFlags::CREATE)?, false),
+                    result => (result?, true),
+                }
+            }
+            result => (result?, false),
+        };
+        let handle = Arc::new(Handle::new(file, created));
+        self.handles.keep(place.name, &handle);
+        Ok(handle)
+    }
+
+    /// The handle of an object that exists.
+    fn handle(&self, place: &Place<'_>) -> SysResult<Option<Arc<Handle>>> {
+        if let Some(handle) = self.current_handle(place)? {
+            return Ok(Some(handle));
+        }
+        match sys::open(self.objects(), &place.path, OFlags::RDWR) {
+            Ok(file) => {
+                let handle = Arc::new(Handle::new(file, false));
+                self.handles.keep(place.name, &handle);
+                Ok(Some(handle))
+            }
+            Err(Sys::NOENT) => Ok(None),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// The open handle of an object, if there is one and the object still has this file.
+    fn current_handle(&self, place: &Place<'_>) -> SysResult<Option<Arc<Handle>>> {
+        let Some(handle) = self.handles.find(place.name) else { return Ok(None) };
+        if sys::state(&handle.file)?.has_name {
+            return Ok(Some(handle));
+        }
+        self.handles.forget(place.name);
+        Ok(None)
+    }
+
+    /// Makes the entry of an object durable, or its absence.
+    fn sync_entry(&self, place: &Place<'_>) -> SysResult<()> {
+        sys::sync_directory(self.objects(), place.directory())?;
+        let mut unknown = Vec::new();
+        {
+            let known = self.durable_directories.lock().unwrap_or_else(PoisonError::into_inner);
+            unknown.extend(place.directories().filter(|directory| !known.contains(*directory)));
+        }
+        for directory in &unknown {
+            sys::sync_directory(self.objects(), place::parent(directory))?;
+        }
+        if !unknown.is_empty() {
+            let mut known = self.durable_directories.lock().unwrap_or_else(PoisonError::into_inner);
+            if known.len() >= DURABLE_DIRECTORIES_MAX {
+                known.clear();
+            }
+            known.extend(unknown.into_iter().map(str::to_string));
+        }
+        Ok(())
+    }
+
+    fn sync_object(&self, name: &str) -> Result<()> {
+        let place = Place::of(name)?;
+        self.poison.check(&self.store, name)?;
+        let handle = self.handle(&place).map_err(self.told(name, "open the object"))?;
+        let result = match &handle {
+            None => self.sync_absence(&place),
+            Some(handle) => self.sync_file(&place, handle),
+        };
+        result.map_err(|errno| {
+            self.poison.add(name);
+            self.told(name, "sync")(errno)
+        })
+    }
+
+    fn sync_file(&self, place: &Place<'_>, handle: &Handle) -> SysResult<()> {
+        retry_on_intr(|| rustix::fs::fdatasync(&handle.file))?;
+        if !handle.entry_durable.load(Ordering::Acquire) {
+            self.sync_entry(place)?;
+            handle.entry_durable.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    fn sync_absence(&self, place: &Place<'_>) -> SysResult<()> {
+        match self.sync_entry(place) {
+            // Without its directory the object cannot come back.
+            Err(Sys::NOENT) => Ok(()),
+            result => result,
+        }
+    }
+
+    fn sync_everything(&self) -> Result<()> {
+        self.poison.check_all(&self.store)?;
+        retry_on_intr(|| rustix::fs::syncfs(&self.layout.root)).map_err(|errno| {
+            self.poison.add_all();
+            self.told("", "sync the file system")(errno)
+        })
+    }
+
+    /// Undoes the creation of an object whose first append found the disk full. A process that
+    /// opened it meanwhile notices, because it looks for the name under the file's lock.
+    fn remove_empty(&self, place: &Place<'_>, handle: &Handle) -> SysResult<()> {
+        let _alone = Flock::wait(&handle.file)?;
+        let state = sys::state(&handle.file)?;
+        if state.has_name && state.size == 0 {
+            rustix::fs::unlinkat(self.objects(), &place.path, AtFlags::empty())?;
+        }
+        Ok(())
+    }
+}
+
+impl ObjectStore for Dir {
+    fn put(&self, name: &str, data: &[u8], expect: Expect) -> Result<Outcome> {
+        let place = Place::of(name)?;
+        check_end(name, 0, data.len())?;
+        // Looked at twice: here to save a losing put the disk write, below to decide.
+        if let Some(conflict) = self.conflict(&place, expect)? {
+            return Ok(conflict);
+        }
+        let scratch = self.scratch().map_err(self.told(name, "make a temporary directory"))?;
+        let temporary = scratch.write(data).map_err(self.told(name, "write the new content"))?;
+        {
+            let bucket = self.buckets.hold(self.layout.locks.as_fd(), name);
+            let _bucket = bucket.map_err(self.told(name, "lock the object"))?;
+            if let Some(conflict) = self.conflict(&place, expect)? {
+                return Ok(conflict);
+            }
+            let placed = temporary.place(self.objects(), &place.path);
+            placed.map_err(self.told(name, "replace the object"))?;
+            self.handles.forget(name);
+            self.poison.remove(name);
+        }
+        self.sync_entry(&place).map_err(self.told(name, "sync the directory"))?;
+        Ok(Outcome::Done(Version::of(data)))
+    }
+
+    fn append(&self, name: &str, data: &[u8]) -> Result<u64> {
+        let place = Place::of(name)?;
+        check_end(name, 0, data.len())?;
+        self.poison.check(&self.store, name)?;
+        for _ in 0..ATTEMPTS_MAX {
+            let handle = self.handle_or_create(&place).map_err(self.told(name, "open the object"))?;
+            match handle.append(data).map_err(self.told(name, "append"))? {
+                Appended::At(offset) => return Ok(offset),
+                Appended::Stale => self.handles.forget(name),
+                Appended::Refused(errno, must_go) => {
+                    if must_go {
+                        self.handles.forget(name);
+                        let removed = self.remove_empty(&place, &handle);
+                        removed.map_err(self.told(name, "remove the unfinished object"))?;
+                    }
+                    return Err(self.told(name, "append")(errno));
+                }
+                Appended::Torn(errno) => {
+                    self.poison.add(name);
+                    return Err(self.told(name, "append")(errno));
+                }
+            }
+        }
+        Err(Error::new(Errno::Busy, name, "other processes keep replacing the object"))
+    }
+
+    fn write_range(&self, name: &str, offset: u64, data: &[u8]) -> Result<()> {
+        let place = Place::of(name)?;
+        check_end(name, offset, data.len())?;
+        self.poison.check(&self.store, name)?;
+        let handle = self.current_handle(&place).map_err(self.told(name, "open the object"))?;
+        let written = match handle {
+            Some(handle) => sys::write_at(&handle.file, data, offset),
+            None => sys::with_parents(self.objects(), &place.path, || {
+                sys::open(self.objects(), &place.path, OFlags::WRONLY | OFlags::CREATE)
+            })
+            .and_then(|file| sys::write_at(file, data, offset)),
+        };
+        written.map_err(self.told(name, "write"))
+    }
+
+    fn get(&self, name: &str) -> Result<(Vec<u8>, Version)> {
+        let data = self.read_range(name, 0, usize::MAX)?;
+        let version = Version::of(&data);
+        Ok((data, version))
+    }
+
+    fn read_range(&self, name: &str, offset: u64, length: usize) -> Result<Vec<u8>> {
+        let place = Place::of(name)?;
+        let file = self.open_to_read(&place)?;
+        sys::read_at(file, offset, length).map_err(self.told(name, "read"))
+    }
+
+    fn stat(&self, name: &str) -> Result<Stat> {
+        let place = Place::of(name)?;
+        match rustix::fs::statat(self.objects(), &place.path, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Stat { size: stat.st_size.cast_unsigned() }),
+            Err(Sys::NOENT) => Err(absent(name)),
+            Err(errno) => Err(self.told(name, "stat")(errno)),
+        }
+    }
+
+    fn delete(&self, name: &str) -> Result<bool> {
+        let place = Place::of(name)?;
+        let bucket = self.buckets.hold(self.layout.locks.as_fd(), name);
+        let _bucket = bucket.map_err(self.told(name, "lock the object"))?;
+        match rustix::fs::unlinkat(self.objects(), &place.path, AtFlags::empty()) {
+            Ok(()) => {}
+            Err(Sys::NOENT) => return Ok(false),
+            Err(errno) => return Err(self.told(name, "delete")(errno)),
+        }
+        self.handles.forget(name);
+        self.poison.remove(name);
+        Ok(true)
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<String>> {
+        if prefix.len() > NAME_BYTES_MAX || !is_printable(prefix) {
+            return Ok(Vec::new()); // No name starts so.
+        }
+        let (path, covered) = place::encode_directory(prefix);
+        let mut found = Vec::new();
+        let mut pending = vec![(path, covered.to_string())];
+        while let Some((path, covered)) = pending.pop() {
+            let entries = match sys::entries(self.objects(), &path) {
+                Err(Sys::NOENT) => continue,
+                entries => entries.map_err(self.told("", "list a directory"))?,
+            };
+            for entry in entries {
+                // Whatever else somebody has put there is not an object.
+                let Some(part) = place::decode(&entry) else { continue };
+                let (Part::File(text) | Part::Directory(text)) = &part;
+                let name = format!("{covered}{text}");
+                match part {
+                    Part::File(_) if name.starts_with(prefix) => found.push(name),
+                    Part::Directory(_) if name.starts_with(prefix) || prefix.starts_with(&name) => {
+                        let below = String::from_utf8_lossy(&entry);
+                        let slash = if path.is_empty() { "" } else { "/" };
+                        pending.push((format!("{path}{slash}{below}"), name));
+                    }
+                    Part::File(_) | Part::Directory(_) => {}
+                }
+            }
+        }
+        found.retain(|name| check_name(name).is_ok());
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    fn sync(&self, scope: SyncScope<'_>) -> Result<()> {
+        match scope {
+            SyncScope::Object(name) => self.sync_object(name),
+            SyncScope::All => self.sync_everything(),
+        }
+    }
+
+    fn lock(&self, name: &str, owner: &str) -> Result<Box<dyn LockGuard>> {
+        check_name(name)?;
+        match NamedLock::take(self.layout.locks.as_fd(), name, owner) {
+            Ok(Ok(lock)) => Ok(Box::new(lock)),
+            Ok(Err(holder)) => Err(held(name, &holder)),
+            Err(errno) => Err(self.told(name, "lock")(errno)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+//! The system calls the store makes, with interruptions and short transfers dealt with.
+//!
+//! Not here: what the calls are for. Errors stay the kernel's until [`explain`] puts them in words.
+//!
+//! Invariant: every descriptor is close-on-exec, so no child of the process keeps a lock or an
+//! object open.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+pub(super) use rustix::io::Errno as Sys;
+use rustix::io::retry_on_intr;
+use types::{Errno, Error};
+
+pub(super) type SysResult<T> = std::result::Result<T, Sys>;
+
+/// Opens a path below a directory.
+pub(super) fn open(dir: BorrowedFd<'_>, path: &str, flags: OFlags) -> SysResult<OwnedFd> {
+    let mode = Mode::from_raw_mode(0o666);
+    retry_on_intr(|| rustix::fs::openat(dir, path, flags | OFlags::CLOEXEC, mode))
+}
+
+/// Opens a directory below a directory; the empty path is the directory itself.
+pub(super) fn open_directory(dir: BorrowedFd<'_>, path: &str) -> SysResult<OwnedFd> {
+    open(dir, if path.is_empty() { "." } else { path }, OFlags::RDONLY | OFlags::DIRECTORY)
+}
+
+/// Makes a directory below a directory, unless it is there.
+pub(super) fn make_directory(dir: BorrowedFd<'_>, path: &str) -> SysResult<()> {
+    match retry_on_intr(|| rustix::fs::mkdirat(dir, path, Mode::from_raw_mode(0o777))) {
+        Err(Sys::EXIST) => Ok(()),
+        result => result,
+    }
+}
+
+/// Carries out `act`, which needs the directories above `path`; if one is missing, makes them all
+/// and tries again. The common case costs nothing.
+pub(super) fn with_parents<T>(
+    dir: BorrowedFd<'_>,
+    path: &str,
+    mut act: impl FnMut() -> SysResult<T>,
+) -> SysResult<T> {
+    match act() {
+        Err(Sys::NOENT) => {}
+        result => return result,
+    }
+    for (end, _) in path.match_indices('/') {
+        make_directory(dir, &path[..end])?;
+    }
+    act()
+}
+
+/// The names in a directory, without `.` and `..`, in no particular order.
+pub(super) fn entries(dir: BorrowedFd<'_>, path: &str) -> SysResult<Vec<Vec<u8>>> {
+    let mut names = Vec::new();
+    for entry in rustix::fs::Dir::new(open_directory(dir, path)?)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            names.push(name.to_vec());
+        }
+    }
+    Ok(names)
+}
+
+/// Makes the entries of a directory durable.
+pub(super) fn sync_directory(dir: BorrowedFd<'_>, path: &str) -> SysResult<()> {
+    let directory = open_directory(dir, path)?;
+    retry_on_intr(|| rustix::fs::fsync(&directory))
+}
+
+/// Writes all of `data` at `offset`.
+pub(super) fn write_at(file: impl AsFd, mut data: &[u8], mut offset: u64) -> SysResult<()> {
+    while !data.is_empty() {
+        let written = retry_on_intr(|| rustix::io::pwrite(&file, data, offset))?;
+        if written == 0 {
+            // A regular file never takes nothing without saying why; do not spin if one does.
+            return Err(Sys::IO);
+        }
+        data = &data[written..];
+        offset += written as u64;
+    }
+    Ok(())
+}
+
+/// Reads up to `length` bytes at `offset`; fewer only at the end of the file.
+pub(super) fn read_at(file: impl AsFd, offset: u64, length: usize) -> SysResult<Vec<u8>> {
+    let available = state(&file)?.size.saturating_sub(offset);
+    let length = length.min(usize::try_from(available).unwrap_or(usize::MAX));
+    let mut data = vec![0; length];
+    let mut filled = 0;
+    while filled < length {
+        let rest = &mut data[filled..];
+        let read = retry_on_intr(|| rustix::io::pread(&file, &mut *rest, offset + filled as u64))?;
+        if read == 0 {
+            break; // The file shrank meanwhile.
+        }
+        filled += read;
+    }
+    data.truncate(filled);
+    Ok(data)
+}
+
+/// What the kernel knows of an open file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FileState {
+    /// Length in bytes.
+    pub(super) size: u64,
+    /// Whether the file still has a name: false once it was deleted or replaced.
+    pub(super) has_name: bool,
+}
+
+/// Asks the kernel about an open file.
+pub(super) fn state(file: impl AsFd) -> SysResult<FileState> {
+    let stat = rustix::fs::fstat(file)?;
+    Ok(FileState { size: stat.st_size.cast_unsigned(), has_name: stat.st_nlink > 0 })
+}
+
+/// Whether a path below a directory exists.
+pub(super) fn exists(dir: BorrowedFd<'_>, path: &str) -> SysResult<bool> {
+    match rustix::fs::statat(dir, path, rustix::fs::AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(_) => Ok(true),
+        Err(Sys::NOENT) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// An exclusive advisory lock on an open file, released when dropped. The release is explicit
+/// because a child between fork and exec still shares the descriptor, so that closing ours would
+/// not be enough.
+#[derive(Debug)]
+pub(super) struct Flock<F: AsFd>(F);
+
+impl<F: AsFd> Flock<F> {
+    /// Waits for the lock.
+    pub(super) fn wait(file: F) -> SysResult<Self> {
+        retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::LockExclusive))?;
+        Ok(Self(file))
+    }
+
+    /// Takes the lock, or gives the file back if somebody else holds it.
+    pub(super) fn attempt(file: F) -> SysResult<std::result::Result<Self, F>> {
+        match retry_on_intr(|| {
+            rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
+        }) {
+            Ok(()) => Ok(Ok(Self(file))),
+            Err(Sys::WOULDBLOCK) => Ok(Err(file)),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// The locked file.
+    pub(super) fn file(&self) -> &F {
+        &self.0
+    }
+}
+
+impl<F: AsFd> Drop for Flock<F> {
+    fn drop(&mut self) {
+        // Unlocking a lock we hold cannot fail; if it did, closing the file would still do it.
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+/// Puts a kernel error in words: which object in which store, what was attempted, what to do.
+pub(super) fn explain(store: &str, name: &str, attempted: &str, errno: Sys) -> Error {
+    let kind = match errno {
+        Sys::NOENT => Errno::NotFound,
+        Sys::NOSPC | Sys::DQUOT => Errno::NoSpace,
+        Sys::ROFS => Errno::ReadOnly,
+        Sys::ACCESS | Sys::PERM => Errno::Access,
+        Sys::FBIG => Errno::TooBig,
+        _ => Errno::Io,
+    };
+    let subject =
+        if name.is_empty() { store.to_string() } else { format!("object {name} in {store}") };
+    let error = Error::new(kind, subject, format!("cannot {attempted}: {errno}"));
+    match errno {
+        Sys::NOSPC | Sys::DQUOT => {
+            error.remedy("free space on the file system that holds the store, or enlarge it")
+        }
+        Sys::ROFS => error.remedy("mount the file system that holds the store writable"),
+        Sys::ACCESS | Sys::PERM => error.remedy("run as the user who owns the store"),
+        Sys::MFILE | Sys::NFILE => error.remedy("raise the limit on open files"),
+        Sys::IO => error.remedy("look for disk errors in the kernel's log"),
+        _ => error,
+    }
+}

@@ -1,0 +1,260 @@
+use std::path::Path;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use rustix::fs::{CWD, Mode, OFlags};
+use tempfile::TempDir;
+use types::Errno;
+
+use super::handles::{HANDLES_MAX, Handle};
+use super::place::{self, Part};
+use crate::{Dir, Expect, ObjectStore, Outcome, SyncScope};
+
+fn put(store: &Dir, name: &str, data: &[u8]) {
+    assert!(matches!(store.put(name, data, Expect::Any), Ok(Outcome::Done(_))));
+}
+
+fn entries(path: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(path).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn the_layout_is_what_the_document_says() {
+    let directory = TempDir::new().unwrap();
+    let root = directory.path();
+    let store = Dir::open(root, true).unwrap();
+    assert_eq!(entries(root), ["cudele-store", "locks", "objects", "tmp"]);
+    let marker = std::fs::read_to_string(root.join("cudele-store")).unwrap();
+    assert_eq!(marker, format!("cudele-store 1\nid {}\n", store.id()));
+
+    put(&store, "journal/0/1", b"x");
+    put(&store, "100%", b"y");
+    assert_eq!(std::fs::read(root.join("objects/journal%/0%/1")).unwrap(), b"x");
+    assert_eq!(std::fs::read(root.join("objects/100%25")).unwrap(), b"y");
+    let _lock = store.lock("mon/leader", "mon.a").unwrap();
+    assert_eq!(std::fs::read(root.join("locks/named/mon%/leader")).unwrap(), b"mon.a");
+
+    let id = store.id().to_string();
+    drop(store);
+    assert_eq!(Dir::open(root, false).unwrap().id(), id);
+    assert_eq!(entries(&root.join("tmp")), Vec::<String>::new());
+}
+
+#[test]
+fn a_directory_of_somebody_else_is_refused_and_left_alone() {
+    let directory = TempDir::new().unwrap();
+    let root = directory.path();
+    std::fs::write(root.join("thesis.tex"), b"").unwrap();
+    let error = Dir::open(root, true).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "dir:{}: not a Cudele store, and not empty: it holds \"thesis.tex\" (EINVAL); \
+             name an empty or a new directory",
+            root.display()
+        )
+    );
+    assert_eq!(entries(root), ["thesis.tex"]);
+}
+
+#[test]
+fn a_store_is_made_only_when_asked_for() {
+    let directory = TempDir::new().unwrap();
+    assert_eq!(Dir::open(directory.path(), false).unwrap_err().errno, Errno::NotFound);
+    let missing = directory.path().join("missing");
+    assert_eq!(Dir::open(&missing, false).unwrap_err().errno, Errno::NotFound);
+    assert!(!missing.exists());
+    Dir::open(&missing, true).unwrap();
+    let file = directory.path().join("file");
+    std::fs::write(&file, b"").unwrap();
+    assert!(Dir::open(&file, true).is_err());
+}
+
+#[test]
+fn an_initialisation_that_was_cut_off_is_finished() {
+    let directory = TempDir::new().unwrap();
+    for part in ["objects", "tmp", "lost+found"] {
+        std::fs::create_dir(directory.path().join(part)).unwrap();
+    }
+    std::fs::write(directory.path().join("cudele-store.new"), b"cudele-st").unwrap();
+    put(&Dir::open(directory.path(), true).unwrap(), "a", b"1");
+
+    let directory = TempDir::new().unwrap();
+    std::fs::create_dir_all(directory.path().join("objects/data")).unwrap();
+    assert_eq!(Dir::open(directory.path(), true).unwrap_err().errno, Errno::Invalid);
+}
+
+#[test]
+fn unknown_versions_and_damaged_markers_are_refused() {
+    let directory = TempDir::new().unwrap();
+    let marker = directory.path().join("cudele-store");
+    drop(Dir::open(directory.path(), true).unwrap());
+    let good = std::fs::read(&marker).unwrap();
+
+    let newer = String::from_utf8(good.clone()).unwrap().replace("store 1", "store 2");
+    std::fs::write(&marker, newer).unwrap();
+    let error = Dir::open(directory.path(), true).unwrap_err();
+    assert_eq!(error.errno, Errno::NotSupported);
+    assert!(error.cause.contains("format 2; this program knows format 1"), "{error}");
+
+    for length in 0..good.len() - 1 {
+        std::fs::write(&marker, &good[..length]).unwrap();
+        let error = Dir::open(directory.path(), true).unwrap_err();
+        assert_eq!(error.errno, Errno::BadMessage, "cut to {length} bytes");
+    }
+    std::fs::write(&marker, [0xff; 100]).unwrap();
+    assert_eq!(Dir::open(directory.path(), true).unwrap_err().errno, Errno::BadMessage);
+}
+
+#[test]
+fn leftovers_of_the_dead_go_and_those_of_the_living_stay() {
+    let directory = TempDir::new().unwrap();
+    let tmp = directory.path().join("tmp");
+    let living = Dir::open(directory.path(), true).unwrap();
+    put(&living, "a", b"1");
+    let temporary = living.scratch().unwrap();
+    let unplaced = temporary.write(b"half-way").unwrap();
+    std::fs::create_dir(tmp.join("999999.0")).unwrap();
+    std::fs::write(tmp.join("999999.0/7"), b"left by a killed process").unwrap();
+    assert_eq!(entries(&tmp).len(), 2);
+
+    let other = Dir::open(directory.path(), false).unwrap();
+    assert_eq!(entries(&tmp).len(), 1);
+    unplaced.place(living.objects(), "b").unwrap();
+    assert_eq!(other.get("b").unwrap().0, b"half-way");
+}
+
+#[test]
+fn an_append_follows_the_object_when_another_process_replaces_it() {
+    let directory = TempDir::new().unwrap();
+    let one = Dir::open(directory.path(), true).unwrap();
+    let two = Dir::open(directory.path(), false).unwrap();
+    one.append("log", b"old").unwrap();
+    put(&two, "log", b"replaced");
+    assert_eq!(one.append("log", b"!"), Ok(8));
+    assert_eq!(two.append("log", b"?"), Ok(9));
+    assert!(two.delete("log").unwrap());
+    one.write_range("log", 1, b"x").unwrap();
+    one.sync(SyncScope::Object("log")).unwrap();
+    assert_eq!(one.append("log", b"y"), Ok(2));
+    assert_eq!(two.get("log").unwrap().0, b"\0xy");
+    let held = one.lock("l", "one").unwrap();
+    assert!(two.lock("l", "two").unwrap_err().cause.contains("one"));
+    drop(held);
+    assert!(two.lock("l", "two").is_ok());
+}
+
+#[test]
+fn open_descriptors_are_bounded_and_the_oldest_goes_first() {
+    let directory = TempDir::new().unwrap();
+    let store = Dir::open(directory.path(), true).unwrap();
+    for round in 0..2 {
+        for number in 0..HANDLES_MAX + 10 {
+            assert_eq!(store.append(&format!("o/{number}"), b"x"), Ok(round));
+            store.append("hot", b"x").unwrap();
+        }
+        assert_eq!(store.handles.len(), HANDLES_MAX);
+        assert!(store.handles.find("hot").is_some());
+        assert!(store.handles.find("o/1").is_none());
+    }
+    store.write_range("range/0", 0, b"x").unwrap();
+    assert!(store.handles.find("range/0").is_none(), "file data does not displace journals");
+}
+
+/// Makes the next sync of an object fail as a broken disk would: its descriptor becomes one that
+/// can be asked for the size but neither written nor synced.
+fn break_sync(store: &Dir, root: &Path, name: &str) {
+    let path = root.join("objects").join(place::encode(name));
+    let file = rustix::fs::openat(CWD, &path, OFlags::PATH, Mode::empty()).unwrap();
+    store.handles.keep(name, &Arc::new(Handle::new(file, false)));
+}
+
+#[test]
+fn after_a_failed_sync_the_object_is_not_trusted_until_it_is_replaced() {
+    let directory = TempDir::new().unwrap();
+    let store = Dir::open(directory.path(), true).unwrap();
+    for name in ["bad", "good"] {
+        store.append(name, b"1").unwrap();
+        store.sync(SyncScope::Object(name)).unwrap();
+    }
+    break_sync(&store, directory.path(), "bad");
+    assert_eq!(store.sync(SyncScope::Object("bad")).unwrap_err().errno, Errno::Io);
+    store.handles.forget("bad"); // A new descriptor would work, which proves nothing.
+
+    let error = store.append("bad", b"2").unwrap_err();
+    assert_eq!(error.errno, Errno::Io);
+    assert!(error.cause.contains("an earlier sync failed"), "{error}");
+    assert_eq!(store.write_range("bad", 0, b"2").unwrap_err().errno, Errno::Io);
+    assert_eq!(store.sync(SyncScope::Object("bad")).unwrap_err().errno, Errno::Io);
+    assert_eq!(store.sync(SyncScope::All).unwrap_err().errno, Errno::Io);
+    assert_eq!(store.get("bad").unwrap().0, b"1");
+    assert_eq!(store.append("good", b"2"), Ok(1));
+
+    put(&store, "bad", b"new");
+    assert_eq!(store.append("bad", b"2"), Ok(3));
+    store.sync(SyncScope::All).unwrap();
+
+    break_sync(&store, directory.path(), "bad");
+    assert!(store.sync(SyncScope::Object("bad")).is_err());
+    let reopened = Dir::open(directory.path(), false).unwrap();
+    assert_eq!(reopened.append("bad", b"3"), Ok(4));
+}
+
+#[test]
+fn after_a_failed_sync_of_everything_only_puts_go_on() {
+    let directory = TempDir::new().unwrap();
+    let store = Dir::open(directory.path(), true).unwrap();
+    store.poison.add_all();
+    assert_eq!(store.append("a", b"1").unwrap_err().errno, Errno::Io);
+    assert_eq!(store.sync(SyncScope::All).unwrap_err().errno, Errno::Io);
+    put(&store, "a", b"1");
+    assert_eq!(store.append("a", b"1").unwrap_err().errno, Errno::Io);
+}
+
+#[test]
+fn what_is_not_an_object_is_not_listed() {
+    let directory = TempDir::new().unwrap();
+    let store = Dir::open(directory.path(), true).unwrap();
+    put(&store, "a/b", b"");
+    let objects = directory.path().join("objects");
+    std::fs::create_dir(objects.join("lost+found")).unwrap();
+    for foreign in ["%zz", "a\nb", "%", "c%"] {
+        std::fs::write(objects.join(foreign), b"").unwrap();
+    }
+    // A directory without our mark would be taken for a file: its name is all that is looked at.
+    assert_eq!(store.list("a").unwrap(), ["a/b"]);
+}
+
+#[test]
+fn paths_are_as_documented() {
+    assert_eq!(place::encode("a/b/c"), "a%/b%/c");
+    assert_eq!(place::encode("50%/x"), "50%25%/x");
+    let long = place::encode(&"x".repeat(500));
+    assert_eq!(long, format!("{0}%+/{0}%+/{1}", "x".repeat(240), "x".repeat(20)));
+    assert_eq!(place::encode(&".".repeat(242)), format!("%2E{}%+/%2E{}", ".".repeat(237), "...."));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn every_name_has_one_path_and_every_path_one_name(
+        name in "([ -.0-~]{1,6}|[%.]{1,300}|[a-c%.]{200,300})(/([ -.0-~]{1,6}|[%.]{230,260})){0,3}",
+    ) {
+        prop_assume!(crate::check_name(&name).is_ok());
+        let path = place::encode(&name);
+        let mut back = String::new();
+        for part in path.split('/') {
+            prop_assert!(part.len() <= 255 && part != "." && part != ".." && !part.is_empty());
+            match place::decode(part.as_bytes()) {
+                Some(Part::File(text) | Part::Directory(text)) => back.push_str(&text),
+                None => prop_assert!(false, "{part} does not decode"),
+            }
+        }
+        prop_assert_eq!(back, name);
+    }
+}

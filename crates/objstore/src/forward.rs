@@ -1,0 +1,48 @@
+//! Shared and boxed stores are stores, so that wrappers take either.
+//!
+//! Invariant: nothing happens here but the call.
+
+use std::sync::Arc;
+
+use types::Result;
+
+use crate::{Expect, LockGuard, ObjectStore, Outcome, Stat, SyncScope, Version};
+
+macro_rules! forward {
+    ($($pointer:ident),*) => { $(
+        impl<S: ObjectStore + ?Sized> ObjectStore for $pointer<S> {
+            fn put(&self, name: &str, data: &[u8], expect: Expect) -> Result<Outcome> {
+                (**self).put(name, data, expect)
+            }
+            fn append(&self, name: &str, data: &[u8]) -> Result<u64> {
+                (**self).append(name, data)
+            }
+            fn write_range(&self, name: &str, offset: u64, data: &[u8]) -> Result<()> {
+                (**self).write_range(name, offset, data)
+            }
+            fn get(&self, name: &str) -> Result<(Vec<u8>, Version)> {
+                (**self).get(name)
+            }
+            fn read_range(&self, name: &str, offset: u64, length: usize) -> Result<Vec<u8>> {
+                (**self).read_range(name, offset, length)
+            }
+            fn stat(&self, name: &str) -> Result<Stat> {
+                (**self).stat(name)
+            }
+            fn delete(&self, name: &str) -> Result<bool> {
+                (**self).delete(name)
+            }
+            fn list(&self, prefix: &str) -> Result<Vec<String>> {
+                (**self).list(prefix)
+            }
+            fn sync(&self, scope: SyncScope<'_>) -> Result<()> {
+                (**self).sync(scope)
+            }
+            fn lock(&self, name: &str, owner: &str) -> Result<Box<dyn LockGuard>> {
+                (**self).lock(name, owner)
+            }
+        }
+    )* };
+}
+
+forward!(Arc, Box);

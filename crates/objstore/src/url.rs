@@ -1,0 +1,60 @@
+//! Store addresses: `memory:`, `dir:/path` or a plain path.
+//!
+//! Not here: anything about the store behind the address.
+//!
+//! Invariant: one spelling means one back end; what is not understood is refused, never guessed.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use types::{Errno, Error, Result};
+
+use crate::{Dir, Memory, ObjectStore};
+
+/// Opens the store at `url`, creating it if the directory is missing or empty. `memory:` is a new
+/// empty store every time.
+///
+/// # Errors
+/// `EINVAL` for an address that is not understood or a directory that holds something else,
+/// `EOPNOTSUPP` for `rados:` and for stores of a newer format, and what [`Dir::open`] returns.
+pub fn open(url: &str) -> Result<Arc<dyn ObjectStore>> {
+    open_with(url, true)
+}
+
+/// Opens the store at `url`, which must exist: a mistyped path is an error, not a new store.
+///
+/// # Errors
+/// As [`open`]; `ENOENT` if there is no store.
+pub fn open_existing(url: &str) -> Result<Arc<dyn ObjectStore>> {
+    open_with(url, false)
+}
+
+fn open_with(url: &str, create: bool) -> Result<Arc<dyn ObjectStore>> {
+    let directory =
+        |path: &str| -> Result<Arc<dyn ObjectStore>> { Ok(Arc::new(Dir::open(Path::new(path), create)?)) };
+    let unknown = |cause: &str| {
+        Err(Error::new(Errno::Invalid, url, cause)
+            .remedy("use memory:, dir:/path or the path of a directory"))
+    };
+    match split_scheme(url) {
+        (None, "") | (Some("dir"), "") => unknown("the address of the store names no directory"),
+        (None | Some("dir"), path) => directory(path),
+        (Some("memory"), "") => Ok(Arc::new(Memory::new())),
+        (Some("memory"), _) => unknown("a memory store has no name"),
+        (Some("rados"), _) => Err(Error::new(
+            Errno::NotSupported,
+            url,
+            "this program was built without the RADOS back end",
+        )
+        .remedy("use dir:/path")),
+        (Some(_), _) => unknown("unknown kind of store"),
+    }
+}
+
+/// Splits off what stands before the first `:`, unless it could only be part of a path.
+fn split_scheme(url: &str) -> (Option<&str>, &str) {
+    match url.split_once(':') {
+        Some((scheme, rest)) if !scheme.contains(['/', '.']) => (Some(scheme), rest),
+        Some(_) | None => (None, url),
+    }
+}

@@ -1,0 +1,151 @@
+//! The settings of a policy beside its two expressions, each with the words a file uses.
+//!
+//! They are names and nothing more; their effects live with the monitor, the metadata server and
+//! the client. Invariant: `from_name` reads back what `name` (or `Display`) writes.
+
+use std::fmt;
+
+use crate::text;
+
+macro_rules! choices {
+    ($(#[$doc:meta])* $type:ident { $($(#[$item_doc:meta])* $item:ident = $name:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $type { $($(#[$item_doc])* $item,)* }
+
+        impl $type {
+            /// All choices, the default first.
+            pub const ALL: &'static [Self] = &[$(Self::$item,)*];
+
+            /// The word a policy file uses.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$item => $name,)* }
+            }
+
+            /// The choice a word names, in any case.
+            #[must_use]
+            pub fn from_name(word: &str) -> Option<Self> {
+                let spelling = text::normalise(word);
+                Self::ALL.iter().copied().find(|choice| choice.name() == spelling)
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+    };
+}
+
+choices! {
+    /// How requests of other clients for a decoupled subtree are answered.
+    InterferePolicy {
+        /// They are served; at the merge the decoupled client's updates win.
+        #[default]
+        Allow = "allow",
+        /// They are refused with EBUSY at once.
+        Block = "block",
+    }
+}
+
+choices! {
+    /// When an operation is acknowledged to the application.
+    Ack {
+        /// As soon as everybody it is meant for can see it.
+        #[default]
+        Applied = "applied",
+        /// Only when it is durable.
+        Safe = "safe",
+    }
+}
+
+choices! {
+    /// Where existence is checked when a client's journal is merged.
+    Check {
+        /// Nowhere: the journal is applied as it is (M-03).
+        #[default]
+        None = "none",
+        /// At the client, before an update is appended.
+        Client = "client",
+        /// At the metadata server, when the journal is merged.
+        Merge = "merge",
+    }
+}
+
+choices! {
+    /// What happens when the allocated inodes are used up.
+    Limit {
+        /// Another range is granted without the application noticing.
+        #[default]
+        Soft = "soft",
+        /// Further creates fail with EDQUOT.
+        Hard = "hard",
+    }
+}
+
+/// The longest merge interval, in seconds: one week.
+pub const MERGE_SECONDS_MAX: u64 = 7 * 24 * 60 * 60;
+
+/// The largest merge threshold, in updates.
+pub const MERGE_UPDATES_MAX: u64 = 1 << 40;
+
+/// When the updates of a weakly consistent subtree are merged (P-03).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MergeTrigger {
+    /// When the client says that it is done. Written `at_end`.
+    #[default]
+    AtEnd,
+    /// Again and again while the client works, and at the end. Written `every 10s`.
+    Every {
+        /// The interval, from 1 to [`MERGE_SECONDS_MAX`].
+        seconds: u64,
+    },
+    /// Whenever so many updates are pending, and at the end. Written `at 5000 updates`.
+    AtUpdates {
+        /// The number of updates, from 1 to [`MERGE_UPDATES_MAX`].
+        count: u64,
+    },
+}
+
+impl MergeTrigger {
+    /// Reads `at_end`, `every N` with the unit `s`, `m` or `h`, or `at N updates`, in any case,
+    /// with spaces or underscores between the words. `None` for anything else, and for numbers
+    /// out of bounds.
+    #[must_use]
+    pub fn from_name(words: &str) -> Option<Self> {
+        // A hyphen would be a sign here, and so it separates nothing, unlike in other words.
+        let spelling = words.to_ascii_lowercase().replace('_', " ");
+        let parts: Vec<&str> = spelling.split_whitespace().collect();
+        match parts.as_slice() {
+            ["at", "end"] => Some(Self::AtEnd),
+            ["every", interval] => {
+                let seconds = seconds(interval)?;
+                (1..=MERGE_SECONDS_MAX).contains(&seconds).then_some(Self::Every { seconds })
+            }
+            ["at", count, "updates"] => {
+                let count = text::digits(count)?;
+                (1..=MERGE_UPDATES_MAX).contains(&count).then_some(Self::AtUpdates { count })
+            }
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for MergeTrigger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AtEnd => f.write_str("at_end"),
+            Self::Every { seconds } => write!(f, "every {seconds}s"),
+            Self::AtUpdates { count } => write!(f, "at {count} updates"),
+        }
+    }
+}
+
+fn seconds(interval: &str) -> Option<u64> {
+    const UNITS: [(char, u64); 3] = [('s', 1), ('m', 60), ('h', 60 * 60)];
+    let (number, seconds_each) =
+        UNITS.iter().find_map(|(unit, seconds)| Some((interval.strip_suffix(*unit)?, seconds)))?;
+    text::digits(number)?.checked_mul(*seconds_each)
+}

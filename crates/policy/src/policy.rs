@@ -1,0 +1,161 @@
+//! The policy of a subtree as a value, and its canonical texts.
+//!
+//! How policy files are read is the business of `file`; what a composition guarantees, of
+//! [`Cell`]. Invariant: the text [`Policy::to_yaml`] writes reads back as an equal policy.
+
+use std::fmt::Write as _;
+
+use crate::option::{Ack, Check, InterferePolicy, Limit, MergeTrigger};
+use crate::warning::{self, Warning};
+use crate::{Cell, Composition, Mechanism, effective};
+
+/// The number of inodes a subtree is provisioned with unless its policy says otherwise.
+pub const ALLOCATED_INODES_DEFAULT: u64 = 100;
+
+/// The largest number of inodes a policy may ask for.
+pub const ALLOCATED_INODES_MAX: u64 = 1 << 40;
+
+/// What a subtree wants: which mechanisms carry, keep and show its updates, and the terms on which
+/// it is decoupled. The default behaves like POSIX.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Policy {
+    /// How updates are carried and shown; by default `rpcs`.
+    pub consistency: Composition,
+    /// How updates are kept; by default `stream`.
+    pub durability: Composition,
+    /// How many files the application intends to create, from 1 to [`ALLOCATED_INODES_MAX`];
+    /// by default [`ALLOCATED_INODES_DEFAULT`].
+    pub allocated_inodes: u64,
+    /// How requests of others are answered while the subtree is decoupled; by default allowed
+    ///
+    pub interfere: InterferePolicy,
+    /// When operations are acknowledged; by default when applied.
+    pub ack: Ack,
+    /// Whether creates beyond `allocated_inodes` fail with EDQUOT; by default another range is
+    /// granted instead. Written `limit: hard` or `limit: soft`.
+    pub hard_limit: bool,
+    /// Where a merge checks existence; by default nowhere.
+    pub check: Check,
+    /// When updates are merged, if the policy applies them at all; by default at the end (P-03).
+    pub merge: MergeTrigger,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            consistency: Mechanism::Rpcs.into(),
+            durability: Mechanism::Stream.into(),
+            allocated_inodes: ALLOCATED_INODES_DEFAULT,
+            interfere: InterferePolicy::default(),
+            ack: Ack::default(),
+            hard_limit: false,
+            check: Check::default(),
+            merge: MergeTrigger::default(),
+        }
+    }
+}
+
+impl Policy {
+    /// The policy of a cell of Table II, with defaults for everything else (P-01).
+    #[must_use]
+    pub fn of_cell(cell: Cell) -> Self {
+        let (consistency, durability) = cell.expressions();
+        Self { consistency, durability, ..Self::default() }
+    }
+
+    /// What runs: the mechanisms of both expressions in their effective order (P-13). The
+    /// consistency expression up to the mechanism that carries updates, then the durability
+    /// expression, then the rest of the consistency expression.
+    #[must_use]
+    pub fn effective(&self) -> Composition {
+        effective::effective(&self.consistency, &self.durability)
+    }
+
+    /// Whether a client works on the subtree with a journal of its own.
+    #[must_use]
+    pub fn is_decoupled(&self) -> bool {
+        self.contains(Mechanism::AppendClientJournal)
+    }
+
+    /// Whether the metadata server journals the subtree's updates.
+    #[must_use]
+    pub fn streams(&self) -> bool {
+        self.contains(Mechanism::Stream)
+    }
+
+    /// Whether either expression contains the mechanism.
+    #[must_use]
+    pub fn contains(&self, mechanism: Mechanism) -> bool {
+        self.consistency.contains(mechanism) || self.durability.contains(mechanism)
+    }
+
+    /// The cell of Table II that the effective composition gives once it is complete (M-10), or
+    /// `None` if no single cell describes it. See [`Cell::of`].
+    #[must_use]
+    pub fn cell(&self) -> Option<Cell> {
+        Cell::of(&self.effective())
+    }
+
+    /// What makes little sense in it (P-12).
+    #[must_use]
+    pub fn warnings(&self) -> Vec<Warning> {
+        let effective = self.effective();
+        let mut warnings = warning::warnings(&effective);
+        let kinds = |kind: fn(Mechanism) -> bool| effective.mechanisms().any(kind);
+        let keeps = effective.contains(Mechanism::Stream)
+            || effective.contains(Mechanism::NonvolatileApply)
+            || kinds(Mechanism::persists);
+        if self.ack == Ack::Safe && !keeps {
+            warnings.push(Warning::SafeAckNeverComes);
+        }
+        if self.merge != MergeTrigger::AtEnd && !kinds(Mechanism::applies) {
+            warnings.push(Warning::MergeTriggerUnused);
+        }
+        if self.check != Check::None && !self.is_decoupled() {
+            warnings.push(Warning::CheckUnused);
+        }
+        warnings
+    }
+
+    /// The canonical text, with every key in a fixed order; it reads back as an equal policy.
+    /// Policies are stored in this form.
+    #[must_use]
+    pub fn to_yaml(&self) -> String {
+        let mut text = String::new();
+        for (key, value) in self.members() {
+            // The values are mechanism names, operators, digits and single words, none of which
+            // YAML reads as anything but text or a number where they stand.
+            writeln!(text, "{key}: {value}").expect("writing to a string cannot fail");
+        }
+        text
+    }
+
+    /// The same members as [`Policy::to_yaml`] as a JSON object, which reads back as well. The
+    /// number of inodes is a number.
+    #[must_use]
+    pub fn to_json(&self) -> serde_json::Value {
+        let mut object = serde_json::Map::new();
+        for (key, value) in self.members() {
+            object.insert(key.to_owned(), value.into());
+        }
+        object.insert("allocated_inodes".to_owned(), self.allocated_inodes.into());
+        object.into()
+    }
+
+    fn members(&self) -> [(&'static str, String); 8] {
+        let limit = if self.hard_limit { Limit::Hard } else { Limit::Soft };
+        [
+            ("consistency", self.consistency.to_string()),
+            ("durability", self.durability.to_string()),
+            ("allocated_inodes", self.allocated_inodes.to_string()),
+            ("interfere_policy", self.interfere.to_string()),
+            ("ack", self.ack.to_string()),
+            ("limit", limit.to_string()),
+            ("check", self.check.to_string()),
+            ("merge", self.merge.to_string()),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests;

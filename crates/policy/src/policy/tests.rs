@@ -1,0 +1,131 @@
+use proptest::prelude::*;
+
+use super::{ALLOCATED_INODES_MAX, Policy};
+use crate::composition::tests::any_composition;
+use crate::{
+    Ack, Check, Composition, InterferePolicy, MERGE_SECONDS_MAX, MERGE_UPDATES_MAX, MergeTrigger,
+    Warning,
+};
+
+fn policy(consistency: &str, durability: &str) -> Policy {
+    Policy {
+        consistency: Composition::parse(consistency).unwrap(),
+        durability: Composition::parse(durability).unwrap(),
+        ..Policy::default()
+    }
+}
+
+#[test]
+fn the_default_is_posix() {
+    let default = Policy::default();
+    assert_eq!(default.effective().to_string(), "rpcs+stream");
+    assert_eq!(default.cell().unwrap().to_string(), "strong-global");
+    assert_eq!(default.allocated_inodes, 100);
+    assert_eq!(default.interfere, InterferePolicy::Allow);
+    assert!(default.streams() && !default.is_decoupled() && !default.hard_limit);
+    assert_eq!(default.warnings(), []);
+}
+
+#[test]
+fn settings_without_effect_are_remarked_on() {
+    let mut policy = policy("rpcs", "none");
+    policy.ack = Ack::Safe;
+    policy.merge = MergeTrigger::Every { seconds: 10 };
+    policy.check = Check::Merge;
+    assert_eq!(
+        policy.warnings(),
+        [Warning::SafeAckNeverComes, Warning::MergeTriggerUnused, Warning::CheckUnused]
+    );
+}
+
+#[test]
+fn a_decoupled_policy_is_recognised_and_explicit_stream_remarked_on() {
+    let policy = policy("create+v.apply", "stream");
+    assert!(policy.is_decoupled() && policy.streams());
+    assert_eq!(policy.warnings(), [Warning::StreamWithoutRpcs]);
+}
+
+#[test]
+fn the_canonical_texts_name_every_key() {
+    let mut policy = policy("create+v.apply", "save||persist");
+    policy.merge = MergeTrigger::AtUpdates { count: 5000 };
+    policy.hard_limit = true;
+    expect_test::expect![[r#"
+        consistency: append_client_journal+volatile_apply
+        durability: local_persist||global_persist
+        allocated_inodes: 100
+        interfere_policy: allow
+        ack: applied
+        limit: hard
+        check: none
+        merge: at 5000 updates
+    "#]]
+    .assert_eq(&policy.to_yaml());
+    expect_test::expect![[r#"{"consistency":"append_client_journal+volatile_apply","durability":"local_persist||global_persist","allocated_inodes":100,"interfere_policy":"allow","ack":"applied","limit":"hard","check":"none","merge":"at 5000 updates"}"#]]
+    .assert_eq(&policy.to_json().to_string());
+}
+
+#[test]
+fn merge_triggers_have_units_and_bounds() {
+    for (words, trigger) in [
+        ("at_end", Some(MergeTrigger::AtEnd)),
+        ("At End", Some(MergeTrigger::AtEnd)),
+        ("every 10s", Some(MergeTrigger::Every { seconds: 10 })),
+        ("every_2m", Some(MergeTrigger::Every { seconds: 120 })),
+        ("EVERY 1h", Some(MergeTrigger::Every { seconds: 3600 })),
+        ("at 5000 updates", Some(MergeTrigger::AtUpdates { count: 5000 })),
+        ("every 10", None),
+        ("every 0s", None),
+        ("every -1s", None),
+        ("every +1s", None),
+        ("every 1.5s", None),
+        ("every 18446744073709551615h", None),
+        ("every 604801s", None),
+        ("at 0 updates", None),
+        ("at updates", None),
+        ("", None),
+    ] {
+        assert_eq!(MergeTrigger::from_name(words), trigger, "{words}");
+    }
+}
+
+fn any_policy() -> impl Strategy<Value = Policy> {
+    let merge = prop_oneof![
+        Just(MergeTrigger::AtEnd),
+        (1..=MERGE_SECONDS_MAX).prop_map(|seconds| MergeTrigger::Every { seconds }),
+        (1..=MERGE_UPDATES_MAX).prop_map(|count| MergeTrigger::AtUpdates { count }),
+    ];
+    let expressions = (any_composition(), any_composition());
+    let choices = (
+        proptest::sample::select(InterferePolicy::ALL),
+        proptest::sample::select(Ack::ALL),
+        proptest::sample::select(Check::ALL),
+    );
+    (expressions, choices, 1..=ALLOCATED_INODES_MAX, any::<bool>(), merge).prop_map(
+        |((consistency, durability), (interfere, ack, check), allocated_inodes, hard, merge)| {
+            Policy {
+                consistency,
+                durability,
+                allocated_inodes,
+                interfere,
+                ack,
+                hard_limit: hard,
+                check,
+                merge,
+            }
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(128) })]
+
+    #[test]
+    fn canonical_texts_read_back_as_the_policy(policy in any_policy()) {
+        prop_assert_eq!(&Policy::parse(&policy.to_yaml()).unwrap().policy, &policy);
+        prop_assert_eq!(&Policy::parse(&policy.to_json().to_string()).unwrap().policy, &policy);
+        let pretty = format!("{:#}", policy.to_json());
+        prop_assert_eq!(&Policy::parse(&pretty).unwrap().policy, &policy);
+        prop_assert_eq!(&Policy::parse(&pretty.replace(",\n", "\n")).unwrap().policy, &policy);
+    }
+}

@@ -1,0 +1,165 @@
+//! Warnings about policies that make little sense.
+//!
+//! Any composition can be carried out and is therefore accepted; a warning says what in it does
+//! not do what its author may expect (P-12). Strict callers refuse policies with warnings.
+//! Invariant: the nine compositions of Table II and every preset are free of warnings.
+
+use std::fmt;
+
+use types::{Errno, Error};
+
+use crate::order::Order;
+use crate::{Composition, Mechanism};
+
+/// What makes little sense in a policy (P-12).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Warning {
+    /// Neither `rpcs` nor `append_client_journal`.
+    NoUpdates,
+    /// Both `rpcs` and `append_client_journal`.
+    AppendWithRpcs,
+    /// `stream` beside a client journal, which the server does not journal.
+    StreamWithoutRpcs,
+    /// `stream` and a persist: the updates are kept twice.
+    StreamWithPersist,
+    /// An apply without `append_client_journal`.
+    ApplyWithoutAppend,
+    /// An apply that does not wait for `append_client_journal`.
+    ApplyBeforeAppend,
+    /// Both applies.
+    AppliedTwice,
+    /// A persist that does not wait for the updates it is to keep.
+    PersistBeforeUpdates,
+    /// An apply that does not wait for the persist.
+    ApplyBeforePersist,
+    /// A mechanism occurs more than once.
+    Repeated(Mechanism),
+    /// `ack: safe` where no mechanism ever makes an update durable.
+    SafeAckNeverComes,
+    /// A merge trigger where nothing is applied.
+    MergeTriggerUnused,
+    /// A merge check where nothing is decoupled.
+    CheckUnused,
+}
+
+impl Warning {
+    /// What makes little sense, and why.
+    fn cause(self) -> String {
+        let text = match self {
+            Self::NoUpdates => {
+                "nothing carries updates: neither rpcs nor append_client_journal is present"
+            }
+            Self::AppendWithRpcs => {
+                "append_client_journal with rpcs: every update is sent and journalled as well"
+            }
+            Self::StreamWithoutRpcs => {
+                "stream without rpcs does nothing: the metadata server journals only what it was \
+                 sent by RPC"
+            }
+            Self::StreamWithPersist => {
+                "stream with a persist: updates that stream already keeps are kept a second time"
+            }
+            Self::ApplyWithoutAppend => {
+                "an apply without append_client_journal has nothing to apply"
+            }
+            Self::ApplyBeforeAppend => {
+                "an apply that does not wait for append_client_journal misses updates"
+            }
+            Self::AppliedTwice => {
+                "volatile_apply with nonvolatile_apply: the same journal is applied twice"
+            }
+            Self::PersistBeforeUpdates => {
+                "a persist that does not wait for the updates misses some of them"
+            }
+            Self::ApplyBeforePersist => {
+                "an apply that does not wait for the persist shows updates to others which a \
+                 crash can still take back"
+            }
+            Self::Repeated(mechanism) => return format!("{mechanism} occurs more than once"),
+            Self::SafeAckNeverComes => {
+                "ack: safe waits for durability, and no mechanism here gives any"
+            }
+            Self::MergeTriggerUnused => "a merge trigger without an apply has nothing to trigger",
+            Self::CheckUnused => "a merge check without append_client_journal has nothing to check",
+        };
+        text.to_owned()
+    }
+
+    /// What to write instead.
+    fn remedy(self) -> &'static str {
+        match self {
+            Self::NoUpdates => "add rpcs or append_client_journal to the consistency",
+            Self::AppendWithRpcs => "keep one of the two",
+            Self::StreamWithoutRpcs => "use global_persist to keep a client's journal",
+            Self::StreamWithPersist => "keep one of the two",
+            Self::ApplyWithoutAppend => "add append_client_journal before it, or remove it",
+            Self::ApplyBeforeAppend => "write append_client_journal first, then + and the apply",
+            Self::AppliedTwice => "keep one of the two",
+            Self::PersistBeforeUpdates => {
+                "write rpcs or append_client_journal first, then + and the persist"
+            }
+            Self::ApplyBeforePersist => "write the persist first, then + and the apply",
+            Self::Repeated(_) => "remove the repetition",
+            Self::SafeAckNeverComes => "add stream, local_persist or global_persist",
+            Self::MergeTriggerUnused => "remove the key, or add volatile_apply",
+            Self::CheckUnused => "remove the key",
+        }
+    }
+}
+
+/// The cause, then what to do.
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.cause(), self.remedy())
+    }
+}
+
+/// What makes little sense in an effective composition (P-12), each thing once.
+#[must_use]
+pub fn warnings(effective: &Composition) -> Vec<Warning> {
+    let order = Order::of(effective);
+    let append = order.has(Mechanism::AppendClientJournal);
+    let rpcs = order.has(Mechanism::Rpcs);
+    let stream = order.has(Mechanism::Stream);
+    let persists = order.has_any(Mechanism::persists);
+    let applies = order.has_any(Mechanism::applies);
+    let is_append = |kind| kind == Mechanism::AppendClientJournal;
+    let applied_twice =
+        order.has(Mechanism::VolatileApply) && order.has(Mechanism::NonvolatileApply);
+    let checks = [
+        (Warning::NoUpdates, !append && !rpcs),
+        (Warning::AppendWithRpcs, append && rpcs),
+        (Warning::StreamWithoutRpcs, stream && !rpcs),
+        (Warning::StreamWithPersist, stream && persists),
+        (Warning::ApplyWithoutAppend, applies && !append),
+        (Warning::ApplyBeforeAppend, !order.all_precede(is_append, Mechanism::applies)),
+        (Warning::AppliedTwice, applied_twice),
+        (
+            Warning::PersistBeforeUpdates,
+            !order.all_precede(Mechanism::carries_updates, Mechanism::persists),
+        ),
+        (
+            Warning::ApplyBeforePersist,
+            append && !order.all_precede(Mechanism::persists, Mechanism::applies),
+        ),
+    ];
+    let repeated = Mechanism::ALL.into_iter().filter(|mechanism| order.count(*mechanism) > 1);
+    let found = checks.into_iter().filter(|(_, present)| *present).map(|(warning, _)| warning);
+    found.chain(repeated.map(Warning::Repeated)).collect()
+}
+
+/// Refuses what [`warnings`] only remarks on (P-12).
+///
+/// # Errors
+/// EINVAL with the first warning's cause and remedy, if there is a warning.
+pub fn strict(warnings: &[Warning]) -> types::Result<()> {
+    match warnings.first() {
+        None => Ok(()),
+        Some(warning) => {
+            Err(Error::new(Errno::Invalid, "policy", warning.cause()).remedy(warning.remedy()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

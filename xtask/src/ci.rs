@@ -1,0 +1,132 @@
+//! What every change must pass, in one list: a developer, the hook of a build machine and
+//! `scripts/test` all run this one.
+//!
+//! A step that fails does not stop the others: one run reports everything that is wrong.
+//!
+//! Invariants: cheapest step first; the last line printed is `N passed, N failed`, counting steps;
+//! the run fails if any step does.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::run::{Cargo, Failure, Outcome};
+
+/// One thing a change must pass.
+#[derive(Debug)]
+struct Step {
+    name: &'static str,
+    /// Run in order; the first that fails fails the step.
+    commands: Vec<Cargo>,
+}
+
+/// How one step went.
+#[derive(Debug)]
+struct Record {
+    name: &'static str,
+    took: Duration,
+    passed: bool,
+}
+
+/// Which optional tools this machine has. Neither is needed: both take longer to build than the
+/// rest of the run.
+#[derive(Clone, Copy, Debug)]
+struct Tools {
+    nextest: bool,
+    deny: bool,
+}
+
+fn step(name: &'static str, commands: impl IntoIterator<Item = Cargo>) -> Step {
+    Step { name, commands: commands.into_iter().collect() }
+}
+
+/// The list. Add a step where its cost places it.
+///
+/// Tests that start real processes are compiled with all others and skip themselves unless
+/// `SLOW_TESTS` is set, which the last step does for the crates that have such tests.
+fn steps(tools: Tools) -> Vec<Step> {
+    let cargo = Cargo::new;
+    let mut steps = vec![
+        step("format", [cargo(&["fmt", "--all", "--check"])]),
+        step("tidy", [cargo(&["run", "--quiet", "-p", "xtask", "--", "tidy"])]),
+    ];
+    if tools.deny {
+        let deny = ["deny", "--offline", "check", "bans", "licenses", "sources"];
+        steps.push(step("licences", [cargo(&deny)]));
+    }
+    let lint = ["clippy", "--quiet", "--workspace", "--all-targets", "--", "-Dwarnings"];
+    let doc = ["doc", "--quiet", "--workspace", "--no-deps"];
+    let sim = ["run", "--quiet", "-p", "xtask", "--", "sim", "--seeds", "20"];
+    let processes = ["test", "--quiet", "-p", "cli", "-p", "cudele", "-p", "daemon"];
+    steps.extend([
+        step("lint", [cargo(&lint)]),
+        step("tests", tests(tools)),
+        step("simulation", [cargo(&sim)]),
+        step("docs", [cargo(&doc).with("RUSTDOCFLAGS", "-Dwarnings")]),
+        step("release", [cargo(&["build", "--quiet", "--release", "-p", "cli"])]),
+        step("processes", [cargo(&processes).with("SLOW_TESTS", "1")]),
+    ]);
+    steps
+}
+
+/// nextest runs each test in its own process, and several binaries at once, but no doc tests.
+fn tests(tools: Tools) -> Vec<Cargo> {
+    if tools.nextest {
+        let doc = ["test", "--quiet", "--workspace", "--doc"];
+        vec![Cargo::new(&["nextest", "run", "--workspace"]), Cargo::new(&doc)]
+    } else {
+        vec![Cargo::new(&["test", "--quiet", "--workspace"])]
+    }
+}
+
+/// Runs the steps named in `only`, or all of them when it is empty.
+pub(crate) fn run(root: &Path, only: &[&str]) -> Outcome {
+    let tools = Tools {
+        nextest: Cargo::new(&["nextest", "--version"]).succeeds(root),
+        deny: Cargo::new(&["deny", "--version"]).succeeds(root),
+    };
+    let records: Vec<Record> =
+        choose(steps(tools), only)?.iter().map(|step| execute(root, step)).collect();
+    print!("{}", summary(&records));
+    if records.iter().all(|record| record.passed) { Ok(()) } else { Err(Failure::Reported) }
+}
+
+fn choose(steps: Vec<Step>, only: &[&str]) -> Result<Vec<Step>, Failure> {
+    let names: Vec<&str> = steps.iter().map(|step| step.name).collect();
+    if let Some(unknown) = only.iter().find(|name| !names.contains(name)) {
+        let known = names.join(", ");
+        return Err(Failure::Usage(format!("there is no step {unknown:?}; the steps: {known}")));
+    }
+    Ok(steps.into_iter().filter(|step| only.is_empty() || only.contains(&step.name)).collect())
+}
+
+fn execute(root: &Path, step: &Step) -> Record {
+    let start = Instant::now();
+    let passed = step.commands.iter().all(|command| {
+        println!("--- {}: {command}", step.name);
+        match command.run(root) {
+            Ok(()) => true,
+            Err(Failure::Failed(message) | Failure::Usage(message)) => {
+                println!("--- {}: {message}", step.name);
+                false
+            }
+            Err(Failure::Reported) => false,
+        }
+    });
+    Record { name: step.name, took: start.elapsed(), passed }
+}
+
+fn summary(records: &[Record]) -> String {
+    let mut out = String::from("\n");
+    for record in records {
+        let verdict = if record.passed { "passed" } else { "FAILED" };
+        out += &format!("{:<12} {verdict} {:>8.1} s\n", record.name, record.took.as_secs_f64());
+    }
+    let total: Duration = records.iter().map(|record| record.took).sum();
+    let passed = records.iter().filter(|record| record.passed).count();
+    out += &format!("{:<12}        {:>8.1} s\n", "in all", total.as_secs_f64());
+    out += &format!("{passed} passed, {} failed\n", records.len() - passed);
+    out
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! Starts a fuzz target of `fuzz/`, if the tools for it are here.
+//!
+//! Fuzzing needs a nightly compiler and cargo-fuzz; neither is needed for anything else, so nothing
+//! is installed: what is missing is named.
+
+use std::fs;
+use std::path::Path;
+
+use crate::run::{Cargo, Failure, Outcome};
+
+/// How long a target runs unless told otherwise.
+const SECONDS_DEFAULT: u32 = 60;
+
+const INSTALL: &str = "fuzzing needs a nightly compiler and cargo-fuzz:
+  rustup toolchain install nightly --profile minimal
+  cargo install --locked cargo-fuzz";
+
+/// What was asked for.
+#[derive(Debug, Eq, PartialEq)]
+struct Request<'a> {
+    /// Without one, the targets are listed.
+    target: Option<&'a str>,
+    seconds: u32,
+}
+
+/// Runs one target for a while, or lists the targets.
+pub(crate) fn run(root: &Path, arguments: &[&str]) -> Outcome {
+    let Request { target, seconds } = parse(arguments)?;
+    let targets = targets(root)?;
+    let Some(target) = target else {
+        println!("{}", targets.join("\n"));
+        return Ok(());
+    };
+    if !targets.iter().any(|name| name == target) {
+        let known = targets.join(", ");
+        return Err(Failure::Usage(format!("there is no target {target:?}; there are {known}")));
+    }
+    if !Cargo::new(&["+nightly", "fuzz", "--version"]).succeeds(root) {
+        return Err(Failure::Failed(INSTALL.into()));
+    }
+    let limit = format!("-max_total_time={seconds}");
+    Cargo::new(&["+nightly", "fuzz", "run", target, "--", &limit]).run(root)
+}
+
+fn parse<'a>(arguments: &[&'a str]) -> Result<Request<'a>, Failure> {
+    let mut request = Request { target: None, seconds: SECONDS_DEFAULT };
+    let mut rest = arguments.iter();
+    while let Some(&argument) = rest.next() {
+        if argument == "--seconds" {
+            let seconds = rest.next().and_then(|number| number.parse().ok());
+            let missing = || Failure::Usage("--seconds needs a whole number".into());
+            request.seconds = seconds.ok_or_else(missing)?;
+        } else if argument.starts_with('-') || request.target.is_some() {
+            return Err(Failure::Usage(format!("unexpected argument {argument:?}")));
+        } else {
+            request.target = Some(argument);
+        }
+    }
+    Ok(request)
+}
+
+/// The targets are the files of `fuzz/fuzz_targets`.
+fn targets(root: &Path) -> Result<Vec<String>, Failure> {
+    let directory = root.join("fuzz/fuzz_targets");
+    let failed = |error| Failure::Failed(format!("cannot read {}: {error}", directory.display()));
+    let mut names = Vec::new();
+    for entry in fs::read_dir(&directory).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if let Some(name) = path.file_stem() {
+            names.push(name.to_string_lossy().into_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_and_a_time_are_understood_in_either_order() {
+        let expected = Request { target: Some("wire"), seconds: 5 };
+        assert_eq!(parse(&["wire", "--seconds", "5"]).expect("it is right"), expected);
+        assert_eq!(parse(&["--seconds", "5", "wire"]).expect("it is right"), expected);
+    }
+
+    #[test]
+    fn a_time_without_a_number_and_a_second_target_are_refused() {
+        for wrong in [&["--seconds"][..], &["--seconds", "soon"], &["wire", "policy"], &["-x"]] {
+            assert!(matches!(parse(wrong), Err(Failure::Usage(_))), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn every_target_file_is_named_in_the_manifest() {
+        let root = crate::root();
+        let manifest = fs::read_to_string(root.join("fuzz/Cargo.toml")).expect("it is committed");
+        for name in targets(&root).expect("the directory is committed") {
+            assert!(manifest.contains(&format!("fuzz_targets/{name}.rs")), "{name}");
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Who may silence the lints that keep input and output, clocks and chance out of the core.
+//!
+//! clippy enforces the bans of `clippy.toml`; this check keeps the list of those who may opt out,
+//! so that one more exception is a change to this file and not a line nobody notices.
+//!
+//! Invariant: an opt-out for a whole crate or module says why, in words that one search finds: "I/O edge: ".
+
+use super::Finding;
+use crate::rust::{Attribute, attributes, contains_word};
+use crate::tree::{File, Tree};
+
+/// Crates that talk to the machine.
+const EDGES: [&str; 6] = ["objstore", "net", "daemon", "cudele", "cli", "xtask"];
+
+/// The simulator itself must be deterministic, but its program reads arguments and a time limit
+/// and its tests read scripts.
+const SIM_EDGES: [&str; 3] = ["crates/sim/src/main.rs", "crates/sim/src/bin/", "crates/sim/tests/"];
+
+/// Examples and benchmarks are programs of their own: measuring needs a clock.
+const PROGRAMS: [&str; 2] = ["/examples/", "/benches/"];
+
+/// Lint names that silence far more than the one line that needed it.
+const TOO_WIDE: [&str; 5] =
+    ["warnings", "clippy::all", "clippy::style", "clippy::correctness", "clippy::suspicious"];
+
+const REASON: &str = "I/O edge: ";
+
+/// Whether a file may use what `clippy.toml` bans.
+pub(super) fn is_edge(file: &File) -> bool {
+    file.crate_name().is_some_and(|name| EDGES.contains(&name))
+        || SIM_EDGES.iter().any(|prefix| file.path.starts_with(prefix))
+        || is_program(file)
+}
+
+fn is_program(file: &File) -> bool {
+    PROGRAMS.iter().any(|part| file.path.contains(part))
+}
+
+/// Finds opt-outs that are not on the list, say too little, or silence too much.
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let inside = |file: &&File| file.crate_name().is_some();
+    tree.rust().filter(inside).flat_map(check_file).collect()
+}
+
+fn check_file(file: &File) -> Vec<Finding> {
+    attributes(file.text())
+        .iter()
+        .filter(|attribute| attribute.silences())
+        .filter_map(|attribute| {
+            let (message, remedy) = fault(file, attribute)?;
+            Some(Finding::new(&file.path, attribute.line, message, remedy))
+        })
+        .collect()
+}
+
+fn fault(file: &File, attribute: &Attribute) -> Option<(String, &'static str)> {
+    if let Some(lint) = TOO_WIDE.iter().find(|lint| contains_word(&attribute.code, lint)) {
+        return Some((format!("`{lint}` is silenced"), "name the one lint that is in the way"));
+    }
+    if !attribute.code.contains("clippy::disallowed_") {
+        return None;
+    }
+    // A test may read and write its golden files: one function at a time, and `purity` still keeps
+    // clocks and threads out of it.
+    if file.is_test() && !attribute.inner {
+        return None;
+    }
+    if !is_edge(file) {
+        let message = "opts out of the bans, but is not an I/O edge".to_owned();
+        return Some((message, "hand in what it needs, or emit an effect"));
+    }
+    let reasoned = attribute.text.contains(&format!("\"{REASON}"));
+    (attribute.inner && !reasoned && !is_program(file)).then(|| {
+        let message = format!("the opt-out's reason does not begin with `{REASON}`");
+        (message, "begin it so, and say what the crate does at the edge")
+    })
+}

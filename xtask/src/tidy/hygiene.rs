@@ -1,0 +1,88 @@
+//! Things that creep in when nobody looks: notes of unfinished work, blobs, blanks at the ends of
+//! lines, and paths of the machine a file was written on.
+//!
+//! Test data is exempt from the last two: its bytes are what they are.
+
+use super::Finding;
+use crate::rust::contains_word;
+use crate::tree::{FILE_BYTES_MAX, File, Tree};
+
+/// Notes that promise work for later. Spelt apart so that this file does not contain them.
+const NOTES: [&str; 5] = [
+    concat!("TO", "DO"),
+    concat!("FIX", "ME"),
+    concat!("XX", "X"),
+    concat!("to", "do!"),
+    concat!("unimpl", "emented!"),
+];
+
+/// Where notes are looked for: code and scripts. In a document the words may be the subject.
+const CODE: [&str; 5] = [".rs", ".toml", ".sh", ".yml", ".py"];
+
+/// Directories of particular machines. `/home/` counts only with a name that is not one of
+/// [`EXAMPLE_HOMES`], because a file system's documents are full of examples.
+const MACHINE: [&str; 3] = [concat!("/wo", "rk/"), concat!("/ro", "ot/"), HOME];
+
+const HOME: &str = concat!("/ho", "me/");
+
+const EXAMPLE_HOMES: [&str; 4] = ["alice", "bob", "carol", "user"];
+
+/// Finds what no file of the repository should have.
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    tree.files.iter().flat_map(check_file).collect()
+}
+
+fn check_file(file: &File) -> Vec<Finding> {
+    let find =
+        |line, message: String, remedy: &str| Finding::new(&file.path, line, message, remedy);
+    let mut found = Vec::new();
+    if file.bytes > FILE_BYTES_MAX {
+        let message = format!("{} bytes, more than {FILE_BYTES_MAX}", file.bytes);
+        found.push(find(0, message, "generate it, or keep it outside of git"));
+    }
+    let is_code = CODE.iter().any(|end| file.path.ends_with(end)) || is_script(file);
+    let is_data = file.path.contains("/testdata/");
+    // `lines` would swallow the carriage returns that are looked for here.
+    for (at, line) in file.text().split('\n').enumerate() {
+        let note = NOTES.iter().find(|note| is_code && contains_word(line, note));
+        if let Some(note) = note {
+            let message = format!("`{note}` is left in the code");
+            found.push(find(at + 1, message, "finish it, or open an issue and remove the note"));
+        }
+        if is_data {
+            continue;
+        }
+        if line.ends_with([' ', '\t', '\r']) {
+            found.push(find(at + 1, "blanks at the end of the line".into(), "remove them"));
+        }
+        if let Some(path) = machine_path(line) {
+            let message = format!("`{path}` is a directory of one machine");
+            found.push(find(at + 1, message, "use a relative path, a variable or a parameter"));
+        }
+    }
+    found
+}
+
+fn is_script(file: &File) -> bool {
+    file.path.starts_with("scripts/") || file.text().starts_with("#!")
+}
+
+/// The first path in the line that only one machine has.
+fn machine_path(line: &str) -> Option<&'static str> {
+    MACHINE.into_iter().find(|&path| {
+        line.match_indices(path).any(|(at, _)| {
+            // `$dir/…`, `./…` or `a/…` continue some other path.
+            let continues = line[..at].ends_with(|c: char| {
+                c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '}' | '~')
+            });
+            !continues && (path != HOME || !is_example(&line[at + path.len()..]))
+        })
+    })
+}
+
+/// Whether what follows `/home/` is an example or no name at all.
+fn is_example(rest: &str) -> bool {
+    let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_' && c != '-');
+    let name = &rest[..end.unwrap_or(rest.len())];
+    name.is_empty() || EXAMPLE_HOMES.contains(&name)
+}

@@ -1,0 +1,156 @@
+//! Which crate may depend on which: dependencies point up this table and never sideways.
+//!
+//! The core (rows 1 to 6) decides and remembers; rows 7 to 10 carry its decisions out. Keeping the
+//! third-party list of the core short is what keeps it quick to build and free of hidden input.
+//!
+//! Invariant: every crate of the workspace has a row.
+
+use toml::{Table, Value};
+
+use super::Finding;
+use crate::tree::{File, Tree};
+
+/// Crate and row. A crate may use only crates in rows with smaller numbers.
+const ROWS: [(&str, u8); 17] = [
+    ("types", 1),
+    ("policy", 2),
+    ("journal", 3),
+    ("metastore", 4),
+    ("wire", 4),
+    ("namespace", 5),
+    ("mds", 6),
+    ("mon", 6),
+    ("client", 6),
+    ("model", 6),
+    ("objstore", 7),
+    ("net", 7),
+    ("daemon", 8),
+    ("sim", 8),
+    ("cudele", 9),
+    ("cli", 10),
+    ("xtask", 10),
+];
+
+/// The last row of the core.
+const CORE_ROW: u8 = 6;
+
+/// Crates that touch disks and sockets know formats, not servers: of the core they may use only
+/// rows up to [`EDGE_USES_ROW`].
+const EDGE_ROW: u8 = 7;
+const EDGE_USES_ROW: u8 = 4;
+
+/// What a core crate may take from outside the workspace.
+const CORE_LIBRARIES: [&str; 4] = ["thiserror", "crc32c", "hashbrown", "xxhash-rust"];
+
+/// What the policy crate may use besides: policies are files that people write.
+const POLICY_LIBRARIES: [&str; 3] = ["serde", "serde_json", "serde-saphyr"];
+
+/// What the tests of a core crate may use besides.
+const TEST_LIBRARIES: [&str; 2] = ["proptest", "expect-test"];
+
+/// What any crate may be tested against: the executable specification, which knows events only.
+const SPECIFICATION: &str = "model";
+
+/// The row of a crate.
+fn row(name: &str) -> Option<u8> {
+    ROWS.iter().find(|(known, _)| *known == name).map(|(_, row)| *row)
+}
+
+/// Whether a crate belongs to the core.
+pub(super) fn is_core(name: &str) -> bool {
+    row(name).is_some_and(|row| row <= CORE_ROW)
+}
+
+/// Finds dependencies that point the wrong way, and crates that go around the common lints.
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let manifest = |file: &&File| file.crate_name().is_some_and(|name| file.path == path(name));
+    tree.files.iter().filter(manifest).flat_map(check_manifest).collect()
+}
+
+fn path(name: &str) -> String {
+    if name == "xtask" { "xtask/Cargo.toml".into() } else { format!("crates/{name}/Cargo.toml") }
+}
+
+fn check_manifest(file: &File) -> Vec<Finding> {
+    let folder = file.crate_name().unwrap_or_default();
+    let find =
+        |line, message: String, remedy: &str| Finding::new(&file.path, line, message, remedy);
+    let manifest: Table = match file.text().parse() {
+        Ok(manifest) => manifest,
+        Err(error) => {
+            let message = format!("cannot be parsed: {}", error.to_string().trim_end());
+            return vec![find(0, message.replace('\n', " "), "repair it")];
+        }
+    };
+    let Some(row) = row(folder) else {
+        let message = format!("`{folder}` has no row");
+        return vec![find(0, message, "give it one in xtask/src/tidy/layers.rs")];
+    };
+    let mut found = Vec::new();
+    let name = manifest.get("package").and_then(|package| package.get("name"));
+    if name.and_then(Value::as_str) != Some(folder) {
+        let message = format!("the package in folder `{folder}` has another name");
+        found.push(find(0, message, "name package and folder alike"));
+    }
+    let inherits = manifest.get("lints").and_then(|lints| lints.get("workspace"));
+    if inherits.and_then(Value::as_bool) != Some(true) {
+        let remedy = "add `[lints]` with `workspace = true`";
+        found.push(find(0, "does not take the workspace's lints".into(), remedy));
+    }
+    for Dependency { name, test } in dependencies(&manifest) {
+        if let Some(remedy) = refusal(folder, row, &name, test) {
+            let message = format!("`{folder}` must not depend on `{name}`");
+            found.push(find(line_of(file.text(), &name), message, &remedy));
+        }
+    }
+    found
+}
+
+/// One dependency of a manifest.
+struct Dependency {
+    /// The package's own name, whatever it is called here.
+    name: String,
+    /// Only tests use it.
+    test: bool,
+}
+
+fn dependencies(manifest: &Table) -> Vec<Dependency> {
+    let targets = manifest.get("target").and_then(Value::as_table);
+    let targets = targets.into_iter().flat_map(Table::values).filter_map(Value::as_table);
+    let mut found = Vec::new();
+    for table in std::iter::once(manifest).chain(targets) {
+        for kind in ["dependencies", "build-dependencies", "dev-dependencies"] {
+            let list = table.get(kind).and_then(Value::as_table);
+            for (key, value) in list.into_iter().flatten() {
+                let package = value.get("package").and_then(Value::as_str);
+                let name = package.unwrap_or(key).to_owned();
+                found.push(Dependency { name, test: kind == "dev-dependencies" });
+            }
+        }
+    }
+    found
+}
+
+/// Why `user`, which is in `user_row`, may not depend on `used`: the remedy. None if it may.
+fn refusal(user: &str, user_row: u8, used: &str, test: bool) -> Option<String> {
+    let Some(used_row) = row(used) else {
+        let known = CORE_LIBRARIES.contains(&used)
+            || (user == "policy" && POLICY_LIBRARIES.contains(&used))
+            || (test && TEST_LIBRARIES.contains(&used));
+        let remedy = "the core uses few libraries (xtask/src/tidy/layers.rs): do it without, or \
+                      in a crate at the I/O edge";
+        return (user_row <= CORE_ROW && !known).then(|| remedy.to_owned());
+    };
+    let limit = if user_row == EDGE_ROW { EDGE_USES_ROW } else { user_row - 1 };
+    (used_row > limit && !(test && used == SPECIFICATION)).then(|| {
+        format!(
+            "row {user_row} may use rows 1 to {limit}, `{used}` is in row {used_row}: move what \
+             both need up, or hand it in"
+        )
+    })
+}
+
+fn line_of(manifest: &str, dependency: &str) -> usize {
+    let names = |line: &str| line.split(['.', ' ', '=', ']']).any(|word| word == dependency);
+    manifest.lines().position(names).map_or(0, |at| at + 1)
+}

@@ -1,0 +1,418 @@
+//! Every check bites: one planted fault each, and the same tree without it.
+
+use super::*;
+
+const MANIFEST: &str = "[package]\nname = \"NAME\"\n[lints]\nworkspace = true\n[dependencies]\n";
+
+/// A crate's manifest with some lines under `[dependencies]`.
+fn manifest(name: &str, dependencies: &str) -> String {
+    MANIFEST.replace("NAME", name) + dependencies
+}
+
+/// What one check says about one file.
+fn faults(check: Check, path: &str, text: &str) -> Vec<String> {
+    check(&Tree::of(&[(path, text)])).iter().map(ToString::to_string).collect()
+}
+
+#[track_caller]
+fn clean(check: Check, path: &str, text: &str) {
+    assert_eq!(faults(check, path, text), [""; 0], "{path}: {text}");
+}
+
+#[track_caller]
+fn caught(check: Check, path: &str, text: &str, expected: &str) {
+    let found = faults(check, path, text);
+    assert!(found.len() == 1 && found[0].contains(expected), "{path}: {text}: {found:?}");
+}
+
+#[test]
+fn the_repository_is_tidy() {
+    let tree = Tree::load(&crate::root()).expect("the repository can be read");
+    let found: Vec<String> = findings(&tree).iter().map(ToString::to_string).collect();
+    assert!(found.is_empty(), "\n{}\n", found.join("\n"));
+}
+
+#[test]
+fn a_finding_reads_as_place_fault_and_remedy() {
+    let finding = Finding::new("crates/x/src/y.rs", 12, "too long", "split it");
+    assert_eq!(finding.to_string(), "tidy: crates/x/src/y.rs:12: too long; split it");
+    let finding = Finding::new("a.bin", 0, "too big", "remove it");
+    assert_eq!(finding.to_string(), "tidy: a.bin: too big; remove it");
+}
+
+mod layers {
+    use super::*;
+    use crate::tidy::layers::check;
+
+    fn verdict(user: &str, dependencies: &str) -> Vec<String> {
+        let path = format!("crates/{user}/Cargo.toml");
+        faults(check, &path, &manifest(user, dependencies))
+    }
+
+    #[track_caller]
+    fn may(user: &str, dependencies: &str) {
+        assert_eq!(verdict(user, dependencies), [""; 0], "{user}: {dependencies}");
+    }
+
+    #[track_caller]
+    fn may_not(user: &str, dependencies: &str, used: &str) {
+        let found = verdict(user, dependencies);
+        let expected = format!("`{user}` must not depend on `{used}`");
+        assert!(found.len() == 1 && found[0].contains(&expected), "{found:?}");
+    }
+
+    #[test]
+    fn dependencies_point_up() {
+        may("mds", "namespace.workspace = true\nmetastore.workspace = true\n");
+        may_not("namespace", "mds.workspace = true\n", "mds");
+        may_not("types", "policy = { path = \"../policy\" }\n", "policy");
+    }
+
+    #[test]
+    fn crates_in_one_row_do_not_know_each_other() {
+        may_not("wire", "metastore.workspace = true\n", "metastore");
+        may_not("client", "mds.workspace = true\n", "mds");
+        may_not("sim", "daemon.workspace = true\n", "daemon");
+    }
+
+    #[test]
+    fn the_stores_and_sockets_know_formats_and_not_servers() {
+        may("objstore", "metastore.workspace = true\nrustix.workspace = true\n");
+        may_not("net", "namespace.workspace = true\n", "namespace");
+        may_not("objstore", "mds.workspace = true\n", "mds");
+        may("daemon", "mds.workspace = true\nobjstore.workspace = true\n");
+    }
+
+    #[test]
+    fn the_core_takes_few_libraries() {
+        may("journal", "crc32c.workspace = true\nthiserror.workspace = true\n");
+        may_not("mds", "rustix.workspace = true\n", "rustix");
+        may("policy", "serde.workspace = true\n");
+        may_not("wire", "serde.workspace = true\n", "serde");
+        may("wire", "[dev-dependencies]\nproptest.workspace = true\n");
+        may_not("wire", "proptest.workspace = true\n", "proptest");
+    }
+
+    #[test]
+    fn a_crate_may_be_tested_against_the_model_and_not_built_on_it() {
+        may("namespace", "[dev-dependencies]\nmodel.workspace = true\n");
+        may_not("namespace", "model.workspace = true\n", "model");
+    }
+
+    #[test]
+    fn no_kind_of_dependency_is_overlooked() {
+        may_not("wire", "[dev-dependencies]\nmds.workspace = true\n", "mds");
+        may_not("wire", "[build-dependencies]\nmds.workspace = true\n", "mds");
+        may_not("wire", "[target.'cfg(unix)'.dependencies]\nmds.workspace = true\n", "mds");
+        may_not("wire", "[dependencies.mds]\nworkspace = true\n", "mds");
+        may_not("wire", "harmless = { package = \"mds\", version = \"1\" }\n", "mds");
+    }
+
+    #[test]
+    fn the_line_of_the_dependency_is_named() {
+        let found = verdict("wire", "types.workspace = true\nmds.workspace = true\n");
+        assert!(found[0].starts_with("tidy: crates/wire/Cargo.toml:7: "), "{found:?}");
+    }
+
+    #[test]
+    fn a_crate_without_a_row_or_with_lints_of_its_own_is_reported() {
+        assert!(verdict("novel", "")[0].contains("`novel` has no row"));
+        let own = "[package]\nname = \"wire\"\n[lints.rust]\nunsafe_code = \"allow\"\n";
+        caught(check, "crates/wire/Cargo.toml", own, "does not take the workspace's lints");
+        caught(check, "crates/wire/Cargo.toml", &manifest("wired", ""), "another name");
+        caught(check, "crates/wire/Cargo.toml", "[", "cannot be parsed");
+    }
+}
+
+mod edges {
+    use super::*;
+    use crate::tidy::edges::check;
+
+    const EDGE: &str = "#![allow(clippy::disallowed_methods, reason = \"I/O edge: sockets\")]\n";
+
+    #[test]
+    fn only_listed_crates_may_opt_out() {
+        clean(check, "crates/net/src/lib.rs", EDGE);
+        caught(check, "crates/mds/src/lib.rs", EDGE, "not an I/O edge");
+        caught(check, "crates/mds/src/log.rs", &EDGE.replace('!', ""), "not an I/O edge");
+    }
+
+    #[test]
+    fn a_test_may_opt_out_by_the_function_and_not_by_the_module() {
+        let golden = "#[allow(clippy::disallowed_methods, reason = \"golden files are files\")]";
+        clean(check, "crates/wire/src/tests.rs", golden);
+        caught(check, "crates/wire/src/tests.rs", EDGE, "not an I/O edge");
+    }
+
+    #[test]
+    fn the_simulator_may_not_but_its_program_may() {
+        caught(check, "crates/sim/src/lib.rs", EDGE, "not an I/O edge");
+        clean(check, "crates/sim/src/bin/sim.rs", EDGE);
+    }
+
+    #[test]
+    fn a_program_that_measures_may_look_at_the_clock() {
+        clean(
+            check,
+            "crates/metastore/examples/a.rs",
+            &EDGE.replace("I/O edge: sockets", "it measures"),
+        );
+        clean(crate::tidy::purity::check, "crates/metastore/benches/a.rs", "Instant::now()");
+    }
+
+    #[test]
+    fn an_opt_out_in_a_string_or_comment_is_none() {
+        clean(check, "crates/mds/src/lib.rs", &format!("// {EDGE}"));
+        clean(check, "crates/mds/src/lib.rs", &format!("const A: &str = r##\"{EDGE}\"##;"));
+    }
+
+    #[test]
+    fn the_reason_is_greppable() {
+        let vague = EDGE.replace("I/O edge: ", "needs ");
+        caught(check, "crates/net/src/lib.rs", &vague, "does not begin with `I/O edge: `");
+    }
+
+    #[test]
+    fn silencing_everything_is_refused_at_the_edge_too() {
+        let all = "#![allow(clippy::all, reason = \"I/O edge: all\")]\n";
+        caught(check, "crates/net/src/lib.rs", all, "`clippy::all` is silenced");
+    }
+}
+
+mod purity {
+    use super::*;
+    use crate::tidy::purity::check;
+
+    #[test]
+    fn the_core_names_no_clock_file_thread_or_variable() {
+        for code in [
+            "use std::fs;",
+            "use std::{collections::BTreeMap, fs::File};",
+            "use std::{\n    fmt,\n    thread::{self, Builder},\n};",
+            "fn f() { std::env::var(\"A\"); }",
+            "fn f(now: std::time::Instant) {}",
+            "async fn f() {}",
+        ] {
+            caught(check, "crates/mds/src/log.rs", code, "is not for this crate");
+            clean(check, "crates/daemon/src/log.rs", code);
+        }
+    }
+
+    #[test]
+    fn plain_data_of_the_same_modules_is_welcome() {
+        let code = "use std::net::SocketAddr;\nuse std::time::Duration;\n// std::fs\nenv!(\"A\");";
+        clean(check, "crates/mon/src/lib.rs", code);
+    }
+
+    #[test]
+    fn the_simulator_is_as_pure_as_the_core() {
+        let code = "use std::time::Instant;";
+        caught(check, "crates/sim/src/lib.rs", code, "`Instant`");
+        clean(check, "crates/sim/src/bin/sim.rs", code);
+    }
+
+    #[test]
+    fn a_test_may_read_golden_files_and_not_the_clock() {
+        clean(check, "crates/wire/src/tests.rs", "std::fs::read(path);");
+        caught(check, "crates/wire/src/tests.rs", "Instant::now();", "`Instant`");
+        caught(check, "crates/wire/src/tests.rs", "std::thread::sleep(a);", "`std::thread`");
+    }
+
+    #[test]
+    fn randomly_seeded_maps_are_refused_at_the_edge_too() {
+        let code = "use std::collections::{BTreeMap, HashMap};";
+        caught(check, "crates/daemon/src/lib.rs", code, "`std::collections::HashMap`");
+    }
+
+    #[test]
+    fn the_line_survives_the_expansion_of_braces() {
+        let code = "use std::{\n    fmt,\n    fs,\n};\n";
+        caught(check, "crates/mds/src/log.rs", code, "log.rs:3: `std::fs`");
+        let later = "use std::{\n    fmt,\n};\n\nfn f() {\n    std::env::args();\n}\n";
+        caught(check, "crates/mds/src/log.rs", later, "log.rs:6: `std::env`");
+    }
+}
+
+mod sizes {
+    use super::*;
+    use crate::tidy::sizes::check;
+
+    fn with_ratchet(lines: usize, list: &str) -> Vec<String> {
+        let text = "x\n".repeat(lines);
+        let tree = Tree::of(&[("crates/a/src/b.rs", &text), ("xtask/ratchet.txt", list)]);
+        check(&tree).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_file_of_501_lines_is_too_long_and_its_tests_do_not_count() {
+        clean(check, "crates/a/src/b.rs", &"x\n".repeat(500));
+        caught(check, "crates/a/src/b.rs", &"x\n".repeat(501), "501 lines without tests");
+        clean(check, "crates/a/src/b/tests.rs", &"x\n".repeat(2000));
+        let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", "    x\n".repeat(600));
+        clean(check, "crates/a/src/b.rs", &("x\n".repeat(499) + &tests));
+    }
+
+    #[test]
+    fn a_listed_file_may_keep_its_length_and_not_grow() {
+        let list = "# heading\ncrates/a/src/b.rs 600\n";
+        assert_eq!(with_ratchet(600, list), [""; 0]);
+        assert!(with_ratchet(601, list)[0].contains("601 lines without tests, more than the 600"));
+    }
+
+    #[test]
+    fn an_entry_is_lowered_when_its_file_shrinks() {
+        let list = "crates/a/src/b.rs 600\n";
+        let found = with_ratchet(550, list);
+        assert!(found[0].starts_with("tidy: xtask/ratchet.txt:1: "), "{found:?}");
+        assert!(found[0].ends_with("lower the entry to 550"), "{found:?}");
+        assert!(with_ratchet(400, list)[0].ends_with("remove the entry"));
+    }
+
+    #[test]
+    fn entries_without_a_file_or_a_number_are_reported() {
+        let list = "crates/a/src/gone.rs 600\n";
+        assert!(with_ratchet(1, list)[0].contains("crates/a/src/gone.rs does not exist"));
+        assert!(with_ratchet(1, "nonsense\n")[0].contains("not an entry"));
+    }
+}
+
+mod headers {
+    use super::*;
+    use crate::tidy::headers::check;
+
+    #[test]
+    fn a_module_says_what_it_is_for() {
+        clean(check, "crates/a/src/lib.rs", "//! What a is for.\n");
+        caught(check, "crates/a/src/lib.rs", "mod b;\n", "lib.rs:1: does not open");
+        let root = ("crates/a/src/lib.rs", "//! A.\n");
+        let found = check(&Tree::of(&[root, ("crates/a/src/b/c.rs", "fn f() {}\n")]));
+        assert_eq!(found.len(), 1);
+        assert!(check(&Tree::of(&[root, ("crates/a/src/b/tests.rs", "use a;\n")])).is_empty());
+    }
+
+    #[test]
+    fn a_crate_has_a_root() {
+        caught(check, "crates/a/Cargo.toml", "", "neither src/lib.rs nor src/main.rs");
+        clean(check, "xtask/src/main.rs", "//! Chores.\n");
+    }
+}
+
+mod allows {
+    use super::*;
+    use crate::tidy::allows::check;
+
+    #[test]
+    fn a_silenced_lint_needs_a_reason() {
+        clean(check, "a.rs", "#[allow(dead_code, reason = \"the C header uses it\")]\nfn f() {}");
+        caught(check, "a.rs", "\n#[allow(dead_code)]\nfn f() {}", "a.rs:2: ");
+        caught(check, "a.rs", "#![allow(\n    dead_code\n)]\n", "without a reason");
+        caught(check, "a.rs", "#[expect(dead_code)]\nfn f() {}", "without a reason");
+        caught(check, "a.rs", "#[cfg_attr(test, allow(dead_code))]\nfn f() {}", "a reason");
+    }
+
+    #[test]
+    fn other_attributes_and_strings_are_none() {
+        clean(check, "a.rs", "#[derive(Debug)]\nstruct S;\nconst A: &str = \"#[allow(x)]\";");
+        clean(check, "a.rs", "#[should_panic(expected = \"allow(x)\")]\nfn f() {}");
+    }
+}
+
+mod docs {
+    use super::*;
+    use crate::tidy::docs::check;
+
+    const HEAD: &str = "| hop | file | item | what happens |\n|---|---|---|---|\n";
+
+    /// What is said about a walkthrough with one row, beside a crate with one function.
+    fn hop(row: &str) -> Vec<String> {
+        let document = format!("{HEAD}{row}\n");
+        let tree = Tree::of(&[
+            ("docs/walkthrough/create.md", &document),
+            ("crates/mds/src/op/create.rs", "pub fn create() { plan_create() }"),
+            ("crates/mds/src/lib.rs", "pub enum Input { Request }"),
+        ]);
+        check(&tree).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_hop_that_exists_is_accepted_however_it_is_written() {
+        for row in [
+            "| 1 | mds/src/op/create.rs | `create` | it decides |",
+            "| 1 | `crates/mds/src/op/create.rs` | `create()`, `self.plan_create(…)` | it decides |",
+            "| 1 | mds/src/op/create.rs, mds/src/lib.rs | `create`, `Input::Request` | both |",
+            "| 1 | mds/src/lib.rs | `Input::Request { tid }` | |",
+        ] {
+            assert_eq!(hop(row), [""; 0], "{row}");
+        }
+    }
+
+    #[test]
+    fn a_renamed_file_or_item_breaks_its_walkthrough() {
+        let gone = hop("| 1 | mds/src/op/make.rs | `create` | it decides |");
+        assert!(gone[0].contains("create.md:3: there is no file mds/src/op/make.rs"), "{gone:?}");
+        let gone = hop("| 1 | mds/src/op/create.rs | `create`, `Mds::plan` | it decides |");
+        assert!(gone.len() == 1 && gone[0].contains("`Mds::plan` does not occur"), "{gone:?}");
+    }
+
+    #[test]
+    fn a_table_without_the_two_columns_is_left_alone() {
+        let text = "| name | meaning |\n|---|---|\n| gone.rs | `nothing` |\n";
+        clean(check, "docs/walkthrough/create.md", text);
+    }
+
+    #[test]
+    fn links_and_paths_lead_somewhere() {
+        let readme = |text: &str| {
+            let tree = Tree::of(&[("README.md", text), ("docs/formats/journal.md", "")]);
+            check(&tree).len()
+        };
+        assert_eq!(readme("[a](docs/formats/journal.md#records) `docs/formats/`"), 0);
+        assert_eq!(readme("[a](https://example.org/x) [b](#below) `crates/<name>/src`"), 0);
+        assert_eq!(readme("[a](docs/journal.md)"), 1);
+        assert_eq!(readme("see `docs/formats/{journal,wire}.md`"), 1);
+        assert_eq!(readme("```\n`crates/gone`\n```\n"), 0);
+        let tree = Tree::of(&[("docs/a/b.md", "[c](../c.md)"), ("docs/c.md", "[b](a/b.md)")]);
+        assert_eq!(check(&tree), []);
+    }
+}
+
+mod hygiene {
+    use super::*;
+    use crate::tidy::hygiene::check;
+
+    #[test]
+    fn notes_of_unfinished_work_are_found_in_code() {
+        for note in [concat!("// TO", "DO: later"), concat!("to", "do!()"), concat!("# XX", "X")] {
+            caught(check, "crates/a/src/lib.rs", note, "is left in the code");
+            caught(check, "scripts/test", note, "is left in the code");
+            clean(check, "docs/style.md", note);
+        }
+        clean(check, "scripts/test", "mktemp -d /tmp/cudele.XXXXXX");
+    }
+
+    #[test]
+    fn blanks_at_line_ends_are_found() {
+        caught(check, "a.md", "x \n", "a.md:1: blanks");
+        caught(check, "a.rs", "x\r\n", "blanks");
+        clean(check, "crates/sim/testdata/a.txt", "x \n");
+    }
+
+    #[test]
+    fn paths_of_one_machine_are_found() {
+        for path in [concat!("/ro", "ot/.cargo"), concat!("/wo", "rk/x"), concat!("/ho", "me/jdoe")]
+        {
+            caught(check, "scripts/test", &format!("cd {path}\n"), "directory of one machine");
+        }
+        clean(check, "scripts/test", "cd $HOME/work/x; ls crates/root/ /home /home/<user>/x\n");
+        clean(check, "docs/a.md", "`/home/alice/thesis` is the user's\n");
+    }
+
+    #[test]
+    fn a_blob_is_found_without_being_read() {
+        let mut tree = Tree::of(&[("a.bin", "")]);
+        tree.files[0].bytes = 1024 * 1024;
+        assert_eq!(check(&tree), []);
+        tree.files[0].bytes += 1;
+        assert_eq!(check(&tree).len(), 1);
+    }
+}
