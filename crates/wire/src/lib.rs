@@ -1,1 +1,43 @@
-//! Placeholder.
+//! Messages between clients, metadata servers and the monitor, and their bytes.
+//!
+//! A connection carries [`frame`]s; a frame carries one [`Message`]. Requests are pipelined and
+//! replies may come out of order; a request is identified by its client and its [`Tid`](types::Tid),
+//! which makes it idempotent.
+//!
+//! This crate knows nothing about sockets. Decoding borrows from the frame and never panics. The
+//! bytes are documented in `docs/formats/wire.md`.
+
+mod answer;
+mod codec;
+pub mod frame;
+mod map;
+mod message;
+mod mon;
+mod op;
+
+pub use answer::{Answer, Decoupled, EffectivePolicy, MergeReport, MergeSample, SampleKind};
+pub use frame::{Frame, FrameError};
+pub use map::{ClusterMap, DecoupledSubtree, MdsEntry, MdsState, PolicyEntry};
+pub use message::{Failure, Hello, Message, Replay, Reply, Request, Welcome};
+pub use mon::{Beacon, MonAnswer, MonOp};
+pub use op::{Cred, MergeFlags, NewInode, Op, RenameFlags, XattrFlags};
+
+/// The version of the protocol. Peers of different versions refuse each other in the first frame.
+pub const VERSION: u8 = 1;
+
+/// Entry point of the fuzz targets.
+#[doc(hidden)]
+pub mod fuzz {
+    /// Decodes arbitrary bytes as a stream of frames and as one message; must not panic.
+    pub fn decode(data: &[u8]) {
+        let mut rest = data;
+        while let Ok(Some((frame, length))) = crate::frame::decode(rest) {
+            let _ = crate::Message::decode(frame.payload);
+            rest = &rest[length..];
+        }
+        let _ = crate::Message::decode(data);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -211,7 +211,7 @@ fn values_are_held_to_their_key() {
 }
 
 #[test]
-fn structure_that_is_no_policy_is_an_error_with_a_place() {
+fn yaml_that_is_no_policy_is_an_error_with_a_place() {
     check_error(
         "durability:\nack: safe",
         &expect![
@@ -230,6 +230,28 @@ fn structure_that_is_no_policy_is_an_error_with_a_place() {
             "line 1, column 1: keys with one word or number each are expected here; write one key with one word or number to a line, as in durability: stream"
         ],
     );
+    check_error(
+        "ack: safe\n---\nack: safe",
+        &expect![
+            "line 2, column 1: a policy is one flat document, without anchors or nesting; write one key with one word or number to a line, as in durability: stream"
+        ],
+    );
+    check_error(
+        "ack: 'safe",
+        &expect![
+            "line 1, column 6: this is not YAML: unclosed quote; write one key with one word or number to a line, as in durability: stream"
+        ],
+    );
+    check_error(
+        "ack: &a safe\nlimit: *a",
+        &expect![
+            "line 1, column 9: a policy is one flat document, without anchors or nesting; write one key with one word or number to a line, as in durability: stream"
+        ],
+    );
+}
+
+#[test]
+fn braces_that_are_no_policy_are_an_error_with_a_place() {
     check_error(
         "{\"consistency\": [\"rpcs\"]}",
         &expect![[
@@ -283,24 +305,6 @@ fn structure_that_is_no_policy_is_an_error_with_a_place() {
     check_error(
         "{} {}",
         &expect!["line 1, column 4: there is text after the closing brace; one policy to a file"],
-    );
-    check_error(
-        "ack: safe\n---\nack: safe",
-        &expect![
-            "line 2, column 1: a policy is one flat document, without anchors or nesting; write one key with one word or number to a line, as in durability: stream"
-        ],
-    );
-    check_error(
-        "ack: 'safe",
-        &expect![
-            "line 1, column 6: this is not YAML: unclosed quote; write one key with one word or number to a line, as in durability: stream"
-        ],
-    );
-    check_error(
-        "ack: &a safe\nlimit: *a",
-        &expect![
-            "line 1, column 9: a policy is one flat document, without anchors or nesting; write one key with one word or number to a line, as in durability: stream"
-        ],
     );
 }
 

@@ -1,0 +1,226 @@
+//! What a metadata server answers.
+
+use types::bytes::{Malformed, Put, Reader};
+use types::{Attr, Epoch, Ino, InoRange, Seq};
+
+use crate::codec::{
+    attr, boolean, list, option, put_attr, put_list, put_option, put_range, range, string,
+};
+use crate::op::ino;
+
+/// What a merge did, or would do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MergeReport {
+    /// Events in the journal.
+    pub events: u64,
+    /// Inodes they created.
+    pub created: u64,
+    /// Names of others that lost to them.
+    pub replaced: u64,
+    /// Events that were not carried out.
+    pub rejected: u64,
+    /// Nanoseconds spent verifying, then applying.
+    pub verify_nanos: u64,
+    /// See `verify_nanos`.
+    pub apply_nanos: u64,
+    /// The first few names that were replaced or rejected.
+    pub samples: Vec<MergeSample>,
+}
+
+/// One conflict of a merge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MergeSample {
+    /// What happened to it.
+    pub kind: SampleKind,
+    /// Its directory.
+    pub parent: Ino,
+    /// Its name; empty for an event that is about an inode.
+    pub name: Vec<u8>,
+}
+
+/// What happened to a name in a merge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SampleKind {
+    /// It was somebody else's and is now the merging client's.
+    Replaced,
+    /// The event was not carried out.
+    Rejected,
+}
+
+/// A subtree that was given to a client.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decoupled {
+    /// Its root directory.
+    pub root: Attr,
+    /// The inode numbers the client may use in it.
+    pub range: InoRange,
+    /// The tenure of the decoupling.
+    pub epoch: Epoch,
+    /// Whether the root had no entries: then the client's view needs nothing from the server.
+    pub empty: bool,
+}
+
+/// A policy in force.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EffectivePolicy {
+    /// Canonical text; empty for the default.
+    pub policy: String,
+    /// The directory that carries it; 0 for the default.
+    pub source: Ino,
+    /// The path of that directory.
+    pub source_path: Vec<u8>,
+}
+
+/// The content of a successful reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Done, nothing to say.
+    Done,
+    /// Attributes.
+    Attr(Attr),
+    /// Where a path led: the directory of the last name, and what it names if it exists.
+    Walked {
+        /// The directory.
+        parent: Ino,
+        /// The inode.
+        attr: Option<Attr>,
+    },
+    /// Entries of a directory; `more` if there may be further ones.
+    Entries {
+        /// Names and attributes.
+        entries: Vec<(Vec<u8>, Attr)>,
+        /// Whether to go on after the last name.
+        more: bool,
+    },
+    /// Content or value.
+    Data(Vec<u8>),
+    /// Names of extended attributes.
+    Names(Vec<Vec<u8>>),
+    /// A policy.
+    Policy(EffectivePolicy),
+    /// A subtree is decoupled.
+    Decoupled(Decoupled),
+    /// More inode numbers.
+    Range(InoRange),
+    /// A merge is done.
+    Merged(Box<MergeReport>),
+    /// Everything up to here is durable.
+    Safe(Seq),
+}
+
+impl Answer {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Answer::Done => out.put_u8(0),
+            Answer::Attr(value) => {
+                out.put_u8(1);
+                put_attr(out, value);
+            }
+            Answer::Walked { parent, attr } => {
+                out.put_u8(2);
+                out.put_varint(parent.0);
+                put_option(out, attr.as_ref(), put_attr);
+            }
+            Answer::Entries { entries, more } => {
+                out.put_u8(3);
+                put_list(out, entries, |out, (name, attr)| {
+                    out.put_bytes(name);
+                    put_attr(out, attr);
+                });
+                out.put_u8(u8::from(*more));
+            }
+            Answer::Data(data) => {
+                out.put_u8(4);
+                out.put_bytes(data);
+            }
+            Answer::Names(names) => {
+                out.put_u8(5);
+                put_list(out, names, |out, name| out.put_bytes(name));
+            }
+            Answer::Policy(policy) => {
+                out.put_u8(6);
+                out.put_bytes(policy.policy.as_bytes());
+                out.put_varint(policy.source.0);
+                out.put_bytes(&policy.source_path);
+            }
+            Answer::Decoupled(decoupled) => {
+                out.put_u8(7);
+                put_attr(out, &decoupled.root);
+                put_range(out, decoupled.range);
+                out.put_varint(decoupled.epoch.0);
+                out.put_u8(u8::from(decoupled.empty));
+            }
+            Answer::Range(value) => {
+                out.put_u8(8);
+                put_range(out, *value);
+            }
+            Answer::Merged(report) => {
+                out.put_u8(9);
+                put_report(out, report);
+            }
+            Answer::Safe(seq) => {
+                out.put_u8(10);
+                out.put_varint(seq.0);
+            }
+        }
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let start = *reader;
+        Ok(match reader.u8()? {
+            0 => Answer::Done,
+            1 => Answer::Attr(attr(reader)?),
+            2 => Answer::Walked { parent: ino(reader)?, attr: option(reader, attr)? },
+            3 => Answer::Entries {
+                entries: list(reader, |reader| Ok((reader.bytes()?.to_vec(), attr(reader)?)))?,
+                more: boolean(reader)?,
+            },
+            4 => Answer::Data(reader.bytes()?.to_vec()),
+            5 => Answer::Names(list(reader, |reader| Ok(reader.bytes()?.to_vec()))?),
+            6 => Answer::Policy(EffectivePolicy {
+                policy: string(reader)?,
+                source: ino(reader)?,
+                source_path: reader.bytes()?.to_vec(),
+            }),
+            7 => Answer::Decoupled(Decoupled {
+                root: attr(reader)?,
+                range: range(reader)?,
+                epoch: Epoch(reader.varint()?),
+                empty: boolean(reader)?,
+            }),
+            8 => Answer::Range(range(reader)?),
+            9 => Answer::Merged(Box::new(report(reader)?)),
+            10 => Answer::Safe(Seq(reader.varint()?)),
+            _ => return Err(start.malformed("a known answer")),
+        })
+    }
+}
+
+fn put_report(out: &mut Vec<u8>, report: &MergeReport) {
+    let MergeReport { events, created, replaced, rejected, verify_nanos, apply_nanos, samples } =
+        report;
+    for value in [events, created, replaced, rejected, verify_nanos, apply_nanos] {
+        out.put_varint(*value);
+    }
+    put_list(out, samples, |out, sample| {
+        out.put_u8(u8::from(sample.kind == SampleKind::Rejected));
+        out.put_varint(sample.parent.0);
+        out.put_bytes(&sample.name);
+    });
+}
+
+fn report(reader: &mut Reader<'_>) -> Result<MergeReport, Malformed> {
+    Ok(MergeReport {
+        events: reader.varint()?,
+        created: reader.varint()?,
+        replaced: reader.varint()?,
+        rejected: reader.varint()?,
+        verify_nanos: reader.varint()?,
+        apply_nanos: reader.varint()?,
+        samples: list(reader, |reader| {
+            let rejected = boolean(reader)?;
+            let kind = if rejected { SampleKind::Rejected } else { SampleKind::Replaced };
+            Ok(MergeSample { kind, parent: ino(reader)?, name: reader.bytes()?.to_vec() })
+        })?,
+    })
+}

@@ -1,0 +1,97 @@
+//! Frames: where a message starts and ends on a connection, and whether it arrived intact.
+//!
+//! ```text
+//! 0  length    4  of the payload in bytes
+//! 4  version   1
+//! 5  reserved  3  zero
+//! 8  crc32c    4  of bytes 0..8 and of the payload
+//! 12 payload
+//! ```
+
+use types::{Errno, Error};
+
+use crate::VERSION;
+
+/// Length of a frame header in bytes.
+pub const HEADER_BYTES: usize = 12;
+/// The largest payload in bytes: whoever announces more is not one of us.
+pub const PAYLOAD_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// A frame that arrived intact.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    /// The encoded message.
+    pub payload: &'a [u8],
+}
+
+/// The connection cannot be understood and must be closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameError {
+    /// The peer speaks another version.
+    Version(u8),
+    /// The announced length is absurd: a foreign protocol.
+    Length(u32),
+    /// The checksum does not match, or reserved bytes are set.
+    Corrupt,
+}
+
+impl std::fmt::Display for FrameError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Version(version) => {
+                write!(f, "the peer speaks protocol version {version}, this program {VERSION}")
+            }
+            Self::Length(length) => {
+                write!(f, "the peer announces a message of {length} bytes; it is not Cudele")
+            }
+            Self::Corrupt => f.write_str("a message arrived damaged"),
+        }
+    }
+}
+
+impl std::error::Error for FrameError {}
+
+impl From<FrameError> for Error {
+    fn from(error: FrameError) -> Self {
+        Error::new(Errno::BadMessage, "", error.to_string())
+    }
+}
+
+/// Appends a frame whose payload is written by `fill`.
+pub fn encode(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    out.resize(start + HEADER_BYTES, 0);
+    fill(out);
+    let (header, payload) = out[start..].split_at_mut(HEADER_BYTES);
+    let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+    debug_assert!(payload.len() <= PAYLOAD_BYTES_MAX, "senders split what is larger");
+    header[..4].copy_from_slice(&length.to_le_bytes());
+    header[4] = VERSION;
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&header[..8]), payload);
+    header[8..].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// Reads the first frame of `bytes`, and its length including the header. `None` if more bytes
+/// must arrive first.
+///
+/// # Errors
+/// The stream is foreign, damaged or of another version.
+pub fn decode(bytes: &[u8]) -> Result<Option<(Frame<'_>, usize)>, FrameError> {
+    let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
+        return Ok(None);
+    };
+    let length = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
+    if length as usize > PAYLOAD_BYTES_MAX {
+        return Err(FrameError::Length(length));
+    }
+    if header[4] != VERSION {
+        return Err(FrameError::Version(header[4]));
+    }
+    let Some(payload) = rest.get(..length as usize) else { return Ok(None) };
+    let crc = u32::from_le_bytes([header[8], header[9], header[10], header[11]]);
+    let sum = crc32c::crc32c_append(crc32c::crc32c(&header[..8]), payload);
+    if sum != crc || header[5..8] != [0; 3] {
+        return Err(FrameError::Corrupt);
+    }
+    Ok(Some((Frame { payload }, HEADER_BYTES + length as usize)))
+}

@@ -1,0 +1,197 @@
+//! The cluster map: what everybody must agree on. Kept by the monitor, stamped with an epoch.
+
+use types::bytes::{Malformed, Put, Reader};
+use types::{ClientId, Epoch, Ino, InoRange, Rank};
+
+use crate::codec::{list, put_list, put_range, range, string};
+use crate::op::ino;
+
+/// What a metadata server is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MdsState {
+    /// It is replaying its journal.
+    #[default]
+    Replaying,
+    /// It serves requests.
+    Active,
+    /// It is writing everything down and will stop.
+    Stopping,
+    /// Nothing was heard of it for too long.
+    Lost,
+}
+
+impl MdsState {
+    /// The word that status output uses.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Replaying => "replaying",
+            Self::Active => "active",
+            Self::Stopping => "stopping",
+            Self::Lost => "lost",
+        }
+    }
+
+    pub(crate) fn from_code(code: u8) -> Option<Self> {
+        [Self::Replaying, Self::Active, Self::Stopping, Self::Lost].get(usize::from(code)).copied()
+    }
+}
+
+/// A metadata server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MdsEntry {
+    /// Its rank.
+    pub rank: Rank,
+    /// Its tenure: grows with every start of a server of this rank.
+    pub epoch: Epoch,
+    /// Where it listens: `unix:PATH` or `tcp:HOST:PORT`.
+    pub address: String,
+    /// What it is doing.
+    pub state: MdsState,
+    /// Its process id.
+    pub pid: u32,
+    /// Its counters, by name.
+    pub counters: Vec<(String, u64)>,
+}
+
+/// A policy that was set through the monitor.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PolicyEntry {
+    /// The directory.
+    pub path: Vec<u8>,
+    /// How often it was set.
+    pub version: u64,
+    /// Canonical text.
+    pub policy: String,
+}
+
+/// A subtree that belongs to one client for now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DecoupledSubtree {
+    /// Its path when it was decoupled.
+    pub path: Vec<u8>,
+    /// Its root.
+    pub ino: Ino,
+    /// Whose it is.
+    pub client: ClientId,
+    /// The inode numbers that are the client's.
+    pub range: InoRange,
+    /// Its policy.
+    pub policy: String,
+}
+
+/// See the module documentation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterMap {
+    /// Grows with every change.
+    pub epoch: Epoch,
+    /// Identifies the cluster.
+    pub cluster: String,
+    /// Where the object store is.
+    pub store: String,
+    /// The next client id that was never given out.
+    pub next_client: ClientId,
+    /// The metadata servers, by rank.
+    pub mds: Vec<MdsEntry>,
+    /// Policies, by path.
+    pub policies: Vec<PolicyEntry>,
+    /// Decoupled subtrees, by path.
+    pub decoupled: Vec<DecoupledSubtree>,
+}
+
+impl ClusterMap {
+    /// Appends the map's bytes. With `counters`, those of the servers too; they are not stored.
+    pub fn encode(&self, out: &mut Vec<u8>, counters: bool) {
+        let Self { epoch, cluster, store, next_client, mds, policies, decoupled } = self;
+        out.put_varint(epoch.0);
+        out.put_bytes(cluster.as_bytes());
+        out.put_bytes(store.as_bytes());
+        out.put_varint(next_client.0);
+        put_list(out, mds, |out, entry| put_mds(out, entry, counters));
+        put_list(out, policies, |out, entry| {
+            out.put_bytes(&entry.path);
+            out.put_varint(entry.version);
+            out.put_bytes(entry.policy.as_bytes());
+        });
+        put_list(out, decoupled, |out, entry| {
+            out.put_bytes(&entry.path);
+            out.put_varint(entry.ino.0);
+            out.put_varint(entry.client.0);
+            put_range(out, entry.range);
+            out.put_bytes(entry.policy.as_bytes());
+        });
+    }
+
+    /// Reads a map.
+    ///
+    /// # Errors
+    /// If the bytes are not one.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Self {
+            epoch: Epoch(reader.varint()?),
+            cluster: string(reader)?,
+            store: string(reader)?,
+            next_client: ClientId(reader.varint()?),
+            mds: list(reader, mds)?,
+            policies: list(reader, |reader| {
+                Ok(PolicyEntry {
+                    path: reader.bytes()?.to_vec(),
+                    version: reader.varint()?,
+                    policy: string(reader)?,
+                })
+            })?,
+            decoupled: list(reader, |reader| {
+                Ok(DecoupledSubtree {
+                    path: reader.bytes()?.to_vec(),
+                    ino: ino(reader)?,
+                    client: ClientId(reader.varint()?),
+                    range: range(reader)?,
+                    policy: string(reader)?,
+                })
+            })?,
+        })
+    }
+}
+
+fn put_mds(out: &mut Vec<u8>, entry: &MdsEntry, counters: bool) {
+    let MdsEntry { rank, epoch, address, state, pid, counters: values } = entry;
+    out.put_varint(u64::from(rank.0));
+    out.put_varint(epoch.0);
+    out.put_bytes(address.as_bytes());
+    out.put_u8(*state as u8);
+    out.put_varint(u64::from(*pid));
+    put_counters(out, if counters { values } else { &[] });
+}
+
+pub(crate) fn put_counters(out: &mut Vec<u8>, counters: &[(String, u64)]) {
+    put_list(out, counters, |out, (name, value)| {
+        out.put_bytes(name.as_bytes());
+        out.put_varint(*value);
+    });
+}
+
+pub(crate) fn counters(reader: &mut Reader<'_>) -> Result<Vec<(String, u64)>, Malformed> {
+    list(reader, |reader| Ok((string(reader)?, reader.varint()?)))
+}
+
+pub(crate) fn rank(reader: &mut Reader<'_>) -> Result<Rank, Malformed> {
+    let start = *reader;
+    let number = reader.varint()?;
+    u16::try_from(number).map(Rank).map_err(|_| start.malformed("a rank"))
+}
+
+pub(crate) fn state(reader: &mut Reader<'_>) -> Result<MdsState, Malformed> {
+    let start = *reader;
+    MdsState::from_code(reader.u8()?).ok_or_else(|| start.malformed("a known state"))
+}
+
+fn mds(reader: &mut Reader<'_>) -> Result<MdsEntry, Malformed> {
+    Ok(MdsEntry {
+        rank: rank(reader)?,
+        epoch: Epoch(reader.varint()?),
+        address: string(reader)?,
+        state: state(reader)?,
+        pid: reader.varint_u32()?,
+        counters: counters(reader)?,
+    })
+}

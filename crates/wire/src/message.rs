@@ -1,0 +1,315 @@
+//! Messages: what one frame carries.
+
+use types::bytes::{Malformed, Put, Reader};
+use types::{ClientId, Epoch, Errno, Ino, Seq, Tid, Timestamp};
+
+use crate::answer::Answer;
+use crate::codec::{boolean, list, option, put_list, put_option, string};
+use crate::map::ClusterMap;
+use crate::mon::{Beacon, MonAnswer, MonOp};
+use crate::op::{Cred, Op, ino};
+
+/// The first message of a client to a metadata server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hello {
+    /// Who it is.
+    pub client: ClientId,
+    /// The server's tenure in which the client was connected before; 0 for none.
+    pub epoch: Epoch,
+    /// How many unsafe requests it will send again first.
+    pub unsafe_requests: u64,
+}
+
+/// The server's answer to a hello.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Welcome {
+    /// The server's tenure: if it changed, applied but unsafe requests must be sent again.
+    pub epoch: Epoch,
+    /// Everything the client did up to this request is in the recovered journal.
+    pub completed: Tid,
+    /// Everything up to this position is durable.
+    pub safe: Seq,
+}
+
+/// What the reply to a request said, for sending the request again after a restart: it must have
+/// the same effect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Replay {
+    /// Its position in the lost part of the journal: requests of all clients are carried out in
+    /// this order.
+    pub seq: Seq,
+    /// The inode it created, or 0.
+    pub ino: Ino,
+    /// When it was carried out.
+    pub time: Timestamp,
+}
+
+/// A request to a metadata server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// Its number, increasing within the client.
+    pub tid: Tid,
+    /// On whose behalf.
+    pub cred: Cred,
+    /// Set when it was carried out before a restart of the server.
+    pub replay: Option<Replay>,
+    /// What to do.
+    pub op: Op<'a>,
+}
+
+/// Why a request failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The error number.
+    pub errno: Errno,
+    /// More words; may be empty.
+    pub text: String,
+}
+
+impl From<Errno> for Failure {
+    fn from(errno: Errno) -> Self {
+        Self { errno, text: String::new() }
+    }
+}
+
+impl From<Failure> for types::Error {
+    fn from(failure: Failure) -> Self {
+        let Failure { errno, text } = failure;
+        types::Error::new(errno, "", if text.is_empty() { errno.text().into() } else { text })
+    }
+}
+
+/// A metadata server's reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// Which request it answers.
+    pub tid: Tid,
+    /// The position that the request's event has in the journal; 0 if it has none. The request is
+    /// *applied* now and *safe* once the journal is durable up to here.
+    pub seq: Seq,
+    /// When it was carried out; zero for requests that change nothing.
+    pub time: Timestamp,
+    /// Everything up to this position is durable.
+    pub safe: Seq,
+    /// The answer.
+    pub result: Result<Answer, Failure>,
+}
+
+/// What one frame carries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message<'a> {
+    /// Client to server: who I am.
+    Hello(Hello),
+    /// Server to client: where we are.
+    Welcome(Welcome),
+    /// Client to server, or monitor to server.
+    Request(Request<'a>),
+    /// Server to client.
+    Reply(Reply),
+    /// Client to server: a part of the journal that the merge of this request transfers.
+    Chunk {
+        /// The merge request.
+        tid: Tid,
+        /// Bytes of the journal.
+        bytes: &'a [u8],
+    },
+    /// Client to monitor.
+    MonRequest {
+        /// Its number.
+        tid: Tid,
+        /// On whose behalf.
+        cred: Cred,
+        /// What to do.
+        op: MonOp<'a>,
+    },
+    /// Monitor to client.
+    MonReply {
+        /// Which request it answers.
+        tid: Tid,
+        /// The answer.
+        result: Result<MonAnswer, Failure>,
+    },
+    /// Server to monitor.
+    Beacon(Beacon),
+    /// Monitor to server.
+    Map(Box<ClusterMap>),
+    /// Monitor to server: write everything down and stop.
+    Stop,
+}
+
+impl Message<'_> {
+    /// Appends the message's bytes (the payload of a frame).
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Message::Hello(Hello { client, epoch, unsafe_requests }) => {
+                out.put_u8(1);
+                out.put_varint(client.0);
+                out.put_varint(epoch.0);
+                out.put_varint(*unsafe_requests);
+            }
+            Message::Welcome(Welcome { epoch, completed, safe }) => {
+                out.put_u8(2);
+                out.put_varint(epoch.0);
+                out.put_varint(completed.0);
+                out.put_varint(safe.0);
+            }
+            Message::Request(Request { tid, cred, replay, op }) => {
+                out.put_u8(3);
+                out.put_varint(tid.0);
+                put_cred(out, cred);
+                put_option(out, *replay, |out, replay| {
+                    out.put_varint(replay.seq.0);
+                    out.put_varint(replay.ino.0);
+                    out.put_signed(replay.time.0);
+                });
+                op.encode(out);
+            }
+            Message::Reply(Reply { tid, seq, time, safe, result }) => {
+                out.put_u8(4);
+                out.put_varint(tid.0);
+                out.put_varint(seq.0);
+                out.put_signed(time.0);
+                out.put_varint(safe.0);
+                put_result(out, result, Answer::encode);
+            }
+            Message::Chunk { tid, bytes } => {
+                out.put_u8(5);
+                out.put_varint(tid.0);
+                out.put_bytes(bytes);
+            }
+            Message::MonRequest { tid, cred, op } => {
+                out.put_u8(6);
+                out.put_varint(tid.0);
+                put_cred(out, cred);
+                op.encode(out);
+            }
+            Message::MonReply { tid, result } => {
+                out.put_u8(7);
+                out.put_varint(tid.0);
+                put_result(out, result, MonAnswer::encode);
+            }
+            Message::Beacon(beacon) => {
+                out.put_u8(8);
+                beacon.encode(out);
+            }
+            Message::Map(map) => {
+                out.put_u8(9);
+                map.encode(out, true);
+            }
+            Message::Stop => out.put_u8(10),
+        }
+    }
+
+    /// The message as a frame of its own.
+    #[must_use]
+    pub fn to_frame(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.append_frame(&mut out);
+        out
+    }
+
+    /// Appends the message as a frame.
+    pub fn append_frame(&self, out: &mut Vec<u8>) {
+        crate::frame::encode(out, |out| self.encode(out));
+    }
+}
+
+impl<'a> Message<'a> {
+    /// Reads the payload of a frame.
+    ///
+    /// # Errors
+    /// If it is not exactly one message.
+    pub fn decode(payload: &'a [u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(payload);
+        let message = Self::read(&mut reader)?;
+        reader.end()?;
+        Ok(message)
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+        let start = *reader;
+        Ok(match reader.u8()? {
+            1 => Message::Hello(Hello {
+                client: ClientId(reader.varint()?),
+                epoch: Epoch(reader.varint()?),
+                unsafe_requests: reader.varint()?,
+            }),
+            2 => Message::Welcome(Welcome {
+                epoch: Epoch(reader.varint()?),
+                completed: Tid(reader.varint()?),
+                safe: Seq(reader.varint()?),
+            }),
+            3 => Message::Request(Request {
+                tid: Tid(reader.varint()?),
+                cred: cred(reader)?,
+                replay: option(reader, replay)?,
+                op: Op::decode(reader)?,
+            }),
+            4 => Message::Reply(Reply {
+                tid: Tid(reader.varint()?),
+                seq: Seq(reader.varint()?),
+                time: Timestamp(reader.signed()?),
+                safe: Seq(reader.varint()?),
+                result: result(reader, Answer::decode)?,
+            }),
+            5 => Message::Chunk { tid: Tid(reader.varint()?), bytes: reader.bytes()? },
+            6 => Message::MonRequest {
+                tid: Tid(reader.varint()?),
+                cred: cred(reader)?,
+                op: MonOp::decode(reader)?,
+            },
+            7 => Message::MonReply {
+                tid: Tid(reader.varint()?),
+                result: result(reader, MonAnswer::decode)?,
+            },
+            8 => Message::Beacon(Beacon::decode(reader)?),
+            9 => Message::Map(Box::new(ClusterMap::decode(reader)?)),
+            10 => Message::Stop,
+            _ => return Err(start.malformed("a known message")),
+        })
+    }
+}
+
+fn put_cred(out: &mut Vec<u8>, cred: &Cred) {
+    out.put_varint(u64::from(cred.uid));
+    out.put_varint(u64::from(cred.gid));
+    put_list(out, &cred.groups, |out, group| out.put_varint(u64::from(*group)));
+}
+
+fn cred(reader: &mut Reader<'_>) -> Result<Cred, Malformed> {
+    Ok(Cred {
+        uid: reader.varint_u32()?,
+        gid: reader.varint_u32()?,
+        groups: list(reader, Reader::varint_u32)?,
+    })
+}
+
+fn replay(reader: &mut Reader<'_>) -> Result<Replay, Malformed> {
+    Ok(Replay { seq: Seq(reader.varint()?), ino: ino(reader)?, time: Timestamp(reader.signed()?) })
+}
+
+fn put_result<T>(
+    out: &mut Vec<u8>,
+    result: &Result<T, Failure>,
+    put: impl FnOnce(&T, &mut Vec<u8>),
+) {
+    out.put_u8(u8::from(result.is_ok()));
+    match result {
+        Ok(value) => put(value, out),
+        Err(Failure { errno, text }) => {
+            out.put_u16(errno.code());
+            out.put_bytes(text.as_bytes());
+        }
+    }
+}
+
+fn result<'a, T>(
+    reader: &mut Reader<'a>,
+    get: impl FnOnce(&mut Reader<'a>) -> Result<T, Malformed>,
+) -> Result<Result<T, Failure>, Malformed> {
+    if boolean(reader)? {
+        return Ok(Ok(get(reader)?));
+    }
+    let errno = Errno::from_code(reader.u16()?);
+    Ok(Err(Failure { errno, text: string(reader)? }))
+}

@@ -1,0 +1,167 @@
+//! What is said to and by the monitor.
+
+use types::bytes::{Malformed, Put, Reader};
+use types::{ClientId, Epoch, Rank};
+
+use crate::answer::Decoupled;
+use crate::codec::string;
+use crate::map::{ClusterMap, MdsState, counters, put_counters, rank, state};
+
+/// A request to the monitor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MonOp<'a> {
+    /// A client id that nobody had before.
+    Register,
+    /// The cluster map, with the servers' counters.
+    Status,
+    /// Gives a subtree to a client.
+    Decouple {
+        /// The directory.
+        path: &'a [u8],
+        /// To whom.
+        client: ClientId,
+        /// Under which policy.
+        policy: &'a [u8],
+    },
+    /// Sets the policy of a directory, or removes it with empty text.
+    SetPolicy {
+        /// The directory.
+        path: &'a [u8],
+        /// Canonical text.
+        policy: &'a [u8],
+    },
+    /// The subtree was merged or given up: it belongs to everybody again.
+    Released {
+        /// The directory.
+        path: &'a [u8],
+    },
+}
+
+/// What the monitor answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MonAnswer {
+    /// Done.
+    Done,
+    /// A fresh client id.
+    Client(ClientId),
+    /// The map.
+    Map(Box<ClusterMap>),
+    /// The subtree is the client's.
+    Decoupled(Decoupled),
+}
+
+/// What a metadata server tells the monitor regularly.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Beacon {
+    /// Its rank.
+    pub rank: Rank,
+    /// Its tenure.
+    pub epoch: Epoch,
+    /// Where it listens.
+    pub address: String,
+    /// What it is doing.
+    pub state: MdsState,
+    /// Its process id.
+    pub pid: u32,
+    /// Its counters.
+    pub counters: Vec<(String, u64)>,
+}
+
+impl MonOp<'_> {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        match *self {
+            MonOp::Register => out.put_u8(1),
+            MonOp::Status => out.put_u8(2),
+            MonOp::Decouple { path, client, policy } => {
+                out.put_u8(3);
+                out.put_bytes(path);
+                out.put_varint(client.0);
+                out.put_bytes(policy);
+            }
+            MonOp::SetPolicy { path, policy } => {
+                out.put_u8(4);
+                out.put_bytes(path);
+                out.put_bytes(policy);
+            }
+            MonOp::Released { path } => {
+                out.put_u8(5);
+                out.put_bytes(path);
+            }
+        }
+    }
+}
+
+impl<'a> MonOp<'a> {
+    pub(crate) fn decode(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+        let start = *reader;
+        Ok(match reader.u8()? {
+            1 => MonOp::Register,
+            2 => MonOp::Status,
+            3 => MonOp::Decouple {
+                path: reader.bytes()?,
+                client: ClientId(reader.varint()?),
+                policy: reader.bytes()?,
+            },
+            4 => MonOp::SetPolicy { path: reader.bytes()?, policy: reader.bytes()? },
+            5 => MonOp::Released { path: reader.bytes()? },
+            _ => return Err(start.malformed("a known request to the monitor")),
+        })
+    }
+}
+
+impl MonAnswer {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            MonAnswer::Done => out.put_u8(0),
+            MonAnswer::Client(client) => {
+                out.put_u8(1);
+                out.put_varint(client.0);
+            }
+            MonAnswer::Map(map) => {
+                out.put_u8(2);
+                map.encode(out, true);
+            }
+            MonAnswer::Decoupled(decoupled) => {
+                out.put_u8(3);
+                crate::Answer::Decoupled(decoupled.clone()).encode(out);
+            }
+        }
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let start = *reader;
+        Ok(match reader.u8()? {
+            0 => MonAnswer::Done,
+            1 => MonAnswer::Client(ClientId(reader.varint()?)),
+            2 => MonAnswer::Map(Box::new(ClusterMap::decode(reader)?)),
+            3 => match crate::Answer::decode(reader)? {
+                crate::Answer::Decoupled(decoupled) => MonAnswer::Decoupled(decoupled),
+                _ => return Err(start.malformed("a decoupled subtree")),
+            },
+            _ => return Err(start.malformed("a known answer of the monitor")),
+        })
+    }
+}
+
+impl Beacon {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let Self { rank, epoch, address, state, pid, counters } = self;
+        out.put_varint(u64::from(rank.0));
+        out.put_varint(epoch.0);
+        out.put_bytes(address.as_bytes());
+        out.put_u8(*state as u8);
+        out.put_varint(u64::from(*pid));
+        put_counters(out, counters);
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Self {
+            rank: rank(reader)?,
+            epoch: Epoch(reader.varint()?),
+            address: string(reader)?,
+            state: state(reader)?,
+            pid: reader.varint_u32()?,
+            counters: counters(reader)?,
+        })
+    }
+}

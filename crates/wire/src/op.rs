@@ -1,0 +1,373 @@
+//! What a client can ask a metadata server for.
+
+use types::bytes::{Malformed, Put, Reader};
+use types::{AttrChange, ClientId, Ino, Timestamp};
+
+use crate::codec::{boolean, change, option, put_change, put_option, timestamp};
+
+/// On whose behalf a request is made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cred {
+    /// User; 0 may do everything.
+    pub uid: u32,
+    /// Primary group.
+    pub gid: u32,
+    /// Further groups.
+    pub groups: Vec<u32>,
+}
+
+/// What to create.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NewInode<'a> {
+    /// File type and permissions.
+    pub mode: u32,
+    /// Owner and group, if not the caller's (only root may choose).
+    pub owner: Option<(u32, u32)>,
+    /// Device number of a device file.
+    pub rdev: u32,
+    /// Length in bytes.
+    pub size: u64,
+    /// Its mtime, if not the time of the request.
+    pub mtime: Option<Timestamp>,
+    /// Its atime, if not its mtime.
+    pub atime: Option<Timestamp>,
+    /// Content of a small file, or target of a symbolic link.
+    pub data: &'a [u8],
+}
+
+/// How to rename.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RenameFlags {
+    /// Fail with `EEXIST` instead of replacing.
+    pub no_replace: bool,
+    /// Swap the two names.
+    pub exchange: bool,
+}
+
+/// How to set an extended attribute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct XattrFlags {
+    /// Fail with `EEXIST` if it is there.
+    pub create: bool,
+    /// Fail with `ENODATA` if it is not.
+    pub replace: bool,
+}
+
+/// How to merge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MergeFlags {
+    /// Only report what would happen.
+    pub dry_run: bool,
+    /// Release the subtree when done.
+    pub release: bool,
+    /// Report events that create a name that exists (`check: merge`, F-07).
+    pub check: bool,
+    /// The journal is a client's log of strong operations, re-applied after the server lost them
+    /// (strong consistency with local durability); no decoupled subtree is involved.
+    pub strong_log: bool,
+}
+
+/// A request to a metadata server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "fields are those of the namespace operation of the same name")]
+pub enum Op<'a> {
+    /// Attributes of a name in a directory.
+    Lookup { parent: Ino, name: &'a [u8] },
+    /// Where a path leads from a directory.
+    Walk { base: Ino, path: &'a [u8] },
+    /// Attributes of an inode.
+    GetAttr { ino: Ino },
+    /// `create`, `mkdir`, `symlink`, `mknod`.
+    Create { parent: Ino, name: &'a [u8], new: NewInode<'a> },
+    /// One more name for an inode.
+    Link { ino: Ino, parent: Ino, name: &'a [u8] },
+    /// Removes a name of anything but a directory.
+    Unlink { parent: Ino, name: &'a [u8] },
+    /// Removes an empty directory.
+    Rmdir { parent: Ino, name: &'a [u8] },
+    /// Moves or swaps names.
+    Rename { parent: Ino, name: &'a [u8], new_parent: Ino, new_name: &'a [u8], flags: RenameFlags },
+    /// Changes attributes.
+    SetAttr { ino: Ino, change: AttrChange },
+    /// An extended attribute.
+    GetXattr { ino: Ino, name: &'a [u8] },
+    /// The names of all extended attributes.
+    ListXattr { ino: Ino },
+    /// Sets or, without a value, removes an extended attribute.
+    SetXattr { ino: Ino, name: &'a [u8], value: Option<&'a [u8]>, flags: XattrFlags },
+    /// Inline content or link target.
+    GetData { ino: Ino },
+    /// Replaces inline content, and sets the size.
+    SetData { ino: Ino, data: &'a [u8], size: u64 },
+    /// Up to `limit` entries after a name.
+    List { dir: Ino, after: Option<&'a [u8]>, limit: u32, attrs: bool },
+    /// Answered when everything this client was told is durable (`fsync`).
+    Sync,
+    /// The effective policy of a directory.
+    GetPolicy { dir: Ino },
+    /// Stores a policy in a directory, or removes it; sent by the monitor.
+    SetPolicy { path: &'a [u8], policy: &'a [u8] },
+    /// Gives a subtree to one client; sent by the monitor.
+    Decouple { path: &'a [u8], client: ClientId, policy: &'a [u8] },
+    /// More inode numbers for a decoupled subtree.
+    Extend { subtree: Ino, count: u64 },
+    /// Announces a merge: `bytes` of journal follow as chunks with this request's id. `object` is
+    /// where the journal is kept in the object store, if it is (Global Persist).
+    Merge { subtree: Ino, bytes: u64, object: &'a [u8], flags: MergeFlags },
+    /// Ends a decoupling without a merge.
+    Release { subtree: Ino },
+    /// Writes everything to the metadata store and trims the journal.
+    Checkpoint,
+}
+
+impl Op<'_> {
+    /// Whether carrying it out changes the namespace.
+    #[must_use]
+    pub fn is_mutation(&self) -> bool {
+        match self {
+            Op::Create { .. }
+            | Op::Link { .. }
+            | Op::Unlink { .. }
+            | Op::Rmdir { .. }
+            | Op::Rename { .. }
+            | Op::SetAttr { .. }
+            | Op::SetXattr { .. }
+            | Op::SetData { .. }
+            | Op::SetPolicy { .. } => true,
+            Op::Lookup { .. }
+            | Op::Walk { .. }
+            | Op::GetAttr { .. }
+            | Op::GetXattr { .. }
+            | Op::ListXattr { .. }
+            | Op::GetData { .. }
+            | Op::List { .. }
+            | Op::Sync
+            | Op::GetPolicy { .. }
+            | Op::Decouple { .. }
+            | Op::Extend { .. }
+            | Op::Merge { .. }
+            | Op::Release { .. }
+            | Op::Checkpoint => false,
+        }
+    }
+
+    /// A word for statistics and traces.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Op::Lookup { .. } => "lookup",
+            Op::Walk { .. } => "walk",
+            Op::GetAttr { .. } => "getattr",
+            Op::Create { .. } => "create",
+            Op::Link { .. } => "link",
+            Op::Unlink { .. } => "unlink",
+            Op::Rmdir { .. } => "rmdir",
+            Op::Rename { .. } => "rename",
+            Op::SetAttr { .. } => "setattr",
+            Op::GetXattr { .. } => "getxattr",
+            Op::ListXattr { .. } => "listxattr",
+            Op::SetXattr { .. } => "setxattr",
+            Op::GetData { .. } => "getdata",
+            Op::SetData { .. } => "setdata",
+            Op::List { .. } => "list",
+            Op::Sync => "sync",
+            Op::GetPolicy { .. } => "getpolicy",
+            Op::SetPolicy { .. } => "setpolicy",
+            Op::Decouple { .. } => "decouple",
+            Op::Extend { .. } => "extend",
+            Op::Merge { .. } => "merge",
+            Op::Release { .. } => "release",
+            Op::Checkpoint => "checkpoint",
+        }
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        match *self {
+            Op::Lookup { parent, name } => put_name(out, 1, parent, name),
+            Op::Walk { base, path } => put_name(out, 2, base, path),
+            Op::GetAttr { ino } => put_ino(out, 3, ino),
+            Op::Create { parent, name, ref new } => {
+                put_name(out, 4, parent, name);
+                put_new(out, new);
+            }
+            Op::Link { ino, parent, name } => {
+                put_name(out, 5, parent, name);
+                out.put_varint(ino.0);
+            }
+            Op::Unlink { parent, name } => put_name(out, 6, parent, name),
+            Op::Rmdir { parent, name } => put_name(out, 7, parent, name),
+            Op::Rename { parent, name, new_parent, new_name, flags } => {
+                put_name(out, 8, parent, name);
+                out.put_varint(new_parent.0);
+                out.put_bytes(new_name);
+                out.put_u8(u8::from(flags.no_replace) | u8::from(flags.exchange) << 1);
+            }
+            Op::SetAttr { ino, ref change } => {
+                put_ino(out, 9, ino);
+                put_change(out, change);
+            }
+            Op::GetXattr { ino, name } => put_name(out, 10, ino, name),
+            Op::ListXattr { ino } => put_ino(out, 11, ino),
+            Op::SetXattr { ino, name, value, flags } => {
+                put_name(out, 12, ino, name);
+                put_option(out, value, |out, value| out.put_bytes(value));
+                out.put_u8(u8::from(flags.create) | u8::from(flags.replace) << 1);
+            }
+            Op::GetData { ino } => put_ino(out, 13, ino),
+            Op::SetData { ino, data, size } => {
+                put_name(out, 14, ino, data);
+                out.put_varint(size);
+            }
+            Op::List { dir, after, limit, attrs } => {
+                put_ino(out, 15, dir);
+                put_option(out, after, |out, after| out.put_bytes(after));
+                out.put_varint(u64::from(limit));
+                out.put_u8(u8::from(attrs));
+            }
+            Op::Sync => out.put_u8(16),
+            Op::GetPolicy { dir } => put_ino(out, 17, dir),
+            Op::SetPolicy { path, policy } => {
+                out.put_u8(18);
+                out.put_bytes(path);
+                out.put_bytes(policy);
+            }
+            Op::Decouple { path, client, policy } => {
+                out.put_u8(19);
+                out.put_bytes(path);
+                out.put_varint(client.0);
+                out.put_bytes(policy);
+            }
+            Op::Extend { subtree, count } => {
+                put_ino(out, 20, subtree);
+                out.put_varint(count);
+            }
+            Op::Merge { subtree, bytes, object, flags } => {
+                put_name(out, 21, subtree, object);
+                out.put_varint(bytes);
+                out.put_u8(merge_bits(flags));
+            }
+            Op::Release { subtree } => put_ino(out, 22, subtree),
+            Op::Checkpoint => out.put_u8(23),
+        }
+    }
+}
+
+fn merge_bits(flags: MergeFlags) -> u8 {
+    let MergeFlags { dry_run, release, check, strong_log } = flags;
+    u8::from(dry_run) | u8::from(release) << 1 | u8::from(check) << 2 | u8::from(strong_log) << 3
+}
+
+fn put_ino(out: &mut Vec<u8>, code: u8, ino: Ino) {
+    out.put_u8(code);
+    out.put_varint(ino.0);
+}
+
+fn put_name(out: &mut Vec<u8>, code: u8, ino: Ino, name: &[u8]) {
+    put_ino(out, code, ino);
+    out.put_bytes(name);
+}
+
+fn put_new(out: &mut Vec<u8>, new: &NewInode<'_>) {
+    out.put_varint(u64::from(new.mode));
+    put_option(out, new.owner, |out, (uid, gid)| {
+        out.put_varint(u64::from(uid));
+        out.put_varint(u64::from(gid));
+    });
+    out.put_varint(u64::from(new.rdev));
+    out.put_varint(new.size);
+    put_option(out, new.mtime, |out, time| out.put_signed(time.0));
+    put_option(out, new.atime, |out, time| out.put_signed(time.0));
+    out.put_bytes(new.data);
+}
+
+impl<'a> Op<'a> {
+    pub(crate) fn decode(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+        let start = *reader;
+        Ok(match reader.u8()? {
+            1 => Op::Lookup { parent: ino(reader)?, name: reader.bytes()? },
+            2 => Op::Walk { base: ino(reader)?, path: reader.bytes()? },
+            3 => Op::GetAttr { ino: ino(reader)? },
+            4 => Op::Create { parent: ino(reader)?, name: reader.bytes()?, new: new(reader)? },
+            5 => {
+                let (parent, name) = (ino(reader)?, reader.bytes()?);
+                Op::Link { ino: ino(reader)?, parent, name }
+            }
+            6 => Op::Unlink { parent: ino(reader)?, name: reader.bytes()? },
+            7 => Op::Rmdir { parent: ino(reader)?, name: reader.bytes()? },
+            8 => Op::Rename {
+                parent: ino(reader)?,
+                name: reader.bytes()?,
+                new_parent: ino(reader)?,
+                new_name: reader.bytes()?,
+                flags: {
+                    let [no_replace, exchange, ..] = flags(reader, 2)?;
+                    RenameFlags { no_replace, exchange }
+                },
+            },
+            9 => Op::SetAttr { ino: ino(reader)?, change: change(reader)? },
+            10 => Op::GetXattr { ino: ino(reader)?, name: reader.bytes()? },
+            11 => Op::ListXattr { ino: ino(reader)? },
+            12 => Op::SetXattr {
+                ino: ino(reader)?,
+                name: reader.bytes()?,
+                value: option(reader, Reader::bytes)?,
+                flags: {
+                    let [create, replace, ..] = flags(reader, 2)?;
+                    XattrFlags { create, replace }
+                },
+            },
+            13 => Op::GetData { ino: ino(reader)? },
+            14 => Op::SetData { ino: ino(reader)?, data: reader.bytes()?, size: reader.varint()? },
+            15 => Op::List {
+                dir: ino(reader)?,
+                after: option(reader, Reader::bytes)?,
+                limit: reader.varint_u32()?,
+                attrs: boolean(reader)?,
+            },
+            16 => Op::Sync,
+            17 => Op::GetPolicy { dir: ino(reader)? },
+            18 => Op::SetPolicy { path: reader.bytes()?, policy: reader.bytes()? },
+            19 => Op::Decouple {
+                path: reader.bytes()?,
+                client: ClientId(reader.varint()?),
+                policy: reader.bytes()?,
+            },
+            20 => Op::Extend { subtree: ino(reader)?, count: reader.varint()? },
+            21 => {
+                let (subtree, object) = (ino(reader)?, reader.bytes()?);
+                let bytes = reader.varint()?;
+                let [dry_run, release, check, strong_log] = flags(reader, 4)?;
+                let flags = MergeFlags { dry_run, release, check, strong_log };
+                Op::Merge { subtree, bytes, object, flags }
+            }
+            22 => Op::Release { subtree: ino(reader)? },
+            23 => Op::Checkpoint,
+            _ => return Err(start.malformed("a known operation")),
+        })
+    }
+}
+
+pub(crate) fn ino(reader: &mut Reader<'_>) -> Result<Ino, Malformed> {
+    Ok(Ino(reader.varint()?))
+}
+
+fn flags(reader: &mut Reader<'_>, known: u32) -> Result<[bool; 4], Malformed> {
+    let start = *reader;
+    let bits = reader.u8()?;
+    if u32::from(bits) >> known != 0 {
+        return Err(start.malformed("known flags"));
+    }
+    Ok([0, 1, 2, 3].map(|bit| bits & (1 << bit) != 0))
+}
+
+fn new<'a>(reader: &mut Reader<'a>) -> Result<NewInode<'a>, Malformed> {
+    Ok(NewInode {
+        mode: reader.varint_u32()?,
+        owner: option(reader, |reader| Ok((reader.varint_u32()?, reader.varint_u32()?)))?,
+        rdev: reader.varint_u32()?,
+        size: reader.varint()?,
+        mtime: option(reader, timestamp)?,
+        atime: option(reader, timestamp)?,
+        data: reader.bytes()?,
+    })
+}

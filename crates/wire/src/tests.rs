@@ -1,0 +1,203 @@
+use proptest::prelude::*;
+use types::{Attr, AttrChange, ClientId, Epoch, Errno, Ino, InoRange, Rank, Seq, Tid, Timestamp};
+
+use crate::*;
+
+fn attr() -> Attr {
+    Attr {
+        ino: Ino(1 << 41),
+        mode: 0o100_644,
+        nlink: 1,
+        size: 77,
+        mtime: Timestamp(-5),
+        ctime: Timestamp(1_700_000_000_000_000_001),
+        ..Attr::default()
+    }
+}
+
+fn ops() -> Vec<Op<'static>> {
+    let (parent, name, ino) = (Ino(1), &b"name\xff"[..], Ino(1 << 40));
+    let new =
+        NewInode { mode: 0o100_600, owner: Some((1, 2)), data: b"data", ..NewInode::default() };
+    vec![
+        Op::Lookup { parent, name },
+        Op::Walk { base: parent, path: b"/a/b" },
+        Op::GetAttr { ino },
+        Op::Create { parent, name, new },
+        Op::Link { ino, parent, name },
+        Op::Unlink { parent, name },
+        Op::Rmdir { parent, name },
+        Op::Rename {
+            parent,
+            name,
+            new_parent: ino,
+            new_name: b"new",
+            flags: RenameFlags { no_replace: true, exchange: false },
+        },
+        Op::SetAttr { ino, change: AttrChange { size: Some(9), ..AttrChange::default() } },
+        Op::GetXattr { ino, name },
+        Op::ListXattr { ino },
+        Op::SetXattr { ino, name, value: Some(b"v"), flags: XattrFlags::default() },
+        Op::GetData { ino },
+        Op::SetData { ino, data: b"content", size: 7 },
+        Op::List { dir: ino, after: Some(b"x"), limit: 10, attrs: true },
+        Op::Sync,
+        Op::GetPolicy { dir: ino },
+        Op::SetPolicy { path: b"/p", policy: b"consistency: rpcs" },
+        Op::Decouple { path: b"/p", client: ClientId(3), policy: b"" },
+        Op::Extend { subtree: ino, count: 100 },
+        Op::Merge {
+            subtree: ino,
+            bytes: 1000,
+            object: b"journal/x",
+            flags: MergeFlags { release: true, ..MergeFlags::default() },
+        },
+        Op::Release { subtree: ino },
+        Op::Checkpoint,
+    ]
+}
+
+fn answers() -> Vec<Answer> {
+    vec![
+        Answer::Done,
+        Answer::Attr(attr()),
+        Answer::Walked { parent: Ino(4), attr: Some(attr()) },
+        Answer::Entries { entries: vec![(b"n".to_vec(), attr())], more: true },
+        Answer::Data(vec![1, 2]),
+        Answer::Names(vec![b"user.a".to_vec()]),
+        Answer::Policy(EffectivePolicy::default()),
+        Answer::Decoupled(Decoupled {
+            root: attr(),
+            range: InoRange { start: 5, end: 10 },
+            epoch: Epoch(2),
+            empty: true,
+        }),
+        Answer::Range(InoRange { start: 1, end: 2 }),
+        Answer::Merged(Box::new(MergeReport {
+            events: 1,
+            samples: vec![MergeSample {
+                kind: SampleKind::Rejected,
+                parent: Ino(1),
+                name: b"x".to_vec(),
+            }],
+            ..MergeReport::default()
+        })),
+        Answer::Safe(Seq(9)),
+    ]
+}
+
+fn map() -> ClusterMap {
+    ClusterMap {
+        epoch: Epoch(4),
+        cluster: "c".into(),
+        store: "dir:/x".into(),
+        next_client: ClientId(8),
+        mds: vec![MdsEntry {
+            rank: Rank(0),
+            counters: vec![("requests".into(), 5)],
+            state: MdsState::Active,
+            ..MdsEntry::default()
+        }],
+        policies: vec![PolicyEntry::default()],
+        decoupled: vec![DecoupledSubtree::default()],
+    }
+}
+
+fn messages() -> Vec<Message<'static>> {
+    let cred = Cred { uid: 7, gid: 8, groups: vec![1, 2] };
+    let mut all = vec![
+        Message::Hello(Hello::default()),
+        Message::Welcome(Welcome::default()),
+        Message::Chunk { tid: Tid(4), bytes: b"bytes" },
+        Message::Beacon(Beacon { address: "unix:/x".into(), ..Beacon::default() }),
+        Message::Map(Box::new(map())),
+        Message::Stop,
+    ];
+    for (tid, op) in ops().into_iter().enumerate() {
+        let replay = (tid % 2 == 0).then_some(Replay { seq: Seq(1), ..Replay::default() });
+        let tid = Tid(tid as u64);
+        all.push(Message::Request(Request { tid, cred: cred.clone(), replay, op }));
+    }
+    let reply = |result| {
+        Message::Reply(Reply { tid: Tid(1), seq: Seq(2), time: Timestamp(3), safe: Seq(1), result })
+    };
+    all.extend(answers().into_iter().map(|answer| reply(Ok(answer))));
+    all.push(reply(Err(Failure { errno: Errno::Busy, text: "why".into() })));
+    let path = &b"/p"[..];
+    for op in [
+        MonOp::Register,
+        MonOp::Status,
+        MonOp::Decouple { path, client: ClientId(1), policy: b"x" },
+        MonOp::SetPolicy { path, policy: b"" },
+        MonOp::Released { path },
+    ] {
+        all.push(Message::MonRequest { tid: Tid(1), cred: cred.clone(), op });
+    }
+    for answer in [
+        MonAnswer::Done,
+        MonAnswer::Client(ClientId(3)),
+        MonAnswer::Map(Box::new(map())),
+        MonAnswer::Decoupled(Decoupled::default()),
+    ] {
+        all.push(Message::MonReply { tid: Tid(1), result: Ok(answer) });
+    }
+    all
+}
+
+#[test]
+fn every_message_survives_the_round_trip_and_every_truncation_is_refused() {
+    for message in messages() {
+        let bytes = message.to_frame();
+        let (frame, length) = frame::decode(&bytes).expect("intact").expect("whole");
+        assert_eq!(length, bytes.len());
+        assert_eq!(Message::decode(frame.payload).as_ref(), Ok(&message));
+        for cut in 0..frame.payload.len() {
+            assert!(Message::decode(&frame.payload[..cut]).is_err(), "{message:?} cut at {cut}");
+        }
+        for cut in 0..bytes.len() {
+            assert!(matches!(frame::decode(&bytes[..cut]), Ok(None)), "incomplete, not wrong");
+        }
+    }
+}
+
+#[test]
+fn every_bit_flip_in_a_frame_is_noticed() {
+    let bytes = Message::Welcome(Welcome { epoch: Epoch(3), ..Welcome::default() }).to_frame();
+    for bit in 0..bytes.len() * 8 {
+        let mut damaged = bytes.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        assert!(!matches!(frame::decode(&damaged), Ok(Some(_))), "flip of bit {bit}");
+    }
+}
+
+#[test]
+fn other_versions_and_foreign_protocols_are_named() {
+    let mut bytes = Message::Stop.to_frame();
+    bytes[4] = 9;
+    assert_eq!(frame::decode(&bytes).err(), Some(FrameError::Version(9)));
+    assert!(matches!(frame::decode(b"GET / HTTP/1.1\r\n"), Err(FrameError::Length(_))));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fuzz::decode(&bytes);
+    }
+
+    #[test]
+    fn mutated_messages_never_panic(
+        which in any::<prop::sample::Index>(),
+        flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+    ) {
+        let messages = messages();
+        let mut bytes = Vec::new();
+        which.get(&messages).encode(&mut bytes);
+        for (at, value) in flips {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        fuzz::decode(&bytes);
+    }
+}
