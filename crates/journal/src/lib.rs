@@ -29,6 +29,12 @@ pub use error::JournalError;
 pub use event::{Create, Event, EventKind, Snapshot};
 pub use segment::{SegmentHeader, SegmentReader, Writer};
 
+/// The checksum that every format of the project uses (CRC-32C).
+#[must_use]
+pub fn checksum(bytes: &[u8]) -> u32 {
+    crc32c::crc32c(bytes)
+}
+
 /// Entry point of the fuzz targets.
 #[doc(hidden)]
 pub mod fuzz {

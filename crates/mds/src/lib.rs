@@ -1,1 +1,350 @@
-//! Placeholder.
+//! A metadata server as a value.
+//!
+//! [`Mds::handle`] takes an input (a message, a finished store operation, time to work) and fills
+//! [`Effects`] (messages to send, store operations to carry out). It performs no I/O, reads no
+//! clock and starts no thread, so the same code runs under the daemon and in the simulator.
+//!
+//! Where to read on: `op` carries out requests, `log` makes them durable, `recover` brings them
+//! back, `checkpoint` moves them to the metadata store, `fetch` brings directories in, `merge`
+//! applies the journals of decoupled clients (Volatile Apply), `tables` holds what must survive
+//! even without a journal.
+//!
+//! Invariants:
+//! * every change of the namespace is planned, journalled if its subtree streams, then applied;
+//! * a reply says *applied*; *safe* is reported when the store confirmed the journal;
+//! * one slice of background work takes a few milliseconds at most, and requests go first.
+
+mod checkpoint;
+mod counters;
+mod fetch;
+mod log;
+mod merge;
+mod op;
+mod recover;
+mod session;
+mod settings;
+mod tables;
+
+use std::collections::VecDeque;
+
+use metastore::request::{StoreFailure, StoreOp, StoreResult, Token};
+use namespace::Namespace;
+use types::{Clock, ConnId, Errno, Error, Ino, Map, Moment, Rank, Seq};
+use wire::{ClusterMap, MdsState, Message, Outbox};
+
+pub use counters::Counters;
+pub use settings::Settings;
+
+use checkpoint::Checkpoint;
+use fetch::Fetches;
+use log::Log;
+use merge::Merges;
+use recover::Recovery;
+use session::Sessions;
+use tables::Tables;
+
+/// What can happen to a metadata server.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// It starts: recovery begins.
+    Start,
+    /// Somebody connected.
+    Opened(ConnId),
+    /// A message arrived.
+    Message(ConnId, Message<'a>),
+    /// A connection is gone.
+    Closed(ConnId),
+    /// The monitor said something.
+    FromMonitor(Message<'a>),
+    /// A store operation ended.
+    Stored(Token, Result<StoreResult, Box<StoreFailure>>),
+    /// No message is waiting: time for a slice of background work, if there is any.
+    Work,
+    /// A few milliseconds passed.
+    Tick,
+    /// Write everything down and stop.
+    Terminate,
+}
+
+/// What a metadata server wants done.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// Messages to clients.
+    pub outbox: Outbox,
+    /// Frames for the monitor.
+    pub to_monitor: Vec<u8>,
+    /// Operations on the object store.
+    pub store: Vec<(Token, StoreOp)>,
+    /// Connections to close once their messages are sent.
+    pub close: Vec<ConnId>,
+    /// Everything is written down; the process may end.
+    pub stopped: bool,
+    /// The server cannot go on; the process must end with this.
+    pub fatal: Option<Error>,
+}
+
+/// Who waits for a store operation.
+#[derive(Debug)]
+enum Waiting {
+    Recovery,
+    Log,
+    Tables,
+    Fetch(Ino),
+    Checkpoint(Ino),
+    MergeObject(u64),
+    Forget,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Recovering,
+    /// Replayed; waiting for the clients of the previous tenure to send unsafe requests again.
+    Reconnecting { until: Moment },
+    Active,
+    Stopping,
+    Stopped,
+}
+
+/// See the crate documentation.
+#[derive(Debug)]
+pub struct Mds {
+    rank: Rank,
+    settings: Settings,
+    phase: Phase,
+    namespace: Namespace,
+    log: Log,
+    tables: Tables,
+    sessions: Sessions,
+    fetches: Fetches,
+    checkpoint: Checkpoint,
+    merges: Merges,
+    recovery: Recovery,
+    waiting: Map<Token, Waiting>,
+    next_token: u64,
+    /// Requests that arrived before the server was active.
+    early: VecDeque<(ConnId, Vec<u8>)>,
+    map: Option<ClusterMap>,
+    counters: Counters,
+    last_beacon: Option<(Moment, MdsState)>,
+    /// The latest civil time handed in, for work that no request caused.
+    clock: Clock,
+}
+
+impl Mds {
+    /// A server of a rank that knows nothing yet; [`Input::Start`] makes it recover.
+    #[must_use]
+    pub fn new(rank: Rank, settings: Settings) -> Self {
+        Self {
+            rank,
+            phase: Phase::Recovering,
+            namespace: Namespace::new(),
+            log: Log::new(rank, &settings),
+            tables: Tables::new(rank),
+            sessions: Sessions::default(),
+            fetches: Fetches::default(),
+            checkpoint: Checkpoint::default(),
+            merges: Merges::default(),
+            recovery: Recovery::default(),
+            waiting: Map::default(),
+            next_token: 0,
+            early: VecDeque::new(),
+            map: None,
+            counters: Counters::default(),
+            last_beacon: None,
+            clock: Clock::default(),
+            settings,
+        }
+    }
+
+    /// The one entry point.
+    pub fn handle(&mut self, clock: Clock, input: Input<'_>, effects: &mut Effects) {
+        self.clock = clock;
+        match input {
+            Input::Start => self.start_recovery(effects),
+            Input::Opened(_) => {}
+            Input::Message(conn, message) => self.message(conn, message, effects),
+            Input::Closed(conn) => self.closed(conn),
+            Input::FromMonitor(message) => self.from_monitor(message, effects),
+            Input::Stored(token, result) => self.stored(token, result, effects),
+            Input::Work => self.work(effects),
+            Input::Tick => self.tick(effects),
+            Input::Terminate => self.terminate(effects),
+        }
+        self.log_step(effects);
+        if self.phase == Phase::Stopping {
+            self.try_stop(effects);
+        }
+    }
+
+    /// Whether [`Input::Work`] would do something.
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        self.fetches.has_work() || self.merges.has_work() || self.checkpoint.has_work()
+    }
+
+    /// Whether the server serves requests.
+    #[must_use]
+    pub fn is_active(&self) -> bool {
+        self.phase == Phase::Active
+    }
+
+    /// The namespace, for inspection.
+    #[must_use]
+    pub fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    /// Figures about the work done so far.
+    #[must_use]
+    pub fn counters(&self) -> Vec<(String, u64)> {
+        self.counters.list(self)
+    }
+
+    fn store(&mut self, waiting: Waiting, op: StoreOp, effects: &mut Effects) -> Token {
+        self.next_token += 1;
+        let token = Token(self.next_token);
+        self.waiting.insert(token, waiting);
+        effects.store.push((token, op));
+        token
+    }
+
+    fn stored(
+        &mut self,
+        token: Token,
+        result: Result<StoreResult, Box<StoreFailure>>,
+        effects: &mut Effects,
+    ) {
+        let Some(waiting) = self.waiting.remove(&token) else { return };
+        match waiting {
+            Waiting::Recovery => self.recovery_stored(token, result, effects),
+            Waiting::Log => self.log_stored(token, result, effects),
+            Waiting::Tables => self.tables_stored(result, effects),
+            Waiting::Fetch(dir) => self.fetched(dir, result, effects),
+            Waiting::Checkpoint(dir) => self.committed(dir, result, effects),
+            Waiting::MergeObject(id) => self.merge_object_read(id, result, effects),
+            Waiting::Forget => {}
+        }
+    }
+
+    fn message(&mut self, conn: ConnId, message: Message<'_>, effects: &mut Effects) {
+        match message {
+            Message::Hello(hello) => self.hello(conn, hello, effects),
+            Message::Request(request) => self.request(conn, request, effects),
+            Message::Chunk { tid, bytes } => self.merge_chunk(conn, tid, bytes, effects),
+            Message::Welcome(_)
+            | Message::Reply(_)
+            | Message::MonRequest { .. }
+            | Message::MonReply { .. }
+            | Message::Beacon(_)
+            | Message::Map(_)
+            | Message::Stop => effects.close.push(conn),
+        }
+    }
+
+    fn from_monitor(&mut self, message: Message<'_>, effects: &mut Effects) {
+        match message {
+            Message::Map(map) => self.map = Some(*map),
+            Message::Stop => self.terminate(effects),
+            Message::Request(request) => self.request(ConnId::MONITOR, request, effects),
+            Message::Hello(_)
+            | Message::Welcome(_)
+            | Message::Reply(_)
+            | Message::Chunk { .. }
+            | Message::MonRequest { .. }
+            | Message::MonReply { .. }
+            | Message::Beacon(_) => {}
+        }
+    }
+
+    /// Bounded background work, the most urgent first.
+    fn work(&mut self, effects: &mut Effects) {
+        if self.fetches.has_work() {
+            self.fetch_step(effects);
+        } else if self.merges.has_work() {
+            self.merge_step(effects);
+        } else if self.checkpoint.has_work() {
+            self.checkpoint_step(effects);
+        }
+    }
+
+    fn tick(&mut self, effects: &mut Effects) {
+        if let Phase::Reconnecting { until } = self.phase
+            && (self.clock.now >= until || self.sessions.all_returned())
+        {
+            self.become_active(effects);
+        }
+        self.log_tick(effects);
+        self.tables_tick(effects);
+        self.checkpoint_tick(effects);
+        self.evict_tick();
+        self.beacon_tick(effects);
+    }
+
+    fn state(&self) -> MdsState {
+        match self.phase {
+            Phase::Recovering | Phase::Reconnecting { .. } => MdsState::Replaying,
+            Phase::Active => MdsState::Active,
+            Phase::Stopping | Phase::Stopped => MdsState::Stopping,
+        }
+    }
+
+    fn beacon_tick(&mut self, effects: &mut Effects) {
+        let state = self.state();
+        let due = self.last_beacon.is_none_or(|(at, last)| {
+            last != state || self.clock.now.since(at) >= self.settings.beacon_interval
+        });
+        if !due {
+            return;
+        }
+        self.last_beacon = Some((self.clock.now, state));
+        let beacon = wire::Beacon {
+            rank: self.rank,
+            epoch: self.tables.epoch(),
+            address: self.settings.address.clone(),
+            state,
+            pid: self.settings.pid,
+            counters: self.counters.list(self),
+            decoupled: self.tables.decoupled_list(&self.namespace),
+        };
+        Message::Beacon(beacon).append_frame(&mut effects.to_monitor);
+    }
+
+    /// The monitor is connected again: it must hear of us at once.
+    pub fn monitor_connected(&mut self, effects: &mut Effects) {
+        self.last_beacon = None;
+        self.beacon_tick(effects);
+    }
+
+    fn terminate(&mut self, effects: &mut Effects) {
+        if matches!(self.phase, Phase::Active | Phase::Reconnecting { .. }) {
+            self.phase = Phase::Stopping;
+            self.checkpoint_all();
+            self.beacon_tick(effects);
+        } else if self.phase == Phase::Recovering {
+            // Nothing was accepted yet: the journal still holds everything.
+            self.phase = Phase::Stopped;
+            effects.stopped = true;
+        }
+    }
+
+    fn try_stop(&mut self, effects: &mut Effects) {
+        let idle = !self.has_work()
+            && self.log.is_idle()
+            && self.checkpoint.is_idle()
+            && self.tables.is_idle();
+        if idle && self.checkpoint_finished() {
+            self.phase = Phase::Stopped;
+            effects.stopped = true;
+        }
+    }
+
+    /// The newest journal position: what events that are not journalled are stamped with.
+    fn last_seq(&self) -> Seq {
+        self.log.last()
+    }
+
+    /// Why changes are refused right now, if they are.
+    fn refusing(&self) -> Option<Errno> {
+        if self.phase == Phase::Stopping { Some(Errno::Again) } else { self.log.failed() }
+    }
+}

@@ -18,6 +18,7 @@ mod load;
 mod manifest;
 mod name;
 mod object;
+pub mod request;
 mod row;
 mod rows;
 mod run;

@@ -87,8 +87,13 @@ impl Rows {
 
     /// The rows in the order in which they were pushed.
     pub fn iter(&self) -> impl Iterator<Item = Row<'_>> {
+        self.iter_from(0)
+    }
+
+    /// The rows from a position in the order in which they were pushed.
+    pub fn iter_from(&self, start: usize) -> impl Iterator<Item = Row<'_>> {
         let base = self.base();
-        self.places().map(move |place| {
+        self.places().skip(start).map(move |place| {
             let (name, value) = self.row(place);
             let value = read_value(&mut Reader::new(value), &base)
                 .expect("the buffer holds only what push encoded");

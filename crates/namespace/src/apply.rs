@@ -364,10 +364,14 @@ impl Namespace {
                 }
             }
             self.extras.remove(&ino);
-            if let Some(inode) = self.inodes.remove(ino)
-                && inode.file_type() == FileType::Regular
-            {
-                self.freed.push(Freed { ino, size: inode.size });
+            let Some(inode) = self.inodes.remove(ino) else { continue };
+            // Small files keep no data outside their inode.
+            let stored = inode.is_dir()
+                || (inode.file_type() == FileType::Regular
+                    && inode.size > 0
+                    && inode.flags & HAS_EXTRA == 0);
+            if stored {
+                self.freed.push(Freed { ino, is_dir: inode.is_dir() });
             }
         }
     }

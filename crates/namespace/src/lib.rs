@@ -43,8 +43,10 @@ use types::{Attr, Errno, FileType, Ino, Map, Seq, Timestamp, name_hash};
 pub use apply::{Mode, Outcome};
 pub use extra::Extra;
 pub use flush::Capture;
-pub use plan::{Cred, NewInode, Planned, RenameFlags, XattrFlags};
+pub use plan::{NewInode, Planned};
+pub use types::{Cred, RenameFlags, XattrFlags};
 pub use read::{Entry, Walked};
+pub use subtree::InForce;
 
 use dir::Dir;
 use inode::{Inode, InodeTable};
@@ -64,13 +66,13 @@ impl From<Errno> for Refusal {
     }
 }
 
-/// An inode that lost its last name: its file data can be purged.
+/// An inode that lost its last name: what the store holds of it can be purged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Freed {
     /// Which.
     pub ino: Ino,
-    /// Its length in bytes, from which its data objects follow.
-    pub size: u64,
+    /// Whether it was a directory (with fragments in the metadata store) or a file (with data).
+    pub is_dir: bool,
 }
 
 /// See the crate documentation.
@@ -80,8 +82,8 @@ pub struct Namespace {
     dirs: Map<Ino, Box<Dir>>,
     extras: Map<Ino, Arc<Extra>>,
     /// Policies stored in directory inodes.
-    policies: Map<Ino, Arc<Policy>>,
-    default_policy: Arc<Policy>,
+    policies: Map<Ino, Arc<InForce>>,
+    default_policy: Arc<InForce>,
     /// Incremented whenever the effective policy of some directory may have changed.
     policy_generation: u64,
     /// Directories in the order in which they became dirty.
@@ -104,7 +106,7 @@ impl Namespace {
             dirs: Map::default(),
             extras: Map::default(),
             policies: Map::default(),
-            default_policy: Arc::new(Policy::default()),
+            default_policy: Arc::new(InForce::new(Policy::default())),
             policy_generation: 1,
             dirty_dirs: VecDeque::new(),
             freed: Vec::new(),
@@ -115,9 +117,15 @@ impl Namespace {
     #[must_use]
     pub fn with_root(time: Timestamp) -> Self {
         let mut namespace = Self::new();
-        for hidden in [Ino::ANCHOR, Ino::LINKS] {
-            namespace.dirs.insert(hidden, Box::new(Dir::new(true)));
+        for dir in [Ino::ANCHOR, Ino::LINKS, Ino::ROOT] {
+            namespace.dirs.insert(dir, Box::new(Dir::new(true)));
         }
+        namespace.make_root(time);
+        namespace
+    }
+
+    /// Makes the root directory: owned by root, mode 755. For a cluster that has none yet.
+    pub fn make_root(&mut self, time: Timestamp) {
         let root = journal::Create {
             parent: Ino::ANCHOR,
             name: ROOT_NAME,
@@ -128,8 +136,7 @@ impl Namespace {
             atime: time,
             ..journal::Create::default()
         };
-        namespace.apply(Seq(0), Mode::Live, &journal::Event::Create(root));
-        namespace
+        self.apply(Seq(0), Mode::Merge, &journal::Event::Create(root));
     }
 
     /// Number of inodes in memory.

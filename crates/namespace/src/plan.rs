@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use journal::{Create, Event, Snapshot};
 use types::{
-    Attr, AttrChange, Errno, FileType, Ino, MODE_PERMISSIONS, MODE_TYPE, SYMLINK_BYTES_MAX,
-    Timestamp, check_name,
+    Attr, AttrChange, Cred, Errno, FileType, Ino, MODE_PERMISSIONS, MODE_TYPE, RenameFlags,
+    SYMLINK_BYTES_MAX, Timestamp, XattrFlags, check_name,
 };
 
 use crate::inode::Inode;
@@ -26,27 +26,6 @@ const XATTR_VALUE_BYTES_MAX: usize = 65_536;
 /// All extended attributes of one inode together.
 const XATTRS_BYTES_MAX: usize = 131_072;
 
-/// On whose behalf a request is made.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cred {
-    /// User; 0 may do everything.
-    pub uid: u32,
-    /// Primary group.
-    pub gid: u32,
-    /// Further groups.
-    pub groups: Vec<u32>,
-}
-
-impl Cred {
-    fn is_root(&self) -> bool {
-        self.uid == 0
-    }
-
-    fn in_group(&self, gid: u32) -> bool {
-        self.gid == gid || self.groups.contains(&gid)
-    }
-}
-
 /// What to create.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NewInode<'a> {
@@ -66,24 +45,6 @@ pub struct NewInode<'a> {
     pub atime: Option<Timestamp>,
     /// Content of a small file, or target of a symbolic link.
     pub data: &'a [u8],
-}
-
-/// How to rename.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RenameFlags {
-    /// Fail with `EEXIST` instead of replacing (`RENAME_NOREPLACE`).
-    pub no_replace: bool,
-    /// Swap the two names (`RENAME_EXCHANGE`).
-    pub exchange: bool,
-}
-
-/// How to set an extended attribute.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct XattrFlags {
-    /// Fail with `EEXIST` if it is there (`XATTR_CREATE`).
-    pub create: bool,
-    /// Fail with `ENODATA` if it is not (`XATTR_REPLACE`).
-    pub replace: bool,
 }
 
 /// A planned event. It holds on to what it says about inodes that move, so that the namespace can

@@ -1,9 +1,9 @@
 //! Questions to the namespace: they change nothing.
 
-use types::{Attr, Errno, FileType, Ino, Path, SYMLINK_BYTES_MAX};
+use types::{Attr, Cred, Errno, FileType, Ino, Path, SYMLINK_BYTES_MAX};
 
 use crate::inode::Inode;
-use crate::plan::{Cred, EXECUTE, READ};
+use crate::plan::{EXECUTE, READ};
 use crate::{Namespace, Refusal};
 
 /// Where a path leads.
@@ -53,6 +53,20 @@ impl Namespace {
             return if links { Err(Errno::Io.into()) } else { Err(Refusal::Cold(Ino::LINKS)) };
         }
         Ok(Some(dentry.ino))
+    }
+
+    /// What stands under a name, without asking for permission: for servers and merges.
+    ///
+    /// # Errors
+    /// As [`Namespace::lookup`], without `ENOENT` and `EACCES`.
+    pub fn peek(&self, parent: Ino, name: &[u8]) -> Result<Option<Ino>, Refusal> {
+        self.find(parent, name)
+    }
+
+    /// Whether an inode in memory is a directory.
+    #[must_use]
+    pub fn is_dir(&self, ino: Ino) -> bool {
+        self.inodes.get(ino).is_some_and(Inode::is_dir)
     }
 
     /// Looks a name up in a directory.

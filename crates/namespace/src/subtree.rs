@@ -2,13 +2,33 @@
 
 use std::sync::Arc;
 
-use policy::Policy;
+use policy::{Ack, Mechanism, Policy};
 use types::{Ino, Path};
 
 use crate::{Namespace, ROOT_NAME};
 
 /// Deeper nesting is treated as a loop, which only damaged metadata could contain.
 const DEPTH_MAX: usize = 4096;
+
+/// A policy and what follows from it for requests, worked out once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InForce {
+    /// The policy.
+    pub policy: Policy,
+    /// Whether requests are journalled. A policy without `rpcs` says nothing about requests (its
+    /// subtree is worked on by a decoupled client), so those of others keep the default promise.
+    pub streams: bool,
+    /// Whether requests are answered only when they are safe.
+    pub ack_safe: bool,
+}
+
+impl InForce {
+    pub(crate) fn new(policy: Policy) -> Self {
+        let streams = !policy.contains(Mechanism::Rpcs) || policy.contains(Mechanism::Stream);
+        let ack_safe = policy.ack == Ack::Safe;
+        Self { policy, streams, ack_safe }
+    }
+}
 
 impl Namespace {
     /// The directory and the directories above it, up to the root. For an inode with several
@@ -38,7 +58,7 @@ impl Namespace {
         let policy = text.and_then(|text| Policy::parse_bytes(text).ok());
         let changed = match policy {
             Some(parsed) => {
-                self.policies.insert(ino, Arc::new(parsed.policy));
+                self.policies.insert(ino, Arc::new(InForce::new(parsed.policy)));
                 true
             }
             None => self.policies.remove(&ino).is_some(),
@@ -48,7 +68,7 @@ impl Namespace {
 
     /// The policy in force in a directory: its own or its nearest ancestor's, and the
     /// directory it comes from, or `None` for the default.
-    pub fn effective_policy(&mut self, dir: Ino) -> (Option<Ino>, Arc<Policy>) {
+    pub fn effective_policy(&mut self, dir: Ino) -> (Option<Ino>, Arc<InForce>) {
         if self.policies.is_empty() {
             return (None, self.default_policy.clone());
         }
@@ -72,7 +92,7 @@ impl Namespace {
 
     /// The directories that carry a policy of their own, as far as they are in memory.
     #[must_use]
-    pub fn policies(&self) -> Vec<(Ino, Arc<Policy>)> {
+    pub fn policies(&self) -> Vec<(Ino, Arc<InForce>)> {
         let mut all: Vec<_> =
             self.policies.iter().map(|(ino, policy)| (*ino, policy.clone())).collect();
         all.sort_by_key(|(ino, _)| *ino);

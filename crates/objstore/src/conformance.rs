@@ -224,8 +224,28 @@ fn an_object_may_be_named_like_a_directory(store: &dyn ObjectStore) {
 
 fn odd_names_are_names(store: &dyn ObjectStore) {
     let mut names = [
-        " ", "...", ".hidden", "a.", "a b", "%", "%%/%", "%25", "%+", "a%", "a%/b", "a%+/b", "*?[x]",
-        "\\", "'\"`$&;|<>~#", "-rf", "A", "a", "cudele-store", "tmp/x", "locks", "con:nul",
+        " ",
+        "...",
+        ".hidden",
+        "a.",
+        "a b",
+        "%",
+        "%%/%",
+        "%25",
+        "%+",
+        "a%",
+        "a%/b",
+        "a%+/b",
+        "*?[x]",
+        "\\",
+        "'\"`$&;|<>~#",
+        "-rf",
+        "A",
+        "a",
+        "cudele-store",
+        "tmp/x",
+        "locks",
+        "con:nul",
     ]
     .map(str::to_string)
     .to_vec();
@@ -284,7 +304,9 @@ fn large_objects_are_whole(store: &dyn ObjectStore) {
         store.append("append", piece).expect("an append succeeds");
     }
     assert!(get(store, "append") == data);
-    assert!(store.read_range("append", 1_048_570, 12).as_deref() == Ok(&data[1_048_570..1_048_582]));
+    assert!(
+        store.read_range("append", 1_048_570, 12).as_deref() == Ok(&data[1_048_570..1_048_582])
+    );
 }
 
 fn too_large_objects_are_refused(store: &dyn ObjectStore) {

@@ -280,7 +280,8 @@ impl ObjectStore for Dir {
         check_end(name, 0, data.len())?;
         self.poison.check(&self.store, name)?;
         for _ in 0..ATTEMPTS_MAX {
-            let handle = self.handle_or_create(&place).map_err(self.told(name, "open the object"))?;
+            let handle =
+                self.handle_or_create(&place).map_err(self.told(name, "open the object"))?;
             match handle.append(data).map_err(self.told(name, "append"))? {
                 Appended::At(offset) => return Ok(offset),
                 Appended::Stale => self.handles.forget(name),
@@ -365,13 +366,13 @@ impl ObjectStore for Dir {
             };
             for entry in entries {
                 // Whatever else somebody has put there is not an object.
-                let Some(part) = place::decode(&entry) else { continue };
+                let Some(part) = place::decode(&entry.name, entry.kind) else { continue };
                 let (Part::File(text) | Part::Directory(text)) = &part;
                 let name = format!("{covered}{text}");
                 match part {
                     Part::File(_) if name.starts_with(prefix) => found.push(name),
                     Part::Directory(_) if name.starts_with(prefix) || prefix.starts_with(&name) => {
-                        let below = String::from_utf8_lossy(&entry);
+                        let below = String::from_utf8_lossy(&entry.name);
                         let slash = if path.is_empty() { "" } else { "/" };
                         pending.push((format!("{path}{slash}{below}"), name));
                     }

@@ -14,6 +14,9 @@ use types::{Errno, Error, Result};
 
 use crate::{Expect, LockGuard, ObjectStore, Operation, Outcome, Stat, SyncScope, Version};
 
+/// What a test does while an operation waits; it is told the operation and the object.
+pub type Interlude = Arc<dyn Fn(Operation, &str) + Send + Sync>;
+
 /// What happens to an operation that a rule picks.
 #[derive(Clone)]
 pub enum Action {
@@ -22,7 +25,7 @@ pub enum Action {
     /// It is carried out, but its caller is told that it failed, as when an answer gets lost.
     FailAfter(Errno),
     /// The closure runs first, on the caller's thread and with no lock held; then the operation.
-    Call(Arc<dyn Fn(Operation, &str) + Send + Sync>),
+    Call(Interlude),
     /// A sync does nothing and reports success: a disk that lies. Other operations are unharmed.
     PretendSync,
 }

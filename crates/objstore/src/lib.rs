@@ -28,7 +28,7 @@ mod url;
 
 pub use counting::{Counters, Counting, Counts, OPERATIONS, Operation, Tally};
 pub use dir::Dir;
-pub use faulty::{Action, Faults, Faulty, Rule};
+pub use faulty::{Action, Faults, Faulty, Interlude, Rule};
 pub use memory::Memory;
 pub use name::{NAME_BYTES_MAX, check_name};
 pub use store::{

@@ -180,7 +180,9 @@ fn outcome(store: &dyn ObjectStore, step: &Step) -> String {
             let expect = if *any { Expect::Any } else { Expect::Absent };
             format!("{:?}", store.put(name(index), data, expect).map_err(plain))
         }
-        Step::Append(index, data) => format!("{:?}", store.append(name(index), data).map_err(plain)),
+        Step::Append(index, data) => {
+            format!("{:?}", store.append(name(index), data).map_err(plain))
+        }
         Step::Write(index, offset, data) => {
             format!("{:?}", store.write_range(name(index), *offset, data).map_err(plain))
         }
@@ -195,7 +197,7 @@ fn outcome(store: &dyn ObjectStore, step: &Step) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(48) })]
 
     #[test]
     fn dir_and_memory_cannot_be_told_apart(steps in proptest::collection::vec(step(), 1..40)) {

@@ -30,8 +30,9 @@ pub fn open_existing(url: &str) -> Result<Arc<dyn ObjectStore>> {
 }
 
 fn open_with(url: &str, create: bool) -> Result<Arc<dyn ObjectStore>> {
-    let directory =
-        |path: &str| -> Result<Arc<dyn ObjectStore>> { Ok(Arc::new(Dir::open(Path::new(path), create)?)) };
+    let directory = |path: &str| -> Result<Arc<dyn ObjectStore>> {
+        Ok(Arc::new(Dir::open(Path::new(path), create)?))
+    };
     let unknown = |cause: &str| {
         Err(Error::new(Errno::Invalid, url, cause)
             .remedy("use memory:, dir:/path or the path of a directory"))

@@ -64,7 +64,7 @@ impl Put for Vec<u8> {
             self.push((value & 0x7f) as u8 | 0x80);
             value >>= 7;
         }
-        self.push(value as u8);
+        self.push((value & 0x7f) as u8);
     }
     fn put_signed(&mut self, value: i64) {
         self.put_varint(zigzag(value));

@@ -47,6 +47,17 @@ id!(
     Seq(u64), "seq:"
 );
 
+id!(
+    /// A connection of one process to its peers; the driver that accepts or makes connections
+    /// hands the numbers out and never uses one twice.
+    ConnId(u64), "conn."
+);
+
+impl ConnId {
+    /// Stands for the connection of a server to the monitor.
+    pub const MONITOR: ConnId = ConnId(0);
+}
+
 impl Ino {
     /// The root directory.
     pub const ROOT: Ino = Ino(1);

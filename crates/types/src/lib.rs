@@ -9,16 +9,18 @@
 
 mod attr;
 pub mod bytes;
+mod cred;
 mod error;
 mod id;
 mod name;
 mod time;
 
 pub use attr::{Attr, AttrChange, FileType, MODE_PERMISSIONS, MODE_TYPE};
+pub use cred::{Cred, RenameFlags, XattrFlags};
 pub use error::{Errno, Error, Result};
-pub use id::{ClientId, DirFragId, Epoch, Frag, Ino, InoRange, Origin, Rank, Seq, Tid};
+pub use id::{ClientId, ConnId, DirFragId, Epoch, Frag, Ino, InoRange, Origin, Rank, Seq, Tid};
 pub use name::{NAME_BYTES_MAX, PATH_BYTES_MAX, Path, SYMLINK_BYTES_MAX, check_name, name_hash};
-pub use time::{Moment, Span, Timestamp};
+pub use time::{Clock, Moment, Span, Timestamp};
 
 /// Files of at most this many bytes are stored inline with their metadata by default.
 pub const INLINE_BYTES_MAX: usize = 4096;

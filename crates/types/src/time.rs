@@ -47,6 +47,16 @@ impl Span {
     }
 }
 
+/// What the driver's clocks showed when an input arrived: one reading for everything the input
+/// causes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Clock {
+    /// For measuring: how long ago, and until when.
+    pub now: Moment,
+    /// For storing: civil time.
+    pub time: Timestamp,
+}
+
 impl std::ops::Add<Span> for Moment {
     type Output = Moment;
     fn add(self, span: Span) -> Moment {

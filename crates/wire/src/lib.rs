@@ -14,13 +14,16 @@ mod map;
 mod message;
 mod mon;
 mod op;
+mod outbox;
 
 pub use answer::{Answer, Decoupled, EffectivePolicy, MergeReport, MergeSample, SampleKind};
 pub use frame::{Frame, FrameError};
 pub use map::{ClusterMap, DecoupledSubtree, MdsEntry, MdsState, PolicyEntry};
 pub use message::{Failure, Hello, Message, Replay, Reply, Request, Welcome};
 pub use mon::{Beacon, MonAnswer, MonOp};
-pub use op::{Cred, MergeFlags, NewInode, Op, RenameFlags, XattrFlags};
+pub use op::{MergeFlags, NewInode, Op};
+pub use types::{Cred, RenameFlags, XattrFlags};
+pub use outbox::Outbox;
 
 /// The version of the protocol. Peers of different versions refuse each other in the first frame.
 pub const VERSION: u8 = 1;

@@ -95,31 +95,26 @@ pub struct ClusterMap {
     pub mds: Vec<MdsEntry>,
     /// Policies, by path.
     pub policies: Vec<PolicyEntry>,
-    /// Decoupled subtrees, by path.
+    /// Decoupled subtrees, as the servers report them; not stored with the map.
     pub decoupled: Vec<DecoupledSubtree>,
 }
 
 impl ClusterMap {
-    /// Appends the map's bytes. With `counters`, those of the servers too; they are not stored.
-    pub fn encode(&self, out: &mut Vec<u8>, counters: bool) {
+    /// Appends the map's bytes. With `live`, also what the servers last reported and nobody
+    /// stores: their counters and the decoupled subtrees.
+    pub fn encode(&self, out: &mut Vec<u8>, live: bool) {
         let Self { epoch, cluster, store, next_client, mds, policies, decoupled } = self;
         out.put_varint(epoch.0);
         out.put_bytes(cluster.as_bytes());
         out.put_bytes(store.as_bytes());
         out.put_varint(next_client.0);
-        put_list(out, mds, |out, entry| put_mds(out, entry, counters));
+        put_list(out, mds, |out, entry| put_mds(out, entry, live));
         put_list(out, policies, |out, entry| {
             out.put_bytes(&entry.path);
             out.put_varint(entry.version);
             out.put_bytes(entry.policy.as_bytes());
         });
-        put_list(out, decoupled, |out, entry| {
-            out.put_bytes(&entry.path);
-            out.put_varint(entry.ino.0);
-            out.put_varint(entry.client.0);
-            put_range(out, entry.range);
-            out.put_bytes(entry.policy.as_bytes());
-        });
+        put_list(out, if live { decoupled } else { &[] }, put_decoupled);
     }
 
     /// Reads a map.
@@ -140,27 +135,38 @@ impl ClusterMap {
                     policy: string(reader)?,
                 })
             })?,
-            decoupled: list(reader, |reader| {
-                Ok(DecoupledSubtree {
-                    path: reader.bytes()?.to_vec(),
-                    ino: ino(reader)?,
-                    client: ClientId(reader.varint()?),
-                    range: range(reader)?,
-                    policy: string(reader)?,
-                })
-            })?,
+            decoupled: list(reader, decoupled)?,
         })
     }
 }
 
-fn put_mds(out: &mut Vec<u8>, entry: &MdsEntry, counters: bool) {
-    let MdsEntry { rank, epoch, address, state, pid, counters: values } = entry;
+fn put_mds(out: &mut Vec<u8>, entry: &MdsEntry, live: bool) {
+    let MdsEntry { rank, epoch, address, state, pid, counters } = entry;
     out.put_varint(u64::from(rank.0));
     out.put_varint(epoch.0);
     out.put_bytes(address.as_bytes());
     out.put_u8(*state as u8);
     out.put_varint(u64::from(*pid));
-    put_counters(out, if counters { values } else { &[] });
+    put_counters(out, if live { counters } else { &[] });
+}
+
+pub(crate) fn put_decoupled(out: &mut Vec<u8>, subtree: &DecoupledSubtree) {
+    let DecoupledSubtree { path, ino, client, range, policy } = subtree;
+    out.put_bytes(path);
+    out.put_varint(ino.0);
+    out.put_varint(client.0);
+    put_range(out, *range);
+    out.put_bytes(policy.as_bytes());
+}
+
+pub(crate) fn decoupled(reader: &mut Reader<'_>) -> Result<DecoupledSubtree, Malformed> {
+    Ok(DecoupledSubtree {
+        path: reader.bytes()?.to_vec(),
+        ino: ino(reader)?,
+        client: ClientId(reader.varint()?),
+        range: range(reader)?,
+        policy: string(reader)?,
+    })
 }
 
 pub(crate) fn put_counters(out: &mut Vec<u8>, counters: &[(String, u64)]) {

@@ -1,13 +1,13 @@
 //! Messages: what one frame carries.
 
 use types::bytes::{Malformed, Put, Reader};
-use types::{ClientId, Epoch, Errno, Ino, Seq, Tid, Timestamp};
+use types::{ClientId, Cred, Epoch, Errno, Ino, Seq, Tid, Timestamp};
 
 use crate::answer::Answer;
 use crate::codec::{boolean, list, option, put_list, put_option, string};
 use crate::map::ClusterMap;
 use crate::mon::{Beacon, MonAnswer, MonOp};
-use crate::op::{Cred, Op, ino};
+use crate::op::{Op, ino};
 
 /// The first message of a client to a metadata server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

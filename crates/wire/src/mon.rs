@@ -4,8 +4,11 @@ use types::bytes::{Malformed, Put, Reader};
 use types::{ClientId, Epoch, Rank};
 
 use crate::answer::Decoupled;
-use crate::codec::string;
-use crate::map::{ClusterMap, MdsState, counters, put_counters, rank, state};
+use crate::codec::{list, put_list, string};
+use crate::map::{
+    ClusterMap, DecoupledSubtree, MdsState, counters, decoupled, put_counters, put_decoupled, rank,
+    state,
+};
 
 /// A request to the monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,11 +33,9 @@ pub enum MonOp<'a> {
         /// Canonical text.
         policy: &'a [u8],
     },
-    /// The subtree was merged or given up: it belongs to everybody again.
-    Released {
-        /// The directory.
-        path: &'a [u8],
-    },
+    /// Ends the cluster cleanly: every metadata server writes everything down and stops, then the
+    /// monitor does.
+    Stop,
 }
 
 /// What the monitor answers.
@@ -65,6 +66,9 @@ pub struct Beacon {
     pub pid: u32,
     /// Its counters.
     pub counters: Vec<(String, u64)>,
+    /// The subtrees of this rank that belong to clients for now. The server is the authority on
+    /// them; the monitor only repeats the list.
+    pub decoupled: Vec<DecoupledSubtree>,
 }
 
 impl MonOp<'_> {
@@ -83,10 +87,7 @@ impl MonOp<'_> {
                 out.put_bytes(path);
                 out.put_bytes(policy);
             }
-            MonOp::Released { path } => {
-                out.put_u8(5);
-                out.put_bytes(path);
-            }
+            MonOp::Stop => out.put_u8(5),
         }
     }
 }
@@ -103,7 +104,7 @@ impl<'a> MonOp<'a> {
                 policy: reader.bytes()?,
             },
             4 => MonOp::SetPolicy { path: reader.bytes()?, policy: reader.bytes()? },
-            5 => MonOp::Released { path: reader.bytes()? },
+            5 => MonOp::Stop,
             _ => return Err(start.malformed("a known request to the monitor")),
         })
     }
@@ -145,13 +146,14 @@ impl MonAnswer {
 
 impl Beacon {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        let Self { rank, epoch, address, state, pid, counters } = self;
+        let Self { rank, epoch, address, state, pid, counters, decoupled } = self;
         out.put_varint(u64::from(rank.0));
         out.put_varint(epoch.0);
         out.put_bytes(address.as_bytes());
         out.put_u8(*state as u8);
         out.put_varint(u64::from(*pid));
         put_counters(out, counters);
+        put_list(out, decoupled, put_decoupled);
     }
 
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
@@ -162,6 +164,7 @@ impl Beacon {
             state: state(reader)?,
             pid: reader.varint_u32()?,
             counters: counters(reader)?,
+            decoupled: list(reader, decoupled)?,
         })
     }
 }

@@ -1,20 +1,9 @@
 //! What a client can ask a metadata server for.
 
 use types::bytes::{Malformed, Put, Reader};
-use types::{AttrChange, ClientId, Ino, Timestamp};
+use types::{AttrChange, ClientId, Ino, RenameFlags, Timestamp, XattrFlags};
 
 use crate::codec::{boolean, change, option, put_change, put_option, timestamp};
-
-/// On whose behalf a request is made.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cred {
-    /// User; 0 may do everything.
-    pub uid: u32,
-    /// Primary group.
-    pub gid: u32,
-    /// Further groups.
-    pub groups: Vec<u32>,
-}
 
 /// What to create.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,24 +22,6 @@ pub struct NewInode<'a> {
     pub atime: Option<Timestamp>,
     /// Content of a small file, or target of a symbolic link.
     pub data: &'a [u8],
-}
-
-/// How to rename.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RenameFlags {
-    /// Fail with `EEXIST` instead of replacing.
-    pub no_replace: bool,
-    /// Swap the two names.
-    pub exchange: bool,
-}
-
-/// How to set an extended attribute.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct XattrFlags {
-    /// Fail with `EEXIST` if it is there.
-    pub create: bool,
-    /// Fail with `ENODATA` if it is not.
-    pub replace: bool,
 }
 
 /// How to merge.

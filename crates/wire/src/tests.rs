@@ -109,7 +109,14 @@ fn messages() -> Vec<Message<'static>> {
         Message::Hello(Hello::default()),
         Message::Welcome(Welcome::default()),
         Message::Chunk { tid: Tid(4), bytes: b"bytes" },
-        Message::Beacon(Beacon { address: "unix:/x".into(), ..Beacon::default() }),
+        Message::Beacon(Beacon {
+            address: "unix:/x".into(),
+            decoupled: vec![DecoupledSubtree {
+                client: ClientId(4),
+                ..DecoupledSubtree::default()
+            }],
+            ..Beacon::default()
+        }),
         Message::Map(Box::new(map())),
         Message::Stop,
     ];
@@ -129,7 +136,7 @@ fn messages() -> Vec<Message<'static>> {
         MonOp::Status,
         MonOp::Decouple { path, client: ClientId(1), policy: b"x" },
         MonOp::SetPolicy { path, policy: b"" },
-        MonOp::Released { path },
+        MonOp::Stop,
     ] {
         all.push(Message::MonRequest { tid: Tid(1), cred: cred.clone(), op });
     }

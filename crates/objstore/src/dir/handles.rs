@@ -44,12 +44,7 @@ pub(super) enum Appended {
 
 impl Handle {
     pub(super) fn new(file: OwnedFd, created: bool) -> Self {
-        Self {
-            file,
-            entry_durable: AtomicBool::new(false),
-            created,
-            appending: Mutex::new(()),
-        }
+        Self { file, entry_durable: AtomicBool::new(false), created, appending: Mutex::new(()) }
     }
 
     /// Adds to the end of the file. Holding the file's lock from looking for the end to the last

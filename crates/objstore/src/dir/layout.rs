@@ -103,7 +103,7 @@ fn no_store(store: &str, cause: &str) -> Error {
 /// what a new file system comes with.
 fn check_unused(root: BorrowedFd<'_>, store: &str) -> Result<()> {
     let told = |errno| explain(store, "", "read the directory", errno);
-    for entry in sys::entries(root, "").map_err(told)? {
+    for sys::Entry { name: entry, .. } in sys::entries(root, "").map_err(told)? {
         let harmless = match entry.as_slice() {
             b"lost+found" => true,
             name if name == MARKER_NEW.as_bytes() => true,
@@ -116,8 +116,9 @@ fn check_unused(root: BorrowedFd<'_>, store: &str) -> Result<()> {
         if !harmless {
             let entry = String::from_utf8_lossy(&entry).into_owned();
             let cause = format!("not a Cudele store, and not empty: it holds {entry:?}");
-            return Err(Error::new(Errno::Invalid, store, cause)
-                .remedy("name an empty or a new directory"));
+            return Err(
+                Error::new(Errno::Invalid, store, cause).remedy("name an empty or a new directory")
+            );
         }
     }
     Ok(())

@@ -7,6 +7,7 @@
 //! Invariant: the mapping is injective, no part of a path is `.` or `..`, and no part is longer
 //! than 255 bytes.
 
+use rustix::fs::FileType;
 use types::Result;
 
 use crate::check_name;
@@ -69,18 +70,18 @@ pub(super) fn encode_directory(prefix: &str) -> (String, &str) {
 }
 
 fn encode_component(component: &str, path: &mut String) {
-    let mut chunk_start = path.len();
+    let component_start = path.len();
+    let mut chunk_start = component_start;
     for character in component.chars() {
         if path.len() - chunk_start >= CHUNK_BYTES_MAX {
             path.push_str("%+/");
             chunk_start = path.len();
         }
+        let continues = path.len() == chunk_start && chunk_start > component_start;
         match character {
             '%' => path.push_str("%25"),
-            // The rest of a long component could be `.` or `..`, so there a dot never comes first.
-            '.' if path.len() == chunk_start && component.len() > CHUNK_BYTES_MAX => {
-                path.push_str("%2E");
-            }
+            // No component is `.` or `..`, but the rest of a long one could be.
+            '.' if continues => path.push_str("%2E"),
             _ => path.push(character),
         }
     }
@@ -95,16 +96,20 @@ pub(super) enum Part {
     Directory(String),
 }
 
-/// Reads one part of a path back; `None` if no object has such a part.
-pub(super) fn decode(entry: &[u8]) -> Option<Part> {
+/// Reads one part of a path back; `None` if no object has such a part. `kind` may be unknown, as
+/// the name alone tells a directory from a file; if it is known, it must agree.
+pub(super) fn decode(entry: &[u8], kind: FileType) -> Option<Part> {
     let entry = std::str::from_utf8(entry).ok()?;
-    if let Some(chunk) = entry.strip_suffix("%+") {
-        return Some(Part::Directory(unescape(chunk)?));
-    }
-    match entry.strip_suffix('%') {
-        Some(component) => Some(Part::Directory(unescape(component)? + "/")),
-        None => Some(Part::File(unescape(entry)?)),
-    }
+    let part = match (entry.strip_suffix("%+"), entry.strip_suffix('%')) {
+        (Some(chunk), _) => Part::Directory(unescape(chunk)?),
+        (None, Some(component)) => Part::Directory(unescape(component)? + "/"),
+        (None, None) => Part::File(unescape(entry)?),
+    };
+    let expected = match part {
+        Part::Directory(_) => FileType::Directory,
+        Part::File(_) => FileType::RegularFile,
+    };
+    (kind == expected || kind == FileType::Unknown).then_some(part)
 }
 
 fn unescape(escaped: &str) -> Option<String> {

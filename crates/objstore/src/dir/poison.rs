@@ -31,17 +31,16 @@ impl Poison {
         if !poisoned.everything && !poisoned.objects.contains(name) {
             return Ok(());
         }
-        let cause = "an earlier sync failed, so what was written since the last good one may be lost";
+        let cause =
+            "an earlier sync failed, so what was written since the last good one may be lost";
         Err(Error::new(Errno::Io, format!("object {name} in {store}"), cause)
             .remedy("look for disk errors, then open the store anew"))
     }
 
     /// As [`Poison::check`], for an operation on the whole store.
     pub(super) fn check_all(&self, store: &str) -> Result<()> {
-        match self.poisoned().objects.first().cloned() {
-            Some(name) => self.check(store, &name),
-            None => self.check(store, ""),
-        }
+        let first = self.poisoned().objects.first().cloned();
+        self.check(store, &first.unwrap_or_default())
     }
 
     /// A sync of this object failed.

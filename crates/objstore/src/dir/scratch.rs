@@ -101,12 +101,12 @@ impl Drop for Temporary<'_> {
 /// removed (a read-only file system, another user's file) wastes space and harms nobody.
 pub(super) fn sweep(tmp: BorrowedFd<'_>) {
     for entry in sys::entries(tmp, "").unwrap_or_default() {
-        let Ok(name) = String::from_utf8(entry) else { continue };
+        let Ok(name) = String::from_utf8(entry.name) else { continue };
         let Ok(directory) = sys::open_directory(tmp, &name) else { continue };
         let Ok(Ok(abandoned)) = Flock::attempt(directory) else { continue };
         let directory = abandoned.file().as_fd();
         for file in sys::entries(directory, "").unwrap_or_default() {
-            let _ = rustix::fs::unlinkat(directory, file, AtFlags::empty());
+            let _ = rustix::fs::unlinkat(directory, file.name, AtFlags::empty());
         }
         let _ = rustix::fs::unlinkat(tmp, &name, AtFlags::REMOVEDIR);
     }

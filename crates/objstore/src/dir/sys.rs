@@ -7,7 +7,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 pub(super) use rustix::io::Errno as Sys;
 use rustix::io::retry_on_intr;
 use types::{Errno, Error};
@@ -50,17 +50,25 @@ pub(super) fn with_parents<T>(
     act()
 }
 
-/// The names in a directory, without `.` and `..`, in no particular order.
-pub(super) fn entries(dir: BorrowedFd<'_>, path: &str) -> SysResult<Vec<Vec<u8>>> {
-    let mut names = Vec::new();
+/// One entry of a directory.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) name: Vec<u8>,
+    /// Unknown on file systems that would have to look.
+    pub(super) kind: FileType,
+}
+
+/// The entries of a directory, without `.` and `..`, in no particular order.
+pub(super) fn entries(dir: BorrowedFd<'_>, path: &str) -> SysResult<Vec<Entry>> {
+    let mut entries = Vec::new();
     for entry in rustix::fs::Dir::new(open_directory(dir, path)?)? {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
         if name != b"." && name != b".." {
-            names.push(name.to_vec());
+            entries.push(Entry { name: name.to_vec(), kind: entry.file_type() });
         }
     }
-    Ok(names)
+    Ok(entries)
 }
 
 /// Makes the entries of a directory durable.
@@ -140,9 +148,7 @@ impl<F: AsFd> Flock<F> {
 
     /// Takes the lock, or gives the file back if somebody else holds it.
     pub(super) fn attempt(file: F) -> SysResult<std::result::Result<Self, F>> {
-        match retry_on_intr(|| {
-            rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
-        }) {
+        match retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)) {
             Ok(()) => Ok(Ok(Self(file))),
             Err(Sys::WOULDBLOCK) => Ok(Err(file)),
             Err(errno) => Err(errno),

@@ -91,7 +91,7 @@ fn apply(store: &Memory, step: &Step) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
 
     #[test]
     fn a_crash_returns_exactly_to_the_last_sync(steps in proptest::collection::vec(step(), 0..20)) {

@@ -1,0 +1,224 @@
+//! Checkpoints and trimming: directories that changed are written to the metadata store, oldest
+//! change first, and journal segments that nothing depends on any more are deleted (J-04).
+//!
+//! Capturing a directory happens in slices between requests; sorting, encoding and writing happen
+//! on workers. Requests never wait for a checkpoint, except those that need a directory fetched
+//! while it is being written.
+
+use std::collections::VecDeque;
+
+use metastore::Rows;
+use metastore::request::{StoreFailure, StoreOp, StoreResult, segment_name};
+use namespace::{Capture, Freed};
+use types::{ConnId, Ino, Moment, Seq, Span, Tid};
+use wire::Answer;
+
+use crate::{Effects, Mds, Waiting};
+
+const RETRY: Span = Span::from_millis(500);
+/// Data of removed files that is deleted at the same time.
+const PURGES_PER_TICK: usize = 256;
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(crate) struct Checkpoint {
+    /// Everything changed up to here is to be written.
+    target: Option<Seq>,
+    /// The directory being captured.
+    capturing: Option<(Capture, Rows)>,
+    /// Directories being written, with the position since which they were dirty.
+    committing: Vec<(Ino, Seq)>,
+    /// Writes that failed and are tried again.
+    failed: VecDeque<(Ino, StoreOp, Moment)>,
+    /// Inodes that are gone, since which position.
+    purges: VecDeque<(Seq, Freed)>,
+    /// Who wants to know when everything is written.
+    waiters: Vec<(Seq, ConnId, Tid)>,
+}
+
+impl Checkpoint {
+    pub(crate) fn has_work(&self) -> bool {
+        self.capturing.is_some() || (self.target.is_some() && self.committing.len() < 4)
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.target.is_none() && self.capturing.is_none() && self.committing.is_empty()
+    }
+}
+
+impl Mds {
+    /// Writes everything that changed until now.
+    pub(crate) fn checkpoint_all(&mut self) {
+        self.checkpoint.target = Some(Seq(u64::MAX));
+    }
+
+    /// Answers when everything that changed until now is in the metadata store.
+    pub(crate) fn checkpoint_for(&mut self, conn: ConnId, tid: Tid) {
+        self.checkpoint_all();
+        self.checkpoint.waiters.push((self.last_seq(), conn, tid));
+    }
+
+    /// Whether nothing is left to write.
+    pub(crate) fn checkpoint_finished(&mut self) -> bool {
+        self.namespace.dirtiest().is_none()
+    }
+
+    pub(crate) fn checkpoint_step(&mut self, effects: &mut Effects) {
+        if self.checkpoint.capturing.is_none() && !self.next_capture(effects) {
+            return;
+        }
+        let Some((capture, rows)) = &mut self.checkpoint.capturing else { return };
+        if !self.namespace.capture(capture, rows, self.settings.capture_rows) {
+            return;
+        }
+        let Some((capture, rows)) = self.checkpoint.capturing.take() else { return };
+        let ino = capture.dir;
+        self.counters.commits += 1;
+        self.counters.committed_rows += rows.len() as u64;
+        let counts = self.namespace.counts(ino);
+        let op = StoreOp::CommitDir { ino, rows, counts };
+        self.store(Waiting::Checkpoint(ino), op, effects);
+    }
+
+    /// Picks the directory that is dirty longest. Returns whether there is one to capture.
+    fn next_capture(&mut self, effects: &mut Effects) -> bool {
+        let Some(target) = self.checkpoint.target else { return false };
+        match self.namespace.dirtiest() {
+            Some((since, ino)) if since <= target => {
+                // One write of a directory at a time.
+                if self.namespace.is_flushing(ino) {
+                    self.checkpoint.target = None;
+                    return false;
+                }
+                let Some(capture) = self.namespace.begin_capture(ino) else { return false };
+                self.checkpoint.committing.push((ino, since));
+                self.checkpoint.capturing = Some((capture, Rows::new()));
+                true
+            }
+            Some(_) | None => {
+                self.checkpoint.target = None;
+                self.trim(effects);
+                false
+            }
+        }
+    }
+
+    pub(crate) fn committed(
+        &mut self,
+        dir: Ino,
+        result: Result<StoreResult, Box<StoreFailure>>,
+        effects: &mut Effects,
+    ) {
+        match result {
+            Ok(_) => {
+                self.checkpoint.committing.retain(|(ino, _)| *ino != dir);
+                self.namespace.end_capture(dir);
+                self.fetch_after_commit(dir, effects);
+                self.trim(effects);
+            }
+            Err(failure) => {
+                self.checkpoint.failed.push_back((dir, failure.op, self.clock.now));
+            }
+        }
+    }
+
+    /// The oldest position whose effect is not in the metadata store.
+    fn oldest_unwritten(&mut self) -> Seq {
+        let dirty = self.namespace.dirtiest().map_or(Seq(u64::MAX), |(since, _)| since);
+        let committing = self.checkpoint.committing.iter().map(|(_, since)| *since).min();
+        dirty.min(committing.unwrap_or(Seq(u64::MAX)))
+    }
+
+    /// Deletes the segments that nothing depends on, and answers whoever waited for that.
+    fn trim(&mut self, effects: &mut Effects) {
+        let unwritten = self.oldest_unwritten();
+        let keep = if self.phase == crate::Phase::Stopping { 0 } else { 1 };
+        let mut objects = Vec::new();
+        while let Some(segment) = self.log.oldest()
+            && segment.last < unwritten
+            && self.log.segment_count() > keep
+        {
+            if let Some(index) = self.log.drop_oldest() {
+                objects.push(segment_name(self.rank, index));
+            }
+        }
+        if !objects.is_empty() {
+            self.counters.trimmed_segments += objects.len() as u64;
+            self.store(Waiting::Forget, StoreOp::Delete { objects }, effects);
+        }
+        let waiters = std::mem::take(&mut self.checkpoint.waiters);
+        for (seq, conn, tid) in waiters {
+            if unwritten > seq {
+                self.reply_with((conn, tid), seq, Answer::Safe(seq), effects);
+            } else {
+                self.checkpoint.waiters.push((seq, conn, tid));
+            }
+        }
+    }
+
+    pub(crate) fn checkpoint_tick(&mut self, effects: &mut Effects) {
+        let now = self.clock.now;
+        if self.checkpoint.failed.front().is_some_and(|(.., at)| now.since(*at) >= RETRY)
+            && let Some((dir, op, _)) = self.checkpoint.failed.pop_front()
+        {
+            self.store(Waiting::Checkpoint(dir), op, effects);
+        }
+        let many = self.log.segment_count() > self.settings.segments_max;
+        if many && self.checkpoint.target.is_none() && self.log.oldest().is_some() {
+            self.checkpoint.target = self.log.trim_target(self.settings.segments_max / 2);
+        }
+        if !self.checkpoint.waiters.is_empty() || self.phase == crate::Phase::Stopping {
+            if self.checkpoint.target.is_none() && self.namespace.dirtiest().is_some() {
+                self.checkpoint_all();
+            }
+            self.trim(effects);
+        }
+        self.purge_tick(effects);
+    }
+
+    /// Notes inodes that lost their last name.
+    pub(crate) fn note_freed(&mut self) {
+        let seq = self.last_seq();
+        for freed in self.namespace.take_freed() {
+            self.checkpoint.purges.push_back((seq, freed));
+        }
+    }
+
+    /// Deletes the data of removed inodes once their removal cannot be lost any more.
+    fn purge_tick(&mut self, effects: &mut Effects) {
+        let unwritten = self.oldest_unwritten();
+        let durable = self.log.safe().max(Seq(unwritten.0.saturating_sub(1)));
+        for _ in 0..PURGES_PER_TICK {
+            let Some((seq, _)) = self.checkpoint.purges.front() else { return };
+            if *seq > durable {
+                return;
+            }
+            let Some((_, freed)) = self.checkpoint.purges.pop_front() else { return };
+            let op = if freed.is_dir {
+                StoreOp::PurgeDir { ino: freed.ino }
+            } else {
+                StoreOp::PurgeData { ino: freed.ino }
+            };
+            self.store(Waiting::Forget, op, effects);
+        }
+    }
+
+    /// Forgets directories when more inodes are in memory than the settings allow.
+    pub(crate) fn evict_tick(&mut self) {
+        if self.namespace.inodes() <= self.settings.inodes_max {
+            return;
+        }
+        if self.checkpoint.target.is_none() && self.namespace.dirtiest().is_some() {
+            self.checkpoint_all();
+        }
+        for dir in self.namespace.directory_list() {
+            if self.namespace.inodes() <= self.settings.inodes_max {
+                return;
+            }
+            let keep = self.tables.decoupled.contains_key(&dir);
+            if !keep && self.namespace.evict(dir) {
+                self.counters.evicted += 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What is counted, for status output and benchmarks.
+
+use crate::Mds;
+
+/// Counters since the start of the server.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs, reason = "the names say it, and they appear in status output as they are")]
+pub struct Counters {
+    pub requests: u64,
+    pub lookups: u64,
+    pub creates: u64,
+    pub mutations: u64,
+    pub busy: u64,
+    pub replayed: u64,
+    pub recovered_events: u64,
+    pub journal_events: u64,
+    pub journal_bytes: u64,
+    pub journal_writes: u64,
+    pub merges: u64,
+    pub merged_events: u64,
+    pub merge_bytes: u64,
+    pub fetches: u64,
+    pub commits: u64,
+    pub committed_rows: u64,
+    pub trimmed_segments: u64,
+    pub evicted: u64,
+}
+
+impl Counters {
+    pub(crate) fn list(&self, mds: &Mds) -> Vec<(String, u64)> {
+        let namespace = &mds.namespace;
+        [
+            ("requests", self.requests),
+            ("lookups", self.lookups),
+            ("creates", self.creates),
+            ("mutations", self.mutations),
+            ("busy", self.busy),
+            ("replayed", self.replayed),
+            ("recovered_events", self.recovered_events),
+            ("journal_events", self.journal_events),
+            ("journal_bytes", self.journal_bytes),
+            ("journal_writes", self.journal_writes),
+            ("journal_segments", mds.log.segment_count() as u64),
+            ("journal_last", mds.log.last().0),
+            ("journal_safe", mds.log.safe().0),
+            ("merges", self.merges),
+            ("merged_events", self.merged_events),
+            ("merge_bytes", self.merge_bytes),
+            ("fetches", self.fetches),
+            ("commits", self.commits),
+            ("committed_rows", self.committed_rows),
+            ("trimmed_segments", self.trimmed_segments),
+            ("evicted", self.evicted),
+            ("sessions", mds.sessions.len() as u64),
+            ("inodes", namespace.inodes()),
+            ("directories", namespace.directories() as u64),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .to_vec()
+    }
+}

@@ -1,0 +1,191 @@
+//! Fetching cold directories from the metadata store, and the requests that wait for them.
+
+use std::collections::VecDeque;
+
+use metastore::request::{StoreFailure, StoreOp, StoreResult};
+use metastore::Rows;
+use types::{ClientId, ConnId, Ino, Map};
+use wire::{Message, Request};
+
+use crate::{Effects, Mds, Phase, Waiting};
+
+/// Rows put into the namespace in one slice: about two milliseconds.
+const ROWS_PER_SLICE: usize = 8192;
+
+/// Stands for the reservation of inode numbers among the directories that are waited for.
+pub(crate) const NUMBERS: Ino = Ino(0);
+
+/// Who waits for a directory.
+#[derive(Debug)]
+enum Waiter {
+    /// A question: the frame is handled again.
+    Question(ConnId, Vec<u8>),
+    /// The blocked changes of a client.
+    Changes(ConnId, ClientId),
+    /// The merge at the head of the queue.
+    Merge,
+    /// Recovery.
+    Recovery,
+}
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(crate) struct Fetches {
+    waiting: Map<Ino, Vec<Waiter>>,
+    /// Directories that arrived, and how many of their rows are in the namespace.
+    arrived: VecDeque<(Ino, Rows, usize)>,
+}
+
+impl Fetches {
+    pub(crate) fn has_work(&self) -> bool {
+        !self.arrived.is_empty()
+    }
+}
+
+impl Mds {
+    fn wait_for(&mut self, dir: Ino, waiter: Waiter, effects: &mut Effects) {
+        let waiters = self.fetches.waiting.entry(dir).or_default();
+        waiters.push(waiter);
+        let first = waiters.len() == 1;
+        // A directory that is being written must not be read: it is fetched when that is done.
+        if first && dir != NUMBERS && !self.namespace.is_flushing(dir) {
+            self.start_fetch(dir, effects);
+        }
+    }
+
+    fn start_fetch(&mut self, dir: Ino, effects: &mut Effects) {
+        self.counters.fetches += 1;
+        self.store(Waiting::Fetch(dir), StoreOp::LoadDir { ino: dir }, effects);
+    }
+
+    /// A checkpoint of this directory ended: whoever waits may have it fetched now.
+    pub(crate) fn fetch_after_commit(&mut self, dir: Ino, effects: &mut Effects) {
+        if self.fetches.waiting.contains_key(&dir) {
+            self.start_fetch(dir, effects);
+        }
+    }
+
+    /// Lets a request wait for a directory.
+    pub(crate) fn park(
+        &mut self,
+        conn: ConnId,
+        client: ClientId,
+        request: &Request<'_>,
+        dir: Ino,
+        effects: &mut Effects,
+    ) {
+        let frame = Message::Request(request.clone()).to_frame();
+        let waiter = if request.op.is_mutation() {
+            self.sessions.get_mut(client).blocked.push_front(frame);
+            Waiter::Changes(conn, client)
+        } else {
+            Waiter::Question(conn, frame)
+        };
+        self.wait_for(dir, waiter, effects);
+    }
+
+    pub(crate) fn merge_waits_for(&mut self, dir: Ino, effects: &mut Effects) {
+        self.wait_for(dir, Waiter::Merge, effects);
+    }
+
+    pub(crate) fn recovery_waits_for(&mut self, dir: Ino, effects: &mut Effects) {
+        self.wait_for(dir, Waiter::Recovery, effects);
+    }
+
+    pub(crate) fn fetched(
+        &mut self,
+        dir: Ino,
+        result: Result<StoreResult, Box<StoreFailure>>,
+        effects: &mut Effects,
+    ) {
+        match result {
+            Ok(StoreResult::Dir(loaded)) => {
+                self.fetches.arrived.push_back((dir, loaded.rows, 0));
+            }
+            Ok(_) => self.fetches.arrived.push_back((dir, Rows::new(), 0)),
+            Err(failure) => self.fetch_failed(dir, &failure, effects),
+        }
+        if self.phase == Phase::Recovering {
+            while self.fetches.has_work() {
+                self.fetch_step(effects);
+            }
+        }
+    }
+
+    fn fetch_failed(&mut self, dir: Ino, failure: &StoreFailure, effects: &mut Effects) {
+        let error = wire::Failure { errno: failure.error.errno, text: failure.error.to_string() };
+        for waiter in self.fetches.waiting.remove(&dir).unwrap_or_default() {
+            match waiter {
+                Waiter::Question(conn, frame) => self.fail_frame(conn, &frame, &error, effects),
+                Waiter::Changes(conn, client) => {
+                    if let Some(frame) = self.sessions.get_mut(client).blocked.pop_front() {
+                        self.fail_frame(conn, &frame, &error, effects);
+                    }
+                    self.retry_changes(conn, client, effects);
+                }
+                Waiter::Merge => self.fail_merge(&error, effects),
+                Waiter::Recovery => effects.fatal = Some(failure.error.clone()),
+            }
+        }
+    }
+
+    fn fail_frame(
+        &mut self,
+        conn: ConnId,
+        frame: &[u8],
+        error: &wire::Failure,
+        effects: &mut Effects,
+    ) {
+        if let Some(Message::Request(request)) = decode(frame) {
+            self.reply_error(conn, request.tid, error.clone(), effects);
+        }
+    }
+
+    /// Puts a slice of an arrived directory into the namespace.
+    pub(crate) fn fetch_step(&mut self, effects: &mut Effects) {
+        let Some((dir, rows, done)) = self.fetches.arrived.front_mut() else { return };
+        let dir = *dir;
+        self.namespace.load(dir, rows.iter_from(*done).take(ROWS_PER_SLICE));
+        *done += ROWS_PER_SLICE;
+        if *done < rows.len() {
+            return;
+        }
+        self.fetches.arrived.pop_front();
+        self.namespace.finish_load(dir);
+        self.retry_waiting(dir, effects);
+    }
+
+    /// Handles again whatever waited for a directory.
+    pub(crate) fn retry_waiting(&mut self, dir: Ino, effects: &mut Effects) {
+        for waiter in self.fetches.waiting.remove(&dir).unwrap_or_default() {
+            match waiter {
+                Waiter::Question(conn, frame) => self.retry_frame(conn, &frame, effects),
+                Waiter::Changes(conn, client) => self.retry_changes(conn, client, effects),
+                Waiter::Merge => self.merges.resume(),
+                Waiter::Recovery => self.recovery_continue(effects),
+            }
+        }
+    }
+
+    fn retry_frame(&mut self, conn: ConnId, frame: &[u8], effects: &mut Effects) {
+        if let Some(Message::Request(request)) = decode(frame) {
+            self.execute(conn, &request, effects);
+        }
+    }
+
+    /// Carries out a client's blocked changes until one has to wait again.
+    fn retry_changes(&mut self, conn: ConnId, client: ClientId, effects: &mut Effects) {
+        while let Some(frame) = self.sessions.get_mut(client).blocked.pop_front() {
+            let left = self.sessions.get_mut(client).blocked.len();
+            self.retry_frame(conn, &frame, effects);
+            if self.sessions.get_mut(client).blocked.len() > left {
+                return;
+            }
+        }
+    }
+}
+
+fn decode(frame: &[u8]) -> Option<Message<'_>> {
+    let (frame, _) = wire::frame::decode(frame).ok()??;
+    Message::decode(frame.payload).ok()
+}

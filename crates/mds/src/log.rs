@@ -1,0 +1,313 @@
+//! The rank's journal (mechanism Stream, M-02): events are gathered, written to segments in the
+//! object store, and reported safe when the store confirms.
+//!
+//! A request is answered when it is applied; the journal follows a few milliseconds later with
+//! many requests at once (group commit), or at once if somebody waits for it.
+
+use std::collections::VecDeque;
+
+use journal::{Event, JournalBuffer, SegmentHeader, Writer};
+use metastore::request::{StoreFailure, StoreOp, StoreResult, Token, segment_name};
+use types::{ConnId, Epoch, Errno, Moment, Origin, Rank, Seq, Span, Tid};
+use wire::Answer;
+
+use crate::{Effects, Mds, Phase, Settings, Waiting};
+
+/// How long to wait before a failed write is tried again.
+const RETRY: Span = Span::from_millis(500);
+
+/// A segment in the store.
+#[derive(Clone, Debug)]
+pub(crate) struct Segment {
+    pub(crate) index: u64,
+    pub(crate) last: Seq,
+    bytes: u64,
+}
+
+/// A write under way.
+#[derive(Debug)]
+struct Flight {
+    token: Option<Token>,
+    segment: u64,
+    last: Seq,
+    done: bool,
+    /// The operation, after it failed.
+    failed: Option<(StoreOp, Moment)>,
+}
+
+/// A reply that is held back until its event is safe.
+#[derive(Debug)]
+struct Waiter {
+    seq: Seq,
+    conn: ConnId,
+    tid: Tid,
+    answer: Answer,
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct Log {
+    rank: Rank,
+    epoch: Epoch,
+    buffer: JournalBuffer,
+    pending_since: Option<Moment>,
+    segments: VecDeque<Segment>,
+    /// The last of `segments` is still written to.
+    open: bool,
+    next_index: u64,
+    flights: VecDeque<Flight>,
+    /// Everything up to here was handed to the store.
+    written: Seq,
+    safe: Seq,
+    waiters: VecDeque<Waiter>,
+    failed: Option<Errno>,
+}
+
+impl Log {
+    pub(crate) fn new(rank: Rank, _settings: &Settings) -> Self {
+        Self {
+            rank,
+            epoch: Epoch(0),
+            buffer: JournalBuffer::new(Seq(1), true),
+            pending_since: None,
+            segments: VecDeque::new(),
+            open: false,
+            next_index: 0,
+            flights: VecDeque::new(),
+            written: Seq(0),
+            safe: Seq(0),
+            waiters: VecDeque::new(),
+            failed: None,
+        }
+    }
+
+    /// Takes over after recovery: the segments that exist, and where to go on.
+    pub(crate) fn resume(&mut self, epoch: Epoch, segments: VecDeque<Segment>, last: Seq) {
+        self.epoch = epoch;
+        self.next_index = segments.back().map_or(0, |segment| segment.index + 1);
+        self.segments = segments;
+        self.buffer = JournalBuffer::new(Seq(last.0 + 1), true);
+        (self.written, self.safe) = (last, last);
+    }
+
+    pub(crate) fn recovered_segment(index: u64, last: Seq, bytes: u64) -> Segment {
+        Segment { index, last, bytes }
+    }
+
+    #[inline]
+    pub(crate) fn append(&mut self, now: Moment, origin: Origin, event: &Event<'_>) -> Seq {
+        self.pending_since.get_or_insert(now);
+        self.buffer.append(origin, event)
+    }
+
+    /// Position of the newest event.
+    pub(crate) fn last(&self) -> Seq {
+        Seq(self.buffer.next_seq().0 - 1)
+    }
+
+    /// Everything up to here is durable.
+    pub(crate) fn safe(&self) -> Seq {
+        self.safe
+    }
+
+    pub(crate) fn failed(&self) -> Option<Errno> {
+        self.failed
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.buffer.is_empty() && self.flights.is_empty()
+    }
+
+    pub(crate) fn segment_count(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Whether a journal exists: with no streaming subtree none is ever written (M-02).
+    pub(crate) fn has_segments(&self) -> bool {
+        !self.segments.is_empty()
+    }
+
+    /// The position up to which the store must have everything for all but the newest `keep`
+    /// segments to be trimmed.
+    pub(crate) fn trim_target(&self, keep: usize) -> Option<Seq> {
+        let count = self.segments.len().checked_sub(keep.max(1))?;
+        self.segments.get(count.checked_sub(1)?).map(|segment| segment.last)
+    }
+
+    /// The segment that would be trimmed next, if it is closed and safe.
+    pub(crate) fn oldest(&self) -> Option<&Segment> {
+        let oldest = self.segments.front()?;
+        let in_use = self.flights.iter().any(|flight| flight.segment == oldest.index);
+        (!in_use && oldest.last <= self.safe).then_some(oldest)
+    }
+
+    pub(crate) fn drop_oldest(&mut self) -> Option<u64> {
+        let segment = self.segments.pop_front()?;
+        if self.segments.is_empty() {
+            self.open = false;
+        }
+        Some(segment.index)
+    }
+
+    /// Whether a write should start now.
+    fn is_due(&self, now: Moment, settings: &Settings) -> bool {
+        let Some(since) = self.pending_since else { return false };
+        !self.waiters.is_empty()
+            || self.buffer.bytes() >= settings.commit_bytes
+            || now.since(since) >= settings.commit_interval
+    }
+
+    fn may_start(&self, settings: &Settings) -> bool {
+        if self.failed.is_some() {
+            return false;
+        }
+        self.flights.is_empty()
+            || (self.flights.len() < settings.dispatch
+                && self.buffer.bytes() >= settings.commit_bytes)
+    }
+}
+
+impl Mds {
+    /// Starts journal writes that are due. Called after every input.
+    pub(crate) fn log_step(&mut self, effects: &mut Effects) {
+        let hurry = self.phase == Phase::Stopping || self.merge_wants_journal();
+        while (hurry || self.log.is_due(self.clock.now, &self.settings))
+            && self.log.pending_since.is_some()
+            && self.log.may_start(&self.settings)
+        {
+            self.start_write(effects);
+        }
+    }
+
+    fn start_write(&mut self, effects: &mut Effects) {
+        let log = &mut self.log;
+        let busy = log.segments.back().map(|segment| segment.index);
+        let in_flight = log.flights.iter().any(|flight| Some(flight.segment) == busy);
+        let full = log.segments.back().is_none_or(|s| s.bytes >= self.settings.segment_bytes_max);
+        let mut data = Vec::with_capacity(log.buffer.bytes() as usize + 256);
+        if !log.open || full || in_flight {
+            // Every segment says which requests are done, so that older segments can go.
+            for (client, tid) in self.sessions.floors() {
+                log.buffer.append(Origin::default(), &Event::Session { client, tid });
+            }
+            let index = log.next_index;
+            log.next_index += 1;
+            let first_seq = Seq(log.written.0 + 1);
+            let writer = Writer::Mds { rank: self.rank };
+            let header = SegmentHeader { writer, epoch: log.epoch, first_seq };
+            data.extend_from_slice(&header.encode());
+            log.segments.push_back(Segment { index, last: first_seq, bytes: 0 });
+            log.open = true;
+        }
+        log.buffer.close_block();
+        for block in log.buffer.take_blocks() {
+            data.extend_from_slice(&block);
+            log.buffer.recycle(block);
+        }
+        log.pending_since = None;
+        let last = log.last();
+        log.written = last;
+        self.counters.journal_bytes += data.len() as u64;
+        self.counters.journal_writes += 1;
+        self.counters.journal_events = last.0;
+        let Some(segment) = log.segments.back_mut() else { return };
+        segment.last = last;
+        segment.bytes += data.len() as u64;
+        let index = segment.index;
+        let object = segment_name(self.rank, index);
+        let flight = Flight { token: None, segment: index, last, done: false, failed: None };
+        log.flights.push_back(flight);
+        let token = self.store(Waiting::Log, StoreOp::Append { object, data }, effects);
+        if let Some(flight) = self.log.flights.back_mut() {
+            flight.token = Some(token);
+        }
+    }
+
+    pub(crate) fn log_stored(
+        &mut self,
+        token: Token,
+        result: Result<StoreResult, Box<StoreFailure>>,
+        effects: &mut Effects,
+    ) {
+        let now = self.clock.now;
+        let Some(flight) =
+            self.log.flights.iter_mut().find(|flight| flight.token == Some(token))
+        else {
+            return;
+        };
+        match result {
+            Ok(_) => flight.done = true,
+            Err(failure) => {
+                // Nothing acknowledged is lost: the events stay here and are written again. Until
+                // that works, changes are refused and nobody is told that anything is safe.
+                flight.failed = Some((failure.op, now));
+                self.log.failed = Some(failure.error.errno);
+                self.refuse_waiters(failure.error.errno, effects);
+                return;
+            }
+        }
+        while self.log.flights.front().is_some_and(|flight| flight.done) {
+            if let Some(flight) = self.log.flights.pop_front() {
+                self.log.safe = flight.last;
+            }
+        }
+        if self.log.flights.iter().all(|flight| flight.failed.is_none()) {
+            self.log.failed = None;
+        }
+        self.answer_waiters(effects);
+        self.finish_merges(effects);
+    }
+
+    /// Tries failed writes again.
+    pub(crate) fn log_tick(&mut self, effects: &mut Effects) {
+        let now = self.clock.now;
+        for at in 0..self.log.flights.len() {
+            let due = |(_, since): &(StoreOp, Moment)| now.since(*since) >= RETRY;
+            if !self.log.flights[at].failed.as_ref().is_some_and(due) {
+                continue;
+            }
+            if let Some((op, _)) = self.log.flights[at].failed.take() {
+                let token = self.store(Waiting::Log, op, effects);
+                self.log.flights[at].token = Some(token);
+            }
+        }
+    }
+
+    /// Answers now if everything up to `seq` is durable, else as soon as it is.
+    pub(crate) fn answer_when_safe(
+        &mut self,
+        seq: Seq,
+        (conn, tid): (ConnId, Tid),
+        answer: Answer,
+        effects: &mut Effects,
+    ) {
+        if let Some(errno) = self.log.failed
+            && seq > self.log.safe
+        {
+            self.reply_error(conn, tid, errno.into(), effects);
+        } else if seq <= self.log.safe {
+            self.reply_with((conn, tid), seq, answer, effects);
+        } else {
+            self.log.waiters.push_back(Waiter { seq, conn, tid, answer });
+        }
+    }
+
+    fn answer_waiters(&mut self, effects: &mut Effects) {
+        let safe = self.log.safe;
+        let mut left = VecDeque::new();
+        for waiter in std::mem::take(&mut self.log.waiters) {
+            if waiter.seq <= safe {
+                self.reply_with((waiter.conn, waiter.tid), waiter.seq, waiter.answer, effects);
+            } else {
+                left.push_back(waiter);
+            }
+        }
+        self.log.waiters = left;
+    }
+
+    fn refuse_waiters(&mut self, errno: Errno, effects: &mut Effects) {
+        for waiter in std::mem::take(&mut self.log.waiters) {
+            self.reply_error(waiter.conn, waiter.tid, errno.into(), effects);
+        }
+    }
+}

@@ -1,0 +1,482 @@
+//! Volatile Apply, seen from the server: the journal of a decoupled client is transferred,
+//! verified as a whole, and applied to the namespace in memory (M-04).
+//!
+//! Applying is blind: existence is not checked, the decoupled client wins name by name,
+//! and nothing is journalled, so the cost per event does not depend on what is there (J-12).
+//! What is always verified, in constant time per event, is that the journal is intact and that it
+//! stays inside the subtree and the inode numbers that were given to the client.
+//!
+//! Merges are carried out one after the other (J-10), in slices between requests.
+
+use std::collections::VecDeque;
+
+use journal::{Event, JournalError, SegmentHeader, Writer, segment};
+use metastore::request::{StoreFailure, StoreOp, StoreResult};
+use namespace::{Mode, Outcome, Refusal};
+use types::{ClientId, ConnId, Errno, Ino, InoRange, Moment, Origin, Seq, Set, Tid, check_name};
+use wire::{Answer, Failure, MergeFlags, MergeReport, MergeSample, Message, Op, SampleKind};
+
+use crate::op::{Performed, Performing};
+use crate::{Effects, Mds, Phase, Waiting};
+
+/// Conflicts listed in a report.
+const SAMPLES_MAX: usize = 100;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Receiving,
+    Verifying,
+    Applying,
+    /// Applied; the reply waits for the journal.
+    Finishing,
+}
+
+#[derive(Debug)]
+struct Merge {
+    id: u64,
+    conn: ConnId,
+    tid: Tid,
+    client: ClientId,
+    subtree: Ino,
+    flags: MergeFlags,
+    object: Vec<u8>,
+    expected: u64,
+    bytes: Vec<u8>,
+    stage: Stage,
+    /// Where the next block starts, and how many of its events are done.
+    offset: usize,
+    skip: usize,
+    /// Directories that the journal itself created.
+    new_dirs: Set<Ino>,
+    /// The directory verified last: events come in runs.
+    last_dir: Ino,
+    ranges: Vec<InoRange>,
+    seq: Seq,
+    started: Moment,
+    report: MergeReport,
+}
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(crate) struct Merges {
+    receiving: Vec<Merge>,
+    queue: VecDeque<Merge>,
+    next_id: u64,
+    waiting: bool,
+}
+
+impl Merges {
+    pub(crate) fn has_work(&self) -> bool {
+        !self.waiting && self.queue.front().is_some_and(|merge| merge.stage != Stage::Finishing)
+    }
+
+    pub(crate) fn resume(&mut self) {
+        self.waiting = false;
+    }
+}
+
+/// One slice of a merge ended.
+enum Slice {
+    More,
+    Done,
+    Cold(Ino),
+}
+
+impl Mds {
+    pub(crate) fn begin_merge(
+        &mut self,
+        (conn, tid): (ConnId, Tid),
+        client: ClientId,
+        op: &Op<'_>,
+        effects: &mut Effects,
+    ) -> Performing {
+        let Op::Merge { subtree, bytes, object, flags } = *op else {
+            return Err(Errno::Invalid.into());
+        };
+        if !flags.strong_log {
+            self.check_merge(subtree, client)?;
+        }
+        if bytes > self.settings.merge_bytes_max {
+            return Err(Errno::TooBig.into());
+        }
+        self.merges.next_id += 1;
+        let id = self.merges.next_id;
+        let ranges = self.tables.decoupled.get(&subtree).map(|known| known.ranges.clone());
+        let merge = Merge {
+            id,
+            conn,
+            tid,
+            client,
+            subtree,
+            flags,
+            object: object.to_vec(),
+            expected: bytes,
+            bytes: Vec::with_capacity(usize::try_from(bytes).unwrap_or(0).min(64 << 20)),
+            stage: Stage::Receiving,
+            offset: segment::HEADER_BYTES,
+            skip: 0,
+            new_dirs: Set::default(),
+            last_dir: Ino(0),
+            ranges: ranges.unwrap_or_default(),
+            seq: Seq(0),
+            started: self.clock.now,
+            report: MergeReport::default(),
+        };
+        self.merges.receiving.push(merge);
+        if bytes == 0 {
+            // The journal is in the store: read it from there instead of from the client.
+            let object = String::from_utf8_lossy(object).into_owned();
+            self.store(Waiting::MergeObject(id), StoreOp::Get { object }, effects);
+        }
+        Ok(Performed::Later)
+    }
+
+    pub(crate) fn merge_chunk(
+        &mut self,
+        conn: ConnId,
+        tid: Tid,
+        bytes: &[u8],
+        effects: &mut Effects,
+    ) {
+        if matches!(self.phase, Phase::Recovering | Phase::Reconnecting { .. }) {
+            self.early.push_back((conn, Message::Chunk { tid, bytes }.to_frame()));
+            return;
+        }
+        let merges = &mut self.merges.receiving;
+        // A chunk without a merge follows a merge that was refused.
+        let Some(at) = merges.iter().position(|m| (m.conn, m.tid) == (conn, tid)) else { return };
+        let merge = &mut merges[at];
+        if (merge.bytes.len() + bytes.len()) as u64 > merge.expected {
+            let merge = merges.swap_remove(at);
+            let text = "more journal arrived than was announced".into();
+            let failure = Failure { errno: Errno::BadMessage, text };
+            return self.reply_error(merge.conn, merge.tid, failure, effects);
+        }
+        merge.bytes.extend_from_slice(bytes);
+        self.counters.merge_bytes += bytes.len() as u64;
+        if merge.bytes.len() as u64 == merge.expected {
+            let merge = merges.swap_remove(at);
+            self.enqueue_merge(merge, effects);
+        }
+    }
+
+    pub(crate) fn merge_object_read(
+        &mut self,
+        id: u64,
+        result: Result<StoreResult, Box<StoreFailure>>,
+        effects: &mut Effects,
+    ) {
+        let merges = &mut self.merges.receiving;
+        let Some(at) = merges.iter().position(|merge| merge.id == id) else { return };
+        let mut merge = merges.swap_remove(at);
+        let failure = match result {
+            Ok(StoreResult::Bytes(bytes, _)) => {
+                merge.bytes = bytes;
+                return self.enqueue_merge(merge, effects);
+            }
+            Ok(_) => Failure { errno: Errno::NotFound, text: "the journal object is gone".into() },
+            Err(failure) => {
+                Failure { errno: failure.error.errno, text: failure.error.to_string() }
+            }
+        };
+        self.reply_error(merge.conn, merge.tid, failure, effects);
+    }
+
+    fn enqueue_merge(&mut self, mut merge: Merge, effects: &mut Effects) {
+        let header = match SegmentHeader::decode(&merge.bytes) {
+            Ok(header) => header,
+            Err(error) => return self.refuse_merge(&merge, &error, effects),
+        };
+        let own = match header.writer {
+            Writer::Client { client, subtree } => {
+                client == merge.client && (subtree == merge.subtree || merge.flags.strong_log)
+            }
+            Writer::Mds { .. } => false,
+        };
+        if !own {
+            let text = "the journal is not of this client and subtree".into();
+            let failure = Failure { errno: Errno::Invalid, text };
+            return self.reply_error(merge.conn, merge.tid, failure, effects);
+        }
+        merge.stage = Stage::Verifying;
+        merge.started = self.clock.now;
+        self.merges.queue.push_back(merge);
+    }
+
+    fn refuse_merge(&mut self, merge: &Merge, error: &JournalError, effects: &mut Effects) {
+        let error = error.in_journal("client journal");
+        let failure = Failure { errno: error.errno, text: error.to_string() };
+        self.reply_error(merge.conn, merge.tid, failure, effects);
+    }
+
+    pub(crate) fn drop_merges_of(&mut self, conn: ConnId) {
+        self.merges.receiving.retain(|merge| merge.conn != conn);
+        // One that is being applied goes on: stopping halfway would leave half of it.
+    }
+
+    pub(crate) fn fail_merge(&mut self, failure: &Failure, effects: &mut Effects) {
+        self.merges.waiting = false;
+        if let Some(merge) = self.merges.queue.pop_front() {
+            self.reply_error(merge.conn, merge.tid, failure.clone(), effects);
+        }
+    }
+
+    /// Verifies or applies a slice of the merge at the head of the queue.
+    pub(crate) fn merge_step(&mut self, effects: &mut Effects) {
+        let Some(mut merge) = self.merges.queue.pop_front() else { return };
+        match merge.stage {
+            Stage::Receiving | Stage::Finishing => self.merges.queue.push_front(merge),
+            Stage::Verifying => match self.verify_slice(&mut merge) {
+                Ok(done) => {
+                    if done {
+                        self.verified(&mut merge);
+                    }
+                    self.merges.queue.push_front(merge);
+                }
+                Err(failure) => self.reply_error(merge.conn, merge.tid, failure, effects),
+            },
+            Stage::Applying => match self.apply_slice(&mut merge) {
+                Ok(Slice::More) => self.merges.queue.push_front(merge),
+                Ok(Slice::Cold(dir)) => {
+                    self.merges.waiting = true;
+                    self.merges.queue.push_front(merge);
+                    self.merge_waits_for(dir, effects);
+                }
+                Ok(Slice::Done) => {
+                    merge.report.apply_nanos = self.clock.now.since(merge.started).0;
+                    merge.stage = Stage::Finishing;
+                    self.merges.queue.push_front(merge);
+                    self.finish_merges(effects);
+                }
+                Err(error) => self.refuse_merge(&merge, &error, effects),
+            },
+        }
+    }
+
+    fn verified(&mut self, merge: &mut Merge) {
+        merge.report.verify_nanos = self.clock.now.since(merge.started).0;
+        merge.started = self.clock.now;
+        merge.offset = segment::HEADER_BYTES;
+        merge.skip = 0;
+        merge.stage = Stage::Applying;
+        merge.seq = self.last_seq();
+        if !merge.object.is_empty() && !merge.flags.dry_run {
+            let Merge { subtree, client, ref object, .. } = *merge;
+            let event = Event::Merged { subtree, client, object, events: merge.report.events };
+            merge.seq = self.log.append(self.clock.now, Origin::default(), &event);
+        }
+    }
+
+    /// Returns whether everything is verified.
+    fn verify_slice(&mut self, merge: &mut Merge) -> Result<bool, Failure> {
+        let bytes = std::mem::take(&mut merge.bytes);
+        let result = self.verify_blocks(merge, &bytes);
+        merge.bytes = bytes;
+        result
+    }
+
+    fn verify_blocks(&mut self, merge: &mut Merge, bytes: &[u8]) -> Result<bool, Failure> {
+        let damaged = |error: JournalError| {
+            let error = error.in_journal("client journal");
+            Failure { errno: error.errno, text: error.to_string() }
+        };
+        let mut budget = self.settings.merge_events;
+        while merge.offset < bytes.len() {
+            if budget == 0 {
+                return Ok(false);
+            }
+            let (block, next) = journal::Block::read(bytes, merge.offset).map_err(damaged)?;
+            let mut events = block.events();
+            while let Some(record) = events.next_event().map_err(damaged)? {
+                self.verify(merge, &record.event).map_err(|errno| {
+                    let text = format!("event {} of the journal is not allowed: {:?}", record.seq.0, record.event);
+                    Failure { errno, text }
+                })?;
+            }
+            merge.report.events += u64::from(block.count);
+            merge.offset = next;
+            budget = budget.saturating_sub(block.count as usize);
+        }
+        Ok(true)
+    }
+
+    /// What every merge checks: legal names, inside the subtree, own inode numbers.
+    fn verify(&self, merge: &mut Merge, event: &Event<'_>) -> Result<(), Errno> {
+        if let Some((parent, name)) = event.dentry() {
+            check_name(name)?;
+            self.verify_dir(merge, parent)?;
+        }
+        match *event {
+            Event::Create(ref create) => {
+                let own = merge.flags.strong_log
+                    || merge.ranges.iter().any(|range| range.contains(create.ino));
+                if !own {
+                    return Err(Errno::NotPermitted);
+                }
+                if create.file_type() == types::FileType::Directory {
+                    merge.new_dirs.insert(create.ino);
+                }
+                Ok(())
+            }
+            Event::Rename { new_parent, new_name, ref moved, ref exchanged, .. } => {
+                check_name(new_name)?;
+                self.verify_dir(merge, new_parent)?;
+                self.verify_inode(merge, moved.attr.ino)?;
+                exchanged.as_ref().map_or(Ok(()), |back| self.verify_inode(merge, back.attr.ino))
+            }
+            Event::Link { ino, .. }
+            | Event::SetAttr { ino, .. }
+            | Event::SetXattr { ino, .. }
+            | Event::SetData { ino, .. } => self.verify_inode(merge, ino),
+            Event::Unlink { .. } | Event::Rmdir { .. } => Ok(()),
+            // Policies, sessions and merges are the server's business.
+            Event::SetPolicy { .. } | Event::Session { .. } | Event::Merged { .. } => {
+                Err(Errno::NotPermitted)
+            }
+        }
+    }
+
+    #[inline]
+    fn verify_dir(&self, merge: &mut Merge, dir: Ino) -> Result<(), Errno> {
+        if dir == merge.last_dir {
+            return Ok(());
+        }
+        let inside = dir == merge.subtree
+            || merge.flags.strong_log
+            || merge.new_dirs.contains(&dir)
+            || (self.namespace.is_dir(dir) && self.namespace.is_within(dir, merge.subtree));
+        if !inside {
+            return Err(Errno::CrossDevice);
+        }
+        merge.last_dir = dir;
+        Ok(())
+    }
+
+    fn verify_inode(&self, merge: &Merge, ino: Ino) -> Result<(), Errno> {
+        let inside = merge.flags.strong_log
+            || merge.ranges.iter().any(|range| range.contains(ino))
+            || self.namespace.is_within(ino, merge.subtree);
+        if inside { Ok(()) } else { Err(Errno::CrossDevice) }
+    }
+
+    fn apply_slice(&mut self, merge: &mut Merge) -> Result<Slice, JournalError> {
+        let bytes = std::mem::take(&mut merge.bytes);
+        let result = self.apply_blocks(merge, &bytes);
+        merge.bytes = bytes;
+        self.note_freed();
+        result
+    }
+
+    fn apply_blocks(&mut self, merge: &mut Merge, bytes: &[u8]) -> Result<Slice, JournalError> {
+        let mut budget = self.settings.merge_events;
+        while merge.offset < bytes.len() {
+            let (block, next) = journal::Block::read(bytes, merge.offset)?;
+            let mut events = block.events();
+            for _ in 0..merge.skip {
+                events.next_event()?;
+            }
+            while let Some(record) = events.next_event()? {
+                if budget == 0 {
+                    return Ok(Slice::More);
+                }
+                if let Some(dir) = self.merge_event(merge, &record.event) {
+                    return Ok(Slice::Cold(dir));
+                }
+                merge.skip += 1;
+                budget -= 1;
+            }
+            merge.offset = next;
+            merge.skip = 0;
+        }
+        Ok(Slice::Done)
+    }
+
+    /// Applies one event, or returns the directory that must be fetched first.
+    #[inline]
+    fn merge_event(&mut self, merge: &mut Merge, event: &Event<'_>) -> Option<Ino> {
+        if let Some(dir) = self.namespace.needs(event) {
+            return Some(dir);
+        }
+        let MergeFlags { dry_run, check, .. } = merge.flags;
+        let creates = event.kind() == journal::EventKind::Create;
+        if dry_run || check {
+            match self.conflict(merge, event) {
+                Err(dir) => return Some(dir),
+                Ok(true) if check => {
+                    sample(&mut merge.report, SampleKind::Rejected, event);
+                    return None;
+                }
+                Ok(true) => {
+                    merge.report.created += u64::from(creates);
+                    sample(&mut merge.report, SampleKind::Replaced, event);
+                    return None;
+                }
+                Ok(false) => {}
+            }
+        }
+        merge.report.created += u64::from(creates);
+        if dry_run {
+            return None;
+        }
+        self.counters.merged_events += 1;
+        match self.namespace.apply(merge.seq, Mode::Merge, event) {
+            Outcome::Done => {}
+            Outcome::Replaced(_) => sample(&mut merge.report, SampleKind::Replaced, event),
+            Outcome::Rejected => sample(&mut merge.report, SampleKind::Rejected, event),
+        }
+        None
+    }
+
+    /// Whether a create meets a name that somebody else made; `Err` with a directory to fetch.
+    fn conflict(&self, merge: &Merge, event: &Event<'_>) -> Result<bool, Ino> {
+        let Event::Create(create) = event else { return Ok(false) };
+        if merge.new_dirs.contains(&create.parent) && !self.namespace.knows(create.parent) {
+            return Ok(false);
+        }
+        match self.namespace.peek(create.parent, create.name) {
+            Ok(found) => Ok(found.is_some_and(|ino| ino != create.ino)),
+            Err(Refusal::Cold(dir)) => Err(dir),
+            Err(Refusal::Errno(_)) => Ok(false),
+        }
+    }
+
+    /// Answers merges that are applied, once what they promise is durable.
+    pub(crate) fn finish_merges(&mut self, effects: &mut Effects) {
+        while let Some(merge) = self.merges.queue.front() {
+            let must_wait = !merge.object.is_empty() && merge.seq > self.log.safe();
+            if merge.stage != Stage::Finishing || (must_wait && self.log.failed().is_none()) {
+                return;
+            }
+            let Some(merge) = self.merges.queue.pop_front() else { return };
+            if must_wait {
+                let failure = self.log.failed().unwrap_or(Errno::Io).into();
+                self.reply_error(merge.conn, merge.tid, failure, effects);
+                continue;
+            }
+            self.counters.merges += 1;
+            let Merge { conn, tid, subtree, flags, report, .. } = merge;
+            let answer = Answer::Merged(Box::new(report));
+            if flags.release && !flags.dry_run {
+                self.release_merged(subtree, (conn, tid), answer, effects);
+            } else {
+                self.reply_with((conn, tid), Seq(0), answer, effects);
+            }
+        }
+    }
+
+    /// A merge's reply waits for the journal: it is written without delay.
+    pub(crate) fn merge_wants_journal(&self) -> bool {
+        self.merges.queue.front().is_some_and(|merge| merge.stage == Stage::Finishing)
+    }
+}
+
+fn sample(report: &mut MergeReport, kind: SampleKind, event: &Event<'_>) {
+    match kind {
+        SampleKind::Replaced => report.replaced += 1,
+        SampleKind::Rejected => report.rejected += 1,
+    }
+    if report.samples.len() < SAMPLES_MAX {
+        let (parent, name) = event.dentry().unwrap_or_default();
+        report.samples.push(MergeSample { kind, parent, name: name.to_vec() });
+    }
+}

@@ -1,0 +1,247 @@
+//! Requests: from a message to a reply.
+
+mod admin;
+mod change;
+mod question;
+
+use namespace::Refusal;
+use types::{ClientId, ConnId, Errno, Ino, Seq, Tid, Timestamp};
+use wire::{Answer, Failure, Message, Op, Reply, Request};
+
+use crate::{Effects, Mds, Phase};
+
+/// How a request was carried out.
+pub(crate) enum Performed {
+    /// The answer is known.
+    Answer(Answer),
+    /// A change is applied; it has this position in the journal, or none.
+    Changed { answer: Answer, seq: Option<Seq>, ino: Ino, time: Timestamp, ack_safe: bool },
+    /// The answer will be sent later.
+    Later,
+}
+
+pub(crate) type Performing = Result<Performed, Refused>;
+
+/// Why a request was not carried out.
+pub(crate) enum Refused {
+    Refusal(Refusal),
+    Failure(Failure),
+}
+
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refusal(refusal)
+    }
+}
+
+impl From<Errno> for Refused {
+    fn from(errno: Errno) -> Self {
+        Self::Failure(errno.into())
+    }
+}
+
+impl Mds {
+    pub(crate) fn request(&mut self, conn: ConnId, request: Request<'_>, effects: &mut Effects) {
+        self.counters.requests += 1;
+        match self.phase {
+            Phase::Active => {}
+            Phase::Recovering | Phase::Reconnecting { .. } => {
+                return self.request_early(conn, &request, effects);
+            }
+            Phase::Stopping | Phase::Stopped => {
+                let failure =
+                    Failure { errno: Errno::Again, text: "the metadata server is stopping".into() };
+                return self.reply_error(conn, request.tid, failure, effects);
+            }
+        }
+        let Some(client) = self.sessions.client(conn) else {
+            effects.close.push(conn);
+            return;
+        };
+        if request.op.is_mutation() && client.0 != 0 {
+            let session = self.sessions.get_mut(client);
+            if !session.blocked.is_empty() {
+                session.blocked.push_back(Message::Request(request).to_frame());
+                return;
+            }
+            if request.tid <= session.floor {
+                return self.answer_again(conn, client, &request, effects);
+            }
+        }
+        self.execute(conn, &request, effects);
+    }
+
+    /// Carries a request out, or lets it wait for a directory.
+    pub(crate) fn execute(&mut self, conn: ConnId, request: &Request<'_>, effects: &mut Effects) {
+        let Some(client) = self.sessions.client(conn) else { return };
+        let at = (conn, request.tid);
+        match self.perform(conn, client, request, effects) {
+            Ok(Performed::Answer(answer)) => self.reply_with(at, Seq(0), answer, effects),
+            Ok(Performed::Later) => {}
+            Ok(Performed::Changed { answer, seq, ino, time, ack_safe }) => {
+                if client.0 != 0 {
+                    let seq = seq.unwrap_or_default();
+                    let remembered = crate::session::Remembered { tid: request.tid, seq, ino, time };
+                    self.sessions.get_mut(client).finish(remembered);
+                }
+                match seq {
+                    Some(seq) if ack_safe => self.answer_when_safe(seq, at, answer, effects),
+                    seq => self.reply(at, seq.unwrap_or_default(), time, Ok(answer), effects),
+                }
+            }
+            Err(Refused::Refusal(Refusal::Cold(dir))) => {
+                self.park(conn, client, request, dir, effects);
+            }
+            Err(Refused::Refusal(Refusal::Errno(errno))) => {
+                self.reply_error(conn, request.tid, errno.into(), effects);
+            }
+            Err(Refused::Failure(failure)) => {
+                self.reply_error(conn, request.tid, failure, effects);
+            }
+        }
+    }
+
+    fn perform(
+        &mut self,
+        conn: ConnId,
+        client: ClientId,
+        request: &Request<'_>,
+        effects: &mut Effects,
+    ) -> Performing {
+        if !self.tables.decoupled.is_empty() {
+            self.check_blocked(client, &request.op)?;
+        }
+        if request.op.is_mutation() {
+            if let Some(errno) = self.refusing() {
+                let text = match errno {
+                    Errno::NoSpace => "the object store is full; changes are refused until there \
+                                       is room, reading goes on",
+                    _ => "the journal cannot be written; changes are refused until it can",
+                };
+                return Err(Refused::Failure(Failure { errno, text: text.into() }));
+            }
+            self.counters.mutations += 1;
+            return self.change(client, request);
+        }
+        match request.op {
+            Op::Sync => {
+                let seq = self.last_seq();
+                self.answer_when_safe(seq, (conn, request.tid), Answer::Safe(seq), effects);
+                Ok(Performed::Later)
+            }
+            Op::Decouple { path, client, policy } => {
+                self.decouple((conn, request.tid), &request.cred, path, client, policy)
+            }
+            Op::Extend { subtree, count } => self.extend((conn, request.tid), client, subtree, count),
+            Op::Release { subtree } => {
+                self.release((conn, request.tid), client, &request.cred, subtree)
+            }
+            Op::Merge { .. } => self.begin_merge((conn, request.tid), client, &request.op, effects),
+            Op::Checkpoint => {
+                self.checkpoint_for(conn, request.tid);
+                Ok(Performed::Later)
+            }
+            _ => self.question(client, request).map(Performed::Answer),
+        }
+    }
+
+    pub(crate) fn reply_with(
+        &mut self,
+        at: (ConnId, Tid),
+        seq: Seq,
+        answer: Answer,
+        effects: &mut Effects,
+    ) {
+        self.reply(at, seq, Timestamp(0), Ok(answer), effects);
+    }
+
+    pub(crate) fn reply_error(
+        &mut self,
+        conn: ConnId,
+        tid: Tid,
+        failure: Failure,
+        effects: &mut Effects,
+    ) {
+        self.reply((conn, tid), Seq(0), Timestamp(0), Err(failure), effects);
+    }
+
+    fn reply(
+        &mut self,
+        (conn, tid): (ConnId, Tid),
+        seq: Seq,
+        time: Timestamp,
+        result: Result<Answer, Failure>,
+        effects: &mut Effects,
+    ) {
+        let safe = self.log.safe();
+        let reply = Message::Reply(Reply { tid, seq, time, safe, result });
+        if conn == ConnId::MONITOR {
+            reply.append_frame(&mut effects.to_monitor);
+        } else {
+            effects.outbox.send(conn, &reply);
+        }
+    }
+
+    /// `EBUSY` for anything that touches a subtree that belongs to another client and blocks
+    /// (A-06): at any depth, by path or by inode.
+    fn check_blocked(&mut self, client: ClientId, op: &Op<'_>) -> Result<(), Refused> {
+        let (inos, names) = touched(op);
+        let mut blocked = inos.into_iter().flatten().any(|ino| self.is_blocked(client, ino));
+        for (parent, name) in names.into_iter().flatten() {
+            // The name may be that of the subtree's root, seen from outside. A name that is not
+            // in memory is no such root: the roots of decoupled subtrees are.
+            if let Ok(Some(ino)) = self.namespace.peek(parent, name) {
+                blocked = blocked || self.is_blocked(client, ino);
+            }
+        }
+        if !blocked {
+            return Ok(());
+        }
+        self.counters.busy += 1;
+        Err(Errno::Busy.into())
+    }
+
+    pub(crate) fn is_blocked(&self, client: ClientId, ino: Ino) -> bool {
+        self.namespace.ancestors(ino).any(|ancestor| {
+            let owner = self.tables.decoupled.get(&ancestor);
+            owner.is_some_and(|owner| owner.block && owner.client != client)
+        })
+    }
+}
+
+type Touched<'a> = ([Option<Ino>; 2], [Option<(Ino, &'a [u8])>; 2]);
+
+/// The inodes and names that a request is about.
+fn touched<'a>(op: &Op<'a>) -> Touched<'a> {
+    match *op {
+        Op::Lookup { parent, name }
+        | Op::Create { parent, name, .. }
+        | Op::Unlink { parent, name }
+        | Op::Rmdir { parent, name } => ([Some(parent), None], [Some((parent, name)), None]),
+        Op::Link { ino, parent, name } => {
+            ([Some(parent), Some(ino)], [Some((parent, name)), None])
+        }
+        Op::Rename { parent, name, new_parent, new_name, .. } => (
+            [Some(parent), Some(new_parent)],
+            [Some((parent, name)), Some((new_parent, new_name))],
+        ),
+        Op::GetAttr { ino }
+        | Op::SetAttr { ino, .. }
+        | Op::GetXattr { ino, .. }
+        | Op::ListXattr { ino }
+        | Op::SetXattr { ino, .. }
+        | Op::GetData { ino }
+        | Op::SetData { ino, .. }
+        | Op::GetPolicy { dir: ino }
+        | Op::List { dir: ino, .. } => ([Some(ino), None], [None; 2]),
+        // The walk itself checks where it leads. The others are about the decoupling.
+        Op::Walk { .. }
+        | Op::Sync
+        | Op::SetPolicy { .. }
+        | Op::Decouple { .. }
+        | Op::Extend { .. }
+        | Op::Merge { .. }
+        | Op::Release { .. }
+        | Op::Checkpoint => ([None; 2], [None; 2]),
+    }
+}

@@ -1,0 +1,144 @@
+//! Decoupling: giving a subtree and a range of inode numbers to one client, and taking them back.
+
+use policy::Policy;
+use types::{ClientId, ConnId, Cred, Errno, Ino, Origin, Tid};
+use wire::{Answer, Decoupled, Failure};
+
+use super::{Performed, Performing, Refused};
+use crate::tables::{Held, Tables};
+use crate::{Effects, Mds};
+use namespace::Mode;
+
+/// Most inode numbers a client gets at once.
+const EXTEND_MAX: u64 = 1 << 32;
+
+impl Mds {
+    /// Gives a subtree to a client: stores the policy in the directory, grants a range,
+    /// and, if the policy decouples, locks the subtree. Answered when all of it is durable.
+    pub(crate) fn decouple(
+        &mut self,
+        (conn, tid): (ConnId, Tid),
+        cred: &Cred,
+        path: &[u8],
+        client: ClientId,
+        policy: &[u8],
+    ) -> Performing {
+        if let Some(errno) = self.refusing() {
+            return Err(errno.into());
+        }
+        let parsed = Policy::parse_bytes(policy)
+            .map_err(|error| Failure { errno: Errno::Invalid, text: error.to_string() })
+            .map_err(Refused::Failure)?;
+        let policy = parsed.policy;
+        let ino = self.resolve_dir(cred, path)?;
+        self.namespace.access(cred, ino, 2)?;
+        self.check_free(ino, client)?;
+        let root = self.namespace.getattr(ino)?;
+        let empty = root.size == 0;
+        if let Some(known) = self.tables.decoupled.get(&ino) {
+            // The same client asks again: its first answer was lost.
+            let range = known.ranges.first().copied().unwrap_or_default();
+            let answer = Decoupled { root, range, epoch: known.epoch, empty };
+            self.tables.hold(Held { conn, tid, answer: Answer::Decoupled(answer) });
+            return Ok(Performed::Later);
+        }
+        let text = policy.to_yaml();
+        let planned = self.namespace.plan_setpolicy(cred, ino, text.as_bytes(), self.clock.time)?;
+        let range = self.tables.grant(policy.allocated_inodes)?;
+        let event = planned.event();
+        let seq = self.log.append(self.clock.now, Origin::default(), &event);
+        self.namespace.apply(seq, Mode::Live, &event);
+        let epoch = self.tables.epoch();
+        if policy.is_decoupled() {
+            let decoupling = Tables::decoupling(client, &policy, range, epoch);
+            self.tables.decoupled.insert(ino, decoupling);
+        }
+        let answer = Answer::Decoupled(Decoupled { root, range, epoch, empty });
+        self.tables.hold(Held { conn, tid, answer });
+        Ok(Performed::Later)
+    }
+
+    /// `EBUSY` if another client has this subtree, one above or one below.
+    fn check_free(&self, ino: Ino, client: ClientId) -> Result<(), Refused> {
+        for (root, owner) in &self.tables.decoupled {
+            let same = *root == ino && owner.client == client;
+            let overlap =
+                self.namespace.is_within(ino, *root) || self.namespace.is_within(*root, ino);
+            if overlap && !same {
+                let path = self.namespace.path_of(*root).map(|path| path.to_string());
+                let text = format!(
+                    "{} is decoupled by {}; merge or discard it first",
+                    path.unwrap_or_else(|| root.to_string()),
+                    owner.client
+                );
+                return Err(Refused::Failure(Failure { errno: Errno::Busy, text }));
+            }
+        }
+        Ok(())
+    }
+
+    fn owned(&self, subtree: Ino, client: ClientId) -> Result<(), Refused> {
+        match self.tables.decoupled.get(&subtree) {
+            Some(known) if known.client == client => Ok(()),
+            Some(known) => {
+                let text = format!("the subtree is decoupled by {}", known.client);
+                Err(Refused::Failure(Failure { errno: Errno::Busy, text }))
+            }
+            None => {
+                let text = "the subtree is not decoupled (any more)".into();
+                Err(Refused::Failure(Failure { errno: Errno::Stale, text }))
+            }
+        }
+    }
+
+    /// More numbers for a client whose range is used up.
+    pub(crate) fn extend(
+        &mut self,
+        (conn, tid): (ConnId, Tid),
+        client: ClientId,
+        subtree: Ino,
+        count: u64,
+    ) -> Performing {
+        self.owned(subtree, client)?;
+        let range = self.tables.grant(count.clamp(1, EXTEND_MAX))?;
+        if let Some(known) = self.tables.decoupled.get_mut(&subtree) {
+            known.ranges.push(range);
+        }
+        self.tables.hold(Held { conn, tid, answer: Answer::Range(range) });
+        Ok(Performed::Later)
+    }
+
+    /// Ends a decoupling without a merge: by its owner, or by root if the owner is gone for good.
+    pub(crate) fn release(
+        &mut self,
+        (conn, tid): (ConnId, Tid),
+        client: ClientId,
+        cred: &Cred,
+        subtree: Ino,
+    ) -> Performing {
+        if !cred.is_root() || !self.tables.decoupled.contains_key(&subtree) {
+            self.owned(subtree, client)?;
+        }
+        self.tables.decoupled.remove(&subtree);
+        self.tables.hold(Held { conn, tid, answer: Answer::Done });
+        Ok(Performed::Later)
+    }
+
+    /// Whether a client may merge into a subtree.
+    pub(crate) fn check_merge(&self, subtree: Ino, client: ClientId) -> Result<(), Refused> {
+        self.owned(subtree, client)
+    }
+
+    /// Releases a subtree whose merge is done, and answers when that is durable.
+    pub(crate) fn release_merged(
+        &mut self,
+        subtree: Ino,
+        (conn, tid): (ConnId, Tid),
+        answer: Answer,
+        effects: &mut Effects,
+    ) {
+        self.tables.decoupled.remove(&subtree);
+        self.tables.hold(Held { conn, tid, answer });
+        self.tables_tick(effects);
+    }
+}

@@ -1,0 +1,197 @@
+//! Requests that change the namespace: plan, journal, apply.
+
+use namespace::{NewInode, Planned};
+use types::{ClientId, ConnId, Cred, Ino, Origin, Path, Seq, Timestamp};
+use wire::{Answer, Op, Request};
+
+use super::{Performed, Performing, Refused};
+use crate::{Effects, Mds, fetch};
+use namespace::{Mode, Refusal};
+
+impl Mds {
+    pub(crate) fn change(&mut self, client: ClientId, request: &Request<'_>) -> Performing {
+        let Request { tid, ref cred, replay, ref op } = *request;
+        let time = replay.map_or(self.clock.time, |replay| replay.time);
+        let origin = Origin { client, tid };
+        match *op {
+            Op::Create { parent, name, ref new } => {
+                self.counters.creates += 1;
+                let again = replay.map(|replay| replay.ino).filter(|ino| ino.0 != 0);
+                self.create(cred, (parent, name), (new, time, again), origin)
+            }
+            Op::Link { ino, parent, name } => {
+                let planned = self.namespace.plan_link(cred, ino, (parent, name), time)?;
+                Ok(self.carry_out(origin, parent, &planned, time))
+            }
+            Op::Unlink { parent, name } => {
+                let planned = self.namespace.plan_unlink(cred, parent, name, time)?;
+                Ok(self.carry_out(origin, parent, &planned, time))
+            }
+            Op::Rmdir { parent, name } => {
+                let planned = self.namespace.plan_rmdir(cred, parent, name, time)?;
+                Ok(self.carry_out(origin, parent, &planned, time))
+            }
+            Op::Rename { parent, name, new_parent, new_name, flags } => {
+                let (from, to) = ((parent, name), (new_parent, new_name));
+                let planned = self.namespace.plan_rename(cred, from, to, flags, time)?;
+                let Some(planned) = planned else { return Ok(Performed::Answer(Answer::Done)) };
+                Ok(self.carry_out_in_both(origin, (parent, new_parent), &planned, time))
+            }
+            Op::SetAttr { ino, ref change } => {
+                let planned = self.namespace.plan_setattr(cred, ino, change, time)?;
+                Ok(self.carry_out(origin, ino, &planned, time))
+            }
+            Op::SetXattr { ino, name, value, flags } => {
+                let planned =
+                    self.namespace.plan_setxattr(cred, ino, (name, value), flags, time)?;
+                Ok(self.carry_out(origin, ino, &planned, time))
+            }
+            Op::SetData { ino, data, size } => {
+                let planned = self.namespace.plan_setdata(cred, ino, data, size, time)?;
+                Ok(self.carry_out(origin, ino, &planned, time))
+            }
+            Op::SetPolicy { path, policy } => self.set_policy(cred, path, policy, origin),
+            _ => Err(types::Errno::NotSupported.into()),
+        }
+    }
+
+    fn create(
+        &mut self,
+        cred: &Cred,
+        at: (Ino, &[u8]),
+        (new, time, again): (&wire::NewInode<'_>, Timestamp, Option<Ino>),
+        origin: Origin,
+    ) -> Performing {
+        let wire::NewInode { mode, owner, rdev, size, mtime, atime, data } = *new;
+        let new = NewInode { mode, owner, rdev, size, time, mtime, atime, data };
+        // Planned with a number that is taken only if the plan succeeds.
+        let planned = self.namespace.plan_create(cred, at, &new, Ino(u64::MAX))?;
+        let ino = match again {
+            Some(ino) => ino,
+            None => self.tables.take_ino().ok_or(Refusal::Cold(fetch::NUMBERS))?,
+        };
+        let event = match planned.event() {
+            journal::Event::Create(create) => {
+                journal::Event::Create(journal::Create { ino, ..create })
+            }
+            other => other,
+        };
+        let (seq, ack_safe) = self.journal_and_apply(origin, at.0, at.0, &event);
+        let attr = self.namespace.getattr(ino)?;
+        Ok(Performed::Changed { answer: Answer::Attr(attr), seq, ino, time, ack_safe })
+    }
+
+    fn carry_out(
+        &mut self,
+        origin: Origin,
+        place: Ino,
+        planned: &Planned<'_>,
+        time: Timestamp,
+    ) -> Performed {
+        self.carry_out_in_both(origin, (place, place), planned, time)
+    }
+
+    fn carry_out_in_both(
+        &mut self,
+        origin: Origin,
+        (place, other): (Ino, Ino),
+        planned: &Planned<'_>,
+        time: Timestamp,
+    ) -> Performed {
+        let (seq, ack_safe) = self.journal_and_apply(origin, place, other, &planned.event());
+        Performed::Changed { answer: Answer::Done, seq, ino: Ino(0), time, ack_safe }
+    }
+
+    /// Journals an event if the policy of one of the places it touches streams, and applies it.
+    #[inline]
+    fn journal_and_apply(
+        &mut self,
+        origin: Origin,
+        place: Ino,
+        other: Ino,
+        event: &journal::Event<'_>,
+    ) -> (Option<Seq>, bool) {
+        let (_, policy) = self.namespace.effective_policy(self.directory_of(place));
+        let (mut streams, mut ack_safe) = (policy.streams, policy.ack_safe);
+        if other != place {
+            // A rename across subtrees keeps the stricter promise of the two.
+            let (_, policy) = self.namespace.effective_policy(other);
+            streams |= policy.streams;
+            ack_safe |= policy.ack_safe;
+        }
+        let seq = streams.then(|| self.log.append(self.clock.now, origin, event));
+        self.namespace.apply(seq.unwrap_or(self.log.last()), Mode::Live, event);
+        self.note_freed();
+        (seq, ack_safe)
+    }
+
+    /// The directory whose policy governs an inode.
+    fn directory_of(&self, ino: Ino) -> Ino {
+        if self.namespace.is_dir(ino) {
+            ino
+        } else {
+            self.namespace.home_of(ino).unwrap_or(Ino::ROOT)
+        }
+    }
+
+    fn set_policy(
+        &mut self,
+        cred: &Cred,
+        path: &[u8],
+        policy: &[u8],
+        origin: Origin,
+    ) -> Performing {
+        let ino = self.resolve_dir(cred, path)?;
+        let time = self.clock.time;
+        let planned = self.namespace.plan_setpolicy(cred, ino, policy, time)?;
+        let event = planned.event();
+        // A policy is an agreement between people; it is durable whatever it says itself.
+        let seq = self.log.append(self.clock.now, origin, &event);
+        self.namespace.apply(seq, Mode::Live, &event);
+        Ok(Performed::Changed { answer: Answer::Done, seq: Some(seq), ino, time, ack_safe: true })
+    }
+
+    /// The directory at a path.
+    pub(crate) fn resolve_dir(&self, cred: &Cred, path: &[u8]) -> Result<Ino, Refused> {
+        let path = Path::parse(path)?;
+        let walked = self.namespace.walk(cred, Ino::ROOT, &path)?;
+        let attr = walked.attr.ok_or(types::Errno::NotFound)?;
+        if !attr.is_dir() {
+            return Err(types::Errno::NotDirectory.into());
+        }
+        Ok(attr.ino)
+    }
+
+    /// A request that was carried out before and arrives again: the same answer.
+    pub(crate) fn answer_again(
+        &mut self,
+        conn: ConnId,
+        client: ClientId,
+        request: &Request<'_>,
+        effects: &mut Effects,
+    ) {
+        let known = self.sessions.get_mut(client).find(request.tid);
+        let (seq, time) = known.map_or((Seq(0), Timestamp(0)), |known| (known.seq, known.time));
+        let answer = match request.op {
+            Op::Create { parent, name, .. } => {
+                let ino = known.map(|known| known.ino).filter(|ino| ino.0 != 0);
+                let attr = match ino {
+                    Some(ino) => self.namespace.getattr(ino),
+                    None => self.namespace.lookup(&Cred::root(), parent, name),
+                };
+                match attr {
+                    Ok(attr) => Answer::Attr(attr),
+                    Err(Refusal::Cold(dir)) => {
+                        // Waiting as a question keeps it from being carried out a second time.
+                        return self.park(conn, client, request, dir, effects);
+                    }
+                    Err(Refusal::Errno(errno)) => {
+                        return self.reply_error(conn, request.tid, errno.into(), effects);
+                    }
+                }
+            }
+            _ => Answer::Done,
+        };
+        self.reply((conn, request.tid), seq, time, Ok(answer), effects);
+    }
+}

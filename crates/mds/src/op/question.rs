@@ -1,0 +1,91 @@
+//! Requests that change nothing.
+
+use namespace::Refusal;
+use types::{ClientId, Cred, Errno, Ino, Path};
+use wire::{Answer, EffectivePolicy, Op, Request};
+
+use super::Refused;
+use crate::Mds;
+
+/// Most entries in one reply to a listing: with attributes they fill about 200 KB.
+const LIST_MAX: usize = 4096;
+
+impl Mds {
+    pub(crate) fn question(
+        &mut self,
+        client: ClientId,
+        request: &Request<'_>,
+    ) -> Result<Answer, Refused> {
+        let cred = &request.cred;
+        Ok(match request.op {
+            Op::Lookup { parent, name } => {
+                self.counters.lookups += 1;
+                Answer::Attr(self.namespace.lookup(cred, parent, name)?)
+            }
+            Op::Walk { base, path } => {
+                self.counters.lookups += 1;
+                self.walk(client, cred, base, path)?
+            }
+            Op::GetAttr { ino } => Answer::Attr(self.namespace.getattr(ino)?),
+            Op::GetXattr { ino, name } => Answer::Data(self.namespace.xattr(ino, name)?.to_vec()),
+            Op::ListXattr { ino } => {
+                let names = self.namespace.xattr_names(ino)?;
+                Answer::Names(names.into_iter().map(<[u8]>::to_vec).collect())
+            }
+            Op::GetData { ino } => {
+                self.namespace.access(cred, ino, 4)?;
+                Answer::Data(self.namespace.data(ino)?.to_vec())
+            }
+            Op::List { dir, after, limit, attrs } => {
+                let limit = (limit as usize).clamp(1, LIST_MAX);
+                self.list(cred, dir, after, limit, attrs)?
+            }
+            Op::GetPolicy { dir } => self.policy_of(dir)?,
+            _ => return Err(Errno::NotSupported.into()),
+        })
+    }
+
+    fn walk(
+        &mut self,
+        client: ClientId,
+        cred: &Cred,
+        base: Ino,
+        path: &[u8],
+    ) -> Result<Answer, Refused> {
+        let path = Path::parse(path)?;
+        let walked = self.namespace.walk(cred, base, &path)?;
+        if !self.tables.decoupled.is_empty() {
+            let target = walked.attr.map_or(walked.parent, |attr| attr.ino);
+            if self.is_blocked(client, target) {
+                self.counters.busy += 1;
+                return Err(Errno::Busy.into());
+            }
+        }
+        Ok(Answer::Walked { parent: walked.parent, attr: walked.attr })
+    }
+
+    fn list(
+        &mut self,
+        cred: &Cred,
+        dir: Ino,
+        after: Option<&[u8]>,
+        limit: usize,
+        attrs: bool,
+    ) -> Result<Answer, Refusal> {
+        let entries = self.namespace.list(cred, dir, after, limit, attrs)?;
+        let more = entries.len() == limit;
+        let entries = entries.into_iter().map(|entry| (entry.name, entry.attr)).collect();
+        Ok(Answer::Entries { entries, more })
+    }
+
+    fn policy_of(&mut self, dir: Ino) -> Result<Answer, Refused> {
+        self.namespace.getattr(dir)?;
+        let (source, in_force) = self.namespace.effective_policy(dir);
+        let source_path = source.and_then(|source| self.namespace.path_of(source));
+        Ok(Answer::Policy(EffectivePolicy {
+            policy: source.map(|_| in_force.policy.to_yaml()).unwrap_or_default(),
+            source: source.unwrap_or_default(),
+            source_path: source_path.map(|path| path.to_bytes()).unwrap_or_default(),
+        }))
+    }
+}

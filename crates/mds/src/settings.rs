@@ -1,0 +1,57 @@
+//! What can be tuned.
+
+use types::Span;
+
+/// Settings of a metadata server.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where it listens, for the cluster map.
+    pub address: String,
+    /// Its process id, for the cluster map.
+    pub pid: u32,
+    /// The size at which a journal segment is closed, in bytes (J-03).
+    pub segment_bytes_max: u64,
+    /// How many segments are written at the same time at most (J-03, "dispatch").
+    pub dispatch: usize,
+    /// How long an event may wait for others to be made durable with it.
+    pub commit_interval: Span,
+    /// Bytes of events that are made durable without waiting.
+    pub commit_bytes: u64,
+    /// How many journal segments are kept before the oldest are trimmed (J-04).
+    pub segments_max: usize,
+    /// Rows of a directory taken in one slice of a checkpoint.
+    pub capture_rows: usize,
+    /// Directories written to the metadata store at the same time.
+    pub commits_max: usize,
+    /// Events of a merge verified or applied in one slice.
+    pub merge_events: usize,
+    /// The largest client journal a merge may transfer, in bytes.
+    pub merge_bytes_max: u64,
+    /// Inodes kept in memory; more are forgotten when the metadata store has them.
+    pub inodes_max: u64,
+    /// How long clients of the previous tenure have for sending unsafe requests again.
+    pub reconnect: Span,
+    /// How often the monitor hears of the server.
+    pub beacon_interval: Span,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            address: String::new(),
+            pid: 0,
+            segment_bytes_max: 4 << 20,
+            dispatch: 1,
+            commit_interval: Span::from_millis(5),
+            commit_bytes: 256 << 10,
+            segments_max: 16,
+            capture_rows: 4096,
+            commits_max: 4,
+            merge_events: 8192,
+            merge_bytes_max: 8 << 30,
+            inodes_max: 64 << 20,
+            reconnect: Span::from_millis(2000),
+            beacon_interval: Span::from_millis(500),
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! What a rank must never forget, even where subtrees keep no journal: its tenure, which inode
+//! numbers were given away, and which subtrees belong to a client.
+//!
+//! One small object, replaced by compare-and-swap. Replacing it with the tenure incremented is
+//! also what fences an older server of the same rank: its next replacement fails.
+//!
+//! Inode numbers are durable *before* they are handed out (design section 4): whatever crashes
+//! afterwards, nobody else gets them.
+
+use std::collections::BTreeMap;
+
+use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult, rank_name};
+use namespace::Namespace;
+use policy::{InterferePolicy, Policy};
+use types::bytes::{Malformed, Put, Reader};
+use types::{ClientId, ConnId, Epoch, Errno, Error, Ino, InoRange, Moment, Rank, Span, Tid};
+use wire::{Answer, DecoupledSubtree};
+
+use crate::{Effects, Mds, Waiting, fetch};
+
+const MAGIC: &[u8; 8] = b"CUDLRANK";
+const VERSION: u16 = 1;
+/// Numbers reserved at a time for inodes that the server creates itself.
+const RESERVE: u64 = 1 << 20;
+/// A new reservation starts when fewer numbers than this are left.
+const RESERVE_LOW: u64 = RESERVE / 2;
+const RETRY: Span = Span::from_millis(500);
+
+/// A subtree that belongs to a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Decoupling {
+    pub(crate) client: ClientId,
+    /// Requests of others get `EBUSY`.
+    pub(crate) block: bool,
+    /// Numbers the client may use, in the order in which they were given.
+    pub(crate) ranges: Vec<InoRange>,
+    pub(crate) epoch: Epoch,
+    /// Canonical policy text.
+    pub(crate) policy: String,
+}
+
+/// An answer that waits until the tables are stored.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) conn: ConnId,
+    pub(crate) tid: Tid,
+    pub(crate) answer: Answer,
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    rank: Rank,
+    epoch: Epoch,
+    version: Option<u64>,
+    /// Numbers reserved for the server itself, durable.
+    own: InoRange,
+    /// The next reservation, which is not durable yet.
+    reserving: Option<InoRange>,
+    /// Whether the put under way stores it.
+    reserving_in_flight: bool,
+    /// The first number that was never given to anybody.
+    next: u64,
+    pub(crate) decoupled: BTreeMap<Ino, Decoupling>,
+    dirty: bool,
+    in_flight: bool,
+    held: Vec<Held>,
+    /// Answers that the put under way will release.
+    held_in_flight: Vec<Held>,
+    failed: Option<Moment>,
+}
+
+impl Tables {
+    pub(crate) fn new(rank: Rank) -> Self {
+        let space = Ino::space_of(rank);
+        Self {
+            rank,
+            epoch: Epoch(0),
+            version: None,
+            own: InoRange { start: space.start, end: space.start },
+            reserving: None,
+            reserving_in_flight: false,
+            next: space.start,
+            decoupled: BTreeMap::new(),
+            dirty: false,
+            in_flight: false,
+            held: Vec::new(),
+            held_in_flight: Vec::new(),
+            failed: None,
+        }
+    }
+
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.in_flight && !self.dirty
+    }
+
+    /// Begins a tenure on top of what the store holds, and returns the bytes to store.
+    pub(crate) fn take_over(&mut self, stored: Option<(&[u8], u64)>) -> Result<Vec<u8>, Error> {
+        if let Some((bytes, version)) = stored {
+            self.decode(bytes).map_err(|malformed| {
+                Error::new(Errno::BadMessage, rank_name(self.rank), malformed.to_string()).remedy(
+                    "the rank's table is damaged; restore this object from a copy of the store",
+                )
+            })?;
+            self.version = Some(version);
+        }
+        self.epoch.0 += 1;
+        self.own = InoRange { start: self.next, end: self.next + RESERVE };
+        self.next = self.own.end;
+        Ok(self.encode())
+    }
+
+    pub(crate) fn taken_over(&mut self, version: u64) {
+        self.version = Some(version);
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.extend_from_slice(MAGIC);
+        out.put_u16(VERSION);
+        out.put_varint(self.epoch.0);
+        out.put_varint(self.next);
+        out.put_varint(self.decoupled.len() as u64);
+        for (ino, decoupling) in &self.decoupled {
+            out.put_varint(ino.0);
+            out.put_varint(decoupling.client.0);
+            out.put_u8(u8::from(decoupling.block));
+            out.put_varint(decoupling.epoch.0);
+            out.put_bytes(decoupling.policy.as_bytes());
+            out.put_varint(decoupling.ranges.len() as u64);
+            for range in &decoupling.ranges {
+                out.put_varint(range.start);
+                out.put_varint(range.end);
+            }
+        }
+        out.put_u32(crc(&out));
+        out
+    }
+
+    fn decode(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
+        let mut reader = Reader::new(bytes);
+        if reader.take(8)? != MAGIC {
+            return Err(Malformed { offset: 0, expected: "the table of a rank" });
+        }
+        if reader.u16()? != VERSION {
+            return Err(Malformed { offset: 8, expected: "format version 1" });
+        }
+        self.epoch = Epoch(reader.varint()?);
+        self.next = reader.varint()?;
+        let mut decoupled = BTreeMap::new();
+        for _ in 0..reader.length()? {
+            let ino = Ino(reader.varint()?);
+            let client = ClientId(reader.varint()?);
+            let block = reader.u8()? == 1;
+            let epoch = Epoch(reader.varint()?);
+            let start = reader;
+            let policy = std::str::from_utf8(reader.bytes()?)
+                .map_err(|_| start.malformed("UTF-8 text"))?
+                .to_owned();
+            let mut ranges = Vec::new();
+            for _ in 0..reader.length()? {
+                ranges.push(InoRange { start: reader.varint()?, end: reader.varint()? });
+            }
+            decoupled.insert(ino, Decoupling { client, block, ranges, epoch, policy });
+        }
+        let body = reader.offset();
+        if reader.u32()? != crc(&bytes[..body]) {
+            return Err(Malformed { offset: body, expected: "a matching checksum" });
+        }
+        reader.end()?;
+        self.decoupled = decoupled;
+        Ok(())
+    }
+
+    /// A number for an inode that the server creates, or `None` until more are reserved.
+    #[inline]
+    pub(crate) fn take_ino(&mut self) -> Option<Ino> {
+        if self.own.len() < RESERVE_LOW && self.reserving.is_none() {
+            let range = InoRange { start: self.next, end: self.next + RESERVE };
+            self.next = range.end;
+            self.reserving = Some(range);
+            self.dirty = true;
+        }
+        self.own.take()
+    }
+
+    /// Numbers for a client. They may be handed out once the tables are stored.
+    pub(crate) fn grant(&mut self, count: u64) -> Result<InoRange, Errno> {
+        let space = Ino::space_of(self.rank);
+        let end = self.next.checked_add(count).filter(|end| *end <= space.end);
+        let range = InoRange { start: self.next, end: end.ok_or(Errno::NoSpace)? };
+        self.next = range.end;
+        self.dirty = true;
+        Ok(range)
+    }
+
+    /// Holds an answer back until what it promises is stored.
+    pub(crate) fn hold(&mut self, held: Held) {
+        self.dirty = true;
+        self.held.push(held);
+    }
+
+    pub(crate) fn decoupled_list(&self, namespace: &Namespace) -> Vec<DecoupledSubtree> {
+        self.decoupled
+            .iter()
+            .map(|(ino, decoupling)| DecoupledSubtree {
+                path: namespace.path_of(*ino).map(|path| path.to_bytes()).unwrap_or_default(),
+                ino: *ino,
+                client: decoupling.client,
+                range: decoupling.ranges.first().copied().unwrap_or_default(),
+                policy: decoupling.policy.clone(),
+            })
+            .collect()
+    }
+
+    pub(crate) fn decoupling(
+        client: ClientId,
+        policy: &Policy,
+        range: InoRange,
+        epoch: Epoch,
+    ) -> Decoupling {
+        Decoupling {
+            client,
+            block: policy.interfere == InterferePolicy::Block,
+            ranges: vec![range],
+            epoch,
+            policy: policy.to_yaml(),
+        }
+    }
+}
+
+fn crc(bytes: &[u8]) -> u32 {
+    journal::checksum(bytes)
+}
+
+impl Mds {
+    /// Stores the tables if they changed and no put is under way. Called after every request
+    /// that may have changed them, and regularly.
+    pub(crate) fn tables_tick(&mut self, effects: &mut Effects) {
+        let now = self.clock.now;
+        if self.tables.in_flight || !self.tables.dirty {
+            return;
+        }
+        if self.tables.failed.is_some_and(|at| now.since(at) < RETRY) {
+            return;
+        }
+        let Some(version) = self.tables.version else { return };
+        self.tables.dirty = false;
+        self.tables.in_flight = true;
+        self.tables.held_in_flight = std::mem::take(&mut self.tables.held);
+        self.tables.reserving_in_flight = self.tables.reserving.is_some();
+        let op = StoreOp::Put {
+            object: rank_name(self.rank),
+            data: self.tables.encode(),
+            condition: Condition::Version(version),
+        };
+        self.store(Waiting::Tables, op, effects);
+    }
+
+    pub(crate) fn tables_stored(
+        &mut self,
+        result: Result<StoreResult, Box<StoreFailure>>,
+        effects: &mut Effects,
+    ) {
+        self.tables.in_flight = false;
+        let held = std::mem::take(&mut self.tables.held_in_flight);
+        match result {
+            Ok(StoreResult::Stored(version)) => {
+                self.tables.version = Some(version);
+                self.tables.failed = None;
+                if self.tables.reserving_in_flight
+                    && let Some(range) = self.tables.reserving.take()
+                {
+                    self.add_own(range);
+                }
+                for Held { conn, tid, answer } in held {
+                    self.reply_with((conn, tid), types::Seq(0), answer, effects);
+                }
+                self.retry_waiting(fetch::NUMBERS, effects);
+                self.tables_tick(effects);
+            }
+            Ok(_) => {
+                effects.fatal = Some(
+                    Error::new(
+                        Errno::Stale,
+                        self.rank.to_string(),
+                        "another server took over this rank",
+                    )
+                    .remedy("nothing to do: clients reconnect to the new one"),
+                );
+            }
+            Err(failure) => {
+                // The numbers stay unused and the subtree stays as it was in memory; whoever asked
+                // is told, and asking again is harmless.
+                self.tables.failed = Some(self.clock.now);
+                self.tables.dirty = true;
+                for Held { conn, tid, .. } in held {
+                    self.reply_error(conn, tid, failure.error.errno.into(), effects);
+                }
+            }
+        }
+    }
+
+    /// Numbers become usable. If clients were given ranges in between, the rest of the current
+    /// reservation is skipped: at most half a million of a rank's 2^40 numbers.
+    fn add_own(&mut self, range: InoRange) {
+        if self.tables.own.end == range.start {
+            self.tables.own.end = range.end;
+        } else {
+            self.tables.own = range;
+        }
+    }
+}

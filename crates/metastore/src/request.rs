@@ -1,0 +1,149 @@
+//! What the state machines ask of the object store, as values.
+//!
+//! The metadata server and the monitor do no I/O: they emit a [`StoreOp`] and are handed a
+//! [`StoreResult`]. A driver carries the operation out on a worker thread, or a simulator against
+//! a store in memory that may lose, tear or delay it.
+
+use types::{ClientId, Error, Ino};
+
+use crate::{Manifest, Rows};
+
+/// Names one operation under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(pub u64);
+
+/// What must be true of an object for a put to replace it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// Nothing.
+    Any,
+    /// It must not exist.
+    Absent,
+    /// It must be of this version, as [`StoreResult::Bytes`] reported it.
+    Version(u64),
+}
+
+/// One operation on the object store.
+#[derive(Debug)]
+pub enum StoreOp {
+    /// Appends to an object and makes it durable.
+    Append {
+        /// Its name.
+        object: String,
+        /// What to append.
+        data: Vec<u8>,
+    },
+    /// Replaces an object, durably.
+    Put {
+        /// Its name.
+        object: String,
+        /// Its new content.
+        data: Vec<u8>,
+        /// When it may be replaced.
+        condition: Condition,
+    },
+    /// Reads a whole object.
+    Get {
+        /// Its name.
+        object: String,
+    },
+    /// Lists objects.
+    List {
+        /// What their names start with.
+        prefix: String,
+    },
+    /// Deletes objects; those that do not exist are skipped.
+    Delete {
+        /// Their names.
+        objects: Vec<String>,
+    },
+    /// Deletes the file data of an inode.
+    PurgeData {
+        /// The inode.
+        ino: Ino,
+    },
+    /// Deletes everything stored of a directory.
+    PurgeDir {
+        /// The directory.
+        ino: Ino,
+    },
+    /// Reads a directory: its manifest and the merged rows of its runs.
+    LoadDir {
+        /// The directory.
+        ino: Ino,
+    },
+    /// Adds rows to a directory: writes a run, then replaces the manifest. Merges runs when there
+    /// are many.
+    CommitDir {
+        /// The directory.
+        ino: Ino,
+        /// Captured rows.
+        rows: Rows,
+        /// Number of entries and sub-directories afterwards, and whether that is exact.
+        counts: (u64, u64, bool),
+    },
+}
+
+/// How an operation ended.
+#[derive(Debug)]
+pub enum StoreResult {
+    /// It is done and durable.
+    Done,
+    /// A put is done; the version of the object.
+    Stored(u64),
+    /// A put was refused, because its condition does not hold.
+    Conflict,
+    /// The object does not exist.
+    Missing,
+    /// The object, and its version.
+    Bytes(Vec<u8>, u64),
+    /// Names, sorted.
+    Names(Vec<String>),
+    /// A directory.
+    Dir(Box<LoadedDir>),
+}
+
+/// A directory as the store has it.
+#[derive(Debug)]
+pub struct LoadedDir {
+    /// Its manifest.
+    pub manifest: Manifest,
+    /// Its live rows, by name.
+    pub rows: Rows,
+}
+
+/// An operation that failed, handed back so that it can be tried again.
+#[derive(Debug)]
+pub struct StoreFailure {
+    /// Why.
+    pub error: Error,
+    /// What was to be done.
+    pub op: StoreOp,
+}
+
+/// Name of the object that holds what a rank must never forget.
+#[must_use]
+pub fn rank_name(rank: types::Rank) -> String {
+    format!("rank/{:04x}", rank.0)
+}
+
+/// What the names of a rank's journal segments start with.
+#[must_use]
+pub fn journal_prefix(rank: types::Rank) -> String {
+    format!("journal/mds.{:04x}/", rank.0)
+}
+
+/// Name of a segment of a rank's journal.
+#[must_use]
+pub fn segment_name(rank: types::Rank, index: u64) -> String {
+    format!("journal/mds.{:04x}/{index:016x}", rank.0)
+}
+
+/// Name of the object that holds a client's journal of a decoupled subtree (Global Persist).
+#[must_use]
+pub fn client_journal_name(subtree: Ino, client: ClientId, part: u64) -> String {
+    format!("journal/client/{:016x}.{:x}.{part:08x}", subtree.0, client.0)
+}
+
+/// Name of the monitor's map.
+pub const MAP_NAME: &str = "mon/map";

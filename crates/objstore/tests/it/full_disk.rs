@@ -1,0 +1,99 @@
+//! A full disk and a read-only one, on a tmpfs of one MiB.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use objstore::{Dir, Expect, ObjectStore, Outcome, SyncScope};
+use tempfile::TempDir;
+use types::Errno;
+
+use crate::mount::Mount;
+
+/// Waits until so many bytes are free. A deleted file takes space as long as anybody has it open,
+/// and a process that another test of this program is just starting has copies of all descriptors
+/// until it executes its own program.
+fn await_space(path: &Path, bytes: u64) {
+    let start = Instant::now();
+    loop {
+        let state = rustix::fs::statvfs(path).unwrap();
+        if state.f_bavail * state.f_frsize >= bytes {
+            return;
+        }
+        assert!(start.elapsed() < Duration::from_secs(10), "deleted files still take space");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_full_disk_is_reported_and_nothing_acknowledged_is_lost() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("full");
+    let Some(mount) = Mount::new(&path, &["-t", "tmpfs", "-o", "size=1m", "tmpfs"]) else { return };
+    let store = Dir::open(mount.path(), true).unwrap();
+    assert!(matches!(store.put("kept", b"safe", Expect::Any), Ok(Outcome::Done(_))));
+
+    let piece: Vec<u8> = (0..60_000u32).map(|at| (at % 251).to_le_bytes()[0]).collect();
+    let mut acknowledged = 0;
+    let error = loop {
+        match store.append("log", &piece) {
+            Ok(offset) => assert_eq!(offset, acknowledged * piece.len() as u64),
+            Err(error) => break error,
+        }
+        store.sync(SyncScope::Object("log")).unwrap();
+        acknowledged += 1;
+    };
+    assert!(acknowledged > 5);
+    let expected = format!(
+        "object log in dir:{}: cannot append: No space left on device (os error 28) (ENOSPC); \
+         free space on the file system that holds the store, or enlarge it",
+        path.display()
+    );
+    assert_eq!(error.to_string(), expected);
+
+    let errno = |result: types::Result<Outcome>| result.unwrap_err().errno;
+    let whole: Vec<u8> = piece.repeat(usize::try_from(acknowledged).unwrap());
+    for store in [&store, &Dir::open(mount.path(), false).unwrap()] {
+        assert!(store.get("log").unwrap().0 == whole, "the append that failed left no trace");
+        assert_eq!(errno(store.put("kept", &piece, Expect::Any)), Errno::NoSpace);
+        assert_eq!(store.get("kept").unwrap().0, b"safe");
+        assert_eq!(store.append("new/log", &piece).unwrap_err().errno, Errno::NoSpace);
+        assert_eq!(store.stat("new/log").unwrap_err().errno, Errno::NotFound);
+        assert_eq!(store.write_range("data", 0, &piece).unwrap_err().errno, Errno::NoSpace);
+    }
+
+    // Room made, it goes on where it stopped; the temporary files of failed puts take none.
+    store.delete("data").unwrap();
+    assert!(store.delete("log").unwrap());
+    await_space(mount.path(), acknowledged * piece.len() as u64);
+    for number in 0..acknowledged {
+        assert_eq!(store.append("log", &piece), Ok(number * piece.len() as u64));
+    }
+}
+
+#[test]
+fn a_read_only_store_can_be_read_and_says_why_it_cannot_be_written() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("read-only");
+    let Some(mount) = Mount::new(&path, &["-t", "tmpfs", "-o", "size=1m", "tmpfs"]) else { return };
+    let store = Dir::open(mount.path(), true).unwrap();
+    assert!(matches!(store.put("a/b", b"content", Expect::Any), Ok(Outcome::Done(_))));
+    drop(store);
+    mount.make_read_only();
+
+    let store = Dir::open(mount.path(), true).unwrap();
+    assert_eq!(store.get("a/b").unwrap().0, b"content");
+    assert_eq!(store.list("").unwrap(), ["a/b"]);
+    let errors = [
+        store.put("a/b", b"", Expect::Any).err(),
+        store.append("a/b", b"").err(),
+        store.append("new", b"").err(),
+        store.write_range("a/b", 0, b"x").err(),
+        store.delete("a/b").err(),
+        store.lock("l", "me").err(),
+    ];
+    for error in errors {
+        let error = error.unwrap();
+        assert_eq!(error.errno, Errno::ReadOnly, "{error}");
+        assert_eq!(error.remedy, "mount the file system that holds the store writable");
+    }
+}
