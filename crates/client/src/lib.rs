@@ -1,1 +1,19 @@
-//! Placeholder.
+//! A client as a value.
+//!
+//! [`Session`] speaks to one metadata server: it numbers requests, keeps those that are applied
+//! but not yet safe, and sends them again when the server comes back from a crash. [`Decoupled`]
+//! is a client's own subtree: it appends events to a journal in memory without asking anybody
+//! (Append Client Journal, M-03) and materialises its own view of the subtree from that journal
+//! when it is asked to look.
+//!
+//! Neither does I/O, reads a clock or knows a socket; the crate `cudele` and the simulator carry
+//! out what they return.
+
+mod decoupled;
+mod session;
+
+pub use decoupled::{Decoupled, Grant, View};
+pub use session::{Effects, Input, Session};
+
+#[cfg(test)]
+mod tests;

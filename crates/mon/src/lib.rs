@@ -1,1 +1,387 @@
-//! Placeholder.
+//! The monitor as a value: it keeps the cluster map, and is asked whenever something must be
+//! agreed on by everybody (S-06).
+//!
+//! [`Mon::handle`] takes an input (a message, a finished store operation, the passing of time) and
+//! fills [`Effects`] (messages to send, store operations to carry out). It performs no I/O, reads
+//! no clock and starts no thread, so the same code runs under the daemon and in the simulator. It
+//! is not on the path of metadata operations: a cluster whose monitor is away goes on serving.
+//!
+//! Where to read on: `ledger` makes changes of the map last, `servers` listens to the metadata
+//! servers, `forward` passes policies and decouplings on to them, `stop` ends the cluster,
+//! `format` is the map as an object.
+//!
+//! Invariants:
+//! * a reply that promises something lasting is sent after the store confirmed it;
+//! * a metadata server is told nothing of the map that the store does not have;
+//! * of two monitors on one store at most one changes the map: the other finds out at its next
+//!   change and stops.
+
+mod format;
+mod forward;
+mod ledger;
+mod servers;
+mod stop;
+
+use metastore::request::{MAP_NAME, StoreFailure, StoreOp, StoreResult, Token};
+use types::{ClientId, Clock, ConnId, Errno, Error, Span, Tid};
+use wire::{ClusterMap, Cred, Failure, Message, MonAnswer, MonOp, Outbox};
+
+use forward::Forwards;
+use ledger::{Ledger, Outcome};
+use servers::Servers;
+use stop::Stop;
+
+/// How many client ids are recorded as given out at a time: a restart wastes at most this many.
+pub const CLIENT_BLOCK: u64 = 1000;
+/// How many requests may wait for a metadata server or for the store.
+pub const WAITING_MAX: usize = 1024;
+/// How many ranks a cluster has at most.
+pub const RANKS_MAX: u16 = 256;
+/// How many bytes of paths and policies the map holds at most: with everything else it must fit
+/// one message.
+pub const POLICY_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// What a monitor is told when it is made.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Names the cluster, if the store has no map yet. A map that exists keeps its name.
+    pub cluster: String,
+    /// Where the object store is. Put into the map, for the servers to find.
+    pub store: String,
+    /// How long a metadata server may be silent before it counts as lost.
+    pub beacon_grace: Span,
+}
+
+/// What can happen to a monitor.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// It starts: it reads its map.
+    Start,
+    /// Somebody connected.
+    Opened {
+        /// As what.
+        conn: ConnId,
+    },
+    /// A message arrived.
+    Message {
+        /// From whom.
+        conn: ConnId,
+        /// The message.
+        message: Message<'a>,
+    },
+    /// A connection is gone. Nothing more may arrive from it.
+    Closed {
+        /// Which.
+        conn: ConnId,
+    },
+    /// A store operation ended.
+    Stored {
+        /// Which.
+        token: Token,
+        /// How.
+        result: Result<StoreResult, Box<StoreFailure>>,
+    },
+    /// Time passed. Wanted several times within the beacon grace.
+    Tick,
+    /// End the cluster cleanly, as [`MonOp::Stop`] does.
+    Terminate,
+}
+
+/// What a monitor wants done. The driver carries it out and clears it before the next input.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// Messages.
+    pub outbox: Outbox,
+    /// Operations on the object store.
+    pub store: Vec<(Token, StoreOp)>,
+    /// Connections to close once their messages are sent.
+    pub close: Vec<ConnId>,
+    /// The process may end. Set again by every further input.
+    pub stopped: bool,
+    /// Why it must end, if it was not asked to.
+    pub fatal: Option<Error>,
+}
+
+impl Effects {
+    /// Adds a message.
+    pub fn send(&mut self, conn: ConnId, message: &Message<'_>) {
+        self.outbox.send(conn, message);
+    }
+
+    /// Forgets everything but keeps the memory.
+    pub fn clear(&mut self) {
+        let Self { outbox, store, close, stopped, fatal } = self;
+        outbox.clear();
+        store.clear();
+        close.clear();
+        *stopped = false;
+        *fatal = None;
+    }
+
+    /// Adds the reply to a request.
+    fn reply(&mut self, asker: Asker, result: Result<MonAnswer, Failure>) {
+        self.send(asker.conn, &Message::MonReply { tid: asker.tid, result });
+    }
+}
+
+/// Who waits for a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Asker {
+    conn: ConnId,
+    tid: Tid,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// The map is being read.
+    Loading,
+    Serving,
+    /// The map cannot be understood: whoever asks is told so. Writing a new one would give client
+    /// ids out a second time.
+    Refusing(Failure),
+    Stopped,
+}
+
+/// See the crate documentation.
+#[derive(Debug)]
+pub struct Mon {
+    settings: Settings,
+    phase: Phase,
+    ledger: Ledger,
+    /// The next id to give out; below the map's `next_client`, which is the end of the block.
+    next_client: ClientId,
+    servers: Servers,
+    forwards: Forwards,
+    stop: Option<Stop>,
+}
+
+impl Mon {
+    /// A monitor that has not started.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            phase: Phase::Loading,
+            ledger: Ledger::default(),
+            next_client: ClientId(0),
+            servers: Servers::default(),
+            forwards: Forwards::default(),
+            stop: None,
+        }
+    }
+
+    /// Takes one input in and appends what follows from it to `effects`.
+    pub fn handle(&mut self, clock: Clock, input: Input<'_>, effects: &mut Effects) {
+        if !matches!(self.phase, Phase::Stopped) {
+            self.take_in(clock, input, effects);
+        }
+        if !matches!(self.phase, Phase::Stopped) {
+            // In this order: what is lost is recorded, what is stored is told, what is told to
+            // everybody may end.
+            self.ledger.flush(effects);
+            self.servers.distribute(self.ledger.stored(), effects);
+            self.advance_stop(clock, effects);
+        }
+        effects.stopped |= matches!(self.phase, Phase::Stopped);
+        debug_assert_eq!(self.check(), Ok(()), "the state agrees with itself after every input");
+    }
+
+    /// The map as a status request shows it: with what the servers last reported, and with
+    /// changes that are still being stored.
+    #[must_use]
+    pub fn status(&self) -> ClusterMap {
+        self.servers.status(self.ledger.map())
+    }
+
+    fn take_in(&mut self, clock: Clock, input: Input<'_>, effects: &mut Effects) {
+        match input {
+            Input::Start => self.ledger.load(effects),
+            Input::Opened { conn: _ } => {}
+            Input::Message { conn, message } => self.message(clock, conn, message, effects),
+            Input::Closed { conn } => self.closed(conn, effects),
+            Input::Stored { token, result } => self.stored(clock, token, result, effects),
+            Input::Tick => {
+                self.ledger.tick(clock.now, effects);
+                self.tick_servers(clock.now, effects);
+            }
+            Input::Terminate => self.begin_stop(clock, None, effects),
+        }
+    }
+
+    fn message(&mut self, clock: Clock, conn: ConnId, message: Message<'_>, effects: &mut Effects) {
+        match message {
+            Message::MonRequest { tid, cred, op } => {
+                let asker = Asker { conn, tid };
+                if let Err(failure) = self.request(clock, asker, cred, op, effects) {
+                    effects.reply(asker, Err(failure));
+                }
+            }
+            Message::Beacon(beacon) => self.beacon(clock, conn, beacon, effects),
+            Message::Reply(reply) => self.forward_done(conn, reply, effects),
+            // Nothing that a monitor is told: the peer took it for somebody else.
+            Message::Hello(_)
+            | Message::Welcome(_)
+            | Message::Request(_)
+            | Message::Chunk { .. }
+            | Message::MonReply { .. }
+            | Message::Map(_)
+            | Message::Stop => self.close(conn, effects),
+        }
+    }
+
+    /// Carries a request out, or starts to. An error is the reply.
+    fn request(
+        &mut self,
+        clock: Clock,
+        asker: Asker,
+        cred: Cred,
+        op: MonOp<'_>,
+        effects: &mut Effects,
+    ) -> Result<(), Failure> {
+        match &self.phase {
+            Phase::Loading => return Err(again("the monitor is still reading its map")),
+            Phase::Refusing(failure) => return Err(failure.clone()),
+            Phase::Serving | Phase::Stopped => {}
+        }
+        match op {
+            MonOp::Status => effects.reply(asker, Ok(MonAnswer::Map(Box::new(self.status())))),
+            MonOp::Stop => {
+                self.check_waiting()?;
+                self.begin_stop(clock, Some(asker), effects);
+            }
+            MonOp::Register => {
+                self.check_waiting()?;
+                self.register(asker, effects)?;
+            }
+            MonOp::Decouple { .. } | MonOp::SetPolicy { .. } => {
+                self.check_waiting()?;
+                self.forward(asker, cred, op, effects)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses what may have to wait when the cluster is stopping or too much waits already.
+    fn check_waiting(&self) -> Result<(), Failure> {
+        let stopping = self.stop.as_ref().map_or(0, Stop::waiting);
+        if self.forwards.len() + self.ledger.waiting() + stopping >= WAITING_MAX {
+            return Err(again("too many requests wait for the monitor"));
+        }
+        Ok(())
+    }
+
+    /// Gives out a client id. It is never given out again, not even after a restart: the block it
+    /// is from is stored first.
+    fn register(&mut self, asker: Asker, effects: &mut Effects) -> Result<(), Failure> {
+        self.check_not_stopping()?;
+        let end = self.ledger.map().next_client.0;
+        if self.next_client.0 == end {
+            let Some(end) = end.checked_add(CLIENT_BLOCK) else {
+                return Err(failure(Errno::NoSpace, "every client id was given out"));
+            };
+            self.ledger.change().next_client = ClientId(end);
+        }
+        let client = self.next_client;
+        self.next_client.0 += 1;
+        let answer = MonAnswer::Client(client);
+        if client < self.ledger.stored().next_client {
+            effects.reply(asker, Ok(answer));
+        } else {
+            self.ledger.reply_when_stored(asker, answer, effects);
+        }
+        Ok(())
+    }
+
+    fn check_not_stopping(&self) -> Result<(), Failure> {
+        if self.stop.is_some() { Err(again("the cluster is stopping")) } else { Ok(()) }
+    }
+
+    fn stored(
+        &mut self,
+        clock: Clock,
+        token: Token,
+        result: Result<StoreResult, Box<StoreFailure>>,
+        effects: &mut Effects,
+    ) {
+        match self.ledger.stored_result(clock.now, token, result, effects) {
+            Outcome::Nothing => {}
+            Outcome::Loaded => {
+                self.ledger.take_over(&self.settings);
+                self.next_client = self.ledger.map().next_client;
+                self.forwards.start_at(self.ledger.map().epoch);
+                self.servers.expect(self.ledger.map(), clock.now);
+                self.phase = Phase::Serving;
+            }
+            Outcome::Unreadable(error) => self.phase = Phase::Refusing(explain(&error)),
+            Outcome::TakenOver => self.taken_over(effects),
+        }
+    }
+
+    /// Another monitor changed the map: this one knows nothing any more.
+    fn taken_over(&mut self, effects: &mut Effects) {
+        let error = Error::new(Errno::Busy, MAP_NAME, "another monitor took over this cluster")
+            .remedy("a cluster has one monitor: find the other with `cudele status`");
+        let reply = again("another monitor took over this cluster; ask that one");
+        self.ledger.fail_waiting(&reply, effects);
+        self.forwards.fail_all(&reply, effects);
+        for asker in self.stop.take().into_iter().flat_map(Stop::into_askers) {
+            effects.reply(asker, Err(reply.clone()));
+        }
+        effects.fatal = Some(error);
+        self.phase = Phase::Stopped;
+    }
+
+    fn close(&mut self, conn: ConnId, effects: &mut Effects) {
+        effects.close.push(conn);
+        self.closed(conn, effects);
+    }
+
+    /// Forgets a connection: who waited there is not answered any more.
+    fn closed(&mut self, conn: ConnId, effects: &mut Effects) {
+        self.ledger.forget(conn);
+        self.forwards.forget(conn);
+        if let Some(stop) = &mut self.stop {
+            stop.forget(conn);
+        }
+        if let Some(rank) = self.servers.rank_of(conn) {
+            self.lose(rank, effects);
+        }
+    }
+
+    fn check(&self) -> Result<(), &'static str> {
+        self.ledger.check()?;
+        if self.next_client > self.ledger.map().next_client {
+            return Err("client ids come from the recorded block");
+        }
+        self.forwards.check(|conn| self.servers.rank_of(conn).is_some())
+    }
+}
+
+/// A failure with words.
+fn failure(errno: Errno, text: impl Into<String>) -> Failure {
+    Failure { errno, text: text.into() }
+}
+
+fn again(text: &str) -> Failure {
+    failure(Errno::Again, text)
+}
+
+/// An error as a reply. The error number is not repeated in the text.
+fn explain(error: &Error) -> Failure {
+    let Error { errno, subject, cause, remedy } = error;
+    let mut text = String::new();
+    for (part, end) in [(subject, ": "), (cause, ""), (remedy, "")] {
+        if part.is_empty() {
+            continue;
+        }
+        if std::ptr::eq(part, remedy) {
+            text.push_str("; ");
+        }
+        text.push_str(part);
+        text.push_str(end);
+    }
+    failure(*errno, text)
+}
+
+#[cfg(test)]
+mod tests;

@@ -58,6 +58,27 @@ impl Namespace {
         }
     }
 
+    /// Makes a directory of somewhere else the root of this namespace: the view of a decoupled
+    /// client begins at its subtree. With `empty`, the directory has no entries to be fetched.
+    pub fn adopt_root(&mut self, root: &types::Attr, empty: bool) {
+        let mut inode = Inode { home: Ino::ANCHOR, ..Inode::default() };
+        inode.set_attr(root);
+        self.inodes.insert(root.ino, inode);
+        let dir = self.dir_mut(root.ino);
+        dir.complete = empty;
+        dir.stored = !empty;
+        for hidden in [Ino::ANCHOR, Ino::LINKS] {
+            self.dir_mut(hidden).complete = true;
+        }
+    }
+
+    /// Adds an entry that a server listed: its attributes and, for small files and links, its
+    /// content. Hard links are taken as files of their own; the server knows better at the merge.
+    pub fn load_entry(&mut self, dir: Ino, name: &[u8], attr: &types::Attr, data: &[u8]) {
+        let record = metastore::InodeRecord { attr: *attr, version: Seq(0), data, extra: &[] };
+        self.load_row(dir, &Row { name, value: RowValue::Inode(record) });
+    }
+
     /// A change of mtime that came before the directory's inode.
     fn settle_touch(&mut self, ino: Ino) {
         let Some(dir) = self.dirs.get_mut(&ino) else { return };

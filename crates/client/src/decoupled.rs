@@ -1,0 +1,375 @@
+//! A decoupled subtree, as its owner sees it.
+//!
+//! Creating files appends events to a journal in memory and does nothing else: no look-up, no
+//! check for existence, no message (Append Client Journal, M-03). What the subtree looks like is
+//! worked out only when somebody asks: the [`View`] is the server's own namespace code applied to
+//! the client's own journal.
+//!
+//! Invariant: the journal is the truth; the view is a function of the base it was loaded with and
+//! of the journal.
+
+use std::collections::VecDeque;
+
+use journal::{Create, Event, JournalBuffer, SegmentHeader, Writer};
+use namespace::{Mode, Namespace, NewInode, Planned, Refusal};
+use types::{
+    Attr, AttrChange, ClientId, Cred, Epoch, Errno, FileType, Ino, InoRange, Origin, RenameFlags,
+    Seq, Timestamp, XattrFlags, check_name,
+};
+
+/// What the monitor and the server gave a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// To whom.
+    pub client: ClientId,
+    /// The root of the subtree.
+    pub root: Attr,
+    /// The inode numbers it may use.
+    pub range: InoRange,
+    /// The tenure of the decoupling.
+    pub epoch: Epoch,
+    /// Whether the subtree was empty.
+    pub empty: bool,
+    /// Whether every create is checked against the view (`check: client`, F-07).
+    pub check: bool,
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub struct Decoupled {
+    grant: Grant,
+    ranges: VecDeque<InoRange>,
+    buffer: JournalBuffer,
+    /// Position of the first event that is still held.
+    first_seq: Seq,
+    /// Blocks at the front that the view has seen.
+    seen: usize,
+    view: Option<Box<View>>,
+}
+
+/// The client's own picture of its subtree.
+#[derive(Debug)]
+pub struct View {
+    namespace: Namespace,
+}
+
+impl View {
+    /// The namespace, whose root directory is known by its inode number.
+    #[must_use]
+    pub fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    /// For loading directories that the view lacks ([`Refusal::Cold`]).
+    pub fn namespace_mut(&mut self) -> &mut Namespace {
+        &mut self.namespace
+    }
+}
+
+impl Decoupled {
+    /// A subtree with an empty journal, whose first event will be `first_seq`.
+    #[must_use]
+    pub fn new(grant: Grant, first_seq: Seq) -> Self {
+        Self {
+            ranges: VecDeque::from([grant.range]),
+            grant,
+            buffer: JournalBuffer::new(first_seq, false),
+            first_seq,
+            seen: 0,
+            view: None,
+        }
+    }
+
+    /// What was given.
+    #[must_use]
+    pub fn grant(&self) -> &Grant {
+        &self.grant
+    }
+
+    /// The root directory.
+    #[must_use]
+    pub fn root(&self) -> Ino {
+        self.grant.root.ino
+    }
+
+    /// Inode numbers that are left.
+    #[must_use]
+    pub fn inodes_left(&self) -> u64 {
+        self.ranges.iter().map(|range| range.len()).sum()
+    }
+
+    /// Adds numbers when the range was extended.
+    pub fn extend(&mut self, range: InoRange) {
+        self.ranges.push_back(range);
+    }
+
+    /// Numbers up to and including this one were used before: by the journal of an earlier
+    /// process of the same client.
+    pub fn skip_used(&mut self, last: Ino) {
+        for range in &mut self.ranges {
+            if range.contains(last) {
+                range.start = last.0 + 1;
+            } else if range.end <= last.0 {
+                range.start = range.end;
+            }
+        }
+        self.ranges.retain(|range| !range.is_empty());
+    }
+
+    #[inline]
+    fn take_ino(&mut self) -> Result<Ino, Errno> {
+        loop {
+            let Some(range) = self.ranges.front_mut() else { return Err(Errno::NoSpace) };
+            if let Some(ino) = range.take() {
+                return Ok(ino);
+            }
+            self.ranges.pop_front();
+        }
+    }
+
+    /// Creates a file, directory, symbolic link or device: appends an event.
+    ///
+    /// # Errors
+    /// `EINVAL` or `ENAMETOOLONG` for an illegal name, `EINVAL` for a mode without a type,
+    /// `ENOSPC` when the inode numbers are used up (extend the range and try again).
+    #[inline]
+    pub fn create(
+        &mut self,
+        cred: &Cred,
+        parent: Ino,
+        name: &[u8],
+        new: &NewInode<'_>,
+    ) -> Result<Ino, Errno> {
+        check_name(name)?;
+        if FileType::from_mode(new.mode).is_none() {
+            return Err(Errno::Invalid);
+        }
+        let ino = self.take_ino()?;
+        let (uid, gid) = new.owner.unwrap_or((cred.uid, cred.gid));
+        let mtime = new.mtime.unwrap_or(new.time);
+        let event = Event::Create(Create {
+            parent,
+            name,
+            ino,
+            mode: new.mode,
+            uid,
+            gid,
+            rdev: new.rdev,
+            size: new.size,
+            time: new.time,
+            mtime,
+            atime: new.atime.unwrap_or(mtime),
+            data: new.data,
+        });
+        self.buffer.append(Origin::default(), &event);
+        Ok(ino)
+    }
+
+    /// Creates with every rule of POSIX checked against the view (`check: client`).
+    ///
+    /// # Errors
+    /// As the namespace's `plan_create`; [`Refusal::Cold`] if the view lacks a directory.
+    pub fn create_checked(
+        &mut self,
+        cred: &Cred,
+        parent: Ino,
+        name: &[u8],
+        new: &NewInode<'_>,
+    ) -> Result<Ino, Refusal> {
+        self.view().namespace.plan_create(cred, (parent, name), new, Ino(u64::MAX))?;
+        Ok(self.create(cred, parent, name, new)?)
+    }
+
+    /// The view, up to date with the journal.
+    pub fn view(&mut self) -> &mut View {
+        let grant = &self.grant;
+        let view = self.view.get_or_insert_with(|| {
+            let mut namespace = Namespace::new();
+            namespace.adopt_root(&grant.root, grant.empty);
+            Box::new(View { namespace })
+        });
+        self.buffer.close_block();
+        let blocks = self.buffer.blocks();
+        for block in &blocks[self.seen..] {
+            let Ok((block, _)) = journal::Block::read(block, 0) else {
+                debug_assert!(false, "the buffer's own blocks are intact");
+                continue;
+            };
+            let mut events = block.events();
+            while let Ok(Some(record)) = events.next_event() {
+                view.namespace.apply(record.seq, Mode::Live, &record.event);
+            }
+        }
+        self.seen = blocks.len();
+        view
+    }
+
+    fn append_planned(&mut self, planned: &Planned<'_>) {
+        self.buffer.append(Origin::default(), &planned.event());
+    }
+
+    /// Removes a name.
+    ///
+    /// # Errors
+    /// As the namespace's `plan_unlink`, against the view.
+    pub fn unlink(
+        &mut self,
+        cred: &Cred,
+        parent: Ino,
+        name: &[u8],
+        time: Timestamp,
+    ) -> Result<(), Refusal> {
+        let planned = self.view().namespace.plan_unlink(cred, parent, name, time)?;
+        self.append_planned(&planned);
+        Ok(())
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// As the namespace's `plan_rmdir`, against the view.
+    pub fn rmdir(
+        &mut self,
+        cred: &Cred,
+        parent: Ino,
+        name: &[u8],
+        time: Timestamp,
+    ) -> Result<(), Refusal> {
+        let planned = self.view().namespace.plan_rmdir(cred, parent, name, time)?;
+        self.append_planned(&planned);
+        Ok(())
+    }
+
+    /// Moves or swaps names.
+    ///
+    /// # Errors
+    /// As the namespace's `plan_rename`, against the view.
+    pub fn rename(
+        &mut self,
+        cred: &Cred,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        flags: RenameFlags,
+        time: Timestamp,
+    ) -> Result<(), Refusal> {
+        let planned = self.view().namespace.plan_rename(cred, from, to, flags, time)?;
+        if let Some(planned) = planned {
+            self.append_planned(&planned);
+        }
+        Ok(())
+    }
+
+    /// Gives an inode one more name.
+    ///
+    /// # Errors
+    /// As the namespace's `plan_link`, against the view.
+    pub fn link(
+        &mut self,
+        cred: &Cred,
+        ino: Ino,
+        to: (Ino, &[u8]),
+        time: Timestamp,
+    ) -> Result<(), Refusal> {
+        let planned = self.view().namespace.plan_link(cred, ino, to, time)?;
+        self.append_planned(&planned);
+        Ok(())
+    }
+
+    /// Changes attributes.
+    ///
+    /// # Errors
+    /// As the namespace's `plan_setattr`, against the view.
+    pub fn setattr(
+        &mut self,
+        cred: &Cred,
+        ino: Ino,
+        change: &AttrChange,
+        time: Timestamp,
+    ) -> Result<(), Refusal> {
+        let planned = self.view().namespace.plan_setattr(cred, ino, change, time)?;
+        self.append_planned(&planned);
+        Ok(())
+    }
+
+    /// Sets or removes an extended attribute.
+    ///
+    /// # Errors
+    /// As the namespace's `plan_setxattr`, against the view.
+    pub fn setxattr(
+        &mut self,
+        cred: &Cred,
+        ino: Ino,
+        xattr: (&[u8], Option<&[u8]>),
+        flags: XattrFlags,
+        time: Timestamp,
+    ) -> Result<(), Refusal> {
+        let planned = self.view().namespace.plan_setxattr(cred, ino, xattr, flags, time)?;
+        self.append_planned(&planned);
+        Ok(())
+    }
+
+    /// Replaces inline content, and sets the size.
+    ///
+    /// # Errors
+    /// As the namespace's `plan_setdata`, against the view.
+    pub fn setdata(
+        &mut self,
+        cred: &Cred,
+        ino: Ino,
+        data: &[u8],
+        size: u64,
+        time: Timestamp,
+    ) -> Result<(), Refusal> {
+        let planned = self.view().namespace.plan_setdata(cred, ino, data, size, time)?;
+        self.append_planned(&planned);
+        Ok(())
+    }
+
+    /// Events that are held.
+    #[must_use]
+    pub fn events(&self) -> u64 {
+        self.buffer.next_seq().0 - self.first_seq.0
+    }
+
+    /// Bytes of the journal that are held, without the header.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.buffer.bytes()
+    }
+
+    /// Position of the next event.
+    #[must_use]
+    pub fn next_seq(&self) -> Seq {
+        self.buffer.next_seq()
+    }
+
+    /// The header of the journal that is held.
+    #[must_use]
+    pub fn header(&self) -> SegmentHeader {
+        SegmentHeader {
+            writer: Writer::Client { client: self.grant.client, subtree: self.root() },
+            epoch: self.grant.epoch,
+            first_seq: self.first_seq,
+        }
+    }
+
+    /// The blocks that are held, oldest first; the last one is closed for this.
+    pub fn blocks(&mut self) -> &[Vec<u8>] {
+        self.buffer.close_block();
+        self.buffer.blocks()
+    }
+
+    /// The mechanisms are complete: the journal up to here is where it has to be, and its memory
+    /// is used again.
+    pub fn clear(&mut self) {
+        if self.view.is_some() {
+            self.view();
+        }
+        self.buffer.close_block();
+        for block in self.buffer.take_blocks() {
+            self.buffer.recycle(block);
+        }
+        self.seen = 0;
+        self.first_seq = self.buffer.next_seq();
+    }
+}

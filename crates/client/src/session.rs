@@ -1,0 +1,242 @@
+//! A session with a metadata server.
+//!
+//! A change is answered twice in effect: its reply says *applied*, and a later reply's `safe`
+//! position says that the journal holds it. In between the session remembers the request together
+//! with what the reply said (position, inode, time). If the server restarts and its journal does
+//! not have the request, it is sent again with these, and has the same effect as the first time.
+//!
+//! Invariant: a request is in exactly one of three places: unanswered, unsafe, or done.
+
+use std::collections::VecDeque;
+
+use types::{ClientId, Cred, Epoch, Errno, Ino, Map, Seq, Tid};
+use wire::{Answer, Failure, Hello, Message, Op, Replay, Reply, Request, Welcome};
+
+/// More unsafe requests than this are not held: the caller must wait for the journal first.
+const UNSAFE_MAX: usize = 32_768;
+
+/// What can happen to a session.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// A connection to the server is up.
+    Connected,
+    /// The connection is gone.
+    Disconnected,
+    /// A message arrived.
+    Message(Message<'a>),
+}
+
+/// What a session wants done.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// Frames to send.
+    pub frames: Vec<u8>,
+    /// Requests that are answered.
+    pub completed: Vec<(Tid, Result<Answer, Failure>)>,
+    /// The server started anew since the last connection.
+    pub restarted: bool,
+}
+
+/// A change that is applied but not known to be safe.
+#[derive(Debug)]
+struct Unsafe {
+    tid: Tid,
+    replay: Replay,
+    frame: Vec<u8>,
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub struct Session {
+    client: ClientId,
+    epoch: Epoch,
+    connected: bool,
+    next_tid: u64,
+    /// Requests without an answer, in order, as frames.
+    unanswered: VecDeque<(Tid, Vec<u8>)>,
+    unsafe_requests: VecDeque<Unsafe>,
+    /// Unsafe requests that were sent again and are not answered yet.
+    resent: Map<Tid, Unsafe>,
+    safe: Seq,
+    /// The first change that could not be repeated after a restart: it is lost, and `sync` says so.
+    lost: Option<Failure>,
+}
+
+impl Session {
+    /// A session of a client that starts its request numbers at `first_tid`, which must be larger
+    /// than any it used before.
+    #[must_use]
+    pub fn new(client: ClientId, first_tid: Tid) -> Self {
+        Self {
+            client,
+            epoch: Epoch(0),
+            connected: false,
+            next_tid: first_tid.0,
+            unanswered: VecDeque::new(),
+            unsafe_requests: VecDeque::new(),
+            resent: Map::default(),
+            safe: Seq(0),
+            lost: None,
+        }
+    }
+
+    /// Who this is.
+    #[must_use]
+    pub fn client(&self) -> ClientId {
+        self.client
+    }
+
+    /// The server's tenure; 0 before the first connection.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// How many changes are applied but not known to be safe.
+    #[must_use]
+    pub fn unsafe_count(&self) -> usize {
+        self.unsafe_requests.len() + self.resent.len()
+    }
+
+    /// Whether the next change must wait until the journal caught up (`Op::Sync`).
+    #[must_use]
+    pub fn must_sync(&self) -> bool {
+        self.unsafe_count() >= UNSAFE_MAX
+    }
+
+    /// The first change that was lost in a restart, once.
+    pub fn take_lost(&mut self) -> Option<Failure> {
+        self.lost.take()
+    }
+
+    /// Makes a request. Its frame is sent now, or as soon as the session is connected.
+    pub fn call(&mut self, cred: &Cred, op: Op<'_>, effects: &mut Effects) -> Tid {
+        let tid = Tid(self.next_tid);
+        self.next_tid += 1;
+        let start = effects.frames.len();
+        let request = Request { tid, cred: cred.clone(), replay: None, op };
+        Message::Request(request).append_frame(&mut effects.frames);
+        self.unanswered.push_back((tid, effects.frames[start..].to_vec()));
+        if !self.connected {
+            effects.frames.truncate(start);
+        }
+        tid
+    }
+
+    /// Gives a request up: its answer will be ignored, and it is not sent again.
+    pub fn forget(&mut self, tid: Tid) {
+        self.unanswered.retain(|(known, _)| *known != tid);
+    }
+
+    /// The one entry point for what happens outside.
+    pub fn handle(&mut self, input: Input<'_>, effects: &mut Effects) {
+        match input {
+            Input::Connected => {
+                let hello = Hello {
+                    client: self.client,
+                    epoch: self.epoch,
+                    unsafe_requests: self.unsafe_count() as u64,
+                };
+                Message::Hello(hello).append_frame(&mut effects.frames);
+            }
+            Input::Disconnected => self.connected = false,
+            Input::Message(Message::Welcome(welcome)) => self.welcome(&welcome, effects),
+            Input::Message(Message::Reply(reply)) => self.reply(reply, effects),
+            Input::Message(
+                Message::Hello(_)
+                | Message::Request(_)
+                | Message::Chunk { .. }
+                | Message::MonRequest { .. }
+                | Message::MonReply { .. }
+                | Message::Beacon(_)
+                | Message::Map(_)
+                | Message::Stop,
+            ) => {}
+        }
+    }
+
+    fn welcome(&mut self, welcome: &Welcome, effects: &mut Effects) {
+        let restarted = self.epoch != Epoch(0) && self.epoch != welcome.epoch;
+        effects.restarted |= restarted;
+        self.epoch = welcome.epoch;
+        self.connected = true;
+        if restarted {
+            self.safe = welcome.safe;
+            let completed = welcome.completed;
+            let mut again: Vec<_> = std::mem::take(&mut self.unsafe_requests).into();
+            again.extend(std::mem::take(&mut self.resent).into_values());
+            again.sort_by_key(|request| request.tid);
+            // What the recovered journal holds is safe now.
+            for request in again.into_iter().filter(|request| request.tid > completed) {
+                append_with_replay(&request, &mut effects.frames);
+                self.resent.insert(request.tid, request);
+            }
+        } else {
+            self.note_safe(welcome.safe);
+        }
+        for (_, frame) in &self.unanswered {
+            effects.frames.extend_from_slice(frame);
+        }
+    }
+
+    fn reply(&mut self, reply: Reply, effects: &mut Effects) {
+        let Reply { tid, seq, time, safe, result } = reply;
+        if let Some(request) = self.resent.remove(&tid) {
+            match result {
+                Ok(_) => {
+                    let replay = Replay { seq, ..request.replay };
+                    self.hold(Unsafe { replay, ..request }, safe);
+                }
+                Err(failure) => {
+                    self.lost.get_or_insert(failure);
+                }
+            }
+            return self.note_safe(safe);
+        }
+        let Some(at) = self.unanswered.iter().position(|(known, _)| *known == tid) else {
+            return self.note_safe(safe);
+        };
+        let Some((_, frame)) = self.unanswered.remove(at) else { return };
+        let changed = time.0 != 0;
+        if changed && seq.0 != 0 && result.is_ok() {
+            let ino = match &result {
+                Ok(Answer::Attr(attr)) => attr.ino,
+                Ok(_) | Err(_) => Ino(0),
+            };
+            self.hold(Unsafe { tid, replay: Replay { seq, ino, time }, frame }, safe);
+        }
+        self.note_safe(safe);
+        effects.completed.push((tid, result));
+    }
+
+    fn hold(&mut self, request: Unsafe, safe: Seq) {
+        if request.replay.seq > safe {
+            self.unsafe_requests.push_back(request);
+        }
+    }
+
+    fn note_safe(&mut self, safe: Seq) {
+        self.safe = self.safe.max(safe);
+        // Positions grow with request numbers, except for what was sent again: then a request
+        // behind it waits a little longer, which is harmless.
+        while self.unsafe_requests.front().is_some_and(|request| request.replay.seq <= self.safe) {
+            self.unsafe_requests.pop_front();
+        }
+    }
+}
+
+/// Sends a request again, with what its first reply said.
+fn append_with_replay(request: &Unsafe, frames: &mut Vec<u8>) {
+    let Ok(Some((frame, _))) = wire::frame::decode(&request.frame) else { return };
+    let Ok(Message::Request(decoded)) = Message::decode(frame.payload) else { return };
+    let again = Request { replay: Some(request.replay), ..decoded };
+    Message::Request(again).append_frame(frames);
+}
+
+/// The answer that was expected, or an error that says that the server spoke nonsense.
+///
+/// # Errors
+/// `EIO`.
+pub fn unexpected(answer: &Answer) -> Failure {
+    Failure { errno: Errno::Io, text: format!("the server gave an unexpected answer: {answer:?}") }
+}

@@ -1,0 +1,78 @@
+//! The map as an object of the store, [`MAP_NAME`].
+//!
+//! ```text
+//! object := "CUDLMMAP" version:u16 map crc:u32
+//! ```
+//!
+//! `map` is the map as messages carry it, without what the metadata servers report regularly; see
+//! `docs/formats/wire.md`. Not here: when it is stored.
+//!
+//! Invariant: whatever the bytes, decoding returns a consistent map or an error that names the
+//! byte and what to do; it never panics.
+
+use crc32c::crc32c;
+use metastore::request::MAP_NAME;
+use types::bytes::{Malformed, Put, Reader};
+use types::{ClientId, Errno, Error};
+use wire::ClusterMap;
+
+const MAGIC: &[u8; 8] = b"CUDLMMAP";
+const VERSION: u16 = 1;
+const CRC_BYTES: usize = 4;
+/// Apart from the other faults because its remedy differs: nothing is damaged.
+const KNOWN_VERSION: &str = "a format version that this build reads";
+
+/// The bytes of the object.
+pub(crate) fn encode(map: &ClusterMap) -> Vec<u8> {
+    let mut out = MAGIC.to_vec();
+    out.put_u16(VERSION);
+    map.encode(&mut out, false);
+    let crc = crc32c(&out);
+    out.put_u32(crc);
+    out
+}
+
+/// Reads the object.
+///
+/// # Errors
+/// `EBADMSG` if the bytes are anything but what [`encode`] returns.
+pub(crate) fn decode(bytes: &[u8]) -> Result<ClusterMap, Error> {
+    read(bytes).map_err(|malformed| {
+        let remedy = if malformed.expected == KNOWN_VERSION {
+            "run the release that wrote it, or a later one"
+        } else {
+            "restore this object from a copy of the store; do not delete it, or client ids would \
+             be given out a second time"
+        };
+        Error::new(Errno::BadMessage, MAP_NAME, format!("the cluster map is damaged {malformed}"))
+            .remedy(remedy)
+    })
+}
+
+fn read(bytes: &[u8]) -> Result<ClusterMap, Malformed> {
+    let mut reader = Reader::new(bytes);
+    if reader.take(MAGIC.len())? != MAGIC {
+        return Err(Reader::new(bytes).malformed("the magic of a cluster map"));
+    }
+    let before_version = reader;
+    if reader.u16()? != VERSION {
+        return Err(before_version.malformed(KNOWN_VERSION));
+    }
+    let before_body = reader;
+    let Some((body, crc)) = bytes.split_last_chunk::<CRC_BYTES>() else {
+        return Err(reader.malformed("more bytes"));
+    };
+    if crc32c(body) != u32::from_le_bytes(*crc) {
+        return Err(before_body.malformed("a map whose checksum matches"));
+    }
+    let mut reader = Reader::new(body);
+    reader.take(before_body.offset())?;
+    let map = ClusterMap::decode(&mut reader)?;
+    reader.end()?;
+    let sorted = map.mds.is_sorted_by(|a, b| a.rank < b.rank)
+        && map.policies.is_sorted_by(|a, b| a.path < b.path);
+    if !sorted || map.next_client == ClientId(0) || !map.decoupled.is_empty() {
+        return Err(before_body.malformed("a map that agrees with itself"));
+    }
+    Ok(map)
+}

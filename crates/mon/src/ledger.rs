@@ -1,0 +1,329 @@
+//! The map, and how its changes come to last.
+//!
+//! Every change makes a new epoch. One put is under way at a time; changes made meanwhile share
+//! the next one. The object is replaced only as long as nobody else replaced it, so a second
+//! monitor is noticed by whichever of the two writes later. Not here: what the changes mean.
+//!
+//! A put whose outcome is unknown is not simply repeated, because it may have been carried out and
+//! would then look like another monitor's: the object is read again first.
+//!
+//! Invariant: `stored` is exactly what the object holds, as far as can be known, and a reply is
+//! sent once the epoch it belongs to is stored.
+
+use metastore::request::{Condition, MAP_NAME, StoreFailure, StoreOp, StoreResult, Token};
+use types::{ClientId, ConnId, Epoch, Errno, Error, Moment, Span};
+use wire::{ClusterMap, Failure, MonAnswer};
+
+use crate::{Asker, Effects, Settings, explain, failure, format};
+
+/// How long to wait before the store is tried again.
+const RETRY: Span = Span::from_millis(100);
+
+/// What a finished store operation means to the monitor.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Nothing,
+    /// The map was read, or there is none.
+    Loaded,
+    /// There is an object, but no map in it.
+    Unreadable(Error),
+    /// Somebody else changed the object.
+    TakenOver,
+}
+
+/// What is asked of the store.
+#[derive(Debug, Default)]
+enum Step {
+    #[default]
+    Idle,
+    Loading,
+    Putting(Box<ClusterMap>),
+    /// The outcome of the put of this map is unknown: the object is read.
+    Checking(Box<ClusterMap>),
+    /// The store failed; without a map, while loading.
+    Failed {
+        since: Moment,
+        put: Option<Box<ClusterMap>>,
+    },
+}
+
+/// A reply that waits for an epoch.
+#[derive(Debug)]
+struct Waiter {
+    epoch: Epoch,
+    asker: Asker,
+    answer: MonAnswer,
+}
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    /// With all changes.
+    map: ClusterMap,
+    /// As the object is.
+    stored: ClusterMap,
+    /// The version of the object; `None` if there is none.
+    version: Option<u64>,
+    /// Whether there are changes that no put has taken along.
+    dirty: bool,
+    step: Step,
+    /// Of the operation under way, or of the last one.
+    token: Token,
+    waiters: Vec<Waiter>,
+}
+
+impl Ledger {
+    /// The map with all changes.
+    pub(crate) fn map(&self) -> &ClusterMap {
+        &self.map
+    }
+
+    /// The map as the store has it; of epoch 0 if it has none.
+    pub(crate) fn stored(&self) -> &ClusterMap {
+        &self.stored
+    }
+
+    /// How many replies wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiters.len()
+    }
+
+    /// Whether the store has everything.
+    pub(crate) fn is_quiet(&self) -> bool {
+        !self.dirty && matches!(self.step, Step::Idle)
+    }
+
+    /// The map, to be changed: a new epoch begins unless one is open already.
+    pub(crate) fn change(&mut self) -> &mut ClusterMap {
+        if !self.dirty {
+            self.map.epoch.0 += 1;
+            self.dirty = true;
+        }
+        &mut self.map
+    }
+
+    /// Makes the map that was read one's own. The new epoch lets a monitor that was there before
+    /// notice.
+    pub(crate) fn take_over(&mut self, settings: &Settings) {
+        let map = self.change();
+        map.store.clone_from(&settings.store);
+        if map.cluster.is_empty() {
+            map.cluster.clone_from(&settings.cluster);
+        }
+        // Zero is nobody.
+        map.next_client = map.next_client.max(ClientId(1));
+    }
+
+    /// Answers once all changes made so far are stored.
+    pub(crate) fn reply_when_stored(
+        &mut self,
+        asker: Asker,
+        answer: MonAnswer,
+        effects: &mut Effects,
+    ) {
+        if self.stored.epoch == self.map.epoch {
+            effects.reply(asker, Ok(answer));
+        } else {
+            self.waiters.push(Waiter { epoch: self.map.epoch, asker, answer });
+        }
+    }
+
+    /// Reads the object.
+    pub(crate) fn load(&mut self, effects: &mut Effects) {
+        debug_assert!(matches!(self.step, Step::Idle), "a monitor starts once");
+        self.get(Step::Loading, effects);
+    }
+
+    /// Stores the changes, if there are any and nothing is under way.
+    pub(crate) fn flush(&mut self, effects: &mut Effects) {
+        if !self.dirty || !matches!(self.step, Step::Idle) {
+            return;
+        }
+        self.dirty = false;
+        let condition = self.version.map_or(Condition::Absent, Condition::Version);
+        let data = format::encode(&self.map);
+        self.step = Step::Putting(Box::new(self.map.clone()));
+        self.emit(StoreOp::Put { object: MAP_NAME.into(), data, condition }, effects);
+    }
+
+    /// Tries a store that failed again.
+    pub(crate) fn tick(&mut self, now: Moment, effects: &mut Effects) {
+        if let Step::Failed { since, put } = &mut self.step
+            && now.since(*since) >= RETRY
+        {
+            let next = put.take().map_or(Step::Loading, Step::Checking);
+            self.get(next, effects);
+        }
+    }
+
+    /// Takes the result of an operation in.
+    pub(crate) fn stored_result(
+        &mut self,
+        now: Moment,
+        token: Token,
+        result: Result<StoreResult, Box<StoreFailure>>,
+        effects: &mut Effects,
+    ) -> Outcome {
+        if token != self.token {
+            return Outcome::Nothing;
+        }
+        match (std::mem::take(&mut self.step), result) {
+            (Step::Loading, Ok(result)) => self.loaded(now, result),
+            (Step::Putting(map), Ok(result)) => self.put_done(now, map, result, effects),
+            (Step::Checking(map), Ok(result)) => self.checked(now, map, result, effects),
+            (Step::Loading, Err(failure)) => self.failed(now, None, &failure.error, effects),
+            (Step::Putting(map) | Step::Checking(map), Err(failure)) => {
+                self.failed(now, Some(map), &failure.error, effects)
+            }
+            (step @ (Step::Idle | Step::Failed { .. }), _) => {
+                self.step = step;
+                Outcome::Nothing
+            }
+        }
+    }
+
+    /// Answers everybody with a failure.
+    pub(crate) fn fail_waiting(&mut self, reply: &Failure, effects: &mut Effects) {
+        for waiter in self.waiters.drain(..) {
+            effects.reply(waiter.asker, Err(reply.clone()));
+        }
+    }
+
+    /// Answers nobody at this connection any more.
+    pub(crate) fn forget(&mut self, conn: ConnId) {
+        self.waiters.retain(|waiter| waiter.asker.conn != conn);
+    }
+
+    /// Checks what must hold between the fields.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        if self.stored.epoch > self.map.epoch {
+            return Err("the store has no epoch that never was");
+        }
+        if self.is_quiet() && self.stored != self.map {
+            return Err("every change makes an epoch");
+        }
+        if self.waiters.iter().any(|waiter| waiter.epoch <= self.stored.epoch) {
+            return Err("nobody waits for what is stored");
+        }
+        Ok(())
+    }
+
+    fn get(&mut self, next: Step, effects: &mut Effects) {
+        self.step = next;
+        self.emit(StoreOp::Get { object: MAP_NAME.into() }, effects);
+    }
+
+    fn emit(&mut self, op: StoreOp, effects: &mut Effects) {
+        self.token.0 += 1;
+        effects.store.push((self.token, op));
+    }
+
+    fn loaded(&mut self, now: Moment, result: StoreResult) -> Outcome {
+        match result {
+            StoreResult::Missing => Outcome::Loaded,
+            StoreResult::Bytes(bytes, version) => match format::decode(&bytes) {
+                Ok(map) => {
+                    self.version = Some(version);
+                    self.map = map.clone();
+                    self.stored = map;
+                    Outcome::Loaded
+                }
+                Err(error) => Outcome::Unreadable(error),
+            },
+            StoreResult::Done
+            | StoreResult::Stored(_)
+            | StoreResult::Conflict
+            | StoreResult::Names(_)
+            | StoreResult::Dir(_) => {
+                debug_assert!(false, "a get returns bytes or nothing");
+                self.step = Step::Failed { since: now, put: None };
+                Outcome::Nothing
+            }
+        }
+    }
+
+    fn put_done(
+        &mut self,
+        now: Moment,
+        map: Box<ClusterMap>,
+        result: StoreResult,
+        effects: &mut Effects,
+    ) -> Outcome {
+        match result {
+            StoreResult::Stored(version) => {
+                self.confirm(map, version, effects);
+                Outcome::Nothing
+            }
+            StoreResult::Conflict => Outcome::TakenOver,
+            StoreResult::Done
+            | StoreResult::Missing
+            | StoreResult::Bytes(..)
+            | StoreResult::Names(_)
+            | StoreResult::Dir(_) => {
+                debug_assert!(false, "a put returns a version or a conflict");
+                self.step = Step::Failed { since: now, put: Some(map) };
+                Outcome::Nothing
+            }
+        }
+    }
+
+    /// Whether the put whose outcome was unknown was carried out.
+    fn checked(
+        &mut self,
+        now: Moment,
+        map: Box<ClusterMap>,
+        result: StoreResult,
+        effects: &mut Effects,
+    ) -> Outcome {
+        match result {
+            StoreResult::Bytes(bytes, version) if bytes == format::encode(&map) => {
+                self.confirm(map, version, effects);
+                Outcome::Nothing
+            }
+            // As before: the changes go along with the next put.
+            StoreResult::Bytes(_, version) if self.version == Some(version) => self.put_again(),
+            StoreResult::Missing if self.version.is_none() => self.put_again(),
+            StoreResult::Bytes(..) | StoreResult::Missing => Outcome::TakenOver,
+            StoreResult::Done
+            | StoreResult::Stored(_)
+            | StoreResult::Conflict
+            | StoreResult::Names(_)
+            | StoreResult::Dir(_) => {
+                debug_assert!(false, "a get returns bytes or nothing");
+                self.step = Step::Failed { since: now, put: Some(map) };
+                Outcome::Nothing
+            }
+        }
+    }
+
+    fn put_again(&mut self) -> Outcome {
+        self.dirty = true;
+        Outcome::Nothing
+    }
+
+    fn confirm(&mut self, map: Box<ClusterMap>, version: u64, effects: &mut Effects) {
+        self.version = Some(version);
+        self.stored = *map;
+        let epoch = self.stored.epoch;
+        for waiter in self.waiters.extract_if(.., |waiter| waiter.epoch <= epoch) {
+            effects.reply(waiter.asker, Ok(waiter.answer));
+        }
+    }
+
+    /// The store failed: whoever waits is told at once, the change is tried again later.
+    fn failed(
+        &mut self,
+        now: Moment,
+        put: Option<Box<ClusterMap>>,
+        error: &Error,
+        effects: &mut Effects,
+    ) -> Outcome {
+        self.step = Step::Failed { since: now, put };
+        let text = format!(
+            "the store did not take the cluster map ({}); the change may still be made later",
+            explain(error).text
+        );
+        self.fail_waiting(&failure(Errno::Io, text), effects);
+        Outcome::Nothing
+    }
+}

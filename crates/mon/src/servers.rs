@@ -1,0 +1,234 @@
+//! The metadata servers: what they report, whether they are there, and what they are told.
+//!
+//! A server connects to the monitor and sends beacons. Its tenure, address, state and process id
+//! are part of the map and are stored; its counters and the subtrees that belong to clients are
+//! its own affair and only repeated in the status. Not here: requests that are passed on to a
+//! server (`forward`).
+//!
+//! Invariant: a rank has at most one connection, and one whose entry is lost has none.
+
+use std::collections::BTreeMap;
+
+use types::{Clock, ConnId, Epoch, Moment, Rank};
+use wire::{Beacon, ClusterMap, DecoupledSubtree, MdsEntry, MdsState, Message};
+
+use crate::{Effects, Mon, RANKS_MAX};
+
+/// How long an address may be.
+const ADDRESS_BYTES_MAX: usize = 1024;
+/// How much of what one server reports is kept.
+const REPORT_BYTES_MAX: usize = 1024 * 1024;
+/// How much of what all servers report a status shows: it must fit one message.
+const STATUS_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// What an element of a report takes besides its text, at most.
+const ELEMENT_BYTES: usize = 64;
+
+/// What is known of a server besides its entry in the map.
+#[derive(Debug)]
+struct Server {
+    conn: Option<ConnId>,
+    /// When the last beacon came, or when it was first expected.
+    heard: Moment,
+    /// The epoch of the map that was last sent to this connection.
+    sent: Epoch,
+    counters: Vec<(String, u64)>,
+    decoupled: Vec<DecoupledSubtree>,
+}
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(crate) struct Servers {
+    by_rank: BTreeMap<Rank, Server>,
+}
+
+impl Servers {
+    /// Gives the servers of a map that was read the time to report.
+    pub(crate) fn expect(&mut self, map: &ClusterMap, now: Moment) {
+        for entry in &map.mds {
+            self.server(entry.rank, now);
+        }
+    }
+
+    /// The rank whose server is connected like this.
+    pub(crate) fn rank_of(&self, conn: ConnId) -> Option<Rank> {
+        self.connected().find_map(|(rank, other)| (other == conn).then_some(rank))
+    }
+
+    /// The connection of a rank.
+    pub(crate) fn conn_of(&self, rank: Rank) -> Option<ConnId> {
+        self.by_rank.get(&rank)?.conn
+    }
+
+    /// The ranks with a connection.
+    pub(crate) fn connected(&self) -> impl Iterator<Item = (Rank, ConnId)> {
+        self.by_rank.iter().filter_map(|(rank, server)| Some((*rank, server.conn?)))
+    }
+
+    /// Sends the map to every server that does not have it. A server that connects late
+    /// gets it as well, because nothing was sent to its connection yet.
+    pub(crate) fn distribute(&mut self, stored: &ClusterMap, effects: &mut Effects) {
+        let mut message = None;
+        for server in self.by_rank.values_mut() {
+            let Some(conn) = server.conn else { continue };
+            if server.sent < stored.epoch {
+                let map = || Message::Map(Box::new(stored.clone()));
+                effects.send(conn, message.get_or_insert_with(map));
+                server.sent = stored.epoch;
+            }
+        }
+    }
+
+    /// The map with what the servers reported.
+    pub(crate) fn status(&self, map: &ClusterMap) -> ClusterMap {
+        let mut map = map.clone();
+        let mut room = STATUS_BYTES_MAX;
+        for entry in &mut map.mds {
+            let Some(server) = self.by_rank.get(&entry.rank) else { continue };
+            entry.counters = fitting(server.counters.iter(), &mut room, counter_bytes);
+            map.decoupled.append(&mut fitting(server.decoupled.iter(), &mut room, subtree_bytes));
+        }
+        map.decoupled.sort_by(|a, b| a.path.cmp(&b.path));
+        map
+    }
+
+    fn server(&mut self, rank: Rank, now: Moment) -> &mut Server {
+        self.by_rank.entry(rank).or_insert_with(|| Server {
+            conn: None,
+            heard: now,
+            sent: Epoch(0),
+            counters: Vec::new(),
+            decoupled: Vec::new(),
+        })
+    }
+}
+
+impl Mon {
+    /// A server says how it is.
+    pub(crate) fn beacon(
+        &mut self,
+        clock: Clock,
+        conn: ConnId,
+        beacon: Beacon,
+        effects: &mut Effects,
+    ) {
+        if !matches!(self.phase, crate::Phase::Serving) {
+            // It says it again soon.
+            return;
+        }
+        let foreign = beacon.rank.0 >= RANKS_MAX
+            || beacon.address.len() > ADDRESS_BYTES_MAX
+            || beacon.state == MdsState::Lost
+            || self.servers.rank_of(conn).is_some_and(|rank| rank != beacon.rank);
+        if foreign {
+            self.close(conn, effects);
+            return;
+        }
+        let rank = beacon.rank;
+        if self.entry(rank).is_some_and(|entry| entry.epoch > beacon.epoch) {
+            // A later server of this rank was seen: this one must not write any more.
+            effects.send(conn, &Message::Stop);
+            return;
+        }
+        let before = self.servers.conn_of(rank);
+        if let Some(before) = before
+            && before != conn
+        {
+            effects.close.push(before);
+            self.forwards.server_gone(before, effects);
+        }
+        if before != Some(conn) && self.stop.is_some() {
+            effects.send(conn, &Message::Stop);
+        }
+        self.record(clock.now, conn, beacon);
+    }
+
+    /// Takes what a beacon says over.
+    fn record(&mut self, now: Moment, conn: ConnId, beacon: Beacon) {
+        let Beacon { rank, epoch, address, state, pid, counters, decoupled } = beacon;
+        let server = self.servers.server(rank, now);
+        if server.conn != Some(conn) {
+            server.conn = Some(conn);
+            server.sent = Epoch(0);
+        }
+        server.heard = now;
+        let mut room = REPORT_BYTES_MAX;
+        server.counters = fitting(counters.iter(), &mut room, counter_bytes);
+        server.decoupled = fitting(decoupled.iter(), &mut room, subtree_bytes);
+        let entry = MdsEntry { rank, epoch, address, state, pid, counters: Vec::new() };
+        if self.entry(rank) == Some(&entry) {
+            return;
+        }
+        let list = &mut self.ledger.change().mds;
+        match list.binary_search_by_key(&rank, |entry| entry.rank) {
+            Ok(index) => list[index] = entry,
+            Err(index) => list.insert(index, entry),
+        }
+    }
+
+    /// Gives up the servers that were not heard of for too long, and those that do not stop when
+    /// they were told to.
+    pub(crate) fn tick_servers(&mut self, now: Moment, effects: &mut Effects) {
+        let grace = self.settings.beacon_grace;
+        let told = self.stop.as_ref().map(|stop| stop.since);
+        let mut gone = Vec::new();
+        for (rank, server) in &self.servers.by_rank {
+            let state = self.entry(*rank).map_or(MdsState::Lost, |entry| entry.state);
+            let silent = now.since(server.heard) >= grace;
+            let deaf =
+                state != MdsState::Stopping && told.is_some_and(|told| now.since(told) >= grace);
+            if state != MdsState::Lost && (silent || deaf) {
+                gone.push(*rank);
+            }
+        }
+        for rank in gone {
+            // If it is still there after all, it will connect and be back.
+            effects.close.extend(self.servers.conn_of(rank));
+            self.lose(rank, effects);
+        }
+    }
+
+    /// The server of a rank is gone.
+    pub(crate) fn lose(&mut self, rank: Rank, effects: &mut Effects) {
+        if let Some(server) = self.servers.by_rank.get_mut(&rank)
+            && let Some(conn) = server.conn.take()
+        {
+            self.forwards.server_gone(conn, effects);
+        }
+        let list = &self.ledger.map().mds;
+        if let Ok(index) = list.binary_search_by_key(&rank, |entry| entry.rank)
+            && list[index].state != MdsState::Lost
+        {
+            self.ledger.change().mds[index].state = MdsState::Lost;
+        }
+    }
+
+    /// What the map says about a rank.
+    pub(crate) fn entry(&self, rank: Rank) -> Option<&MdsEntry> {
+        let list = &self.ledger.map().mds;
+        list.binary_search_by_key(&rank, |entry| entry.rank).ok().map(|index| &list[index])
+    }
+}
+
+/// The first elements, as many as fit the room left, which shrinks.
+fn fitting<'a, T: Clone + 'a>(
+    elements: impl Iterator<Item = &'a T>,
+    room: &mut usize,
+    bytes: impl Fn(&T) -> usize,
+) -> Vec<T> {
+    let fits = |element: &&T| match room.checked_sub(bytes(element)) {
+        Some(left) => {
+            *room = left;
+            true
+        }
+        None => false,
+    };
+    elements.take_while(fits).cloned().collect()
+}
+
+fn counter_bytes((name, _): &(String, u64)) -> usize {
+    name.len() + ELEMENT_BYTES
+}
+
+fn subtree_bytes(subtree: &DecoupledSubtree) -> usize {
+    subtree.path.len() + subtree.policy.len() + ELEMENT_BYTES
+}
