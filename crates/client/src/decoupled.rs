@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use journal::{Create, Event, JournalBuffer, SegmentHeader, Writer};
+use journal::{Create, Event, JournalBuffer, JournalError, SegmentHeader, SegmentReader, Writer};
 use namespace::{Mode, Namespace, NewInode, Planned, Refusal};
 use types::{
     Attr, AttrChange, ClientId, Cred, Epoch, Errno, FileType, Ino, InoRange, Origin, RenameFlags,
@@ -323,6 +323,46 @@ impl Decoupled {
         let planned = self.view().namespace.plan_setdata(cred, ino, data, size, time)?;
         self.append_planned(&planned);
         Ok(())
+    }
+
+    /// Sets attributes without looking at the view: for an inode that was just created.
+    pub fn set_attr_blindly(
+        &mut self,
+        ino: Ino,
+        home: Ino,
+        change: &AttrChange,
+        time: Timestamp,
+    ) {
+        let event = Event::SetAttr { ino, home, change: *change, time };
+        self.buffer.append(Origin::default(), &event);
+    }
+
+    /// Applies a journal of an earlier process of this client to the view, and returns the highest
+    /// inode number that it used.
+    ///
+    /// # Errors
+    /// If the journal is damaged.
+    pub fn replay(&mut self, bytes: &[u8]) -> Result<Ino, JournalError> {
+        let mut last = Ino(0);
+        let mut reader = SegmentReader::open(bytes)?;
+        while let Some(block) = reader.next_block()? {
+            let mut events = block.events();
+            while let Some(record) = events.next_event()? {
+                if let Event::Create(create) = &record.event {
+                    last = last.max(create.ino);
+                }
+                self.view().namespace.apply(record.seq, Mode::Live, &record.event);
+            }
+        }
+        Ok(last)
+    }
+
+    /// The next event gets this position; nothing may be held.
+    pub fn start_at(&mut self, next: Seq) {
+        debug_assert_eq!(self.events(), 0, "positions of held events cannot change");
+        self.buffer = JournalBuffer::new(next, false);
+        self.first_seq = next;
+        self.seen = 0;
     }
 
     /// Events that are held.

@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use types::{ClientId, Cred, Epoch, Errno, Ino, Map, Seq, Tid};
+use types::{ClientId, Cred, Epoch, Ino, Map, Seq, Tid};
 use wire::{Answer, Failure, Hello, Message, Op, Replay, Reply, Request, Welcome};
 
 /// More unsafe requests than this are not held: the caller must wait for the journal first.
@@ -231,12 +231,4 @@ fn append_with_replay(request: &Unsafe, frames: &mut Vec<u8>) {
     let Ok(Message::Request(decoded)) = Message::decode(frame.payload) else { return };
     let again = Request { replay: Some(request.replay), ..decoded };
     Message::Request(again).append_frame(frames);
-}
-
-/// The answer that was expected, or an error that says that the server spoke nonsense.
-///
-/// # Errors
-/// `EIO`.
-pub fn unexpected(answer: &Answer) -> Failure {
-    Failure { errno: Errno::Io, text: format!("the server gave an unexpected answer: {answer:?}") }
 }

@@ -1,1 +1,29 @@
-//! Placeholder.
+//! The daemons: the state machines of `mds` and `mon`, with sockets, threads, clocks and a store.
+//!
+//! A daemon is one loop on one thread: poll the sockets, hand what arrived to the state machine,
+//! carry its effects out. Store operations run on worker threads ([`workers`]); their results come
+//! back as inputs. Nothing here decides anything.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "I/O edge: carries the effects of the state machines out"
+)]
+
+mod clock;
+mod mds;
+mod mon;
+mod workers;
+
+pub use mds::{MdsOptions, run_mds};
+pub use mon::{MonOptions, run_mon};
+
+/// Whether somebody asked the process to end (SIGTERM, SIGINT).
+fn termination() -> types::Result<std::sync::Arc<std::sync::atomic::AtomicBool>> {
+    let flag = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+        signal_hook::flag::register(signal, flag.clone()).map_err(|error| {
+            types::Error::new(types::Errno::Io, "signals", error.to_string())
+        })?;
+    }
+    Ok(flag)
+}

@@ -182,6 +182,12 @@ impl Mds {
         self.fetches.has_work() || self.merges.has_work() || self.checkpoint.has_work()
     }
 
+    /// Whether nothing will happen before the next message: time may pass in larger steps.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.log.is_idle() && self.tables.is_idle() && self.phase == Phase::Active
+    }
+
     /// Whether the server serves requests.
     #[must_use]
     pub fn is_active(&self) -> bool {

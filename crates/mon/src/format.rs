@@ -44,8 +44,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<ClusterMap, Error> {
             "restore this object from a copy of the store; do not delete it, or client ids would \
              be given out a second time"
         };
-        Error::new(Errno::BadMessage, MAP_NAME, format!("the cluster map is damaged {malformed}"))
-            .remedy(remedy)
+        Error::new(Errno::BadMessage, MAP_NAME, malformed.to_string()).remedy(remedy)
     })
 }
 

@@ -12,11 +12,10 @@ use std::collections::BTreeMap;
 
 use policy::Policy;
 use types::{ConnId, Epoch, Errno, Path, Rank, Tid};
-use wire::{
-    Answer, Cred, Failure, MdsState, Message, MonAnswer, MonOp, Op, PolicyEntry, Reply, Request,
-};
+use wire::{Answer, Failure, MdsState, Message, MonAnswer, MonOp, Op, PolicyEntry, Reply, Request};
 
-use crate::{Asker, Effects, Mon, POLICY_BYTES_MAX, again, failure};
+use crate::effects::Asker;
+use crate::{Call, Effects, Mon, POLICY_BYTES_MAX, again, failure};
 
 /// The rank that carries policies and decouplings out.
 const RANK: Rank = Rank(0);
@@ -35,6 +34,21 @@ struct Forward {
     /// Canonical; empty to remove it.
     policy: String,
     decouple: bool,
+}
+
+impl Forward {
+    /// The server's answer as the monitor's.
+    fn translate(&self, answer: Answer) -> Result<MonAnswer, Failure> {
+        if answer == Answer::Done && !self.decouple {
+            return Ok(MonAnswer::Done);
+        }
+        if let Answer::Decoupled(decoupled) = answer
+            && self.decouple
+        {
+            return Ok(MonAnswer::Decoupled(decoupled));
+        }
+        Err(failure(Errno::Io, "the metadata server answered something else"))
+    }
 }
 
 /// See the module documentation.
@@ -97,13 +111,8 @@ impl Forwards {
 
 impl Mon {
     /// Passes a request on.
-    pub(crate) fn forward(
-        &mut self,
-        asker: Asker,
-        cred: Cred,
-        op: MonOp<'_>,
-        effects: &mut Effects,
-    ) -> Result<(), Failure> {
+    pub(crate) fn forward(&mut self, call: Call<'_>, effects: &mut Effects) -> Result<(), Failure> {
+        let Call { asker, cred, op } = call;
         self.check_not_stopping()?;
         let (path, text, client) = match op {
             MonOp::Decouple { path, client, policy } => (path, policy, Some(client)),
@@ -145,14 +154,7 @@ impl Mon {
             return;
         }
         let forward = self.forwards.by_tid.remove(&reply.tid).expect("it was found just now");
-        let result = match reply.result {
-            Ok(Answer::Decoupled(decoupled)) if forward.decouple => {
-                Ok(MonAnswer::Decoupled(decoupled))
-            }
-            Ok(Answer::Done) if !forward.decouple => Ok(MonAnswer::Done),
-            Ok(_) => Err(failure(Errno::Io, "the metadata server answered something else")),
-            Err(failure) => Err(failure),
-        };
+        let result = reply.result.and_then(|answer| forward.translate(answer));
         let asker = forward.asker;
         if result.is_ok() {
             self.record_policy(forward.path, forward.policy);

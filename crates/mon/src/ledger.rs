@@ -14,7 +14,8 @@ use metastore::request::{Condition, MAP_NAME, StoreFailure, StoreOp, StoreResult
 use types::{ClientId, ConnId, Epoch, Errno, Error, Moment, Span};
 use wire::{ClusterMap, Failure, MonAnswer};
 
-use crate::{Asker, Effects, Settings, explain, failure, format};
+use crate::effects::Asker;
+use crate::{Effects, Settings, explain, failure, format};
 
 /// How long to wait before the store is tried again.
 const RETRY: Span = Span::from_millis(100);
@@ -168,8 +169,8 @@ impl Ledger {
             return Outcome::Nothing;
         }
         match (std::mem::take(&mut self.step), result) {
-            (Step::Loading, Ok(result)) => self.loaded(now, result),
-            (Step::Putting(map), Ok(result)) => self.put_done(now, map, result, effects),
+            (Step::Loading, Ok(result)) => self.loaded(now, &result),
+            (Step::Putting(map), Ok(result)) => self.put_done(now, map, &result, effects),
             (Step::Checking(map), Ok(result)) => self.checked(now, map, result, effects),
             (Step::Loading, Err(failure)) => self.failed(now, None, &failure.error, effects),
             (Step::Putting(map) | Step::Checking(map), Err(failure)) => {
@@ -218,12 +219,12 @@ impl Ledger {
         effects.store.push((self.token, op));
     }
 
-    fn loaded(&mut self, now: Moment, result: StoreResult) -> Outcome {
+    fn loaded(&mut self, now: Moment, result: &StoreResult) -> Outcome {
         match result {
             StoreResult::Missing => Outcome::Loaded,
-            StoreResult::Bytes(bytes, version) => match format::decode(&bytes) {
+            StoreResult::Bytes(bytes, version) => match format::decode(bytes) {
                 Ok(map) => {
-                    self.version = Some(version);
+                    self.version = Some(*version);
                     self.map = map.clone();
                     self.stored = map;
                     Outcome::Loaded
@@ -246,12 +247,12 @@ impl Ledger {
         &mut self,
         now: Moment,
         map: Box<ClusterMap>,
-        result: StoreResult,
+        result: &StoreResult,
         effects: &mut Effects,
     ) -> Outcome {
         match result {
             StoreResult::Stored(version) => {
-                self.confirm(map, version, effects);
+                self.confirm(*map, *version, effects);
                 Outcome::Nothing
             }
             StoreResult::Conflict => Outcome::TakenOver,
@@ -277,7 +278,7 @@ impl Ledger {
     ) -> Outcome {
         match result {
             StoreResult::Bytes(bytes, version) if bytes == format::encode(&map) => {
-                self.confirm(map, version, effects);
+                self.confirm(*map, version, effects);
                 Outcome::Nothing
             }
             // As before: the changes go along with the next put.
@@ -301,9 +302,9 @@ impl Ledger {
         Outcome::Nothing
     }
 
-    fn confirm(&mut self, map: Box<ClusterMap>, version: u64, effects: &mut Effects) {
+    fn confirm(&mut self, map: ClusterMap, version: u64, effects: &mut Effects) {
         self.version = Some(version);
-        self.stored = *map;
+        self.stored = map;
         let epoch = self.stored.epoch;
         for waiter in self.waiters.extract_if(.., |waiter| waiter.epoch <= epoch) {
             effects.reply(waiter.asker, Ok(waiter.answer));

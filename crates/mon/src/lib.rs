@@ -16,16 +16,22 @@
 //! * of two monitors on one store at most one changes the map: the other finds out at its next
 //!   change and stops.
 
+mod effects;
 mod format;
 mod forward;
+mod input;
 mod ledger;
 mod servers;
 mod stop;
 
-use metastore::request::{MAP_NAME, StoreFailure, StoreOp, StoreResult, Token};
-use types::{ClientId, Clock, ConnId, Errno, Error, Span, Tid};
-use wire::{ClusterMap, Cred, Failure, Message, MonAnswer, MonOp, Outbox};
+use metastore::request::{MAP_NAME, StoreFailure, StoreResult, Token};
+use types::{ClientId, Clock, ConnId, Errno, Error};
+use wire::{ClusterMap, Cred, Failure, Message, MonAnswer, MonOp};
 
+pub use effects::Effects;
+pub use input::{Input, Settings};
+
+use effects::Asker;
 use forward::Forwards;
 use ledger::{Ledger, Outcome};
 use servers::Servers;
@@ -41,94 +47,12 @@ pub const RANKS_MAX: u16 = 256;
 /// one message.
 pub const POLICY_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// What a monitor is told when it is made.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Names the cluster, if the store has no map yet. A map that exists keeps its name.
-    pub cluster: String,
-    /// Where the object store is. Put into the map, for the servers to find.
-    pub store: String,
-    /// How long a metadata server may be silent before it counts as lost.
-    pub beacon_grace: Span,
-}
-
-/// What can happen to a monitor.
+/// A request to the monitor.
 #[derive(Debug)]
-pub enum Input<'a> {
-    /// It starts: it reads its map.
-    Start,
-    /// Somebody connected.
-    Opened {
-        /// As what.
-        conn: ConnId,
-    },
-    /// A message arrived.
-    Message {
-        /// From whom.
-        conn: ConnId,
-        /// The message.
-        message: Message<'a>,
-    },
-    /// A connection is gone. Nothing more may arrive from it.
-    Closed {
-        /// Which.
-        conn: ConnId,
-    },
-    /// A store operation ended.
-    Stored {
-        /// Which.
-        token: Token,
-        /// How.
-        result: Result<StoreResult, Box<StoreFailure>>,
-    },
-    /// Time passed. Wanted several times within the beacon grace.
-    Tick,
-    /// End the cluster cleanly, as [`MonOp::Stop`] does.
-    Terminate,
-}
-
-/// What a monitor wants done. The driver carries it out and clears it before the next input.
-#[derive(Debug, Default)]
-pub struct Effects {
-    /// Messages.
-    pub outbox: Outbox,
-    /// Operations on the object store.
-    pub store: Vec<(Token, StoreOp)>,
-    /// Connections to close once their messages are sent.
-    pub close: Vec<ConnId>,
-    /// The process may end. Set again by every further input.
-    pub stopped: bool,
-    /// Why it must end, if it was not asked to.
-    pub fatal: Option<Error>,
-}
-
-impl Effects {
-    /// Adds a message.
-    pub fn send(&mut self, conn: ConnId, message: &Message<'_>) {
-        self.outbox.send(conn, message);
-    }
-
-    /// Forgets everything but keeps the memory.
-    pub fn clear(&mut self) {
-        let Self { outbox, store, close, stopped, fatal } = self;
-        outbox.clear();
-        store.clear();
-        close.clear();
-        *stopped = false;
-        *fatal = None;
-    }
-
-    /// Adds the reply to a request.
-    fn reply(&mut self, asker: Asker, result: Result<MonAnswer, Failure>) {
-        self.send(asker.conn, &Message::MonReply { tid: asker.tid, result });
-    }
-}
-
-/// Who waits for a reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Asker {
-    conn: ConnId,
-    tid: Tid,
+struct Call<'a> {
+    asker: Asker,
+    cred: Cred,
+    op: MonOp<'a>,
 }
 
 #[derive(Debug)]
@@ -212,7 +136,8 @@ impl Mon {
         match message {
             Message::MonRequest { tid, cred, op } => {
                 let asker = Asker { conn, tid };
-                if let Err(failure) = self.request(clock, asker, cred, op, effects) {
+                let call = Call { asker, cred, op };
+                if let Err(failure) = self.request(clock, call, effects) {
                     effects.reply(asker, Err(failure));
                 }
             }
@@ -233,17 +158,16 @@ impl Mon {
     fn request(
         &mut self,
         clock: Clock,
-        asker: Asker,
-        cred: Cred,
-        op: MonOp<'_>,
+        call: Call<'_>,
         effects: &mut Effects,
     ) -> Result<(), Failure> {
+        let asker = call.asker;
         match &self.phase {
             Phase::Loading => return Err(again("the monitor is still reading its map")),
             Phase::Refusing(failure) => return Err(failure.clone()),
             Phase::Serving | Phase::Stopped => {}
         }
-        match op {
+        match call.op {
             MonOp::Status => effects.reply(asker, Ok(MonAnswer::Map(Box::new(self.status())))),
             MonOp::Stop => {
                 self.check_waiting()?;
@@ -255,7 +179,7 @@ impl Mon {
             }
             MonOp::Decouple { .. } | MonOp::SetPolicy { .. } => {
                 self.check_waiting()?;
-                self.forward(asker, cred, op, effects)?;
+                self.forward(call, effects)?;
             }
         }
         Ok(())
@@ -349,6 +273,9 @@ impl Mon {
     }
 
     fn check(&self) -> Result<(), &'static str> {
+        if matches!(self.phase, Phase::Stopped) {
+            return Ok(());
+        }
         self.ledger.check()?;
         if self.next_client > self.ledger.map().next_client {
             return Err("client ids come from the recorded block");
@@ -369,16 +296,10 @@ fn again(text: &str) -> Failure {
 /// An error as a reply. The error number is not repeated in the text.
 fn explain(error: &Error) -> Failure {
     let Error { errno, subject, cause, remedy } = error;
-    let mut text = String::new();
-    for (part, end) in [(subject, ": "), (cause, ""), (remedy, "")] {
-        if part.is_empty() {
-            continue;
-        }
-        if std::ptr::eq(part, remedy) {
-            text.push_str("; ");
-        }
-        text.push_str(part);
-        text.push_str(end);
+    let mut text = if subject.is_empty() { cause.clone() } else { format!("{subject}: {cause}") };
+    if !remedy.is_empty() {
+        text.push_str("; ");
+        text.push_str(remedy);
     }
     failure(*errno, text)
 }

@@ -91,6 +91,11 @@ impl Servers {
         map
     }
 
+    /// Takes the connection of a rank away from it.
+    fn disconnect(&mut self, rank: Rank) -> Option<ConnId> {
+        self.by_rank.get_mut(&rank)?.conn.take()
+    }
+
     fn server(&mut self, rank: Rank, now: Moment) -> &mut Server {
         self.by_rank.entry(rank).or_insert_with(|| Server {
             conn: None,
@@ -123,21 +128,27 @@ impl Mon {
             self.close(conn, effects);
             return;
         }
+        if beacon.epoch == Epoch(0) {
+            // It does not know its tenure yet, so it cannot be told from an earlier server.
+            if self.stop.is_some() {
+                effects.send(conn, &Message::Stop);
+            }
+            return;
+        }
         let rank = beacon.rank;
         if self.entry(rank).is_some_and(|entry| entry.epoch > beacon.epoch) {
             // A later server of this rank was seen: this one must not write any more.
             effects.send(conn, &Message::Stop);
             return;
         }
-        let before = self.servers.conn_of(rank);
-        if let Some(before) = before
-            && before != conn
-        {
-            effects.close.push(before);
-            self.forwards.server_gone(before, effects);
-        }
-        if before != Some(conn) && self.stop.is_some() {
-            effects.send(conn, &Message::Stop);
+        if self.servers.conn_of(rank) != Some(conn) {
+            if let Some(before) = self.servers.disconnect(rank) {
+                self.forwards.server_gone(before, effects);
+                self.close(before, effects);
+            }
+            if self.stop.is_some() {
+                effects.send(conn, &Message::Stop);
+            }
         }
         self.record(clock.now, conn, beacon);
     }
@@ -182,16 +193,16 @@ impl Mon {
         }
         for rank in gone {
             // If it is still there after all, it will connect and be back.
-            effects.close.extend(self.servers.conn_of(rank));
-            self.lose(rank, effects);
+            match self.servers.conn_of(rank) {
+                Some(conn) => self.close(conn, effects),
+                None => self.lose(rank, effects),
+            }
         }
     }
 
     /// The server of a rank is gone.
     pub(crate) fn lose(&mut self, rank: Rank, effects: &mut Effects) {
-        if let Some(server) = self.servers.by_rank.get_mut(&rank)
-            && let Some(conn) = server.conn.take()
-        {
+        if let Some(conn) = self.servers.disconnect(rank) {
             self.forwards.server_gone(conn, effects);
         }
         let list = &self.ledger.map().mds;

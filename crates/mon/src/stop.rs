@@ -10,7 +10,8 @@
 use types::{Clock, ConnId, Errno, Moment};
 use wire::{Message, MonAnswer};
 
-use crate::{Asker, Effects, Mon, Phase, failure};
+use crate::effects::Asker;
+use crate::{Effects, Mon, Phase, failure};
 
 /// The cluster is stopping.
 #[derive(Debug)]

@@ -1,1 +1,5 @@
-
+mod bench;
+mod clients;
+mod fuzz;
+mod servers;
+mod store;

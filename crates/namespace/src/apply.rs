@@ -1,5 +1,6 @@
 //! `apply`: the only function that changes a namespace.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use journal::{Create, Event, Snapshot};
@@ -98,14 +99,48 @@ impl Namespace {
 
     #[inline]
     fn apply_create(&mut self, seq: Seq, mode: Mode, create: &Create<'_>) -> Outcome {
+        self.create_hashed(seq, mode, create, name_hash(create.name))
+    }
+
+    /// Carries out a create whose name has this hash.
+    ///
+    /// This is what merges spend their time in, so the common case (the name is new, and names no
+    /// directory) looks every structure up once; the rest is in [`Namespace::created`].
+    #[inline]
+    pub(crate) fn create_hashed(
+        &mut self,
+        seq: Seq,
+        mode: Mode,
+        create: &Create<'_>,
+        hash: u32,
+    ) -> Outcome {
         let Create { parent, name, ino, time, .. } = *create;
-        let hash = name_hash(name);
         if mode != Mode::Live && self.lives_elsewhere(ino, parent, hash) {
             return Outcome::Done;
         }
         let file_type = create.file_type();
-        let target = Target { ino, file_type, remote: false };
-        let before = self.dir_mut(parent).set(hash, name, target);
+        let dir = self.dirs.entry(parent).or_insert_with(|| Box::new(Dir::new(false)));
+        let before = dir.set(hash, name, Target { ino, file_type, remote: false });
+        if before.is_some() || file_type == FileType::Directory || mode == Mode::Replay {
+            return self.created(seq, mode, create, hash, before);
+        }
+        queue_dirty(&mut self.dirty_dirs, dir, seq, parent);
+        self.insert_created(seq, hash, create);
+        self.touch_inode(seq, parent, time);
+        Outcome::Done
+    }
+
+    /// What is left to do after a create's name was put in place of `before`.
+    fn created(
+        &mut self,
+        seq: Seq,
+        mode: Mode,
+        create: &Create<'_>,
+        hash: u32,
+        before: Option<Dentry>,
+    ) -> Outcome {
+        let Create { parent, ino, time, .. } = *create;
+        let file_type = create.file_type();
         let outcome = match before {
             None => Outcome::Done,
             Some(before) if before.ino == ino => Outcome::Done,
@@ -448,6 +483,12 @@ impl Namespace {
     #[inline]
     fn touch(&mut self, seq: Seq, dir: Ino, time: Timestamp) {
         self.note_dirty(seq, dir);
+        self.touch_inode(seq, dir, time);
+    }
+
+    /// As [`Namespace::touch`], for a directory that is queued already.
+    #[inline]
+    fn touch_inode(&mut self, seq: Seq, dir: Ino, time: Timestamp) {
         let Some(inode) = self.inodes.get_mut(dir) else {
             self.dir_mut(dir).touched = Some((time, seq));
             return;
@@ -463,11 +504,16 @@ impl Namespace {
     /// Queues a directory for the next checkpoint.
     #[inline]
     pub(crate) fn note_dirty(&mut self, seq: Seq, ino: Ino) {
-        let dir = self.dir_mut(ino);
-        if dir.dirty_since.is_none() {
-            dir.dirty_since = Some(seq);
-            self.dirty_dirs.push_back((seq, ino));
-        }
+        let dir = self.dirs.entry(ino).or_insert_with(|| Box::new(Dir::new(false)));
+        queue_dirty(&mut self.dirty_dirs, dir, seq, ino);
+    }
+}
+
+#[inline]
+fn queue_dirty(queue: &mut VecDeque<(Seq, Ino)>, dir: &mut Dir, seq: Seq, ino: Ino) {
+    if dir.dirty_since.is_none() {
+        dir.dirty_since = Some(seq);
+        queue.push_back((seq, ino));
     }
 }
 

@@ -57,7 +57,7 @@ impl Dir {
     }
 
     #[inline]
-    pub(crate) fn touch(&self, hash: u32) -> u32 {
+    pub(crate) fn touch(&self, hash: u32) -> u64 {
         self.page_of(hash).map_or(0, |page| self.pages[page].touch(hash))
     }
 

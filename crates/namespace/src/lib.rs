@@ -24,6 +24,7 @@
 )]
 
 mod apply;
+mod batch;
 mod dir;
 mod extra;
 pub mod flush;
@@ -41,6 +42,7 @@ use policy::Policy;
 use types::{Attr, Errno, FileType, Ino, Map, Seq, Timestamp, name_hash};
 
 pub use apply::{Mode, Outcome};
+pub use batch::Batch;
 pub use extra::Extra;
 pub use flush::Capture;
 pub use plan::{NewInode, Planned};

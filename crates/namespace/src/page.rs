@@ -14,15 +14,45 @@ use types::{FileType, Ino};
 /// A page splits when it would hold more dentries than this.
 pub(crate) const PAGE_DENTRIES_MAX: usize = 12_288;
 const CAPACITY_MIN: usize = 4;
-const VACANT: u32 = u32::MAX;
 
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    hash: u32,
-    entry: u32,
+/// A slot: the hash of a name in the upper half, the number of its dentry in the lower. Slots
+/// compare like hashes, and an empty one compares above all others, so that one comparison of
+/// integers tells a search whether to go on.
+type Slot = u64;
+
+const EMPTY: Slot = u64::MAX;
+
+#[inline]
+fn slot(hash: u32, entry: u32) -> Slot {
+    u64::from(hash) << 32 | u64::from(entry)
 }
 
-const EMPTY: Slot = Slot { hash: 0, entry: VACANT };
+#[inline]
+fn hash_of(slot: Slot) -> u32 {
+    (slot >> 32) as u32
+}
+
+#[inline]
+fn entry_of(slot: Slot) -> usize {
+    slot as u32 as usize
+}
+
+/// Whether a slot is taken, by a name of this hash.
+#[inline]
+fn holds(slot: Slot, hash: u32) -> bool {
+    hash_of(slot) == hash && slot != EMPTY
+}
+
+/// Position of the first slot from `home` on that is empty or not below a hash.
+#[inline]
+fn lower_bound(slots: &[Slot], home: usize, hash: u32) -> usize {
+    let floor = slot(hash, 0);
+    let mut at = home;
+    while slots[at] < floor {
+        at += 1;
+    }
+    at
+}
 
 const TYPE_MASK: u8 = 0x0f;
 const REMOTE: u8 = 0x10;
@@ -82,7 +112,7 @@ pub(crate) struct Page {
     pub(crate) depth: u8,
     /// Those bits, left-aligned.
     pub(crate) prefix: u32,
-    slots: Box<[Slot]>,
+    slots: Vec<Slot>,
     capacity_bits: u8,
     dentries: Vec<Dentry>,
     names: Vec<u8>,
@@ -96,13 +126,13 @@ pub(crate) struct Page {
 }
 
 impl Page {
+    /// A page with room for so many dentries.
     pub(crate) fn new(depth: u8, prefix: u32, expected: usize) -> Self {
-        let capacity = (expected * 4 / 3 + 1).next_power_of_two().max(CAPACITY_MIN);
-        let capacity_bits = capacity.trailing_zeros() as u8;
+        let capacity_bits = bits_for(expected);
         Self {
             depth,
             prefix,
-            slots: vec![EMPTY; slots_for(capacity_bits)].into_boxed_slice(),
+            slots: vec![EMPTY; slots_for(capacity_bits)],
             capacity_bits,
             dentries: Vec::with_capacity(expected),
             names: Vec::new(),
@@ -128,8 +158,7 @@ impl Page {
 
     #[inline]
     fn home(&self, hash: u32) -> usize {
-        let below = u64::from(hash << self.depth);
-        (below >> (32 - u32::from(self.capacity_bits))) as usize
+        home(hash, self.depth, self.capacity_bits)
     }
 
     pub(crate) fn name_of(&self, dentry: Dentry) -> &[u8] {
@@ -141,34 +170,28 @@ impl Page {
     /// exactly that name.
     #[inline]
     fn seek(&self, hash: u32, name: &[u8]) -> (usize, bool) {
-        let mut at = self.home(hash);
-        loop {
-            let slot = self.slots[at];
-            if slot.entry == VACANT || slot.hash > hash {
-                return (at, false);
+        let mut at = lower_bound(&self.slots, self.home(hash), hash);
+        while holds(self.slots[at], hash) {
+            match self.name_of(self.dentries[entry_of(self.slots[at])]).cmp(name) {
+                std::cmp::Ordering::Less => at += 1,
+                std::cmp::Ordering::Equal => return (at, true),
+                std::cmp::Ordering::Greater => break,
             }
-            if slot.hash == hash {
-                match self.name_of(self.dentries[slot.entry as usize]).cmp(name) {
-                    std::cmp::Ordering::Less => {}
-                    std::cmp::Ordering::Equal => return (at, true),
-                    std::cmp::Ordering::Greater => return (at, false),
-                }
-            }
-            at += 1;
         }
+        (at, false)
     }
 
     /// Reads the slot where a name would be, so that the cache line is on its way before it is
     /// needed: a batch of these overlaps their misses. The value means nothing.
     #[inline]
-    pub(crate) fn touch(&self, hash: u32) -> u32 {
-        self.slots[self.home(hash)].entry
+    pub(crate) fn touch(&self, hash: u32) -> u64 {
+        self.slots[self.home(hash)]
     }
 
     #[inline]
     pub(crate) fn find(&self, hash: u32, name: &[u8]) -> Option<Dentry> {
         let (at, found) = self.seek(hash, name);
-        found.then(|| self.dentries[self.slots[at].entry as usize])
+        found.then(|| self.dentries[entry_of(self.slots[at])])
     }
 
     /// Points a name to a target, or makes it a tombstone with `None`. Returns what was there.
@@ -187,7 +210,7 @@ impl Page {
         self.dirty += u32::from(dirty);
         self.tombstones += u32::from(target.is_none());
         if found {
-            let dentry = &mut self.dentries[self.slots[at].entry as usize];
+            let dentry = &mut self.dentries[entry_of(self.slots[at])];
             let before = *dentry;
             (dentry.ino, dentry.flags) = (ino, state);
             self.dirty -= u32::from(before.is_dirty());
@@ -208,56 +231,35 @@ impl Page {
             self.dentries.push(dentry);
             (self.dentries.len() - 1) as u32
         };
-        self.place(at, Slot { hash, entry });
+        self.place(at, slot(hash, entry));
         if self.occupied() * 4 > (1 << self.capacity_bits) * 3 {
             self.grow();
         }
         None
     }
 
-    /// Puts a slot at a position, moving those behind it.
+    /// Puts a slot at a position, moving those behind it up to the next empty one. They are few,
+    /// so that carrying them along one by one is cheaper than looking for the empty slot first
+    /// and calling `memmove`.
+    #[inline]
     fn place(&mut self, at: usize, slot: Slot) {
-        let length = self.slots[at..].iter().position(|slot| slot.entry == VACANT);
-        let length = length.filter(|length| at + length + 1 < self.slots.len());
-        let Some(length) = length else {
-            // The spill area behind the table is used up by one long cluster.
-            self.grow();
-            let (at, _) = self.seek_slot(slot);
-            self.place(at, slot);
-            return;
-        };
-        self.slots.copy_within(at..at + length, at + 1);
-        self.slots[at] = slot;
-    }
-
-    fn seek_slot(&self, slot: Slot) -> (usize, bool) {
-        let dentry = self.dentries[slot.entry as usize];
-        self.seek(slot.hash, self.name_of(dentry))
-    }
-
-    fn grow(&mut self) {
-        self.rebuild(self.capacity_bits + 1);
-    }
-
-    /// Lays the slots out anew, in the same order.
-    fn rebuild(&mut self, capacity_bits: u8) {
-        self.capacity_bits = capacity_bits;
-        let new = vec![EMPTY; slots_for(capacity_bits)].into_boxed_slice();
-        let old = std::mem::replace(&mut self.slots, new);
-        let mut next = 0;
-        for slot in old.iter().filter(|slot| slot.entry != VACANT) {
-            let at = self.home(slot.hash).max(next);
-            if at >= self.slots.len() {
-                self.slots = old;
-                return self.rebuild(capacity_bits + 1);
+        let mut carried = slot;
+        for slot in &mut self.slots[at..] {
+            std::mem::swap(slot, &mut carried);
+            if carried == EMPTY {
+                break;
             }
-            self.slots[at] = *slot;
-            next = at + 1;
         }
-        // `seek` relies on an empty slot at the end.
-        if self.slots[self.slots.len() - 1].entry != VACANT {
-            self.rebuild(capacity_bits + 1);
-        }
+        end_with_empty(&mut self.slots);
+    }
+
+    /// Lays the slots out in a table of twice the size, in the same order.
+    #[cold]
+    fn grow(&mut self) {
+        let sorted = self.slots.iter().copied().filter(|slot| *slot != EMPTY);
+        let slots = lay_out(self.depth, self.capacity_bits + 1, sorted);
+        self.slots = slots;
+        self.capacity_bits += 1;
     }
 
     /// Forgets a name altogether.
@@ -266,15 +268,15 @@ impl Page {
         if !found {
             return None;
         }
-        let entry = self.slots[at].entry;
-        let dentry = self.dentries[entry as usize];
+        let entry = entry_of(self.slots[at]);
+        let dentry = self.dentries[entry];
         let mut end = at + 1;
-        while self.slots[end].entry != VACANT && self.home(self.slots[end].hash) < end {
+        while self.slots[end] != EMPTY && self.home(hash_of(self.slots[end])) < end {
             end += 1;
         }
         self.slots.copy_within(at + 1..end, at);
         self.slots[end - 1] = EMPTY;
-        self.free.push(entry);
+        self.free.push(entry as u32);
         self.dirty -= u32::from(dentry.is_dirty());
         self.tombstones -= u32::from(dentry.is_tombstone());
         self.names_dead += usize::from(dentry.name_len);
@@ -286,8 +288,8 @@ impl Page {
 
     fn compact_names(&mut self) {
         let mut names = Vec::with_capacity(self.names.len() - self.names_dead);
-        for slot in self.slots.iter().filter(|slot| slot.entry != VACANT) {
-            let dentry = &mut self.dentries[slot.entry as usize];
+        for slot in self.slots.iter().filter(|slot| **slot != EMPTY) {
+            let dentry = &mut self.dentries[entry_of(*slot)];
             let start = dentry.name_start as usize;
             dentry.name_start = names.len() as u32;
             names.extend_from_slice(&self.names[start..start + usize::from(dentry.name_len)]);
@@ -299,32 +301,26 @@ impl Page {
     /// Marks the dentry of this name that points to `ino` as not yet stored. Returns whether it
     /// was clean.
     pub(crate) fn mark_dirty(&mut self, hash: u32, ino: Ino) -> bool {
-        let mut at = self.home(hash);
-        loop {
-            let slot = self.slots[at];
-            if slot.entry == VACANT || slot.hash > hash {
-                return false;
-            }
-            let dentry = &mut self.dentries[slot.entry as usize];
-            if slot.hash == hash && dentry.ino == ino && !dentry.is_remote() {
+        let at = lower_bound(&self.slots, self.home(hash), hash);
+        for slot in self.slots[at..].iter().take_while(|slot| holds(**slot, hash)) {
+            let dentry = &mut self.dentries[entry_of(*slot)];
+            if dentry.ino == ino && !dentry.is_remote() {
                 let clean = dentry.flags & DIRTY == 0;
                 dentry.flags |= DIRTY;
                 self.dirty += u32::from(clean);
                 return clean;
             }
-            at += 1;
         }
+        false
     }
 
     /// The dentries whose names have exactly this hash.
     pub(crate) fn same_hash(&self, hash: u32) -> impl Iterator<Item = (&[u8], Dentry)> {
-        let (at, _) = self.seek(hash, b"");
-        self.slots[at..].iter().take_while(move |slot| slot.entry != VACANT && slot.hash == hash).map(
-            |slot| {
-                let dentry = self.dentries[slot.entry as usize];
-                (self.name_of(dentry), dentry)
-            },
-        )
+        let at = lower_bound(&self.slots, self.home(hash), hash);
+        self.slots[at..].iter().take_while(move |slot| holds(**slot, hash)).map(|slot| {
+            let dentry = self.dentries[entry_of(*slot)];
+            (self.name_of(dentry), dentry)
+        })
     }
 
     /// The dentries after a position in hash order; `None` starts at the beginning.
@@ -336,25 +332,25 @@ impl Page {
             let (at, found) = self.seek(hash, name);
             at + usize::from(found)
         });
-        self.slots[start..].iter().filter(|slot| slot.entry != VACANT).map(|slot| {
-            let dentry = self.dentries[slot.entry as usize];
-            (slot.hash, self.name_of(dentry), dentry)
+        self.slots[start..].iter().filter(|slot| **slot != EMPTY).map(|slot| {
+            let dentry = self.dentries[entry_of(*slot)];
+            (hash_of(*slot), self.name_of(dentry), dentry)
         })
     }
 
     /// Visits every dirty dentry, marks it clean, and drops tombstones.
     pub(crate) fn clean(&mut self, mut visit: impl FnMut(&[u8], Dentry)) {
         let mut gone = Vec::new();
-        for slot in self.slots.iter().filter(|slot| slot.entry != VACANT) {
-            let dentry = self.dentries[slot.entry as usize];
+        for slot in self.slots.iter().filter(|slot| **slot != EMPTY) {
+            let dentry = self.dentries[entry_of(*slot)];
             if !dentry.is_dirty() {
                 continue;
             }
             let start = dentry.name_start as usize;
             visit(&self.names[start..start + usize::from(dentry.name_len)], dentry);
-            self.dentries[slot.entry as usize].flags &= !DIRTY;
+            self.dentries[entry_of(*slot)].flags &= !DIRTY;
             if dentry.is_tombstone() {
-                gone.push((slot.hash, self.name_of(dentry).to_vec()));
+                gone.push((hash_of(*slot), self.name_of(dentry).to_vec()));
             }
         }
         self.dirty = 0;
@@ -365,8 +361,8 @@ impl Page {
 
     /// Marks every dentry as not yet stored.
     pub(crate) fn mark_all_dirty(&mut self) {
-        for slot in self.slots.iter().filter(|slot| slot.entry != VACANT) {
-            self.dentries[slot.entry as usize].flags |= DIRTY;
+        for slot in self.slots.iter().filter(|slot| **slot != EMPTY) {
+            self.dentries[entry_of(*slot)].flags |= DIRTY;
         }
         self.dirty = self.occupied() as u32;
     }
@@ -375,35 +371,58 @@ impl Page {
     pub(crate) fn split(&mut self) -> Page {
         let depth = self.depth + 1;
         let bit = 1 << (32 - u32::from(depth));
-        let half = self.occupied() / 2;
-        let mut low = Page::new(depth, self.prefix, half);
-        let mut high = Page::new(depth, self.prefix | bit, half);
-        for (hash, name, dentry) in self.after(None) {
-            let page = if hash & bit == 0 { &mut low } else { &mut high };
-            page.adopt(hash, name, dentry);
-        }
-        *self = low;
+        let sorted: Vec<Slot> = self.slots.iter().copied().filter(|slot| *slot != EMPTY).collect();
+        let (low, high) = sorted.split_at(sorted.partition_point(|slot| hash_of(*slot) & bit == 0));
+        let high = self.extract(depth, self.prefix | bit, high);
+        *self = self.extract(depth, self.prefix, low);
         high
     }
 
-    fn adopt(&mut self, hash: u32, name: &[u8], dentry: Dentry) {
-        let target = Target {
-            ino: dentry.ino,
-            file_type: dentry.file_type(),
-            remote: dentry.is_remote(),
+    /// A new page with some of the dentries, given in hash order: they are appended, not searched
+    /// for, and end up in memory in the order in which `readdir` visits them.
+    fn extract(&self, depth: u8, prefix: u32, sorted: &[Slot]) -> Page {
+        let names = self.names.len() - self.names_dead;
+        let mut page = Page {
+            capacity_bits: bits_for(PAGE_DENTRIES_MAX.max(sorted.len())),
+            slots: Vec::new(),
+            // Room until the next split, so that no `Vec` has to move meanwhile.
+            dentries: Vec::with_capacity(PAGE_DENTRIES_MAX.max(sorted.len())),
+            names: Vec::with_capacity(names),
+            ..Page::new(depth, prefix, 0)
         };
-        let target = (!dentry.is_tombstone()).then_some(target);
-        self.set(hash, name, target, dentry.is_dirty());
+        for slot in sorted {
+            let dentry = self.dentries[entry_of(*slot)];
+            let name_start = page.names.len() as u32;
+            page.names.extend_from_slice(self.name_of(dentry));
+            page.dentries.push(Dentry { name_start, ..dentry });
+            page.dirty += u32::from(dentry.is_dirty());
+            page.tombstones += u32::from(dentry.is_tombstone());
+        }
+        let slots = sorted.iter().zip(0..).map(|(old, entry)| slot(hash_of(*old), entry));
+        page.slots = lay_out(depth, page.capacity_bits, slots);
+        page
     }
 
     /// Memory in bytes.
     pub(crate) fn memory(&self) -> usize {
         size_of::<Self>()
-            + self.slots.len() * size_of::<Slot>()
+            + self.slots.capacity() * size_of::<Slot>()
             + self.dentries.capacity() * size_of::<Dentry>()
             + self.names.capacity()
             + self.free.capacity() * 4
     }
+}
+
+/// The home slot of a hash: its leading bits behind those that the whole page shares.
+#[inline]
+fn home(hash: u32, depth: u8, capacity_bits: u8) -> usize {
+    let below = u64::from(hash << depth);
+    (below >> (32 - u32::from(capacity_bits))) as usize
+}
+
+/// Home slots, as a power of two, so that so many dentries fill three quarters at most.
+fn bits_for(dentries: usize) -> u8 {
+    dentries.saturating_mul(4).div_ceil(3).max(CAPACITY_MIN).next_power_of_two().trailing_zeros() as u8
 }
 
 /// Slots of a table of 2^`bits` home slots: a spill area behind the last home slot takes the end
@@ -411,4 +430,25 @@ impl Page {
 fn slots_for(bits: u8) -> usize {
     let capacity = 1 << bits;
     capacity + (capacity / 8).clamp(4, 64)
+}
+
+/// Makes the spill area longer if it is used up: searches rely on an empty slot at the end.
+#[inline]
+fn end_with_empty(slots: &mut Vec<Slot>) {
+    if slots.last() != Some(&EMPTY) {
+        slots.resize(slots.len() + slots.len() / 8 + 4, EMPTY);
+    }
+}
+
+/// A table of 2^`capacity_bits` home slots that holds the given ones, which are in order.
+fn lay_out(depth: u8, capacity_bits: u8, sorted: impl Iterator<Item = Slot>) -> Vec<Slot> {
+    let mut slots = vec![EMPTY; slots_for(capacity_bits)];
+    let mut next = 0;
+    for slot in sorted {
+        let at = home(hash_of(slot), depth, capacity_bits).max(next);
+        slots[at] = slot;
+        end_with_empty(&mut slots);
+        next = at + 1;
+    }
+    slots
 }

@@ -16,6 +16,7 @@
     reason = "I/O edge: carries store operations to disks"
 )]
 
+mod carry;
 pub mod conformance;
 mod counting;
 mod dir;
@@ -26,6 +27,7 @@ mod name;
 mod store;
 mod url;
 
+pub use carry::carry_out;
 pub use counting::{Counters, Counting, Counts, OPERATIONS, Operation, Tally};
 pub use dir::Dir;
 pub use faulty::{Action, Faults, Faulty, Interlude, Rule};

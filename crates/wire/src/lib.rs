@@ -22,8 +22,8 @@ pub use map::{ClusterMap, DecoupledSubtree, MdsEntry, MdsState, PolicyEntry};
 pub use message::{Failure, Hello, Message, Replay, Reply, Request, Welcome};
 pub use mon::{Beacon, MonAnswer, MonOp};
 pub use op::{MergeFlags, NewInode, Op};
-pub use types::{Cred, RenameFlags, XattrFlags};
 pub use outbox::Outbox;
+pub use types::{Cred, RenameFlags, XattrFlags};
 
 /// The version of the protocol. Peers of different versions refuse each other in the first frame.
 pub const VERSION: u8 = 1;

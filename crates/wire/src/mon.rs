@@ -56,7 +56,7 @@ pub enum MonAnswer {
 pub struct Beacon {
     /// Its rank.
     pub rank: Rank,
-    /// Its tenure.
+    /// Its tenure; 0 while it does not know it yet.
     pub epoch: Epoch,
     /// Where it listens.
     pub address: String,
@@ -135,10 +135,12 @@ impl MonAnswer {
             0 => MonAnswer::Done,
             1 => MonAnswer::Client(ClientId(reader.varint()?)),
             2 => MonAnswer::Map(Box::new(ClusterMap::decode(reader)?)),
-            3 => match crate::Answer::decode(reader)? {
-                crate::Answer::Decoupled(decoupled) => MonAnswer::Decoupled(decoupled),
-                _ => return Err(start.malformed("a decoupled subtree")),
-            },
+            3 => {
+                let crate::Answer::Decoupled(decoupled) = crate::Answer::decode(reader)? else {
+                    return Err(start.malformed("a decoupled subtree"));
+                };
+                MonAnswer::Decoupled(decoupled)
+            }
             _ => return Err(start.malformed("a known answer of the monitor")),
         })
     }

@@ -1,5 +1,7 @@
 use proptest::prelude::*;
-use types::{Attr, AttrChange, ClientId, Epoch, Errno, Ino, InoRange, Rank, Seq, Tid, Timestamp};
+use types::{
+    Attr, AttrChange, ClientId, ConnId, Epoch, Errno, Ino, InoRange, Rank, Seq, Tid, Timestamp,
+};
 
 use crate::*;
 
@@ -103,6 +105,26 @@ fn map() -> ClusterMap {
     }
 }
 
+fn mon_ops() -> Vec<MonOp<'static>> {
+    let path = &b"/p"[..];
+    vec![
+        MonOp::Register,
+        MonOp::Status,
+        MonOp::Decouple { path, client: ClientId(1), policy: b"x" },
+        MonOp::SetPolicy { path, policy: b"" },
+        MonOp::Stop,
+    ]
+}
+
+fn mon_answers() -> Vec<MonAnswer> {
+    vec![
+        MonAnswer::Done,
+        MonAnswer::Client(ClientId(3)),
+        MonAnswer::Map(Box::new(map())),
+        MonAnswer::Decoupled(Decoupled::default()),
+    ]
+}
+
 fn messages() -> Vec<Message<'static>> {
     let cred = Cred { uid: 7, gid: 8, groups: vec![1, 2] };
     let mut all = vec![
@@ -130,22 +152,10 @@ fn messages() -> Vec<Message<'static>> {
     };
     all.extend(answers().into_iter().map(|answer| reply(Ok(answer))));
     all.push(reply(Err(Failure { errno: Errno::Busy, text: "why".into() })));
-    let path = &b"/p"[..];
-    for op in [
-        MonOp::Register,
-        MonOp::Status,
-        MonOp::Decouple { path, client: ClientId(1), policy: b"x" },
-        MonOp::SetPolicy { path, policy: b"" },
-        MonOp::Stop,
-    ] {
+    for op in mon_ops() {
         all.push(Message::MonRequest { tid: Tid(1), cred: cred.clone(), op });
     }
-    for answer in [
-        MonAnswer::Done,
-        MonAnswer::Client(ClientId(3)),
-        MonAnswer::Map(Box::new(map())),
-        MonAnswer::Decoupled(Decoupled::default()),
-    ] {
+    for answer in mon_answers() {
         all.push(Message::MonReply { tid: Tid(1), result: Ok(answer) });
     }
     all
@@ -183,6 +193,142 @@ fn other_versions_and_foreign_protocols_are_named() {
     bytes[4] = 9;
     assert_eq!(frame::decode(&bytes).err(), Some(FrameError::Version(9)));
     assert!(matches!(frame::decode(b"GET / HTTP/1.1\r\n"), Err(FrameError::Length(_))));
+}
+
+#[test]
+fn what_servers_report_regularly_is_not_stored_with_the_map() {
+    let mut bytes = Vec::new();
+    map().encode(&mut bytes, false);
+    let stored = ClusterMap::decode(&mut types::bytes::Reader::new(&bytes)).expect("a map");
+    let mut expected = map();
+    expected.mds[0].counters.clear();
+    expected.decoupled.clear();
+    assert_eq!(stored, expected);
+}
+
+#[test]
+fn an_outbox_keeps_messages_apart_and_in_order() {
+    let mut outbox = Outbox::default();
+    let messages = [
+        (ConnId(2), Message::Stop),
+        (ConnId(1), Message::Welcome(Welcome::default())),
+        (ConnId(2), Message::Chunk { tid: Tid(1), bytes: b"x" }),
+    ];
+    for (conn, message) in &messages {
+        outbox.send(*conn, message);
+    }
+    let frames: Vec<_> = outbox.iter().collect();
+    let expected: Vec<_> = messages.iter().map(|(c, m)| (*c, m.to_frame())).collect();
+    assert_eq!(frames.len(), expected.len());
+    for ((conn, frame), (to, bytes)) in frames.iter().zip(&expected) {
+        assert_eq!((conn, *frame), (to, bytes.as_slice()));
+    }
+    outbox.clear();
+    assert!(outbox.is_empty() && outbox.frames.is_empty());
+}
+
+/// The page that documents the bytes.
+const PAGE: &str = include_str!("../../../docs/formats/wire.md");
+
+/// The name of a variant.
+fn variant(value: &impl std::fmt::Debug) -> String {
+    let text = format!("{value:?}");
+    text.chars().take_while(char::is_ascii_alphanumeric).collect()
+}
+
+/// The section of the page under a heading, up to the next one.
+fn section(heading: &str) -> &'static str {
+    let start = PAGE.find(&format!("\n## {heading}\n")).expect("the page has the section") + 1;
+    let rest = &PAGE[start..];
+    rest.find("\n## ").map_or(rest, |end| &rest[..end])
+}
+
+#[test]
+fn the_page_lists_every_code_with_its_name() {
+    let first = |heading: &str, code: u8, name: String| {
+        let row = format!("\n| {code} | `{name}` |");
+        assert!(section(heading).contains(&row), "{heading} lacks {row:?}");
+    };
+    for message in messages() {
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        first("Messages", bytes[0], variant(&message));
+    }
+    for op in ops() {
+        let mut bytes = Vec::new();
+        op.encode(&mut bytes);
+        first("Operations", bytes[0], variant(&op));
+    }
+    for answer in answers() {
+        let mut bytes = Vec::new();
+        answer.encode(&mut bytes);
+        first("Answers", bytes[0], variant(&answer));
+    }
+    for op in mon_ops() {
+        let mut bytes = Vec::new();
+        op.encode(&mut bytes);
+        first("Requests to the monitor", bytes[0], variant(&op));
+    }
+    for answer in mon_answers() {
+        let mut bytes = Vec::new();
+        answer.encode(&mut bytes);
+        first("Answers of the monitor", bytes[0], variant(&answer));
+    }
+}
+
+/// A frame, one line for each of its parts.
+fn annotated(frame: &[u8], parts: &[(usize, &str)]) -> String {
+    let mut text = String::from("```\n");
+    let mut at = 0;
+    for (length, meaning) in parts {
+        let bytes: Vec<_> = frame[at..at + length].iter().map(|b| format!("{b:02x}")).collect();
+        text += &format!("{at:04x}  {:<24}{meaning}\n", bytes.join(" "));
+        at += length;
+    }
+    assert_eq!(at, frame.len(), "every byte is explained");
+    text + "```\n"
+}
+
+#[test]
+fn the_examples_of_the_page_are_what_is_sent() {
+    let cred = Cred { uid: 1000, gid: 100, groups: vec![] };
+    let op = Op::Lookup { parent: Ino(1 << 40), name: b"book" };
+    let request = Message::Request(Request { tid: Tid(300), cred, replay: None, op }).to_frame();
+    let parts = [
+        (4, "length of the payload: 20"),
+        (1, "version 1"),
+        (3, "reserved"),
+        (4, "checksum"),
+        (1, "message 3: Request"),
+        (2, "tid 300"),
+        (2, "uid 1000"),
+        (1, "gid 100"),
+        (1, "no further groups"),
+        (1, "not a replay"),
+        (1, "operation 1: Lookup"),
+        (6, "parent: inode 2^40"),
+        (1, "length of the name"),
+        (4, "name: book"),
+    ];
+    let text = annotated(&request, &parts);
+    assert!(PAGE.contains(&text), "the page should say\n{text}");
+
+    let failure = Failure { errno: Errno::Again, text: "later".into() };
+    let reply = Message::MonReply { tid: Tid(1), result: Err(failure) }.to_frame();
+    let parts = [
+        (4, "length of the payload: 11"),
+        (1, "version 1"),
+        (3, "reserved"),
+        (4, "checksum"),
+        (1, "message 7: MonReply"),
+        (1, "tid 1"),
+        (1, "failure"),
+        (2, "error number 11: EAGAIN"),
+        (1, "length of the text"),
+        (5, "text: later"),
+    ];
+    let text = annotated(&reply, &parts);
+    assert!(PAGE.contains(&text), "the page should say\n{text}");
 }
 
 proptest! {

@@ -1,28 +1,10 @@
 //! A full disk and a read-only one, on a tmpfs of one MiB.
 
-use std::path::Path;
-use std::time::{Duration, Instant};
-
 use objstore::{Dir, Expect, ObjectStore, Outcome, SyncScope};
 use tempfile::TempDir;
 use types::Errno;
 
-use crate::mount::Mount;
-
-/// Waits until so many bytes are free. A deleted file takes space as long as anybody has it open,
-/// and a process that another test of this program is just starting has copies of all descriptors
-/// until it executes its own program.
-fn await_space(path: &Path, bytes: u64) {
-    let start = Instant::now();
-    loop {
-        let state = rustix::fs::statvfs(path).unwrap();
-        if state.f_bavail * state.f_frsize >= bytes {
-            return;
-        }
-        assert!(start.elapsed() < Duration::from_secs(10), "deleted files still take space");
-        std::thread::yield_now();
-    }
-}
+use crate::mount::{Mount, eventually};
 
 #[test]
 fn a_full_disk_is_reported_and_nothing_acknowledged_is_lost() {
@@ -64,7 +46,10 @@ fn a_full_disk_is_reported_and_nothing_acknowledged_is_lost() {
     // Room made, it goes on where it stopped; the temporary files of failed puts take none.
     store.delete("data").unwrap();
     assert!(store.delete("log").unwrap());
-    await_space(mount.path(), acknowledged * piece.len() as u64);
+    eventually("the deleted objects take no space", || {
+        let state = rustix::fs::statvfs(mount.path()).unwrap();
+        state.f_bavail * state.f_frsize >= acknowledged * piece.len() as u64
+    });
     for number in 0..acknowledged {
         assert_eq!(store.append("log", &piece), Ok(number * piece.len() as u64));
     }

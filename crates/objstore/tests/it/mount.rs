@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// A mounted file system, unmounted when dropped.
 pub(crate) struct Mount {
@@ -26,15 +27,32 @@ impl Mount {
 
     /// Makes it read-only; nothing on it may be open for writing.
     pub(crate) fn make_read_only(&self) {
-        assert!(succeeds(Command::new("mount").args(["-o", "remount,ro"]).arg(&self.path)));
+        eventually("the file system is not written to", || {
+            succeeds(Command::new("mount").args(["-o", "remount,ro"]).arg(&self.path))
+        });
     }
 }
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        if !succeeds(Command::new("umount").arg(&self.path)) {
-            println!("{} stays mounted", self.path.display());
+        eventually("the file system is not used", || {
+            succeeds(Command::new("umount").arg(&self.path))
+        });
+    }
+}
+
+/// Waits for a condition that another process delays for a moment: between its start and the
+/// execution of its program, a child of any test here has copies of all descriptors, so that what
+/// this test has closed is still open.
+pub(crate) fn eventually(what: &str, condition: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        let patience = start.elapsed() < Duration::from_secs(10);
+        assert!(patience || std::thread::panicking(), "waited in vain until {what}");
+        if !patience {
+            return;
         }
+        std::thread::yield_now();
     }
 }
 

@@ -12,9 +12,10 @@ use crate::mount::{Mount, succeeds};
 /// No commit on the kernel's own initiative while the test runs.
 const OPTIONS: &str = "loop,commit=600";
 
+/// Dropped in this order: a directory with a mount in it cannot be removed.
 struct Machine {
-    directory: TempDir,
     mount: Mount,
+    directory: TempDir,
 }
 
 impl Machine {
@@ -28,7 +29,7 @@ impl Machine {
         }
         let path = directory.path().join("running");
         let mount = Mount::new(&path, &["-o", OPTIONS, image.to_str().unwrap()])?;
-        Some(Self { directory, mount })
+        Some(Self { mount, directory })
     }
 
     /// Cuts the power, and looks at what is there after the reboot. The machine itself runs on.

@@ -1,0 +1,276 @@
+//! An open directory: work in it costs one request per operation.
+
+use std::sync::Arc;
+
+use types::{
+    Attr, AttrChange, Errno, Error, FileType, Ino, Path, RenameFlags, Result, Timestamp,
+};
+use wire::{Answer, NewInode, Op};
+
+use crate::Fs;
+use crate::fs::unexpected;
+use crate::strong_log::StrongLog;
+
+/// Entries asked for at a time.
+const LIST_LIMIT: u32 = 4096;
+
+/// What to create.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewFile<'a> {
+    /// The type.
+    pub file_type: FileType,
+    /// Permissions.
+    pub permissions: u32,
+    /// Owner and group, if not the caller's.
+    pub owner: Option<(u32, u32)>,
+    /// Device number of a device file.
+    pub rdev: u32,
+    /// Length in bytes.
+    pub size: u64,
+    /// Its mtime, if not now.
+    pub mtime: Option<Timestamp>,
+    /// Its atime, if not its mtime.
+    pub atime: Option<Timestamp>,
+    /// Content of a small file, or target of a symbolic link.
+    pub data: &'a [u8],
+}
+
+impl Default for NewFile<'_> {
+    /// An empty file, mode 644.
+    fn default() -> Self {
+        Self {
+            file_type: FileType::Regular,
+            permissions: 0o644,
+            owner: None,
+            rdev: 0,
+            size: 0,
+            mtime: None,
+            atime: None,
+            data: &[],
+        }
+    }
+}
+
+impl<'a> NewFile<'a> {
+    /// A directory, mode 755.
+    #[must_use]
+    pub fn directory() -> Self {
+        Self { file_type: FileType::Directory, permissions: 0o755, ..Self::default() }
+    }
+
+    /// A symbolic link.
+    #[must_use]
+    pub fn symlink(target: &'a [u8]) -> Self {
+        let size = target.len() as u64;
+        Self { file_type: FileType::Symlink, permissions: 0o777, size, data: target, ..Self::default() }
+    }
+
+    #[inline]
+    pub(crate) fn mode(&self) -> u32 {
+        self.file_type.mode_bits() | (self.permissions & 0o7777)
+    }
+
+    fn wire(&self) -> NewInode<'a> {
+        NewInode {
+            mode: self.mode(),
+            owner: self.owner,
+            rdev: self.rdev,
+            size: self.size,
+            mtime: self.mtime,
+            atime: self.atime,
+            data: self.data,
+        }
+    }
+}
+
+/// A name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirEntry {
+    /// The name.
+    pub name: Vec<u8>,
+    /// The attributes of what it names.
+    pub attr: Attr,
+}
+
+/// See the module documentation.
+#[derive(Clone, Debug)]
+pub struct Dir {
+    fs: Arc<Fs>,
+    path: Path,
+    ino: Ino,
+    /// Where operations are logged on the local disk, if the policy here is `rpcs+local_persist`.
+    log: Option<Arc<StrongLog>>,
+}
+
+impl Dir {
+    pub(crate) fn open(fs: Arc<Fs>, path: Path, ino: Ino) -> Result<Self> {
+        let log = fs.strong_logs.for_dir(&fs, ino)?;
+        Ok(Self { fs, path, ino, log })
+    }
+
+    /// Its inode number.
+    #[must_use]
+    pub fn ino(&self) -> Ino {
+        self.ino
+    }
+
+    /// Its path when it was opened.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes a request. A server that was restarted may not have the directory in memory: then
+    /// its path is walked again, which brings it back.
+    fn call(&self, op: Op<'_>, name: &[u8]) -> Result<Answer> {
+        let about = |error: Error| {
+            let path = if name.is_empty() {
+                self.path.to_string()
+            } else {
+                format!("{}/{}", self.path.to_string().trim_end_matches('/'), String::from_utf8_lossy(name))
+            };
+            error.about(path)
+        };
+        match self.fs.call(op) {
+            Err(error) if error.errno == Errno::Stale => {
+                let (_, attr) = self.fs.walk(&self.path)?;
+                if attr.is_none_or(|attr| attr.ino != self.ino) {
+                    return Err(about(error));
+                }
+                self.fs.call(op).map_err(about)
+            }
+            result => result.map_err(about),
+        }
+    }
+
+    /// Creates a file, directory, symbolic link or device.
+    ///
+    /// # Errors
+    /// `EEXIST`, `EACCES`, `EINVAL`, `ENAMETOOLONG`, `EBUSY` in another client's subtree.
+    pub fn create(&self, name: impl AsRef<[u8]>, new: &NewFile<'_>) -> Result<Attr> {
+        let name = name.as_ref();
+        let op = Op::Create { parent: self.ino, name, new: new.wire() };
+        let attr = Fs::attr_answer(self.call(op, name)?)?;
+        if let Some(log) = &self.log {
+            log.created(self.ino, name, &attr, new.data)?;
+        }
+        Ok(attr)
+    }
+
+    /// Attributes of a name.
+    ///
+    /// # Errors
+    /// `ENOENT`, `EACCES`.
+    pub fn lookup(&self, name: impl AsRef<[u8]>) -> Result<Attr> {
+        let name = name.as_ref();
+        Fs::attr_answer(self.call(Op::Lookup { parent: self.ino, name }, name)?)
+    }
+
+    /// Gives an inode one more name here.
+    ///
+    /// # Errors
+    /// `EEXIST`, `EPERM` for a directory, `EMLINK`.
+    pub fn link(&self, ino: Ino, name: impl AsRef<[u8]>) -> Result<()> {
+        let name = name.as_ref();
+        self.call(Op::Link { ino, parent: self.ino, name }, name)?;
+        match &self.log {
+            Some(log) => log.linked(self.ino, name, &self.lookup(name)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes a name of anything but a directory.
+    ///
+    /// # Errors
+    /// `ENOENT`, `EISDIR`, `EACCES`, `EPERM`.
+    pub fn unlink(&self, name: impl AsRef<[u8]>) -> Result<()> {
+        let name = name.as_ref();
+        self.call(Op::Unlink { parent: self.ino, name }, name)?;
+        self.log.as_ref().map_or(Ok(()), |log| log.removed(self.ino, name, false))
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`, `ENOTEMPTY`, `EACCES`, `EPERM`.
+    pub fn rmdir(&self, name: impl AsRef<[u8]>) -> Result<()> {
+        let name = name.as_ref();
+        self.call(Op::Rmdir { parent: self.ino, name }, name)?;
+        self.log.as_ref().map_or(Ok(()), |log| log.removed(self.ino, name, true))
+    }
+
+    /// Moves or swaps names.
+    ///
+    /// # Errors
+    /// Those of rename(2).
+    pub fn rename(
+        &self,
+        name: impl AsRef<[u8]>,
+        to: &Dir,
+        new_name: impl AsRef<[u8]>,
+        flags: RenameFlags,
+    ) -> Result<()> {
+        let (name, new_name) = (name.as_ref(), new_name.as_ref());
+        let op = Op::Rename { parent: self.ino, name, new_parent: to.ino, new_name, flags };
+        self.call(op, name)?;
+        let Some(log) = self.log.as_ref().or(to.log.as_ref()) else { return Ok(()) };
+        let back = if flags.exchange { Some(self.lookup(name)?) } else { None };
+        log.renamed((self.ino, name), (to.ino, new_name), &to.lookup(new_name)?, back.as_ref())
+    }
+
+    /// Changes attributes of a name's inode.
+    ///
+    /// # Errors
+    /// `ENOENT`, `EPERM`, `EACCES`, `EINVAL`, `EISDIR`.
+    pub fn set_attr(&self, name: impl AsRef<[u8]>, change: &AttrChange) -> Result<()> {
+        let name = name.as_ref();
+        let attr = self.lookup(name)?;
+        self.call(Op::SetAttr { ino: attr.ino, change: *change }, name)?;
+        self.log.as_ref().map_or(Ok(()), |log| log.set_attr(self.ino, attr.ino, change))
+    }
+
+    /// Replaces the inline content of a small file, and sets its size.
+    ///
+    /// # Errors
+    /// `EISDIR`, `EINVAL`, `EACCES`.
+    pub fn set_data(&self, ino: Ino, data: &[u8], size: u64) -> Result<()> {
+        self.call(Op::SetData { ino, data, size }, b"")?;
+        self.log.as_ref().map_or(Ok(()), |log| log.set_data(self.ino, ino, data, size))
+    }
+
+    /// All entries with their attributes, in the directory's own order. Names that exist
+    /// throughout are seen exactly once, whatever else is created and removed meanwhile.
+    ///
+    /// # Errors
+    /// `EACCES`.
+    pub fn list(&self) -> Result<Vec<DirEntry>> {
+        let mut all: Vec<DirEntry> = Vec::new();
+        loop {
+            let after = all.last().map(|entry| entry.name.clone());
+            let op = Op::List {
+                dir: self.ino,
+                after: after.as_deref(),
+                limit: LIST_LIMIT,
+                attrs: true,
+            };
+            match self.call(op, b"")? {
+                Answer::Entries { entries, more } => {
+                    let empty = entries.is_empty();
+                    all.extend(entries.into_iter().map(|(name, attr)| DirEntry { name, attr }));
+                    if !more || empty {
+                        return Ok(all);
+                    }
+                }
+                other => return Err(unexpected(&other)),
+            }
+        }
+    }
+
+    /// Opens a sub-directory whose attributes are known from a listing.
+    ///
+    /// # Errors
+    /// As opening any directory.
+    pub fn enter(&self, name: &[u8], ino: Ino) -> Result<Dir> {
+        Dir::open(self.fs.clone(), self.path.join(name), ino)
+    }
+}

@@ -1,0 +1,516 @@
+//! A file system client: requests to the metadata server, data to and from the object store.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use client::{Effects, Input, Session};
+use net::{Address, Connection};
+use objstore::ObjectStore;
+use types::{
+    Attr, AttrChange, ClientId, Cred, Epoch, Errno, Error, FileType, Ino, Path, RenameFlags,
+    Result, Seq, Tid, XattrFlags,
+};
+use wire::{Answer, EffectivePolicy, MdsState, Message, NewInode, Op};
+
+use crate::strong_log::StrongLogs;
+use crate::{Cluster, Dir, Policy, Subtree};
+
+/// How long a request may wait for a server that is away.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long to wait before looking for the server again.
+const RETRY: Duration = Duration::from_millis(20);
+
+/// See the module documentation. Cheap to share between threads; requests of one client are
+/// carried out one after the other, so parallel work uses several.
+#[derive(Debug)]
+pub struct Fs {
+    cluster: Arc<Cluster>,
+    cluster_id: String,
+    store: Arc<dyn ObjectStore>,
+    cred: Cred,
+    link: Mutex<Link>,
+    pub(crate) strong_logs: StrongLogs,
+}
+
+#[derive(Debug)]
+struct Link {
+    session: Session,
+    connection: Option<Connection>,
+    address: Option<Address>,
+    effects: Effects,
+    answered: Vec<(Tid, std::result::Result<Answer, wire::Failure>)>,
+    requests: u64,
+}
+
+impl Fs {
+    pub(crate) fn open(cluster: Arc<Cluster>, client: ClientId) -> Result<Self> {
+        let map = cluster.status()?;
+        let store = objstore::open_existing(&map.store)?;
+        // Request numbers grow over the processes that act as one client.
+        let first_tid = Tid(crate::now().0.unsigned_abs() / 1000);
+        let fs = Self {
+            cluster,
+            cluster_id: map.cluster,
+            store,
+            cred: crate::own_cred(),
+            link: Mutex::new(Link {
+                session: Session::new(client, first_tid),
+                connection: None,
+                address: None,
+                effects: Effects::default(),
+                answered: Vec::new(),
+                requests: 0,
+            }),
+            strong_logs: StrongLogs::default(),
+        };
+        fs.lock().connect(&fs.cluster)?;
+        Ok(fs)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Link> {
+        // A panic while the lock was held cannot have left a half-made request: the session
+        // changes before anything is sent.
+        self.link.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The cluster.
+    #[must_use]
+    pub fn cluster(&self) -> &Arc<Cluster> {
+        &self.cluster
+    }
+
+    /// The cluster's name, under which local state is kept.
+    #[must_use]
+    pub fn cluster_id(&self) -> &str {
+        &self.cluster_id
+    }
+
+    /// Who this client is.
+    #[must_use]
+    pub fn client(&self) -> ClientId {
+        self.lock().session.client()
+    }
+
+    /// On whose behalf it works.
+    #[must_use]
+    pub fn cred(&self) -> &Cred {
+        &self.cred
+    }
+
+    /// The object store, for data and journals.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn ObjectStore> {
+        &self.store
+    }
+
+    /// Requests sent to the metadata server so far.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.lock().requests
+    }
+
+    /// Changes that are applied but not known to be durable.
+    #[must_use]
+    pub fn unsafe_requests(&self) -> usize {
+        self.lock().session.unsafe_count()
+    }
+
+    /// The tenure of the metadata server that this client is connected to.
+    #[must_use]
+    pub fn server_epoch(&self) -> Epoch {
+        self.lock().session.epoch()
+    }
+
+    /// Makes a request and waits for the answer, over any number of reconnections.
+    pub(crate) fn call(&self, op: Op<'_>) -> Result<Answer> {
+        let mut link = self.lock();
+        if op.is_mutation() && link.session.must_sync() {
+            link.request(&self.cluster, &self.cred, Op::Sync, &[])?;
+        }
+        let answer = link.request(&self.cluster, &self.cred, op, &[]);
+        let restarted = std::mem::take(&mut link.effects.restarted);
+        drop(link);
+        if restarted {
+            self.after_restart()?;
+        }
+        answer
+    }
+
+    /// A request that is followed by a journal in chunks.
+    pub(crate) fn call_with_chunks(&self, op: Op<'_>, chunks: &[&[u8]]) -> Result<Answer> {
+        self.lock().request(&self.cluster, &self.cred, op, chunks)
+    }
+
+    /// The server came back from a crash: what only this client's disk remembers is applied again
+    /// (strong consistency with local durability).
+    fn after_restart(&self) -> Result<()> {
+        self.strong_logs.reapply(self)
+    }
+
+    pub(crate) fn attr_answer(answer: Answer) -> Result<Attr> {
+        match answer {
+            Answer::Attr(attr) => Ok(attr),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Follows a path: the directory of its last name, and what it names if that exists.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`, `EACCES`, `ELOOP`, `EBUSY` in another client's subtree.
+    pub fn walk(&self, path: &Path) -> Result<(Ino, Option<Attr>)> {
+        let bytes = path.to_bytes();
+        let answer = self.call(Op::Walk { base: Ino::ROOT, path: &bytes });
+        match answer.map_err(|error| error.about(path.to_string()))? {
+            Answer::Walked { parent, attr } => Ok((parent, attr)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The attributes of what a path names; a symbolic link itself, not its target.
+    ///
+    /// # Errors
+    /// `ENOENT` and as [`Fs::walk`].
+    pub fn stat(&self, path: impl AsRef<[u8]>) -> Result<Attr> {
+        let path = parse(path)?;
+        self.walk(&path)?.1.ok_or_else(|| Error::of(Errno::NotFound, path.to_string()))
+    }
+
+    /// The root of a subtree that this machine owns, or may own.
+    pub(crate) fn stat_owned(&self, path: &Path) -> Result<Attr> {
+        self.walk(path)?.1.ok_or_else(|| Error::of(Errno::NotFound, path.to_string()))
+    }
+
+    /// Opens a directory for work in it.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR` and as [`Fs::walk`].
+    pub fn open_dir(self: &Arc<Self>, path: impl AsRef<[u8]>) -> Result<Dir> {
+        let path = parse(path)?;
+        let attr = self.stat(path.to_bytes())?;
+        if !attr.is_dir() {
+            return Err(Error::of(Errno::NotDirectory, path.to_string()));
+        }
+        Dir::open(self.clone(), path, attr.ino)
+    }
+
+    /// The directory of a path's last name, opened, and that name.
+    ///
+    /// # Errors
+    /// As [`Fs::open_dir`]; `EINVAL` for the root.
+    pub fn open_parent(self: &Arc<Self>, path: impl AsRef<[u8]>) -> Result<(Dir, Vec<u8>)> {
+        let path = parse(path)?;
+        let (parent, name) = path.split_last().ok_or_else(|| {
+            Error::new(Errno::Invalid, "/", "the root has no name of its own")
+        })?;
+        Ok((self.open_dir(parent.to_bytes())?, name.to_vec()))
+    }
+
+    /// Makes a directory, and those above it that are missing. Returns the last one's attributes,
+    /// also if it was there.
+    ///
+    /// # Errors
+    /// `ENOTDIR` if something on the way is no directory, and as [`Fs::walk`].
+    pub fn make_dir(self: &Arc<Self>, path: impl AsRef<[u8]>, mode: u32) -> Result<Attr> {
+        let path = parse(path)?;
+        let mut at = Path::root();
+        let mut attr = self.stat("/")?;
+        for name in path.components() {
+            let below = at.join(name);
+            let mode = FileType::Directory.mode_bits() | (mode & 0o7777);
+            let new = NewInode { mode, ..NewInode::default() };
+            match self.call(Op::Lookup { parent: attr.ino, name }) {
+                Ok(answer) => attr = Self::attr_answer(answer)?,
+                Err(error) if error.errno == Errno::NotFound => {
+                    let made = self.call(Op::Create { parent: attr.ino, name, new });
+                    match made {
+                        Ok(answer) => attr = Self::attr_answer(answer)?,
+                        Err(error) if error.errno == Errno::Exists => {
+                            attr = self.stat(below.to_bytes())?;
+                        }
+                        Err(error) => return Err(error.about(below.to_string())),
+                    }
+                }
+                Err(error) => return Err(error.about(below.to_string())),
+            }
+            if !attr.is_dir() {
+                return Err(Error::of(Errno::NotDirectory, below.to_string()));
+            }
+            at = below;
+        }
+        Ok(attr)
+    }
+
+    /// Moves or swaps names.
+    ///
+    /// # Errors
+    /// Those of rename(2).
+    pub fn rename(
+        self: &Arc<Self>,
+        from: impl AsRef<[u8]>,
+        to: impl AsRef<[u8]>,
+        flags: RenameFlags,
+    ) -> Result<()> {
+        let (from_dir, from_name) = self.open_parent(from)?;
+        let (to_dir, to_name) = self.open_parent(to)?;
+        from_dir.rename(&from_name, &to_dir, &to_name, flags)
+    }
+
+    /// Changes attributes of an inode.
+    ///
+    /// # Errors
+    /// `EPERM`, `EACCES`, `EINVAL`, `EISDIR`.
+    pub fn set_attr(&self, ino: Ino, change: &AttrChange) -> Result<()> {
+        self.call(Op::SetAttr { ino, change: *change })?;
+        Ok(())
+    }
+
+    /// The value of an extended attribute.
+    ///
+    /// # Errors
+    /// `ENODATA`.
+    pub fn get_xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        bytes_answer(self.call(Op::GetXattr { ino, name })?)
+    }
+
+    /// Sets or, without a value, removes an extended attribute.
+    ///
+    /// # Errors
+    /// `EPERM`, `ENODATA`, `EFBIG`, `ERANGE`.
+    pub fn set_xattr(&self, ino: Ino, name: &[u8], value: Option<&[u8]>) -> Result<()> {
+        self.call(Op::SetXattr { ino, name, value, flags: XattrFlags::default() })?;
+        Ok(())
+    }
+
+    /// The names of all extended attributes, sorted.
+    ///
+    /// # Errors
+    /// `ESTALE`.
+    pub fn list_xattr(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
+        match self.call(Op::ListXattr { ino })? {
+            Answer::Names(names) => Ok(names),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// `ESTALE`, `EACCES`.
+    pub fn read_link(&self, ino: Ino) -> Result<Vec<u8>> {
+        bytes_answer(self.call(Op::GetData { ino })?)
+    }
+
+    /// Waits until everything this client changed is as durable as its policies promise.
+    ///
+    /// # Errors
+    /// `ENOSPC` or `EIO` if the journal cannot be written; the error of a change that was lost.
+    pub fn sync(&self) -> Result<Seq> {
+        let answer = self.call(Op::Sync)?;
+        if let Some(lost) = self.lock().session.take_lost() {
+            return Err(Error::from(lost).remedy("repeat the change"));
+        }
+        match answer {
+            Answer::Safe(seq) => Ok(seq),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Waits until everything is in the metadata store and the journal is trimmed.
+    ///
+    /// # Errors
+    /// `EIO`.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.call(Op::Checkpoint).map(|_| ())
+    }
+
+    /// The policy in force in a directory, and where it is inherited from.
+    ///
+    /// # Errors
+    /// As [`Fs::stat`].
+    pub fn policy(&self, path: impl AsRef<[u8]>) -> Result<(Policy, EffectivePolicy)> {
+        let path = parse(path)?;
+        let attr = self.stat(path.to_bytes())?;
+        self.policy_of(attr.ino)
+    }
+
+    pub(crate) fn policy_of(&self, dir: Ino) -> Result<(Policy, EffectivePolicy)> {
+        match self.call(Op::GetPolicy { dir })? {
+            Answer::Policy(effective) => {
+                Ok((Policy::parse(&effective.policy)?.policy, effective))
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Takes a subtree for this client alone, under a policy.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`, `EBUSY` if another client has it, `EACCES`, `EINVAL` if the policy
+    /// does not decouple.
+    pub fn decouple(
+        self: &Arc<Self>,
+        path: impl AsRef<[u8]>,
+        policy: &Policy,
+    ) -> Result<Subtree> {
+        Subtree::decouple(self.clone(), parse(path)?, policy)
+    }
+
+    /// Takes up a subtree that an earlier process on this machine decoupled, with its local
+    /// journals.
+    ///
+    /// # Errors
+    /// `ENOENT` if this machine does not own it, `EBADMSG` if a journal is damaged.
+    pub fn attach(self: &Arc<Self>, path: impl AsRef<[u8]>) -> Result<Subtree> {
+        Subtree::attach(self.clone(), parse(path)?)
+    }
+
+    /// Ends the decoupling of a subtree without a merge.
+    ///
+    /// # Errors
+    /// `EBUSY` if it belongs to another client and the caller is not root, `ESTALE` if it is not
+    /// decoupled.
+    pub fn release(&self, subtree: Ino) -> Result<()> {
+        self.call(Op::Release { subtree }).map(|_| ())
+    }
+}
+
+pub(crate) fn parse(path: impl AsRef<[u8]>) -> Result<Path> {
+    let bytes = path.as_ref();
+    Path::parse(bytes).map_err(|errno| {
+        let cause = match errno {
+            Errno::NameTooLong => "a component is longer than 255 bytes, or all of it than 4095",
+            _ => "the path contains `..` or a NUL byte",
+        };
+        Error::new(errno, String::from_utf8_lossy(bytes), cause)
+    })
+}
+
+pub(crate) fn unexpected(answer: &Answer) -> Error {
+    Error::new(Errno::Io, "metadata server", format!("unexpected answer: {answer:?}"))
+}
+
+pub(crate) fn bytes_answer(answer: Answer) -> Result<Vec<u8>> {
+    match answer {
+        Answer::Data(data) => Ok(data),
+        other => Err(unexpected(&other)),
+    }
+}
+
+impl Link {
+    fn request(
+        &mut self,
+        cluster: &Cluster,
+        cred: &Cred,
+        op: Op<'_>,
+        chunks: &[&[u8]],
+    ) -> Result<Answer> {
+        self.requests += 1;
+        if self.connection.is_none() {
+            self.connect(cluster)?;
+        }
+        let tid = self.session.call(cred, op, &mut self.effects);
+        let chunked = !chunks.is_empty();
+        let mut sent = self.send();
+        if sent.is_ok() && chunked {
+            sent = self.send_chunks(tid, chunks);
+        }
+        loop {
+            if let Some(at) = self.answered.iter().position(|(answered, _)| *answered == tid) {
+                return self.answered.swap_remove(at).1.map_err(Error::from);
+            }
+            let arrived = match std::mem::replace(&mut sent, Ok(())) {
+                Ok(()) => self.receive(),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = arrived {
+                self.connection = None;
+                self.session.handle(Input::Disconnected, &mut self.effects);
+                if chunked {
+                    // A transfer is not repeated behind the caller's back: it may be large.
+                    self.session.forget(tid);
+                    return Err(error.remedy("the merge may be run again; that is harmless"));
+                }
+                if let Err(error) = self.connect(cluster) {
+                    self.session.forget(tid);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    fn send(&mut self) -> Result<()> {
+        let result = match &mut self.connection {
+            Some(connection) => connection.send(&self.effects.frames),
+            None => Err(Error::of(Errno::Io, "connection")),
+        };
+        self.effects.frames.clear();
+        result
+    }
+
+    fn send_chunks(&mut self, tid: Tid, chunks: &[&[u8]]) -> Result<()> {
+        let mut frame = Vec::new();
+        for bytes in chunks.iter().flat_map(|chunk| chunk.chunks(1 << 20)) {
+            frame.clear();
+            Message::Chunk { tid, bytes }.append_frame(&mut frame);
+            if let Some(connection) = &mut self.connection {
+                connection.send(&frame)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for one message and lets the session have it.
+    fn receive(&mut self) -> Result<()> {
+        let Some(connection) = &mut self.connection else {
+            return Err(Error::of(Errno::Io, "connection"));
+        };
+        let message = Message::decode(connection.receive()?)?;
+        self.session.handle(Input::Message(message), &mut self.effects);
+        self.answered.append(&mut self.effects.completed);
+        if self.effects.frames.is_empty() { Ok(()) } else { self.send() }
+    }
+
+    /// Connects to the active server, waiting for one for a while.
+    fn connect(&mut self, cluster: &Cluster) -> Result<()> {
+        let start = Instant::now();
+        loop {
+            let result = self.try_connect(cluster);
+            match result {
+                Ok(()) => return Ok(()),
+                Err(error) if start.elapsed() >= PATIENCE => {
+                    return Err(error
+                        .remedy("see `cudele status`; a server that crashed is restarted by `cudele up`"));
+                }
+                Err(_) => std::thread::sleep(RETRY),
+            }
+        }
+    }
+
+    fn try_connect(&mut self, cluster: &Cluster) -> Result<()> {
+        let address = match &self.address {
+            Some(address) => address.clone(),
+            None => active_server(cluster)?,
+        };
+        let opened = Connection::open(&address);
+        if opened.is_err() {
+            self.address = None;
+        }
+        self.connection = Some(opened?);
+        self.address = Some(address);
+        self.effects.frames.clear();
+        self.session.handle(Input::Connected, &mut self.effects);
+        self.send()?;
+        // The welcome: everything that was not answered is sent again with it.
+        self.receive()
+    }
+}
+
+fn active_server(cluster: &Cluster) -> Result<Address> {
+    let map = cluster.status()?;
+    let active = map.mds.iter().find(|entry| entry.state == MdsState::Active);
+    match active {
+        Some(entry) => entry.address.parse(),
+        None => Err(Error::new(Errno::Again, "cluster", "no metadata server is active")),
+    }
+}

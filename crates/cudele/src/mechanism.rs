@@ -1,0 +1,147 @@
+//! The mechanisms that a decoupled client completes its policy with, and their composition.
+//!
+//! Each mechanism works on the same *material*: the client's journal, as a header and closed
+//! blocks. They only read it, so members of a parallel composition (`||`) really run at the same
+//! time; the journal's memory is given up when all are complete.
+
+mod global_persist;
+mod local_persist;
+mod volatile_apply;
+
+use std::time::Instant;
+
+use journal::SegmentHeader;
+use policy::{Composition, Mechanism};
+use types::{Errno, Error, Ino, Result, Seq};
+use wire::{MergeFlags, MergeReport};
+
+use crate::{Fs, StateDir};
+
+/// What the mechanisms work on.
+#[derive(Debug)]
+pub(crate) struct Material<'a> {
+    pub(crate) fs: &'a Fs,
+    pub(crate) state: &'a StateDir,
+    pub(crate) subtree: Ino,
+    pub(crate) header: SegmentHeader,
+    pub(crate) blocks: &'a [Vec<u8>],
+    /// How many of the blocks each persist has dealt with before.
+    pub(crate) persisted_locally: usize,
+    pub(crate) persisted_globally: usize,
+    pub(crate) merge: MergeFlags,
+    /// The journal object, if the policy persists globally.
+    pub(crate) object: Option<String>,
+}
+
+impl Material<'_> {
+    pub(crate) fn first_seq(&self) -> Seq {
+        self.header.first_seq
+    }
+
+    /// The journal's bytes: header and blocks.
+    pub(crate) fn bytes(&self) -> u64 {
+        let blocks: usize = self.blocks.iter().map(Vec::len).sum();
+        (journal::segment::HEADER_BYTES + blocks) as u64
+    }
+}
+
+/// One mechanism that was carried out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// Which.
+    pub mechanism: Mechanism,
+    /// How long it took.
+    pub seconds: f64,
+    /// Bytes written or transferred.
+    pub bytes: u64,
+}
+
+/// A composition that was carried out completely: its promise holds now (P-08).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Completion {
+    /// Events in the journal.
+    pub events: u64,
+    /// Bytes of the journal.
+    pub bytes: u64,
+    /// The mechanisms, in the order in which they ended.
+    pub steps: Vec<Step>,
+    /// How long all of it took, in seconds; less than the sum of the steps if some ran in parallel.
+    pub seconds: f64,
+    /// What the merge did, if there was one.
+    pub merge: Option<MergeReport>,
+}
+
+/// Carries a composition out on a journal.
+///
+/// # Errors
+/// The first failing member's, saying which it was; members after it in a serial composition do
+/// not run. Running the composition again is harmless.
+pub(crate) fn carry_out(composition: &Composition, material: &Material<'_>) -> Result<Completion> {
+    let start = Instant::now();
+    let mut completion = run(composition, material)?;
+    completion.seconds = start.elapsed().as_secs_f64();
+    completion.bytes = material.bytes();
+    Ok(completion)
+}
+
+fn run(composition: &Composition, material: &Material<'_>) -> Result<Completion> {
+    let mut all = Completion::default();
+    match composition {
+        Composition::Nothing => {}
+        Composition::One(mechanism) => return one(*mechanism, material),
+        Composition::Serial(members) => {
+            for member in members {
+                absorb(&mut all, run(member, material)?);
+            }
+        }
+        Composition::Parallel(members) => {
+            let results: Vec<_> = std::thread::scope(|scope| {
+                let threads: Vec<_> =
+                    members.iter().map(|member| scope.spawn(|| run(member, material))).collect();
+                threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect()
+            });
+            for result in results {
+                let panicked = |_| Error::new(Errno::Io, "mechanism", "its thread panicked");
+                absorb(&mut all, result.map_err(panicked)??);
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn absorb(all: &mut Completion, part: Completion) {
+    all.steps.extend(part.steps);
+    all.merge = all.merge.take().or(part.merge);
+}
+
+fn one(mechanism: Mechanism, material: &Material<'_>) -> Result<Completion> {
+    let start = Instant::now();
+    let mut merge = None;
+    let bytes = match mechanism {
+        // Appending is what happened until now.
+        Mechanism::AppendClientJournal => return Ok(Completion::default()),
+        Mechanism::LocalPersist => local_persist::local_persist(material),
+        Mechanism::GlobalPersist => global_persist::global_persist(material),
+        Mechanism::VolatileApply => volatile_apply::volatile_apply(material).map(|report| {
+            merge = Some(report);
+            material.bytes()
+        }),
+        Mechanism::NonvolatileApply => Err(Error::new(
+            Errno::NotSupported,
+            "nonvolatile_apply",
+            "this version does not have it",
+        )
+        .remedy("use global_persist+volatile_apply, which promises the same")),
+        Mechanism::Rpcs | Mechanism::Stream => Err(Error::new(
+            Errno::Invalid,
+            mechanism.name(),
+            "it says how requests are served and cannot be carried out on a journal",
+        )),
+    };
+    let bytes = bytes.map_err(|error| {
+        let cause = format!("{} did not complete: {}", mechanism.name(), error.cause);
+        Error { cause, ..error }
+    })?;
+    let seconds = start.elapsed().as_secs_f64();
+    Ok(Completion { steps: vec![Step { mechanism, seconds, bytes }], merge, ..Completion::default() })
+}

@@ -1,0 +1,36 @@
+//! Global Persist (M-07): the journal goes into the object store, where any other machine finds it.
+
+use objstore::SyncScope;
+use types::Result;
+
+use super::Material;
+
+/// Bytes given to the store at a time.
+const WRITE_BYTES: usize = 4 << 20;
+
+pub(crate) fn global_persist(material: &Material<'_>) -> Result<u64> {
+    let Some(object) = &material.object else { return Ok(0) };
+    let store = material.fs.store();
+    let done = material.persisted_globally;
+    let header = material.header.encode();
+    let before: usize = material.blocks[..done].iter().map(Vec::len).sum();
+    // Writing at an offset makes a second attempt harmless.
+    let mut offset = if done == 0 { 0 } else { (header.len() + before) as u64 };
+    let start = offset;
+    let mut buffer = Vec::with_capacity(WRITE_BYTES);
+    if done == 0 {
+        buffer.extend_from_slice(&header);
+    }
+    for block in &material.blocks[done..] {
+        if buffer.len() + block.len() > WRITE_BYTES {
+            store.write_range(object, offset, &buffer)?;
+            offset += buffer.len() as u64;
+            buffer.clear();
+        }
+        buffer.extend_from_slice(block);
+    }
+    store.write_range(object, offset, &buffer)?;
+    offset += buffer.len() as u64;
+    store.sync(SyncScope::Object(object))?;
+    Ok(offset - start)
+}

@@ -1,0 +1,24 @@
+//! Volatile Apply (M-04), seen from the client: the journal is transferred to the metadata server,
+//! which applies it to its memory. The transfer is part of the cost (J-15).
+
+use types::Result;
+use wire::{Answer, MergeReport, Op};
+
+use super::Material;
+use crate::fs::unexpected;
+
+pub(crate) fn volatile_apply(material: &Material<'_>) -> Result<MergeReport> {
+    let header = material.header.encode();
+    let mut chunks: Vec<&[u8]> = vec![&header];
+    chunks.extend(material.blocks.iter().map(Vec::as_slice));
+    let op = Op::Merge {
+        subtree: material.subtree,
+        bytes: material.bytes(),
+        object: material.object.as_deref().unwrap_or_default().as_bytes(),
+        flags: material.merge,
+    };
+    match material.fs.call_with_chunks(op, &chunks)? {
+        Answer::Merged(report) => Ok(*report),
+        other => Err(unexpected(&other)),
+    }
+}

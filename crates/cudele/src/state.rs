@@ -1,0 +1,201 @@
+//! What a client keeps on its own disk: who owns which decoupled subtree, and the journals of
+//! Local Persist. Nothing of this is written for subtrees that promise nothing locally (P-05).
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use types::{ClientId, Epoch, Errno, Error, Ino, InoRange, Result};
+
+/// The local state of this user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateDir {
+    dir: PathBuf,
+}
+
+/// Says that this machine owns a decoupled subtree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    /// The cluster.
+    pub cluster: String,
+    /// The subtree's path when it was decoupled.
+    pub path: String,
+    /// Its root inode.
+    pub ino: u64,
+    /// As which client.
+    pub client: u64,
+    /// Start and end of the ranges of inode numbers.
+    pub ranges: Vec<(u64, u64)>,
+    /// The tenure of the decoupling.
+    pub epoch: u64,
+    /// The policy, canonical text.
+    pub policy: String,
+    /// Position of the next event.
+    pub next_seq: u64,
+    /// Whether the subtree was empty when it was decoupled.
+    pub empty: bool,
+    /// Journal objects in the store.
+    pub objects: Vec<String>,
+}
+
+impl Owner {
+    /// The client.
+    #[must_use]
+    pub fn client(&self) -> ClientId {
+        ClientId(self.client)
+    }
+
+    /// The root.
+    #[must_use]
+    pub fn root(&self) -> Ino {
+        Ino(self.ino)
+    }
+
+    /// The tenure.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        Epoch(self.epoch)
+    }
+
+    /// The ranges.
+    pub fn ranges(&self) -> impl Iterator<Item = InoRange> {
+        self.ranges.iter().map(|(start, end)| InoRange { start: *start, end: *end })
+    }
+}
+
+pub(crate) fn io_error(path: &Path, error: &std::io::Error) -> Error {
+    let errno = match error.raw_os_error() {
+        Some(code) => u16::try_from(code).map_or(Errno::Io, Errno::from_code),
+        None => Errno::Io,
+    };
+    Error::new(errno, path.display().to_string(), error.to_string())
+}
+
+/// Makes the entry of a file in its directory durable.
+pub(crate) fn sync_parent(path: &Path) -> Result<()> {
+    let Some(parent) = path.parent() else { return Ok(()) };
+    let sync = fs::File::open(parent).and_then(|dir| dir.sync_all());
+    sync.map_err(|error| io_error(parent, &error))
+}
+
+/// Replaces a file atomically and durably.
+pub(crate) fn write_durably(path: &Path, bytes: &[u8]) -> Result<()> {
+    let write = || -> std::io::Result<()> {
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        let mut name = path.as_os_str().to_owned();
+        name.push(".new");
+        let temporary = PathBuf::from(name);
+        let mut file = fs::File::create(&temporary)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)
+    };
+    write().map_err(|error| io_error(path, &error))?;
+    sync_parent(path)
+}
+
+impl StateDir {
+    /// `$CUDELE_STATE`, else `$XDG_STATE_HOME/cudele`, else `~/.local/state/cudele`.
+    #[must_use]
+    pub fn root() -> Option<PathBuf> {
+        let var = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        if let Some(dir) = var("CUDELE_STATE") {
+            return Some(dir.into());
+        }
+        if let Some(dir) = var("XDG_STATE_HOME") {
+            return Some(PathBuf::from(dir).join("cudele"));
+        }
+        Some(PathBuf::from(var("HOME")?).join(".local/state/cudele"))
+    }
+
+    /// The local state of a decoupled subtree.
+    ///
+    /// # Errors
+    /// `ENOENT` if no home directory is known.
+    pub fn of(cluster: &str, subtree: Ino) -> Result<Self> {
+        let root = Self::root().ok_or_else(|| {
+            Error::new(Errno::NotFound, "state directory", "neither HOME nor CUDELE_STATE is set")
+                .remedy("set CUDELE_STATE to a directory on a local disk")
+        })?;
+        Ok(Self { dir: root.join("subtrees").join(cluster).join(format!("{:016x}", subtree.0)) })
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    fn owner_file(&self) -> PathBuf {
+        self.dir.join("owner.json")
+    }
+
+    /// Who owns the subtree, if this machine does.
+    ///
+    /// # Errors
+    /// `EBADMSG` if the file is damaged, `EIO`.
+    pub fn owner(&self) -> Result<Option<Owner>> {
+        let file = self.owner_file();
+        let bytes = match fs::read(&file) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(io_error(&file, &error)),
+        };
+        serde_json::from_slice(&bytes).map(Some).map_err(|error| {
+            Error::new(Errno::BadMessage, file.display().to_string(), error.to_string())
+                .remedy("remove the file; the subtree can then be discarded by root")
+        })
+    }
+
+    /// Records the owner, durably.
+    ///
+    /// # Errors
+    /// `EIO`, `ENOSPC`.
+    pub fn set_owner(&self, owner: &Owner) -> Result<()> {
+        let text = serde_json::to_vec_pretty(owner)
+            .map_err(|error| Error::new(Errno::Io, "owner.json", error.to_string()))?;
+        write_durably(&self.owner_file(), &text)
+    }
+
+    /// The local journal that starts with the event of this position.
+    #[must_use]
+    pub fn journal_file(&self, first_seq: types::Seq) -> PathBuf {
+        self.dir.join(format!("journal.{:016x}", first_seq.0))
+    }
+
+    /// All local journals of the subtree, oldest first.
+    ///
+    /// # Errors
+    /// `EIO`.
+    pub fn journals(&self) -> Result<Vec<PathBuf>> {
+        let entries = match fs::read_dir(&self.dir) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(io_error(&self.dir, &error)),
+        };
+        let mut journals = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|error| io_error(&self.dir, &error))?;
+            if entry.file_name().to_string_lossy().starts_with("journal.") {
+                journals.push(entry.path());
+            }
+        }
+        journals.sort();
+        Ok(journals)
+    }
+
+    /// Forgets the subtree.
+    ///
+    /// # Errors
+    /// `EIO`.
+    pub fn remove(&self) -> Result<()> {
+        match fs::remove_dir_all(&self.dir) {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(io_error(&self.dir, &error)),
+        }
+    }
+}

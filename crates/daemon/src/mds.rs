@@ -1,0 +1,199 @@
+//! The metadata server's process.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use mds::{Effects, Input, Mds, Settings};
+use net::{Address, Happened, Reactor};
+use objstore::ObjectStore;
+use types::{Clock, ConnId, Errno, Error, Moment, Rank, Result, Span};
+use wire::Message;
+
+use crate::clock::Clocks;
+use crate::workers::Workers;
+
+/// How often a lost monitor is looked for.
+const MONITOR_RETRY: Span = Span::from_millis(100);
+/// How often time passes for the state machine while it is busy, and while it is idle.
+const TICK_BUSY: Duration = Duration::from_millis(2);
+const TICK_IDLE: Duration = Duration::from_millis(50);
+
+/// What a metadata server needs to know.
+#[derive(Debug)]
+pub struct MdsOptions {
+    /// Its rank.
+    pub rank: Rank,
+    /// Where it listens.
+    pub address: Address,
+    /// Where the monitor is.
+    pub monitor: Address,
+    /// The object store.
+    pub store: Arc<dyn ObjectStore>,
+    /// Tuning.
+    pub settings: Settings,
+}
+
+struct Daemon {
+    mds: Mds,
+    reactor: Reactor,
+    workers: Workers,
+    clocks: Clocks,
+    effects: Effects,
+    monitor: Address,
+    monitor_conn: Option<ConnId>,
+    monitor_tried: Moment,
+    last_tick: Moment,
+    fatal: Option<Error>,
+    stopped: bool,
+    terminate: Arc<AtomicBool>,
+}
+
+/// Runs a metadata server until it is told to stop.
+///
+/// # Errors
+/// `EBUSY` if another server holds the rank, `EADDRINUSE`, or whatever made it impossible to go on.
+pub fn run_mds(options: MdsOptions) -> Result<()> {
+    let MdsOptions { rank, address, monitor, store, mut settings } = options;
+    // Held until the process ends: two servers never write one rank's journal.
+    let _lock = store.lock(&format!("rank/{:04x}.lock", rank.0), &std::process::id().to_string())?;
+    settings.address = address.to_string();
+    settings.pid = std::process::id();
+    let reactor = Reactor::listen(&address)?;
+    let workers = Workers::start(&store, &reactor.waker());
+    let mut daemon = Daemon {
+        mds: Mds::new(rank, settings),
+        reactor,
+        workers,
+        clocks: Clocks::new(),
+        effects: Effects::default(),
+        monitor,
+        monitor_conn: None,
+        monitor_tried: Moment(0),
+        last_tick: Moment(0),
+        fatal: None,
+        stopped: false,
+        terminate: crate::termination()?,
+    };
+    let clock = daemon.clocks.read();
+    daemon.handle(clock, Input::Start);
+    while !daemon.stopped && daemon.fatal.is_none() {
+        daemon.turn()?;
+    }
+    daemon.reactor.flush(|_| {});
+    daemon.workers.stop();
+    daemon.fatal.map_or(Ok(()), Err)
+}
+
+impl Daemon {
+    fn handle(&mut self, clock: Clock, input: Input<'_>) {
+        self.mds.handle(clock, input, &mut self.effects);
+    }
+
+    /// Once around: what arrived, what the store finished, time, work, and the effects of it all.
+    fn turn(&mut self) -> Result<()> {
+        let busy = self.mds.has_work();
+        let timeout = if busy {
+            Duration::ZERO
+        } else if self.mds.is_quiet() {
+            TICK_IDLE
+        } else {
+            TICK_BUSY
+        };
+        let mut closed = VecDeque::new();
+        let (mds, effects, clocks) = (&mut self.mds, &mut self.effects, &self.clocks);
+        let mut clock = None;
+        let monitor = self.monitor_conn;
+        self.reactor.poll(timeout, |happened| {
+            // One reading of the clocks serves everything that arrived together.
+            let clock = *clock.get_or_insert_with(|| clocks.read());
+            match happened {
+                Happened::Opened(conn) => mds.handle(clock, Input::Opened(conn), effects),
+                Happened::Payload(conn, payload) => match Message::decode(payload) {
+                    Ok(message) if Some(conn) == monitor => {
+                        mds.handle(clock, Input::FromMonitor(message), effects);
+                    }
+                    Ok(message) => mds.handle(clock, Input::Message(conn, message), effects),
+                    Err(_) => effects.close.push(conn),
+                },
+                Happened::Closed(conn, _) => closed.push_back(conn),
+            }
+        })?;
+        let clock = clock.unwrap_or_else(|| self.clocks.read());
+        for conn in closed {
+            self.closed(clock, conn);
+        }
+        while let Some((token, result)) = self.workers.finished() {
+            self.handle(clock, Input::Stored(token, result));
+        }
+        if self.terminate.swap(false, Ordering::Relaxed) {
+            self.handle(clock, Input::Terminate);
+        }
+        if clock.now.since(self.last_tick) >= Span::from_millis(2) {
+            self.last_tick = clock.now;
+            self.handle(clock, Input::Tick);
+            self.find_monitor(clock);
+        }
+        if self.mds.has_work() {
+            self.handle(clock, Input::Work);
+        }
+        self.carry_out();
+        Ok(())
+    }
+
+    fn closed(&mut self, clock: Clock, conn: ConnId) {
+        if Some(conn) == self.monitor_conn {
+            self.monitor_conn = None;
+        } else {
+            self.handle(clock, Input::Closed(conn));
+        }
+    }
+
+    fn find_monitor(&mut self, clock: Clock) {
+        if self.monitor_conn.is_some() || clock.now.since(self.monitor_tried) < MONITOR_RETRY {
+            return;
+        }
+        self.monitor_tried = clock.now;
+        // Without a monitor the server goes on serving whoever knows where it is.
+        if let Ok(stream) = self.monitor.connect()
+            && let Ok(conn) = self.reactor.adopt(stream)
+        {
+            self.monitor_conn = Some(conn);
+            self.mds.monitor_connected(&mut self.effects);
+        }
+    }
+
+    fn carry_out(&mut self) {
+        let effects = &mut self.effects;
+        for (conn, range) in effects.outbox.sends.drain(..) {
+            self.reactor.send(conn, &effects.outbox.frames[range]);
+        }
+        effects.outbox.clear();
+        if let Some(monitor) = self.monitor_conn {
+            self.reactor.send(monitor, &effects.to_monitor);
+        }
+        effects.to_monitor.clear();
+        for (token, op) in effects.store.drain(..) {
+            self.workers.submit(token, op);
+        }
+        for conn in effects.close.drain(..) {
+            self.reactor.close(conn);
+        }
+        self.stopped |= effects.stopped;
+        self.fatal = self.fatal.take().or(effects.fatal.take());
+        let mut closed = Vec::new();
+        self.reactor.flush(|happened| {
+            if let Happened::Closed(conn, _) = happened {
+                closed.push(conn);
+            }
+        });
+        let clock = self.clocks.read();
+        for conn in closed {
+            self.closed(clock, conn);
+        }
+        if self.fatal.as_ref().is_some_and(|error| error.errno == Errno::Stale) {
+            self.stopped = true;
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Journal events, carried out blindly: the rules of merging.
+//!
+//! *The journal wins, name by name.* What an event gives a name to has it afterwards, whoever had
+//! it; names that no event mentions stay. Where a directory takes the place of a directory, it
+//! takes over the names in it. An event that would remove a directory with entries, or put a
+//! directory below itself, is rejected. Applying a journal twice is applying it once.
+
+use journal::{Create, Event, Snapshot};
+use types::{Attr, Ino, Timestamp};
+
+use crate::{Model, Node};
+
+/// What applying an event did beyond what it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing.
+    Done,
+    /// Another inode lost a name to it.
+    Replaced(Ino),
+    /// It was not carried out.
+    Rejected,
+}
+
+impl Model {
+    /// Carries out an event of a journal that is merged. `extra` decodes what snapshots carry of
+    /// extended attributes: the namespace's encoding is no business of the model.
+    pub fn apply(&mut self, event: &Event<'_>, extra: impl Fn(&[u8], &mut Node)) -> Outcome {
+        let node = |snapshot: &Snapshot<'_>| {
+            let data = snapshot.data.to_vec();
+            let mut node = Node { attr: snapshot.attr, data, ..Node::default() };
+            extra(snapshot.extra, &mut node);
+            node
+        };
+        match *event {
+            Event::Create(ref create) => self.apply_create(create),
+            Event::Link { parent, name, ino, ref inode, time, home: _ } => {
+                self.apply_link((parent, name), ino, node(inode), time)
+            }
+            Event::Unlink { parent, name, time } => self.apply_removal(parent, name, false, time),
+            Event::Rmdir { parent, name, time } => self.apply_removal(parent, name, true, time),
+            Event::Rename { parent, name, new_parent, new_name, moved, exchanged, time } => {
+                let (from, to) = ((parent, name), (new_parent, new_name));
+                match exchanged {
+                    None => self.apply_rename(from, to, node(&moved), time),
+                    Some(back) => self.apply_exchange(from, to, (node(&moved), node(&back)), time),
+                }
+            }
+            Event::SetAttr { ino, change, time, .. } => {
+                self.with_node(ino, |node| node.change(&change, time))
+            }
+            Event::SetXattr { ino, name, value, time, .. } => {
+                self.with_node(ino, |node| node.set_xattr(name, value, time))
+            }
+            Event::SetData { ino, data, size, time, .. } => {
+                self.with_node(ino, |node| node.set_data(data, size, time))
+            }
+            Event::SetPolicy { ino, policy, time, .. } => self.with_node(ino, |node| {
+                node.policy = policy.to_vec();
+                node.attr.ctime = time;
+            }),
+            Event::Session { .. } | Event::Merged { .. } => Outcome::Done,
+        }
+    }
+
+    fn with_node(&mut self, ino: Ino, change: impl FnOnce(&mut Node)) -> Outcome {
+        let Some(node) = self.nodes.get_mut(&ino) else { return Outcome::Rejected };
+        change(node);
+        Outcome::Done
+    }
+
+    fn apply_create(&mut self, create: &Create<'_>) -> Outcome {
+        let Create { parent, name, ino, mode, uid, gid, rdev, size, time, mtime, atime, data } =
+            *create;
+        self.touch(parent, time);
+        if self.nodes.contains_key(&ino) {
+            // This journal was merged before. Whatever became of the inode since stays.
+            return Outcome::Done;
+        }
+        let (ctime, btime) = (time, time);
+        let attr = Attr { ino, mode, uid, gid, nlink: 0, rdev, size, atime, mtime, ctime, btime };
+        self.nodes.insert(ino, Node { attr, data: data.to_vec(), ..Node::default() });
+        self.give_name((parent, name), ino, time)
+    }
+
+    fn apply_link(
+        &mut self,
+        at: (Ino, &[u8]),
+        ino: Ino,
+        snapshot: Node,
+        time: Timestamp,
+    ) -> Outcome {
+        let node = self.nodes.entry(ino).or_insert(snapshot);
+        if node.attr.is_dir() {
+            if self.names_of(ino).is_empty() {
+                self.nodes.remove(&ino);
+            }
+            return Outcome::Rejected;
+        }
+        (node.attr.ctime, node.linked) = (time, true);
+        self.touch(at.0, time);
+        self.give_name(at, ino, time)
+    }
+
+    fn apply_removal(&mut self, dir: Ino, name: &[u8], of_dir: bool, time: Timestamp) -> Outcome {
+        let named = self.peek(dir, name);
+        if let Some(ino) = named
+            && (self.is_dir(ino) != of_dir || self.entries(ino).next().is_some())
+        {
+            return Outcome::Rejected;
+        }
+        self.names.remove(&(dir, name.to_vec()));
+        self.touch(dir, time);
+        if let Some(ino) = named {
+            self.lost_name(ino, time);
+        }
+        Outcome::Done
+    }
+
+    fn apply_rename(
+        &mut self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        moved: Node,
+        time: Timestamp,
+    ) -> Outcome {
+        let ino = moved.attr.ino;
+        if moved.attr.is_dir() && self.is_within(to.0, ino) {
+            return Outcome::Rejected;
+        }
+        // Somebody else's inode under the old name is none of this event's business.
+        if self.peek(from.0, from.1).is_none_or(|named| named == ino) {
+            self.names.remove(&(from.0, from.1.to_vec()));
+            self.touch(from.0, time);
+        }
+        self.place(to, moved, time)
+    }
+
+    fn apply_exchange(
+        &mut self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        (moved, back): (Node, Node),
+        time: Timestamp,
+    ) -> Outcome {
+        for node in [&moved, &back] {
+            let within = |dir| self.is_within(dir, node.attr.ino);
+            if node.attr.is_dir() && (within(from.0) || within(to.0)) {
+                return Outcome::Rejected;
+            }
+        }
+        for (at, node) in [(from, &moved), (to, &back)] {
+            if self.peek(at.0, at.1) == Some(node.attr.ino) {
+                self.names.remove(&(at.0, at.1.to_vec()));
+            }
+        }
+        let first = self.place(to, moved, time);
+        let second = self.place(from, back, time);
+        if first == Outcome::Done { second } else { first }
+    }
+
+    /// Gives a name to an inode that exists, or existed when the journal was written.
+    fn place(&mut self, at: (Ino, &[u8]), snapshot: Node, time: Timestamp) -> Outcome {
+        let ino = snapshot.attr.ino;
+        let node = self.nodes.entry(ino).or_insert(snapshot);
+        node.attr.ctime = time;
+        if !node.linked {
+            self.names.retain(|_, named| *named != ino);
+        }
+        self.touch(at.0, time);
+        self.give_name(at, ino, time)
+    }
+
+    /// Points a name to an inode, whatever it named before.
+    fn give_name(&mut self, at: (Ino, &[u8]), ino: Ino, time: Timestamp) -> Outcome {
+        match self.names.insert((at.0, at.1.to_vec()), ino) {
+            None => Outcome::Done,
+            Some(before) if before == ino => Outcome::Done,
+            Some(before) => {
+                if self.is_dir(before) && self.is_dir(ino) {
+                    self.adopt(before, ino, time);
+                }
+                self.lost_name(before, time);
+                Outcome::Replaced(before)
+            }
+        }
+    }
+
+    /// A directory takes over the names of one whose place it takes. Names that both have stay
+    /// the winner's, and where both are directories the same happens one level down.
+    fn adopt(&mut self, loser: Ino, winner: Ino, time: Timestamp) {
+        let names: Vec<_> = self.entries(loser).map(|(name, ino)| (name.to_vec(), ino)).collect();
+        for (name, ino) in names {
+            match self.peek(winner, &name) {
+                None => {
+                    self.names.remove(&(loser, name.clone()));
+                    self.names.insert((winner, name), ino);
+                }
+                Some(own) if self.is_dir(own) && self.is_dir(ino) => self.adopt(ino, own, time),
+                Some(_) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! What a monitor wants done, as values.
+//!
+//! Not how it is done: a driver writes to sockets and to the store, a simulator to queues.
+//!
+//! Invariant: effects are independent of each other, except that messages to one connection keep
+//! their order and go out before it is closed.
+
+use metastore::request::{StoreOp, Token};
+use types::{ConnId, Error, Tid};
+use wire::{Failure, Message, MonAnswer, Outbox};
+
+/// What a monitor wants done. Several inputs may add to it before the driver carries it out and
+/// clears it.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// Messages.
+    pub outbox: Outbox,
+    /// Operations on the object store.
+    pub store: Vec<(Token, StoreOp)>,
+    /// Connections to close once their messages are sent.
+    pub close: Vec<ConnId>,
+    /// The process may end once the messages are sent. Set again by every further input.
+    pub stopped: bool,
+    /// Why it must end, if it was not asked to.
+    pub fatal: Option<Error>,
+}
+
+impl Effects {
+    /// Adds a message.
+    pub fn send(&mut self, conn: ConnId, message: &Message<'_>) {
+        self.outbox.send(conn, message);
+    }
+
+    /// Forgets everything but keeps the memory.
+    pub fn clear(&mut self) {
+        let Self { outbox, store, close, stopped, fatal } = self;
+        outbox.clear();
+        store.clear();
+        close.clear();
+        *stopped = false;
+        *fatal = None;
+    }
+
+    /// Adds the reply to a request.
+    pub(crate) fn reply(&mut self, asker: Asker, result: Result<MonAnswer, Failure>) {
+        self.send(asker.conn, &Message::MonReply { tid: asker.tid, result });
+    }
+}
+
+/// Who waits for a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Asker {
+    pub(crate) conn: ConnId,
+    pub(crate) tid: Tid,
+}

@@ -1,0 +1,53 @@
+//! What a monitor is told. Not what it does about it: see [`Mon::handle`](crate::Mon::handle).
+//!
+//! Invariant: everything that can influence a monitor is in here or in the clock beside it.
+
+use metastore::request::{StoreFailure, StoreResult, Token};
+use types::{ConnId, Span};
+use wire::Message;
+
+/// What a monitor is told when it is made.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Names the cluster, if the store has no map yet. A map that exists keeps its name.
+    pub cluster: String,
+    /// Where the object store is. Put into the map, for the servers to find.
+    pub store: String,
+    /// How long a metadata server may be silent before it counts as lost.
+    pub beacon_grace: Span,
+}
+
+/// What can happen to a monitor.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// It starts: it reads its map.
+    Start,
+    /// Somebody connected.
+    Opened {
+        /// As what.
+        conn: ConnId,
+    },
+    /// A message arrived.
+    Message {
+        /// From whom.
+        conn: ConnId,
+        /// The message.
+        message: Message<'a>,
+    },
+    /// A connection is gone. Nothing more may arrive from it.
+    Closed {
+        /// Which.
+        conn: ConnId,
+    },
+    /// A store operation ended.
+    Stored {
+        /// Which.
+        token: Token,
+        /// How.
+        result: Result<StoreResult, Box<StoreFailure>>,
+    },
+    /// Time passed. Wanted several times within the beacon grace.
+    Tick,
+    /// End the cluster cleanly, as [`MonOp::Stop`](wire::MonOp::Stop) does.
+    Terminate,
+}

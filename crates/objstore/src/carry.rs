@@ -1,0 +1,168 @@
+//! Carrying out what the state machines ask for ([`StoreOp`]) against any store.
+//!
+//! This is where a directory fragment becomes objects: a run is written, then the manifest is
+//! replaced by compare-and-swap, then runs that it no longer lists are deleted. Whatever is
+//! interrupted in between, the manifest names only runs that are complete.
+
+use metastore::request::{Condition, LoadedDir, StoreFailure, StoreOp, StoreResult};
+use metastore::{Manifest, Rows, RunId, RunInfo, RunReader, manifest_name, run_name};
+use types::{DirFragId, Errno, Error, Frag, Ino, Result};
+
+use crate::{Expect, ObjectStore, Outcome, SyncScope, Version};
+
+/// A fragment with this many runs is rewritten as one.
+const RUNS_MAX: usize = 8;
+
+/// Carries out an operation.
+///
+/// # Errors
+/// What the store said, with the operation so that it can be tried again.
+pub fn carry_out(
+    store: &dyn ObjectStore,
+    op: StoreOp,
+) -> std::result::Result<StoreResult, Box<StoreFailure>> {
+    match try_op(store, &op) {
+        Ok(result) => Ok(result),
+        Err(error) => Err(Box::new(StoreFailure { error, op })),
+    }
+}
+
+fn try_op(store: &dyn ObjectStore, op: &StoreOp) -> Result<StoreResult> {
+    match op {
+        StoreOp::Append { object, data } => {
+            store.append(object, data)?;
+            store.sync(SyncScope::Object(object))?;
+            Ok(StoreResult::Done)
+        }
+        StoreOp::Put { object, data, condition } => {
+            let expect = match condition {
+                Condition::Any => Expect::Any,
+                Condition::Absent => Expect::Absent,
+                Condition::Version(version) => Expect::Is(Version(*version)),
+            };
+            Ok(match store.put(object, data, expect)? {
+                Outcome::Done(version) => StoreResult::Stored(version.0),
+                Outcome::Conflict(_) => StoreResult::Conflict,
+            })
+        }
+        StoreOp::Get { object } => Ok(match optional(store.get(object))? {
+            Some((bytes, version)) => StoreResult::Bytes(bytes, version.0),
+            None => StoreResult::Missing,
+        }),
+        StoreOp::List { prefix } => Ok(StoreResult::Names(store.list(prefix)?)),
+        StoreOp::Delete { objects } => {
+            for object in objects {
+                store.delete(object)?;
+            }
+            Ok(StoreResult::Done)
+        }
+        StoreOp::PurgeData { ino } => delete_all(store, &data_prefix(*ino)),
+        StoreOp::PurgeDir { ino } => delete_all(store, &metastore::prefix(whole(*ino))),
+        StoreOp::LoadDir { ino } => load_dir(store, *ino),
+        StoreOp::CommitDir { ino, rows, counts } => commit_dir(store, *ino, rows, *counts),
+    }
+}
+
+fn whole(ino: Ino) -> DirFragId {
+    DirFragId { ino, frag: Frag::WHOLE }
+}
+
+/// What the names of a file's data objects start with.
+fn data_prefix(ino: Ino) -> String {
+    let first = metastore::data_name(ino, 0);
+    first.rsplit_once('.').map_or(first.clone(), |(prefix, _)| format!("{prefix}."))
+}
+
+fn delete_all(store: &dyn ObjectStore, prefix: &str) -> Result<StoreResult> {
+    for object in store.list(prefix)? {
+        store.delete(&object)?;
+    }
+    Ok(StoreResult::Done)
+}
+
+fn optional<T>(result: Result<T>) -> Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.errno == Errno::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn read_manifest(store: &dyn ObjectStore, dir: DirFragId) -> Result<Option<(Manifest, Version)>> {
+    let Some((bytes, version)) = optional(store.get(&manifest_name(dir)))? else {
+        return Ok(None);
+    };
+    Ok(Some((Manifest::decode_as(dir, &bytes)?, version)))
+}
+
+fn read_runs(store: &dyn ObjectStore, manifest: &Manifest) -> Result<Vec<Vec<u8>>> {
+    let run = |info: &RunInfo| Ok(store.get(&run_name(manifest.dirfrag, info.id))?.0);
+    manifest.runs.iter().map(run).collect()
+}
+
+fn load_dir(store: &dyn ObjectStore, ino: Ino) -> Result<StoreResult> {
+    let Some((manifest, _)) = read_manifest(store, whole(ino))? else {
+        return Ok(StoreResult::Missing);
+    };
+    let runs = read_runs(store, &manifest)?;
+    let rows = metastore::merge(&manifest, &runs)?;
+    Ok(StoreResult::Dir(Box::new(LoadedDir { manifest, rows })))
+}
+
+fn commit_dir(
+    store: &dyn ObjectStore,
+    ino: Ino,
+    rows: &Rows,
+    (entries, subdirs, exact): (u64, u64, bool),
+) -> Result<StoreResult> {
+    let dir = whole(ino);
+    let current = read_manifest(store, dir)?;
+    let expect = current.as_ref().map_or(Expect::Absent, |(_, version)| Expect::Is(*version));
+    let mut manifest = current.map_or_else(|| Manifest::new(dir), |(manifest, _)| manifest);
+    let id = RunId(manifest.next_run);
+    manifest.next_run += 1;
+    manifest.generation += 1;
+    (manifest.entries, manifest.subdirs, manifest.counts_exact) = (entries, subdirs, exact);
+    let mut run = metastore::encode_run(dir, id, rows);
+    let mut replaced = Vec::new();
+    let info = RunInfo::of(&RunReader::open_as(dir, id, &run)?);
+    if manifest.runs.len() + 1 >= RUNS_MAX {
+        (run, replaced) = rewrite(store, &mut manifest, (info, run))?;
+    } else {
+        manifest.runs.insert(0, info);
+    }
+    // A run of this number that is not listed was left behind by a server that died here.
+    let _ = store.put(&run_name(dir, id), &run, Expect::Any)?;
+    match store.put(&manifest_name(dir), &manifest.encode(), expect)? {
+        Outcome::Done(_) => {}
+        Outcome::Conflict(_) => {
+            return Err(Error::new(
+                Errno::Stale,
+                manifest_name(dir),
+                "another metadata server wrote this directory",
+            )
+            .remedy("this server lost its rank; clients reconnect to the new one"));
+        }
+    }
+    for old in replaced {
+        store.delete(&run_name(dir, old))?;
+    }
+    Ok(StoreResult::Done)
+}
+
+/// Merges all runs and a new one. The manifest then lists only the result, which is returned with
+/// the runs that it replaces.
+fn rewrite(
+    store: &dyn ObjectStore,
+    manifest: &mut Manifest,
+    (info, run): (RunInfo, Vec<u8>),
+) -> Result<(Vec<u8>, Vec<RunId>)> {
+    let replaced = manifest.runs.iter().map(|info| info.id).collect();
+    let mut runs = read_runs(store, manifest)?;
+    manifest.runs.insert(0, info);
+    runs.insert(0, run);
+    let merged = metastore::merge(manifest, &runs)?.into_run(manifest.dirfrag, info.id);
+    let info = RunInfo::of(&RunReader::open_as(manifest.dirfrag, info.id, &merged)?);
+    manifest.runs = vec![info];
+    Ok((merged, replaced))
+}
