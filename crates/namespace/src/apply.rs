@@ -9,7 +9,7 @@ use types::{AttrChange, FileType, Ino, MODE_PERMISSIONS, Seq, Timestamp, name_ha
 use crate::dir::Dir;
 use crate::inode::{ATTR_DIRTY, HAS_EXTRA, Inode};
 use crate::page::{Dentry, Target};
-use crate::{Extra, Freed, Namespace, link_hash, link_name};
+use crate::{Extra, Namespace};
 
 /// Under which circumstances an event is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,28 @@ pub enum Outcome {
     Rejected,
 }
 
+/// The circumstances of one event.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct When {
+    pub(crate) seq: Seq,
+    pub(crate) mode: Mode,
+    pub(crate) time: Timestamp,
+}
+
+impl When {
+    /// Whether an inode of this version already shows what the event did to it.
+    #[inline]
+    pub(crate) fn is_in(self, version: Seq) -> bool {
+        self.mode == Mode::Replay && version >= self.seq
+    }
+
+    /// Whether an inode of this version is of a later time than the event.
+    #[inline]
+    pub(crate) fn is_before(self, version: Seq) -> bool {
+        self.mode == Mode::Replay && version > self.seq
+    }
+}
+
 impl Namespace {
     /// Carries out an event. Total: it cannot fail, whatever the event and the namespace; what it
     /// displaced is returned, and inodes that lost their last name are collected for
@@ -42,45 +64,45 @@ impl Namespace {
     ///
     /// `seq` is the position of the event in this rank's journal, or for events that are not
     /// journalled the position of the newest event that is.
+    ///
+    /// In [`Mode::Replay`] the namespace may be ahead of the event, here more and there less.
+    /// Names are set as the event says, because every later event follows and sets them again;
+    /// inodes know by their version whether they are ahead.
     pub fn apply(&mut self, seq: Seq, mode: Mode, event: &Event<'_>) -> Outcome {
+        let at = |time| When { seq, mode, time };
         match *event {
             Event::Create(ref create) => self.apply_create(seq, mode, create),
-            Event::Link { parent, name, ino, home: _, inode, time } => {
-                self.apply_link(seq, mode, (parent, name), &Snapshot { attr: types::Attr { ino, ..inode.attr }, ..inode }, time)
+            Event::Link { parent, name, ino, home, inode, time } => {
+                let inode = Snapshot { attr: types::Attr { ino, ..inode.attr }, ..inode };
+                self.apply_link(at(time), (parent, name), home, &inode)
             }
-            Event::Unlink { parent, name, time } => self.apply_unlink(seq, mode, parent, name, time),
-            Event::Rmdir { parent, name, time } => self.apply_rmdir(seq, mode, parent, name, time),
-            Event::Rename { parent, name, new_parent, new_name, ref moved, ref exchanged, time } => {
-                let from = (parent, name);
-                let to = (new_parent, new_name);
+            Event::Unlink { parent, name, time } => self.apply_unlink(at(time), parent, name),
+            Event::Rmdir { parent, name, time } => self.apply_rmdir(at(time), parent, name),
+            Event::Rename { parent, name, new_parent, new_name, moved, exchanged, time } => {
+                let (from, to) = ((parent, name), (new_parent, new_name));
                 match exchanged {
-                    None => self.apply_rename(seq, mode, from, to, moved, time),
-                    Some(back) => {
-                        self.place(seq, mode, to, moved, time);
-                        self.place(seq, mode, from, back, time);
-                        self.policy_generation += 1;
-                        Outcome::Done
-                    }
+                    None => self.apply_rename(at(time), from, to, &moved),
+                    Some(back) => self.apply_exchange(at(time), from, to, [&moved, &back]),
                 }
             }
             Event::SetAttr { ino, change, time, .. } => {
-                self.change_inode(seq, mode, ino, |inode, _| set_attr(inode, &change, time))
+                self.change_inode(at(time), ino, |inode, _| set_attr(inode, &change, time))
             }
             Event::SetXattr { ino, name, value, time, .. } => {
-                self.change_inode(seq, mode, ino, |inode, extra| {
+                self.change_inode(at(time), ino, |inode, extra| {
                     extra.set_xattr(name, value);
                     inode.ctime = time;
                 })
             }
             Event::SetData { ino, data, size, time, .. } => {
-                self.change_inode(seq, mode, ino, |inode, extra| {
+                self.change_inode(at(time), ino, |inode, extra| {
                     extra.data = data.to_vec();
                     inode.size = size;
                     (inode.mtime, inode.ctime) = (time, time);
                 })
             }
             Event::SetPolicy { ino, policy, time, .. } => {
-                let outcome = self.change_inode(seq, mode, ino, |inode, extra| {
+                let outcome = self.change_inode(at(time), ino, |inode, extra| {
                     extra.set_policy(policy);
                     inode.ctime = time;
                 });
@@ -115,52 +137,54 @@ impl Namespace {
         hash: u32,
     ) -> Outcome {
         let Create { parent, name, ino, time, .. } = *create;
-        if mode != Mode::Live && self.lives_elsewhere(ino, parent, hash) {
-            return Outcome::Done;
+        let when = When { seq, mode, time };
+        if mode != Mode::Live && self.knows(ino) {
+            return self.create_again(when, hash, create);
         }
         let file_type = create.file_type();
         let dir = self.dirs.entry(parent).or_insert_with(|| Box::new(Dir::new(false)));
         let before = dir.set(hash, name, Target { ino, file_type, remote: false });
-        if before.is_some() || file_type == FileType::Directory || mode == Mode::Replay {
-            return self.created(seq, mode, create, hash, before);
-        }
         queue_dirty(&mut self.dirty_dirs, dir, seq, parent);
         self.insert_created(seq, hash, create);
-        self.touch_inode(seq, parent, time);
+        self.touch_inode(when, parent);
+        if before.is_some() || file_type == FileType::Directory {
+            return self.created(when, (parent, hash), (ino, file_type), before);
+        }
         Outcome::Done
     }
 
-    /// What is left to do after a create's name was put in place of `before`.
+    /// What is left to do after a create that made a directory, or was put in place of `before`.
     fn created(
         &mut self,
-        seq: Seq,
-        mode: Mode,
-        create: &Create<'_>,
-        hash: u32,
+        when: When,
+        place: (Ino, u32),
+        (ino, file_type): (Ino, FileType),
         before: Option<Dentry>,
     ) -> Outcome {
-        let Create { parent, ino, time, .. } = *create;
-        let file_type = create.file_type();
-        let outcome = match before {
-            None => Outcome::Done,
-            Some(before) if before.ino == ino => Outcome::Done,
-            Some(before) => {
-                if before.file_type() == FileType::Directory && file_type == FileType::Directory {
-                    self.adopt(before.ino, ino, seq);
-                }
-                self.release(seq, mode, before, time);
-                Outcome::Replaced(before.ino)
-            }
-        };
-        if mode != Mode::Replay || self.inodes.get(ino).is_none_or(|known| known.version < seq) {
-            self.insert_created(seq, hash, create);
-        }
         if file_type == FileType::Directory {
-            let complete = mode == Mode::Live;
+            let complete = when.mode == Mode::Live;
             self.dirs.entry(ino).or_insert_with(|| Box::new(Dir::new(complete)));
         }
-        self.touch(seq, parent, time);
-        outcome
+        let winner = Target { ino, file_type, remote: false };
+        before.map_or(Outcome::Done, |before| self.displace(when, place, before, winner))
+    }
+
+    /// The inode exists. Either this journal was merged before: then whatever became of the inode
+    /// since stays. Or the store knew it: then only its name may be missing.
+    #[cold]
+    fn create_again(&mut self, when: When, hash: u32, create: &Create<'_>) -> Outcome {
+        let Create { parent, name, ino, .. } = *create;
+        self.touch(when, parent);
+        let Some(known) = self.inodes.get(ino) else { return Outcome::Done };
+        let remote = known.home == Ino::LINKS;
+        let here = remote || (known.home, known.home_hash) == (parent, hash);
+        if when.mode == Mode::Replay && here {
+            let target = Target { ino, file_type: known.file_type(), remote };
+            if let Some(before) = self.dir_mut(parent).set(hash, name, target) {
+                self.displace(when, (parent, hash), before, target);
+            }
+        }
+        Outcome::Done
     }
 
     #[inline]
@@ -188,268 +212,129 @@ impl Namespace {
         }
     }
 
-    /// Whether an inode that is about to be created is already there under another name: then
-    /// this is the second merge of a journal, and somebody moved the inode in between.
-    fn lives_elsewhere(&self, ino: Ino, parent: Ino, hash: u32) -> bool {
-        self.inodes.get(ino).is_some_and(|inode| (inode.home, inode.home_hash) != (parent, hash))
-    }
-
     fn apply_link(
         &mut self,
-        seq: Seq,
-        mode: Mode,
+        when: When,
         (parent, name): (Ino, &[u8]),
-        inode: &Snapshot<'_>,
-        time: Timestamp,
+        home: Ino,
+        snapshot: &Snapshot<'_>,
     ) -> Outcome {
-        let ino = inode.attr.ino;
-        let file_type = inode.attr.file_type();
-        if let Some(known) = self.inodes.get(ino)
-            && known.home != Ino::LINKS
-        {
-            let (home, home_hash) = (known.home, known.home_hash);
-            let dir = self.dir_mut(home);
-            if let Some(old) = dir.name_by_hash(home_hash, ino) {
-                dir.set(home_hash, &old, Target { ino, file_type, remote: true });
-                self.note_dirty(seq, home);
+        let ino = snapshot.attr.ino;
+        let known = self.inodes.get(ino).map(|known| (known.file_type(), known.home));
+        let file_type = known.map_or(snapshot.attr.file_type(), |(file_type, _)| file_type);
+        if file_type == FileType::Directory {
+            return Outcome::Rejected;
+        }
+        match known {
+            None => self.insert_linked(when, snapshot),
+            Some((_, Ino::LINKS)) => {
+                self.refresh(when, snapshot);
+                if home != Ino::LINKS {
+                    // The store was ahead; the old name was made remote when it was fetched.
+                    self.note_dirty(when.seq, home);
+                }
+            }
+            Some((_, old)) => {
+                self.make_remote(ino);
+                self.note_dirty(when.seq, old);
+                self.refresh(when, snapshot);
+                self.keep_in_links(when.seq, ino, file_type);
             }
         }
-        self.put_inode(seq, mode, Ino::LINKS, link_hash(ino), inode);
-        let primary = Target { ino, file_type, remote: false };
-        self.dir_mut(Ino::LINKS).set(link_hash(ino), &link_name(ino), primary);
-        self.note_dirty(seq, Ino::LINKS);
-        let remote = Target { ino, file_type, remote: true };
-        let before = self.dir_mut(parent).set(name_hash(name), name, remote);
-        self.touch(seq, parent, time);
-        self.displace(seq, mode, before, ino, time)
+        self.mark_inode(when.seq, ino);
+        let target = Target { ino, file_type, remote: true };
+        let hash = name_hash(name);
+        let before = self.dir_mut(parent).set(hash, name, target);
+        self.touch(when, parent);
+        if before.is_none_or(|before| before.ino != ino) {
+            self.count_name(when, ino, 1);
+        }
+        match before {
+            None => Outcome::Done,
+            Some(before) => self.displace(when, (parent, hash), before, target),
+        }
     }
 
-    fn apply_unlink(
-        &mut self,
-        seq: Seq,
-        mode: Mode,
-        parent: Ino,
-        name: &[u8],
-        time: Timestamp,
-    ) -> Outcome {
+    fn apply_unlink(&mut self, when: When, parent: Ino, name: &[u8]) -> Outcome {
         if let Some(dentry) = self.dir_mut(parent).find(name)
             && dentry.file_type() == FileType::Directory
         {
             return Outcome::Rejected;
         }
-        let before = self.dir_mut(parent).unset(name_hash(name), name);
-        self.touch(seq, parent, time);
-        if let Some(before) = before {
-            self.release(seq, mode, before, time);
-        }
-        Outcome::Done
+        self.remove_name(when, parent, name)
     }
 
-    fn apply_rmdir(
-        &mut self,
-        seq: Seq,
-        mode: Mode,
-        parent: Ino,
-        name: &[u8],
-        time: Timestamp,
-    ) -> Outcome {
+    fn apply_rmdir(&mut self, when: When, parent: Ino, name: &[u8]) -> Outcome {
         if let Some(dentry) = self.dir_mut(parent).find(name) {
             let has_entries = self.dirs.get(&dentry.ino).is_some_and(|dir| dir.entries > 0);
             let is_dir = dentry.file_type() == FileType::Directory;
-            if !is_dir || (has_entries && mode != Mode::Replay) {
+            if !is_dir || (has_entries && when.mode != Mode::Replay) {
                 return Outcome::Rejected;
             }
         }
-        let before = self.dir_mut(parent).unset(name_hash(name), name);
-        self.touch(seq, parent, time);
+        self.remove_name(when, parent, name)
+    }
+
+    fn remove_name(&mut self, when: When, parent: Ino, name: &[u8]) -> Outcome {
+        let hash = name_hash(name);
+        let before = self.dir_mut(parent).unset(hash, name);
+        self.touch(when, parent);
         if let Some(before) = before {
-            self.release(seq, mode, before, time);
+            self.release(when, (parent, hash), before);
         }
         Outcome::Done
     }
 
     fn apply_rename(
         &mut self,
-        seq: Seq,
-        mode: Mode,
+        when: When,
         from: (Ino, &[u8]),
         to: (Ino, &[u8]),
         moved: &Snapshot<'_>,
-        time: Timestamp,
     ) -> Outcome {
+        let ino = moved.attr.ino;
+        if when.mode == Mode::Merge && moved.attr.is_dir() && self.is_within(to.0, ino) {
+            // Somebody moved the destination below what is to be moved there.
+            return Outcome::Rejected;
+        }
         let source = self.dir_mut(from.0).find(from.1);
-        if source.is_none_or(|source| source.ino == moved.attr.ino) {
-            self.dir_mut(from.0).unset(name_hash(from.1), from.1);
-            self.touch(seq, from.0, time);
+        if source.is_none_or(|source| source.ino == ino) {
+            self.take_name(when, from, ino);
+            self.touch(when, from.0);
         }
-        let before = self.place(seq, mode, to, moved, time);
-        if moved.attr.is_dir() {
-            self.policy_generation += 1;
-        }
-        self.displace(seq, mode, before, moved.attr.ino, time)
+        self.place(when, to, moved)
     }
 
-    /// Puts an existing inode under a name. Returns the dentry that had the name.
-    fn place(
+    fn apply_exchange(
         &mut self,
-        seq: Seq,
-        mode: Mode,
-        (parent, name): (Ino, &[u8]),
-        inode: &Snapshot<'_>,
-        time: Timestamp,
-    ) -> Option<Dentry> {
-        let ino = inode.attr.ino;
-        let hash = name_hash(name);
-        let file_type = inode.attr.file_type();
-        let linked = self.inodes.get(ino).map(|known| known.home == Ino::LINKS);
-        let remote = linked.unwrap_or(inode.attr.nlink > 1 && !inode.attr.is_dir());
-        let before = self.dir_mut(parent).set(hash, name, Target { ino, file_type, remote });
-        if remote {
-            self.change_inode(seq, mode, ino, |inode, _| inode.ctime = time);
-        } else {
-            self.put_inode(seq, mode, parent, hash, inode);
-        }
-        if inode.attr.is_dir() {
-            self.dir_mut(ino);
-            self.note_policy(ino);
-        }
-        self.touch(seq, parent, time);
-        before
-    }
-
-    /// Stores an inode as a snapshot has it; an inode that is in memory keeps its attributes and
-    /// only moves, because blind merges know less about it than the namespace does.
-    fn put_inode(
-        &mut self,
-        seq: Seq,
-        mode: Mode,
-        home: Ino,
-        home_hash: u32,
-        snapshot: &Snapshot<'_>,
-    ) {
-        let ino = snapshot.attr.ino;
-        if let Some(known) = self.inodes.get_mut(ino) {
-            (known.home, known.home_hash) = (home, home_hash);
-            if mode != Mode::Replay || known.version < seq {
-                known.nlink = snapshot.attr.nlink;
-                known.ctime = snapshot.attr.ctime;
-                known.version = seq;
-            }
-            return;
-        }
-        let mut inode = Inode { home, home_hash, version: seq, ..Inode::default() };
-        inode.set_attr(&snapshot.attr);
-        let extra = Extra::from_parts(snapshot.data, snapshot.extra);
-        if !extra.is_empty() {
-            inode.flags |= HAS_EXTRA;
-            self.extras.insert(ino, Arc::new(extra));
-        }
-        self.inodes.insert(ino, inode);
-    }
-
-    fn displace(
-        &mut self,
-        seq: Seq,
-        mode: Mode,
-        before: Option<Dentry>,
-        winner: Ino,
-        time: Timestamp,
+        when: When,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        [moved, back]: [&Snapshot<'_>; 2],
     ) -> Outcome {
-        match before {
-            Some(before) if before.ino != winner => {
-                self.release(seq, mode, before, time);
-                Outcome::Replaced(before.ino)
-            }
-            Some(_) | None => Outcome::Done,
-        }
-    }
-
-    /// A name of an inode is gone; with the last one the inode goes.
-    fn release(&mut self, seq: Seq, mode: Mode, dentry: Dentry, time: Timestamp) {
-        let ino = dentry.ino;
-        if !dentry.is_remote() {
-            self.free(ino);
-            return;
-        }
-        let Some(inode) = self.inodes.get_mut(ino) else { return };
-        if mode == Mode::Replay && inode.version >= seq {
-            return;
-        }
-        inode.nlink = inode.nlink.saturating_sub(1);
-        inode.ctime = time;
-        inode.version = seq;
-        if inode.nlink == 0 {
-            self.dir_mut(Ino::LINKS).unset(link_hash(ino), &link_name(ino));
-            self.note_dirty(seq, Ino::LINKS);
-            self.free(ino);
-        } else {
-            self.mark_inode(seq, ino);
-        }
-    }
-
-    /// Forgets an inode, and with a directory everything below it.
-    fn free(&mut self, ino: Ino) {
-        let mut gone = vec![ino];
-        while let Some(ino) = gone.pop() {
-            if let Some(dir) = self.dirs.remove(&ino) {
-                let primary = |(_, dentry): (&[u8], Dentry)| (!dentry.is_remote()).then_some(dentry.ino);
-                gone.extend(dir.list(None).filter_map(primary));
-                if self.policies.remove(&ino).is_some() {
-                    self.policy_generation += 1;
-                }
-            }
-            self.extras.remove(&ino);
-            let Some(inode) = self.inodes.remove(ino) else { continue };
-            // Small files keep no data outside their inode.
-            let stored = inode.is_dir()
-                || (inode.file_type() == FileType::Regular
-                    && inode.size > 0
-                    && inode.flags & HAS_EXTRA == 0);
-            if stored {
-                self.freed.push(Freed { ino, is_dir: inode.is_dir() });
-            }
-        }
-    }
-
-    /// Two clients made the same directory: the winner takes over the loser's names (the
-    /// interferer's other names stay, A-07).
-    fn adopt(&mut self, loser: Ino, winner: Ino, seq: Seq) {
-        let Some(loser_dir) = self.dirs.remove(&loser) else { return };
-        let mut names = Vec::new();
-        for (name, dentry) in loser_dir.list(None) {
-            names.push((name.to_vec(), dentry));
-        }
-        for (name, dentry) in names {
-            let hash = name_hash(&name);
-            if self.dir_mut(winner).find_any(hash, &name).is_some() {
-                self.release(seq, Mode::Merge, dentry, Timestamp::default());
-                continue;
-            }
-            let target = Target {
-                ino: dentry.ino,
-                file_type: dentry.file_type(),
-                remote: dentry.is_remote(),
+        if when.mode == Mode::Merge {
+            let below = |dir, inode: &Snapshot<'_>| {
+                inode.attr.is_dir() && self.is_within(dir, inode.attr.ino)
             };
-            self.dir_mut(winner).set(hash, &name, target);
-            if let Some(inode) = self.inodes.get_mut(dentry.ino)
-                && !dentry.is_remote()
-            {
-                inode.home = winner;
+            if [from.0, to.0].iter().any(|dir| below(*dir, moved) || below(*dir, back)) {
+                return Outcome::Rejected;
             }
         }
-        self.policy_generation += 1;
-        self.note_dirty(seq, winner);
+        self.take_name(when, from, moved.attr.ino);
+        self.take_name(when, to, back.attr.ino);
+        let first = self.place(when, to, moved);
+        let second = self.place(when, from, back);
+        if first == Outcome::Done { second } else { first }
     }
 
     fn change_inode(
         &mut self,
-        seq: Seq,
-        mode: Mode,
+        when: When,
         ino: Ino,
         change: impl FnOnce(&mut Inode, &mut Extra),
     ) -> Outcome {
         let Some(inode) = self.inodes.get_mut(ino) else { return Outcome::Rejected };
-        if mode == Mode::Replay && inode.version >= seq {
+        if when.is_in(inode.version) {
             return Outcome::Done;
         }
         let mut extra = if inode.flags & HAS_EXTRA == 0 {
@@ -458,14 +343,14 @@ impl Namespace {
             self.extras.remove(&ino).unwrap_or_default()
         };
         change(inode, Arc::make_mut(&mut extra));
-        inode.version = seq;
+        inode.version = inode.version.max(when.seq);
         if extra.is_empty() {
             inode.flags &= !HAS_EXTRA;
         } else {
             inode.flags |= HAS_EXTRA;
             self.extras.insert(ino, extra);
         }
-        self.mark_inode(seq, ino);
+        self.mark_inode(when.seq, ino);
         Outcome::Done
     }
 
@@ -481,18 +366,22 @@ impl Namespace {
 
     /// A directory's content changed: its times, and that it must be stored.
     #[inline]
-    fn touch(&mut self, seq: Seq, dir: Ino, time: Timestamp) {
-        self.note_dirty(seq, dir);
-        self.touch_inode(seq, dir, time);
+    pub(crate) fn touch(&mut self, when: When, dir: Ino) {
+        self.note_dirty(when.seq, dir);
+        self.touch_inode(when, dir);
     }
 
     /// As [`Namespace::touch`], for a directory that is queued already.
     #[inline]
-    fn touch_inode(&mut self, seq: Seq, dir: Ino, time: Timestamp) {
+    fn touch_inode(&mut self, when: When, dir: Ino) {
+        let When { seq, time, .. } = when;
         let Some(inode) = self.inodes.get_mut(dir) else {
             self.dir_mut(dir).touched = Some((time, seq));
             return;
         };
+        if when.is_in(inode.version) {
+            return;
+        }
         (inode.mtime, inode.ctime) = (time, time);
         inode.version = inode.version.max(seq);
         if inode.flags & ATTR_DIRTY == 0 {

@@ -30,6 +30,7 @@ mod extra;
 pub mod flush;
 mod inode;
 pub mod load;
+mod names;
 mod page;
 pub mod plan;
 mod read;

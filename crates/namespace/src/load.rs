@@ -1,12 +1,12 @@
 //! Fetching: putting a directory's rows from the metadata store below what is in memory.
 
-use journal::{Create, Event};
-use metastore::{Row, RowValue};
-use types::{Ino, Seq};
+use journal::{Create, Event, Snapshot};
+use metastore::{InodeRecord, Row, RowValue};
+use types::{FileType, Ino, Seq, name_hash};
 
-use crate::inode::{HAS_EXTRA, Inode};
+use crate::inode::Inode;
 use crate::page::Target;
-use crate::{Extra, Namespace};
+use crate::{Extra, Namespace, link_name};
 
 impl Namespace {
     /// Adds rows of a directory. What is in memory is newer and wins. Call
@@ -24,37 +24,60 @@ impl Namespace {
                 let target = Target { ino, file_type, remote: true };
                 self.dir_mut(dir).add_stored(row.name, target);
             }
-            RowValue::Inode(record) => {
-                let ino = record.attr.ino;
-                // Linked or moved since: the inode in memory says where it lives now.
-                let known = self.inodes.get(ino);
-                let remote = dir != Ino::LINKS && known.is_some_and(|known| known.home == Ino::LINKS);
-                let file_type = record.attr.file_type();
-                let target = Target { ino, file_type, remote };
-                if !self.dir_mut(dir).add_stored(row.name, target) || self.knows(ino) {
-                    return;
-                }
-                let mut inode = Inode {
-                    home: dir,
-                    home_hash: types::name_hash(row.name),
-                    version: record.version,
-                    ..Inode::default()
-                };
-                inode.set_attr(&record.attr);
-                let extra = Extra::from_parts(record.data, record.extra);
-                if !extra.is_empty() {
-                    inode.flags |= HAS_EXTRA;
-                    let has_policy = extra.policy().is_some();
-                    self.extras.insert(ino, std::sync::Arc::new(extra));
-                    self.inodes.insert(ino, inode);
-                    if has_policy {
-                        self.note_policy(ino);
-                    }
-                } else {
-                    self.inodes.insert(ino, inode);
-                }
-                self.settle_touch(ino);
+            RowValue::Inode(record) => self.load_inode(dir, row.name, &record),
+        }
+    }
+
+    /// In a replay, rows of one inode may be found in several directories: it moved, and not all
+    /// of them were checkpointed since. The newest counts.
+    fn load_inode(&mut self, dir: Ino, name: &[u8], record: &InodeRecord<'_>) {
+        let ino = record.attr.ino;
+        let hash = name_hash(name);
+        if self.dir_mut(dir).find_any(hash, name).is_some() {
+            return;
+        }
+        let file_type = record.attr.file_type();
+        if let Some(known) = self.inodes.get(ino)
+            && (known.home, known.home_hash) != (dir, hash)
+        {
+            let newer = known.version >= record.version;
+            if newer && known.home == Ino::LINKS {
+                self.dir_mut(dir).set(hash, name, Target { ino, file_type, remote: true });
+                return self.note_stale(dir);
             }
+            if newer {
+                self.dir_mut(dir).unset(hash, name);
+                return self.note_stale(dir);
+            }
+            let old = known.home;
+            if dir == Ino::LINKS {
+                self.make_remote(ino);
+            } else {
+                self.hide_home(ino);
+            }
+            self.note_stale(old);
+        }
+        self.dir_mut(dir).add_stored(name, Target { ino, file_type, remote: false });
+        if self.inodes.get(ino).is_some_and(|known| known.version >= record.version) {
+            return;
+        }
+        let version = record.version;
+        let mut inode = Inode { home: dir, home_hash: hash, version, ..Inode::default() };
+        inode.set_attr(&record.attr);
+        self.put_inode(ino, inode, Extra::from_parts(record.data, record.extra));
+        if file_type == FileType::Directory {
+            self.note_policy(ino);
+        }
+        self.settle_touch(ino);
+    }
+
+    /// A directory's rows in the store were found to be out of date. Whatever event caused that is
+    /// unknown, so no event may be forgotten until the directory is stored again.
+    fn note_stale(&mut self, ino: Ino) {
+        let dir = self.dir_mut(ino);
+        if dir.dirty_since.is_none() {
+            dir.dirty_since = Some(Seq(0));
+            self.dirty_dirs.push_front((Seq(0), ino));
         }
     }
 
@@ -73,10 +96,15 @@ impl Namespace {
     }
 
     /// Adds an entry that a server listed: its attributes and, for small files and links, its
-    /// content. Hard links are taken as files of their own; the server knows better at the merge.
+    /// content. Like in the server, an inode with several names lives in [`Ino::LINKS`].
     pub fn load_entry(&mut self, dir: Ino, name: &[u8], attr: &types::Attr, data: &[u8]) {
-        let record = metastore::InodeRecord { attr: *attr, version: Seq(0), data, extra: &[] };
-        self.load_row(dir, &Row { name, value: RowValue::Inode(record) });
+        let record = InodeRecord { attr: *attr, version: Seq(0), data, extra: &[] };
+        if attr.is_dir() || attr.nlink < 2 {
+            return self.load_inode(dir, name, &record);
+        }
+        let (ino, file_type) = (attr.ino, attr.file_type());
+        self.load_inode(Ino::LINKS, &link_name(ino), &record);
+        self.dir_mut(dir).add_stored(name, Target { ino, file_type, remote: true });
     }
 
     /// A change of mtime that came before the directory's inode.
@@ -104,15 +132,18 @@ impl Namespace {
     pub fn needs(&self, event: &Event<'_>) -> Option<Ino> {
         match *event {
             Event::Create(Create { .. }) | Event::Session { .. } | Event::Merged { .. } => None,
-            Event::Link { ino, home, parent, name, .. } => {
-                self.home_needed(ino, home).or_else(|| self.name_needed(parent, name))
-            }
+            Event::Link { ino, home, parent, name, .. } => self
+                .old_name_needed(ino, home)
+                .or_else(|| self.home_needed(ino, Ino::LINKS))
+                .or_else(|| self.name_needed(parent, name)),
             Event::Unlink { parent, name, .. } | Event::Rmdir { parent, name, .. } => {
                 self.name_needed(parent, name)
             }
-            Event::Rename { parent, name, new_parent, new_name, .. } => {
-                self.name_needed(parent, name).or_else(|| self.name_needed(new_parent, new_name))
-            }
+            Event::Rename { parent, name, new_parent, new_name, moved, exchanged, .. } => self
+                .name_needed(parent, name)
+                .or_else(|| self.name_needed(new_parent, new_name))
+                .or_else(|| self.links_needed(&moved))
+                .or_else(|| exchanged.and_then(|back| self.links_needed(&back))),
             Event::SetAttr { ino, home, .. }
             | Event::SetXattr { ino, home, .. }
             | Event::SetData { ino, home, .. }
@@ -125,10 +156,21 @@ impl Namespace {
         (!self.knows(ino) && !self.is_complete(home)).then_some(home)
     }
 
+    /// The name that becomes one of several must be here to be marked as such.
+    fn old_name_needed(&self, ino: Ino, home: Ino) -> Option<Ino> {
+        let elsewhere = self.home_of(ino).is_some_and(|known| known != Ino::LINKS);
+        (!elsewhere && home != Ino::LINKS && !self.is_complete(home)).then_some(home)
+    }
+
+    /// An inode that is not here may be one with several names.
+    fn links_needed(&self, snapshot: &Snapshot<'_>) -> Option<Ino> {
+        if snapshot.attr.is_dir() { None } else { self.home_needed(snapshot.attr.ino, Ino::LINKS) }
+    }
+
     /// What stands under a name is unknown, or is a hard link whose inode is not here.
     fn name_needed(&self, parent: Ino, name: &[u8]) -> Option<Ino> {
         let dir = self.dirs.get(&parent);
-        match dir.and_then(|dir| dir.find_any(types::name_hash(name), name)) {
+        match dir.and_then(|dir| dir.find_any(name_hash(name), name)) {
             Some(dentry) if dentry.is_remote() && !self.knows(dentry.ino) => {
                 (!self.is_complete(Ino::LINKS)).then_some(Ino::LINKS)
             }
@@ -144,7 +186,8 @@ impl Namespace {
             return false;
         }
         let Some(dir) = self.dirs.get(&ino) else { return false };
-        let busy = dir.flushing || dir.dirty_since.is_some() || dir.dirty() > 0;
+        let touched = dir.touched.is_some() && !self.knows(ino);
+        let busy = dir.flushing || dir.dirty_since.is_some() || dir.dirty() > 0 || touched;
         if busy || dir.list(None).any(|(_, dentry)| self.dirs.contains_key(&dentry.ino)) {
             return false;
         }

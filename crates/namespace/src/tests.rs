@@ -1,0 +1,11 @@
+//! Tests of the whole namespace. Each submodule is about one promise; [`world`] generates and
+//! runs the operations they share, [`tree`] makes two namespaces comparable.
+
+mod agreement;
+mod checkpoint;
+mod listing;
+mod merge;
+mod pages;
+mod scale;
+mod tree;
+mod world;

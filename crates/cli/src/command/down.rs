@@ -1,0 +1,41 @@
+//! `cudele down`: stop a cluster cleanly.
+
+use std::time::{Duration, Instant};
+
+use clap::Args as ClapArgs;
+use cudele::{Cluster, Errno, Error, Result};
+use serde_json::json;
+
+use crate::context::Context;
+
+/// Write everything to the metadata store, trim the journal, and end the daemons.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Example:\n  cudele down --dir /tmp/try")]
+pub(crate) struct Args {}
+
+const PATIENCE: Duration = Duration::from_secs(600);
+
+pub(crate) fn run(context: &Context, _: &Args) -> Result<()> {
+    let start = Instant::now();
+    let found = context.locator().find()?;
+    let cluster = match Cluster::connect(&found.mon) {
+        Ok(cluster) => cluster,
+        Err(error) if matches!(error.errno, Errno::NotFound | Errno::Refused) => {
+            return Err(Error::new(error.errno, found.mon.to_string(), "no cluster runs there")
+                .remedy("nothing to stop; `cudele up` starts one"));
+        }
+        Err(error) => return Err(error),
+    };
+    cluster.stop()?;
+    // The monitor ends last; its socket goes with it.
+    while Cluster::connect(&found.mon).is_ok() {
+        if start.elapsed() > PATIENCE {
+            return Err(Error::new(Errno::TimedOut, found.mon.to_string(), "still running"));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    context.print(&json!({ "stopped": true, "seconds": seconds }), || {
+        format!("The cluster is down ({seconds:.2} s).\n")
+    })
+}

@@ -1,0 +1,14 @@
+//! `cudele ls`.
+
+use clap::Args as ClapArgs;
+use cudele::{Errno, Error, Result};
+
+use crate::context::Context;
+
+/// List a directory.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Args {}
+
+pub(crate) fn run(_: &Context, _: &Args) -> Result<()> {
+    Err(Error::of(Errno::NotSupported, "ls"))
+}

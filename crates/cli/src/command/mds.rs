@@ -1,0 +1,72 @@
+//! `cudele mds`: a metadata server in the foreground.
+
+use clap::Args as ClapArgs;
+use cudele::{Errno, Error, Locator, Result};
+use daemon::MdsOptions;
+use mds::Settings;
+use net::Address;
+use types::{Rank, Span};
+
+use super::mon::marker;
+use super::up::field;
+use crate::context::Context;
+
+/// Run a metadata server in the foreground, for service managers.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Example:\n  cudele mds --dir /srv/cudele --rank 0")]
+pub(crate) struct Args {
+    /// Its rank
+    #[arg(long, default_value_t = 0)]
+    rank: u16,
+    /// Where to listen [default: a socket in the cluster's directory]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
+    /// A setting for experiments: segment_bytes_max, dispatch, commit_interval_ms, commit_bytes,
+    /// segments_max, inodes_max, reconnect_ms
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    settings: Vec<String>,
+}
+
+pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
+    let (dir, text) = marker(context)?;
+    let address = match &args.listen {
+        Some(address) => address.parse()?,
+        None => Address::Unix(dir.join(format!("mds.{}.sock", args.rank))),
+    };
+    let mut settings = Settings::default();
+    for setting in &args.settings {
+        apply(&mut settings, setting)?;
+    }
+    let monitor = match &context.mon {
+        Some(address) => address.parse()?,
+        None => Locator::monitor_of(&dir),
+    };
+    daemon::run_mds(MdsOptions {
+        rank: Rank(args.rank),
+        address,
+        monitor,
+        store: objstore::open_existing(&field(&text, "store").unwrap_or_default())?,
+        settings,
+    })
+}
+
+fn apply(settings: &mut Settings, text: &str) -> Result<()> {
+    let invalid = |cause: &str| {
+        Error::new(Errno::Invalid, format!("--set {text}"), cause)
+            .remedy("`cudele mds --help` lists the settings")
+    };
+    let (name, value) = text.split_once('=').ok_or_else(|| invalid("not NAME=VALUE"))?;
+    let value: u64 = value.parse().map_err(|_| invalid("the value is not a number"))?;
+    let count = usize::try_from(value).map_err(|_| invalid("the value is too large"))?;
+    match name {
+        "segment_bytes_max" => settings.segment_bytes_max = value,
+        "dispatch" => settings.dispatch = count.max(1),
+        "commit_interval_ms" => settings.commit_interval = Span::from_millis(value),
+        "commit_bytes" => settings.commit_bytes = value,
+        "segments_max" => settings.segments_max = count.max(2),
+        "inodes_max" => settings.inodes_max = value,
+        "reconnect_ms" => settings.reconnect = Span::from_millis(value),
+        _ => return Err(invalid("unknown setting")),
+    }
+    Ok(())
+}

@@ -1,0 +1,14 @@
+//! `cudele stat`.
+
+use clap::Args as ClapArgs;
+use cudele::{Errno, Error, Result};
+
+use crate::context::Context;
+
+/// Show what is known of a file.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Args {}
+
+pub(crate) fn run(_: &Context, _: &Args) -> Result<()> {
+    Err(Error::of(Errno::NotSupported, "stat"))
+}

@@ -1,0 +1,88 @@
+//! `cudele status`: the cluster at a glance.
+
+use std::fmt::Write as _;
+
+use clap::Args as ClapArgs;
+use cudele::{ClusterMap, Result};
+use serde_json::{Value, json};
+
+use crate::context::Context;
+
+/// Show the cluster map, the metadata servers with their counters, and the decoupled subtrees.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Example:\n  cudele status --json")]
+pub(crate) struct Args {}
+
+pub(crate) fn run(context: &Context, _: &Args) -> Result<()> {
+    let map = context.cluster()?.status()?;
+    context.print(&to_json(&map), || to_text(&map))
+}
+
+fn to_json(map: &ClusterMap) -> Value {
+    let path = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let counters = |counters: &[(String, u64)]| {
+        Value::Object(counters.iter().map(|(name, value)| (name.clone(), json!(value))).collect())
+    };
+    json!({
+        "cluster": map.cluster,
+        "epoch": map.epoch.0,
+        "store": map.store,
+        "mds": map.mds.iter().map(|entry| json!({
+            "rank": entry.rank.0,
+            "state": entry.state.word(),
+            "epoch": entry.epoch.0,
+            "address": entry.address,
+            "pid": entry.pid,
+            "counters": counters(&entry.counters),
+        })).collect::<Vec<_>>(),
+        "policies": map.policies.iter().map(|entry| json!({
+            "path": path(&entry.path),
+            "version": entry.version,
+            "policy": entry.policy,
+        })).collect::<Vec<_>>(),
+        "decoupled": map.decoupled.iter().map(|entry| json!({
+            "path": path(&entry.path),
+            "ino": entry.ino.0,
+            "client": entry.client.0,
+            "inodes": [entry.range.start, entry.range.end],
+            "policy": entry.policy,
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn to_text(map: &ClusterMap) -> String {
+    let mut text = String::new();
+    let _ =
+        writeln!(text, "cluster   {} (map {})\nstore     {}", map.cluster, map.epoch, map.store);
+    for entry in &map.mds {
+        let _ = writeln!(
+            text,
+            "{}     {} at {}, pid {}",
+            entry.rank,
+            entry.state.word(),
+            entry.address,
+            entry.pid
+        );
+        let value = |name: &str| {
+            entry.counters.iter().find(|(known, _)| known == name).map_or(0, |(_, value)| *value)
+        };
+        let _ = writeln!(
+            text,
+            "          {} inodes, {} sessions, {} requests, {} journal segments, {} merges",
+            value("inodes"),
+            value("sessions"),
+            value("requests"),
+            value("journal_segments"),
+            value("merges"),
+        );
+    }
+    for entry in &map.decoupled {
+        let path = String::from_utf8_lossy(&entry.path);
+        let _ = writeln!(text, "decoupled {path} by {}", entry.client);
+    }
+    for entry in &map.policies {
+        let path = String::from_utf8_lossy(&entry.path);
+        let _ = writeln!(text, "policy    {path} (version {})", entry.version);
+    }
+    text
+}

@@ -1,0 +1,222 @@
+//! `cudele up`: a cluster on this machine with one command and no configuration.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use clap::Args as ClapArgs;
+use cudele::{Cluster, Errno, Error, Locator, MdsState, Result};
+use serde_json::json;
+
+use crate::context::Context;
+
+/// Start a monitor, a metadata server and the embedded object store, each daemon in a process of
+/// its own, and return when they are healthy. Started again on the same directory, it starts
+/// whatever does not run.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Example:\n  cudele up --dir /tmp/try")]
+pub(crate) struct Args {
+    /// Object store [default: a directory of files below the cluster's directory]
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// Number of metadata servers
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    mds: u16,
+    /// Metadata server settings for experiments, such as `segments_max=30`
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    settings: Vec<String>,
+}
+
+/// The file that says that a directory holds a cluster.
+pub(crate) const MARKER: &str = "cudele-cluster";
+/// Longest path of a Unix socket in bytes, on Linux.
+const SOCKET_PATH_MAX: usize = 107;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
+    let start = Instant::now();
+    if args.mds != 1 {
+        return Err(Error::new(
+            Errno::NotSupported,
+            format!("--mds {}", args.mds),
+            "this version runs one metadata server",
+        )
+        .remedy("use --mds 1"));
+    }
+    let dir = directory(context)?;
+    prepare(&dir, args.store.as_deref())?;
+    let mut started = Vec::new();
+    if Cluster::connect(&Locator::monitor_of(&dir)).is_err() {
+        started.push(("mon", spawn(&dir, "mon", &[])?));
+        await_monitor(&dir, &mut started)?;
+    }
+    let cluster = Cluster::connect(&Locator::monitor_of(&dir))?;
+    let runs = |state| !matches!(state, MdsState::Lost);
+    if !cluster.status()?.mds.iter().any(|entry| runs(entry.state)) {
+        let mut options = vec!["--rank".to_owned(), "0".to_owned()];
+        options.extend(args.settings.iter().flat_map(|set| ["--set".to_owned(), set.clone()]));
+        started.push(("mds.0", spawn(&dir, "mds", &options)?));
+    }
+    await_active(&dir, &cluster, &mut started)?;
+    Locator::remember(&dir)?;
+    let map = cluster.status()?;
+    let seconds = start.elapsed().as_secs_f64();
+    let value = json!({
+        "dir": dir, "mon": Locator::monitor_of(&dir).to_string(), "store": map.store,
+        "cluster": map.cluster, "seconds": seconds,
+        "started": started.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
+    });
+    context.print(&value, || {
+        let what = if started.is_empty() { "already runs" } else { "is up" };
+        format!(
+            "The cluster {what} ({:.2} s).\n  directory  {}\n  monitor    {}\n  store      {}\n\
+             Stop it with `cudele down`.\n",
+            seconds,
+            dir.display(),
+            Locator::monitor_of(&dir),
+            map.store,
+        )
+    })
+}
+
+/// `--dir`, `$CUDELE_DIR`, else `$XDG_DATA_HOME/cudele`, else `~/.local/share/cudele`.
+fn directory(context: &Context) -> Result<PathBuf> {
+    let var = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let dir = context
+        .dir
+        .clone()
+        .or_else(|| var("CUDELE_DIR"))
+        .or_else(|| Some(var("XDG_DATA_HOME")?.join("cudele")))
+        .or_else(|| Some(var("HOME")?.join(".local/share/cudele")))
+        .ok_or_else(|| {
+            Error::new(Errno::Invalid, "up", "no directory for the cluster is known")
+                .remedy("name one with --dir")
+        })?;
+    std::path::absolute(&dir).map_err(|error| io(&dir, &error))
+}
+
+pub(crate) fn io(path: &Path, error: &std::io::Error) -> Error {
+    let errno = error.raw_os_error().and_then(|code| u16::try_from(code).ok());
+    let errno = errno.map_or(Errno::Io, Errno::from_code);
+    Error::new(errno, path.display().to_string(), error.to_string())
+}
+
+/// Makes sure that the directory is ours, and records the cluster's id and store in it.
+fn prepare(dir: &Path, store: Option<&str>) -> Result<()> {
+    let socket = dir.join("mds.0.sock");
+    if socket.as_os_str().len() > SOCKET_PATH_MAX {
+        return Err(Error::new(
+            Errno::NameTooLong,
+            dir.display().to_string(),
+            format!("the path of a socket in it would exceed {SOCKET_PATH_MAX} bytes"),
+        )
+        .remedy("choose a shorter --dir"));
+    }
+    fs::create_dir_all(dir.join("log")).map_err(|error| io(dir, &error))?;
+    let marker = dir.join(MARKER);
+    if let Ok(text) = fs::read_to_string(&marker) {
+        let known = field(&text, "store").unwrap_or_default();
+        return match store {
+            Some(store) if store != known => Err(Error::new(
+                Errno::Exists,
+                dir.display().to_string(),
+                format!("the cluster here uses the store {known}"),
+            )
+            .remedy("leave --store out, or choose another --dir")),
+            Some(_) | None => Ok(()),
+        };
+    }
+    let foreign = fs::read_dir(dir)
+        .map_err(|error| io(dir, &error))?
+        .filter_map(std::result::Result::ok)
+        .find(|entry| entry.file_name() != "log");
+    if let Some(entry) = foreign {
+        return Err(Error::new(
+            Errno::Exists,
+            dir.display().to_string(),
+            format!("not a Cudele cluster: it contains {}", entry.file_name().to_string_lossy()),
+        )
+        .remedy("choose an empty or new directory with --dir"));
+    }
+    let store = store.map_or_else(|| format!("dir:{}", dir.join("store").display()), String::from);
+    // Opening it creates it, and fails clearly if it cannot be used.
+    objstore::open(&store)?;
+    let uuid = fs::read_to_string("/proc/sys/kernel/random/uuid").map_err(|e| io(dir, &e))?;
+    let text = format!("cluster={}\nstore={store}\n", uuid.trim());
+    fs::write(&marker, text).map_err(|error| io(&marker, &error))
+}
+
+/// A field of the marker file.
+pub(crate) fn field(text: &str, name: &str) -> Option<String> {
+    let mut lines = text.lines().filter_map(|line| line.split_once('='));
+    lines.find(|(key, _)| *key == name).map(|(_, value)| value.to_owned())
+}
+
+/// Starts a daemon of this binary in the background, with its output in a log file.
+fn spawn(dir: &Path, daemon: &str, options: &[String]) -> Result<Child> {
+    let log = dir.join("log").join(format!("{daemon}.log"));
+    let file = fs::File::create(&log).map_err(|error| io(&log, &error))?;
+    let copy = file.try_clone().map_err(|error| io(&log, &error))?;
+    let program = std::env::current_exe().map_err(|error| io(dir, &error))?;
+    Command::new(&program)
+        .arg(daemon)
+        .arg("--dir")
+        .arg(dir)
+        .args(options)
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(copy)
+        .stderr(file)
+        .process_group(0)
+        .spawn()
+        .map_err(|error| io(&program, &error))
+}
+
+/// Waits until `ready` says so, or until a daemon that was started has ended.
+fn wait(
+    dir: &Path,
+    started: &mut [(&'static str, Child)],
+    mut ready: impl FnMut() -> bool,
+) -> Result<()> {
+    let start = Instant::now();
+    while !ready() {
+        for (name, child) in started.iter_mut() {
+            if let Ok(Some(status)) = child.try_wait() {
+                return Err(failed(dir, name, &format!("ended with {status}")));
+            }
+        }
+        if start.elapsed() > PATIENCE {
+            let name = started.last().map_or("mds.0", |(name, _)| name);
+            return Err(failed(dir, name, "is not ready after 20 seconds"));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
+}
+
+fn failed(dir: &Path, name: &str, what: &str) -> Error {
+    let file = name.split('.').next().unwrap_or(name);
+    let log = dir.join("log").join(format!("{file}.log"));
+    let text = fs::read_to_string(&log).unwrap_or_default();
+    let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("(no output)");
+    let last = last.trim_start_matches("cudele: ");
+    Error::new(Errno::Io, name, format!("{what}: {last}")).remedy(format!("see {}", log.display()))
+}
+
+fn await_monitor(dir: &Path, started: &mut [(&'static str, Child)]) -> Result<()> {
+    wait(dir, started, || Cluster::connect(&Locator::monitor_of(dir)).is_ok())
+}
+
+fn await_active(
+    dir: &Path,
+    cluster: &Cluster,
+    started: &mut [(&'static str, Child)],
+) -> Result<()> {
+    wait(dir, started, || {
+        let active =
+            |map: cudele::ClusterMap| map.mds.iter().any(|entry| entry.state == MdsState::Active);
+        cluster.status().is_ok_and(active)
+    })
+}

@@ -1,0 +1,73 @@
+//! What every command needs: where the cluster is, and how to say things.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use cudele::{Cluster, Error, Fs, Locator, Result};
+use serde_json::{Value, json};
+
+/// Options of every command.
+#[derive(Debug, Args)]
+pub(crate) struct Context {
+    /// Print facts as JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Address of the monitor: unix:PATH or tcp:HOST:PORT [default: $CUDELE_MON]
+    #[arg(long, global = true, value_name = "ADDR")]
+    pub(crate) mon: Option<String>,
+    /// Directory of a cluster started by `cudele up` [default: $CUDELE_DIR, else the last one]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+impl Context {
+    /// Where the cluster is, as far as the command line says.
+    pub(crate) fn locator(&self) -> Locator {
+        Locator { mon: self.mon.clone(), dir: self.dir.clone() }
+    }
+
+    /// The cluster.
+    pub(crate) fn cluster(&self) -> Result<Arc<Cluster>> {
+        Cluster::find(&self.locator())
+    }
+
+    /// A file system client.
+    pub(crate) fn mount(&self) -> Result<Arc<Fs>> {
+        self.cluster()?.mount()
+    }
+
+    /// Prints facts: as JSON if that was asked for, else as text.
+    pub(crate) fn print(&self, value: &Value, text: impl FnOnce() -> String) -> Result<()> {
+        let line = if self.json { format!("{value:#}\n") } else { text() };
+        say(&line)
+    }
+
+    /// Prints an error: what was wrong, where, and what to do.
+    pub(crate) fn report(&self, error: &Error) {
+        if self.json {
+            let value = json!({
+                "error": {
+                    "errno": error.errno.symbol(),
+                    "subject": error.subject,
+                    "cause": error.cause,
+                    "remedy": error.remedy,
+                }
+            });
+            eprintln!("{value:#}");
+        } else {
+            eprintln!("cudele: {error}");
+        }
+    }
+}
+
+/// Writes to standard output. A reader that left early (`cudele ls | head`) is no error.
+pub(crate) fn say(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(Error::new(types::Errno::Io, "standard output", error.to_string())),
+    }
+}

@@ -1,0 +1,121 @@
+//! `cudele`: the one binary.
+//!
+//! Each command is a file in `command` with its arguments and a `run` function. Facts go to
+//! standard output, as text or with `--json` as JSON; everything else goes to standard error. The
+//! exit code is 0 for done, 1 for failed, 2 for used wrongly.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "I/O edge: the command line talks to people, processes and files"
+)]
+
+mod command;
+mod context;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use context::Context;
+
+/// One namespace in which every subtree chooses its own consistency and durability.
+#[derive(Debug, Parser)]
+#[command(name = "cudele", version, about, max_term_width = 100, after_help = EXAMPLES)]
+struct Arguments {
+    #[command(flatten)]
+    context: Context,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "Examples:
+  cudele up                                   start a cluster on this machine
+  cudele ingest --policy batchfs src /src     bring a tree in as a batch job
+  cudele ls -l /src                           look at it
+  cudele down                                 stop the cluster";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Start a cluster on this machine, in the background
+    Up(command::up::Args),
+    /// Stop a cluster cleanly
+    Down(command::down::Args),
+    /// Show the cluster, its servers and its decoupled subtrees
+    Status(command::status::Args),
+    /// Run a monitor in the foreground
+    Mon(command::mon::Args),
+    /// Run a metadata server in the foreground
+    Mds(command::mds::Args),
+    /// List a directory
+    Ls(command::ls::Args),
+    /// Show what is known of a file
+    Stat(command::stat::Args),
+    /// Make directories
+    Mkdir(command::mkdir::Args),
+    /// Remove names
+    Rm(command::rm::Args),
+    /// Move or rename
+    Mv(command::mv::Args),
+    /// Copy files in, out or within the namespace
+    Cp(command::cp::Args),
+    /// Find names below a directory
+    Find(command::find::Args),
+    /// Count files and bytes below a directory
+    Du(command::du::Args),
+    /// Bring a directory tree or an archive into the namespace
+    Ingest(command::ingest::Args),
+    /// Run the main job on real input: ingest, merge, verify, and print the table
+    Demo(command::demo::Args),
+    /// Check, set, show and remove policies
+    Policy(command::policy::Args),
+    /// Take a subtree for this client alone
+    Decouple(command::decouple::Args),
+    /// Merge a decoupled subtree into the namespace
+    Merge(command::merge::Args),
+    /// Give a decoupled subtree up without merging it
+    Discard(command::discard::Args),
+    /// Show what a merge would change
+    Diff(command::diff::Args),
+    /// Look into journals
+    Journal(command::journal::Args),
+    /// Run an experiment and print its rows
+    Bench(command::bench::Args),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let context = &arguments.context;
+    let result = match &arguments.command {
+        Command::Up(args) => command::up::run(context, args),
+        Command::Down(args) => command::down::run(context, args),
+        Command::Status(args) => command::status::run(context, args),
+        Command::Mon(args) => command::mon::run(context, args),
+        Command::Mds(args) => command::mds::run(context, args),
+        Command::Ls(args) => command::ls::run(context, args),
+        Command::Stat(args) => command::stat::run(context, args),
+        Command::Mkdir(args) => command::mkdir::run(context, args),
+        Command::Rm(args) => command::rm::run(context, args),
+        Command::Mv(args) => command::mv::run(context, args),
+        Command::Cp(args) => command::cp::run(context, args),
+        Command::Find(args) => command::find::run(context, args),
+        Command::Du(args) => command::du::run(context, args),
+        Command::Ingest(args) => command::ingest::run(context, args),
+        Command::Demo(args) => command::demo::run(context, args),
+        Command::Policy(args) => command::policy::run(context, args),
+        Command::Decouple(args) => command::decouple::run(context, args),
+        Command::Merge(args) => command::merge::run(context, args),
+        Command::Discard(args) => command::discard::run(context, args),
+        Command::Diff(args) => command::diff::run(context, args),
+        Command::Journal(args) => command::journal::run(context, args),
+        Command::Bench(args) => command::bench::run(context, args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            context.report(&error);
+            ExitCode::from(if error.errno == types::Errno::Invalid { 2 } else { 1 })
+        }
+    }
+}

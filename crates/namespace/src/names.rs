@@ -1,0 +1,308 @@
+//! Who has which name: giving names to inodes, taking them away, and what becomes of an inode
+//! that loses one.
+//!
+//! Not here: what an event means (module `apply`) and how a directory holds names (`dir`).
+//!
+//! Invariants: an inode outside [`Ino::LINKS`] has at most one name, and its `home` says which;
+//! in any mode but [`Mode::Replay`], `nlink` is the number of its names.
+
+use std::sync::Arc;
+
+use journal::Snapshot;
+use types::{FileType, Ino, Seq, name_hash};
+
+use crate::apply::When;
+use crate::inode::{HAS_EXTRA, Inode};
+use crate::page::{Dentry, Target};
+use crate::{Extra, Freed, Mode, Namespace, Outcome, link_hash, link_name};
+
+impl Namespace {
+    /// Puts an existing inode under a name, whatever had that name before.
+    pub(crate) fn place(
+        &mut self,
+        when: When,
+        (parent, name): (Ino, &[u8]),
+        snapshot: &Snapshot<'_>,
+    ) -> Outcome {
+        let ino = snapshot.attr.ino;
+        let hash = name_hash(name);
+        let remote = self.settle(when, (parent, hash), snapshot);
+        let known = self.inodes.get(ino).map(Inode::file_type);
+        let file_type = known.unwrap_or(snapshot.attr.file_type());
+        let target = Target { ino, file_type, remote };
+        let before = self.dir_mut(parent).set(hash, name, target);
+        if remote {
+            if before.is_none_or(|before| before.ino != ino) {
+                self.count_name(when, ino, 1);
+            }
+            self.mark_inode(when.seq, ino);
+        }
+        if file_type == FileType::Directory {
+            self.dir_mut(ino);
+            self.note_policy(ino);
+            self.policy_generation += 1;
+        }
+        self.touch(when, parent);
+        match before {
+            None => Outcome::Done,
+            Some(before) => self.displace(when, (parent, hash), before, target),
+        }
+    }
+
+    /// Decides where an inode lives that is about to get a name, and stores it there. Returns
+    /// whether that is [`Ino::LINKS`].
+    fn settle(&mut self, when: When, home: (Ino, u32), snapshot: &Snapshot<'_>) -> bool {
+        let ino = snapshot.attr.ino;
+        match self.inodes.get(ino).map(|known| known.home) {
+            Some(Ino::LINKS) => {
+                self.refresh(when, snapshot);
+                true
+            }
+            Some(_) => {
+                self.forget_home(when.seq, ino, home);
+                if let Some(known) = self.inodes.get_mut(ino) {
+                    (known.home, known.home_hash) = home;
+                }
+                self.refresh(when, snapshot);
+                false
+            }
+            // In a merge, an inode that is not here has no other name left.
+            None if when.mode == Mode::Replay
+                && snapshot.attr.nlink > 1
+                && !snapshot.attr.is_dir() =>
+            {
+                self.insert_linked(when, snapshot);
+                true
+            }
+            None => {
+                let nlink = if when.mode == Mode::Replay { snapshot.attr.nlink } else { 1 };
+                self.insert_snapshot(when.seq, home, snapshot, nlink);
+                false
+            }
+        }
+    }
+
+    /// An inode that is in memory changes with an event that carries it. In a merge it keeps its
+    /// attributes, because the journal knows less about it than the namespace does.
+    pub(crate) fn refresh(&mut self, when: When, snapshot: &Snapshot<'_>) {
+        let ino = snapshot.attr.ino;
+        let Some(known) = self.inodes.get_mut(ino) else { return };
+        if when.mode != Mode::Replay {
+            known.ctime = when.time;
+            known.version = known.version.max(when.seq);
+        } else if !when.is_in(known.version) {
+            let home = (known.home, known.home_hash);
+            self.insert_snapshot(when.seq, home, snapshot, snapshot.attr.nlink);
+        }
+    }
+
+    fn insert_snapshot(
+        &mut self,
+        seq: Seq,
+        (home, home_hash): (Ino, u32),
+        snapshot: &Snapshot<'_>,
+        nlink: u32,
+    ) {
+        let ino = snapshot.attr.ino;
+        let mut inode = Inode { home, home_hash, version: seq, ..Inode::default() };
+        inode.set_attr(&snapshot.attr);
+        inode.nlink = nlink;
+        self.put_inode(ino, inode, Extra::from_parts(snapshot.data, snapshot.extra));
+    }
+
+    /// Stores an inode together with what few inodes have.
+    pub(crate) fn put_inode(&mut self, ino: Ino, mut inode: Inode, extra: Extra) {
+        if extra.is_empty() {
+            self.extras.remove(&ino);
+        } else {
+            inode.flags |= HAS_EXTRA;
+            self.extras.insert(ino, Arc::new(extra));
+        }
+        self.inodes.insert(ino, inode);
+    }
+
+    /// Stores an inode that has, or had, several names.
+    pub(crate) fn insert_linked(&mut self, when: When, snapshot: &Snapshot<'_>) {
+        let ino = snapshot.attr.ino;
+        let nlink = if when.mode == Mode::Replay { snapshot.attr.nlink } else { 0 };
+        self.insert_snapshot(when.seq, (Ino::LINKS, link_hash(ino)), snapshot, nlink);
+        self.keep_in_links(when.seq, ino, snapshot.attr.file_type());
+    }
+
+    /// Makes [`Ino::LINKS`] the home of an inode.
+    pub(crate) fn keep_in_links(&mut self, seq: Seq, ino: Ino, file_type: FileType) {
+        let hash = link_hash(ino);
+        if let Some(inode) = self.inodes.get_mut(ino) {
+            (inode.home, inode.home_hash) = (Ino::LINKS, hash);
+        }
+        let target = Target { ino, file_type, remote: false };
+        self.dir_mut(Ino::LINKS).set(hash, &link_name(ino), target);
+        self.note_dirty(seq, Ino::LINKS);
+    }
+
+    /// The one name of an inode becomes one of several.
+    pub(crate) fn make_remote(&mut self, ino: Ino) {
+        let Some(inode) = self.inodes.get(ino) else { return };
+        let (hash, file_type) = (inode.home_hash, inode.file_type());
+        let Some(dir) = self.dirs.get_mut(&inode.home) else { return };
+        if let Some(name) = dir.name_by_hash(hash, ino) {
+            dir.set(hash, &name, Target { ino, file_type, remote: true });
+        }
+    }
+
+    /// Takes the one name of an inode away, unless it is `keep`.
+    fn forget_home(&mut self, seq: Seq, ino: Ino, keep: (Ino, u32)) {
+        let Some(inode) = self.inodes.get(ino) else { return };
+        let (home, hash) = (inode.home, inode.home_hash);
+        if (home, hash) != keep && self.hide_home(ino) {
+            self.note_dirty(seq, home);
+        }
+    }
+
+    /// Takes the one name of an inode away. Returns whether it was there.
+    pub(crate) fn hide_home(&mut self, ino: Ino) -> bool {
+        let Some(inode) = self.inodes.get(ino) else { return false };
+        let hash = inode.home_hash;
+        let Some(dir) = self.dirs.get_mut(&inode.home) else { return false };
+        let Some(name) = dir.name_by_hash(hash, ino) else { return false };
+        dir.unset(hash, &name).is_some()
+    }
+
+    /// Takes a name away from an inode that gets another one in the same event.
+    pub(crate) fn take_name(&mut self, when: When, (dir, name): (Ino, &[u8]), ino: Ino) {
+        let found = self.dir_mut(dir).find(name);
+        if found.is_some_and(|dentry| dentry.ino != ino) {
+            return;
+        }
+        self.dir_mut(dir).unset(name_hash(name), name);
+        if found.is_some_and(Dentry::is_remote) {
+            self.count_name(when, ino, -1);
+        }
+    }
+
+    /// An inode with several names has one more or less. In a replay the events say how many.
+    pub(crate) fn count_name(&mut self, when: When, ino: Ino, change: i32) {
+        if when.mode != Mode::Replay
+            && let Some(inode) = self.inodes.get_mut(ino)
+        {
+            inode.nlink = inode.nlink.saturating_add_signed(change);
+        }
+    }
+
+    /// Another inode took a name.
+    pub(crate) fn displace(
+        &mut self,
+        when: When,
+        place: (Ino, u32),
+        before: Dentry,
+        winner: Target,
+    ) -> Outcome {
+        if before.ino == winner.ino {
+            return Outcome::Done;
+        }
+        let both_dirs = before.file_type() == FileType::Directory
+            && winner.file_type == FileType::Directory;
+        if both_dirs && when.mode == Mode::Merge {
+            self.adopt(when.seq, before.ino, winner.ino);
+        }
+        self.release(when, place, before);
+        Outcome::Replaced(before.ino)
+    }
+
+    /// A name of an inode is gone; with the last one the inode goes.
+    pub(crate) fn release(&mut self, when: When, place: (Ino, u32), dentry: Dentry) {
+        let ino = dentry.ino;
+        let Some(inode) = self.inodes.get_mut(ino) else { return };
+        if !dentry.is_remote() {
+            // In a replay, the inode may not have come to this name yet, or may have left it.
+            if (inode.home, inode.home_hash) == place && !when.is_before(inode.version) {
+                self.free(when, ino);
+            }
+            return;
+        }
+        if when.is_in(inode.version) {
+            return;
+        }
+        inode.nlink = inode.nlink.saturating_sub(1);
+        inode.ctime = when.time;
+        inode.version = inode.version.max(when.seq);
+        if inode.nlink == 0 {
+            self.dir_mut(Ino::LINKS).unset(link_hash(ino), &link_name(ino));
+            self.note_dirty(when.seq, Ino::LINKS);
+            self.free(when, ino);
+        } else {
+            self.mark_inode(when.seq, ino);
+        }
+    }
+
+    /// Forgets an inode, and with a directory everything below it.
+    fn free(&mut self, when: When, ino: Ino) {
+        let mut gone = vec![ino];
+        let mut linked = Vec::new();
+        while let Some(ino) = gone.pop() {
+            if let Some(dir) = self.dirs.remove(&ino) {
+                for (name, dentry) in dir.list(None) {
+                    if dentry.is_remote() {
+                        linked.push(((ino, name_hash(name)), dentry));
+                    } else if self.home_of(dentry.ino) == Some(ino) {
+                        gone.push(dentry.ino);
+                    }
+                }
+                if self.policies.remove(&ino).is_some() {
+                    self.policy_generation += 1;
+                }
+            }
+            self.extras.remove(&ino);
+            let Some(inode) = self.inodes.remove(ino) else { continue };
+            // Small files keep no data outside their inode.
+            let stored = inode.is_dir()
+                || (inode.file_type() == FileType::Regular
+                    && inode.size > 0
+                    && inode.flags & HAS_EXTRA == 0);
+            if stored {
+                self.freed.push(Freed { ino, is_dir: inode.is_dir() });
+            }
+        }
+        for (place, dentry) in linked {
+            self.release(when, place, dentry);
+        }
+    }
+
+    /// A directory takes over the names of one whose place it takes: two clients made the same
+    /// directory, and the interferer's other names stay. Names that both have remain the
+    /// winner's, and where both are directories the same happens one level down.
+    fn adopt(&mut self, seq: Seq, loser: Ino, winner: Ino) {
+        let mut pairs = vec![(loser, winner)];
+        while let Some((loser, winner)) = pairs.pop() {
+            let Some(dir) = self.dirs.get(&loser) else { continue };
+            let names: Vec<_> =
+                dir.list(None).map(|(name, dentry)| (name.to_vec(), dentry)).collect();
+            for (name, dentry) in names {
+                let file_type = dentry.file_type();
+                match self.dir_mut(winner).find(&name) {
+                    None => self.hand_over(seq, (loser, winner), &name, dentry),
+                    Some(own) => {
+                        let is_dir = |file_type| file_type == FileType::Directory;
+                        if is_dir(file_type) && is_dir(own.file_type()) {
+                            pairs.push((dentry.ino, own.ino));
+                        }
+                    }
+                }
+            }
+            self.note_dirty(seq, winner);
+        }
+        self.policy_generation += 1;
+    }
+
+    fn hand_over(&mut self, seq: Seq, (loser, winner): (Ino, Ino), name: &[u8], dentry: Dentry) {
+        let Dentry { ino, .. } = dentry;
+        let (file_type, remote) = (dentry.file_type(), dentry.is_remote());
+        let hash = name_hash(name);
+        self.dir_mut(loser).unset(hash, name);
+        self.dir_mut(winner).set(hash, name, Target { ino, file_type, remote });
+        if !remote && let Some(inode) = self.inodes.get_mut(ino) {
+            inode.home = winner;
+            inode.version = inode.version.max(seq);
+        }
+    }
+}

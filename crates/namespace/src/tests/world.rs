@@ -1,0 +1,263 @@
+//! Random operations: few names and few directories, so that they meet often.
+
+use model::Model;
+use proptest::prelude::*;
+use types::{Attr, AttrChange, Errno, Ino, Timestamp};
+
+use super::tree::{Fetch, warm};
+use crate::{Cred, Namespace, NewInode, Planned, Refusal, RenameFlags, XattrFlags};
+
+const NAMES: [&[u8]; 8] = [b"a", b"b", b"c", b"d", b"\xff\xfe", b"..", b"e/f", &[b'n'; 256]];
+const TYPES: [u32; 5] = [0o100_000, 0o040_000, 0o120_000, 0o010_000, 0];
+const MODES: [u32; 9] =
+    [0o777, 0o755, 0o1777, 0o2775, 0o644, 0o666, 0o700, 0o6755, 0o000];
+const DATA: [&[u8]; 4] = [b"", b"x", b"content", b"a/\0"];
+const XATTRS: [&[u8]; 4] = [b"user.a", b"user.b", b"", &[b'x'; 256]];
+
+/// The users that operations are made for.
+pub(super) fn cred(number: u8) -> Cred {
+    match number % 4 {
+        0 => Cred::root(),
+        1 => Cred { uid: 1, gid: 10, groups: vec![] },
+        2 => Cred { uid: 2, gid: 20, groups: vec![10] },
+        _ => Cred { uid: 3, gid: 30, groups: vec![] },
+    }
+}
+
+/// A name somewhere: names to follow from the root as far as they exist, and the name.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct At {
+    path: [u8; 2],
+    depth: u8,
+    name: u8,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Op {
+    Create { at: At, file_type: u8, mode: u8, owner: Option<(u32, u32)>, data: u8 },
+    Link { from: At, to: At },
+    Unlink(At),
+    Rmdir(At),
+    Rename { from: At, to: At, flags: RenameFlags },
+    SetAttr { at: At, change: AttrChange },
+    SetXattr { at: At, name: u8, value: Option<u8>, flags: XattrFlags },
+    SetData { at: At, data: u8, size: u64 },
+    SetPolicy { at: At, policy: u8 },
+    Lookup(At),
+    List(At),
+    Access { at: At, want: u8 },
+}
+
+fn name() -> impl Strategy<Value = u8> {
+    prop_oneof![30 => 0..4u8, 1 => 4..8u8]
+}
+
+pub(super) fn at() -> impl Strategy<Value = At> {
+    let path = [0..4u8, 0..4u8];
+    (path, prop_oneof![Just(0u8), Just(1u8), Just(2u8)], name())
+        .prop_map(|(path, depth, name)| At { path, depth, name })
+}
+
+fn change() -> impl Strategy<Value = AttrChange> {
+    let rarely = prop::option::weighted(0.3, 0..4u32);
+    let mode = prop::option::weighted(0.4, 0..MODES.len());
+    let size = prop::option::weighted(0.2, 0..100u64);
+    let time = prop::option::weighted(0.2, 0..100i64);
+    (mode, rarely.clone(), rarely, size, time.clone(), time).prop_map(
+        |(mode, uid, gid, size, atime, mtime)| AttrChange {
+            mode: mode.map(|mode| MODES[mode]),
+            uid,
+            gid: gid.map(|gid| gid * 10),
+            size,
+            atime: atime.map(Timestamp),
+            mtime: mtime.map(Timestamp),
+        },
+    )
+}
+
+fn rename_flags() -> impl Strategy<Value = RenameFlags> {
+    (prop::bool::weighted(0.1), prop::bool::weighted(0.2))
+        .prop_map(|(no_replace, exchange)| RenameFlags { no_replace, exchange })
+}
+
+fn create() -> impl Strategy<Value = Op> {
+    let file_type = prop_oneof![8 => Just(0u8), 8 => Just(1u8), 2 => Just(2u8), 1 => 3..5u8];
+    let owner = prop::option::weighted(0.1, (0..3u32, prop_oneof![Just(0u32), Just(10), Just(20)]));
+    (at(), file_type, 0..MODES.len() as u8, owner, 0..4u8).prop_map(
+        |(at, file_type, mode, owner, data)| Op::Create { at, file_type, mode, owner, data },
+    )
+}
+
+/// Operations that change names and inodes.
+pub(super) fn change_op() -> impl Strategy<Value = Op> {
+    let flag = || prop::bool::weighted(0.2);
+    let flags = (flag(), flag()).prop_map(|(create, replace)| XattrFlags { create, replace });
+    prop_oneof![
+        12 => create(),
+        4 => (at(), at()).prop_map(|(from, to)| Op::Link { from, to }),
+        5 => at().prop_map(Op::Unlink),
+        4 => at().prop_map(Op::Rmdir),
+        9 => (at(), at(), rename_flags()).prop_map(|(from, to, flags)| Op::Rename { from, to, flags }),
+        4 => (at(), change()).prop_map(|(at, change)| Op::SetAttr { at, change }),
+        2 => (at(), 0..4u8, prop::option::weighted(0.7, 0..4u8), flags)
+            .prop_map(|(at, name, value, flags)| Op::SetXattr { at, name, value, flags }),
+        2 => (at(), 0..4u8, 0..20u64).prop_map(|(at, data, size)| Op::SetData { at, data, size }),
+    ]
+}
+
+/// All operations but those on policies, which the model does not check.
+pub(super) fn any_op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        8 => change_op(),
+        1 => at().prop_map(Op::Lookup),
+        1 => at().prop_map(Op::List),
+        1 => (at(), 1..8u8).prop_map(|(at, want)| Op::Access { at, want }),
+    ]
+}
+
+/// Changes, those of policies among them.
+pub(super) fn change_or_policy() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        30 => change_op(),
+        1 => (at(), 0..3u8).prop_map(|(at, policy)| Op::SetPolicy { at, policy }),
+    ]
+}
+
+/// Where an operation points to in the tree as it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Target {
+    pub(super) dir: Ino,
+    pub(super) name: &'static [u8],
+    /// What has the name, or an inode that never was.
+    pub(super) ino: Ino,
+}
+
+/// Follows names as far as they lead.
+pub(super) fn resolve(at: At, mut peek: impl FnMut(Ino, &[u8]) -> Option<Ino>) -> Target {
+    let mut dir = Ino::ROOT;
+    for step in &at.path[..usize::from(at.depth)] {
+        let Some(next) = peek(dir, NAMES[usize::from(*step)]) else { break };
+        dir = next;
+    }
+    let name = NAMES[usize::from(at.name)];
+    Target { dir, name, ino: peek(dir, name).unwrap_or(Ino(77)) }
+}
+
+impl Op {
+    /// The places that the operation is about.
+    pub(super) fn places(&self) -> (At, At) {
+        match *self {
+            Op::Link { from, to } | Op::Rename { from, to, .. } => (from, to),
+            Op::Create { at, .. }
+            | Op::Unlink(at)
+            | Op::Rmdir(at)
+            | Op::SetAttr { at, .. }
+            | Op::SetXattr { at, .. }
+            | Op::SetData { at, .. }
+            | Op::SetPolicy { at, .. }
+            | Op::Lookup(at)
+            | Op::List(at)
+            | Op::Access { at, .. } => (at, at),
+        }
+    }
+
+    fn new_inode(self, time: Timestamp) -> NewInode<'static> {
+        let Op::Create { file_type, mode, owner, data, .. } = self else {
+            return NewInode::default();
+        };
+        let is_dir = file_type == 1;
+        let mode = TYPES[usize::from(file_type)] | MODES[usize::from(mode)];
+        let data = if is_dir { b"" } else { DATA[usize::from(data)] };
+        NewInode { mode, owner, time, data, size: data.len() as u64, ..NewInode::default() }
+    }
+
+    /// What is put into an extended attribute; the largest value is too large.
+    fn value(number: u8) -> &'static [u8] {
+        const VALUES: [&[u8]; 4] = [b"", b"v", b"value", &[7; 65_537]];
+        VALUES[usize::from(number % 4)]
+    }
+}
+
+/// Plans an operation. Questions are planned as nothing.
+pub(super) fn plan(
+    namespace: &Namespace,
+    who: &Cred,
+    op: Op,
+    (one, two): (Target, Target),
+    (ino, time): (Ino, Timestamp),
+) -> Result<Option<Planned<'static>>, Refusal> {
+    let (at, to) = ((one.dir, one.name), (two.dir, two.name));
+    match op {
+        Op::Create { .. } => namespace.plan_create(who, at, &op.new_inode(time), ino).map(Some),
+        Op::Link { .. } => namespace.plan_link(who, one.ino, to, time).map(Some),
+        Op::Unlink(_) => namespace.plan_unlink(who, one.dir, one.name, time).map(Some),
+        Op::Rmdir(_) => namespace.plan_rmdir(who, one.dir, one.name, time).map(Some),
+        Op::Rename { flags, .. } => namespace.plan_rename(who, at, to, flags, time),
+        Op::SetAttr { change, .. } => {
+            namespace.plan_setattr(who, one.ino, &change, time).map(Some)
+        }
+        Op::SetXattr { name, value, flags, .. } => {
+            let pair = (XATTRS[usize::from(name)], value.map(Op::value));
+            namespace.plan_setxattr(who, one.ino, pair, flags, time).map(Some)
+        }
+        Op::SetData { data, size, .. } => {
+            namespace.plan_setdata(who, one.ino, DATA[usize::from(data)], size, time).map(Some)
+        }
+        Op::SetPolicy { policy, .. } => {
+            let text: [&[u8]; 3] = [b"", POLICIES[0], POLICIES[1]];
+            namespace.plan_setpolicy(who, one.ino, text[usize::from(policy)], time).map(Some)
+        }
+        Op::Lookup(_) => namespace.lookup(who, one.dir, one.name).map(|_| None),
+        Op::List(_) => namespace.list(who, one.dir, None, 9, false).map(|_| None),
+        Op::Access { want, .. } => {
+            namespace.access(who, one.ino, u32::from(want)).map(|()| None)
+        }
+    }
+}
+
+/// Two policies in canonical text.
+pub(super) const POLICIES: [&[u8]; 2] = [b"consistency: strong\n", b"durability: none\n"];
+
+/// Carries an operation out on the model.
+pub(super) fn on_model(
+    model: &mut Model,
+    who: &Cred,
+    op: Op,
+    (one, two): (Target, Target),
+    (ino, time): (Ino, Timestamp),
+) -> Result<(), Errno> {
+    let (at, to) = ((one.dir, one.name), (two.dir, two.name));
+    match op {
+        Op::Create { .. } => {
+            let NewInode { mode, owner, rdev, size, mtime, atime, data, .. } = op.new_inode(time);
+            let new = model::New { mode, owner, rdev, size, time, mtime, atime, data };
+            model.create(who, at, &new, ino)
+        }
+        Op::Link { .. } => model.link(who, one.ino, to, time),
+        Op::Unlink(_) => model.unlink(who, at, time),
+        Op::Rmdir(_) => model.rmdir(who, at, time),
+        Op::Rename { flags, .. } => model.rename(who, at, to, flags, time),
+        Op::SetAttr { change, .. } => model.setattr(who, one.ino, &change, time),
+        Op::SetXattr { name, value, flags, .. } => {
+            let pair = (XATTRS[usize::from(name)], value.map(Op::value));
+            model.setxattr(who, one.ino, pair, flags, time)
+        }
+        Op::SetData { data, size, .. } => {
+            model.setdata(who, one.ino, DATA[usize::from(data)], size, time)
+        }
+        Op::SetPolicy { .. } => Ok(()),
+        Op::Lookup(_) => model.lookup(who, one.dir, one.name).map(|_: Attr| ()),
+        Op::List(_) => model.list(who, one.dir).map(|_| ()),
+        Op::Access { want, .. } => model.access(who, one.ino, u32::from(want)),
+    }
+}
+
+/// What a name stands for, whatever has to be fetched for that.
+pub(super) fn peek(
+    namespace: &mut Namespace,
+    fetch: Fetch<'_>,
+    dir: Ino,
+    name: &[u8],
+) -> Option<Ino> {
+    warm(namespace, fetch, |namespace| namespace.peek(dir, name)).ok().flatten()
+}
