@@ -326,13 +326,7 @@ impl Decoupled {
     }
 
     /// Sets attributes without looking at the view: for an inode that was just created.
-    pub fn set_attr_blindly(
-        &mut self,
-        ino: Ino,
-        home: Ino,
-        change: &AttrChange,
-        time: Timestamp,
-    ) {
+    pub fn set_attr_blindly(&mut self, ino: Ino, home: Ino, change: &AttrChange, time: Timestamp) {
         let event = Event::SetAttr { ino, home, change: *change, time };
         self.buffer.append(Origin::default(), &event);
     }

@@ -71,10 +71,9 @@ impl Cluster {
     /// # Errors
     /// If the monitor does not answer.
     pub fn register(&self) -> Result<ClientId> {
-        match self.call(MonOp::Register)? {
-            MonAnswer::Client(client) => Ok(client),
-            answer => Err(unexpected(&answer)),
-        }
+        let answer = self.call(MonOp::Register)?;
+        let MonAnswer::Client(client) = answer else { return Err(unexpected(&answer)) };
+        Ok(client)
     }
 
     /// The cluster map, with the servers' counters.
@@ -82,10 +81,9 @@ impl Cluster {
     /// # Errors
     /// If the monitor does not answer.
     pub fn status(&self) -> Result<ClusterMap> {
-        match self.call(MonOp::Status)? {
-            MonAnswer::Map(map) => Ok(*map),
-            answer => Err(unexpected(&answer)),
-        }
+        let answer = self.call(MonOp::Status)?;
+        let MonAnswer::Map(map) = answer else { return Err(unexpected(&answer)) };
+        Ok(*map)
     }
 
     /// Gives a subtree to a client.
@@ -99,10 +97,9 @@ impl Cluster {
         policy: &str,
     ) -> Result<Decoupled> {
         let op = MonOp::Decouple { path, client, policy: policy.as_bytes() };
-        match self.call(op)? {
-            MonAnswer::Decoupled(decoupled) => Ok(decoupled),
-            answer => Err(unexpected(&answer)),
-        }
+        let answer = self.call(op)?;
+        let MonAnswer::Decoupled(decoupled) = answer else { return Err(unexpected(&answer)) };
+        Ok(decoupled)
     }
 
     /// Sets the policy of a directory (canonical text or the text of a policy file), or removes it
@@ -112,10 +109,8 @@ impl Cluster {
     /// `ENOENT`, `ENOTDIR`, `EPERM`, `EINVAL` for the policy, `ENODATA` to remove what is not there.
     pub fn set_policy(&self, path: &[u8], policy: Option<&str>) -> Result<()> {
         let policy = policy.unwrap_or_default().as_bytes();
-        match self.call(MonOp::SetPolicy { path, policy })? {
-            MonAnswer::Done => Ok(()),
-            answer => Err(unexpected(&answer)),
-        }
+        let answer = self.call(MonOp::SetPolicy { path, policy })?;
+        if answer == MonAnswer::Done { Ok(()) } else { Err(unexpected(&answer)) }
     }
 
     /// Ends the cluster cleanly: everything is written down, then the daemons end.
@@ -123,10 +118,8 @@ impl Cluster {
     /// # Errors
     /// If the monitor does not answer.
     pub fn stop(&self) -> Result<()> {
-        match self.call(MonOp::Stop)? {
-            MonAnswer::Done => Ok(()),
-            answer => Err(unexpected(&answer)),
-        }
+        let answer = self.call(MonOp::Stop)?;
+        if answer == MonAnswer::Done { Ok(()) } else { Err(unexpected(&answer)) }
     }
 
     fn call(&self, op: MonOp<'_>) -> Result<MonAnswer> {
@@ -155,11 +148,10 @@ impl Cluster {
         link.connection.send(&Message::MonRequest { tid, cred, op }.to_frame())?;
         loop {
             let payload = link.connection.receive()?;
-            match Message::decode(payload)? {
-                Message::MonReply { tid: answered, result } if answered == tid => {
-                    return result.map_err(Error::from);
-                }
-                _ => {}
+            if let Message::MonReply { tid: answered, result } = Message::decode(payload)?
+                && answered == tid
+            {
+                return result.map_err(Error::from);
             }
         }
     }

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use types::{
-    Attr, AttrChange, Errno, Error, FileType, Ino, Path, RenameFlags, Result, Timestamp,
-};
+use types::{Attr, AttrChange, Errno, Error, FileType, Ino, Path, RenameFlags, Result, Timestamp};
 use wire::{Answer, NewInode, Op};
 
 use crate::Fs;
@@ -62,7 +60,13 @@ impl<'a> NewFile<'a> {
     #[must_use]
     pub fn symlink(target: &'a [u8]) -> Self {
         let size = target.len() as u64;
-        Self { file_type: FileType::Symlink, permissions: 0o777, size, data: target, ..Self::default() }
+        Self {
+            file_type: FileType::Symlink,
+            permissions: 0o777,
+            size,
+            data: target,
+            ..Self::default()
+        }
     }
 
     #[inline]
@@ -127,7 +131,11 @@ impl Dir {
             let path = if name.is_empty() {
                 self.path.to_string()
             } else {
-                format!("{}/{}", self.path.to_string().trim_end_matches('/'), String::from_utf8_lossy(name))
+                format!(
+                    "{}/{}",
+                    self.path.to_string().trim_end_matches('/'),
+                    String::from_utf8_lossy(name)
+                )
             };
             error.about(path)
         };
@@ -247,21 +255,16 @@ impl Dir {
         let mut all: Vec<DirEntry> = Vec::new();
         loop {
             let after = all.last().map(|entry| entry.name.clone());
-            let op = Op::List {
-                dir: self.ino,
-                after: after.as_deref(),
-                limit: LIST_LIMIT,
-                attrs: true,
+            let op =
+                Op::List { dir: self.ino, after: after.as_deref(), limit: LIST_LIMIT, attrs: true };
+            let answer = self.call(op, b"")?;
+            let Answer::Entries { entries, more } = answer else {
+                return Err(unexpected(&answer));
             };
-            match self.call(op, b"")? {
-                Answer::Entries { entries, more } => {
-                    let empty = entries.is_empty();
-                    all.extend(entries.into_iter().map(|(name, attr)| DirEntry { name, attr }));
-                    if !more || empty {
-                        return Ok(all);
-                    }
-                }
-                other => return Err(unexpected(&other)),
+            let empty = entries.is_empty();
+            all.extend(entries.into_iter().map(|(name, attr)| DirEntry { name, attr }));
+            if !more || empty {
+                return Ok(all);
             }
         }
     }

@@ -148,10 +148,8 @@ impl Fs {
     }
 
     pub(crate) fn attr_answer(answer: Answer) -> Result<Attr> {
-        match answer {
-            Answer::Attr(attr) => Ok(attr),
-            other => Err(unexpected(&other)),
-        }
+        let Answer::Attr(attr) = answer else { return Err(unexpected(&answer)) };
+        Ok(attr)
     }
 
     /// Follows a path: the directory of its last name, and what it names if that exists.
@@ -161,10 +159,9 @@ impl Fs {
     pub fn walk(&self, path: &Path) -> Result<(Ino, Option<Attr>)> {
         let bytes = path.to_bytes();
         let answer = self.call(Op::Walk { base: Ino::ROOT, path: &bytes });
-        match answer.map_err(|error| error.about(path.to_string()))? {
-            Answer::Walked { parent, attr } => Ok((parent, attr)),
-            other => Err(unexpected(&other)),
-        }
+        let answer = answer.map_err(|error| error.about(path.to_string()))?;
+        let Answer::Walked { parent, attr } = answer else { return Err(unexpected(&answer)) };
+        Ok((parent, attr))
     }
 
     /// The attributes of what a path names; a symbolic link itself, not its target.
@@ -200,9 +197,9 @@ impl Fs {
     /// As [`Fs::open_dir`]; `EINVAL` for the root.
     pub fn open_parent(self: &Arc<Self>, path: impl AsRef<[u8]>) -> Result<(Dir, Vec<u8>)> {
         let path = parse(path)?;
-        let (parent, name) = path.split_last().ok_or_else(|| {
-            Error::new(Errno::Invalid, "/", "the root has no name of its own")
-        })?;
+        let (parent, name) = path
+            .split_last()
+            .ok_or_else(|| Error::new(Errno::Invalid, "/", "the root has no name of its own"))?;
         Ok((self.open_dir(parent.to_bytes())?, name.to_vec()))
     }
 
@@ -287,10 +284,9 @@ impl Fs {
     /// # Errors
     /// `ESTALE`.
     pub fn list_xattr(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
-        match self.call(Op::ListXattr { ino })? {
-            Answer::Names(names) => Ok(names),
-            other => Err(unexpected(&other)),
-        }
+        let answer = self.call(Op::ListXattr { ino })?;
+        let Answer::Names(names) = answer else { return Err(unexpected(&answer)) };
+        Ok(names)
     }
 
     /// The target of a symbolic link.
@@ -310,10 +306,8 @@ impl Fs {
         if let Some(lost) = self.lock().session.take_lost() {
             return Err(Error::from(lost).remedy("repeat the change"));
         }
-        match answer {
-            Answer::Safe(seq) => Ok(seq),
-            other => Err(unexpected(&other)),
-        }
+        let Answer::Safe(seq) = answer else { return Err(unexpected(&answer)) };
+        Ok(seq)
     }
 
     /// Waits until everything is in the metadata store and the journal is trimmed.
@@ -335,12 +329,9 @@ impl Fs {
     }
 
     pub(crate) fn policy_of(&self, dir: Ino) -> Result<(Policy, EffectivePolicy)> {
-        match self.call(Op::GetPolicy { dir })? {
-            Answer::Policy(effective) => {
-                Ok((Policy::parse(&effective.policy)?.policy, effective))
-            }
-            other => Err(unexpected(&other)),
-        }
+        let answer = self.call(Op::GetPolicy { dir })?;
+        let Answer::Policy(effective) = answer else { return Err(unexpected(&answer)) };
+        Ok((Policy::parse(&effective.policy)?.policy, effective))
     }
 
     /// Takes a subtree for this client alone, under a policy.
@@ -348,11 +339,7 @@ impl Fs {
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `EBUSY` if another client has it, `EACCES`, `EINVAL` if the policy
     /// does not decouple.
-    pub fn decouple(
-        self: &Arc<Self>,
-        path: impl AsRef<[u8]>,
-        policy: &Policy,
-    ) -> Result<Subtree> {
+    pub fn decouple(self: &Arc<Self>, path: impl AsRef<[u8]>, policy: &Policy) -> Result<Subtree> {
         Subtree::decouple(self.clone(), parse(path)?, policy)
     }
 
@@ -378,9 +365,10 @@ impl Fs {
 pub(crate) fn parse(path: impl AsRef<[u8]>) -> Result<Path> {
     let bytes = path.as_ref();
     Path::parse(bytes).map_err(|errno| {
-        let cause = match errno {
-            Errno::NameTooLong => "a component is longer than 255 bytes, or all of it than 4095",
-            _ => "the path contains `..` or a NUL byte",
+        let cause = if errno == Errno::NameTooLong {
+            "a component is longer than 255 bytes, or all of it than 4095"
+        } else {
+            "the path contains `..` or a NUL byte"
         };
         Error::new(errno, String::from_utf8_lossy(bytes), cause)
     })
@@ -391,10 +379,8 @@ pub(crate) fn unexpected(answer: &Answer) -> Error {
 }
 
 pub(crate) fn bytes_answer(answer: Answer) -> Result<Vec<u8>> {
-    match answer {
-        Answer::Data(data) => Ok(data),
-        other => Err(unexpected(&other)),
-    }
+    let Answer::Data(data) = answer else { return Err(unexpected(&answer)) };
+    Ok(data)
 }
 
 impl Link {
@@ -479,8 +465,9 @@ impl Link {
             match result {
                 Ok(()) => return Ok(()),
                 Err(error) if start.elapsed() >= PATIENCE => {
-                    return Err(error
-                        .remedy("see `cudele status`; a server that crashed is restarted by `cudele up`"));
+                    return Err(error.remedy(
+                        "see `cudele status`; a server that crashed is restarted by `cudele up`",
+                    ));
                 }
                 Err(_) => std::thread::sleep(RETRY),
             }

@@ -143,5 +143,9 @@ fn one(mechanism: Mechanism, material: &Material<'_>) -> Result<Completion> {
         Error { cause, ..error }
     })?;
     let seconds = start.elapsed().as_secs_f64();
-    Ok(Completion { steps: vec![Step { mechanism, seconds, bytes }], merge, ..Completion::default() })
+    Ok(Completion {
+        steps: vec![Step { mechanism, seconds, bytes }],
+        merge,
+        ..Completion::default()
+    })
 }

@@ -94,8 +94,14 @@ impl StrongLog {
     fn append(&self, event: &Event<'_>) -> Result<()> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.failed {
-            return Err(Error::new(Errno::Io, self.path.display().to_string(), "an earlier write failed")
-                .remedy("the operation is applied but not logged; free space and open the directory again"));
+            return Err(Error::new(
+                Errno::Io,
+                self.path.display().to_string(),
+                "an earlier write failed",
+            )
+            .remedy(
+                "the operation is applied but not logged; free space and open the directory again",
+            ));
         }
         let mut buffer = JournalBuffer::new(open.next, false);
         buffer.append(Origin::default(), event);

@@ -57,7 +57,9 @@ impl Subtree {
                 path.to_string(),
                 "the policy does not contain append_client_journal, so nothing is decoupled",
             )
-            .remedy("set it with `cudele policy set`, or choose a decoupled policy such as batchfs"));
+            .remedy(
+                "set it with `cudele policy set`, or choose a decoupled policy such as batchfs",
+            ));
         }
         let text = policy.to_yaml();
         let answer = fs
@@ -274,18 +276,15 @@ impl Subtree {
                 .remedy("raise allocated_inodes, or set `limit: soft`"));
         }
         let op = Op::Extend { subtree: self.root(), count: self.granted.max(EXTEND_MIN) };
-        match self.fs.call(op).map_err(|error| error.about(self.path.to_string()))? {
-            Answer::Range(range) => {
-                self.granted += range.len();
-                self.inner.extend(range);
-                self.owner.ranges.push((range.start, range.end));
-                if self.policy.contains(Mechanism::LocalPersist) {
-                    self.remember()?;
-                }
-                Ok(())
-            }
-            other => Err(unexpected(&other)),
+        let answer = self.fs.call(op).map_err(|error| error.about(self.path.to_string()))?;
+        let Answer::Range(range) = answer else { return Err(unexpected(&answer)) };
+        self.granted += range.len();
+        self.inner.extend(range);
+        self.owner.ranges.push((range.start, range.end));
+        if self.policy.contains(Mechanism::LocalPersist) {
+            self.remember()?;
         }
+        Ok(())
     }
 
     /// Creates a file with content: small content goes inline, large content to the object store.
@@ -314,13 +313,7 @@ impl Subtree {
         }
     }
 
-    fn set_size(
-        &mut self,
-        home: Ino,
-        ino: Ino,
-        size: u64,
-        mtime: Option<Timestamp>,
-    ) -> Result<()> {
+    fn set_size(&mut self, home: Ino, ino: Ino, size: u64, mtime: Option<Timestamp>) -> Result<()> {
         let time = self.now();
         let change = AttrChange { size: Some(size), mtime, ..AttrChange::default() };
         self.inner.set_attr_blindly(ino, home, &change, time);
@@ -538,8 +531,7 @@ impl Subtree {
             self.merge_earlier(flags)?;
         }
         let events = self.inner.events();
-        let object =
-            composition.contains(Mechanism::GlobalPersist).then(|| self.object_name());
+        let object = composition.contains(Mechanism::GlobalPersist).then(|| self.object_name());
         let header = self.inner.header();
         let subtree = self.root();
         let material = Material {

@@ -21,9 +21,8 @@ pub use mon::{MonOptions, run_mon};
 fn termination() -> types::Result<std::sync::Arc<std::sync::atomic::AtomicBool>> {
     let flag = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
-        signal_hook::flag::register(signal, flag.clone()).map_err(|error| {
-            types::Error::new(types::Errno::Io, "signals", error.to_string())
-        })?;
+        signal_hook::flag::register(signal, flag.clone())
+            .map_err(|error| types::Error::new(types::Errno::Io, "signals", error.to_string()))?;
     }
     Ok(flag)
 }

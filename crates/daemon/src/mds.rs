@@ -57,7 +57,8 @@ struct Daemon {
 pub fn run_mds(options: MdsOptions) -> Result<()> {
     let MdsOptions { rank, address, monitor, store, mut settings } = options;
     // Held until the process ends: two servers never write one rank's journal.
-    let _lock = store.lock(&format!("rank/{:04x}.lock", rank.0), &std::process::id().to_string())?;
+    let _lock =
+        store.lock(&format!("rank/{:04x}.lock", rank.0), &std::process::id().to_string())?;
     settings.address = address.to_string();
     settings.pid = std::process::id();
     let reactor = Reactor::listen(&address)?;

@@ -1,3 +1,5 @@
+#![allow(clippy::cast_possible_truncation, reason = "generated numbers are cut to size on purpose")]
+
 use proptest::prelude::*;
 use types::{Attr, AttrChange, ClientId, Epoch, Ino, Origin, Rank, Seq, Tid, Timestamp};
 

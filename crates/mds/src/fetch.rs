@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use metastore::Rows;
+use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use types::{ClientId, ConnId, Ino, Map};
 use wire::{Message, Request};
 
@@ -74,14 +74,24 @@ impl Mds {
         dir: Ino,
         effects: &mut Effects,
     ) {
+        if !request.op.is_mutation() {
+            return self.park_question(conn, request, dir, effects);
+        }
         let frame = Message::Request(request.clone()).to_frame();
-        let waiter = if request.op.is_mutation() {
-            self.sessions.get_mut(client).blocked.push_front(frame);
-            Waiter::Changes(conn, client)
-        } else {
-            Waiter::Question(conn, frame)
-        };
-        self.wait_for(dir, waiter, effects);
+        self.sessions.get_mut(client).blocked.push_front(frame);
+        self.wait_for(dir, Waiter::Changes(conn, client), effects);
+    }
+
+    /// Lets a request wait that will be handled as if it had just arrived.
+    pub(crate) fn park_question(
+        &mut self,
+        conn: ConnId,
+        request: &Request<'_>,
+        dir: Ino,
+        effects: &mut Effects,
+    ) {
+        let frame = Message::Request(request.clone()).to_frame();
+        self.wait_for(dir, Waiter::Question(conn, frame), effects);
     }
 
     pub(crate) fn merge_waits_for(&mut self, dir: Ino, effects: &mut Effects) {
@@ -159,7 +169,11 @@ impl Mds {
     pub(crate) fn retry_waiting(&mut self, dir: Ino, effects: &mut Effects) {
         for waiter in self.fetches.waiting.remove(&dir).unwrap_or_default() {
             match waiter {
-                Waiter::Question(conn, frame) => self.retry_frame(conn, &frame, effects),
+                Waiter::Question(conn, frame) => {
+                    if let Some(Message::Request(request)) = decode(&frame) {
+                        self.request(conn, request, effects);
+                    }
+                }
                 Waiter::Changes(conn, client) => self.retry_changes(conn, client, effects),
                 Waiter::Merge => self.merges.resume(),
                 Waiter::Recovery => self.recovery_continue(effects),

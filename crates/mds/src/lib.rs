@@ -99,7 +99,9 @@ enum Waiting {
 enum Phase {
     Recovering,
     /// Replayed; waiting for the clients of the previous tenure to send unsafe requests again.
-    Reconnecting { until: Moment },
+    Reconnecting {
+        until: Moment,
+    },
     Active,
     Stopping,
     Stopped,
@@ -138,7 +140,7 @@ impl Mds {
             rank,
             phase: Phase::Recovering,
             namespace: Namespace::new(),
-            log: Log::new(rank, &settings),
+            log: Log::new(),
             tables: Tables::new(rank),
             sessions: Sessions::default(),
             fetches: Fetches::default(),
@@ -164,7 +166,7 @@ impl Mds {
             Input::Opened(_) => {}
             Input::Message(conn, message) => self.message(conn, message, effects),
             Input::Closed(conn) => self.closed(conn),
-            Input::FromMonitor(message) => self.from_monitor(message, effects),
+            Input::FromMonitor(message) => self.monitor_message(message, effects),
             Input::Stored(token, result) => self.stored(token, result, effects),
             Input::Work => self.work(effects),
             Input::Tick => self.tick(effects),
@@ -247,7 +249,7 @@ impl Mds {
         }
     }
 
-    fn from_monitor(&mut self, message: Message<'_>, effects: &mut Effects) {
+    fn monitor_message(&mut self, message: Message<'_>, effects: &mut Effects) {
         match message {
             Message::Map(map) => self.map = Some(*map),
             Message::Stop => self.terminate(effects),

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use journal::{Event, JournalBuffer, SegmentHeader, Writer};
 use metastore::request::{StoreFailure, StoreOp, StoreResult, Token, segment_name};
-use types::{ConnId, Epoch, Errno, Moment, Origin, Rank, Seq, Span, Tid};
+use types::{ConnId, Epoch, Errno, Moment, Origin, Seq, Span, Tid};
 use wire::Answer;
 
 use crate::{Effects, Mds, Phase, Settings, Waiting};
@@ -47,7 +47,6 @@ struct Waiter {
 /// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Log {
-    rank: Rank,
     epoch: Epoch,
     buffer: JournalBuffer,
     pending_since: Option<Moment>,
@@ -64,9 +63,8 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    pub(crate) fn new(rank: Rank, _settings: &Settings) -> Self {
+    pub(crate) fn new() -> Self {
         Self {
-            rank,
             epoch: Epoch(0),
             buffer: JournalBuffer::new(Seq(1), true),
             pending_since: None,
@@ -184,7 +182,7 @@ impl Mds {
         let busy = log.segments.back().map(|segment| segment.index);
         let in_flight = log.flights.iter().any(|flight| Some(flight.segment) == busy);
         let full = log.segments.back().is_none_or(|s| s.bytes >= self.settings.segment_bytes_max);
-        let mut data = Vec::with_capacity(log.buffer.bytes() as usize + 256);
+        let mut data = Vec::new();
         if !log.open || full || in_flight {
             // Every segment says which requests are done, so that older segments can go.
             for (client, tid) in self.sessions.floors() {
@@ -230,8 +228,7 @@ impl Mds {
         effects: &mut Effects,
     ) {
         let now = self.clock.now;
-        let Some(flight) =
-            self.log.flights.iter_mut().find(|flight| flight.token == Some(token))
+        let Some(flight) = self.log.flights.iter_mut().find(|flight| flight.token == Some(token))
         else {
             return;
         };

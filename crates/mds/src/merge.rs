@@ -175,9 +175,7 @@ impl Mds {
                 return self.enqueue_merge(merge, effects);
             }
             Ok(_) => Failure { errno: Errno::NotFound, text: "the journal object is gone".into() },
-            Err(failure) => {
-                Failure { errno: failure.error.errno, text: failure.error.to_string() }
-            }
+            Err(failure) => Failure { errno: failure.error.errno, text: failure.error.to_string() },
         };
         self.reply_error(merge.conn, merge.tid, failure, effects);
     }
@@ -289,7 +287,10 @@ impl Mds {
             let mut events = block.events();
             while let Some(record) = events.next_event().map_err(damaged)? {
                 self.verify(merge, &record.event).map_err(|errno| {
-                    let text = format!("event {} of the journal is not allowed: {:?}", record.seq.0, record.event);
+                    let text = format!(
+                        "event {} of the journal is not allowed: {:?}",
+                        record.seq.0, record.event
+                    );
                     Failure { errno, text }
                 })?;
             }

@@ -81,7 +81,8 @@ impl Mds {
             Ok(Performed::Changed { answer, seq, ino, time, ack_safe }) => {
                 if client.0 != 0 {
                     let seq = seq.unwrap_or_default();
-                    let remembered = crate::session::Remembered { tid: request.tid, seq, ino, time };
+                    let remembered =
+                        crate::session::Remembered { tid: request.tid, seq, ino, time };
                     self.sessions.get_mut(client).finish(remembered);
                 }
                 match seq {
@@ -113,15 +114,15 @@ impl Mds {
         }
         if request.op.is_mutation() {
             if let Some(errno) = self.refusing() {
-                let text = match errno {
-                    Errno::NoSpace => "the object store is full; changes are refused until there \
-                                       is room, reading goes on",
-                    _ => "the journal cannot be written; changes are refused until it can",
+                let text = if errno == Errno::NoSpace {
+                    "the object store is full; changes are refused until there is room, reading \
+                     goes on"
+                } else {
+                    "the journal cannot be written; changes are refused until it can"
                 };
                 return Err(Refused::Failure(Failure { errno, text: text.into() }));
             }
             self.counters.mutations += 1;
-            return self.change(client, request);
         }
         match request.op {
             Op::Sync => {
@@ -132,7 +133,9 @@ impl Mds {
             Op::Decouple { path, client, policy } => {
                 self.decouple((conn, request.tid), &request.cred, path, client, policy)
             }
-            Op::Extend { subtree, count } => self.extend((conn, request.tid), client, subtree, count),
+            Op::Extend { subtree, count } => {
+                self.extend((conn, request.tid), client, subtree, count)
+            }
             Op::Release { subtree } => {
                 self.release((conn, request.tid), client, &request.cred, subtree)
             }
@@ -141,7 +144,23 @@ impl Mds {
                 self.checkpoint_for(conn, request.tid);
                 Ok(Performed::Later)
             }
-            _ => self.question(client, request).map(Performed::Answer),
+            Op::Lookup { .. }
+            | Op::Walk { .. }
+            | Op::GetAttr { .. }
+            | Op::GetXattr { .. }
+            | Op::ListXattr { .. }
+            | Op::GetData { .. }
+            | Op::List { .. }
+            | Op::GetPolicy { .. } => self.question(client, request).map(Performed::Answer),
+            Op::Create { .. }
+            | Op::Link { .. }
+            | Op::Unlink { .. }
+            | Op::Rmdir { .. }
+            | Op::Rename { .. }
+            | Op::SetAttr { .. }
+            | Op::SetXattr { .. }
+            | Op::SetData { .. }
+            | Op::SetPolicy { .. } => self.change(client, request),
         }
     }
 
@@ -218,13 +237,10 @@ fn touched<'a>(op: &Op<'a>) -> Touched<'a> {
         | Op::Create { parent, name, .. }
         | Op::Unlink { parent, name }
         | Op::Rmdir { parent, name } => ([Some(parent), None], [Some((parent, name)), None]),
-        Op::Link { ino, parent, name } => {
-            ([Some(parent), Some(ino)], [Some((parent, name)), None])
+        Op::Link { ino, parent, name } => ([Some(parent), Some(ino)], [Some((parent, name)), None]),
+        Op::Rename { parent, name, new_parent, new_name, .. } => {
+            ([Some(parent), Some(new_parent)], [Some((parent, name)), Some((new_parent, new_name))])
         }
-        Op::Rename { parent, name, new_parent, new_name, .. } => (
-            [Some(parent), Some(new_parent)],
-            [Some((parent, name)), Some((new_parent, new_name))],
-        ),
         Op::GetAttr { ino }
         | Op::SetAttr { ino, .. }
         | Op::GetXattr { ino, .. }

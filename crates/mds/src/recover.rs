@@ -129,7 +129,8 @@ impl Mds {
         stored: Option<(&[u8], u64)>,
         effects: &mut Effects,
     ) -> Result<(), Error> {
-        let condition = stored.map_or(Condition::Absent, |(_, version)| Condition::Version(version));
+        let condition =
+            stored.map_or(Condition::Absent, |(_, version)| Condition::Version(version));
         let data = self.tables.take_over(stored)?;
         self.recovery.step = Step::TakeOver;
         let object = rank_name(self.rank);
@@ -261,7 +262,15 @@ impl Mds {
                         return Ok(false);
                     }
                 },
-                event => {
+                event @ (Event::Create(_)
+                | Event::Link { .. }
+                | Event::Unlink { .. }
+                | Event::Rmdir { .. }
+                | Event::Rename { .. }
+                | Event::SetAttr { .. }
+                | Event::SetXattr { .. }
+                | Event::SetData { .. }
+                | Event::SetPolicy { .. }) => {
                     self.namespace.apply(record.seq, Mode::Replay, &event);
                     self.sessions.recovered(record.origin.client, record.origin.tid);
                 }

@@ -96,7 +96,11 @@ impl Model {
     /// Every name of an inode: directory and name.
     #[must_use]
     pub fn names_of(&self, ino: Ino) -> Vec<(Ino, Vec<u8>)> {
-        self.names.iter().filter(|(_, named)| **named == ino).map(|(name, _)| name.clone()).collect()
+        self.names
+            .iter()
+            .filter(|(_, named)| **named == ino)
+            .map(|(name, _)| name.clone())
+            .collect()
     }
 
     /// Whether an inode is a directory.
@@ -138,7 +142,8 @@ impl Model {
             return;
         }
         self.nodes.remove(&ino);
-        let inside: Vec<_> = self.entries(ino).map(|(name, below)| (name.to_vec(), below)).collect();
+        let inside: Vec<_> =
+            self.entries(ino).map(|(name, below)| (name.to_vec(), below)).collect();
         for (name, below) in inside {
             self.names.remove(&(ino, name));
             self.lost_name(below, time);

@@ -53,7 +53,12 @@ const LOADS: [Load; 8] = [
     Load { name: "1M into one of 1M", count: 1_000_000, existing: 1_000_000, spread: Spread::One },
     Load { name: "1M round robin", count: 1_000_000, existing: 0, spread: Spread::RoundRobin },
     Load { name: "1M in runs", count: 1_000_000, existing: 0, spread: Spread::InRuns },
-    Load { name: "1M into one of 10M", count: 1_000_000, existing: 10_000_000, spread: Spread::One },
+    Load {
+        name: "1M into one of 10M",
+        count: 1_000_000,
+        existing: 10_000_000,
+        spread: Spread::One,
+    },
     Load { name: "10M into one", count: 10_000_000, existing: 0, spread: Spread::One },
 ];
 

@@ -191,10 +191,6 @@ impl Dir {
         self.pages.get_mut(page)
     }
 
-    pub(crate) fn page(&self, page: usize) -> Option<&Page> {
-        self.pages.get(page)
-    }
-
     /// Names not in the store yet, tombstones included.
     pub(crate) fn dirty(&self) -> u64 {
         self.pages.iter().map(|page| u64::from(page.dirty)).sum()

@@ -85,14 +85,13 @@ impl Inode {
 }
 
 #[derive(Debug)]
-struct Block {
-    live: u32,
-    inodes: [Inode; BLOCK_INODES],
-}
-
-#[derive(Debug)]
 struct Span {
-    blocks: [Option<Box<Block>>; SPAN_BLOCKS],
+    /// Each as long as its last inode in use requires, with room for all of them: numbers are
+    /// given out in order, so that an inode is mostly appended and memory is written only once.
+    blocks: [Vec<Inode>; SPAN_BLOCKS],
+    /// Inodes in use, by block.
+    live: [u8; SPAN_BLOCKS],
+    /// Blocks in use.
     used: u32,
 }
 
@@ -148,8 +147,7 @@ impl InodeTable {
     pub(crate) fn get(&self, ino: Ino) -> Option<&Inode> {
         let (key, block, at) = place(ino);
         let span = self.spans[self.span_of(key)? as usize].as_ref()?;
-        let inode = &span.blocks[block].as_ref()?.inodes[at];
-        (inode.mode != 0).then_some(inode)
+        span.blocks[block].get(at).filter(|inode| inode.mode != 0)
     }
 
     #[inline]
@@ -157,8 +155,7 @@ impl InodeTable {
         let (key, block, at) = place(ino);
         let number = self.recall_span(key)?;
         let span = self.spans[number as usize].as_mut()?;
-        let inode = &mut span.blocks[block].as_mut()?.inodes[at];
-        (inode.mode != 0).then_some(inode)
+        span.blocks[block].get_mut(at).filter(|inode| inode.mode != 0)
     }
 
     /// Puts an inode into the table, replacing one of the same number.
@@ -171,15 +168,23 @@ impl InodeTable {
             None => self.add_span(key),
         };
         let span = self.spans[number as usize].get_or_insert_with(Span::new);
-        let block = span.blocks[block].get_or_insert_with(|| {
+        let inodes = &mut span.blocks[block];
+        if inodes.capacity() == 0 {
+            inodes.reserve_exact(BLOCK_INODES);
             span.used += 1;
             self.blocks += 1;
-            Block::new()
-        });
-        let fresh = u32::from(block.inodes[at].mode == 0);
-        block.live += fresh;
-        self.live += u64::from(fresh);
-        block.inodes[at] = inode;
+        }
+        if at >= inodes.len() {
+            inodes.resize(at, Inode::default());
+            inodes.push(inode);
+        } else {
+            let before = std::mem::replace(&mut inodes[at], inode);
+            if before.mode != 0 {
+                return;
+            }
+        }
+        span.live[block] += 1;
+        self.live += 1;
     }
 
     #[cold]
@@ -194,18 +199,15 @@ impl InodeTable {
     }
 
     pub(crate) fn remove(&mut self, ino: Ino) -> Option<Inode> {
-        let (key, at_block, at) = place(ino);
+        let (key, block, at) = place(ino);
         let number = self.recall_span(key)?;
         let span = self.spans[number as usize].as_mut()?;
-        let block = span.blocks[at_block].as_mut()?;
-        if block.inodes[at].mode == 0 {
-            return None;
-        }
-        let inode = std::mem::take(&mut block.inodes[at]);
-        block.live -= 1;
+        let inode = span.blocks[block].get_mut(at).filter(|inode| inode.mode != 0)?;
+        let inode = std::mem::take(inode);
         self.live -= 1;
-        if block.live == 0 {
-            span.blocks[at_block] = None;
+        span.live[block] -= 1;
+        if span.live[block] == 0 {
+            span.blocks[block] = Vec::new();
             span.used -= 1;
             self.blocks -= 1;
         }
@@ -220,23 +222,20 @@ impl InodeTable {
 
     /// Memory in bytes.
     pub(crate) fn memory(&self) -> usize {
-        self.blocks * size_of::<Block>()
+        self.blocks * BLOCK_INODES * size_of::<Inode>()
             + (self.spans.len() - self.vacant.len()) * size_of::<Span>()
             + self.spans.capacity() * size_of::<Option<Box<Span>>>()
             + self.index.capacity() * size_of::<(u64, u32)>()
     }
 }
 
-impl Block {
-    #[cold]
-    fn new() -> Box<Self> {
-        Box::new(Self { live: 0, inodes: [Inode::default(); BLOCK_INODES] })
-    }
-}
-
 impl Span {
     #[cold]
     fn new() -> Box<Self> {
-        Box::new(Self { blocks: [const { None }; SPAN_BLOCKS], used: 0 })
+        Box::new(Self {
+            blocks: [const { Vec::new() }; SPAN_BLOCKS],
+            live: [0; SPAN_BLOCKS],
+            used: 0,
+        })
     }
 }

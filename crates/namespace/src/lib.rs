@@ -47,9 +47,9 @@ pub use batch::Batch;
 pub use extra::Extra;
 pub use flush::Capture;
 pub use plan::{NewInode, Planned};
-pub use types::{Cred, RenameFlags, XattrFlags};
 pub use read::{Entry, Walked};
 pub use subtree::InForce;
+pub use types::{Cred, RenameFlags, XattrFlags};
 
 use dir::Dir;
 use inode::{Inode, InodeTable};

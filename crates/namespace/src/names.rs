@@ -200,8 +200,8 @@ impl Namespace {
         if before.ino == winner.ino {
             return Outcome::Done;
         }
-        let both_dirs = before.file_type() == FileType::Directory
-            && winner.file_type == FileType::Directory;
+        let both_dirs =
+            before.file_type() == FileType::Directory && winner.file_type == FileType::Directory;
         if both_dirs && when.mode == Mode::Merge {
             self.adopt(when.seq, before.ino, winner.ino);
         }

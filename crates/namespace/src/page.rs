@@ -6,6 +6,11 @@
 //! its cursors are stable, growing is one linear pass without re-hashing, and a page splits into
 //! two by cutting it in the middle.
 //!
+//! Behind the table stand the dentries, one *record* after the other in the order in which they
+//! came: a new name touches one place of the table, wherever its hash says, and the end of the
+//! records, which is likely to be in a cache. Record: inode number, 8 bytes; flags, 1; length of
+//! the name, 1; the name.
+//!
 //! Pages hold at most 12,288 dentries, so that no single operation on one takes longer than a
 //! few hundred microseconds; a directory is as many pages as it needs.
 
@@ -15,7 +20,7 @@ use types::{FileType, Ino};
 pub(crate) const PAGE_DENTRIES_MAX: usize = 12_288;
 const CAPACITY_MIN: usize = 4;
 
-/// A slot: the hash of a name in the upper half, the number of its dentry in the lower. Slots
+/// A slot: the hash of a name in the upper half, where its record starts in the lower. Slots
 /// compare like hashes, and an empty one compares above all others, so that one comparison of
 /// integers tells a search whether to go on.
 type Slot = u64;
@@ -23,8 +28,8 @@ type Slot = u64;
 const EMPTY: Slot = u64::MAX;
 
 #[inline]
-fn slot(hash: u32, entry: u32) -> Slot {
-    u64::from(hash) << 32 | u64::from(entry)
+fn slot(hash: u32, record: usize) -> Slot {
+    u64::from(hash) << 32 | u64::from(record as u32)
 }
 
 #[inline]
@@ -33,7 +38,7 @@ fn hash_of(slot: Slot) -> u32 {
 }
 
 #[inline]
-fn entry_of(slot: Slot) -> usize {
+fn record_of(slot: Slot) -> usize {
     slot as u32 as usize
 }
 
@@ -43,21 +48,37 @@ fn holds(slot: Slot, hash: u32) -> bool {
     hash_of(slot) == hash && slot != EMPTY
 }
 
+/// How many slots [`lower_bound`] looks at before it has to branch.
+const WINDOW: usize = 8;
+
 /// Position of the first slot from `home` on that is empty or not below a hash.
+///
+/// Slots below the hash are a run that starts at `home` (an empty slot is not below anything), so
+/// counting them finds its end. Where a run ends is random, and a loop that stops there costs a
+/// mispredicted branch; counting over a fixed window, nearly always long enough, costs none.
 #[inline]
 fn lower_bound(slots: &[Slot], home: usize, hash: u32) -> usize {
     let floor = slot(hash, 0);
     let mut at = home;
-    while slots[at] < floor {
-        at += 1;
+    while let Some(window) = slots[at..].first_chunk::<WINDOW>() {
+        let below = window.iter().map(|slot| usize::from(*slot < floor)).sum::<usize>();
+        at += below;
+        if below < WINDOW {
+            return at;
+        }
     }
-    at
+    at + slots[at..].iter().take_while(|slot| **slot < floor).count()
 }
 
 const TYPE_MASK: u8 = 0x0f;
 const REMOTE: u8 = 0x10;
 const DIRTY: u8 = 0x20;
 const TOMBSTONE: u8 = 0x40;
+
+/// Where in a record the flags, the length of the name and the name are.
+const FLAGS_AT: usize = 8;
+const LENGTH_AT: usize = 9;
+const NAME_AT: usize = 10;
 
 /// One name of a directory.
 #[derive(Clone, Copy, Debug)]
@@ -114,12 +135,10 @@ pub(crate) struct Page {
     pub(crate) prefix: u32,
     slots: Vec<Slot>,
     capacity_bits: u8,
-    dentries: Vec<Dentry>,
-    names: Vec<u8>,
-    /// Slots of `dentries` that may be reused.
-    free: Vec<u32>,
-    /// Bytes of `names` that no dentry refers to.
-    names_dead: usize,
+    records: Vec<u8>,
+    occupied: u32,
+    /// Bytes of `records` that no slot refers to.
+    dead: usize,
     /// Dentries that are not in the metadata store yet, tombstones included.
     pub(crate) dirty: u32,
     tombstones: u32,
@@ -134,26 +153,17 @@ impl Page {
             prefix,
             slots: vec![EMPTY; slots_for(capacity_bits)],
             capacity_bits,
-            dentries: Vec::with_capacity(expected),
-            names: Vec::new(),
-            free: Vec::new(),
-            names_dead: 0,
+            records: Vec::new(),
+            occupied: 0,
+            dead: 0,
             dirty: 0,
             tombstones: 0,
         }
     }
 
-    fn occupied(&self) -> usize {
-        self.dentries.len() - self.free.len()
-    }
-
-    /// Names that exist.
-    pub(crate) fn live(&self) -> usize {
-        self.occupied() - self.tombstones as usize
-    }
-
+    #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.occupied() >= PAGE_DENTRIES_MAX
+        self.occupied as usize >= PAGE_DENTRIES_MAX
     }
 
     #[inline]
@@ -161,9 +171,31 @@ impl Page {
         home(hash, self.depth, self.capacity_bits)
     }
 
+    #[inline]
     pub(crate) fn name_of(&self, dentry: Dentry) -> &[u8] {
         let start = dentry.name_start as usize;
-        &self.names[start..start + usize::from(dentry.name_len)]
+        &self.records[start..start + usize::from(dentry.name_len)]
+    }
+
+    /// The dentry that a slot refers to.
+    #[inline]
+    fn dentry(&self, slot: Slot) -> Dentry {
+        let start = record_of(slot);
+        let record = &self.records[start..start + NAME_AT];
+        let ino = record.first_chunk().map_or(0, |ino| u64::from_le_bytes(*ino));
+        Dentry {
+            ino: Ino(ino),
+            name_start: (start + NAME_AT) as u32,
+            name_len: record[LENGTH_AT],
+            flags: record[FLAGS_AT],
+        }
+    }
+
+    /// The bytes of the record that a slot refers to.
+    #[inline]
+    fn record(&self, slot: Slot) -> &[u8] {
+        let start = record_of(slot);
+        &self.records[start..start + NAME_AT + usize::from(self.records[start + LENGTH_AT])]
     }
 
     /// Position of the first slot that is empty or not below `(hash, name)`, and whether it holds
@@ -172,7 +204,7 @@ impl Page {
     fn seek(&self, hash: u32, name: &[u8]) -> (usize, bool) {
         let mut at = lower_bound(&self.slots, self.home(hash), hash);
         while holds(self.slots[at], hash) {
-            match self.name_of(self.dentries[entry_of(self.slots[at])]).cmp(name) {
+            match self.record(self.slots[at])[NAME_AT..].cmp(name) {
                 std::cmp::Ordering::Less => at += 1,
                 std::cmp::Ordering::Equal => return (at, true),
                 std::cmp::Ordering::Greater => break,
@@ -181,17 +213,18 @@ impl Page {
         (at, false)
     }
 
-    /// Reads the slot where a name would be, so that the cache line is on its way before it is
-    /// needed: a batch of these overlaps their misses. The value means nothing.
+    /// Reads the slot where a name would be and the place where its record would go, so that the
+    /// cache lines are on their way before they are needed: a batch of these overlaps their
+    /// misses. The value means nothing.
     #[inline]
     pub(crate) fn touch(&self, hash: u32) -> u64 {
-        self.slots[self.home(hash)]
+        self.slots[self.home(hash)] ^ u64::from(self.records.last().copied().unwrap_or(0))
     }
 
     #[inline]
     pub(crate) fn find(&self, hash: u32, name: &[u8]) -> Option<Dentry> {
         let (at, found) = self.seek(hash, name);
-        found.then(|| self.dentries[entry_of(self.slots[at])])
+        found.then(|| self.dentry(self.slots[at]))
     }
 
     /// Points a name to a target, or makes it a tombstone with `None`. Returns what was there.
@@ -210,29 +243,25 @@ impl Page {
         self.dirty += u32::from(dirty);
         self.tombstones += u32::from(target.is_none());
         if found {
-            let dentry = &mut self.dentries[entry_of(self.slots[at])];
-            let before = *dentry;
-            (dentry.ino, dentry.flags) = (ino, state);
+            let slot = self.slots[at];
+            let before = self.dentry(slot);
+            let start = record_of(slot);
+            self.records[start..start + FLAGS_AT].copy_from_slice(&ino.0.to_le_bytes());
+            self.records[start + FLAGS_AT] = state;
             self.dirty -= u32::from(before.is_dirty());
             self.tombstones -= u32::from(before.is_tombstone());
             return Some(before);
         }
-        let dentry = Dentry {
-            ino,
-            name_start: self.names.len() as u32,
-            name_len: name.len() as u8,
-            flags: state,
-        };
-        self.names.extend_from_slice(name);
-        let entry = if let Some(entry) = self.free.pop() {
-            self.dentries[entry as usize] = dentry;
-            entry
-        } else {
-            self.dentries.push(dentry);
-            (self.dentries.len() - 1) as u32
-        };
-        self.place(at, slot(hash, entry));
-        if self.occupied() * 4 > (1 << self.capacity_bits) * 3 {
+        let start = self.records.len();
+        let mut head = [state; NAME_AT];
+        head[..FLAGS_AT].copy_from_slice(&ino.0.to_le_bytes());
+        head[LENGTH_AT] = name.len() as u8;
+        self.records.reserve(NAME_AT + name.len());
+        self.records.extend_from_slice(&head);
+        self.records.extend_from_slice(name);
+        self.occupied += 1;
+        self.place(at, slot(hash, start));
+        if self.occupied * 4 > (1 << self.capacity_bits) * 3 {
             self.grow();
         }
         None
@@ -268,34 +297,35 @@ impl Page {
         if !found {
             return None;
         }
-        let entry = entry_of(self.slots[at]);
-        let dentry = self.dentries[entry];
+        let dentry = self.dentry(self.slots[at]);
+        self.dead += self.record(self.slots[at]).len();
         let mut end = at + 1;
         while self.slots[end] != EMPTY && self.home(hash_of(self.slots[end])) < end {
             end += 1;
         }
         self.slots.copy_within(at + 1..end, at);
         self.slots[end - 1] = EMPTY;
-        self.free.push(entry as u32);
+        self.occupied -= 1;
         self.dirty -= u32::from(dentry.is_dirty());
         self.tombstones -= u32::from(dentry.is_tombstone());
-        self.names_dead += usize::from(dentry.name_len);
-        if self.names_dead > 1024 && self.names_dead * 2 > self.names.len() {
-            self.compact_names();
+        if self.dead > 1024 && self.dead * 2 > self.records.len() {
+            self.compact();
         }
         Some(dentry)
     }
 
-    fn compact_names(&mut self) {
-        let mut names = Vec::with_capacity(self.names.len() - self.names_dead);
-        for slot in self.slots.iter().filter(|slot| **slot != EMPTY) {
-            let dentry = &mut self.dentries[entry_of(*slot)];
-            let start = dentry.name_start as usize;
-            dentry.name_start = names.len() as u32;
-            names.extend_from_slice(&self.names[start..start + usize::from(dentry.name_len)]);
+    /// Drops the records that no slot refers to.
+    fn compact(&mut self) {
+        let mut records = Vec::with_capacity(self.records.len() - self.dead);
+        for at in 0..self.slots.len() {
+            let old = self.slots[at];
+            if old != EMPTY {
+                self.slots[at] = slot(hash_of(old), records.len());
+                records.extend_from_slice(self.record(old));
+            }
         }
-        self.names = names;
-        self.names_dead = 0;
+        self.records = records;
+        self.dead = 0;
     }
 
     /// Marks the dentry of this name that points to `ino` as not yet stored. Returns whether it
@@ -303,10 +333,10 @@ impl Page {
     pub(crate) fn mark_dirty(&mut self, hash: u32, ino: Ino) -> bool {
         let at = lower_bound(&self.slots, self.home(hash), hash);
         for slot in self.slots[at..].iter().take_while(|slot| holds(**slot, hash)) {
-            let dentry = &mut self.dentries[entry_of(*slot)];
+            let dentry = self.dentry(*slot);
             if dentry.ino == ino && !dentry.is_remote() {
-                let clean = dentry.flags & DIRTY == 0;
-                dentry.flags |= DIRTY;
+                let clean = !dentry.is_dirty();
+                self.records[record_of(*slot) + FLAGS_AT] |= DIRTY;
                 self.dirty += u32::from(clean);
                 return clean;
             }
@@ -318,7 +348,7 @@ impl Page {
     pub(crate) fn same_hash(&self, hash: u32) -> impl Iterator<Item = (&[u8], Dentry)> {
         let at = lower_bound(&self.slots, self.home(hash), hash);
         self.slots[at..].iter().take_while(move |slot| holds(**slot, hash)).map(|slot| {
-            let dentry = self.dentries[entry_of(*slot)];
+            let dentry = self.dentry(*slot);
             (self.name_of(dentry), dentry)
         })
     }
@@ -333,7 +363,7 @@ impl Page {
             at + usize::from(found)
         });
         self.slots[start..].iter().filter(|slot| **slot != EMPTY).map(|slot| {
-            let dentry = self.dentries[entry_of(*slot)];
+            let dentry = self.dentry(*slot);
             (hash_of(*slot), self.name_of(dentry), dentry)
         })
     }
@@ -342,13 +372,12 @@ impl Page {
     pub(crate) fn clean(&mut self, mut visit: impl FnMut(&[u8], Dentry)) {
         let mut gone = Vec::new();
         for slot in self.slots.iter().filter(|slot| **slot != EMPTY) {
-            let dentry = self.dentries[entry_of(*slot)];
+            let dentry = self.dentry(*slot);
             if !dentry.is_dirty() {
                 continue;
             }
-            let start = dentry.name_start as usize;
-            visit(&self.names[start..start + usize::from(dentry.name_len)], dentry);
-            self.dentries[entry_of(*slot)].flags &= !DIRTY;
+            visit(self.name_of(dentry), dentry);
+            self.records[record_of(*slot) + FLAGS_AT] &= !DIRTY;
             if dentry.is_tombstone() {
                 gone.push((hash_of(*slot), self.name_of(dentry).to_vec()));
             }
@@ -362,9 +391,9 @@ impl Page {
     /// Marks every dentry as not yet stored.
     pub(crate) fn mark_all_dirty(&mut self) {
         for slot in self.slots.iter().filter(|slot| **slot != EMPTY) {
-            self.dentries[entry_of(*slot)].flags |= DIRTY;
+            self.records[record_of(*slot) + FLAGS_AT] |= DIRTY;
         }
-        self.dirty = self.occupied() as u32;
+        self.dirty = self.occupied;
     }
 
     /// Cuts the page into two by the next bit of the hash. `self` keeps the lower half.
@@ -381,35 +410,26 @@ impl Page {
     /// A new page with some of the dentries, given in hash order: they are appended, not searched
     /// for, and end up in memory in the order in which `readdir` visits them.
     fn extract(&self, depth: u8, prefix: u32, sorted: &[Slot]) -> Page {
-        let names = self.names.len() - self.names_dead;
-        let mut page = Page {
-            capacity_bits: bits_for(PAGE_DENTRIES_MAX.max(sorted.len())),
-            slots: Vec::new(),
-            // Room until the next split, so that no `Vec` has to move meanwhile.
-            dentries: Vec::with_capacity(PAGE_DENTRIES_MAX.max(sorted.len())),
-            names: Vec::with_capacity(names),
-            ..Page::new(depth, prefix, 0)
-        };
-        for slot in sorted {
-            let dentry = self.dentries[entry_of(*slot)];
-            let name_start = page.names.len() as u32;
-            page.names.extend_from_slice(self.name_of(dentry));
-            page.dentries.push(Dentry { name_start, ..dentry });
-            page.dirty += u32::from(dentry.is_dirty());
-            page.tombstones += u32::from(dentry.is_tombstone());
+        let capacity_bits = bits_for(PAGE_DENTRIES_MAX.max(sorted.len()));
+        let mut page = Page { capacity_bits, ..Page::new(depth, prefix, 0) };
+        // Room until the next split, so that nothing has to move meanwhile.
+        page.records = Vec::with_capacity(self.records.len() - self.dead);
+        let mut slots = Vec::with_capacity(sorted.len());
+        for old in sorted {
+            slots.push(slot(hash_of(*old), page.records.len()));
+            page.records.extend_from_slice(self.record(*old));
+            let flags = self.records[record_of(*old) + FLAGS_AT];
+            page.dirty += u32::from(flags & DIRTY != 0);
+            page.tombstones += u32::from(flags & TOMBSTONE != 0);
         }
-        let slots = sorted.iter().zip(0..).map(|(old, entry)| slot(hash_of(*old), entry));
-        page.slots = lay_out(depth, page.capacity_bits, slots);
+        page.occupied = sorted.len() as u32;
+        page.slots = lay_out(depth, capacity_bits, slots.into_iter());
         page
     }
 
     /// Memory in bytes.
     pub(crate) fn memory(&self) -> usize {
-        size_of::<Self>()
-            + self.slots.capacity() * size_of::<Slot>()
-            + self.dentries.capacity() * size_of::<Dentry>()
-            + self.names.capacity()
-            + self.free.capacity() * 4
+        size_of::<Self>() + self.slots.capacity() * size_of::<Slot>() + self.records.capacity()
     }
 }
 
@@ -422,14 +442,15 @@ fn home(hash: u32, depth: u8, capacity_bits: u8) -> usize {
 
 /// Home slots, as a power of two, so that so many dentries fill three quarters at most.
 fn bits_for(dentries: usize) -> u8 {
-    dentries.saturating_mul(4).div_ceil(3).max(CAPACITY_MIN).next_power_of_two().trailing_zeros() as u8
+    dentries.saturating_mul(4).div_ceil(3).max(CAPACITY_MIN).next_power_of_two().trailing_zeros()
+        as u8
 }
 
 /// Slots of a table of 2^`bits` home slots: a spill area behind the last home slot takes the end
-/// of its cluster, and the very last slot always stays empty.
+/// of its cluster, and the very last slot always stays empty. It is as long as a window at least.
 fn slots_for(bits: u8) -> usize {
     let capacity = 1 << bits;
-    capacity + (capacity / 8).clamp(4, 64)
+    capacity + (capacity / 8).clamp(WINDOW, 64)
 }
 
 /// Makes the spill area longer if it is used up: searches rely on an empty slot at the end.

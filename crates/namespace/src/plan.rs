@@ -68,12 +68,28 @@ impl<'a> Planned<'a> {
             Event::Link { parent, name, ino, home, ref inode, time } => {
                 Event::Link { parent, name, ino, home, inode: lend(inode, &self.first), time }
             }
-            Event::Rename { parent, name, new_parent, new_name, ref moved, ref exchanged, time } => {
+            Event::Rename {
+                parent,
+                name,
+                new_parent,
+                new_name,
+                ref moved,
+                ref exchanged,
+                time,
+            } => {
                 let moved = lend(moved, &self.first);
                 let exchanged = exchanged.as_ref().map(|inode| lend(inode, &self.second));
                 Event::Rename { parent, name, new_parent, new_name, moved, exchanged, time }
             }
-            other => other,
+            event @ (Event::Create(_)
+            | Event::Unlink { .. }
+            | Event::Rmdir { .. }
+            | Event::SetAttr { .. }
+            | Event::SetXattr { .. }
+            | Event::SetData { .. }
+            | Event::SetPolicy { .. }
+            | Event::Session { .. }
+            | Event::Merged { .. }) => event,
         }
     }
 }
@@ -125,7 +141,11 @@ impl Namespace {
     }
 
     fn owner_only(&self, cred: &Cred, inode: &Inode) -> Result<(), Refusal> {
-        if cred.is_root() || cred.uid == inode.uid { Ok(()) } else { Err(Errno::NotPermitted.into()) }
+        if cred.is_root() || cred.uid == inode.uid {
+            Ok(())
+        } else {
+            Err(Errno::NotPermitted.into())
+        }
     }
 
     fn existing(&self, parent: Ino, name: &[u8]) -> Result<(Ino, &Inode), Refusal> {
@@ -170,7 +190,8 @@ impl Namespace {
             mode |= if file_type == FileType::Directory { SET_GID } else { 0 };
         }
         let mtime = new.mtime.unwrap_or(new.time);
-        let data_size = if file_type == FileType::Symlink { new.data.len() as u64 } else { new.size };
+        let data_size =
+            if file_type == FileType::Symlink { new.data.len() as u64 } else { new.size };
         Ok(Planned::plain(Event::Create(Create {
             parent,
             name,
@@ -187,7 +208,12 @@ impl Namespace {
         })))
     }
 
-    fn snapshot(&self, ino: Ino, inode: &Inode, time: Timestamp) -> (Snapshot<'static>, Option<Arc<Extra>>) {
+    fn snapshot(
+        &self,
+        ino: Ino,
+        inode: &Inode,
+        time: Timestamp,
+    ) -> (Snapshot<'static>, Option<Arc<Extra>>) {
         let attr = Attr { ctime: time, ..inode.attr(ino) };
         (Snapshot { attr, data: &[], extra: &[] }, self.extra(ino, inode).cloned())
     }
@@ -298,7 +324,11 @@ impl Namespace {
         self.may_move_to(cred, (ino, inode), from.0, to.0)?;
         let target = self.find(to.0, to.1)?;
         let (moved, first) = self.snapshot(ino, inode, time);
-        let mut planned = Planned { event: Event::Unlink { parent: from.0, name: from.1, time }, first, second: None };
+        let mut planned = Planned {
+            event: Event::Unlink { parent: from.0, name: from.1, time },
+            first,
+            second: None,
+        };
         let mut exchanged = None;
         if let Some(target) = target {
             let target_inode = self.inode(target)?;

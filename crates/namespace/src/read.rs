@@ -143,11 +143,8 @@ impl Namespace {
         };
         let mut entries = Vec::new();
         for (name, dentry) in content.list(after).take(limit) {
-            let mut attr = Attr {
-                ino: dentry.ino,
-                mode: dentry.file_type().mode_bits(),
-                ..Attr::default()
-            };
+            let mut attr =
+                Attr { ino: dentry.ino, mode: dentry.file_type().mode_bits(), ..Attr::default() };
             if attrs {
                 match self.inodes.get(dentry.ino) {
                     Some(inode) => attr = self.attr_of(dentry.ino, inode),

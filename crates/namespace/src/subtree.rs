@@ -107,7 +107,9 @@ impl Namespace {
             let inode = self.inodes.get(ino)?;
             let name = self.dirs.get(&inode.home)?.name_by_hash(inode.home_hash, ino)?;
             if inode.home == Ino::ANCHOR && name == ROOT_NAME {
-                return Some(names.iter().rev().fold(Path::root(), |path, name: &Vec<u8>| path.join(name)));
+                return Some(
+                    names.iter().rev().fold(Path::root(), |path, name: &Vec<u8>| path.join(name)),
+                );
             }
             names.push(name);
         }

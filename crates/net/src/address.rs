@@ -55,6 +55,7 @@ pub(crate) enum Listener {
     Tcp(TcpListener),
 }
 
+#[allow(clippy::wildcard_enum_match_arm, reason = "the kinds of I/O errors are open-ended")]
 pub(crate) fn error(address: &Address, error: &io::Error) -> Error {
     let (errno, cause) = match error.kind() {
         io::ErrorKind::NotFound => (Errno::NotFound, "no socket is there".to_owned()),

@@ -32,11 +32,8 @@ fn write(path: &Path, material: &Material<'_>, fresh: bool) -> std::io::Result<u
     if let Some(dir) = path.parent() {
         std::fs::create_dir_all(dir)?;
     }
-    let mut file = if fresh {
-        File::create(path)?
-    } else {
-        OpenOptions::new().append(true).open(path)?
-    };
+    let mut file =
+        if fresh { File::create(path)? } else { OpenOptions::new().append(true).open(path)? };
     let mut written = 0;
     if fresh {
         let header = material.header.encode();

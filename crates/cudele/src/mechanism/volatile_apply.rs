@@ -17,8 +17,7 @@ pub(crate) fn volatile_apply(material: &Material<'_>) -> Result<MergeReport> {
         object: material.object.as_deref().unwrap_or_default().as_bytes(),
         flags: material.merge,
     };
-    match material.fs.call_with_chunks(op, &chunks)? {
-        Answer::Merged(report) => Ok(*report),
-        other => Err(unexpected(&other)),
-    }
+    let answer = material.fs.call_with_chunks(op, &chunks)?;
+    let Answer::Merged(report) = answer else { return Err(unexpected(&answer)) };
+    Ok(*report)
 }

@@ -51,7 +51,21 @@ impl Mds {
                 Ok(self.carry_out(origin, ino, &planned, time))
             }
             Op::SetPolicy { path, policy } => self.set_policy(cred, path, policy, origin),
-            _ => Err(types::Errno::NotSupported.into()),
+            // Not changes.
+            Op::Lookup { .. }
+            | Op::Walk { .. }
+            | Op::GetAttr { .. }
+            | Op::GetXattr { .. }
+            | Op::ListXattr { .. }
+            | Op::GetData { .. }
+            | Op::List { .. }
+            | Op::GetPolicy { .. }
+            | Op::Sync
+            | Op::Decouple { .. }
+            | Op::Extend { .. }
+            | Op::Merge { .. }
+            | Op::Release { .. }
+            | Op::Checkpoint => Err(types::Errno::NotSupported.into()),
         }
     }
 
@@ -183,14 +197,35 @@ impl Mds {
                     Ok(attr) => Answer::Attr(attr),
                     Err(Refusal::Cold(dir)) => {
                         // Waiting as a question keeps it from being carried out a second time.
-                        return self.park(conn, client, request, dir, effects);
+                        return self.park_question(conn, request, dir, effects);
                     }
                     Err(Refusal::Errno(errno)) => {
                         return self.reply_error(conn, request.tid, errno.into(), effects);
                     }
                 }
             }
-            _ => Answer::Done,
+            Op::Link { .. }
+            | Op::Unlink { .. }
+            | Op::Rmdir { .. }
+            | Op::Rename { .. }
+            | Op::SetAttr { .. }
+            | Op::SetXattr { .. }
+            | Op::SetData { .. }
+            | Op::SetPolicy { .. }
+            | Op::Lookup { .. }
+            | Op::Walk { .. }
+            | Op::GetAttr { .. }
+            | Op::GetXattr { .. }
+            | Op::ListXattr { .. }
+            | Op::GetData { .. }
+            | Op::List { .. }
+            | Op::GetPolicy { .. }
+            | Op::Sync
+            | Op::Decouple { .. }
+            | Op::Extend { .. }
+            | Op::Merge { .. }
+            | Op::Release { .. }
+            | Op::Checkpoint => Answer::Done,
         };
         self.reply((conn, request.tid), seq, time, Ok(answer), effects);
     }

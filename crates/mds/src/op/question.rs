@@ -41,7 +41,22 @@ impl Mds {
                 self.list(cred, dir, after, limit, attrs)?
             }
             Op::GetPolicy { dir } => self.policy_of(dir)?,
-            _ => return Err(Errno::NotSupported.into()),
+            // Not questions.
+            Op::Create { .. }
+            | Op::Link { .. }
+            | Op::Unlink { .. }
+            | Op::Rmdir { .. }
+            | Op::Rename { .. }
+            | Op::SetAttr { .. }
+            | Op::SetXattr { .. }
+            | Op::SetData { .. }
+            | Op::SetPolicy { .. }
+            | Op::Sync
+            | Op::Decouple { .. }
+            | Op::Extend { .. }
+            | Op::Merge { .. }
+            | Op::Release { .. }
+            | Op::Checkpoint => return Err(Errno::NotSupported.into()),
         })
     }
 

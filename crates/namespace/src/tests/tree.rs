@@ -54,9 +54,9 @@ pub(super) fn of_namespace(namespace: &mut Namespace, fetch: Fetch<'_>) -> Tree 
         let attr = warm(namespace, fetch, |namespace| namespace.getattr(ino)).expect("named");
         let data = namespace.data(ino).unwrap().to_vec();
         let names = namespace.xattr_names(ino).unwrap();
-        let xattrs = names.iter().map(|name| {
-            (name.to_vec(), namespace.xattr(ino, name).expect("listed").to_vec())
-        });
+        let xattrs = names
+            .iter()
+            .map(|name| (name.to_vec(), namespace.xattr(ino, name).expect("listed").to_vec()));
         let xattrs = xattrs.collect();
         let policy = namespace.own_policy(ino).unwrap().unwrap_or_default().to_vec();
         if attr.is_dir() {

@@ -9,8 +9,7 @@ use crate::{Cred, Namespace, NewInode, Planned, Refusal, RenameFlags, XattrFlags
 
 const NAMES: [&[u8]; 8] = [b"a", b"b", b"c", b"d", b"\xff\xfe", b"..", b"e/f", &[b'n'; 256]];
 const TYPES: [u32; 5] = [0o100_000, 0o040_000, 0o120_000, 0o010_000, 0];
-const MODES: [u32; 9] =
-    [0o777, 0o755, 0o1777, 0o2775, 0o644, 0o666, 0o700, 0o6755, 0o000];
+const MODES: [u32; 9] = [0o777, 0o755, 0o1777, 0o2775, 0o644, 0o666, 0o700, 0o6755, 0o000];
 const DATA: [&[u8]; 4] = [b"", b"x", b"content", b"a/\0"];
 const XATTRS: [&[u8]; 4] = [b"user.a", b"user.b", b"", &[b'x'; 256]];
 
@@ -193,9 +192,7 @@ pub(super) fn plan(
         Op::Unlink(_) => namespace.plan_unlink(who, one.dir, one.name, time).map(Some),
         Op::Rmdir(_) => namespace.plan_rmdir(who, one.dir, one.name, time).map(Some),
         Op::Rename { flags, .. } => namespace.plan_rename(who, at, to, flags, time),
-        Op::SetAttr { change, .. } => {
-            namespace.plan_setattr(who, one.ino, &change, time).map(Some)
-        }
+        Op::SetAttr { change, .. } => namespace.plan_setattr(who, one.ino, &change, time).map(Some),
         Op::SetXattr { name, value, flags, .. } => {
             let pair = (XATTRS[usize::from(name)], value.map(Op::value));
             namespace.plan_setxattr(who, one.ino, pair, flags, time).map(Some)
@@ -209,9 +206,7 @@ pub(super) fn plan(
         }
         Op::Lookup(_) => namespace.lookup(who, one.dir, one.name).map(|_| None),
         Op::List(_) => namespace.list(who, one.dir, None, 9, false).map(|_| None),
-        Op::Access { want, .. } => {
-            namespace.access(who, one.ino, u32::from(want)).map(|()| None)
-        }
+        Op::Access { want, .. } => namespace.access(who, one.ino, u32::from(want)).map(|()| None),
     }
 }
 
