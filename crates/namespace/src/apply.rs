@@ -398,11 +398,20 @@ impl Namespace {
     }
 }
 
+/// Queues a directory, in the order of the events since which directories are dirty. That is the
+/// order in which they come, but for what is found out late: while a directory is fetched, or by
+/// a merge that goes on while newer events are applied.
 #[inline]
 fn queue_dirty(queue: &mut VecDeque<(Seq, Ino)>, dir: &mut Dir, seq: Seq, ino: Ino) {
-    if dir.dirty_since.is_none() {
-        dir.dirty_since = Some(seq);
+    if dir.dirty_since.is_some_and(|since| since <= seq) {
+        return;
+    }
+    dir.dirty_since = Some(seq);
+    if queue.back().is_none_or(|(last, _)| *last <= seq) {
         queue.push_back((seq, ino));
+    } else {
+        let at = queue.partition_point(|(since, _)| *since <= seq);
+        queue.insert(at, (seq, ino));
     }
 }
 

@@ -74,11 +74,7 @@ impl Namespace {
     /// A directory's rows in the store were found to be out of date. Whatever event caused that is
     /// unknown, so no event may be forgotten until the directory is stored again.
     fn note_stale(&mut self, ino: Ino) {
-        let dir = self.dir_mut(ino);
-        if dir.dirty_since.is_none() {
-            dir.dirty_since = Some(Seq(0));
-            self.dirty_dirs.push_front((Seq(0), ino));
-        }
+        self.note_dirty(Seq(0), ino);
     }
 
     /// Makes a directory of somewhere else the root of this namespace: the view of a decoupled

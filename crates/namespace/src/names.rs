@@ -220,7 +220,8 @@ impl Namespace {
             }
             return;
         }
-        if when.is_in(inode.version) {
+        // The same goes for a second name that came when the inode still had one.
+        if inode.home != Ino::LINKS || when.is_in(inode.version) {
             return;
         }
         inode.nlink = inode.nlink.saturating_sub(1);

