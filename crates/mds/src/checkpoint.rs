@@ -32,6 +32,9 @@ pub(crate) struct Checkpoint {
     failed: VecDeque<(Ino, StoreOp, Moment)>,
     /// Inodes that are gone, since which position.
     purges: VecDeque<(Seq, Freed)>,
+    /// Merges that are in memory only: since which position, of which subtree, and the journal
+    /// object that recovery would need.
+    merges: Vec<(Seq, Ino, Option<String>)>,
     /// Who wants to know when everything is written.
     waiters: Vec<(Seq, ConnId, Tid)>,
 }
@@ -146,6 +149,7 @@ impl Mds {
             self.counters.trimmed_segments += objects.len() as u64;
             self.store(Waiting::Forget, StoreOp::Delete { objects }, effects);
         }
+        self.forget_merges(unwritten, effects);
         let waiters = std::mem::take(&mut self.checkpoint.waiters);
         for (seq, conn, tid) in waiters {
             if unwritten > seq {
@@ -153,6 +157,32 @@ impl Mds {
             } else {
                 self.checkpoint.waiters.push((seq, conn, tid));
             }
+        }
+    }
+
+    /// Notes a merge that was applied: until the metadata store has it, it may have to be repeated.
+    pub(crate) fn note_merge(&mut self, seq: Seq, subtree: Ino, object: &[u8]) {
+        let object = (!object.is_empty()).then(|| String::from_utf8_lossy(object).into_owned());
+        self.checkpoint.merges.push((seq, subtree, object));
+    }
+
+    /// Merges that the metadata store has need no journal object and no repetition any more.
+    fn forget_merges(&mut self, unwritten: Seq, effects: &mut Effects) {
+        // A journal object goes only after the segment that names it.
+        let kept = self.log.first_kept();
+        let (done, left): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.checkpoint.merges).into_iter().partition(
+                |(seq, _, object)| unwritten > *seq && (object.is_none() || *seq < kept),
+            );
+        self.checkpoint.merges = left;
+        if done.is_empty() {
+            return;
+        }
+        let subtrees: Vec<Ino> = done.iter().map(|(_, subtree, _)| *subtree).collect();
+        self.tables.forget_released(&subtrees);
+        let objects: Vec<String> = done.into_iter().filter_map(|(.., object)| object).collect();
+        if !objects.is_empty() {
+            self.store(Waiting::Forget, StoreOp::Delete { objects }, effects);
         }
     }
 

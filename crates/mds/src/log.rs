@@ -20,6 +20,7 @@ const RETRY: Span = Span::from_millis(500);
 #[derive(Clone, Debug)]
 pub(crate) struct Segment {
     pub(crate) index: u64,
+    pub(crate) first: Seq,
     pub(crate) last: Seq,
     bytes: u64,
 }
@@ -88,8 +89,8 @@ impl Log {
         (self.written, self.safe) = (last, last);
     }
 
-    pub(crate) fn recovered_segment(index: u64, last: Seq, bytes: u64) -> Segment {
-        Segment { index, last, bytes }
+    pub(crate) fn recovered_segment(index: u64, first: Seq, last: Seq, bytes: u64) -> Segment {
+        Segment { index, first, last, bytes }
     }
 
     #[inline]
@@ -118,6 +119,11 @@ impl Log {
 
     pub(crate) fn segment_count(&self) -> usize {
         self.segments.len()
+    }
+
+    /// Position of the first event that the segments still hold.
+    pub(crate) fn first_kept(&self) -> Seq {
+        self.segments.front().map_or(Seq(u64::MAX), |segment| segment.first)
     }
 
     /// Whether a journal exists: with no streaming subtree none is ever written (M-02).
@@ -194,7 +200,7 @@ impl Mds {
             let writer = Writer::Mds { rank: self.rank };
             let header = SegmentHeader { writer, epoch: log.epoch, first_seq };
             data.extend_from_slice(&header.encode());
-            log.segments.push_back(Segment { index, last: first_seq, bytes: 0 });
+            log.segments.push_back(Segment { index, first: first_seq, last: first_seq, bytes: 0 });
             log.open = true;
         }
         log.buffer.close_block();

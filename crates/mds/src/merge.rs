@@ -456,6 +456,9 @@ impl Mds {
             }
             self.counters.merges += 1;
             let Merge { conn, tid, subtree, flags, report, .. } = merge;
+            if !flags.dry_run {
+                self.note_merge(merge.seq, subtree, &merge.object);
+            }
             let answer = Answer::Merged(Box::new(report));
             if flags.release && !flags.dry_run {
                 self.release_merged(subtree, (conn, tid), answer, effects);

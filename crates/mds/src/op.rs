@@ -223,7 +223,7 @@ impl Mds {
     pub(crate) fn is_blocked(&self, client: ClientId, ino: Ino) -> bool {
         self.namespace.ancestors(ino).any(|ancestor| {
             let owner = self.tables.decoupled.get(&ancestor);
-            owner.is_some_and(|owner| owner.block && owner.client != client)
+            owner.is_some_and(|owner| owner.block && !owner.released && owner.client != client)
         })
     }
 }

@@ -182,7 +182,12 @@ impl Mds {
         }
         let index = name.rsplit('/').next().and_then(|hex| u64::from_str_radix(hex, 16).ok());
         let last = Seq(scan.next_seq.0 - 1);
-        let segment = Log::recovered_segment(index.unwrap_or_default(), last, bytes.len() as u64);
+        let segment = Log::recovered_segment(
+            index.unwrap_or_default(),
+            header.first_seq,
+            last,
+            bytes.len() as u64,
+        );
         self.recovery.segments.push_back(segment);
         self.recovery.last = last;
         self.recovery.intact = scan.intact;
@@ -253,8 +258,11 @@ impl Mds {
             }
             match record.event {
                 Event::Session { client, tid } => self.sessions.recovered(client, tid),
-                Event::Merged { object, .. } => match self.recovery.merged.take() {
-                    Some(bytes) => self.reapply(record.seq, &bytes),
+                Event::Merged { subtree, object, .. } => match self.recovery.merged.take() {
+                    Some(bytes) => {
+                        self.reapply(record.seq, &bytes);
+                        self.note_merge(record.seq, subtree, object);
+                    }
                     None => {
                         self.recovery.step = Step::ReadMerged;
                         let object = String::from_utf8_lossy(object).into_owned();

@@ -13,7 +13,7 @@ use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult, rank_nam
 use namespace::Namespace;
 use policy::{InterferePolicy, Policy};
 use types::bytes::{Malformed, Put, Reader};
-use types::{ClientId, ConnId, Epoch, Errno, Error, Ino, InoRange, Moment, Rank, Span, Tid};
+use types::{ClientId, ConnId, Epoch, Errno, Error, Ino, InoRange, Moment, Rank, Seq, Span, Tid};
 use wire::{Answer, DecoupledSubtree};
 
 use crate::{Effects, Mds, Waiting, fetch};
@@ -37,6 +37,9 @@ pub(crate) struct Decoupling {
     pub(crate) epoch: Epoch,
     /// Canonical policy text.
     pub(crate) policy: String,
+    /// The subtree is everybody's again; its last merge is in memory only, so that its client may
+    /// have to merge again after a crash (weak consistency with local durability).
+    pub(crate) released: bool,
 }
 
 /// An answer that waits until the tables are stored.
@@ -45,6 +48,8 @@ pub(crate) struct Held {
     pub(crate) conn: ConnId,
     pub(crate) tid: Tid,
     pub(crate) answer: Answer,
+    /// Journal position that must be safe as well.
+    pub(crate) seq: Seq,
 }
 
 /// See the module documentation.
@@ -128,7 +133,7 @@ impl Tables {
         for (ino, decoupling) in &self.decoupled {
             out.put_varint(ino.0);
             out.put_varint(decoupling.client.0);
-            out.put_u8(u8::from(decoupling.block));
+            out.put_u8(u8::from(decoupling.block) | u8::from(decoupling.released) << 1);
             out.put_varint(decoupling.epoch.0);
             out.put_bytes(decoupling.policy.as_bytes());
             out.put_varint(decoupling.ranges.len() as u64);
@@ -155,7 +160,8 @@ impl Tables {
         for _ in 0..reader.length()? {
             let ino = Ino(reader.varint()?);
             let client = ClientId(reader.varint()?);
-            let block = reader.u8()? == 1;
+            let flags = reader.u8()?;
+            let (block, released) = (flags & 1 != 0, flags & 2 != 0);
             let epoch = Epoch(reader.varint()?);
             let start = reader;
             let policy = std::str::from_utf8(reader.bytes()?)
@@ -165,7 +171,8 @@ impl Tables {
             for _ in 0..reader.length()? {
                 ranges.push(InoRange { start: reader.varint()?, end: reader.varint()? });
             }
-            decoupled.insert(ino, Decoupling { client, block, ranges, epoch, policy });
+            let decoupling = Decoupling { client, block, ranges, epoch, policy, released };
+            decoupled.insert(ino, decoupling);
         }
         let body = reader.offset();
         if reader.u32()? != crc(&bytes[..body]) {
@@ -204,9 +211,25 @@ impl Tables {
         self.held.push(held);
     }
 
+    /// Who has a subtree now.
+    pub(crate) fn owner(&self, subtree: Ino) -> Option<&Decoupling> {
+        self.decoupled.get(&subtree).filter(|decoupling| !decoupling.released)
+    }
+
+    /// The last merges of these subtrees are in the metadata store: nobody needs to repeat them.
+    pub(crate) fn forget_released(&mut self, subtrees: &[Ino]) {
+        for subtree in subtrees {
+            if self.decoupled.get(subtree).is_some_and(|known| known.released) {
+                self.decoupled.remove(subtree);
+                self.dirty = true;
+            }
+        }
+    }
+
     pub(crate) fn decoupled_list(&self, namespace: &Namespace) -> Vec<DecoupledSubtree> {
         self.decoupled
             .iter()
+            .filter(|(_, decoupling)| !decoupling.released)
             .map(|(ino, decoupling)| DecoupledSubtree {
                 path: namespace.path_of(*ino).map(|path| path.to_bytes()).unwrap_or_default(),
                 ino: *ino,
@@ -229,6 +252,7 @@ impl Tables {
             ranges: vec![range],
             epoch,
             policy: policy.to_yaml(),
+            released: false,
         }
     }
 }
@@ -277,8 +301,8 @@ impl Mds {
                 {
                     self.add_own(range);
                 }
-                for Held { conn, tid, answer } in held {
-                    self.reply_with((conn, tid), types::Seq(0), answer, effects);
+                for Held { conn, tid, answer, seq } in held {
+                    self.answer_when_safe(seq, (conn, tid), answer, effects);
                 }
                 self.retry_waiting(fetch::NUMBERS, effects);
                 self.tables_tick(effects);

@@ -1,7 +1,7 @@
 //! Decoupling: giving a subtree and a range of inode numbers to one client, and taking them back.
 
 use policy::Policy;
-use types::{ClientId, ConnId, Cred, Errno, Ino, Origin, Tid};
+use types::{ClientId, ConnId, Cred, Errno, Ino, Origin, Seq, Tid};
 use wire::{Answer, Decoupled, Failure};
 
 use super::{Performed, Performing, Refused};
@@ -35,11 +35,12 @@ impl Mds {
         self.check_free(ino, client)?;
         let root = self.namespace.getattr(ino)?;
         let empty = root.size == 0;
-        if let Some(known) = self.tables.decoupled.get(&ino) {
+        if let Some(known) = self.tables.owner(ino) {
             // The same client asks again: its first answer was lost.
             let range = known.ranges.first().copied().unwrap_or_default();
             let answer = Decoupled { root, range, epoch: known.epoch, empty };
-            self.tables.hold(Held { conn, tid, answer: Answer::Decoupled(answer) });
+            let answer = Answer::Decoupled(answer);
+            self.tables.hold(Held { conn, tid, answer, seq: self.log.last() });
             return Ok(Performed::Later);
         }
         let text = policy.to_yaml();
@@ -54,13 +55,16 @@ impl Mds {
             self.tables.decoupled.insert(ino, decoupling);
         }
         let answer = Answer::Decoupled(Decoupled { root, range, epoch, empty });
-        self.tables.hold(Held { conn, tid, answer });
+        self.tables.hold(Held { conn, tid, answer, seq });
         Ok(Performed::Later)
     }
 
     /// `EBUSY` if another client has this subtree, one above or one below.
     fn check_free(&self, ino: Ino, client: ClientId) -> Result<(), Refused> {
         for (root, owner) in &self.tables.decoupled {
+            if owner.released {
+                continue;
+            }
             let same = *root == ino && owner.client == client;
             let overlap =
                 self.namespace.is_within(ino, *root) || self.namespace.is_within(*root, ino);
@@ -78,7 +82,7 @@ impl Mds {
     }
 
     fn owned(&self, subtree: Ino, client: ClientId) -> Result<(), Refused> {
-        match self.tables.decoupled.get(&subtree) {
+        match self.tables.owner(subtree) {
             Some(known) if known.client == client => Ok(()),
             Some(known) => {
                 let text = format!("the subtree is decoupled by {}", known.client);
@@ -104,7 +108,7 @@ impl Mds {
         if let Some(known) = self.tables.decoupled.get_mut(&subtree) {
             known.ranges.push(range);
         }
-        self.tables.hold(Held { conn, tid, answer: Answer::Range(range) });
+        self.tables.hold(Held { conn, tid, answer: Answer::Range(range), seq: Seq(0) });
         Ok(Performed::Later)
     }
 
@@ -116,17 +120,21 @@ impl Mds {
         cred: &Cred,
         subtree: Ino,
     ) -> Performing {
-        if !cred.is_root() || !self.tables.decoupled.contains_key(&subtree) {
+        if !cred.is_root() || self.tables.owner(subtree).is_none() {
             self.owned(subtree, client)?;
         }
         self.tables.decoupled.remove(&subtree);
-        self.tables.hold(Held { conn, tid, answer: Answer::Done });
+        self.tables.hold(Held { conn, tid, answer: Answer::Done, seq: Seq(0) });
         Ok(Performed::Later)
     }
 
-    /// Whether a client may merge into a subtree.
+    /// Whether a client may merge into a subtree: its owner, or its last owner as long as that
+    /// one's merge could still be lost.
     pub(crate) fn check_merge(&self, subtree: Ino, client: ClientId) -> Result<(), Refused> {
-        self.owned(subtree, client)
+        match self.tables.decoupled.get(&subtree) {
+            Some(known) if known.client == client => Ok(()),
+            Some(_) | None => self.owned(subtree, client),
+        }
     }
 
     /// Releases a subtree whose merge is done, and answers when that is durable.
@@ -137,8 +145,10 @@ impl Mds {
         answer: Answer,
         effects: &mut Effects,
     ) {
-        self.tables.decoupled.remove(&subtree);
-        self.tables.hold(Held { conn, tid, answer });
+        if let Some(known) = self.tables.decoupled.get_mut(&subtree) {
+            known.released = true;
+        }
+        self.tables.hold(Held { conn, tid, answer, seq: Seq(0) });
         self.tables_tick(effects);
     }
 }

@@ -1,0 +1,169 @@
+//! Rows: what an experiment says, for people and for programs.
+//!
+//! A row holds every repetition, and works the figures out when it is printed. Invariant: rates
+//! are absolute (operations in a second of this machine); a ratio stands beside them, never
+//! instead of them.
+
+use serde_json::{Map, Value, json};
+
+use super::stats::{median, real, spread};
+
+/// See the module documentation.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Row {
+    /// The experiment.
+    pub(crate) bench: &'static str,
+    /// What was measured.
+    pub(crate) name: String,
+    /// Files, events or entries of each client.
+    pub(crate) files: u64,
+    /// Client processes at work at the same time.
+    pub(crate) clients: u32,
+    /// Every repetition, from the first client's start to the last one's end.
+    pub(crate) seconds: Vec<f64>,
+    /// Per repetition: these seconds over those of Append Client Journal in the same repetition.
+    pub(crate) slowdown: Vec<f64>,
+    /// Bytes of journal per event, where a journal is written.
+    pub(crate) bytes_per_event: Option<f64>,
+    /// The object store.
+    pub(crate) store: String,
+    /// Further figures, each with a value per repetition.
+    notes: Vec<(&'static str, Vec<f64>)>,
+}
+
+impl Row {
+    pub(crate) fn new(bench: &'static str, name: impl Into<String>, files: u64) -> Self {
+        Self { bench, name: name.into(), files, clients: 1, ..Self::default() }
+    }
+
+    pub(crate) fn clients(mut self, clients: u32) -> Self {
+        self.clients = clients;
+        self
+    }
+
+    /// Adds a repetition.
+    pub(crate) fn push(&mut self, seconds: f64) {
+        self.seconds.push(seconds);
+    }
+
+    /// Adds a repetition's value of a further figure; its name says the unit.
+    pub(crate) fn note(&mut self, name: &'static str, value: f64) {
+        match self.notes.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, values)) => values.push(value),
+            None => self.notes.push((name, vec![value])),
+        }
+    }
+
+    /// Adds the repetition's slowdown against another row of the same repetition.
+    pub(crate) fn against(&mut self, base_seconds: f64) {
+        if let Some(seconds) = self.seconds.last()
+            && base_seconds > 0.0
+        {
+            self.slowdown.push(seconds / base_seconds);
+        }
+    }
+
+    /// Operations of all clients in a second, at the median.
+    pub(crate) fn per_second(&self) -> Option<f64> {
+        let seconds = median(&self.seconds);
+        let operations = real(self.files * u64::from(self.clients));
+        (seconds > 0.0 && operations > 0.0).then(|| operations / seconds)
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        let (min, max) = spread(&self.seconds);
+        let slowdown = (!self.slowdown.is_empty()).then(|| median(&self.slowdown));
+        let mut object = Map::new();
+        for (key, value) in [
+            ("bench", json!(self.bench)),
+            ("name", json!(self.name)),
+            ("files", json!(self.files)),
+            ("clients", json!(self.clients)),
+            ("seconds", json!(self.seconds)),
+            ("median", json!(median(&self.seconds))),
+            ("min", json!(min)),
+            ("max", json!(max)),
+            ("per_second", json!(self.per_second())),
+            ("slowdown", json!(slowdown)),
+            ("bytes_per_event", json!(self.bytes_per_event)),
+            ("store", json!(self.store)),
+            ("replication", json!(replication(&self.store))),
+            ("version", json!(env!("CARGO_PKG_VERSION"))),
+        ] {
+            object.insert(key.to_owned(), value);
+        }
+        for (name, values) in &self.notes {
+            object.insert((*name).to_owned(), json!(median(values)));
+        }
+        Value::Object(object)
+    }
+
+    fn cells(&self) -> [String; 8] {
+        let (min, max) = spread(&self.seconds);
+        let slowdown = if self.slowdown.is_empty() {
+            String::new()
+        } else {
+            format!("{:.2}x", median(&self.slowdown))
+        };
+        [
+            self.name.clone(),
+            self.files.to_string(),
+            self.clients.to_string(),
+            format!("{:.4}", median(&self.seconds)),
+            format!("{min:.4}..{max:.4}"),
+            self.per_second().map_or(String::new(), |rate| format!("{rate:.0}")),
+            slowdown,
+            self.bytes_per_event.map_or(String::new(), |bytes| format!("{bytes:.2}")),
+        ]
+    }
+
+    fn notes_text(&self) -> String {
+        let notes = self.notes.iter();
+        let texts: Vec<_> =
+            notes.map(|(name, values)| format!("{name} {}", short(median(values)))).collect();
+        texts.join(", ")
+    }
+}
+
+/// Copies that the store keeps of each object, where that is known from its kind.
+fn replication(store: &str) -> Option<u32> {
+    let scheme = store.split(':').next().unwrap_or_default();
+    matches!(scheme, "dir" | "memory").then_some(1)
+}
+
+fn short(value: f64) -> String {
+    if value.abs() >= 100.0 || value == value.trunc() {
+        format!("{value:.0}")
+    } else {
+        format!("{value:.3}")
+    }
+}
+
+/// A table for people: one line per row, with its further figures at the end.
+pub(crate) fn table(rows: &[Row]) -> String {
+    let head =
+        ["", "files", "clients", "seconds", "spread", "per second", "slowdown", "B/event"];
+    let lines: Vec<_> = rows.iter().map(Row::cells).collect();
+    let width = |column: usize| {
+        let cells = lines.iter().map(|cells| cells[column].len());
+        cells.chain([head[column].len()]).max().unwrap_or(0)
+    };
+    let widths: Vec<_> = (0..head.len()).map(width).collect();
+    let line = |cells: &[String], notes: &str| {
+        let mut text = format!("{:<1$}", cells[0], widths[0]);
+        for (cell, width) in cells.iter().zip(&widths).skip(1) {
+            text.push_str(&format!("  {cell:>width$}"));
+        }
+        text.push_str("  ");
+        text.push_str(notes);
+        format!("{}\n", text.trim_end())
+    };
+    let mut text = line(&head.map(str::to_owned), "");
+    for (row, cells) in rows.iter().zip(&lines) {
+        text.push_str(&line(cells, &row.notes_text()));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,49 @@
+use serde_json::json;
+
+use super::{Row, table};
+
+fn row() -> Row {
+    let mut row = Row::new("merge", "by_value_1K", 1000).clients(2);
+    row.store = "dir:/x".into();
+    for (seconds, base) in [(2.0, 1.0), (4.0, 1.0), (3.0, 2.0)] {
+        row.push(seconds);
+        row.against(base);
+        row.note("verify_ms", seconds * 10.0);
+    }
+    row
+}
+
+#[test]
+fn a_row_carries_every_repetition_and_figures_of_all_of_them() {
+    let value = row().to_json();
+    assert_eq!(value["seconds"], json!([2.0, 4.0, 3.0]));
+    assert_eq!(value["median"], json!(3.0));
+    assert_eq!((&value["min"], &value["max"]), (&json!(2.0), &json!(4.0)));
+    assert_eq!(value["slowdown"], json!(2.0));
+    assert_eq!(value["verify_ms"], json!(30.0));
+    assert_eq!(value["replication"], json!(1));
+    assert!(value["bytes_per_event"].is_null());
+}
+
+#[test]
+fn a_rate_counts_the_operations_of_all_clients() {
+    let rate = row().per_second().expect("there are repetitions");
+    assert!((rate - 2000.0 / 3.0).abs() < 1e-9);
+    assert_eq!(Row::new("merge", "nothing", 5).per_second(), None);
+}
+
+#[test]
+fn a_store_of_unknown_kind_claims_no_replication() {
+    let row = Row { store: "rados:pool".into(), ..row() };
+    assert!(row.to_json()["replication"].is_null());
+}
+
+#[test]
+fn the_table_has_a_line_per_row_under_a_head() {
+    let text = table(&[row(), Row::new("merge", "x", 1)]);
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines.len(), 3);
+    assert!(lines[0].contains("per second"));
+    assert!(lines[1].starts_with("by_value_1K") && lines[1].ends_with("verify_ms 30"));
+    assert!(lines.iter().all(|line| !line.ends_with(' ')));
+}
