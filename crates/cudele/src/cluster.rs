@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use net::{Address, Connection};
 use types::{ClientId, Cred, Errno, Error, Result, Tid};
-use wire::{ClusterMap, Decoupled, Message, MonAnswer, MonOp};
+use wire::{ClusterMap, Decoupled, MergeFlags, Message, MonAnswer, MonOp};
 
-use crate::{Fs, Locator};
+use crate::{Fs, Locator, StateDir};
 
 /// How long the monitor may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -55,7 +55,34 @@ impl Cluster {
     /// # Errors
     /// If no metadata server is active or the object store cannot be opened.
     pub fn mount(self: &Arc<Self>) -> Result<Arc<Fs>> {
-        self.mount_as(self.register()?)
+        let fs = self.mount_as(self.register()?)?;
+        self.merge_again(&fs)?;
+        Ok(fs)
+    }
+
+    /// Repeats merges of this user's that a crash of the server undid: their journals are on this
+    /// machine's disk (weak consistency with local durability).
+    fn merge_again(self: &Arc<Self>, fs: &Fs) -> Result<()> {
+        for state in StateDir::all(fs.cluster_id())? {
+            let Some(owner) = state.owner()? else { continue };
+            let Some(merged_in) = owner.merged_in else { continue };
+            if merged_in == fs.server_epoch().0 {
+                continue;
+            }
+            let owner_fs = self.mount_as(owner.client())?;
+            match repeat_merge(&owner_fs, &state, &owner) {
+                Ok(()) => {
+                    let merged_in = Some(fs.server_epoch().0);
+                    state.set_owner(&crate::Owner { merged_in, ..owner })?;
+                }
+                // A checkpoint has it, or the subtree belongs to somebody else by now.
+                Err(error) if matches!(error.errno, Errno::Stale | Errno::Busy) => {
+                    state.remove()?;
+                }
+                Err(error) => return Err(error.about(owner.path)),
+            }
+        }
+        Ok(())
     }
 
     /// The same as a client that exists: for taking up the work of an earlier process.
@@ -155,6 +182,17 @@ impl Cluster {
             }
         }
     }
+}
+
+fn repeat_merge(fs: &Fs, state: &StateDir, owner: &crate::Owner) -> Result<()> {
+    for path in state.journals()? {
+        let bytes = std::fs::read(&path).map_err(|error| crate::state::io_error(&path, &error))?;
+        let name = path.display().to_string();
+        let intact =
+            journal::segment::scan(&bytes).map_err(|error| error.in_journal(&name))?.intact;
+        fs.merge_journal(owner.root(), &bytes[..intact], MergeFlags::default())?;
+    }
+    Ok(())
 }
 
 fn unexpected(answer: &MonAnswer) -> Error {

@@ -1,24 +1,17 @@
 //! A file system client: requests to the metadata server, data to and from the object store.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
-use client::{Effects, Input, Session};
-use net::{Address, Connection};
 use objstore::ObjectStore;
 use types::{
     Attr, AttrChange, ClientId, Cred, Epoch, Errno, Error, FileType, Ino, Path, RenameFlags,
-    Result, Seq, Tid, XattrFlags,
+    Result, Seq, XattrFlags,
 };
-use wire::{Answer, EffectivePolicy, MdsState, Message, NewInode, Op};
+use wire::{Answer, EffectivePolicy, NewInode, Op};
 
+use crate::link::Link;
 use crate::strong_log::StrongLogs;
 use crate::{Cluster, Dir, Policy, Subtree};
-
-/// How long a request may wait for a server that is away.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// How long to wait before looking for the server again.
-const RETRY: Duration = Duration::from_millis(20);
 
 /// See the module documentation. Cheap to share between threads; requests of one client are
 /// carried out one after the other, so parallel work uses several.
@@ -32,35 +25,16 @@ pub struct Fs {
     pub(crate) strong_logs: StrongLogs,
 }
 
-#[derive(Debug)]
-struct Link {
-    session: Session,
-    connection: Option<Connection>,
-    address: Option<Address>,
-    effects: Effects,
-    answered: Vec<(Tid, std::result::Result<Answer, wire::Failure>)>,
-    requests: u64,
-}
-
 impl Fs {
     pub(crate) fn open(cluster: Arc<Cluster>, client: ClientId) -> Result<Self> {
         let map = cluster.status()?;
         let store = objstore::open_existing(&map.store)?;
-        // Request numbers grow over the processes that act as one client.
-        let first_tid = Tid(crate::now().0.unsigned_abs() / 1000);
         let fs = Self {
             cluster,
             cluster_id: map.cluster,
             store,
             cred: crate::own_cred(),
-            link: Mutex::new(Link {
-                session: Session::new(client, first_tid),
-                connection: None,
-                address: None,
-                effects: Effects::default(),
-                answered: Vec::new(),
-                requests: 0,
-            }),
+            link: Mutex::new(Link::new(client)),
             strong_logs: StrongLogs::default(),
         };
         fs.lock().connect(&fs.cluster)?;
@@ -128,7 +102,7 @@ impl Fs {
             link.request(&self.cluster, &self.cred, Op::Sync, &[])?;
         }
         let answer = link.request(&self.cluster, &self.cred, op, &[]);
-        let restarted = std::mem::take(&mut link.effects.restarted);
+        let restarted = link.take_restarted();
         drop(link);
         if restarted {
             self.after_restart()?;
@@ -139,6 +113,20 @@ impl Fs {
     /// A request that is followed by a journal in chunks.
     pub(crate) fn call_with_chunks(&self, op: Op<'_>, chunks: &[&[u8]]) -> Result<Answer> {
         self.lock().request(&self.cluster, &self.cred, op, chunks)
+    }
+
+    /// Merges a whole journal as it stands.
+    pub(crate) fn merge_journal(
+        &self,
+        subtree: Ino,
+        journal: &[u8],
+        flags: wire::MergeFlags,
+    ) -> Result<wire::MergeReport> {
+        let bytes = journal.len() as u64;
+        let answer =
+            self.call_with_chunks(Op::Merge { subtree, bytes, object: b"", flags }, &[journal])?;
+        let Answer::Merged(report) = answer else { return Err(unexpected(&answer)) };
+        Ok(*report)
     }
 
     /// The server came back from a crash: what only this client's disk remembers is applied again
@@ -381,123 +369,4 @@ pub(crate) fn unexpected(answer: &Answer) -> Error {
 pub(crate) fn bytes_answer(answer: Answer) -> Result<Vec<u8>> {
     let Answer::Data(data) = answer else { return Err(unexpected(&answer)) };
     Ok(data)
-}
-
-impl Link {
-    fn request(
-        &mut self,
-        cluster: &Cluster,
-        cred: &Cred,
-        op: Op<'_>,
-        chunks: &[&[u8]],
-    ) -> Result<Answer> {
-        self.requests += 1;
-        if self.connection.is_none() {
-            self.connect(cluster)?;
-        }
-        let tid = self.session.call(cred, op, &mut self.effects);
-        let chunked = !chunks.is_empty();
-        let mut sent = self.send();
-        if sent.is_ok() && chunked {
-            sent = self.send_chunks(tid, chunks);
-        }
-        loop {
-            if let Some(at) = self.answered.iter().position(|(answered, _)| *answered == tid) {
-                return self.answered.swap_remove(at).1.map_err(Error::from);
-            }
-            let arrived = match std::mem::replace(&mut sent, Ok(())) {
-                Ok(()) => self.receive(),
-                Err(error) => Err(error),
-            };
-            if let Err(error) = arrived {
-                self.connection = None;
-                self.session.handle(Input::Disconnected, &mut self.effects);
-                if chunked {
-                    // A transfer is not repeated behind the caller's back: it may be large.
-                    self.session.forget(tid);
-                    return Err(error.remedy("the merge may be run again; that is harmless"));
-                }
-                if let Err(error) = self.connect(cluster) {
-                    self.session.forget(tid);
-                    return Err(error);
-                }
-            }
-        }
-    }
-
-    fn send(&mut self) -> Result<()> {
-        let result = match &mut self.connection {
-            Some(connection) => connection.send(&self.effects.frames),
-            None => Err(Error::of(Errno::Io, "connection")),
-        };
-        self.effects.frames.clear();
-        result
-    }
-
-    fn send_chunks(&mut self, tid: Tid, chunks: &[&[u8]]) -> Result<()> {
-        let mut frame = Vec::new();
-        for bytes in chunks.iter().flat_map(|chunk| chunk.chunks(1 << 20)) {
-            frame.clear();
-            Message::Chunk { tid, bytes }.append_frame(&mut frame);
-            if let Some(connection) = &mut self.connection {
-                connection.send(&frame)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Waits for one message and lets the session have it.
-    fn receive(&mut self) -> Result<()> {
-        let Some(connection) = &mut self.connection else {
-            return Err(Error::of(Errno::Io, "connection"));
-        };
-        let message = Message::decode(connection.receive()?)?;
-        self.session.handle(Input::Message(message), &mut self.effects);
-        self.answered.append(&mut self.effects.completed);
-        if self.effects.frames.is_empty() { Ok(()) } else { self.send() }
-    }
-
-    /// Connects to the active server, waiting for one for a while.
-    fn connect(&mut self, cluster: &Cluster) -> Result<()> {
-        let start = Instant::now();
-        loop {
-            let result = self.try_connect(cluster);
-            match result {
-                Ok(()) => return Ok(()),
-                Err(error) if start.elapsed() >= PATIENCE => {
-                    return Err(error.remedy(
-                        "see `cudele status`; a server that crashed is restarted by `cudele up`",
-                    ));
-                }
-                Err(_) => std::thread::sleep(RETRY),
-            }
-        }
-    }
-
-    fn try_connect(&mut self, cluster: &Cluster) -> Result<()> {
-        let address = match &self.address {
-            Some(address) => address.clone(),
-            None => active_server(cluster)?,
-        };
-        let opened = Connection::open(&address);
-        if opened.is_err() {
-            self.address = None;
-        }
-        self.connection = Some(opened?);
-        self.address = Some(address);
-        self.effects.frames.clear();
-        self.session.handle(Input::Connected, &mut self.effects);
-        self.send()?;
-        // The welcome: everything that was not answered is sent again with it.
-        self.receive()
-    }
-}
-
-fn active_server(cluster: &Cluster) -> Result<Address> {
-    let map = cluster.status()?;
-    let active = map.mds.iter().find(|entry| entry.state == MdsState::Active);
-    match active {
-        Some(entry) => entry.address.parse(),
-        None => Err(Error::new(Errno::Again, "cluster", "no metadata server is active")),
-    }
 }

@@ -37,6 +37,7 @@ mod cluster;
 mod data;
 mod dir;
 mod fs;
+mod link;
 mod locate;
 mod mechanism;
 mod state;

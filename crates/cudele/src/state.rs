@@ -33,6 +33,10 @@ pub struct Owner {
     pub policy: String,
     /// Position of the next event.
     pub next_seq: u64,
+    /// The server's tenure in which the subtree was merged and released. The merge may have to be
+    /// repeated in a later one.
+    #[serde(default)]
+    pub merged_in: Option<u64>,
     /// Whether the subtree was empty when it was decoupled.
     pub empty: bool,
     /// Journal objects in the store.
@@ -121,6 +125,24 @@ impl StateDir {
                 .remedy("set CUDELE_STATE to a directory on a local disk")
         })?;
         Ok(Self { dir: root.join("subtrees").join(cluster).join(format!("{:016x}", subtree.0)) })
+    }
+
+    /// Everything that this user owns, or owned, in a cluster.
+    ///
+    /// # Errors
+    /// `EIO`.
+    pub fn all(cluster: &str) -> Result<Vec<Self>> {
+        let Some(root) = Self::root() else { return Ok(Vec::new()) };
+        let dir = root.join("subtrees").join(cluster);
+        let entries = match fs::read_dir(&dir) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(io_error(&dir, &error)),
+        };
+        let mut all: Vec<_> =
+            entries.filter_map(|entry| Some(Self { dir: entry.ok()?.path() })).collect();
+        all.sort_by(|a, b| a.dir.cmp(&b.dir));
+        Ok(all)
     }
 
     /// The directory.

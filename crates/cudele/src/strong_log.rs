@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use journal::{Create, Event, JournalBuffer, SegmentHeader, Snapshot, Writer};
 use policy::Mechanism;
 use types::{Attr, AttrChange, Errno, Error, FileType, Ino, Origin, Result, Seq};
-use wire::{MergeFlags, Op};
+use wire::MergeFlags;
 
 use crate::state::{io_error, sync_parent};
 use crate::{Fs, StateDir};
@@ -63,9 +63,7 @@ impl StrongLogs {
         for log in logs {
             let bytes = std::fs::read(&log.path).map_err(|error| io_error(&log.path, &error))?;
             let flags = MergeFlags { strong_log: true, ..MergeFlags::default() };
-            let (subtree, length) = (log.subtree, bytes.len() as u64);
-            let op = Op::Merge { subtree, bytes: length, object: b"", flags };
-            fs.call_with_chunks(op, &[&bytes])?;
+            fs.merge_journal(log.subtree, &bytes, flags)?;
         }
         Ok(())
     }

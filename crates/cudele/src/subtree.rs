@@ -1,21 +1,20 @@
 //! A decoupled subtree: this client's own until it is merged or discarded.
 
+mod complete;
+mod view;
+
 use std::io::Read;
 use std::sync::Arc;
 
 use client::{Decoupled, Grant};
-use metastore::request::client_journal_name;
-use namespace::{NewInode, Refusal};
-use policy::{Check, Composition, Mechanism, MergeTrigger};
-use types::{
-    Attr, AttrChange, Errno, Error, FileType, Ino, Path, RenameFlags, Result, Seq, Timestamp,
-};
-use wire::{Answer, MergeFlags, MergeReport, Op};
+use namespace::NewInode;
+use policy::{Check, Mechanism};
+use types::{Attr, AttrChange, Epoch, Errno, Error, Ino, Path, Result, Seq, Timestamp};
+use wire::{Answer, Op};
 
 use crate::data::Content;
 use crate::fs::unexpected;
-use crate::mechanism::{Material, carry_out};
-use crate::{Completion, Fs, NewFile, Owner, Policy, StateDir};
+use crate::{Fs, NewFile, Owner, Policy, StateDir};
 
 /// Numbers asked for when a range is used up, at least.
 const EXTEND_MIN: u64 = 1_000;
@@ -44,6 +43,8 @@ pub struct Subtree {
     /// Events left until the time is read again.
     time_for: u32,
     merged_at: std::time::Instant,
+    /// The server's tenure in which the last merge took place: in another one it may be lost.
+    merged_in: Option<Epoch>,
 }
 
 /// Events that share one reading of the coarse clock.
@@ -75,6 +76,7 @@ impl Subtree {
             epoch: answer.epoch.0,
             policy: text,
             next_seq: 1,
+            merged_in: None,
             empty: answer.empty,
             objects: Vec::new(),
         };
@@ -132,13 +134,13 @@ impl Subtree {
             time: crate::now_coarse(),
             time_for: 0,
             merged_at: std::time::Instant::now(),
+            merged_in: None,
         })
     }
 
-    /// Reads the journals of earlier processes: they are merged with this one's, and their inode
-    /// numbers are used.
-    fn load_journals(&mut self) -> Result<()> {
-        let mut next = Seq(self.owner.next_seq);
+    /// The journals that Local Persist left on this disk, as far as they are intact.
+    fn local_journals(&self) -> Result<Vec<(String, Vec<u8>, Seq)>> {
+        let mut journals = Vec::new();
         for path in self.state.journals()? {
             let bytes =
                 std::fs::read(&path).map_err(|error| crate::state::io_error(&path, &error))?;
@@ -147,11 +149,20 @@ impl Subtree {
             if let Some(damage) = scan.damage.filter(|damage| damage.resumes.is_some()) {
                 return Err(damage.error.in_journal(&name));
             }
-            let intact = bytes[..scan.intact].to_vec();
-            let replayed = self.inner.replay(&intact).map_err(|error| error.in_journal(&name))?;
-            self.inner.skip_used(replayed);
-            next = next.max(scan.next_seq);
-            self.earlier.push(intact);
+            journals.push((name, bytes[..scan.intact].to_vec(), scan.next_seq));
+        }
+        Ok(journals)
+    }
+
+    /// Takes up the journals of earlier processes: they are merged with this one's, and their
+    /// inode numbers are used.
+    fn load_journals(&mut self) -> Result<()> {
+        let mut next = Seq(self.owner.next_seq);
+        for (name, journal, next_seq) in self.local_journals()? {
+            let last = self.inner.replay(&journal).map_err(|error| error.in_journal(&name))?;
+            self.inner.skip_used(last);
+            next = next.max(next_seq);
+            self.earlier.push(journal);
         }
         self.inner.start_at(next);
         Ok(())
@@ -320,263 +331,6 @@ impl Subtree {
         Ok(())
     }
 
-    /// Runs an operation on the client's view, fetching directories that it lacks.
-    fn on_view<T>(
-        &mut self,
-        name: &[u8],
-        mut operation: impl FnMut(&mut Decoupled) -> std::result::Result<T, Refusal>,
-    ) -> Result<T> {
-        loop {
-            match operation(&mut self.inner) {
-                Ok(value) => return Ok(value),
-                Err(Refusal::Errno(errno)) => {
-                    return Err(Error::of(errno, String::from_utf8_lossy(name)));
-                }
-                Err(Refusal::Cold(dir)) => self.fetch(dir)?,
-            }
-        }
-    }
-
-    /// Brings a directory of the base into the view.
-    fn fetch(&mut self, dir: Ino) -> Result<()> {
-        let mut after: Option<Vec<u8>> = None;
-        loop {
-            let op = Op::List { dir, after: after.as_deref(), limit: 4096, attrs: true };
-            let (entries, more) = match self.fs.call(op) {
-                Ok(Answer::Entries { entries, more }) => (entries, more),
-                Ok(other) => return Err(unexpected(&other)),
-                // A directory of this journal that the server has not heard of.
-                Err(error) if error.errno == Errno::Stale => (Vec::new(), false),
-                Err(error) => return Err(error),
-            };
-            for (name, attr) in &entries {
-                let data = if attr.file_type() == FileType::Symlink {
-                    self.fs.read_link(attr.ino)?
-                } else {
-                    Vec::new()
-                };
-                self.inner.view().namespace_mut().load_entry(dir, name, attr, &data);
-            }
-            if !more || entries.is_empty() {
-                self.inner.view().namespace_mut().finish_load(dir);
-                return Ok(());
-            }
-            after = entries.last().map(|(name, _)| name.clone());
-        }
-    }
-
-    /// Attributes of a name, in this client's view.
-    ///
-    /// # Errors
-    /// `ENOENT`, `ENOTDIR`, `EACCES`.
-    pub fn lookup(&mut self, parent: Ino, name: &[u8]) -> Result<Attr> {
-        let cred = self.fs.cred().clone();
-        self.on_view(name, |inner| inner.view().namespace().lookup(&cred, parent, name))
-    }
-
-    /// The entries of a directory, in this client's view.
-    ///
-    /// # Errors
-    /// `ENOTDIR`, `EACCES`.
-    pub fn list(&mut self, dir: Ino) -> Result<Vec<crate::DirEntry>> {
-        let cred = self.fs.cred().clone();
-        let entries = self.on_view(b"", |inner| {
-            inner.view().namespace().list(&cred, dir, None, usize::MAX, true)
-        })?;
-        let entries = entries.into_iter();
-        Ok(entries.map(|entry| crate::DirEntry { name: entry.name, attr: entry.attr }).collect())
-    }
-
-    /// Removes a name of anything but a directory.
-    ///
-    /// # Errors
-    /// `ENOENT`, `EISDIR`, `EACCES`, `EPERM`.
-    pub fn unlink(&mut self, parent: Ino, name: &[u8]) -> Result<()> {
-        let (cred, time) = (self.fs.cred().clone(), self.now());
-        self.on_view(name, |inner| inner.unlink(&cred, parent, name, time))
-    }
-
-    /// Removes an empty directory.
-    ///
-    /// # Errors
-    /// `ENOENT`, `ENOTDIR`, `ENOTEMPTY`, `EACCES`, `EPERM`.
-    pub fn rmdir(&mut self, parent: Ino, name: &[u8]) -> Result<()> {
-        let (cred, time) = (self.fs.cred().clone(), self.now());
-        self.on_view(name, |inner| inner.rmdir(&cred, parent, name, time))
-    }
-
-    /// Moves or swaps names.
-    ///
-    /// # Errors
-    /// Those of rename(2).
-    pub fn rename(
-        &mut self,
-        from: (Ino, &[u8]),
-        to: (Ino, &[u8]),
-        flags: RenameFlags,
-    ) -> Result<()> {
-        let (cred, time) = (self.fs.cred().clone(), self.now());
-        self.on_view(from.1, |inner| inner.rename(&cred, from, to, flags, time))
-    }
-
-    /// Gives an inode one more name.
-    ///
-    /// # Errors
-    /// `EEXIST`, `EPERM` for a directory, `EMLINK`.
-    pub fn link(&mut self, ino: Ino, parent: Ino, name: &[u8]) -> Result<()> {
-        let (cred, time) = (self.fs.cred().clone(), self.now());
-        self.on_view(name, |inner| inner.link(&cred, ino, (parent, name), time))
-    }
-
-    /// Changes attributes of an inode that stands in a directory.
-    ///
-    /// # Errors
-    /// `EPERM`, `EACCES`, `EINVAL`, `EISDIR`.
-    pub fn set_attr(&mut self, ino: Ino, change: &AttrChange) -> Result<()> {
-        let (cred, time) = (self.fs.cred().clone(), self.now());
-        self.on_view(b"", |inner| inner.setattr(&cred, ino, change, time))
-    }
-
-    /// Sets attributes without looking: for an inode that this client just created in `home`.
-    pub fn set_attr_blindly(&mut self, home: Ino, ino: Ino, change: &AttrChange) {
-        let time = self.now();
-        self.inner.set_attr_blindly(ino, home, change, time);
-    }
-
-    /// Carries out the policy's mechanisms on what was appended since the last time. When this
-    /// returns, the promise of the policy holds for all of it.
-    ///
-    /// # Errors
-    /// Which mechanism failed and why; the updates are still held, and completing again is
-    /// harmless.
-    pub fn complete(&mut self) -> Result<Completion> {
-        let composition = self.policy.effective();
-        self.carry_out(&composition, MergeFlags::default())
-    }
-
-    /// Completes the policy's durability and merges the subtree into the global namespace, whatever
-    /// its consistency, then gives it up: it is everybody's again.
-    ///
-    /// # Errors
-    /// As [`Subtree::complete`].
-    pub fn merge(&mut self) -> Result<Completion> {
-        let mut composition = self.policy.effective();
-        if !composition.contains(Mechanism::VolatileApply) {
-            composition =
-                Composition::serial([composition, Composition::One(Mechanism::VolatileApply)]);
-        }
-        let flags = MergeFlags { release: true, ..MergeFlags::default() };
-        self.carry_out(&composition, flags)
-    }
-
-    /// What a merge would do, without doing it.
-    ///
-    /// # Errors
-    /// As the merge itself.
-    pub fn dry_run(&mut self) -> Result<MergeReport> {
-        let flags = MergeFlags { dry_run: true, ..MergeFlags::default() };
-        let only = Composition::One(Mechanism::VolatileApply);
-        let report = self.run(&only, flags)?.merge;
-        Ok(report.unwrap_or_default())
-    }
-
-    fn carry_out(&mut self, composition: &Composition, flags: MergeFlags) -> Result<Completion> {
-        // File data first: metadata never names data that is less durable than itself.
-        if composition.contains(Mechanism::LocalPersist)
-            || composition.contains(Mechanism::GlobalPersist)
-        {
-            self.fs.sync_data()?;
-        }
-        let completion = self.run(composition, flags)?;
-        if composition.contains(Mechanism::LocalPersist) {
-            self.persisted_locally = self.inner.blocks().len();
-        }
-        if composition.contains(Mechanism::GlobalPersist) {
-            self.persisted_globally = self.inner.blocks().len();
-            self.owner.objects = vec![self.object_name()];
-        }
-        if completion.merge.is_some() {
-            self.merged()?;
-        } else if composition.contains(Mechanism::LocalPersist)
-            || composition.contains(Mechanism::GlobalPersist)
-        {
-            self.remember()?;
-        }
-        Ok(completion)
-    }
-
-    fn merged(&mut self) -> Result<()> {
-        self.earlier.clear();
-        self.inner.clear();
-        (self.persisted_locally, self.persisted_globally) = (0, 0);
-        self.owner.next_seq = self.inner.next_seq().0;
-        self.merged_at = std::time::Instant::now();
-        if self.policy.contains(Mechanism::LocalPersist)
-            || self.policy.contains(Mechanism::GlobalPersist)
-        {
-            self.remember()?;
-        }
-        Ok(())
-    }
-
-    fn object_name(&self) -> String {
-        let first = self.inner.header().first_seq;
-        client_journal_name(self.root(), self.owner.client(), first.0)
-    }
-
-    fn run(&mut self, composition: &Composition, mut flags: MergeFlags) -> Result<Completion> {
-        flags.check = self.policy.check == Check::Merge;
-        let merges = composition.contains(Mechanism::VolatileApply);
-        if merges {
-            self.merge_earlier(flags)?;
-        }
-        let events = self.inner.events();
-        let object = composition.contains(Mechanism::GlobalPersist).then(|| self.object_name());
-        let header = self.inner.header();
-        let subtree = self.root();
-        let material = Material {
-            fs: &self.fs,
-            state: &self.state,
-            subtree,
-            header,
-            persisted_locally: self.persisted_locally,
-            persisted_globally: self.persisted_globally,
-            merge: flags,
-            object,
-            blocks: self.inner.blocks(),
-        };
-        let completion = carry_out(composition, &material);
-        let mut completion = completion.map_err(|error| error.about(self.path.to_string()))?;
-        completion.events = events;
-        Ok(completion)
-    }
-
-    /// Merges the journals of earlier processes of this client, oldest first.
-    fn merge_earlier(&mut self, flags: MergeFlags) -> Result<()> {
-        for bytes in &self.earlier {
-            let (subtree, length) = (self.inner.root(), bytes.len() as u64);
-            let flags = MergeFlags { release: false, ..flags };
-            let op = Op::Merge { subtree, bytes: length, object: b"", flags };
-            self.fs.call_with_chunks(op, &[bytes])?;
-        }
-        Ok(())
-    }
-
-    /// Merges if the policy's trigger says that it is time (P-03). Call it between operations.
-    ///
-    /// # Errors
-    /// As [`Subtree::complete`].
-    pub fn merge_if_due(&mut self) -> Result<Option<Completion>> {
-        let due = match self.policy.merge {
-            MergeTrigger::AtEnd => false,
-            MergeTrigger::Every { seconds } => {
-                self.inner.events() > 0 && self.merged_at.elapsed().as_secs() >= seconds
-            }
-            MergeTrigger::AtUpdates { count } => self.inner.events() >= count,
-        };
-        if due { self.complete().map(Some) } else { Ok(None) }
-    }
-
     /// Gives the subtree up without a merge: what was not merged is gone.
     ///
     /// # Errors
@@ -593,12 +347,18 @@ impl Subtree {
         self.state.remove()
     }
 
-    /// Forgets what this machine keeps of the subtree, after a merge that made it unnecessary.
+    /// Ends the work after a merge. Under Local Persist the journal stays on this disk: the merge
+    /// is in the server's memory only, and if the server loses it before its next checkpoint, the
+    /// next process of this user that mounts the cluster merges again (`Cluster::mount`).
     ///
     /// # Errors
     /// `EIO`.
-    pub fn forget(self) -> Result<()> {
-        self.state.remove()
+    pub fn forget(mut self) -> Result<()> {
+        if !self.policy.contains(Mechanism::LocalPersist) {
+            return self.state.remove();
+        }
+        self.owner.merged_in = self.merged_in.map(|epoch| epoch.0);
+        self.remember()
     }
 
     /// The journals as they would be merged: those of earlier processes, then this one's.

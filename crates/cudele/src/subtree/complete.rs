@@ -1,0 +1,154 @@
+//! Completing a policy: persisting and merging a decoupled subtree.
+
+use metastore::request::client_journal_name;
+use policy::{Check, Composition, Mechanism, MergeTrigger};
+use types::Result;
+use wire::{MergeFlags, MergeReport};
+
+use super::Subtree;
+use crate::Completion;
+use crate::mechanism::{Material, carry_out};
+
+impl Subtree {
+    /// Carries out the policy's mechanisms on what was appended since the last time. When this
+    /// returns, the promise of the policy holds for all of it.
+    ///
+    /// # Errors
+    /// Which mechanism failed and why; the updates are still held, and completing again is
+    /// harmless.
+    pub fn complete(&mut self) -> Result<Completion> {
+        let composition = self.policy.effective();
+        self.carry_out(&composition, MergeFlags::default())
+    }
+
+    /// Completes the policy's durability and merges the subtree into the global namespace, whatever
+    /// its consistency, then gives it up: it is everybody's again.
+    ///
+    /// # Errors
+    /// As [`Subtree::complete`].
+    pub fn merge(&mut self) -> Result<Completion> {
+        let mut composition = self.policy.effective();
+        if !composition.contains(Mechanism::VolatileApply) {
+            composition =
+                Composition::serial([composition, Composition::One(Mechanism::VolatileApply)]);
+        }
+        let flags = MergeFlags { release: true, ..MergeFlags::default() };
+        self.carry_out(&composition, flags)
+    }
+
+    /// What a merge would do, without doing it.
+    ///
+    /// # Errors
+    /// As the merge itself.
+    pub fn dry_run(&mut self) -> Result<MergeReport> {
+        let flags = MergeFlags { dry_run: true, ..MergeFlags::default() };
+        let only = Composition::One(Mechanism::VolatileApply);
+        let report = self.run(&only, flags)?.merge;
+        Ok(report.unwrap_or_default())
+    }
+
+    fn carry_out(&mut self, composition: &Composition, flags: MergeFlags) -> Result<Completion> {
+        // File data first: metadata never names data that is less durable than itself.
+        if composition.contains(Mechanism::LocalPersist)
+            || composition.contains(Mechanism::GlobalPersist)
+        {
+            self.fs.sync_data()?;
+        }
+        let completion = self.run(composition, flags)?;
+        if composition.contains(Mechanism::LocalPersist) {
+            self.persisted_locally = self.inner.blocks().len();
+        }
+        if composition.contains(Mechanism::GlobalPersist) {
+            self.persisted_globally = self.inner.blocks().len();
+            self.owner.objects = vec![self.object_name()];
+        }
+        if completion.merge.is_some() {
+            self.merged()?;
+        } else if composition.contains(Mechanism::LocalPersist)
+            || composition.contains(Mechanism::GlobalPersist)
+        {
+            self.remember()?;
+        }
+        Ok(completion)
+    }
+
+    fn merged(&mut self) -> Result<()> {
+        self.earlier.clear();
+        self.inner.clear();
+        (self.persisted_locally, self.persisted_globally) = (0, 0);
+        self.owner.next_seq = self.inner.next_seq().0;
+        self.merged_at = std::time::Instant::now();
+        self.merged_in = Some(self.fs.server_epoch());
+        if self.policy.contains(Mechanism::LocalPersist)
+            || self.policy.contains(Mechanism::GlobalPersist)
+        {
+            self.remember()?;
+        }
+        Ok(())
+    }
+
+    fn object_name(&self) -> String {
+        let first = self.inner.header().first_seq;
+        client_journal_name(self.root(), self.owner.client(), first.0)
+    }
+
+    fn run(&mut self, composition: &Composition, mut flags: MergeFlags) -> Result<Completion> {
+        flags.check = self.policy.check == Check::Merge;
+        let merges = composition.contains(Mechanism::VolatileApply);
+        if merges {
+            self.merge_earlier(flags)?;
+        }
+        let events = self.inner.events();
+        let object = composition.contains(Mechanism::GlobalPersist).then(|| self.object_name());
+        let header = self.inner.header();
+        let subtree = self.root();
+        let material = Material {
+            fs: &self.fs,
+            state: &self.state,
+            subtree,
+            header,
+            persisted_locally: self.persisted_locally,
+            persisted_globally: self.persisted_globally,
+            merge: flags,
+            object,
+            blocks: self.inner.blocks(),
+        };
+        let completion = carry_out(composition, &material);
+        let mut completion = completion.map_err(|error| error.about(self.path.to_string()))?;
+        completion.events = events;
+        Ok(completion)
+    }
+
+    /// Merges the journals of earlier processes of this client, oldest first; and if the server
+    /// started anew since the last merge, what Local Persist kept of it.
+    fn merge_earlier(&mut self, flags: MergeFlags) -> Result<()> {
+        let lost = self.merged_in.is_some_and(|epoch| epoch != self.fs.server_epoch());
+        if lost && self.policy.contains(Mechanism::LocalPersist) {
+            let first = self.inner.header().first_seq;
+            let journals = self.local_journals()?.into_iter();
+            // The journal that is being written is merged by itself.
+            let before = journals.filter(|(.., next)| *next <= first).map(|(_, bytes, _)| bytes);
+            self.earlier = before.collect();
+        }
+        for bytes in &self.earlier {
+            let flags = MergeFlags { release: false, ..flags };
+            self.fs.merge_journal(self.inner.root(), bytes, flags)?;
+        }
+        Ok(())
+    }
+
+    /// Merges if the policy's trigger says that it is time (P-03). Call it between operations.
+    ///
+    /// # Errors
+    /// As [`Subtree::complete`].
+    pub fn merge_if_due(&mut self) -> Result<Option<Completion>> {
+        let due = match self.policy.merge {
+            MergeTrigger::AtEnd => false,
+            MergeTrigger::Every { seconds } => {
+                self.inner.events() > 0 && self.merged_at.elapsed().as_secs() >= seconds
+            }
+            MergeTrigger::AtUpdates { count } => self.inner.events() >= count,
+        };
+        if due { self.complete().map(Some) } else { Ok(None) }
+    }
+}
