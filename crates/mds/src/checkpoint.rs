@@ -15,6 +15,10 @@ use wire::Answer;
 
 use crate::{Effects, Mds, Waiting};
 
+/// Directories written at the same time.
+const COMMITS_MAX: usize = 4;
+/// How often memory is looked at.
+const EVICT_INTERVAL: Span = Span::from_millis(100);
 const RETRY: Span = Span::from_millis(500);
 /// Data of removed files that is deleted at the same time.
 const PURGES_PER_TICK: usize = 256;
@@ -35,13 +39,14 @@ pub(crate) struct Checkpoint {
     /// Merges that are in memory only: since which position, of which subtree, and the journal
     /// object that recovery would need.
     merges: Vec<(Seq, Ino, Option<String>)>,
+    evicted_at: Moment,
     /// Who wants to know when everything is written.
     waiters: Vec<(Seq, ConnId, Tid)>,
 }
 
 impl Checkpoint {
     pub(crate) fn has_work(&self) -> bool {
-        self.capturing.is_some() || (self.target.is_some() && self.committing.len() < 4)
+        self.capturing.is_some() || (self.target.is_some() && self.committing.len() < COMMITS_MAX)
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -235,9 +240,12 @@ impl Mds {
 
     /// Forgets directories when more inodes are in memory than the settings allow.
     pub(crate) fn evict_tick(&mut self) {
-        if self.namespace.inodes() <= self.settings.inodes_max {
+        let now = self.clock.now;
+        let due = now.since(self.checkpoint.evicted_at) >= EVICT_INTERVAL;
+        if !due || self.namespace.inodes() <= self.settings.inodes_max {
             return;
         }
+        self.checkpoint.evicted_at = now;
         if self.checkpoint.target.is_none() && self.namespace.dirtiest().is_some() {
             self.checkpoint_all();
         }

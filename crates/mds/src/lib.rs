@@ -285,6 +285,9 @@ impl Mds {
         self.tables_tick(effects);
         self.checkpoint_tick(effects);
         self.evict_tick();
+        if self.is_active() {
+            self.sessions.forget_gone(self.clock.now);
+        }
         self.beacon_tick(effects);
     }
 

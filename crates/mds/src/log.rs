@@ -30,6 +30,7 @@ pub(crate) struct Segment {
 struct Flight {
     token: Option<Token>,
     segment: u64,
+    first: Seq,
     last: Seq,
     done: bool,
     /// The operation, after it failed.
@@ -209,7 +210,7 @@ impl Mds {
             log.buffer.recycle(block);
         }
         log.pending_since = None;
-        let last = log.last();
+        let (first, last) = (Seq(log.written.0 + 1), log.last());
         log.written = last;
         self.counters.journal_bytes += data.len() as u64;
         self.counters.journal_writes += 1;
@@ -219,7 +220,7 @@ impl Mds {
         segment.bytes += data.len() as u64;
         let index = segment.index;
         let object = segment_name(self.rank, index);
-        let flight = Flight { token: None, segment: index, last, done: false, failed: None };
+        let flight = Flight { token: None, segment: index, first, last, done: false, failed: None };
         log.flights.push_back(flight);
         let token = self.store(Waiting::Log, StoreOp::Append { object, data }, effects);
         if let Some(flight) = self.log.flights.back_mut() {
@@ -270,10 +271,32 @@ impl Mds {
                 continue;
             }
             if let Some((op, _)) = self.log.flights[at].failed.take() {
+                let op = self.elsewhere(at, op);
                 let token = self.store(Waiting::Log, op, effects);
                 self.log.flights[at].token = Some(token);
             }
         }
+    }
+
+    /// A failed write goes to a segment of its own: what became of it in the old one is unknown,
+    /// and a store may refuse to write there again. Replay does not mind seeing events twice.
+    fn elsewhere(&mut self, at: usize, op: StoreOp) -> StoreOp {
+        let StoreOp::Append { data, .. } = op else { return op };
+        let log = &mut self.log;
+        let Flight { first, last, .. } = log.flights[at];
+        let header = SegmentHeader {
+            writer: Writer::Mds { rank: self.rank },
+            epoch: log.epoch,
+            first_seq: first,
+        };
+        let with_header = SegmentHeader::decode(&data).is_ok();
+        let data = if with_header { data } else { [&header.encode()[..], &data].concat() };
+        let index = log.next_index;
+        log.next_index += 1;
+        let bytes = data.len() as u64;
+        log.segments.push_back(Segment { index, first, last, bytes });
+        log.flights[at].segment = index;
+        StoreOp::Append { object: segment_name(self.rank, index), data }
     }
 
     /// Answers now if everything up to `seq` is durable, else as soon as it is.

@@ -157,20 +157,21 @@ impl Mds {
         let scan = match segment::scan(&bytes) {
             Ok(scan) => scan,
             // A segment that was being created: nothing in it was acknowledged.
-            Err(_) if last_one && bytes.len() < segment::HEADER_BYTES => {
+            Err(_) if bytes.len() < segment::HEADER_BYTES => {
                 return self.next_segment(effects);
             }
             Err(error) => return Err(error.in_journal(&name)),
         };
         if let Some(damage) = &scan.damage {
-            // An interrupted write can only be at the end of what was written last.
-            if damage.resumes.is_some() || !last_one {
+            // The end of an interrupted write: nothing in it was acknowledged, or it was written
+            // again to the next segment. If neither is so, positions are missing below.
+            if damage.resumes.is_some() {
                 return Err(damage.error.in_journal(&name));
             }
         }
         let header = journal::SegmentHeader::decode(&bytes).map_err(|e| e.in_journal(&name))?;
         let expected = Seq(self.recovery.last.0 + 1);
-        if self.recovery.last != Seq(0) && header.first_seq != expected {
+        if self.recovery.last != Seq(0) && header.first_seq > expected {
             if last_one {
                 // Written in parallel with one that was lost: it was never acknowledged.
                 self.recovery.names.clear();
@@ -189,7 +190,7 @@ impl Mds {
             bytes.len() as u64,
         );
         self.recovery.segments.push_back(segment);
-        self.recovery.last = last;
+        self.recovery.last = self.recovery.last.max(last);
         self.recovery.intact = scan.intact;
         self.recovery.bytes = bytes;
         self.recovery.offset = segment::HEADER_BYTES;

@@ -6,13 +6,16 @@
 
 use std::collections::VecDeque;
 
-use types::{ClientId, ConnId, Epoch, Ino, Map, Seq, Tid, Timestamp};
+use types::{ClientId, ConnId, Epoch, Ino, Map, Moment, Seq, Span, Tid, Timestamp};
 use wire::{Hello, Message, Welcome};
 
 use crate::{Effects, Mds, Phase};
 
 /// Replies kept per client for requests that are sent twice.
 const REMEMBERED_MAX: usize = 1024;
+
+/// How long a client that left is remembered, should it come back with requests it sent before.
+const FORGET_AFTER: Span = Span::from_millis(60_000);
 
 /// The request number that stands for the end of a session in the journal.
 pub(crate) const GONE: Tid = Tid(u64::MAX);
@@ -39,6 +42,8 @@ pub(crate) struct Session {
     awaited: bool,
     /// Unsafe requests it has yet to send again.
     pub(crate) resending: u64,
+    /// When its connection ended.
+    left: Moment,
 }
 
 impl Session {
@@ -110,6 +115,13 @@ impl Sessions {
         self.by_client.values().all(|session| !session.awaited && session.resending == 0)
     }
 
+    /// Forgets clients that left long ago.
+    pub(crate) fn forget_gone(&mut self, now: Moment) {
+        self.by_client.retain(|_, session| {
+            session.conn.is_some() || session.awaited || now.since(session.left) < FORGET_AFTER
+        });
+    }
+
     pub(crate) fn stop_waiting(&mut self) {
         for session in self.by_client.values_mut() {
             session.awaited = false;
@@ -148,6 +160,7 @@ impl Mds {
 
     pub(crate) fn closed(&mut self, conn: ConnId) {
         self.drop_merges_of(conn);
+        self.early.retain(|(from, _)| *from != conn);
         let Some(client) = self.sessions.by_conn.remove(&conn) else { return };
         let Some(session) = self.sessions.by_client.get_mut(&client) else { return };
         if session.conn != Some(conn) {
@@ -155,6 +168,7 @@ impl Mds {
         }
         session.conn = None;
         session.resending = 0;
+        session.left = self.clock.now;
         if self.phase == Phase::Active && session.floor != Tid(0) && self.log.has_segments() {
             // After a restart nobody needs to wait for this client.
             let event = journal::Event::Session { client, tid: GONE };

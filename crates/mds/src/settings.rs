@@ -21,8 +21,6 @@ pub struct Settings {
     pub segments_max: usize,
     /// Rows of a directory taken in one slice of a checkpoint.
     pub capture_rows: usize,
-    /// Directories written to the metadata store at the same time.
-    pub commits_max: usize,
     /// Events of a merge verified or applied in one slice.
     pub merge_events: usize,
     /// The largest client journal a merge may transfer, in bytes.
@@ -46,7 +44,6 @@ impl Default for Settings {
             commit_bytes: 256 << 10,
             segments_max: 16,
             capture_rows: 4096,
-            commits_max: 4,
             merge_events: 8192,
             merge_bytes_max: 8 << 30,
             inodes_max: 64 << 20,

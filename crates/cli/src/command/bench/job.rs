@@ -1,0 +1,90 @@
+//! What a client process is told to do, and what it reports: lines of JSON over its pipes.
+//!
+//! The dialogue: a [`Job`] on standard input; `ready` when everything that is not measured is
+//! done; a line when all clients are to start; an [`Outcome`].
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// The line that a client writes before it waits for the start.
+pub(crate) const READY: &str = "ready";
+
+/// A piece of work for one client process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Job {
+    /// The monitor's address; empty if the work needs no cluster.
+    pub(crate) mon: String,
+    /// What to do.
+    pub(crate) task: Task,
+}
+
+/// See [`Job`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Task {
+    /// Create files by RPC, one after the other, and wait until all are durable if that is asked.
+    Create { dir: String, first: u64, files: u64, sync: bool, latencies: bool },
+    /// Decouple a directory, append creates to the client's journal, complete the mechanisms.
+    Decoupled(Decoupled),
+    /// Decouple a directory and append what a directory tree holds: real names and attributes.
+    Walk { dir: String, policy: String, source: PathBuf, limit: u64 },
+    /// List a directory by RPC.
+    List { dir: String },
+    /// List a directory in the view of a decoupled client, twice.
+    View { dir: String, policy: String },
+    /// Write a file sequentially and sync it: what the disk does without us.
+    Write { file: PathBuf, bytes: u64 },
+    /// Answer every message on a socket with itself.
+    Echo { socket: PathBuf },
+    /// Send 64 bytes and wait for them to come back, again and again.
+    Ping { socket: PathBuf, rounds: u64 },
+}
+
+/// See [`Task::Decoupled`].
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Decoupled {
+    /// The directory.
+    pub(crate) dir: String,
+    /// The policy's text.
+    pub(crate) policy: String,
+    /// Number of the first file's name.
+    pub(crate) first: u64,
+    /// How many.
+    pub(crate) files: u64,
+    /// Append before the start, so that only the completion is measured.
+    pub(crate) append_first: bool,
+    /// Merge and give the subtree up at the end, whatever the policy.
+    pub(crate) merge: bool,
+}
+
+/// What a client process did.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Outcome {
+    /// Start and end of the measured part on the machine's monotonic clock, in nanoseconds.
+    pub(crate) start_ns: u64,
+    /// See `start_ns`.
+    pub(crate) end_ns: u64,
+    /// Seconds of the parts that were measured alone, by name; mechanisms under their names.
+    pub(crate) parts: BTreeMap<String, f64>,
+    /// Events appended, files created or entries listed.
+    pub(crate) events: u64,
+    /// Bytes of the journal.
+    pub(crate) bytes: u64,
+    /// Requests to the metadata server in the measured part.
+    pub(crate) requests: u64,
+    /// Latencies in microseconds: median, 99th percentile, 99.9th, largest.
+    pub(crate) latencies_us: Option<[f64; 4]>,
+}
+
+impl Outcome {
+    /// Seconds from start to end.
+    pub(crate) fn seconds(&self) -> f64 {
+        super::stats::seconds_between(self.start_ns, self.end_ns)
+    }
+
+    /// Seconds of a part; 0 if there was none.
+    pub(crate) fn part(&self, name: &str) -> f64 {
+        self.parts.get(name).copied().unwrap_or(0.0)
+    }
+}

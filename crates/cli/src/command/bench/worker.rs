@@ -1,0 +1,149 @@
+//! A client process of an experiment: `cudele bench --worker`.
+//!
+//! It prepares, says so, waits for the start, works, and reports. Invariant: nothing that is
+//! measured happens before the start, and nothing else happens between start and end.
+
+mod decoupled;
+mod raw;
+
+use std::io::{BufRead, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use cudele::{Cluster, Errno, Error, Fs, NewFile, Result};
+
+use super::job::{Job, Outcome, READY, Task};
+use super::numbered::Numbered;
+use super::stats::{quantile, real};
+
+/// Reads a job from standard input, does it, and writes the outcome.
+///
+/// # Errors
+/// Whatever made the work fail; the parent tells it to the user.
+pub(crate) fn run() -> Result<()> {
+    let job: Job = serde_json::from_str(&line()?).map_err(|error| pipe(&error.to_string()))?;
+    let outcome = perform(&job)?;
+    let text = serde_json::to_string(&outcome).map_err(|error| pipe(&error.to_string()))?;
+    say(&text)
+}
+
+fn perform(job: &Job) -> Result<Outcome> {
+    match &job.task {
+        Task::Create { dir, first, files, sync, latencies } => {
+            let fs = mount(job)?;
+            let names = Numbered::new(*first, *files);
+            create(&fs, dir, names, &Creates { files: *files, sync: *sync, latencies: *latencies })
+        }
+        Task::Decoupled(task) => decoupled::append(&mount(job)?, task),
+        Task::Walk { dir, policy, source, limit } => {
+            decoupled::walk(&mount(job)?, dir, policy, source, *limit)
+        }
+        Task::List { dir } => list(&mount(job)?, dir),
+        Task::View { dir, policy } => decoupled::view(&mount(job)?, dir, policy),
+        Task::Write { file, bytes } => raw::write(file, *bytes),
+        Task::Echo { socket } => raw::echo(socket),
+        Task::Ping { socket, rounds } => raw::ping(socket, *rounds),
+    }
+}
+
+fn mount(job: &Job) -> Result<Arc<Fs>> {
+    Cluster::connect(&job.mon.parse()?)?.mount()
+}
+
+fn pipe(cause: &str) -> Error {
+    Error::new(Errno::Io, "bench --worker", cause)
+        .remedy("it is started by `cudele bench`, not by hand")
+}
+
+fn line() -> Result<String> {
+    let mut text = String::new();
+    let count = std::io::stdin().lock().read_line(&mut text);
+    match count {
+        Ok(0) => Err(pipe("the parent went away")),
+        Ok(_) => Ok(text.trim_end().to_owned()),
+        Err(error) => Err(pipe(&error.to_string())),
+    }
+}
+
+fn say(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    let written = writeln!(out, "{text}").and_then(|()| out.flush());
+    written.map_err(|error| pipe(&error.to_string()))
+}
+
+/// The barrier: says that everything is prepared, and waits for the parent.
+fn await_start() -> Result<()> {
+    say(READY)?;
+    line().map(|_| ())
+}
+
+/// The machine's monotonic clock, which all processes share, in nanoseconds.
+fn clock_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let (seconds, nanos) = (time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs());
+    seconds * 1_000_000_000 + nanos
+}
+
+fn files_error(path: &Path, error: &std::io::Error) -> Error {
+    crate::command::up::io(path, error)
+}
+
+struct Creates {
+    files: u64,
+    sync: bool,
+    latencies: bool,
+}
+
+fn create(fs: &Arc<Fs>, path: &str, mut names: Numbered, how: &Creates) -> Result<Outcome> {
+    let dir = fs.open_dir(path)?;
+    let new = NewFile::default();
+    let mut micros = Vec::new();
+    if how.latencies {
+        micros.reserve(usize::try_from(how.files).unwrap_or(0));
+    }
+    await_start()?;
+    let requests = fs.requests();
+    let mut outcome = Outcome { start_ns: clock_ns(), events: how.files, ..Outcome::default() };
+    let start = Instant::now();
+    if how.latencies {
+        for _ in 0..how.files {
+            let before = Instant::now();
+            dir.create(names.name(), &new)?;
+            // In tenths of a microsecond, so that 7 minutes still fit.
+            let tenths = before.elapsed().as_nanos() / 100;
+            micros.push(u32::try_from(tenths).unwrap_or(u32::MAX));
+            names.advance();
+        }
+    } else {
+        for _ in 0..how.files {
+            dir.create(names.name(), &new)?;
+            names.advance();
+        }
+    }
+    outcome.parts.insert("create".into(), start.elapsed().as_secs_f64());
+    if how.sync {
+        let start = Instant::now();
+        fs.sync()?;
+        outcome.parts.insert("sync".into(), start.elapsed().as_secs_f64());
+    }
+    outcome.end_ns = clock_ns();
+    outcome.requests = fs.requests() - requests;
+    if how.latencies {
+        micros.sort_unstable();
+        let at = |per_mille| real(u64::from(quantile(&micros, per_mille))) / 10.0;
+        outcome.latencies_us = Some([500, 990, 999, 1000].map(at));
+    }
+    Ok(outcome)
+}
+
+fn list(fs: &Arc<Fs>, path: &str) -> Result<Outcome> {
+    let dir = fs.open_dir(path)?;
+    await_start()?;
+    let requests = fs.requests();
+    let start_ns = clock_ns();
+    let entries = dir.list()?.len() as u64;
+    let end_ns = clock_ns();
+    let requests = fs.requests() - requests;
+    Ok(Outcome { start_ns, end_ns, events: entries, requests, ..Outcome::default() })
+}

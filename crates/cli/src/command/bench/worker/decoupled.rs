@@ -1,0 +1,161 @@
+//! Work in a decoupled subtree, through the public client library.
+
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use cudele::{
+    Completion, Errno, Error, FileType, Fs, Ino, NewFile, Policy, Result, Subtree, Timestamp,
+};
+
+use super::{await_start, clock_ns};
+use crate::command::bench::job::{Decoupled, Outcome};
+use crate::command::bench::numbered::Numbered;
+
+fn decouple(fs: &Arc<Fs>, dir: &str, policy: &str) -> Result<Subtree> {
+    fs.decouple(dir, &Policy::parse(policy)?.policy)
+}
+
+/// Appends creates to the client's journal and completes the policy's mechanisms.
+pub(super) fn append(fs: &Arc<Fs>, task: &Decoupled) -> Result<Outcome> {
+    let mut subtree = decouple(fs, &task.dir, &task.policy)?;
+    let mut outcome = Outcome::default();
+    if task.append_first {
+        append_names(&mut subtree, task, &mut outcome)?;
+        await_start()?;
+        outcome.start_ns = clock_ns();
+    } else {
+        await_start()?;
+        outcome.start_ns = clock_ns();
+        append_names(&mut subtree, task, &mut outcome)?;
+    }
+    let requests = fs.requests();
+    let completion = if task.merge { subtree.merge()? } else { subtree.complete()? };
+    outcome.end_ns = clock_ns();
+    outcome.requests += fs.requests() - requests;
+    note(&completion, &mut outcome);
+    Ok(outcome)
+}
+
+fn append_names(subtree: &mut Subtree, task: &Decoupled, outcome: &mut Outcome) -> Result<()> {
+    let mut names = Numbered::new(task.first, task.files);
+    let root = subtree.root();
+    let new = NewFile::default();
+    let requests = subtree.fs().requests();
+    let start = Instant::now();
+    for _ in 0..task.files {
+        subtree.create(root, names.name(), &new)?;
+        names.advance();
+    }
+    outcome.parts.insert("append_client_journal".into(), start.elapsed().as_secs_f64());
+    outcome.requests = subtree.fs().requests() - requests;
+    Ok(())
+}
+
+fn note(completion: &Completion, outcome: &mut Outcome) {
+    outcome.events = completion.events;
+    outcome.bytes = completion.bytes;
+    for step in &completion.steps {
+        outcome.parts.insert(step.mechanism.name().to_owned(), step.seconds);
+    }
+    if let Some(report) = &completion.merge {
+        let seconds = |nanos| super::super::stats::real(nanos) / 1e9;
+        outcome.parts.insert("verify".into(), seconds(report.verify_nanos));
+        outcome.parts.insert("apply".into(), seconds(report.apply_nanos));
+    }
+}
+
+/// Appends real names with their attributes: what a directory tree holds, up to `limit` entries.
+pub(super) fn walk(
+    fs: &Arc<Fs>,
+    dir: &str,
+    policy: &str,
+    source: &Path,
+    limit: u64,
+) -> Result<Outcome> {
+    let mut subtree = decouple(fs, dir, policy)?;
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let walked = walkdir::WalkDir::new(source).min_depth(1).sort_by_file_name();
+    // The tree is read before the start: its disk is not what is measured.
+    let found = walked.into_iter().filter_map(std::result::Result::ok).take(limit);
+    let entries: Vec<_> = found.filter_map(|entry| Entry::read(&entry)).collect();
+    if entries.is_empty() {
+        return Err(Error::of(Errno::NotFound, source.display().to_string()));
+    }
+    await_start()?;
+    let mut outcome = Outcome { start_ns: clock_ns(), ..Outcome::default() };
+    // The directories that lead to the current entry.
+    let mut above: Vec<(PathBuf, Ino)> = vec![(source.to_owned(), subtree.root())];
+    for entry in &entries {
+        while above.len() > 1 && !entry.path.starts_with(&above[above.len() - 1].0) {
+            above.pop();
+        }
+        let parent = above.last().map_or_else(|| subtree.root(), |(_, ino)| *ino);
+        let name = entry.path.file_name().unwrap_or_default().as_bytes();
+        let ino = subtree.create(parent, name, &entry.new_file())?;
+        if entry.file_type == FileType::Directory {
+            above.push((entry.path.clone(), ino));
+        }
+    }
+    outcome.end_ns = clock_ns();
+    note(&subtree.complete()?, &mut outcome);
+    Ok(outcome)
+}
+
+struct Entry {
+    path: PathBuf,
+    file_type: FileType,
+    meta: std::fs::Metadata,
+    target: Vec<u8>,
+}
+
+impl Entry {
+    fn read(entry: &walkdir::DirEntry) -> Option<Self> {
+        let meta = entry.metadata().ok()?;
+        let kind = meta.file_type();
+        let file_type = if kind.is_dir() {
+            FileType::Directory
+        } else if kind.is_symlink() {
+            FileType::Symlink
+        } else if kind.is_fifo() {
+            FileType::Fifo
+        } else {
+            FileType::Regular
+        };
+        let target = std::fs::read_link(entry.path()).unwrap_or_default();
+        let target = target.as_os_str().as_bytes().to_vec();
+        Some(Self { path: entry.path().to_owned(), file_type, meta, target })
+    }
+
+    fn new_file(&self) -> NewFile<'_> {
+        let mtime = Timestamp::from_parts(self.meta.mtime(), self.meta.mtime_nsec());
+        NewFile {
+            file_type: self.file_type,
+            permissions: self.meta.mode() & 0o7777,
+            owner: Some((self.meta.uid(), self.meta.gid())),
+            size: if self.file_type == FileType::Directory { 0 } else { self.meta.size() },
+            mtime: Some(mtime),
+            data: &self.target,
+            ..NewFile::default()
+        }
+    }
+}
+
+/// Lists a directory in a decoupled client's view: first materialised, then from memory.
+pub(super) fn view(fs: &Arc<Fs>, dir: &str, policy: &str) -> Result<Outcome> {
+    let mut subtree = decouple(fs, dir, policy)?;
+    let root = subtree.root();
+    await_start()?;
+    let requests = fs.requests();
+    let mut outcome = Outcome { start_ns: clock_ns(), ..Outcome::default() };
+    outcome.events = subtree.list(root)?.len() as u64;
+    outcome.end_ns = clock_ns();
+    outcome.requests = fs.requests() - requests;
+    let start = Instant::now();
+    subtree.list(root)?;
+    outcome.parts.insert("again".into(), start.elapsed().as_secs_f64());
+    subtree.discard()?;
+    Ok(outcome)
+}
