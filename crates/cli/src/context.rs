@@ -46,6 +46,10 @@ impl Context {
 
     /// Prints an error: what was wrong, where, and what to do.
     pub(crate) fn report(&self, error: &Error) {
+        let mut error = error.clone();
+        if error.remedy.is_empty() {
+            error.remedy = crate::advice::remedy(error.errno).to_owned();
+        }
         if self.json {
             let value = json!({
                 "error": {

@@ -11,8 +11,23 @@
     reason = "I/O edge: the command line talks to people, processes and files"
 )]
 
+mod advice;
 mod command;
 mod context;
+mod copy;
+mod figures;
+mod format;
+mod glob;
+mod intake;
+mod journals;
+mod out;
+mod owned;
+mod progress;
+mod promise;
+mod source;
+mod space;
+mod tree;
+mod verify;
 
 use std::process::ExitCode;
 

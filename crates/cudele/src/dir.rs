@@ -237,6 +237,15 @@ impl Dir {
         self.log.as_ref().map_or(Ok(()), |log| log.set_attr(self.ino, attr.ino, change))
     }
 
+    /// Changes attributes of an inode that is known to stand here: one request.
+    ///
+    /// # Errors
+    /// `ESTALE`, `EPERM`, `EACCES`, `EINVAL`, `EISDIR`.
+    pub fn set_attr_of(&self, ino: Ino, change: &AttrChange) -> Result<()> {
+        self.call(Op::SetAttr { ino, change: *change }, b"")?;
+        self.log.as_ref().map_or(Ok(()), |log| log.set_attr(self.ino, ino, change))
+    }
+
     /// Replaces the inline content of a small file, and sets its size.
     ///
     /// # Errors

@@ -129,6 +129,19 @@ impl Fs {
         Ok(*report)
     }
 
+    /// Merges a journal that is an object in the store.
+    pub(crate) fn merge_object(
+        &self,
+        subtree: Ino,
+        object: &str,
+        flags: wire::MergeFlags,
+    ) -> Result<wire::MergeReport> {
+        let object = object.as_bytes();
+        let answer = self.call(Op::Merge { subtree, bytes: 0, object, flags })?;
+        let Answer::Merged(report) = answer else { return Err(unexpected(&answer)) };
+        Ok(*report)
+    }
+
     /// The server came back from a crash: what only this client's disk remembers is applied again
     /// (strong consistency with local durability).
     fn after_restart(&self) -> Result<()> {

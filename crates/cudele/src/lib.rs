@@ -45,7 +45,7 @@ mod strong_log;
 mod subtree;
 
 pub use cluster::Cluster;
-pub use data::STRIPE_BYTES;
+pub use data::{FileReader, STRIPE_BYTES};
 pub use dir::{Dir, DirEntry, NewFile};
 pub use fs::Fs;
 pub use locate::{Found, Locator};

@@ -172,6 +172,23 @@ impl StateDir {
         })
     }
 
+    /// Who owns the decoupled subtree at a path of a cluster, if this machine does.
+    ///
+    /// # Errors
+    /// As [`StateDir::owner`].
+    pub fn owner_at(cluster: &str, path: &types::Path) -> Result<Option<Owner>> {
+        let path = path.to_string();
+        for state in Self::all(cluster)? {
+            if let Some(owner) = state.owner()?
+                && owner.merged_in.is_none()
+                && owner.path == path
+            {
+                return Ok(Some(owner));
+            }
+        }
+        Ok(None)
+    }
+
     /// Records the owner, durably.
     ///
     /// # Errors

@@ -36,8 +36,8 @@ pub struct Subtree {
     persisted_globally: usize,
     /// Numbers granted so far, to grow in proportion.
     granted: u64,
-    /// Journals of earlier processes that a merge must include.
-    earlier: Vec<Vec<u8>>,
+    /// Journals of earlier processes that a merge must include, oldest first.
+    earlier: Vec<Earlier>,
     owner: Owner,
     time: Timestamp,
     /// Events left until the time is read again.
@@ -45,6 +45,40 @@ pub struct Subtree {
     merged_at: std::time::Instant,
     /// The server's tenure in which the last merge took place: in another one it may be lost.
     merged_in: Option<Epoch>,
+}
+
+/// A journal of an earlier process.
+#[derive(Debug)]
+struct Earlier {
+    /// Where it is, for people.
+    name: String,
+    bytes: Vec<u8>,
+    first: Seq,
+    next: Seq,
+    /// The journal object, if it is in the store: then the server reads it from there, and again
+    /// after a crash.
+    object: Option<String>,
+}
+
+impl Earlier {
+    /// As far as the journal is intact.
+    fn read(name: String, mut bytes: Vec<u8>, object: Option<String>) -> Result<Self> {
+        let fail = |error: journal::JournalError| error.in_journal(&name);
+        let header = journal::SegmentHeader::decode(&bytes).map_err(fail)?;
+        let scan = journal::segment::scan(&bytes).map_err(fail)?;
+        match scan.damage {
+            // The torn end of an interrupted write was never promised.
+            Some(damage) if damage.resumes.is_none() && object.is_none() => {}
+            Some(damage) => return Err(fail(damage.error)),
+            None => {}
+        }
+        bytes.truncate(scan.intact);
+        Ok(Self { name, bytes, first: header.first_seq, next: scan.next_seq, object })
+    }
+
+    fn events(&self) -> u64 {
+        self.next.0 - self.first.0
+    }
 }
 
 /// Events that share one reading of the coarse clock.
@@ -63,6 +97,7 @@ impl Subtree {
             ));
         }
         let text = policy.to_yaml();
+        clear_leftovers(&fs, &path)?;
         let answer = fs
             .cluster()
             .decouple(&path.to_bytes(), fs.client(), &text)
@@ -139,17 +174,22 @@ impl Subtree {
     }
 
     /// The journals that Local Persist left on this disk, as far as they are intact.
-    fn local_journals(&self) -> Result<Vec<(String, Vec<u8>, Seq)>> {
+    fn local_journals(&self) -> Result<Vec<Earlier>> {
         let mut journals = Vec::new();
         for path in self.state.journals()? {
             let bytes =
                 std::fs::read(&path).map_err(|error| crate::state::io_error(&path, &error))?;
-            let name = path.display().to_string();
-            let scan = journal::segment::scan(&bytes).map_err(|error| error.in_journal(&name))?;
-            if let Some(damage) = scan.damage.filter(|damage| damage.resumes.is_some()) {
-                return Err(damage.error.in_journal(&name));
-            }
-            journals.push((name, bytes[..scan.intact].to_vec(), scan.next_seq));
+            journals.push(Earlier::read(path.display().to_string(), bytes, None)?);
+        }
+        Ok(journals)
+    }
+
+    /// The journals that Global Persist left in the object store.
+    fn stored_journals(&self) -> Result<Vec<Earlier>> {
+        let mut journals = Vec::new();
+        for object in &self.owner.objects {
+            let (bytes, _) = self.fs.store().get(object)?;
+            journals.push(Earlier::read(object.clone(), bytes, Some(object.clone()))?);
         }
         Ok(journals)
     }
@@ -158,10 +198,17 @@ impl Subtree {
     /// inode numbers are used.
     fn load_journals(&mut self) -> Result<()> {
         let mut next = Seq(self.owner.next_seq);
-        for (name, journal, next_seq) in self.local_journals()? {
-            let last = self.inner.replay(&journal).map_err(|error| error.in_journal(&name))?;
-            self.inner.skip_used(last);
-            next = next.max(next_seq);
+        let mut all = self.stored_journals()?;
+        // One that is in both places is taken from the store.
+        let stored: Vec<Seq> = all.iter().map(|journal| journal.first).collect();
+        let local = self.local_journals()?.into_iter();
+        all.extend(local.filter(|journal| !stored.contains(&journal.first)));
+        all.retain(|journal| journal.events() > 0);
+        all.sort_by_key(|journal| journal.first);
+        for journal in all {
+            let last = self.inner.replay(&journal.bytes);
+            self.inner.skip_used(last.map_err(|error| error.in_journal(&journal.name))?);
+            next = next.max(journal.next);
             self.earlier.push(journal);
         }
         self.inner.start_at(next);
@@ -363,7 +410,7 @@ impl Subtree {
 
     /// The journals as they would be merged: those of earlier processes, then this one's.
     pub fn journals(&mut self) -> Vec<Vec<u8>> {
-        let mut all = self.earlier.clone();
+        let mut all: Vec<_> = self.earlier.iter().map(|journal| journal.bytes.clone()).collect();
         if self.inner.events() > 0 {
             let mut bytes = self.inner.header().encode().to_vec();
             for block in self.inner.blocks() {
@@ -373,4 +420,25 @@ impl Subtree {
         }
         all
     }
+}
+
+/// Makes room for the state of a new decoupling: what this machine still keeps of an earlier one
+/// of the same directory.
+fn clear_leftovers(fs: &Arc<Fs>, path: &Path) -> Result<()> {
+    let root = fs.stat_owned(path)?;
+    let state = StateDir::of(fs.cluster_id(), root.ino)?;
+    let Some(owner) = state.owner()? else { return Ok(()) };
+    if owner.client() == fs.client() && owner.merged_in.is_none() {
+        return Ok(());
+    }
+    let theirs = fs.cluster().status()?.decoupled.iter().any(|known| known.ino == root.ino);
+    if theirs {
+        // The monitor says whose it is.
+        return Ok(());
+    }
+    if owner.merged_in.is_some() {
+        // The journal is kept for repeating the merge; from here on nobody could.
+        fs.checkpoint()?;
+    }
+    state.remove()
 }

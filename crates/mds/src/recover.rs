@@ -8,7 +8,7 @@ use metastore::request::{
     Condition, StoreFailure, StoreOp, StoreResult, Token, journal_prefix, rank_name,
 };
 use namespace::Mode;
-use types::{Errno, Error, Ino, Seq};
+use types::{Errno, Error, Ino, Origin, Seq};
 use wire::{Message, Request};
 
 use crate::log::{Log, Segment};
@@ -252,8 +252,11 @@ impl Mds {
         events: &mut BlockReader<'_>,
         effects: &mut Effects,
     ) -> Result<bool, journal::JournalError> {
+        // Runs of requests are one client's: the newest of a run says it all.
+        let mut origin = Origin::default();
         while let Some(record) = events.next_event()? {
             if let Some(dir) = self.namespace.needs(&record.event) {
+                self.sessions.recovered(origin.client, origin.tid);
                 self.recovery_waits_for(dir, effects);
                 return Ok(false);
             }
@@ -265,6 +268,7 @@ impl Mds {
                         self.note_merge(record.seq, subtree, object);
                     }
                     None => {
+                        self.sessions.recovered(origin.client, origin.tid);
                         self.recovery.step = Step::ReadMerged;
                         let object = String::from_utf8_lossy(object).into_owned();
                         self.store(Waiting::Recovery, StoreOp::Get { object }, effects);
@@ -281,12 +285,16 @@ impl Mds {
                 | Event::SetData { .. }
                 | Event::SetPolicy { .. }) => {
                     self.namespace.apply(record.seq, Mode::Replay, &event);
-                    self.sessions.recovered(record.origin.client, record.origin.tid);
+                    if record.origin.client != origin.client {
+                        self.sessions.recovered(origin.client, origin.tid);
+                    }
+                    origin = record.origin;
                 }
             }
             self.counters.recovered_events += 1;
             self.recovery.skip += 1;
         }
+        self.sessions.recovered(origin.client, origin.tid);
         Ok(true)
     }
 

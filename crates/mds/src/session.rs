@@ -88,9 +88,11 @@ impl Sessions {
         self.by_client.entry(client).or_default()
     }
 
-    /// Clients and the number up to which their changes are done, sorted.
+    /// Connected clients and the number up to which their changes are done, sorted. Those that
+    /// left are in the journal as gone: a restart must not wait for them.
     pub(crate) fn floors(&self) -> Vec<(ClientId, Tid)> {
-        let known = self.by_client.iter().filter(|(client, _)| client.0 != 0);
+        let known = self.by_client.iter();
+        let known = known.filter(|(client, session)| client.0 != 0 && session.conn.is_some());
         let mut all: Vec<_> = known.map(|(client, session)| (*client, session.floor)).collect();
         all.sort_unstable();
         all
@@ -169,7 +171,8 @@ impl Mds {
         session.conn = None;
         session.resending = 0;
         session.left = self.clock.now;
-        if self.phase == Phase::Active && session.floor != Tid(0) && self.log.has_segments() {
+        let journalled = self.log.has_segments() || !self.log.is_idle();
+        if self.phase == Phase::Active && session.floor != Tid(0) && journalled {
             // After a restart nobody needs to wait for this client.
             let event = journal::Event::Session { client, tid: GONE };
             self.log.append(self.clock.now, types::Origin::default(), &event);

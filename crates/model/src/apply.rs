@@ -2,8 +2,8 @@
 //!
 //! *The journal wins, name by name.* What an event gives a name to has it afterwards, whoever had
 //! it; names that no event mentions stay. Where a directory takes the place of a directory, it
-//! takes over the names in it. An event that would remove a directory with entries, or put a
-//! directory below itself, is rejected. Applying a journal twice is applying it once.
+//! takes over the names in it. An inode that somebody moved since stays where it is. An event
+//! that would remove a directory with entries, or put one below itself, is rejected.
 
 use journal::{Create, Event, Snapshot};
 use types::{Attr, Ino, Timestamp};
@@ -129,10 +129,9 @@ impl Model {
         }
         // Somebody else's inode under the old name is none of this event's business.
         if self.peek(from.0, from.1).is_none_or(|named| named == ino) {
-            self.names.remove(&(from.0, from.1.to_vec()));
             self.touch(from.0, time);
         }
-        self.place(to, moved, time)
+        self.place(from, to, moved, time)
     }
 
     fn apply_exchange(
@@ -148,24 +147,43 @@ impl Model {
                 return Outcome::Rejected;
             }
         }
-        for (at, node) in [(from, &moved), (to, &back)] {
-            if self.peek(at.0, at.1) == Some(node.attr.ino) {
-                self.names.remove(&(at.0, at.1.to_vec()));
-            }
+        // The second of two moves must not find its old name taken by the first.
+        let back_is_there = self.peek(to.0, to.1) == Some(back.attr.ino);
+        if back_is_there {
+            self.names.remove(&(to.0, to.1.to_vec()));
         }
-        let first = self.place(to, moved, time);
-        let second = self.place(from, back, time);
+        let first = self.place(from, to, moved, time);
+        let second = if back_is_there {
+            self.put((from.0, from.1), back, time)
+        } else {
+            self.place(to, from, back, time)
+        };
         if first == Outcome::Done { second } else { first }
     }
 
-    /// Gives a name to an inode that exists, or existed when the journal was written.
-    fn place(&mut self, at: (Ino, &[u8]), snapshot: Node, time: Timestamp) -> Outcome {
+    /// Moves an inode from a name to another. If it is not under the old name, somebody moved it
+    /// since, or this journal was merged before: it stays where it is. If it is gone, it is back.
+    fn place(
+        &mut self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        snapshot: Node,
+        time: Timestamp,
+    ) -> Outcome {
         let ino = snapshot.attr.ino;
-        let node = self.nodes.entry(ino).or_insert(snapshot);
-        node.attr.ctime = time;
-        if !node.linked {
-            self.names.retain(|_, named| *named != ino);
+        if self.peek(from.0, from.1) == Some(ino) {
+            self.names.remove(&(from.0, from.1.to_vec()));
+        } else if let Some(node) = self.nodes.get_mut(&ino) {
+            node.attr.ctime = time;
+            self.touch(to.0, time);
+            return Outcome::Done;
         }
+        self.put(to, snapshot, time)
+    }
+
+    fn put(&mut self, at: (Ino, &[u8]), snapshot: Node, time: Timestamp) -> Outcome {
+        let ino = snapshot.attr.ino;
+        self.nodes.entry(ino).or_insert(snapshot).attr.ctime = time;
         self.touch(at.0, time);
         self.give_name(at, ino, time)
     }
@@ -177,7 +195,7 @@ impl Model {
             Some(before) if before == ino => Outcome::Done,
             Some(before) => {
                 if self.is_dir(before) && self.is_dir(ino) {
-                    self.adopt(before, ino, time);
+                    self.adopt(before, ino);
                 }
                 self.lost_name(before, time);
                 Outcome::Replaced(before)
@@ -187,7 +205,7 @@ impl Model {
 
     /// A directory takes over the names of one whose place it takes. Names that both have stay
     /// the winner's, and where both are directories the same happens one level down.
-    fn adopt(&mut self, loser: Ino, winner: Ino, time: Timestamp) {
+    fn adopt(&mut self, loser: Ino, winner: Ino) {
         let names: Vec<_> = self.entries(loser).map(|(name, ino)| (name.to_vec(), ino)).collect();
         for (name, ino) in names {
             match self.peek(winner, &name) {
@@ -195,7 +213,7 @@ impl Model {
                     self.names.remove(&(loser, name.clone()));
                     self.names.insert((winner, name), ino);
                 }
-                Some(own) if self.is_dir(own) && self.is_dir(ino) => self.adopt(ino, own, time),
+                Some(own) if self.is_dir(own) && self.is_dir(ino) => self.adopt(ino, own),
                 Some(_) => {}
             }
         }

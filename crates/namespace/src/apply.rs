@@ -299,10 +299,10 @@ impl Namespace {
         }
         let source = self.dir_mut(from.0).find(from.1);
         if source.is_none_or(|source| source.ino == ino) {
-            self.take_name(when, from, ino);
             self.touch(when, from.0);
         }
-        self.place(when, to, moved)
+        let goes = self.take_name(when, from, ino);
+        self.move_to(when, goes, to, moved)
     }
 
     fn apply_exchange(
@@ -320,11 +320,29 @@ impl Namespace {
                 return Outcome::Rejected;
             }
         }
-        self.take_name(when, from, moved.attr.ino);
-        self.take_name(when, to, back.attr.ino);
-        let first = self.place(when, to, moved);
-        let second = self.place(when, from, back);
+        let goes = self.take_name(when, from, moved.attr.ino);
+        let comes = self.take_name(when, to, back.attr.ino);
+        let first = self.move_to(when, goes, to, moved);
+        let second = self.move_to(when, comes, from, back);
         if first == Outcome::Done { second } else { first }
+    }
+
+    /// Puts an inode under a name. Or it stays where it is, because a merge did not find it where
+    /// its journal takes it from: somebody moved it since, or the journal was merged before.
+    fn move_to(
+        &mut self,
+        when: When,
+        goes: bool,
+        to: (Ino, &[u8]),
+        inode: &Snapshot<'_>,
+    ) -> Outcome {
+        if goes {
+            return self.place(when, to, inode);
+        }
+        self.refresh(when, inode);
+        self.mark_inode(when.seq, inode.attr.ino);
+        self.touch(when, to.0);
+        Outcome::Done
     }
 
     fn change_inode(

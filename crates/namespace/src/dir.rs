@@ -135,7 +135,7 @@ impl Dir {
                 self.index.push(0);
                 continue;
             };
-            if !self.pages[page].is_full() || self.pages[page].depth >= DEPTH_MAX {
+            if !self.pages[page].is_full() || self.pages[page].depth() >= DEPTH_MAX {
                 return page;
             }
             self.split(page);
@@ -145,14 +145,14 @@ impl Dir {
     #[cold]
     fn split(&mut self, page: usize) {
         let high = self.pages[page].split();
-        if high.depth > self.index_bits {
+        if high.depth() > self.index_bits {
             self.index = self.index.iter().flat_map(|page| [*page, *page]).collect();
             self.index_bits += 1;
         }
         let number = self.pages.len() as u32;
         let shift = 32 - u32::from(self.index_bits);
         let first = (u64::from(high.prefix) >> shift) as usize;
-        let count = 1usize << (self.index_bits - high.depth);
+        let count = 1usize << (self.index_bits - high.depth());
         self.index[first..first + count].fill(number);
         self.pages.push(high);
     }

@@ -52,7 +52,7 @@ impl Namespace {
 
     /// Captures pages until about `budget` rows were taken. Returns whether the directory is done.
     pub fn capture(&mut self, capture: &mut Capture, rows: &mut Rows, budget: usize) -> bool {
-        let target = rows.len() + budget;
+        let target = rows.len().saturating_add(budget);
         let Some(dir) = self.dirs.get_mut(&capture.dir) else { return true };
         while let Some(page) = dir.page_mut(capture.page) {
             if rows.len() >= target {

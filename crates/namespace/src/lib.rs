@@ -34,6 +34,7 @@ mod names;
 mod page;
 pub mod plan;
 mod read;
+mod slots;
 mod subtree;
 
 use std::collections::VecDeque;
@@ -181,9 +182,12 @@ impl Namespace {
         self.inodes.get(ino).map(|inode| inode.home)
     }
 
-    /// Inodes that lost their last name since the last call.
+    /// Inodes that lost their last name since the last call, but for those that are back: a merge
+    /// may replace an inode and put it under another name later.
     pub fn take_freed(&mut self) -> Vec<Freed> {
-        std::mem::take(&mut self.freed)
+        let mut freed = std::mem::take(&mut self.freed);
+        freed.retain(|freed| !self.knows(freed.ino));
+        freed
     }
 
     fn attr_of(&self, ino: Ino, inode: &Inode) -> Attr {

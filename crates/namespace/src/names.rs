@@ -168,16 +168,18 @@ impl Namespace {
         dir.unset(hash, &name).is_some()
     }
 
-    /// Takes a name away from an inode that gets another one in the same event.
-    pub(crate) fn take_name(&mut self, when: When, (dir, name): (Ino, &[u8]), ino: Ino) {
+    /// Takes a name away from an inode that gets another one in the same event. Returns whether
+    /// it is to get it: in a merge, an inode that exists but not under this name stays.
+    pub(crate) fn take_name(&mut self, when: When, (dir, name): (Ino, &[u8]), ino: Ino) -> bool {
         let found = self.dir_mut(dir).find(name);
-        if found.is_some_and(|dentry| dentry.ino != ino) {
-            return;
+        let here = found.is_some_and(|dentry| dentry.ino == ino);
+        if here || found.is_none() {
+            self.dir_mut(dir).unset(name_hash(name), name);
         }
-        self.dir_mut(dir).unset(name_hash(name), name);
-        if found.is_some_and(Dentry::is_remote) {
+        if here && found.is_some_and(Dentry::is_remote) {
             self.count_name(when, ino, -1);
         }
+        here || when.mode != Mode::Merge || !self.knows(ino)
     }
 
     /// An inode with several names has one more or less. In a replay the events say how many.

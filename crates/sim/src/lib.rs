@@ -1,1 +1,44 @@
-//! Placeholder.
+//! A cluster in one thread.
+//!
+//! The metadata server, the clients and their journals are the values that run in production; the
+//! network, the disk and the clock are made of one queue of events, and one seed decides
+//! everything: how long each message and store operation takes, when connections break, when the
+//! server crashes and how its last writes are torn. [`run`] does that for a seed and says which
+//! promise was broken, if one was.
+//!
+//! Where to read on: `world` is the queue of events and the driver of the server, `client` and
+//! `project` are what clients do, `oracle` is what must be true, `invariants` says it promise by
+//! promise, `plan` is what a seed decides.
+//!
+//! What this crate is not: a test of sockets, threads or files. It performs no I/O and reads no
+//! clock.
+//!
+//! Invariant: the same seed gives the same run, message by message.
+
+#![allow(clippy::cast_possible_truncation, reason = "choices are small numbers")]
+
+mod audit;
+mod call;
+mod client;
+mod disk;
+mod expect;
+pub mod invariants;
+mod monitor;
+mod oracle;
+mod plan;
+mod print;
+mod project;
+mod region;
+mod rng;
+mod run;
+mod tree;
+mod workload;
+mod world;
+
+pub use call::{Call, What};
+pub use plan::{Faults, Plan, Weights};
+pub use region::{Kind, Region};
+pub use rng::Rng;
+pub use run::{Report, run};
+pub use tree::{Item, Tree};
+pub use world::World;

@@ -1,14 +1,164 @@
-//! `cudele bench`.
+//! `cudele bench`: the published experiments and the project's own.
+//!
+//! An experiment is a file in `bench`, named like the command's argument. Each starts a cluster of
+//! its own in real processes, with clients in processes of their own, and removes it afterwards.
+//! What is compared is measured alternately, repetition by repetition, on the same cluster.
 
-use clap::Args as ClapArgs;
+mod cluster;
+mod compositions;
+mod creates;
+mod crew;
+mod job;
+mod journal_size;
+mod lab;
+mod mechanisms;
+mod memory;
+mod merge;
+mod numbered;
+mod probe;
+mod readdir;
+mod recovery;
+mod row;
+mod segments;
+mod stats;
+mod trim;
+mod worker;
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, ValueEnum};
 use cudele::{Errno, Error, Result};
+use serde_json::Value;
 
 use crate::context::Context;
 
-/// Run an experiment and print its rows.
-#[derive(Debug, ClapArgs)]
-pub(crate) struct Args {}
+use cluster::Place;
+use lab::Lab;
 
-pub(crate) fn run(_: &Context, _: &Args) -> Result<()> {
-    Err(Error::of(Errno::NotSupported, "bench"))
+/// Run an experiment and print its rows. Without --mon it runs on a cluster of its own, below
+/// --dir or the directory for temporary files, which is removed afterwards.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Example:\n  cudele bench mechanisms --repeat 5 --json")]
+pub(crate) struct Args {
+    /// Which experiment
+    #[arg(value_name = "NAME", required_unless_present = "worker")]
+    name: Option<Name>,
+    /// Files of each client, instead of the experiment's own sizes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    files: Option<u64>,
+    /// Clients at the same time, where the experiment has several
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    clients: Option<u32>,
+    /// How often every measurement is repeated [default: 3, with --quick 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: Option<u32>,
+    /// Object store [default: a directory of files below the cluster's directory]
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// Small sizes, to see that everything works
+    #[arg(long)]
+    quick: bool,
+    /// Directory tree whose names and attributes stand for real ones
+    #[arg(long, value_name = "DIR", default_value = "/usr/share")]
+    names: PathBuf,
+    /// Be a client process of an experiment
+    #[arg(long, hide = true)]
+    worker: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Name {
+    /// What each mechanism costs alone (Fig 6, left)
+    Mechanisms,
+    /// Presets and all nine combinations, end to end (Fig 6, right)
+    Compositions,
+    /// Creates by RPC, one client and several
+    Creates,
+    /// Bytes of journal per create (Fig 7)
+    JournalSize,
+    /// The journal's cost by segment size and dispatch (Fig 3a)
+    Segments,
+    /// Merging journals of 1K to 10M events
+    Merge,
+    /// Restart of a killed metadata server
+    Recovery,
+    /// Memory of the metadata server per inode
+    Memory,
+    /// Waiting while the journal is trimmed
+    Trim,
+    /// Reading large directories (use case 4)
+    Readdir,
+    /// What the machine itself does
+    Probe,
+    /// All of them, in small sizes
+    All,
+}
+
+type Experiment = fn(&mut Lab) -> Result<()>;
+
+impl Name {
+    fn experiments(self) -> Vec<Experiment> {
+        // The machine's own figures come first: the others are read beside them.
+        let mut experiments: Vec<Experiment> = vec![probe::run];
+        match self {
+            Self::Mechanisms => experiments.push(mechanisms::run),
+            Self::Compositions => experiments.push(compositions::run),
+            Self::Creates => experiments.push(creates::run),
+            Self::JournalSize => experiments.push(journal_size::run),
+            Self::Segments => experiments.push(segments::run),
+            Self::Merge => experiments.push(merge::run),
+            Self::Recovery => experiments.push(recovery::run),
+            Self::Memory => experiments.push(memory::run),
+            Self::Trim => experiments.push(trim::run),
+            Self::Readdir => experiments.push(readdir::run),
+            Self::Probe => {}
+            Self::All => experiments.extend([
+                mechanisms::run as Experiment,
+                compositions::run,
+                creates::run,
+                journal_size::run,
+                segments::run,
+                merge::run,
+                recovery::run,
+                memory::run,
+                trim::run,
+                readdir::run,
+            ]),
+        }
+        experiments
+    }
+}
+
+pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
+    if args.worker {
+        return worker::run();
+    }
+    let Some(name) = args.name else {
+        return Err(Error::new(Errno::Invalid, "bench", "no experiment is named"));
+    };
+    let parent = context.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let parent = std::path::absolute(&parent).map_err(|error| super::up::io(&parent, &error))?;
+    let quick = args.quick || name == Name::All;
+    let mut lab = Lab {
+        place: Place { parent, store: args.store.clone(), mon: context.mon.clone() },
+        files: args.files,
+        clients: args.clients,
+        repeat: args.repeat.unwrap_or(if quick { 1 } else { 3 }),
+        quick,
+        names: args.names.clone(),
+        rows: Vec::new(),
+    };
+    let mut printed = 0;
+    for experiment in name.experiments() {
+        experiment(&mut lab)?;
+        if !context.json {
+            // A long run shows what it has.
+            let rows = &lab.rows[printed..];
+            let bench = rows.first().map_or("", |row| row.bench);
+            crate::context::say(&format!("{bench}\n{}\n", row::table(rows)))?;
+            printed = lab.rows.len();
+        }
+    }
+    let rows: Vec<Value> = lab.rows.iter().map(row::Row::to_json).collect();
+    context.print(&Value::Array(rows), String::new)
 }

@@ -26,16 +26,27 @@ pub(crate) fn run(context: &Context, _: &Args) -> Result<()> {
         }
         Err(error) => return Err(error),
     };
-    cluster.stop()?;
-    // The monitor ends last; its socket goes with it.
-    while Cluster::connect(&found.mon).is_ok() {
-        if start.elapsed() > PATIENCE {
-            return Err(Error::new(Errno::TimedOut, found.mon.to_string(), "still running"));
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    stop(&cluster)?;
     let seconds = start.elapsed().as_secs_f64();
     context.print(&json!({ "stopped": true, "seconds": seconds }), || {
         format!("The cluster is down ({seconds:.2} s).\n")
     })
+}
+
+/// Stops a cluster and waits until it is gone.
+///
+/// # Errors
+/// If the monitor does not answer, or not everything is written after ten minutes.
+pub(crate) fn stop(cluster: &Cluster) -> Result<()> {
+    let start = Instant::now();
+    cluster.stop()?;
+    // The monitor ends last; its socket goes with it.
+    while Cluster::connect(cluster.address()).is_ok() {
+        if start.elapsed() > PATIENCE {
+            let address = cluster.address().to_string();
+            return Err(Error::new(Errno::TimedOut, address, "still running"));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
 }

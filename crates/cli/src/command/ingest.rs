@@ -1,14 +1,119 @@
-//! `cudele ingest`.
+//! `cudele ingest`: real trees and archives into the namespace.
+
+use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
-use cudele::{Errno, Error, Result};
+use cudele::{Mechanism, Policy, Result};
+use serde_json::{Value, json};
 
 use crate::context::Context;
+use crate::intake::{self, Options, Report};
+use crate::owned;
+use crate::source::Source;
 
-/// Bring a directory tree or an archive into the namespace.
+/// Bring a directory tree or a tar archive into the namespace: names, types, modes, owners (as
+/// root), sizes, times, link targets, hard links, user attributes, devices (as root) and content.
+///
+/// Without --policy there is one request per entry, under the policy in force at DST. With it, DST
+/// is decoupled, everything is appended to a journal, and the policy's mechanisms are carried out.
+/// Symbolic links in SRC are copied and never followed.
 #[derive(Debug, ClapArgs)]
-pub(crate) struct Args {}
+#[command(after_help = "Examples:
+  cudele ingest /usr/share /share
+  cudele ingest --policy batchfs linux.tar.xz /linux
+  ssh host tar c /srv | cudele ingest --policy hdfs - /srv")]
+pub(crate) struct Args {
+    /// A directory, a tar archive (plain, .gz, .xz or .zst), or - for standard input
+    #[arg(value_name = "SRC")]
+    source: PathBuf,
+    /// Directory in the namespace, made if it is missing
+    #[arg(value_name = "DST")]
+    destination: String,
+    /// Decouple DST under this policy: the name of a preset, or a policy file
+    #[arg(long, value_name = "POLICY")]
+    policy: Option<String>,
+    /// Read and check everything, but bring nothing in
+    #[arg(long)]
+    dry_run: bool,
+}
 
-pub(crate) fn run(_: &Context, _: &Args) -> Result<()> {
-    Err(Error::of(Errno::NotSupported, "ingest"))
+pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
+    let destination = owned::path(&args.destination)?.to_string();
+    let policy = args.policy.as_deref().map(owned::policy).transpose()?;
+    let source = Source::open(&args.source)?;
+    let options = Options { without: context.locator().find()?.dir, ..Options::default() };
+    if args.dry_run {
+        let report = intake::nowhere(&source, &options)?;
+        return show(context, &report, &source, &destination, true);
+    }
+    let fs = context.mount()?;
+    let report = match policy {
+        Some(policy) if policy.is_decoupled() => {
+            intake::decoupled(&fs, &destination, &policy, &source, &options)?
+        }
+        Some(policy) => {
+            fs.make_dir(&destination, 0o755)?;
+            fs.cluster().set_policy(destination.as_bytes(), Some(&policy.to_yaml()))?;
+            intake::strong(&fs, &destination, &source, &options)?
+        }
+        None => intake::strong(&fs, &destination, &source, &options)?,
+    };
+    show(context, &report, &source, &destination, false)
+}
+
+fn show(
+    context: &Context,
+    report: &Report,
+    source: &Source,
+    destination: &str,
+    dry_run: bool,
+) -> Result<()> {
+    let policy = report.policy.as_ref().map(Policy::to_json);
+    let mut value = json!({
+        "source": source.name(), "destination": destination, "dry_run": dry_run, "policy": policy,
+    });
+    if let (Value::Object(value), Value::Object(facts)) = (&mut value, report.to_json()) {
+        value.extend(facts);
+    }
+    context.print(&value, || {
+        let what = if dry_run { "would come in at" } else { "is in at" };
+        let mut text = format!("{} {what} {destination}\n{}", source.name(), report.to_text());
+        if !dry_run {
+            text.push_str(&ending(report, destination));
+        }
+        text
+    })
+}
+
+/// What has become of the subtree.
+fn ending(report: &Report, destination: &str) -> String {
+    let Some(policy) = report.policy.as_ref().filter(|policy| policy.is_decoupled()) else {
+        return String::new();
+    };
+    if report.gone {
+        return format!(
+            "  The policy keeps nothing: all of it was in the memory of this process and is gone \
+             now. {destination} is released.\n"
+        );
+    }
+    if report.visible {
+        let replaced = report.merge.as_ref().map_or(0, |merge| merge.replaced);
+        let rejected = report.merge.as_ref().map_or(0, |merge| merge.rejected);
+        let conflicts = if replaced + rejected == 0 {
+            String::new()
+        } else {
+            format!(" {replaced} names of others were replaced, {rejected} events rejected.")
+        };
+        return format!("  Merged and released: everybody sees it.{conflicts}\n");
+    }
+    let place = if policy.contains(Mechanism::GlobalPersist) {
+        "in the object store"
+    } else {
+        "on this machine's disk"
+    };
+    format!(
+        "  Nobody else sees it: the journal is {place}, and {destination} stays decoupled. \
+         `cudele merge {destination}` shows it to everybody, `cudele discard {destination}` gives \
+         it up.\n"
+    )
 }

@@ -1,14 +1,106 @@
-//! `cudele merge`.
+//! `cudele merge`: a decoupled subtree becomes part of the global namespace.
+
+use std::fmt::Write as _;
 
 use clap::Args as ClapArgs;
-use cudele::{Errno, Error, Result};
+use cudele::{MergeReport, Result, SampleKind};
+use serde_json::{Value, json};
 
 use crate::context::Context;
+use crate::figures::{bytes, count, per_second, seconds};
+use crate::owned;
+use crate::source::shown;
 
-/// Merge a decoupled subtree into the namespace.
+/// Merge the journals that this machine keeps for a decoupled subtree, and give the subtree back
+/// to everybody. A damaged journal is refused before anything is applied (J-09).
 #[derive(Debug, ClapArgs)]
-pub(crate) struct Args {}
+#[command(after_help = "Example:\n  cudele merge --dry-run /scratch/job && cudele merge /scratch/job")]
+pub(crate) struct Args {
+    /// Directory in the namespace
+    path: String,
+    /// Say what the merge would do, without doing it
+    #[arg(long)]
+    dry_run: bool,
+}
 
-pub(crate) fn run(_: &Context, _: &Args) -> Result<()> {
-    Err(Error::of(Errno::NotSupported, "merge"))
+pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
+    let mut subtree = owned::attach(context, &args.path)?;
+    let path = subtree.path().to_string();
+    if args.dry_run {
+        let report = subtree.dry_run()?;
+        let mut value = to_json(&report);
+        value["path"] = json!(path);
+        value["dry_run"] = json!(true);
+        return context.print(&value, || format!("{path} would be merged\n{}", to_text(&report)));
+    }
+    let done = subtree.merge()?;
+    subtree.forget()?;
+    let report = done.merge.clone().unwrap_or_default();
+    let mut value = to_json(&report);
+    value["path"] = json!(path);
+    value["dry_run"] = json!(false);
+    value["bytes"] = json!(done.bytes);
+    value["seconds"] = json!(done.seconds);
+    value["steps"] = done
+        .steps
+        .iter()
+        .map(|step| {
+            json!({
+                "name": step.mechanism.name(), "seconds": step.seconds, "bytes": step.bytes,
+            })
+        })
+        .collect();
+    context.print(&value, || {
+        let mut text = format!("{path} is merged and everybody's again\n{}", to_text(&report));
+        for step in &done.steps {
+            let _ = writeln!(
+                text,
+                "  {:<24} {:>10}   {}, {} events/s",
+                step.mechanism.name(),
+                seconds(step.seconds),
+                bytes(step.bytes),
+                per_second(report.events, step.seconds)
+            );
+        }
+        text
+    })
+}
+
+/// The facts of a merge.
+pub(crate) fn to_json(report: &MergeReport) -> Value {
+    json!({
+        "events": report.events, "created": report.created, "replaced": report.replaced,
+        "rejected": report.rejected,
+        "conflicts": report.samples.iter().map(|sample| json!({
+            "kind": word(sample.kind), "parent": sample.parent.0, "name": shown(&sample.name),
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn word(kind: SampleKind) -> &'static str {
+    match kind {
+        SampleKind::Replaced => "replaced",
+        SampleKind::Rejected => "rejected",
+    }
+}
+
+/// The same as text.
+pub(crate) fn to_text(report: &MergeReport) -> String {
+    let mut text = format!(
+        "  {} events: {} inodes created, {} names of others replaced, {} events rejected\n",
+        count(report.events),
+        count(report.created),
+        count(report.replaced),
+        count(report.rejected)
+    );
+    for sample in &report.samples {
+        let _ = writeln!(
+            text,
+            "    {} {} in directory {}",
+            word(sample.kind),
+            shown(&sample.name),
+            sample.parent
+        );
+    }
+    text
 }

@@ -1,14 +1,230 @@
-//! `cudele policy`.
+//! `cudele policy`: which consistency and durability a subtree has.
 
-use clap::Args as ClapArgs;
-use cudele::{Errno, Error, Result};
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use clap::{Args as ClapArgs, Subcommand};
+use cudele::{Errno, Error, Policy, Result};
+use policy::{FILE_BYTES_MAX, Parsed, PolicyError};
+use serde_json::{Map, Value, json};
 
 use crate::context::Context;
+use crate::{format, promise, space};
 
-/// Check, set, show and remove policies.
+/// Check, set, show and remove policies. A policy is a file of up to eight keys, a preset (posix,
+/// posix-volatile, indexfs, hdfs, batchfs, deltafs, ramdisk) or a cell such as weak-global.
 #[derive(Debug, ClapArgs)]
-pub(crate) struct Args {}
+#[command(after_help = "Examples:
+  cudele policy check job.yml --strict
+  cudele policy set /scratch batchfs
+  cudele policy get /scratch/job > job.yml     the policy in force, as a policy file")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
 
-pub(crate) fn run(_: &Context, _: &Args) -> Result<()> {
-    Err(Error::of(Errno::NotSupported, "policy"))
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Read a policy and print it in canonical form, with what it promises and what in it makes
+    /// little sense
+    Check(Check),
+    /// Set the policy of a directory and of everything below that has none of its own
+    Set(Set),
+    /// Print the policy in force in a directory, and where it is inherited from
+    Get(Place),
+    /// Remove the policy of a directory: its parent's holds again
+    Rm(Place),
+    /// List every policy that was set
+    Ls,
+}
+
+#[derive(Debug, ClapArgs)]
+struct Check {
+    /// Refuse a policy with warnings
+    #[arg(long)]
+    strict: bool,
+    /// A policy file, `-` for standard input, or the name of a preset or cell
+    #[arg(value_name = "FILE")]
+    policy: OsString,
+}
+
+#[derive(Debug, ClapArgs)]
+struct Set {
+    /// Refuse a policy with warnings
+    #[arg(long)]
+    strict: bool,
+    /// The directory
+    #[arg(value_name = "PATH")]
+    path: OsString,
+    /// A preset or cell, else a policy file (./NAME if it is called like a preset), or `-` for
+    /// standard input
+    #[arg(value_name = "FILE|PRESET")]
+    policy: OsString,
+}
+
+#[derive(Debug, ClapArgs)]
+struct Place {
+    /// The directory
+    #[arg(value_name = "PATH")]
+    path: OsString,
+}
+
+pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
+    match &args.command {
+        Command::Check(args) => check(context, args),
+        Command::Set(args) => set(context, args),
+        Command::Get(args) => get(context, args),
+        Command::Rm(args) => remove(context, args),
+        Command::Ls => list(context),
+    }
+}
+
+/// Reads the policy that an argument means.
+///
+/// # Errors
+/// `EINVAL` with file, line and column; `ENOENT` if it is neither a file nor a name.
+pub(crate) fn read(argument: &OsStr, strict: bool) -> Result<Parsed> {
+    let parsed = parse(argument)?;
+    if strict {
+        policy::strict(&parsed.warnings)
+            .map_err(|error| Error { subject: shown(argument), ..error })?;
+    }
+    Ok(parsed)
+}
+
+fn shown(argument: &OsStr) -> String {
+    if argument == "-" {
+        "standard input".to_owned()
+    } else {
+        format::quoted(argument.as_bytes()).into_owned()
+    }
+}
+
+fn parse(argument: &OsStr) -> Result<Parsed> {
+    let in_file = |error: PolicyError| error.in_file(&shown(argument));
+    if argument == "-" {
+        return Policy::parse_bytes(&input(&mut std::io::stdin().lock(), "standard input")?)
+            .map_err(in_file);
+    }
+    if let Some(policy) = argument.to_str().and_then(policy::policy_named) {
+        return Ok(policy.into());
+    }
+    match std::fs::File::open(Path::new(argument)) {
+        Ok(mut file) => {
+            Policy::parse_bytes(&input(&mut file, &shown(argument))?).map_err(in_file)
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let remedy = match Policy::from_name_or_text(&argument.to_string_lossy()) {
+                Err(error) if !argument.as_bytes().contains(&b'/') => error.remedy,
+                Ok(_) | Err(_) => "name a policy file, a preset or a cell".to_owned(),
+            };
+            let cause = "neither a file nor the name of a preset";
+            Err(Error::new(Errno::NotFound, shown(argument), cause).remedy(remedy))
+        }
+        Err(error) => Err(super::up::io(Path::new(argument), &error)),
+    }
+}
+
+/// A policy file's bytes: one more than it may have at most, so that its reader says so.
+fn input(source: &mut dyn Read, name: &str) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let read = source.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
+    read.map_err(|error| super::up::io(Path::new(name), &error))?;
+    Ok(bytes)
+}
+
+fn check(context: &Context, args: &Check) -> Result<()> {
+    let parsed = read(&args.policy, args.strict)?;
+    context.print(&promise::to_json(&parsed.policy), || promise::to_text(&parsed.policy))
+}
+
+fn set(context: &Context, args: &Set) -> Result<()> {
+    let path = space::parse(&args.path)?;
+    let Parsed { policy, warnings } = read(&args.policy, args.strict)?;
+    let done = context.cluster()?.set_policy(&path.to_bytes(), Some(&policy.to_yaml()));
+    done.map_err(|error| error.about(path.to_string()))?;
+    if !context.json {
+        for warning in warnings {
+            eprintln!("cudele: warning: {warning}");
+        }
+    }
+    let mut value = promise::to_json(&policy);
+    name_path(&mut value, "path", &path.to_bytes());
+    context.print(&value, || {
+        let mut text = format!("{}: {}\n", format::quoted(&path.to_bytes()), policy.effective());
+        for line in promise::lines(&policy) {
+            let _ = writeln!(text, "  {line}");
+        }
+        text
+    })
+}
+
+fn get(context: &Context, args: &Place) -> Result<()> {
+    let path = space::parse(&args.path)?.to_bytes();
+    let fs = context.mount()?;
+    let (policy, effective) = fs.policy(&path)?;
+    let mut value = promise::to_json(&policy);
+    name_path(&mut value, "path", &path);
+    let source = (effective.source.0 != 0).then_some(effective.source_path);
+    let inherited = source.as_ref().is_none_or(|source| *source != path);
+    match &source {
+        Some(source) => name_path(&mut value, "source", source),
+        None => value["source"] = Value::Null,
+    }
+    value["inherited"] = inherited.into();
+    context.print(&value, || {
+        let origin = match &source {
+            None => "the default: no policy is set here or above".to_owned(),
+            Some(_) if !inherited => format!("set at {}", format::quoted(&path)),
+            Some(source) => format!("inherited from {}", format::quoted(source)),
+        };
+        format!("{}# {origin}\n", promise::to_text(&policy))
+    })
+}
+
+fn remove(context: &Context, args: &Place) -> Result<()> {
+    let path = space::parse(&args.path)?;
+    let done = context.cluster()?.set_policy(&path.to_bytes(), None);
+    done.map_err(|error| {
+        let error = error.about(path.to_string());
+        if error.errno == Errno::NoData {
+            Error { cause: "no policy is set at this directory itself".to_owned(), ..error }
+                .remedy("`cudele policy get` shows where the one in force comes from")
+        } else {
+            error
+        }
+    })?;
+    let mut value = json!({ "removed": true });
+    name_path(&mut value, "path", &path.to_bytes());
+    context.print(&value, String::new)
+}
+
+fn list(context: &Context) -> Result<()> {
+    let map = context.cluster()?.status()?;
+    let mut rows = Vec::new();
+    let mut text = String::new();
+    for entry in &map.policies {
+        let policy = Policy::parse(&entry.policy)?.policy;
+        let mut row = promise::to_json(&policy);
+        name_path(&mut row, "path", &entry.path);
+        row["version"] = entry.version.into();
+        rows.push(row);
+        let cell = policy.cell().map_or_else(|| "-".to_owned(), |cell| cell.to_string());
+        let path = format::quoted(&entry.path);
+        let _ = writeln!(text, "{path}\t{cell}\t{}\tversion {}", policy.effective(), entry.version);
+    }
+    context.print(&Value::Array(rows), || text)
+}
+
+/// Puts a path first into an object.
+fn name_path(value: &mut Value, key: &str, path: &[u8]) {
+    let Value::Object(object) = value else { return };
+    let rest = std::mem::take(object);
+    let mut named = Map::new();
+    format::put_bytes(&mut named, key, path);
+    named.extend(rest);
+    *object = named;
 }

@@ -4,10 +4,11 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args as ClapArgs;
-use cudele::{Cluster, Errno, Error, Locator, MdsState, Result};
+use cudele::{Cluster, ClusterMap, Errno, Error, Locator, MdsState, Result};
 use serde_json::json;
 
 use crate::context::Context;
@@ -46,27 +47,12 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         .remedy("use --mds 1"));
     }
     let dir = directory(context)?;
-    prepare(&dir, args.store.as_deref())?;
-    let mut started = Vec::new();
-    if Cluster::connect(&Locator::monitor_of(&dir)).is_err() {
-        started.push(("mon", spawn(&dir, "mon", &[])?));
-        await_monitor(&dir, &mut started)?;
-    }
-    let cluster = Cluster::connect(&Locator::monitor_of(&dir))?;
-    let runs = |state| !matches!(state, MdsState::Lost);
-    if !cluster.status()?.mds.iter().any(|entry| runs(entry.state)) {
-        let mut options = vec!["--rank".to_owned(), "0".to_owned()];
-        options.extend(args.settings.iter().flat_map(|set| ["--set".to_owned(), set.clone()]));
-        started.push(("mds.0", spawn(&dir, "mds", &options)?));
-    }
-    await_active(&dir, &cluster, &mut started)?;
+    let Up { map, started, .. } = self::start(&dir, args.store.as_deref(), &args.settings)?;
     Locator::remember(&dir)?;
-    let map = cluster.status()?;
     let seconds = start.elapsed().as_secs_f64();
     let value = json!({
         "dir": dir, "mon": Locator::monitor_of(&dir).to_string(), "store": map.store,
-        "cluster": map.cluster, "seconds": seconds,
-        "started": started.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
+        "cluster": map.cluster, "seconds": seconds, "started": started,
     });
     context.print(&value, || {
         let what = if started.is_empty() { "already runs" } else { "is up" };
@@ -79,6 +65,38 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
             map.store,
         )
     })
+}
+
+/// A cluster that runs.
+pub(crate) struct Up {
+    pub(crate) cluster: Arc<Cluster>,
+    pub(crate) map: ClusterMap,
+    /// The daemons that had to be started.
+    pub(crate) started: Vec<&'static str>,
+}
+
+/// Starts whatever does not run of the cluster in a directory, and waits until it is healthy.
+///
+/// # Errors
+/// `EEXIST` if the directory holds something else; what a daemon said before it ended.
+pub(crate) fn start(dir: &Path, store: Option<&str>, settings: &[String]) -> Result<Up> {
+    prepare(dir, store)?;
+    let mut started = Vec::new();
+    if Cluster::connect(&Locator::monitor_of(dir)).is_err() {
+        started.push(("mon", spawn(dir, "mon", &[])?));
+        await_monitor(dir, &mut started)?;
+    }
+    let cluster = Cluster::connect(&Locator::monitor_of(dir))?;
+    let runs = |state| !matches!(state, MdsState::Lost);
+    if !cluster.status()?.mds.iter().any(|entry| runs(entry.state)) {
+        let mut options = vec!["--rank".to_owned(), "0".to_owned()];
+        options.extend(settings.iter().flat_map(|set| ["--set".to_owned(), set.clone()]));
+        started.push(("mds.0", spawn(dir, "mds", &options)?));
+    }
+    await_active(dir, &cluster, &mut started)?;
+    let map = cluster.status()?;
+    let started = started.iter().map(|(name, _)| *name).collect();
+    Ok(Up { cluster, map, started })
 }
 
 /// `--dir`, `$CUDELE_DIR`, else `$XDG_DATA_HOME/cudele`, else `~/.local/share/cudele`.

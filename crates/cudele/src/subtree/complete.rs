@@ -60,7 +60,10 @@ impl Subtree {
         }
         if composition.contains(Mechanism::GlobalPersist) {
             self.persisted_globally = self.inner.blocks().len();
-            self.owner.objects = vec![self.object_name()];
+            let object = self.object_name();
+            if !self.owner.objects.contains(&object) {
+                self.owner.objects.push(object);
+            }
         }
         if completion.merge.is_some() {
             self.merged()?;
@@ -74,6 +77,8 @@ impl Subtree {
 
     fn merged(&mut self) -> Result<()> {
         self.earlier.clear();
+        // The server deletes journal objects when it does not need them any more.
+        self.owner.objects.clear();
         self.inner.clear();
         (self.persisted_locally, self.persisted_globally) = (0, 0);
         self.owner.next_seq = self.inner.next_seq().0;
@@ -95,9 +100,7 @@ impl Subtree {
     fn run(&mut self, composition: &Composition, mut flags: MergeFlags) -> Result<Completion> {
         flags.check = self.policy.check == Check::Merge;
         let merges = composition.contains(Mechanism::VolatileApply);
-        if merges {
-            self.merge_earlier(flags)?;
-        }
+        let earlier = if merges { self.merge_earlier(flags)? } else { Completion::default() };
         let events = self.inner.events();
         let object = composition.contains(Mechanism::GlobalPersist).then(|| self.object_name());
         let header = self.inner.header();
@@ -115,26 +118,45 @@ impl Subtree {
         };
         let completion = carry_out(composition, &material);
         let mut completion = completion.map_err(|error| error.about(self.path.to_string()))?;
-        completion.events = events;
+        completion.events = events + earlier.events;
+        completion.bytes += earlier.bytes;
+        completion.seconds += earlier.seconds;
+        if let (Some(merge), Some(before)) = (&mut completion.merge, earlier.merge) {
+            *merge = sum(before, std::mem::take(merge));
+        }
+        let apply = |step: &&mut crate::Step| step.mechanism == Mechanism::VolatileApply;
+        if let Some(step) = completion.steps.iter_mut().find(apply) {
+            step.bytes += earlier.bytes;
+            step.seconds += earlier.seconds;
+        }
         Ok(completion)
     }
 
     /// Merges the journals of earlier processes of this client, oldest first; and if the server
     /// started anew since the last merge, what Local Persist kept of it.
-    fn merge_earlier(&mut self, flags: MergeFlags) -> Result<()> {
+    fn merge_earlier(&mut self, flags: MergeFlags) -> Result<Completion> {
+        let start = std::time::Instant::now();
         let lost = self.merged_in.is_some_and(|epoch| epoch != self.fs.server_epoch());
         if lost && self.policy.contains(Mechanism::LocalPersist) {
             let first = self.inner.header().first_seq;
             let journals = self.local_journals()?.into_iter();
             // The journal that is being written is merged by itself.
-            let before = journals.filter(|(.., next)| *next <= first).map(|(_, bytes, _)| bytes);
-            self.earlier = before.collect();
+            self.earlier = journals.filter(|journal| journal.next <= first).collect();
         }
-        for bytes in &self.earlier {
+        let mut done = Completion { merge: Some(MergeReport::default()), ..Completion::default() };
+        for journal in &self.earlier {
             let flags = MergeFlags { release: false, ..flags };
-            self.fs.merge_journal(self.inner.root(), bytes, flags)?;
+            let root = self.inner.root();
+            let report = match &journal.object {
+                Some(object) => self.fs.merge_object(root, object, flags)?,
+                None => self.fs.merge_journal(root, &journal.bytes, flags)?,
+            };
+            done.events += journal.events();
+            done.bytes += journal.bytes.len() as u64;
+            done.merge = done.merge.map(|before| sum(before, report));
         }
-        Ok(())
+        done.seconds = start.elapsed().as_secs_f64();
+        Ok(done)
     }
 
     /// Merges if the policy's trigger says that it is time (P-03). Call it between operations.
@@ -150,5 +172,20 @@ impl Subtree {
             MergeTrigger::AtUpdates { count } => self.inner.events() >= count,
         };
         if due { self.complete().map(Some) } else { Ok(None) }
+    }
+}
+
+/// What two merges did together.
+fn sum(first: MergeReport, second: MergeReport) -> MergeReport {
+    let mut samples = first.samples;
+    samples.extend(second.samples);
+    MergeReport {
+        events: first.events + second.events,
+        created: first.created + second.created,
+        replaced: first.replaced + second.replaced,
+        rejected: first.rejected + second.rejected,
+        verify_nanos: first.verify_nanos + second.verify_nanos,
+        apply_nanos: first.apply_nanos + second.apply_nanos,
+        samples,
     }
 }

@@ -2,7 +2,7 @@
 
 use client::Decoupled;
 use namespace::Refusal;
-use types::{Attr, AttrChange, Errno, Error, FileType, Ino, RenameFlags, Result};
+use types::{Attr, AttrChange, Errno, Error, FileType, Ino, RenameFlags, Result, XattrFlags};
 use wire::{Answer, Op};
 
 use super::Subtree;
@@ -124,6 +124,16 @@ impl Subtree {
     pub fn set_attr(&mut self, ino: Ino, change: &AttrChange) -> Result<()> {
         let (cred, time) = (self.fs.cred().clone(), self.now());
         self.on_view(b"", |inner| inner.setattr(&cred, ino, change, time))
+    }
+
+    /// Sets or, without a value, removes an extended attribute.
+    ///
+    /// # Errors
+    /// `EPERM`, `ENODATA`, `EFBIG`, `ERANGE`.
+    pub fn set_xattr(&mut self, ino: Ino, name: &[u8], value: Option<&[u8]>) -> Result<()> {
+        let (cred, time) = (self.fs.cred().clone(), self.now());
+        let flags = XattrFlags::default();
+        self.on_view(name, |inner| inner.setxattr(&cred, ino, (name, value), flags, time))
     }
 
     /// Sets attributes without looking: for an inode that this client just created in `home`.

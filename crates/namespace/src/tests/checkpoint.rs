@@ -10,7 +10,7 @@ use types::{Attr, FileType, Ino, Origin, Seq, Timestamp};
 
 use super::tree::{self, warm};
 use super::world::{At, Op, at, change_or_policy, cred, peek, plan, resolve};
-use crate::{Capture, Freed, Mode, Namespace};
+use crate::{Capture, Cred, Freed, Mode, Namespace, NewInode, Planned, Refusal};
 
 /// A row as the store keeps it.
 #[derive(Clone, Debug)]
@@ -131,7 +131,7 @@ impl Server {
     /// Runs `ask` and fetches what it lacks.
     fn warm<T>(
         &mut self,
-        ask: impl FnMut(&mut Namespace) -> Result<T, crate::Refusal>,
+        ask: impl FnMut(&mut Namespace) -> Result<T, Refusal>,
     ) -> Result<T, types::Errno> {
         let Self { namespace, store, flights, .. } = self;
         warm(namespace, &mut |namespace, dir| fetch(namespace, store, flights, dir), ask)
@@ -150,7 +150,20 @@ impl Server {
         let targets = (self.resolve(one), self.resolve(two));
         let fresh = (Ino(1000 + self.next), Timestamp(1000 + self.next.cast_signed()));
         let planned = self.warm(|namespace| plan(namespace, &who, op, targets, fresh));
-        let Ok(Some(planned)) = planned else { return };
+        if let Ok(Some(planned)) = planned {
+            self.carry_out(&planned);
+        }
+    }
+
+    fn perform_planned(
+        &mut self,
+        plan: impl FnMut(&mut Namespace) -> Result<Planned<'static>, Refusal>,
+    ) {
+        let planned = self.warm(plan).expect("it is allowed");
+        self.carry_out(&planned);
+    }
+
+    fn carry_out(&mut self, planned: &Planned<'_>) {
         let event = planned.event();
         let seq = self.journal.append(Origin::default(), &event);
         assert_eq!(seq, Seq(self.next));
@@ -317,11 +330,11 @@ fn fetch(namespace: &mut Namespace, store: &mut Store, flights: &mut Vec<Flight>
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, max_shrink_iters: 20_000, ..ProptestConfig::with_cases(30000) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, max_shrink_iters: 20_000, ..ProptestConfig::with_cases(400) })]
 
     #[test]
     fn fuzzy_checkpoints_and_the_journal_give_the_tree(
-        steps in prop::collection::vec(step(), 1..400),
+        steps in prop::collection::vec(step(), 1..250),
     ) {
         let mut server = Server::new();
         for step in steps {
@@ -330,4 +343,28 @@ proptest! {
         server.crash();
         server.crash();
     }
+}
+
+/// Fails as long as [`journal::Event::Unlink`] does not say which inode loses the name: it is
+/// gone from the stored directory, and nothing else leads from it to the inode.
+#[test]
+#[ignore = "needs the inode number in journal::Event::Unlink and what a Rename replaces"]
+fn a_lost_link_is_counted_after_a_crash() {
+    let root = Cred::root();
+    let mut server = Server::new();
+    let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+    server
+        .perform_planned(|namespace| namespace.plan_create(&root, (Ino::ROOT, b"a"), &new, Ino(9)));
+    server.perform_planned(|namespace| {
+        namespace.plan_link(&root, Ino(9), (Ino::ROOT, b"b"), Timestamp(2))
+    });
+    while server.begin(0) {
+        server.commit(0);
+    }
+    server.perform_planned(|namespace| namespace.plan_unlink(&root, Ino::ROOT, b"a", Timestamp(3)));
+    // The root is stored, the links are not.
+    server.begin(0);
+    server.commit(0);
+    server.recover();
+    assert_eq!(server.tree()["/b"].attr.nlink, 1);
 }

@@ -1,1 +1,244 @@
-//! Placeholder.
+//! The journal of a decoupled client, merged into a namespace that others changed meanwhile.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use journal::{Event, JournalBuffer};
+use model::{Model, Node};
+use proptest::prelude::*;
+use types::{Ino, Origin, Seq, Timestamp};
+
+use super::tree::{self, Tree, no_fetch, warm};
+use super::world::{Op, change_op, cred, peek, plan, resolve};
+use crate::{Extra, Mode, Namespace, Outcome};
+
+/// Where a side's inode numbers start, and by how much its clock is ahead.
+const BASE: u64 = 1000;
+const CLIENT: u64 = 100_000;
+const INTERFERER: u64 = 10_000;
+
+/// Runs operations of root's on a namespace: the events that `each` agrees to.
+fn run(
+    namespace: &mut Namespace,
+    ops: &[Op],
+    start: u64,
+    mut each: impl FnMut(&Event<'_>) -> bool,
+) {
+    for (number, op) in (start..).zip(ops) {
+        let (one, two) = op.places();
+        let targets = (
+            resolve(one, |dir, name| peek(namespace, &mut no_fetch, dir, name)),
+            resolve(two, |dir, name| peek(namespace, &mut no_fetch, dir, name)),
+        );
+        let fresh = (Ino(number), Timestamp(number.cast_signed()));
+        let planned = warm(namespace, &mut no_fetch, |namespace| {
+            plan(namespace, &cred(0), *op, targets, fresh)
+        });
+        if let Ok(Some(planned)) = planned
+            && each(&planned.event())
+        {
+            namespace.apply(Seq(number), Mode::Live, &planned.event());
+        }
+    }
+}
+
+/// Runs operations and keeps a journal of them.
+fn journal_of(
+    namespace: &mut Namespace,
+    ops: &[Op],
+    start: u64,
+    mut wanted: impl FnMut(&Event<'_>) -> bool,
+) -> JournalBuffer {
+    let mut journal = JournalBuffer::new(Seq(1), false);
+    run(namespace, ops, start, |event| {
+        let wanted = wanted(event);
+        if wanted {
+            journal.append(Origin::default(), event);
+        }
+        wanted
+    });
+    journal.close_block();
+    journal
+}
+
+/// Refuses events that give a name which an earlier one gave or took. A journal without them can
+/// be merged any number of times: no event finds the name it gives to be that of a later one.
+fn names_once() -> impl FnMut(&Event<'_>) -> bool {
+    let mut used = BTreeSet::new();
+    move |event| {
+        let own = event.dentry().map(|(dir, name)| (dir, name.to_vec()));
+        let (given, taken) = match *event {
+            Event::Create(_) | Event::Link { .. } => (own, None),
+            Event::Rename { new_parent, new_name, exchanged: None, .. } => {
+                (Some((new_parent, new_name.to_vec())), own)
+            }
+            Event::Rename { .. } => return false,
+            Event::Unlink { .. }
+            | Event::Rmdir { .. }
+            | Event::SetAttr { .. }
+            | Event::SetXattr { .. }
+            | Event::SetData { .. }
+            | Event::SetPolicy { .. }
+            | Event::Session { .. }
+            | Event::Merged { .. } => (None, own),
+        };
+        let fresh = given.as_ref().is_none_or(|name| !used.contains(name));
+        if fresh {
+            used.extend(given.into_iter().chain(taken));
+        }
+        fresh
+    }
+}
+
+fn for_each(journal: &JournalBuffer, mut each: impl FnMut(Seq, &Event<'_>)) {
+    for block in journal.blocks() {
+        let (block, _) = journal::Block::read(block, 0).expect("written just now");
+        let mut events = block.events();
+        while let Some(record) = events.next_event().expect("written just now") {
+            each(record.seq, &record.event);
+        }
+    }
+}
+
+fn on_model(model: &mut Model, event: &Event<'_>) -> Outcome {
+    let outcome = model.apply(event, |encoded, node: &mut Node| {
+        let extra = Extra::from_parts(&[], encoded);
+        node.xattrs = extra.xattrs().map(|(n, v)| (n.to_vec(), v.to_vec())).collect();
+        node.policy = extra.policy().unwrap_or_default().to_vec();
+    });
+    match outcome {
+        model::Outcome::Done => Outcome::Done,
+        model::Outcome::Replaced(ino) => Outcome::Replaced(ino),
+        model::Outcome::Rejected => Outcome::Rejected,
+    }
+}
+
+fn merge(namespace: &mut Namespace, model: &mut Model, journal: &JournalBuffer) {
+    for_each(journal, |_, event| {
+        while let Some(dir) = namespace.needs(event) {
+            namespace.finish_load(dir);
+        }
+        let outcome = namespace.apply(Seq(1 << 32), Mode::Merge, event);
+        assert_eq!(outcome, on_model(model, event), "{event:?}");
+    });
+}
+
+/// The tree without what a repeated merge may change: when an inode was last touched.
+fn without_ctime(mut tree: Tree) -> Tree {
+    for item in tree.values_mut() {
+        item.attr.ctime = Timestamp(0);
+    }
+    tree
+}
+
+fn ops(most: usize) -> impl Strategy<Value = Vec<Op>> {
+    prop::collection::vec(change_op(), 0..most)
+}
+
+fn takes_a_name(event: &Event<'_>) -> bool {
+    match event {
+        Event::Unlink { .. } | Event::Rmdir { .. } | Event::Rename { .. } => true,
+        Event::Create(_)
+        | Event::Link { .. }
+        | Event::SetAttr { .. }
+        | Event::SetXattr { .. }
+        | Event::SetData { .. }
+        | Event::SetPolicy { .. }
+        | Event::Session { .. }
+        | Event::Merged { .. } => false,
+    }
+}
+
+/// A server, the model of it, and what a client that starts from the same tree does. If they are
+/// `careful`, the client gives no name twice and the others take none away.
+fn diverge([base, client, others]: [&[Op]; 3], careful: bool) -> (Namespace, Model, JournalBuffer) {
+    let mut server = Namespace::with_root(Timestamp(1));
+    let mut model = Model::with_root(Timestamp(1));
+    run(&mut server, base, BASE, |event| on_model(&mut model, event) != Outcome::Rejected);
+    run(&mut server, others, INTERFERER, |event| {
+        let wanted = !careful || !takes_a_name(event);
+        wanted && on_model(&mut model, event) != Outcome::Rejected
+    });
+    let mut view = Namespace::with_root(Timestamp(1));
+    run(&mut view, base, BASE, |_| true);
+    let mut fresh = names_once();
+    let journal = journal_of(&mut view, client, CLIENT, |event| !careful || fresh(event));
+    (server, model, journal)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
+
+    #[test]
+    fn a_journal_read_from_its_bytes_gives_the_tree_again(ops in ops(150)) {
+        let mut namespace = Namespace::with_root(Timestamp(1));
+        let journal = journal_of(&mut namespace, &ops, BASE, |_| true);
+        let mut again = Namespace::with_root(Timestamp(1));
+        let mut model = Model::with_root(Timestamp(1));
+        for_each(&journal, |seq, event| {
+            let outcome = again.apply(Seq(BASE + seq.0), Mode::Replay, event);
+            assert!(outcome != Outcome::Rejected, "{event:?}");
+            on_model(&mut model, event);
+        });
+        let tree = tree::of_namespace(&mut namespace, &mut no_fetch);
+        let replayed = tree::of_namespace(&mut again, &mut no_fetch);
+        tree::assert_same(&tree, &replayed, "live and replayed");
+        tree::assert_same(&tree, &tree::of_model(&model), "live and model");
+    }
+
+    #[test]
+    fn merging_agrees_with_the_model(base in ops(30), client in ops(40), others in ops(30)) {
+        let (mut server, mut model, journal) = diverge([&base, &client, &others], false);
+        for time in ["once", "twice"] {
+            merge(&mut server, &mut model, &journal);
+            let merged = tree::of_namespace(&mut server, &mut no_fetch);
+            tree::assert_same(&merged, &tree::of_model(&model), time);
+        }
+    }
+
+    #[test]
+    fn merging_a_journal_of_fresh_names_twice_is_merging_it_once(base in ops(30), client in ops(40), others in ops(30)) {
+        let (mut server, mut model, journal) = diverge([&base, &client, &others], true);
+        merge(&mut server, &mut model, &journal);
+        let once = tree::of_namespace(&mut server, &mut no_fetch);
+        merge(&mut server, &mut model, &journal);
+        let twice = tree::of_namespace(&mut server, &mut no_fetch);
+        tree::assert_same(&without_ctime(once), &without_ctime(twice), "once and twice");
+    }
+
+    #[test]
+    fn without_interference_merging_gives_the_clients_tree(base in ops(30), client in ops(60)) {
+        let (mut server, mut model, journal) = diverge([&base, &client, &[]], false);
+        merge(&mut server, &mut model, &journal);
+        let mut view = Namespace::with_root(Timestamp(1));
+        run(&mut view, &base, BASE, |_| true);
+        run(&mut view, &client, CLIENT, |_| true);
+        let view = tree::of_namespace(&mut view, &mut no_fetch);
+        let merged = tree::of_namespace(&mut server, &mut no_fetch);
+        tree::assert_same(&view, &merged, "the client's view and the server's");
+    }
+}
+
+#[test]
+fn the_interferers_other_names_stay_in_a_directory_that_both_made() {
+    let mut server = Namespace::with_root(Timestamp(1));
+    let mut create = |mode, parent, name: &str, ino, bits| {
+        let event = Event::Create(journal::Create {
+            parent,
+            name: name.as_bytes(),
+            ino: Ino(ino),
+            mode: bits,
+            ..journal::Create::default()
+        });
+        server.apply(Seq(ino), mode, &event)
+    };
+    create(Mode::Live, Ino::ROOT, "d", 10, 0o040_755);
+    create(Mode::Live, Ino(10), "theirs", 11, 0o100_644);
+    create(Mode::Live, Ino(10), "both", 12, 0o100_644);
+    let outcome = create(Mode::Merge, Ino::ROOT, "d", 20, 0o040_755);
+    assert_eq!(outcome, Outcome::Replaced(Ino(10)));
+    assert_eq!(create(Mode::Merge, Ino(20), "both", 21, 0o100_644), Outcome::Replaced(Ino(12)));
+    let tree = tree::of_namespace(&mut server, &mut no_fetch);
+    let found: BTreeMap<_, _> =
+        tree.iter().map(|(path, item)| (path.as_str(), item.attr.ino.0)).collect();
+    assert_eq!(found, BTreeMap::from([("", 1), ("/d", 20), ("/d/both", 21), ("/d/theirs", 11)]));
+}

@@ -1,1 +1,99 @@
-//! Placeholder.
+//! Large directories, many inodes, long and strange names.
+
+use metastore::Rows;
+use types::{Cred, Ino, RenameFlags, Seq, Timestamp, name_hash};
+
+use crate::{Mode, Namespace, NewInode};
+
+fn namespace_with(files: u64) -> Namespace {
+    let mut namespace = Namespace::with_root(Timestamp(1));
+    for number in 0..files {
+        create(&mut namespace, format!("file-{number:07}").as_bytes(), number);
+    }
+    namespace
+}
+
+fn create(namespace: &mut Namespace, name: &[u8], number: u64) {
+    let new = NewInode { mode: 0o100_644, time: Timestamp(2), ..NewInode::default() };
+    let ino = Ino(Ino::FIRST_FREE + number);
+    let planned = namespace.plan_create(&Cred::root(), (Ino::ROOT, name), &new, ino).unwrap();
+    namespace.apply(Seq(number + 1), Mode::Live, &planned.event());
+}
+
+fn listed(namespace: &Namespace) -> Vec<(Vec<u8>, Ino)> {
+    let entries = namespace.list(&Cred::root(), Ino::ROOT, None, usize::MAX, false).unwrap();
+    entries.into_iter().map(|entry| (entry.name, entry.attr.ino)).collect()
+}
+
+#[test]
+fn a_directory_of_100_000_entries_is_listed_in_hash_order_and_emptied() {
+    let mut namespace = namespace_with(100_000);
+    let names = listed(&namespace);
+    assert_eq!(names.len(), 100_000);
+    let key = |name: &[u8]| (name_hash(name), name.to_vec());
+    assert!(names.windows(2).all(|pair| key(&pair[0].0) < key(&pair[1].0)));
+    assert_eq!(namespace.getattr(Ino::ROOT).unwrap().size, 100_000);
+    for (name, ino) in &names {
+        assert_eq!(namespace.peek(Ino::ROOT, name), Ok(Some(*ino)));
+        let planned = namespace.plan_unlink(&Cred::root(), Ino::ROOT, name, Timestamp(3)).unwrap();
+        namespace.apply(Seq(200_000), Mode::Live, &planned.event());
+    }
+    assert_eq!(listed(&namespace), []);
+    assert_eq!(namespace.inodes(), 1);
+}
+
+#[test]
+fn a_large_directory_is_stored_and_fetched_while_it_grows() {
+    let mut namespace = namespace_with(30_000);
+    let mut rows = Rows::new();
+    let mut capture = namespace.begin_capture(Ino::ROOT).unwrap();
+    let mut number = 30_000;
+    while !namespace.capture(&mut capture, &mut rows, 1000) {
+        // Pages split under the capture.
+        for _ in 0..2000 {
+            create(&mut namespace, format!("late-{number}").as_bytes(), number);
+            number += 1;
+        }
+    }
+    namespace.end_capture(Ino::ROOT);
+    assert_eq!(namespace.dirty_since(Ino::ROOT), Some(Seq(30_001)));
+    let mut capture = namespace.begin_capture(Ino::ROOT).unwrap();
+    assert!(namespace.capture(&mut capture, &mut rows, usize::MAX));
+    assert_eq!(namespace.dirty_entries(Ino::ROOT), 0);
+
+    let mut again = Namespace::new();
+    again.load(Ino::ROOT, rows.iter());
+    again.finish_load(Ino::ROOT);
+    assert_eq!(again.counts(Ino::ROOT), (number, 0, true));
+    assert_eq!(again.inodes(), number);
+}
+
+#[test]
+fn an_inode_takes_at_most_250_bytes() {
+    let namespace = namespace_with(200_000);
+    let bytes = namespace.memory() as u64 / namespace.inodes();
+    assert!(bytes <= 250, "{bytes} bytes an inode");
+}
+
+#[test]
+fn names_are_bytes_of_any_value_up_to_255() {
+    let mut namespace = Namespace::with_root(Timestamp(1));
+    let root = Cred::root();
+    let legal = |byte: &u8| *byte != 0 && *byte != b'/';
+    let every_byte: Vec<u8> = (0..=255).filter(legal).collect();
+    let names = [vec![0xff; 255], every_byte, b"\xc3\x28".to_vec(), b"...".to_vec(), vec![b' ']];
+    for (number, name) in (0..).zip(&names) {
+        create(&mut namespace, name, number);
+        assert_eq!(namespace.lookup(&root, Ino::ROOT, name).unwrap().nlink, 1);
+    }
+    let (from, to) = (names[0].as_slice(), [0xfe; 255]);
+    let flags = RenameFlags::default();
+    let planned = namespace
+        .plan_rename(&root, (Ino::ROOT, from), (Ino::ROOT, &to), flags, Timestamp(3))
+        .unwrap()
+        .unwrap();
+    namespace.apply(Seq(99), Mode::Live, &planned.event());
+    assert_eq!(namespace.peek(Ino::ROOT, from), Ok(None));
+    assert!(namespace.peek(Ino::ROOT, &to).unwrap().is_some());
+    assert_eq!(listed(&namespace).len(), names.len());
+}

@@ -28,8 +28,6 @@ pub(crate) struct TestCluster {
     store: String,
     /// A metadata server started from here, in place of the first one.
     mds: Option<Child>,
-    /// Directories made so far, for names.
-    directories: u32,
 }
 
 /// Where clusters are made.
@@ -62,8 +60,7 @@ impl TestCluster {
                     .remedy("leave --mon and CUDELE_MON out"));
             }
             let cluster = Cluster::connect(&mon.parse()?)?;
-            return Self { home, own: None, cluster, store: String::new(), mds: None, directories: 0 }
-                .with_store();
+            return Self { home, own: None, cluster, store: String::new(), mds: None }.with_store();
         }
         let dir = home.join("c");
         let mut command = program()?;
@@ -83,8 +80,7 @@ impl TestCluster {
             return Err(failed(String::from_utf8_lossy(&done.stderr).trim().to_owned()));
         }
         let cluster = Cluster::connect(&Locator::monitor_of(&dir))?;
-        Self { home, own: Some(dir), cluster, store: String::new(), mds: None, directories: 0 }
-            .with_store()
+        Self { home, own: Some(dir), cluster, store: String::new(), mds: None }.with_store()
     }
 
     fn with_store(mut self) -> Result<Self> {
@@ -114,9 +110,10 @@ impl TestCluster {
     }
 
     /// Makes an empty directory, under a policy if one is given, and returns its path.
-    pub(crate) fn directory(&mut self, policy: Option<&Policy>) -> Result<String> {
-        self.directories += 1;
-        let path = format!("/bench.{}.{}", std::process::id(), self.directories);
+    pub(crate) fn directory(&self, policy: Option<&Policy>) -> Result<String> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = format!("/bench.{}.{number}", std::process::id());
         self.cluster.mount()?.make_dir(&path, 0o755)?;
         if let Some(policy) = policy {
             self.cluster.set_policy(path.as_bytes(), Some(&policy.to_yaml()))?;
@@ -145,6 +142,19 @@ impl TestCluster {
         let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
         kib.map(|kib| kib * 1024).ok_or_else(|| failed("VmRSS is not known"))
+    }
+
+    /// Processor time that the metadata server used so far, all its threads.
+    pub(crate) fn server_cpu_seconds(&self) -> Result<f64> {
+        let tasks = PathBuf::from(format!("/proc/{}/task", self.mds()?.pid));
+        let entries =
+            fs::read_dir(&tasks).map_err(|error| crate::command::up::io(&tasks, &error))?;
+        let nanos = entries.filter_map(std::result::Result::ok).filter_map(|task| {
+            // Without scheduler statistics in the kernel it stays unknown, as zero.
+            let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
+            text.split_whitespace().next()?.parse::<u64>().ok()
+        });
+        Ok(super::stats::real(nanos.sum()) / 1e9)
     }
 
     fn await_state(&self, wanted: &str, is: impl Fn(&MdsEntry) -> bool) -> Result<()> {
@@ -250,6 +260,11 @@ impl TestCluster {
         }
         if let Some(mut child) = self.mds.take() {
             let _ = child.wait();
+        }
+        // They write no more once they are gone; a process that has ended has no command line.
+        let start = Instant::now();
+        while !daemons_of(dir).is_empty() && start.elapsed() < PATIENCE {
+            std::thread::sleep(STEP);
         }
     }
 }

@@ -71,6 +71,11 @@ pub(crate) struct Outcome {
     pub(crate) events: u64,
     /// Bytes of the journal.
     pub(crate) bytes: u64,
+    /// Processor time of the client in the measured part.
+    pub(crate) cpu_seconds: f64,
+    /// Processor time of the metadata server meanwhile; filled in by the parent.
+    #[serde(default)]
+    pub(crate) server_cpu_seconds: f64,
     /// Requests to the metadata server in the measured part.
     pub(crate) requests: u64,
     /// Latencies in microseconds: median, 99th percentile, 99.9th, largest.

@@ -6,6 +6,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::job::Outcome;
 use super::stats::{median, real, spread};
 
 /// See the module documentation.
@@ -61,6 +62,16 @@ impl Row {
         {
             self.slowdown.push(seconds / base_seconds);
         }
+    }
+
+    /// Notes the processor time per operation: unlike the seconds, it hardly depends on what else
+    /// the machine does.
+    pub(crate) fn cpu(&mut self, outcomes: &[Outcome]) {
+        let operations = real((self.files * u64::from(self.clients)).max(1));
+        let client: f64 = outcomes.iter().map(|outcome| outcome.cpu_seconds).sum();
+        let server: f64 = outcomes.iter().map(|outcome| outcome.server_cpu_seconds).sum();
+        self.note("client_cpu_us", client * 1e6 / operations);
+        self.note("server_cpu_us", server * 1e6 / operations);
     }
 
     /// Operations of all clients in a second, at the median.
@@ -141,8 +152,7 @@ fn short(value: f64) -> String {
 
 /// A table for people: one line per row, with its further figures at the end.
 pub(crate) fn table(rows: &[Row]) -> String {
-    let head =
-        ["", "files", "clients", "seconds", "spread", "per second", "slowdown", "B/event"];
+    let head = ["", "files", "clients", "seconds", "spread", "per second", "slowdown", "B/event"];
     let lines: Vec<_> = rows.iter().map(Row::cells).collect();
     let width = |column: usize| {
         let cells = lines.iter().map(|cells| cells[column].len());

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cudele::{Cluster, Errno, Error, Fs, NewFile, Result};
+use rustix::time::ClockId;
 
 use super::job::{Job, Outcome, READY, Task};
 use super::numbered::Numbered;
@@ -80,9 +81,36 @@ fn await_start() -> Result<()> {
 
 /// The machine's monotonic clock, which all processes share, in nanoseconds.
 fn clock_ns() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    nanos_of(ClockId::Monotonic)
+}
+
+/// Processor time of this process in nanoseconds.
+fn cpu_ns() -> u64 {
+    nanos_of(ClockId::ProcessCPUTime)
+}
+
+fn nanos_of(clock: ClockId) -> u64 {
+    let time = rustix::time::clock_gettime(clock);
     let (seconds, nanos) = (time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs());
     seconds * 1_000_000_000 + nanos
+}
+
+/// The measured part of a job.
+struct Stopwatch {
+    start_ns: u64,
+    cpu_ns: u64,
+}
+
+impl Stopwatch {
+    fn start() -> Self {
+        Self { cpu_ns: cpu_ns(), start_ns: clock_ns() }
+    }
+
+    fn stop(&self, outcome: &mut Outcome) {
+        outcome.end_ns = clock_ns();
+        outcome.start_ns = self.start_ns;
+        outcome.cpu_seconds = super::stats::seconds_between(self.cpu_ns, cpu_ns());
+    }
 }
 
 fn files_error(path: &Path, error: &std::io::Error) -> Error {
@@ -104,7 +132,8 @@ fn create(fs: &Arc<Fs>, path: &str, mut names: Numbered, how: &Creates) -> Resul
     }
     await_start()?;
     let requests = fs.requests();
-    let mut outcome = Outcome { start_ns: clock_ns(), events: how.files, ..Outcome::default() };
+    let mut outcome = Outcome { events: how.files, ..Outcome::default() };
+    let watch = Stopwatch::start();
     let start = Instant::now();
     if how.latencies {
         for _ in 0..how.files {
@@ -127,7 +156,7 @@ fn create(fs: &Arc<Fs>, path: &str, mut names: Numbered, how: &Creates) -> Resul
         fs.sync()?;
         outcome.parts.insert("sync".into(), start.elapsed().as_secs_f64());
     }
-    outcome.end_ns = clock_ns();
+    watch.stop(&mut outcome);
     outcome.requests = fs.requests() - requests;
     if how.latencies {
         micros.sort_unstable();
@@ -141,9 +170,10 @@ fn list(fs: &Arc<Fs>, path: &str) -> Result<Outcome> {
     let dir = fs.open_dir(path)?;
     await_start()?;
     let requests = fs.requests();
-    let start_ns = clock_ns();
-    let entries = dir.list()?.len() as u64;
-    let end_ns = clock_ns();
-    let requests = fs.requests() - requests;
-    Ok(Outcome { start_ns, end_ns, events: entries, requests, ..Outcome::default() })
+    let mut outcome = Outcome::default();
+    let watch = Stopwatch::start();
+    outcome.events = dir.list()?.len() as u64;
+    watch.stop(&mut outcome);
+    outcome.requests = fs.requests() - requests;
+    Ok(outcome)
 }

@@ -10,7 +10,7 @@ use cudele::{
     Completion, Errno, Error, FileType, Fs, Ino, NewFile, Policy, Result, Subtree, Timestamp,
 };
 
-use super::{await_start, clock_ns};
+use super::{Stopwatch, await_start};
 use crate::command::bench::job::{Decoupled, Outcome};
 use crate::command::bench::numbered::Numbered;
 
@@ -24,16 +24,15 @@ pub(super) fn append(fs: &Arc<Fs>, task: &Decoupled) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     if task.append_first {
         append_names(&mut subtree, task, &mut outcome)?;
-        await_start()?;
-        outcome.start_ns = clock_ns();
-    } else {
-        await_start()?;
-        outcome.start_ns = clock_ns();
+    }
+    await_start()?;
+    let watch = Stopwatch::start();
+    if !task.append_first {
         append_names(&mut subtree, task, &mut outcome)?;
     }
     let requests = fs.requests();
     let completion = if task.merge { subtree.merge()? } else { subtree.complete()? };
-    outcome.end_ns = clock_ns();
+    watch.stop(&mut outcome);
     outcome.requests += fs.requests() - requests;
     note(&completion, &mut outcome);
     Ok(outcome)
@@ -44,12 +43,14 @@ fn append_names(subtree: &mut Subtree, task: &Decoupled, outcome: &mut Outcome) 
     let root = subtree.root();
     let new = NewFile::default();
     let requests = subtree.fs().requests();
-    let start = Instant::now();
+    let (start, cpu) = (Instant::now(), super::cpu_ns());
     for _ in 0..task.files {
         subtree.create(root, names.name(), &new)?;
         names.advance();
     }
     outcome.parts.insert("append_client_journal".into(), start.elapsed().as_secs_f64());
+    let cpu = crate::command::bench::stats::seconds_between(cpu, super::cpu_ns());
+    outcome.parts.insert("append_cpu".into(), cpu);
     outcome.requests = subtree.fs().requests() - requests;
     Ok(())
 }
@@ -85,7 +86,8 @@ pub(super) fn walk(
         return Err(Error::of(Errno::NotFound, source.display().to_string()));
     }
     await_start()?;
-    let mut outcome = Outcome { start_ns: clock_ns(), ..Outcome::default() };
+    let mut outcome = Outcome::default();
+    let watch = Stopwatch::start();
     // The directories that lead to the current entry.
     let mut above: Vec<(PathBuf, Ino)> = vec![(source.to_owned(), subtree.root())];
     for entry in &entries {
@@ -99,7 +101,7 @@ pub(super) fn walk(
             above.push((entry.path.clone(), ino));
         }
     }
-    outcome.end_ns = clock_ns();
+    watch.stop(&mut outcome);
     note(&subtree.complete()?, &mut outcome);
     Ok(outcome)
 }
@@ -149,9 +151,10 @@ pub(super) fn view(fs: &Arc<Fs>, dir: &str, policy: &str) -> Result<Outcome> {
     let root = subtree.root();
     await_start()?;
     let requests = fs.requests();
-    let mut outcome = Outcome { start_ns: clock_ns(), ..Outcome::default() };
+    let mut outcome = Outcome::default();
+    let watch = Stopwatch::start();
     outcome.events = subtree.list(root)?.len() as u64;
-    outcome.end_ns = clock_ns();
+    watch.stop(&mut outcome);
     outcome.requests = fs.requests() - requests;
     let start = Instant::now();
     subtree.list(root)?;

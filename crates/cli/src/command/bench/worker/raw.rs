@@ -7,7 +7,7 @@ use std::path::Path;
 
 use cudele::Result;
 
-use super::{await_start, clock_ns, files_error};
+use super::{Stopwatch, await_start, files_error};
 use crate::command::bench::job::Outcome;
 
 const WRITE_BYTES: usize = 1 << 20;
@@ -24,7 +24,8 @@ pub(super) fn write(path: &Path, bytes: u64) -> Result<Outcome> {
         block.extend_from_slice(&state.to_le_bytes());
     }
     await_start()?;
-    let start_ns = clock_ns();
+    let mut outcome = Outcome { bytes, ..Outcome::default() };
+    let watch = Stopwatch::start();
     let mut file = std::fs::File::create(path).map_err(about)?;
     let mut left = bytes;
     while left > 0 {
@@ -36,9 +37,9 @@ pub(super) fn write(path: &Path, bytes: u64) -> Result<Outcome> {
     if let Some(parent) = path.parent() {
         std::fs::File::open(parent).and_then(|dir| dir.sync_all()).map_err(about)?;
     }
-    let end_ns = clock_ns();
+    watch.stop(&mut outcome);
     std::fs::remove_file(path).map_err(about)?;
-    Ok(Outcome { start_ns, end_ns, bytes, ..Outcome::default() })
+    Ok(outcome)
 }
 
 /// Answers messages until the peer leaves.
@@ -65,11 +66,12 @@ pub(super) fn ping(socket: &Path, rounds: u64) -> Result<Outcome> {
     let mut stream = UnixStream::connect(socket).map_err(about)?;
     let mut message = [7; MESSAGE_BYTES];
     await_start()?;
-    let start_ns = clock_ns();
+    let mut outcome = Outcome { events: rounds, ..Outcome::default() };
+    let watch = Stopwatch::start();
     for _ in 0..rounds {
         stream.write_all(&message).map_err(about)?;
         stream.read_exact(&mut message).map_err(about)?;
     }
-    let end_ns = clock_ns();
-    Ok(Outcome { start_ns, end_ns, events: rounds, ..Outcome::default() })
+    watch.stop(&mut outcome);
+    Ok(outcome)
 }

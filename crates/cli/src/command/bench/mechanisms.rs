@@ -1,0 +1,141 @@
+//! `mechanisms`: what each mechanism costs alone (Fig 6, left): one client, one directory.
+//!
+//! The mechanisms that complete a journal are timed inside their composition; the transfer of the
+//! journal is a part of `volatile_apply`, as it happens (J-15). Beside the persists stands what
+//! the disk does with the same number of bytes.
+
+use std::path::Path;
+
+use cudele::Result;
+
+use super::cluster::TestCluster;
+use super::job::{Outcome, Task};
+use super::lab::{Lab, alone, create, decoupled};
+use super::row::Row;
+use super::stats::real;
+
+const BENCH: &str = "mechanisms";
+/// Up to so many files, the mechanisms that cost a request per file are measured too.
+const RPC_FILES_MAX: u64 = 100_000;
+
+pub(crate) fn run(lab: &mut Lab) -> Result<()> {
+    let mut sizes = vec![lab.files(100_000, 2_000)];
+    if lab.files.is_none() {
+        sizes.push(if lab.quick { 20_000 } else { 1_000_000 });
+    }
+    for files in sizes {
+        let mut rows = Rows::new(files);
+        let mut store = String::new();
+        for repetition in 0..lab.repeat {
+            lab.progress(BENCH, repetition, &format!("{files} files"));
+            let mut cluster = lab.cluster(&[])?;
+            rows.repetition(&cluster)?;
+            cluster.store().clone_into(&mut store);
+        }
+        lab.report(&store, rows.into_rows());
+    }
+    Ok(())
+}
+
+struct Rows {
+    files: u64,
+    append: Row,
+    rpcs: Row,
+    stream: Row,
+    local: Row,
+    local_disk: Row,
+    global: Row,
+    global_disk: Row,
+    apply: Row,
+}
+
+impl Rows {
+    fn new(files: u64) -> Self {
+        let row = |name| Row::new(BENCH, name, files);
+        Self {
+            files,
+            append: row("append_client_journal"),
+            rpcs: row("rpcs"),
+            stream: row("rpcs+stream"),
+            local: row("local_persist"),
+            local_disk: row("sequential_write_local"),
+            global: row("global_persist"),
+            global_disk: row("sequential_write_store"),
+            apply: row("volatile_apply"),
+        }
+    }
+
+    fn repetition(&mut self, cluster: &TestCluster) -> Result<()> {
+        let files = self.files;
+        let append = decoupled(cluster, "invisible-none", files)?;
+        let base = append.part("append_client_journal");
+        self.append.push(base);
+        self.append.note("requests", real(append.requests));
+        self.append.note("client_cpu_us", append.part("append_cpu") * 1e6 / real(files));
+        self.append.against(base);
+        journal(&mut self.append, &append);
+        if files <= RPC_FILES_MAX {
+            let rpcs = create(cluster, "posix-volatile", files)?;
+            self.rpcs.push(rpcs.seconds());
+            self.rpcs.cpu(std::slice::from_ref(&rpcs));
+            self.rpcs.against(base);
+            let stream = create(cluster, "posix", files)?;
+            self.stream.push(stream.seconds());
+            self.stream.cpu(std::slice::from_ref(&stream));
+            self.stream.against(base);
+            self.stream.note("sync_seconds", stream.part("sync"));
+            self.stream.note("of_rpcs", rpcs.seconds() / stream.seconds());
+        }
+        let local = decoupled(cluster, "invisible-local", files)?;
+        mechanism(&mut self.local, &local, "local_persist", base);
+        let disk = cluster.state();
+        write(cluster, &disk, &local, &mut self.local, &mut self.local_disk)?;
+        let global = decoupled(cluster, "invisible-global", files)?;
+        mechanism(&mut self.global, &global, "global_persist", base);
+        if let Some(disk) = cluster.store_disk() {
+            write(cluster, &disk, &global, &mut self.global, &mut self.global_disk)?;
+        }
+        let apply = decoupled(cluster, "weak-none", files)?;
+        mechanism(&mut self.apply, &apply, "volatile_apply", base);
+        self.apply.note("verify_seconds", apply.part("verify"));
+        self.apply.note("apply_seconds", apply.part("apply"));
+        let rest = apply.part("volatile_apply") - apply.part("verify") - apply.part("apply");
+        self.apply.note("transfer_seconds", rest);
+        Ok(())
+    }
+
+    fn into_rows(self) -> impl Iterator<Item = Row> {
+        let Self { append, rpcs, stream, local, local_disk, global, global_disk, apply, .. } = self;
+        let rows = [append, rpcs, stream, local, local_disk, global, global_disk, apply];
+        rows.into_iter().filter(|row| !row.seconds.is_empty())
+    }
+}
+
+fn mechanism(row: &mut Row, outcome: &Outcome, name: &str, base: f64) {
+    row.push(outcome.part(name));
+    row.against(base);
+    journal(row, outcome);
+    row.note("MB_per_second", real(outcome.bytes) / 1e6 / outcome.part(name));
+}
+
+fn journal(row: &mut Row, outcome: &Outcome) {
+    row.bytes_per_event = Some(real(outcome.bytes) / real(outcome.events.max(1)));
+}
+
+/// Writes the same number of bytes to the same disk, right after the mechanism did.
+fn write(
+    cluster: &TestCluster,
+    disk: &Path,
+    persisted: &Outcome,
+    row: &mut Row,
+    beside: &mut Row,
+) -> Result<()> {
+    let task = Task::Write { file: disk.join("sequential"), bytes: persisted.bytes };
+    let seconds = alone(cluster, task)?.seconds();
+    beside.push(seconds);
+    beside.note("MB_per_second", real(persisted.bytes) / 1e6 / seconds);
+    if let Some(mechanism) = row.seconds.last().copied() {
+        row.note("of_sequential_write", seconds / mechanism);
+    }
+    Ok(())
+}

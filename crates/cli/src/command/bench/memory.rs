@@ -1,0 +1,56 @@
+//! `memory`: resident bytes of the metadata server per inode.
+
+use cudele::Result;
+
+use super::cluster::TestCluster;
+use super::job::Task;
+use super::lab::{Fill, Lab, fill, policy, together};
+use super::row::Row;
+use super::stats::real;
+
+const BENCH: &str = "memory";
+
+pub(crate) fn run(lab: &mut Lab) -> Result<()> {
+    let files = lab.files(1_000_000, 5_000);
+    let clients = lab.clients(8);
+    let names = ["by_merge", "by_rpcs", "by_rpcs+stream"];
+    let mut rows = names.map(|name| Row::new(BENCH, name, files));
+    let mut store = String::new();
+    for repetition in 0..lab.repeat {
+        for row in &mut rows {
+            lab.progress(BENCH, repetition, &row.name);
+            let mut cluster = lab.cluster(&[])?;
+            let before = cluster.resident_bytes()?;
+            let seconds = match row.name.as_str() {
+                "by_merge" => {
+                    let dir = cluster.directory(None)?;
+                    fill(&cluster, Fill { dir: &dir, first: 0, files, merge: true })?
+                        .part("volatile_apply")
+                }
+                "by_rpcs" => create(&cluster, "posix-volatile", files, clients)?,
+                _ => create(&cluster, "posix", files, clients)?,
+            };
+            row.push(seconds);
+            let grown = cluster.resident_bytes()?.saturating_sub(before);
+            row.note("bytes_per_inode", real(grown) / real(files.max(1)));
+            cluster.store().clone_into(&mut store);
+        }
+    }
+    lab.report(&store, rows);
+    Ok(())
+}
+
+/// Creates in one directory, by as many clients as it takes to be done soon.
+fn create(cluster: &TestCluster, preset: &str, files: u64, clients: u32) -> Result<f64> {
+    let policy = policy(preset, files)?;
+    let dir = cluster.directory(Some(&policy))?;
+    let share = files.div_ceil(u64::from(clients));
+    let tasks = (0..u64::from(clients)).map(|client| Task::Create {
+        dir: dir.clone(),
+        first: client * share,
+        files: share,
+        sync: policy.streams(),
+        latencies: false,
+    });
+    Ok(together(cluster, tasks.collect())?.seconds)
+}

@@ -1,0 +1,87 @@
+//! `merge`: the journal of a decoupled client, transferred and applied (S1 Fig 8, S0 Fig 10). The
+//! time per event must not depend on how many there are, nor on what the directory holds (J-12).
+
+use cudele::Result;
+
+use super::cluster::TestCluster;
+use super::crew::Crew;
+use super::job::{Decoupled, Job, Outcome, Task};
+use super::lab::{Fill, Lab, Size, fill, policy};
+use super::row::Row;
+use super::stats::real;
+
+const BENCH: &str = "merge";
+const SIZES: [u64; 5] = [1_000, 10_000, 100_000, 1_000_000, 10_000_000];
+
+pub(crate) fn run(lab: &mut Lab) -> Result<()> {
+    let sizes = lab.sizes(&SIZES, 10_000);
+    let full = lab.files(1_000_000, 10_000);
+    let by_value = |size: &u64| Row::new(BENCH, format!("by_value_{}", Size(*size)), *size);
+    let mut rows: Vec<_> = sizes.iter().map(by_value).collect();
+    let mut into_full = Row::new(BENCH, format!("into_full_{}", Size(full)), full);
+    let mut store = String::new();
+    for repetition in 0..lab.repeat {
+        for (size, row) in sizes.iter().zip(&mut rows) {
+            lab.progress(BENCH, repetition, &format!("{size} events"));
+            let mut cluster = lab.cluster(&[])?;
+            let dir = cluster.directory(None)?;
+            note(row, &fill(&cluster, Fill { dir: &dir, first: 0, files: *size, merge: false })?);
+            cluster.store().clone_into(&mut store);
+        }
+        lab.progress(BENCH, repetition, "into a full directory");
+        let mut cluster = lab.cluster(&[])?;
+        let dir = cluster.directory(None)?;
+        fill(&cluster, Fill { dir: &dir, first: 0, files: full, merge: true })?;
+        note(
+            &mut into_full,
+            &fill(&cluster, Fill { dir: &dir, first: full, files: full, merge: false })?,
+        );
+    }
+    rows.push(into_full);
+    lab.report(&store, rows);
+    arriving(lab)
+}
+
+fn note(row: &mut Row, outcome: &Outcome) {
+    let seconds = outcome.part("volatile_apply");
+    row.push(seconds);
+    row.bytes_per_event = Some(real(outcome.bytes) / real(outcome.events.max(1)));
+    row.note("ns_per_event", seconds * 1e9 / real(outcome.events.max(1)));
+    row.cpu(std::slice::from_ref(outcome));
+    let (verify, apply) = (outcome.part("verify"), outcome.part("apply"));
+    row.note("transfer_seconds", seconds - verify - apply);
+    row.note("verify_seconds", verify);
+    row.note("apply_seconds", apply);
+}
+
+/// Many journals at once, and the same journals one after the other: no pause between them.
+fn arriving(lab: &mut Lab) -> Result<()> {
+    let (files, clients) = (lab.files(100_000, 1_000), lab.clients(20));
+    let mut together = Row::new(BENCH, format!("arriving_together_{clients}"), files);
+    let mut in_turn = Row::new(BENCH, format!("one_after_another_{clients}"), files);
+    (together.clients, in_turn.clients) = (clients, clients);
+    let mut store = String::new();
+    for repetition in 0..lab.repeat {
+        lab.progress(BENCH, repetition, &format!("{clients} journals"));
+        let mut cluster = lab.cluster(&[])?;
+        let crew = crew(&cluster, clients, files)?;
+        together.push(crew.go()?.seconds);
+        let mut cluster = lab.cluster(&[])?;
+        let crew = self::crew(&cluster, clients, files)?;
+        in_turn.push(crew.go_in_turn()?.seconds);
+        cluster.store().clone_into(&mut store);
+    }
+    lab.report(&store, [together, in_turn]);
+    Ok(())
+}
+
+fn crew(cluster: &TestCluster, clients: u32, files: u64) -> Result<Crew> {
+    let policy = policy("weak-none", files)?.to_yaml();
+    let mut jobs: Vec<Job> = Vec::new();
+    for _ in 0..clients {
+        let (dir, policy) = (cluster.directory(None)?, policy.clone());
+        let task = Decoupled { dir, policy, first: 0, files, append_first: true, merge: false };
+        jobs.push(cluster.job(Task::Decoupled(task)));
+    }
+    Crew::ready(&jobs, &cluster.state())
+}

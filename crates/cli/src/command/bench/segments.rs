@@ -1,0 +1,50 @@
+//! `segments`: what the journal costs a synchronous client, by the size of its segments, the
+//! number written at once, and the number kept (Fig 3a, J-03), against no journal.
+
+use cudele::Result;
+
+use super::lab::{Lab, create};
+use super::row::Row;
+use super::stats::real;
+
+const BENCH: &str = "segments";
+
+/// A row's name, and the settings of its server.
+const CASES: [(&str, &[&str]); 10] = [
+    ("default", &[]),
+    ("segment_64K_dispatch_1", &["segment_bytes_max=65536", "dispatch=1"]),
+    ("segment_1M_dispatch_1", &["segment_bytes_max=1048576", "dispatch=1"]),
+    ("segment_4M_dispatch_1", &["segment_bytes_max=4194304", "dispatch=1"]),
+    ("segment_4M_dispatch_4", &["segment_bytes_max=4194304", "dispatch=4"]),
+    ("segment_4M_dispatch_10", &["segment_bytes_max=4194304", "dispatch=10"]),
+    ("segment_16M_dispatch_1", &["segment_bytes_max=16777216", "dispatch=1"]),
+    ("kept_2_of_64K", &["segment_bytes_max=65536", "segments_max=2"]),
+    ("kept_30_of_64K", &["segment_bytes_max=65536", "segments_max=30"]),
+    ("kept_180_of_64K", &["segment_bytes_max=65536", "segments_max=180"]),
+];
+
+pub(crate) fn run(lab: &mut Lab) -> Result<()> {
+    let files = lab.files(100_000, 1_000);
+    let mut none = Row::new(BENCH, "no_journal", files);
+    let mut rows: Vec<_> = CASES.iter().map(|(name, _)| Row::new(BENCH, *name, files)).collect();
+    let mut store = String::new();
+    for repetition in 0..lab.repeat {
+        for (at, (row, (name, settings))) in rows.iter_mut().zip(&CASES).enumerate() {
+            lab.progress(BENCH, repetition, name);
+            let mut cluster = lab.cluster(settings)?;
+            // Each case has a server of its own, so the baseline is repeated beside each.
+            let base = create(&cluster, "posix-volatile", files)?.seconds();
+            if at == 0 {
+                none.push(base);
+            }
+            let outcome = create(&cluster, "posix", files)?;
+            row.push(outcome.seconds());
+            row.note("of_no_journal", base / outcome.seconds());
+            cluster.settle()?;
+            row.note("trimmed_segments", real(cluster.counter("trimmed_segments")?));
+            cluster.store().clone_into(&mut store);
+        }
+    }
+    lab.report(&store, std::iter::once(none).chain(rows));
+    Ok(())
+}

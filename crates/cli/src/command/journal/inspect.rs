@@ -1,0 +1,301 @@
+//! `cudele journal inspect`: what is in a journal, and how far it can be trusted.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, ValueEnum};
+use cudele::{ClientId, Errno, Error, Ino, Result};
+use journal::segment::{Scan, scan};
+use journal::{EventKind, JournalError, SegmentHeader, Writer};
+use serde_json::{Value, json};
+
+use super::select::{self, Filter, Found};
+use crate::context::{Context, say};
+use crate::figures::{average, bytes, count};
+use crate::glob::Glob;
+use crate::journals::{self, Names, Story};
+
+/// Show what journals hold: files on this disk, objects in the store, the metadata servers'
+/// segments. Works also while the cluster is down. Ends with 1 if a journal is damaged.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:
+  cudele journal inspect --mds --type create --name '*.c' --output list
+  cudele journal inspect --subtree /scratch/job
+  cudele journal inspect ~/.local/state/cudele/subtrees/*/*/journal.*")]
+pub(crate) struct Args {
+    /// Journal files, or names of journal objects
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// The metadata servers' journals [default if nothing else is named]
+    #[arg(long)]
+    mds: bool,
+    /// The journals of a decoupled subtree
+    #[arg(long, value_name = "PATH")]
+    subtree: Option<String>,
+    /// Only events of these types, such as create,unlink
+    #[arg(long = "type", value_name = "TYPES", value_parser = TypesParser)]
+    kinds: Option<Kinds>,
+    /// Only events at or below this path, as far as the journals tell paths
+    #[arg(long, value_name = "PATH")]
+    path: Option<String>,
+    /// Only events about names that match a pattern
+    #[arg(long, value_name = "GLOB")]
+    name: Option<String>,
+    /// Only events about this inode, or names in it
+    #[arg(long, value_name = "N")]
+    inode: Option<u64>,
+    /// Only events of this client
+    #[arg(long, value_name = "N")]
+    client: Option<u64>,
+    /// Only events at these positions; B is the first one after
+    #[arg(long, value_name = "A..B", value_parser = select::range)]
+    range: Option<(u64, u64)>,
+    /// How to print
+    #[arg(long, value_enum)]
+    output: Option<Output>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// Everything, for programs
+    Json,
+    /// A line per event
+    List,
+    /// Counts per journal
+    Summary,
+}
+
+#[derive(Clone, Debug)]
+struct Kinds(Vec<EventKind>);
+
+#[derive(Clone, Debug)]
+struct TypesParser;
+
+impl clap::builder::TypedValueParser for TypesParser {
+    type Value = Kinds;
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        _: Option<&clap::Arg>,
+        value: &std::ffi::OsStr,
+    ) -> std::result::Result<Kinds, clap::Error> {
+        select::kinds(&value.to_string_lossy()).map(Kinds).map_err(|cause| {
+            clap::Error::raw(clap::error::ErrorKind::InvalidValue, format!("{cause}\n"))
+                .with_cmd(command)
+        })
+    }
+}
+
+/// What is told of one journal.
+struct Told {
+    name: String,
+    length: u64,
+    /// The header and how far the bytes are intact, or why not even that.
+    trust: std::result::Result<(SegmentHeader, Scan), JournalError>,
+    /// Events that do not decode although their checksums match.
+    strange: Option<JournalError>,
+    /// The newest journal of a server that may still be writing it.
+    growing: bool,
+    matching: u64,
+    kinds: BTreeMap<&'static str, u64>,
+    inline_bytes: u64,
+    lines: String,
+    events: Vec<Value>,
+}
+
+pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
+    let output = match args.output {
+        Some(output) if !context.json => output,
+        None if !context.json => Output::Summary,
+        Some(_) | None => Output::Json,
+    };
+    let filter = Filter {
+        kinds: args.kinds.clone().map(|Kinds(kinds)| kinds).unwrap_or_default(),
+        path: args.path.clone().map(String::into_bytes),
+        name: args.name.as_ref().map(|pattern| Glob::new(pattern.as_bytes())),
+        ino: args.inode.map(Ino),
+        client: args.client.map(ClientId),
+        range: args.range,
+    };
+    let mut found = select::named(context, &args.files)?;
+    if let Some(path) = &args.subtree {
+        found.extend(select::of_subtree(context, path)?);
+    }
+    if args.mds || (args.files.is_empty() && args.subtree.is_none()) {
+        found.extend(select::of_servers(context)?);
+    }
+    let mut names = Names::default();
+    let last = found.len();
+    let told: Vec<Told> = found
+        .into_iter()
+        .enumerate()
+        .map(|(at, found)| tell(found, &filter, output, &mut names, at + 1 == last))
+        .collect();
+    let text = match output {
+        Output::Json => format!("{:#}\n", json(&told)),
+        Output::List => told.iter().map(list).collect(),
+        Output::Summary => summary(&told),
+    };
+    say(&text)?;
+    match told.iter().find_map(damage) {
+        None => Ok(()),
+        Some((name, cause)) => Err(Error::new(Errno::BadMessage, name, cause)
+            .remedy("what stands before the damage is intact and was shown")),
+    }
+}
+
+fn tell(found: Found, filter: &Filter, output: Output, names: &mut Names, last: bool) -> Told {
+    let Found { name, bytes, root } = found;
+    let header = SegmentHeader::decode(&bytes);
+    let trust = header.and_then(|header| Ok((header, scan(&bytes)?)));
+    let server =
+        matches!(trust, Ok((SegmentHeader { writer: Writer::Mds { .. }, .. }, _)));
+    let mut told = Told {
+        name,
+        length: bytes.len() as u64,
+        trust,
+        strange: None,
+        growing: server && last,
+        matching: 0,
+        kinds: BTreeMap::new(),
+        inline_bytes: 0,
+        lines: String::new(),
+        events: Vec::new(),
+    };
+    let Ok((_, scan)) = &told.trust else { return told };
+    if let Some((ino, path)) = &root {
+        names.know_root(*ino, path);
+    }
+    let mut show = |story: &Story<'_>| {
+        if !filter.admits(story) {
+            return;
+        }
+        told.matching += 1;
+        *told.kinds.entry(story.record.event.kind().name()).or_default() += 1;
+        told.inline_bytes += story.inline_bytes();
+        match output {
+            Output::Json => told.events.push(story.to_json()),
+            Output::List => {
+                let _ = writeln!(told.lines, "{}", story.line());
+            }
+            Output::Summary => {}
+        }
+    };
+    told.strange = journals::each_event(&bytes[..scan.intact], names, &mut show).err();
+    told
+}
+
+/// The journal that is damaged and how, if it is.
+fn damage(told: &Told) -> Option<(String, String)> {
+    let cause = match (&told.trust, &told.strange) {
+        (Err(error), _) | (Ok(_), Some(error)) => error.to_string(),
+        (Ok((_, scan)), None) => {
+            let damage = scan.damage.as_ref()?;
+            if damage.resumes.is_none() && told.growing {
+                return None;
+            }
+            damage_text(damage)
+        }
+    };
+    Some((told.name.clone(), cause))
+}
+
+fn damage_text(damage: &journal::segment::Damage) -> String {
+    match damage.resumes {
+        Some(at) => format!("{}; a hole: intact blocks follow at byte {at}", damage.error),
+        None => format!("{}; a torn end: nothing intact follows", damage.error),
+    }
+}
+
+fn writer_text(writer: Writer) -> String {
+    match writer {
+        Writer::Mds { rank } => rank.to_string(),
+        Writer::Client { client, subtree } => format!("{client}, subtree {}", subtree.0),
+    }
+}
+
+fn summary(told: &[Told]) -> String {
+    let mut text = String::new();
+    let (mut events, mut length) = (0, 0);
+    for one in told {
+        let _ = writeln!(text, "{}", one.name);
+        length += one.length;
+        events += one.matching;
+        if let Ok((header, scan)) = &one.trust {
+            let _ = writeln!(
+                text,
+                "  {}, epoch {}, events {}..{}, {} of {} intact",
+                writer_text(header.writer),
+                header.epoch.0,
+                header.first_seq.0,
+                scan.next_seq.0,
+                bytes(scan.intact as u64),
+                bytes(one.length)
+            );
+            let kinds: Vec<String> =
+                one.kinds.iter().map(|(kind, number)| format!("{number} {kind}")).collect();
+            let kinds = if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") };
+            let bare = (scan.intact as u64).saturating_sub(one.inline_bytes);
+            let _ = writeln!(
+                text,
+                "  matching: {kinds}; {:.1} bytes per event, {:.1} without inline content",
+                average(scan.intact as u64, scan.events),
+                average(bare, scan.events)
+            );
+        }
+        if let Some((_, cause)) = damage(one) {
+            let _ = writeln!(text, "  DAMAGED {cause}");
+        } else if let Ok((_, Scan { damage: Some(damage), .. })) = &one.trust {
+            let _ = writeln!(text, "  being written: {}", damage.error);
+        }
+    }
+    let _ = writeln!(
+        text,
+        "{} journals, {}, {} matching events",
+        told.len(),
+        bytes(length),
+        count(events)
+    );
+    text
+}
+
+fn list(told: &Told) -> String {
+    let mut text = format!("# {}\n{}", told.name, told.lines);
+    if let Some((_, cause)) = damage(told) {
+        let _ = writeln!(text, "# DAMAGED {cause}");
+    }
+    text
+}
+
+fn json(told: &[Told]) -> Value {
+    told.iter()
+        .map(|one| {
+            let mut value = json!({
+                "name": one.name, "bytes": one.length, "matching": one.matching,
+                "types": one.kinds, "inline_bytes": one.inline_bytes, "events": one.events,
+                "damaged": damage(one).is_some(),
+                "damage": damage(one).map(|(_, cause)| cause),
+            });
+            if let Ok((header, scan)) = &one.trust {
+                let SegmentHeader { writer, epoch, first_seq } = header;
+                value["writer"] = match writer {
+                    Writer::Mds { rank } => json!({ "mds": rank.0 }),
+                    Writer::Client { client, subtree } => {
+                        json!({ "client": client.0, "subtree": subtree.0 })
+                    }
+                };
+                value["epoch"] = json!(epoch.0);
+                value["first"] = json!(first_seq.0);
+                value["next"] = json!(scan.next_seq.0);
+                value["events_intact"] = json!(scan.events);
+                value["bytes_intact"] = json!(scan.intact);
+                if let Some(damage) = &scan.damage {
+                    value["damage_offset"] = json!(damage.error.offset);
+                    value["resumes"] = json!(damage.resumes);
+                }
+            }
+            value
+        })
+        .collect()
+}

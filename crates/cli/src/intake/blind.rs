@@ -1,0 +1,160 @@
+//! A destination that is decoupled: everything is appended to this client's journal, without a
+//! request and without a look at what is there.
+//!
+//! Links and extended attributes need the client's view of its own journal, which costs memory and
+//! time; so they wait until everything is created, and cost nothing where there are none.
+
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::sync::Arc;
+use std::time::Instant;
+
+use cudele::{
+    AttrChange, Errno, Error, Fs, Ino, Mechanism, NewFile, Path, Policy, Result, Subtree,
+};
+
+use super::strong::{is_missing, parse};
+use super::{Phase, Report, Tally, Target};
+use crate::source::shown;
+
+enum PutOff {
+    Link { ino: Ino, dir: Ino, name: Vec<u8> },
+    Xattr { ino: Ino, name: Vec<u8>, value: Vec<u8> },
+}
+
+pub(super) struct Blind {
+    subtree: Subtree,
+    /// Whether the destination was made for this.
+    made: bool,
+    parent: Ino,
+    /// Names that stood in the destination before.
+    taken: BTreeSet<Vec<u8>>,
+    put_off: Vec<PutOff>,
+}
+
+impl Blind {
+    pub(super) fn decouple(fs: &Arc<Fs>, destination: &str, policy: &Policy) -> Result<Self> {
+        let path: Path = parse(destination)?;
+        let made = is_missing(fs, &path)?;
+        fs.make_dir(destination, 0o755)?;
+        let (parent, _) = fs.walk(&path)?;
+        let names = fs.open_dir(destination)?.list()?.into_iter().map(|entry| entry.name);
+        let taken = names.collect();
+        let subtree = fs.decouple(destination, policy)?;
+        Ok(Self { subtree, made, parent, taken, put_off: Vec::new() })
+    }
+
+    /// Gives everything up: nothing was merged.
+    pub(super) fn give_up(self) -> Result<()> {
+        let (fs, path) = (self.subtree.fs().clone(), self.subtree.path().to_bytes());
+        self.subtree.discard()?;
+        if self.made {
+            let (parent, name) = fs.open_parent(&path)?;
+            parent.rmdir(name)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish(
+        mut self,
+        root: Option<AttrChange>,
+        tally: Tally,
+        start: Instant,
+    ) -> Result<Report> {
+        if let Some(change) = root.filter(|_| self.made) {
+            let ino = self.subtree.root();
+            self.subtree.set_attr_blindly(self.parent, ino, &change);
+        }
+        let mut report = Report::new(tally, start);
+        report.phases.push(Phase {
+            name: Mechanism::AppendClientJournal.name().to_owned(),
+            seconds: report.tally.create.as_secs_f64(),
+            bytes: self.subtree.pending_bytes(),
+        });
+        report.phases.push(Phase {
+            name: "links and attributes".to_owned(),
+            seconds: report.tally.attributes.as_secs_f64(),
+            bytes: 0,
+        });
+        report.journal_bytes = self.subtree.pending_bytes();
+        // Data first, so that the mechanisms are measured by themselves.
+        let before_data = Instant::now();
+        self.subtree.fs().sync_data()?;
+        report.data_seconds += before_data.elapsed().as_secs_f64();
+        let policy = self.subtree.policy().clone();
+        let persists = policy.contains(Mechanism::LocalPersist)
+            || policy.contains(Mechanism::GlobalPersist);
+        report.visible = policy.contains(Mechanism::VolatileApply);
+        let requests = self.subtree.fs().requests();
+        let completion =
+            if report.visible { self.subtree.merge()? } else { self.subtree.complete()? };
+        report.requests = self.subtree.fs().requests() - requests;
+        report.take(completion);
+        if report.visible {
+            self.subtree.forget()?;
+        } else if !persists {
+            // Nobody can take it up: it exists in this process only.
+            self.give_up()?;
+            report.gone = true;
+        }
+        report.policy = Some(policy);
+        report.seconds = start.elapsed().as_secs_f64();
+        Ok(report)
+    }
+}
+
+impl Target for Blind {
+    fn root(&self) -> Ino {
+        self.subtree.root()
+    }
+
+    fn create(&mut self, dir: Ino, name: &[u8], new: &NewFile<'_>) -> Result<Ino> {
+        if !self.taken.is_empty() && dir == self.subtree.root() && self.taken.contains(name) {
+            let cause = "the destination has an entry of this name";
+            return Err(Error::new(Errno::Exists, shown(name), cause)
+                .remedy("bring it in elsewhere, or remove what is there"));
+        }
+        self.subtree.create(dir, name, new)
+    }
+
+    fn link(&mut self, ino: Ino, dir: Ino, name: &[u8]) -> Result<()> {
+        self.put_off.push(PutOff::Link { ino, dir, name: name.to_vec() });
+        Ok(())
+    }
+
+    fn unlink(&mut self, dir: Ino, name: &[u8]) -> Result<()> {
+        // A link that waits may be to, or be, what goes away.
+        self.flush()?;
+        self.subtree.unlink(dir, name)
+    }
+
+    fn set_attr(&mut self, home: Ino, ino: Ino, change: &AttrChange) -> Result<()> {
+        self.subtree.set_attr_blindly(home, ino, change);
+        Ok(())
+    }
+
+    fn set_xattr(&mut self, ino: Ino, name: &[u8], value: &[u8]) -> Result<()> {
+        self.put_off.push(PutOff::Xattr { ino, name: name.to_vec(), value: value.to_vec() });
+        Ok(())
+    }
+
+    fn write(&mut self, ino: Ino, head: Vec<u8>, rest: &mut dyn Read) -> Result<u64> {
+        self.subtree.fs().write_large(ino, head, rest)
+    }
+
+    fn size_comes_last(&self) -> bool {
+        false
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        for put_off in std::mem::take(&mut self.put_off) {
+            match put_off {
+                PutOff::Link { ino, dir, name } => self.subtree.link(ino, dir, &name)?,
+                PutOff::Xattr { ino, name, value } => {
+                    self.subtree.set_xattr(ino, &name, Some(&value))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,181 @@
+//! A destination under a strong policy: one request per entry, seen by everybody at once.
+
+use std::io::Read;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cudele::{
+    AttrChange, Cluster, Dir, Errno, Error, FileType, Fs, Ino, NewFile, Path, Policy, Result,
+};
+use types::Map;
+
+use super::{Phase, Report, Tally, Target};
+use crate::source::shown;
+
+/// How long to wait for the server's counters, which come with its beacons.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+pub(super) struct Strong {
+    fs: Arc<Fs>,
+    path: Path,
+    /// Whether the destination was made for this.
+    made: bool,
+    root: Ino,
+    policy: Policy,
+    dirs: Map<Ino, Dir>,
+    journal_bytes: u64,
+    requests: u64,
+}
+
+impl Strong {
+    pub(super) fn open(fs: &Arc<Fs>, destination: &str) -> Result<Self> {
+        let path = parse(destination)?;
+        let made = is_missing(fs, &path)?;
+        let root = fs.make_dir(destination, 0o755)?.ino;
+        let dir = fs.open_dir(destination)?;
+        let (policy, _) = fs.policy(destination)?;
+        Ok(Self {
+            path,
+            made,
+            root,
+            policy,
+            dirs: Map::from_iter([(root, dir)]),
+            journal_bytes: counter(fs.cluster(), "journal_bytes")?,
+            requests: fs.requests(),
+            fs: fs.clone(),
+        })
+    }
+
+    fn dir(&self, ino: Ino) -> Result<&Dir> {
+        self.dirs.get(&ino).ok_or_else(|| Error::of(Errno::Stale, shown(&self.path.to_bytes())))
+    }
+
+    /// The destination gets the attributes of the source's root if it was made for it.
+    pub(super) fn set_root(&mut self, change: &AttrChange) -> Result<()> {
+        if !self.made || self.path.is_root() {
+            return Ok(());
+        }
+        let (parent, _) = self.fs.open_parent(self.path.to_bytes())?;
+        parent.set_attr_of(self.root, change)
+    }
+
+    pub(super) fn finish(self, tally: Tally, start: Instant) -> Result<Report> {
+        let before_data = Instant::now();
+        self.fs.sync_data()?;
+        let data = before_data.elapsed();
+        let before_sync = Instant::now();
+        self.fs.sync()?;
+        let sync = before_sync.elapsed();
+        let requests = self.fs.requests() - self.requests;
+        let mut report = Report::new(tally, start);
+        let composition = self.policy.effective().to_string();
+        report.phases.push(Phase {
+            name: composition,
+            seconds: (report.tally.metadata() + sync).as_secs_f64(),
+            bytes: 0,
+        });
+        report.data_seconds += data.as_secs_f64();
+        report.requests = requests;
+        if self.policy.streams() {
+            report.journal_bytes = self.journalled(requests)?;
+        }
+        report.policy = Some(self.policy);
+        report.visible = true;
+        Ok(report)
+    }
+
+    /// What the server wrote to its journal, once it has said so.
+    fn journalled(&self, requests: u64) -> Result<u64> {
+        let start = Instant::now();
+        let cluster = self.fs.cluster();
+        let mut last = counter(cluster, "requests")?;
+        let mut since = Instant::now();
+        // Its beacons come twice a second: two that say the same are the end of it.
+        while start.elapsed() < PATIENCE && since.elapsed() < Duration::from_millis(1100) {
+            std::thread::sleep(Duration::from_millis(20));
+            let now = counter(cluster, "requests")?;
+            if now != last {
+                (last, since) = (now, Instant::now());
+            }
+        }
+        debug_assert!(requests > 0, "opening the destination is a request");
+        Ok(counter(cluster, "journal_bytes")?.saturating_sub(self.journal_bytes))
+    }
+}
+
+/// A counter of the metadata server, as of its last beacon.
+fn counter(cluster: &Cluster, name: &str) -> Result<u64> {
+    let map = cluster.status()?;
+    let counters = map.mds.iter().flat_map(|entry| &entry.counters);
+    Ok(counters.filter(|(known, _)| known == name).map(|(_, value)| value).sum())
+}
+
+/// A path in the namespace.
+pub(super) fn parse(path: &str) -> Result<Path> {
+    Path::parse(path).map_err(|errno| {
+        Error::new(errno, path, "not a path in the namespace").remedy("leave out `..`")
+    })
+}
+
+/// Whether there is nothing at a path.
+pub(super) fn is_missing(fs: &Fs, path: &Path) -> Result<bool> {
+    match fs.walk(path) {
+        Ok((_, attr)) => Ok(attr.is_none()),
+        Err(error) if error.errno == Errno::NotFound => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+impl Target for Strong {
+    fn root(&self) -> Ino {
+        self.root
+    }
+
+    fn create(&mut self, dir: Ino, name: &[u8], new: &NewFile<'_>) -> Result<Ino> {
+        let parent = self.dir(dir)?;
+        let ino = match parent.create(name, new) {
+            Ok(attr) => attr.ino,
+            Err(error) if error.errno == Errno::Exists => {
+                let found = parent.lookup(name)?;
+                if new.file_type != FileType::Directory || !found.is_dir() {
+                    return Err(error.remedy("bring it in elsewhere, or remove what is there"));
+                }
+                found.ino
+            }
+            Err(error) => return Err(error),
+        };
+        if new.file_type == FileType::Directory {
+            let below = parent.enter(name, ino)?;
+            self.dirs.insert(ino, below);
+        }
+        Ok(ino)
+    }
+
+    fn link(&mut self, ino: Ino, dir: Ino, name: &[u8]) -> Result<()> {
+        self.dir(dir)?.link(ino, name)
+    }
+
+    fn unlink(&mut self, dir: Ino, name: &[u8]) -> Result<()> {
+        self.dir(dir)?.unlink(name)
+    }
+
+    fn set_attr(&mut self, home: Ino, ino: Ino, change: &AttrChange) -> Result<()> {
+        self.dir(home)?.set_attr_of(ino, change)
+    }
+
+    fn set_xattr(&mut self, ino: Ino, name: &[u8], value: &[u8]) -> Result<()> {
+        self.fs.set_xattr(ino, name, Some(value))
+    }
+
+    fn write(&mut self, ino: Ino, head: Vec<u8>, rest: &mut dyn Read) -> Result<u64> {
+        self.fs.write_large(ino, head, rest)
+    }
+
+    fn size_comes_last(&self) -> bool {
+        true
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+}

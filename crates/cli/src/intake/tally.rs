@@ -1,0 +1,233 @@
+//! What was brought in, and how long it took.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use cudele::{Completion, FileType, MergeReport, Policy};
+use serde_json::{Value, json};
+
+use crate::figures::{average, bytes, count, per_second, rate, seconds};
+use crate::source::{Skip, shown};
+
+/// Skipped paths that are listed.
+const SKIPPED_SHOWN: usize = 10;
+
+/// Counts and times while entries come in.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) directories: u64,
+    pub(crate) files: u64,
+    pub(crate) symlinks: u64,
+    pub(crate) specials: u64,
+    pub(crate) hard_links: u64,
+    pub(crate) xattrs: u64,
+    /// Entries that took the place of an earlier one of the same source.
+    pub(crate) replaced: u64,
+    /// Files whose content is in the object store.
+    pub(crate) large: u64,
+    pub(crate) content_bytes: u64,
+    /// Of them, those stored with the metadata.
+    pub(crate) inline_bytes: u64,
+    pub(crate) skipped: Vec<Skip>,
+    /// Time of the calls that create.
+    pub(crate) create: Duration,
+    /// Time of the calls that link and set attributes.
+    pub(crate) attributes: Duration,
+    /// Time of writing content to the object store.
+    pub(crate) data: Duration,
+}
+
+impl Tally {
+    pub(crate) fn count(&mut self, file_type: FileType) {
+        let number = match file_type {
+            FileType::Directory => &mut self.directories,
+            FileType::Regular => &mut self.files,
+            FileType::Symlink => &mut self.symlinks,
+            FileType::Fifo | FileType::Socket | FileType::CharDevice | FileType::BlockDevice => {
+                &mut self.specials
+            }
+        };
+        *number += 1;
+    }
+
+    /// Inodes created.
+    pub(crate) fn creates(&self) -> u64 {
+        self.directories + self.files + self.symlinks + self.specials
+    }
+
+    pub(crate) fn entries(&self) -> u64 {
+        self.creates() + self.hard_links
+    }
+
+    pub(crate) fn metadata(&self) -> Duration {
+        self.create + self.attributes
+    }
+}
+
+/// A part of the metadata work that is timed by itself.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Phase {
+    /// A mechanism, a composition, or what it is.
+    pub(crate) name: String,
+    pub(crate) seconds: f64,
+    /// Bytes written or transferred; 0 if that says nothing.
+    pub(crate) bytes: u64,
+}
+
+/// See the module documentation.
+#[derive(Clone, Debug)]
+pub(crate) struct Report {
+    pub(crate) tally: Tally,
+    pub(crate) phases: Vec<Phase>,
+    /// Events in the client's journal; 0 where there was none.
+    pub(crate) events: u64,
+    /// Bytes of the journal: the client's, or what the server wrote to its own.
+    pub(crate) journal_bytes: u64,
+    pub(crate) requests: u64,
+    /// Reading the source.
+    pub(crate) source_seconds: f64,
+    /// Writing content to the object store, and making it durable.
+    pub(crate) data_seconds: f64,
+    /// Everything.
+    pub(crate) seconds: f64,
+    pub(crate) merge: Option<MergeReport>,
+    pub(crate) policy: Option<Policy>,
+    /// Others see it.
+    pub(crate) visible: bool,
+    /// The policy keeps nothing, and the process that held it ends.
+    pub(crate) gone: bool,
+}
+
+impl Report {
+    /// What is known when the source has been read.
+    pub(crate) fn new(tally: Tally, start: Instant) -> Self {
+        let elapsed = start.elapsed();
+        let source = elapsed.saturating_sub(tally.metadata() + tally.data);
+        Self {
+            phases: Vec::new(),
+            events: 0,
+            journal_bytes: 0,
+            requests: 0,
+            source_seconds: source.as_secs_f64(),
+            data_seconds: tally.data.as_secs_f64(),
+            seconds: elapsed.as_secs_f64(),
+            merge: None,
+            policy: None,
+            visible: false,
+            gone: false,
+            tally,
+        }
+    }
+
+    pub(crate) fn take(&mut self, completion: Completion) {
+        let steps = completion.steps.into_iter();
+        self.phases.extend(steps.map(|step| Phase {
+            name: step.mechanism.name().to_owned(),
+            seconds: step.seconds,
+            bytes: step.bytes,
+        }));
+        self.events = completion.events;
+        self.merge = completion.merge;
+    }
+
+    /// Seconds of all metadata work.
+    pub(crate) fn metadata_seconds(&self) -> f64 {
+        self.phases.iter().map(|phase| phase.seconds).sum()
+    }
+
+    /// Journal bytes per create: with the content of small files, and without.
+    pub(crate) fn bytes_per_create(&self) -> (f64, f64) {
+        let creates = self.tally.creates();
+        let bare = self.journal_bytes.saturating_sub(self.tally.inline_bytes);
+        (average(self.journal_bytes, creates), average(bare, creates))
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        let tally = &self.tally;
+        let creates = tally.creates();
+        let (with_inline, without_inline) = self.bytes_per_create();
+        json!({
+            "entries": tally.entries(), "creates": creates,
+            "directories": tally.directories, "files": tally.files, "symlinks": tally.symlinks,
+            "specials": tally.specials, "hard_links": tally.hard_links, "xattrs": tally.xattrs,
+            "replaced": tally.replaced, "content_bytes": tally.content_bytes,
+            "inline_bytes": tally.inline_bytes, "files_in_store": tally.large,
+            "skipped": tally.skipped.len(),
+            "skipped_paths": tally.skipped.iter().take(SKIPPED_SHOWN).map(|skip| json!({
+                "path": shown(&skip.path), "reason": skip.reason,
+            })).collect::<Vec<_>>(),
+            "phases": self.phases.iter().map(|phase| json!({
+                "name": phase.name, "seconds": phase.seconds, "bytes": phase.bytes,
+                "per_second": rate(creates, phase.seconds),
+            })).collect::<Vec<_>>(),
+            "metadata_seconds": self.metadata_seconds(), "data_seconds": self.data_seconds,
+            "source_seconds": self.source_seconds, "seconds": self.seconds,
+            "creates_per_second": rate(creates, self.metadata_seconds()),
+            "requests": self.requests, "events": self.events,
+            "journal_bytes": self.journal_bytes,
+            "journal_bytes_per_create": with_inline,
+            "journal_bytes_per_create_without_inline": without_inline,
+            "replaced_in_merge": self.merge.as_ref().map(|merge| merge.replaced),
+            "rejected_in_merge": self.merge.as_ref().map(|merge| merge.rejected),
+            "visible": self.visible, "gone": self.gone,
+        })
+    }
+
+    pub(crate) fn to_text(&self) -> String {
+        let tally = &self.tally;
+        let mut text = String::new();
+        let _ = writeln!(
+            text,
+            "  {} entries: {} directories, {} files, {} links, {} hard links, {} others; {}",
+            count(tally.entries()),
+            count(tally.directories),
+            count(tally.files),
+            count(tally.symlinks),
+            count(tally.hard_links),
+            count(tally.specials),
+            bytes(tally.content_bytes),
+        );
+        for phase in &self.phases {
+            let _ = writeln!(
+                text,
+                "  {:<24} {:>10}   {:>12} creates/s",
+                phase.name,
+                seconds(phase.seconds),
+                per_second(tally.creates(), phase.seconds)
+            );
+        }
+        let _ = writeln!(
+            text,
+            "  metadata {}, data {}, reading the source {}, in all {}",
+            seconds(self.metadata_seconds()),
+            seconds(self.data_seconds),
+            seconds(self.source_seconds),
+            seconds(self.seconds)
+        );
+        if self.journal_bytes > 0 {
+            let (with, without) = self.bytes_per_create();
+            let _ = writeln!(
+                text,
+                "  journal {}: {with:.0} bytes per create, {without:.0} without the content of \
+                 small files",
+                bytes(self.journal_bytes)
+            );
+        }
+        self.skipped(&mut text);
+        text
+    }
+
+    fn skipped(&self, text: &mut String) {
+        let skipped = &self.tally.skipped;
+        if skipped.is_empty() {
+            return;
+        }
+        let _ = writeln!(text, "  skipped {}:", count(skipped.len() as u64));
+        for skip in skipped.iter().take(SKIPPED_SHOWN) {
+            let _ = writeln!(text, "    {}: {}", shown(&skip.path), skip.reason);
+        }
+        if skipped.len() > SKIPPED_SHOWN {
+            let _ = writeln!(text, "    ...");
+        }
+    }
+}

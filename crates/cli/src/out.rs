@@ -1,0 +1,72 @@
+//! Standard output for names: bytes as they are into a pipe, quoted on a terminal.
+//!
+//! Invariant: a reader that left early is no error; [`Out::is_gone`] says that more is pointless.
+
+use std::borrow::Cow;
+use std::io::{BufWriter, ErrorKind, IsTerminal, StdoutLock, Write};
+
+use cudele::{Errno, Error, Result};
+
+use crate::format;
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct Out {
+    out: BufWriter<StdoutLock<'static>>,
+    terminal: bool,
+    gone: bool,
+}
+
+impl Out {
+    pub(crate) fn new() -> Self {
+        let out = std::io::stdout();
+        let terminal = out.is_terminal();
+        Self { out: BufWriter::with_capacity(1 << 16, out.lock()), terminal, gone: false }
+    }
+
+    /// A name or path as it is to be printed here.
+    pub(crate) fn name<'a>(&self, name: &'a [u8]) -> Cow<'a, [u8]> {
+        if !self.terminal {
+            return Cow::Borrowed(name);
+        }
+        match format::quoted(name) {
+            Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+            Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+        }
+    }
+
+    /// Writes bytes.
+    ///
+    /// # Errors
+    /// `ENOSPC` or `EIO` if standard output is a file that cannot be written.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let result = if self.gone { Ok(()) } else { self.out.write_all(bytes) };
+        self.check(result)
+    }
+
+    /// Writes all that was buffered.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        let result = if self.gone { Ok(()) } else { self.out.flush() };
+        self.check(result)
+    }
+
+    /// Whether nobody reads any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    fn check(&mut self, result: std::io::Result<()>) -> Result<()> {
+        match result {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+                self.gone = true;
+                Ok(())
+            }
+            Err(error) => {
+                let errno = error.raw_os_error().and_then(|code| u16::try_from(code).ok());
+                let errno = errno.map_or(Errno::Io, Errno::from_code);
+                Err(Error::new(errno, "standard output", error.to_string()))
+            }
+        }
+    }
+}

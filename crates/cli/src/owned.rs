@@ -1,0 +1,104 @@
+//! Subtrees that this machine owns: who they belong to is known here, not to the command line.
+
+use std::path::Path as FilePath;
+use std::sync::Arc;
+
+use cudele::{Cluster, DecoupledSubtree, Errno, Error, Owner, Path, Policy, Result, StateDir, Subtree};
+
+use crate::context::Context;
+
+/// A path in the namespace, as an argument.
+///
+/// # Errors
+/// `EINVAL`, `ENAMETOOLONG`.
+pub(crate) fn path(text: &str) -> Result<Path> {
+    Path::parse(text).map_err(|errno| {
+        Error::new(errno, text, "not a path in the namespace").remedy("leave out `..`")
+    })
+}
+
+/// A policy as an argument: the name of a preset or a cell, or a policy file. What makes little
+/// sense in it is said on standard error.
+///
+/// # Errors
+/// `EINVAL`, naming the place in the file; what the system says of the file.
+pub(crate) fn policy(argument: &str) -> Result<Policy> {
+    if let Some(policy) = policy::policy_named(argument) {
+        return Ok(policy);
+    }
+    let file = FilePath::new(argument);
+    let text = match std::fs::read(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let names = policy::policy_names().join(", ");
+            return Err(Error::new(Errno::Invalid, argument, "no such policy and no such file")
+                .remedy(format!("name a policy file or one of {names}")));
+        }
+        Err(error) => return Err(crate::command::up::io(file, &error)),
+    };
+    let parsed = Policy::parse_bytes(&text).map_err(|error| error.in_file(argument))?;
+    for warning in &parsed.warnings {
+        eprintln!("cudele: {argument}: {warning}");
+    }
+    Ok(parsed.policy)
+}
+
+/// Who has the subtree at a path, as the metadata server says.
+///
+/// # Errors
+/// If the monitor does not answer.
+pub(crate) fn holder(cluster: &Cluster, path: &Path) -> Result<Option<DecoupledSubtree>> {
+    let bytes = path.to_bytes();
+    Ok(cluster.status()?.decoupled.into_iter().find(|known| known.path == bytes))
+}
+
+/// The owner of the subtree at a path, if that is this machine.
+///
+/// # Errors
+/// If the monitor does not answer; `EBADMSG` if what this machine keeps is damaged.
+pub(crate) fn owner(cluster: &Cluster, path: &Path) -> Result<Option<Owner>> {
+    let map = cluster.status()?;
+    if let Some(owner) = StateDir::owner_at(&map.cluster, path)? {
+        return Ok(Some(owner));
+    }
+    // It may have been renamed since.
+    let bytes = path.to_bytes();
+    let Some(known) = map.decoupled.into_iter().find(|known| known.path == bytes) else {
+        return Ok(None);
+    };
+    let owner = StateDir::of(&map.cluster, known.ino)?.owner()?;
+    Ok(owner.filter(|owner| owner.merged_in.is_none() && owner.client() == known.client))
+}
+
+/// Takes up a subtree as the client that owns it.
+///
+/// # Errors
+/// `ENOENT` if nobody has it, `EBUSY` if another machine does, and as `Fs::attach`.
+pub(crate) fn attach(context: &Context, text: &str) -> Result<Subtree> {
+    let path = path(text)?;
+    let cluster = context.cluster()?;
+    match owner(&cluster, &path)? {
+        Some(owner) => as_owner(&cluster, &owner)?.attach(path.to_bytes()),
+        None => Err(not_ours(&cluster, &path)?),
+    }
+}
+
+fn as_owner(cluster: &Arc<Cluster>, owner: &Owner) -> Result<Arc<cudele::Fs>> {
+    cluster.mount_as(owner.client())
+}
+
+/// Why a subtree cannot be taken up here.
+pub(crate) fn not_ours(cluster: &Cluster, path: &Path) -> Result<Error> {
+    let subject = path.to_string();
+    Ok(match holder(cluster, path)? {
+        Some(known) => {
+            let cause = format!("decoupled by {}, of which this machine knows nothing", known.client);
+            Error::new(Errno::Busy, subject, cause).remedy(
+                "run this on the machine that decoupled it, as the same user; \
+                 root gives it up with `cudele discard --force`",
+            )
+        }
+        None => Error::new(Errno::NotFound, subject, "no decoupled subtree is here")
+            .remedy("`cudele status` lists them; `cudele decouple` makes one"),
+    })
+}

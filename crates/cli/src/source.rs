@@ -1,0 +1,132 @@
+//! What `ingest` reads: a directory tree or a tar archive, one entry after the other.
+//!
+//! A source hands out every entry with a path relative to its root, parents before children. It
+//! knows nothing of the namespace that takes them.
+//!
+//! Invariant: a path that is handed out is legal and stays below the root: no `..`, no absolute
+//! path, no name that the namespace would refuse. Symbolic links are entries and are never
+//! followed.
+
+pub(crate) mod archive;
+pub(crate) mod tree;
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use cudele::{Errno, Error, FileType, Result, Timestamp};
+
+/// What an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind<'a> {
+    /// A directory.
+    Directory,
+    /// A file of this many bytes, which are read from the content that comes with the entry.
+    File { size: u64 },
+    /// A symbolic link and its target.
+    Symlink(&'a [u8]),
+    /// A device, FIFO or socket.
+    Special { file_type: FileType, rdev: u32 },
+    /// One more name for the entry at this path, which came before.
+    HardLink(&'a [u8]),
+}
+
+/// One entry of a source.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry<'a> {
+    /// Path below the root of the source, without `/` at its ends; empty for the root itself.
+    pub(crate) path: &'a [u8],
+    pub(crate) kind: Kind<'a>,
+    pub(crate) permissions: u32,
+    pub(crate) owner: (u32, u32),
+    pub(crate) mtime: Timestamp,
+    pub(crate) atime: Option<Timestamp>,
+    /// Names and values.
+    pub(crate) xattrs: &'a [(Vec<u8>, Vec<u8>)],
+}
+
+/// Something in a source that is not brought in, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Skip {
+    pub(crate) path: Vec<u8>,
+    pub(crate) reason: String,
+}
+
+/// Takes what a source hands out.
+pub(crate) trait Take {
+    /// An entry. An error ends the reading.
+    fn take(&mut self, entry: &Entry<'_>, content: &mut dyn Read) -> Result<()>;
+    /// Something that cannot be read, or is no file.
+    fn skip(&mut self, skip: Skip);
+}
+
+/// Where the entries come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    Tree(PathBuf),
+    Archive(PathBuf),
+    StandardInput,
+}
+
+impl Source {
+    /// Looks at what the user named.
+    ///
+    /// # Errors
+    /// `ENOENT` and what else the system says of the path; `EINVAL` if it is neither a directory
+    /// nor a file.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        if path.as_os_str() == "-" {
+            return Ok(Self::StandardInput);
+        }
+        let data = std::fs::metadata(path).map_err(|error| crate::command::up::io(path, &error))?;
+        if data.is_dir() {
+            Ok(Self::Tree(path.to_owned()))
+        } else if data.is_file() {
+            Ok(Self::Archive(path.to_owned()))
+        } else {
+            let cause = "neither a directory nor an archive";
+            Err(Error::new(Errno::Invalid, path.display().to_string(), cause)
+                .remedy("name a directory, a tar archive, or - for an archive on standard input"))
+        }
+    }
+
+    /// Hands every entry to `taker`. A directory tree leaves `without` out.
+    ///
+    /// # Errors
+    /// The first of the source or of the taker.
+    pub(crate) fn read(&self, without: Option<&Path>, taker: &mut dyn Take) -> Result<()> {
+        match self {
+            Self::Tree(root) => tree::read(root, without, taker),
+            Self::Archive(path) => archive::read(&self.name(), archive::open(path)?, taker),
+            Self::StandardInput => {
+                archive::read(&self.name(), Box::new(std::io::stdin().lock()), taker)
+            }
+        }
+    }
+
+    /// How many entries there are, if that can be known without reading everything.
+    pub(crate) fn count(&self) -> Option<u64> {
+        match self {
+            Self::Tree(root) => Some(tree::count(root)),
+            Self::Archive(_) | Self::StandardInput => None,
+        }
+    }
+
+    /// For people.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Tree(path) | Self::Archive(path) => path.display().to_string(),
+            Self::StandardInput => "standard input".to_owned(),
+        }
+    }
+}
+
+/// A path of bytes, for people.
+pub(crate) fn shown(path: &[u8]) -> String {
+    if path.is_empty() {
+        return ".".to_owned();
+    }
+    crate::format::quoted(path).into_owned()
+}
+
+#[cfg(test)]
+mod tests;

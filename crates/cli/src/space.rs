@@ -1,0 +1,96 @@
+//! Paths of the namespace as they come from the command line: bytes, taken from the root.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use cudele::{Attr, Dir, Errno, Error, FileType, Fs, Ino, Path, Result};
+
+/// A path and what it names.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// From the root.
+    pub(crate) path: Path,
+    /// The directory of its last name; the root for the root itself.
+    pub(crate) parent: Ino,
+    /// What it names, if that exists.
+    pub(crate) attr: Option<Attr>,
+}
+
+/// Reads a path. One without a leading `/` starts at the root as well.
+///
+/// # Errors
+/// `EINVAL` for `..`, `ENAMETOOLONG`.
+pub(crate) fn parse(path: &OsStr) -> Result<Path> {
+    let bytes = path.as_bytes();
+    Path::parse(bytes).map_err(|errno| {
+        let shown = crate::format::quoted(bytes).into_owned();
+        if errno == Errno::NameTooLong {
+            return Error::new(errno, shown, "a name has more than 255 bytes or the path over 4095");
+        }
+        Error::new(errno, shown, "`..` means nothing here: symbolic links are not followed")
+            .remedy("write the path from the root without it")
+    })
+}
+
+/// Follows a path from the command line.
+///
+/// # Errors
+/// As [`parse`] and [`Fs::walk`]; not if only its last name does not exist.
+pub(crate) fn find(fs: &Fs, path: &OsStr) -> Result<Place> {
+    at(fs, parse(path)?)
+}
+
+/// Follows a path.
+///
+/// # Errors
+/// As [`Fs::walk`]; not if only its last name does not exist.
+pub(crate) fn at(fs: &Fs, path: Path) -> Result<Place> {
+    let (parent, attr) = fs.walk(&path)?;
+    Ok(Place { path, parent, attr })
+}
+
+impl Place {
+    /// What it names.
+    ///
+    /// # Errors
+    /// `ENOENT`.
+    pub(crate) fn existing(&self) -> Result<Attr> {
+        self.attr.ok_or_else(|| Error::of(Errno::NotFound, self.path.to_string()))
+    }
+
+    pub(crate) fn is_dir(&self) -> bool {
+        self.attr.is_some_and(|attr| attr.is_dir())
+    }
+
+    /// Its last name; the root is called `/`.
+    pub(crate) fn name(&self) -> Vec<u8> {
+        self.path.split_last().map_or_else(|| b"/".to_vec(), |(_, name)| name.to_vec())
+    }
+}
+
+/// Where `path` leads as the target of a move or copy of something called `name`: into it if it is
+/// a directory.
+///
+/// # Errors
+/// As [`at`].
+pub(crate) fn target(fs: &Fs, path: Path, name: &[u8]) -> Result<Place> {
+    let place = at(fs, path)?;
+    if place.is_dir() { at(fs, place.path.join(name)) } else { Ok(place) }
+}
+
+/// The target of a symbolic link, nothing for anything else.
+///
+/// # Errors
+/// `ESTALE` if it is gone.
+pub(crate) fn link_target(fs: &Fs, attr: &Attr) -> Result<Option<Vec<u8>>> {
+    if attr.file_type() == FileType::Symlink { fs.read_link(attr.ino).map(Some) } else { Ok(None) }
+}
+
+/// The directory of a path's last name, opened, and that name.
+///
+/// # Errors
+/// `EINVAL` for the root, and as [`Fs::open_dir`].
+pub(crate) fn parent(fs: &Arc<Fs>, path: &Path) -> Result<(Dir, Vec<u8>)> {
+    fs.open_parent(path.to_bytes())
+}

@@ -1,0 +1,123 @@
+//! Walking a directory tree of the namespace.
+//!
+//! Names of a directory are visited in their order as bytes, a directory before what is below it
+//! and once more after. The walk keeps its place itself, so depth costs no stack.
+//!
+//! Invariant: what disappears during the walk is passed over; every other fault either ends the
+//! walk or, if that was asked for, is reported to the caller, who goes on.
+
+use std::vec::IntoIter;
+
+use cudele::{Dir, DirEntry, Errno, Error, Result};
+
+/// When a visit happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    /// Before what is below the entry; the only visit of what is no directory.
+    Before,
+    /// After what is below the directory.
+    After,
+}
+
+/// What to do after a visit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Go {
+    /// Go on.
+    On,
+    /// End the walk.
+    Stop,
+}
+
+/// A directory that is being walked.
+struct Level {
+    dir: Dir,
+    entries: IntoIter<DirEntry>,
+    /// Its own entry in the level above; none for the start.
+    own: Option<DirEntry>,
+}
+
+impl Level {
+    fn open(dir: Dir, own: Option<DirEntry>) -> Result<Self> {
+        let entries = sorted(&dir)?.into_iter();
+        Ok(Self { dir, entries, own })
+    }
+}
+
+/// The entries of a directory, sorted by name.
+pub(crate) fn sorted(dir: &Dir) -> Result<Vec<DirEntry>> {
+    let mut entries = dir.list()?;
+    entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    Ok(entries)
+}
+
+/// Who is told of entries and faults.
+pub(crate) trait Visitor {
+    /// An entry of a directory.
+    ///
+    /// # Errors
+    /// Ends the walk with the error.
+    fn visit(&mut self, when: When, dir: &Dir, entry: &DirEntry) -> Result<Go>;
+
+    /// A directory that could not be read. Returning it ends the walk, which is the default.
+    ///
+    /// # Errors
+    /// As it decides.
+    fn fault(&mut self, error: Error) -> Result<()> {
+        Err(error)
+    }
+}
+
+/// Visits everything below a directory, but not the directory itself.
+///
+/// # Errors
+/// Those of the visitor; `EACCES`, `EBUSY` and so on of the directory itself.
+pub(crate) fn walk(start: Dir, visitor: &mut impl Visitor) -> Result<()> {
+    let mut levels = vec![Level::open(start, None)?];
+    while let Some(level) = levels.last_mut() {
+        let Some(entry) = level.entries.next() else {
+            let own = levels.pop().and_then(|level| level.own);
+            if let (Some(above), Some(own)) = (levels.last(), own)
+                && visitor.visit(When::After, &above.dir, &own)? == Go::Stop
+            {
+                return Ok(());
+            }
+            continue;
+        };
+        if visitor.visit(When::Before, &level.dir, &entry)? == Go::Stop {
+            return Ok(());
+        }
+        if !entry.attr.is_dir() {
+            continue;
+        }
+        let below = level.dir.enter(&entry.name, entry.attr.ino);
+        match below.and_then(|dir| Level::open(dir, Some(entry))) {
+            Ok(level) => levels.push(level),
+            Err(error) if matches!(error.errno, Errno::NotFound | Errno::Stale) => {}
+            Err(error) => visitor.fault(error)?,
+        }
+    }
+    Ok(())
+}
+
+/// Remembers that directories could not be read, having said so: for walks that go on.
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    count: u64,
+    first: Option<Error>,
+}
+
+impl Faults {
+    /// Reports a fault on standard error.
+    pub(crate) fn note(&mut self, error: Error) {
+        if self.count > 0 {
+            eprintln!("cudele: {error}");
+        }
+        self.count += 1;
+        self.first.get_or_insert(error);
+    }
+
+    /// The first fault, which the command fails with in the end.
+    pub(crate) fn result(self) -> Result<()> {
+        self.first.map_or(Ok(()), Err)
+    }
+}

@@ -1,0 +1,104 @@
+//! Reading the whole namespace back through the protocol, as a client that trusts nobody.
+
+use types::{Errno, Ino};
+use wire::{Answer, Failure};
+
+use crate::call::{Call, What};
+use crate::invariants::liveness;
+use crate::tree::{Item, Tree};
+use crate::world::World;
+
+/// How often a question is repeated when the server says *not now* or does not know an inode.
+const TRIES_MAX: usize = 40;
+
+impl World {
+    /// Makes a request of the simulation itself and waits for the answer.
+    pub fn ask(&mut self, what: What) -> Result<Answer, Failure> {
+        let tid = self.call(0, Call::root(what.clone()), 0, Vec::new());
+        let within = liveness::ANSWERED_WITHIN.0;
+        if !self.run_until(within, |world| world.clients[0].answers.contains_key(&tid)) {
+            self.check(liveness::check([format!("{what:?}")].into_iter()));
+        }
+        self.clients[0].answers.remove(&tid).unwrap_or_else(|| Err(Errno::TimedOut.into()))
+    }
+
+    /// As [`World::ask`], until the server can say: `path` leads to what is asked about.
+    pub fn ask_at(&mut self, path: &str, what: &What) -> Result<Answer, Failure> {
+        let mut result = Err(Errno::TimedOut.into());
+        for _ in 0..TRIES_MAX {
+            if self.violation.is_some() {
+                break;
+            }
+            result = self.ask(what.clone());
+            match &result {
+                Err(failure) if failure.errno == Errno::Stale => {
+                    let _ = self.ask(What::Walk { base: Ino::ROOT, path: path.to_owned() });
+                }
+                Err(failure)
+                    if matches!(failure.errno, Errno::Again | Errno::Io | Errno::NoSpace) =>
+                {
+                    self.run_until(600_000_000, |_| false);
+                }
+                Ok(_) | Err(_) => break,
+            }
+        }
+        result
+    }
+
+    /// Everything below the root, and the root itself.
+    pub fn read_tree(&mut self) -> Tree {
+        let mut tree = Tree::new();
+        let mut todo = vec![(String::new(), Ino::ROOT)];
+        while let Some((path, ino)) = todo.pop() {
+            if self.violation.is_some() {
+                break;
+            }
+            let item = self.read_item(&path, ino);
+            if item.attr.is_dir() {
+                for (name, ino) in self.read_names(&path, ino) {
+                    todo.push((format!("{path}/{name}"), ino));
+                }
+            }
+            tree.insert(path, item);
+        }
+        tree
+    }
+
+    fn read_item(&mut self, path: &str, ino: Ino) -> Item {
+        let mut item = Item::default();
+        match self.ask_at(path, &What::GetAttr { ino }) {
+            Ok(Answer::Attr(attr)) => item.attr = attr,
+            other => self.check(Err(format!("{path} is listed, but {ino} is {other:?}"))),
+        }
+        if let Ok(Answer::Data(data)) = self.ask_at(path, &What::GetData { ino }) {
+            item.data = data;
+        }
+        if let Ok(Answer::Names(names)) = self.ask_at(path, &What::ListXattr { ino }) {
+            for name in names {
+                let what = What::GetXattr { ino, name: String::from_utf8_lossy(&name).into() };
+                if let Ok(Answer::Data(value)) = self.ask_at(path, &what) {
+                    item.xattrs.insert(name, value);
+                }
+            }
+        }
+        item
+    }
+
+    fn read_names(&mut self, path: &str, dir: Ino) -> Vec<(String, Ino)> {
+        let mut names = Vec::new();
+        let mut after = None;
+        loop {
+            let what = What::List { dir, after: after.clone(), limit: 7, attrs: true };
+            let Ok(Answer::Entries { entries, more }) = self.ask_at(path, &what) else {
+                return names;
+            };
+            for (name, attr) in entries {
+                names.push((String::from_utf8_lossy(&name).into_owned(), attr.ino));
+            }
+            after = names.last().map(|(name, _)| name.clone());
+            if !more {
+                return names;
+            }
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Runs simulations and says which seed broke a promise.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "I/O edge: reads arguments and a time limit, prints the result"
+)]
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+const USAGE: &str = "\
+usage: sim [--seeds N] [--first S] [--seconds T] [--seed S] [--transcript]
+
+  --seeds N      how many seeds to run (default 50)
+  --first S      the first of them (default 0)
+  --seconds T    stop after this long, even if seeds are left
+  --seed S       run one seed, for example 0x2a
+  --transcript   print everything that happens
+";
+
+#[derive(Debug)]
+struct Options {
+    seeds: u64,
+    first: u64,
+    seconds: u64,
+    transcript: bool,
+}
+
+fn main() -> ExitCode {
+    let Some(options) = parse(std::env::args().skip(1)) else {
+        eprint!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    let start = Instant::now();
+    let (mut done, mut checked, mut tenures, mut failures) = (0_u64, 0, 0, 0);
+    for seed in options.first..options.first.saturating_add(options.seeds) {
+        if start.elapsed() >= Duration::from_secs(options.seconds) {
+            break;
+        }
+        let ended = std::panic::catch_unwind(|| sim::run(seed, options.transcript));
+        done += 1;
+        let violation = match ended {
+            Ok(report) => {
+                checked += report.checked;
+                tenures += report.tenures;
+                for line in &report.trace {
+                    println!("{line}");
+                }
+                report.violation
+            }
+            Err(_) => Some("panicked".into()),
+        };
+        if let Some(violation) = violation {
+            failures += 1;
+            println!("seed {seed:#x}: {violation}");
+            println!("  again: cargo xtask sim --seed {seed:#x} --transcript");
+        }
+    }
+    println!(
+        "{done} seeds, {checked} answers compared, {tenures} servers, {failures} failures, {:.1} s",
+        start.elapsed().as_secs_f64()
+    );
+    if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Options> {
+    let mut options = Options { seeds: 50, first: 0, seconds: u64::MAX, transcript: false };
+    while let Some(argument) = arguments.next() {
+        if argument == "--transcript" {
+            options.transcript = true;
+            continue;
+        }
+        let value = number(&arguments.next()?)?;
+        match argument.as_str() {
+            "--seeds" => options.seeds = value,
+            "--first" => options.first = value,
+            "--seconds" => options.seconds = value,
+            "--seed" => (options.first, options.seeds) = (value, 1),
+            _ => return None,
+        }
+    }
+    Some(options)
+}
+
+fn number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    }
+}

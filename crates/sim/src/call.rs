@@ -1,0 +1,138 @@
+//! Requests as values that own their bytes, so that they can be remembered, repeated on the model
+//! and printed.
+
+use types::{AttrChange, Cred, Ino, RenameFlags, XattrFlags};
+use wire::{MergeFlags, NewInode, Op};
+
+/// What a client asks for. See [`wire::Op`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the variants and fields are those of `wire::Op`")]
+pub enum What {
+    Lookup { parent: Ino, name: String },
+    Walk { base: Ino, path: String },
+    GetAttr { ino: Ino },
+    Create { parent: Ino, name: String, mode: u32, size: u64, data: Vec<u8> },
+    Link { ino: Ino, parent: Ino, name: String },
+    Unlink { parent: Ino, name: String },
+    Rmdir { parent: Ino, name: String },
+    Rename { from: (Ino, String), to: (Ino, String), flags: RenameFlags },
+    SetAttr { ino: Ino, change: AttrChange },
+    GetXattr { ino: Ino, name: String },
+    ListXattr { ino: Ino },
+    SetXattr { ino: Ino, name: String, value: Option<Vec<u8>>, flags: XattrFlags },
+    GetData { ino: Ino },
+    SetData { ino: Ino, data: Vec<u8>, size: u64 },
+    List { dir: Ino, after: Option<String>, limit: u32, attrs: bool },
+    Sync,
+    GetPolicy { dir: Ino },
+    Extend { subtree: Ino, count: u64 },
+    Merge { subtree: Ino, bytes: u64, object: String, flags: MergeFlags },
+    Release { subtree: Ino },
+    Checkpoint,
+}
+
+/// A request and on whose behalf it is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// On whose behalf.
+    pub cred: Cred,
+    /// What to do.
+    pub what: What,
+}
+
+impl Call {
+    /// A request by the superuser.
+    #[must_use]
+    pub fn root(what: What) -> Self {
+        Self { cred: Cred::root(), what }
+    }
+}
+
+impl What {
+    /// As the protocol says it.
+    #[must_use]
+    pub fn op(&self) -> Op<'_> {
+        match self {
+            What::Lookup { parent, name } => Op::Lookup { parent: *parent, name: name.as_bytes() },
+            What::Walk { base, path } => Op::Walk { base: *base, path: path.as_bytes() },
+            What::GetAttr { ino } => Op::GetAttr { ino: *ino },
+            What::Create { parent, name, mode, size, data } => Op::Create {
+                parent: *parent,
+                name: name.as_bytes(),
+                new: NewInode { mode: *mode, size: *size, data, ..NewInode::default() },
+            },
+            What::Link { ino, parent, name } => {
+                Op::Link { ino: *ino, parent: *parent, name: name.as_bytes() }
+            }
+            What::Unlink { parent, name } => Op::Unlink { parent: *parent, name: name.as_bytes() },
+            What::Rmdir { parent, name } => Op::Rmdir { parent: *parent, name: name.as_bytes() },
+            What::Rename { from, to, flags } => Op::Rename {
+                parent: from.0,
+                name: from.1.as_bytes(),
+                new_parent: to.0,
+                new_name: to.1.as_bytes(),
+                flags: *flags,
+            },
+            What::SetAttr { ino, change } => Op::SetAttr { ino: *ino, change: *change },
+            What::GetXattr { ino, name } => Op::GetXattr { ino: *ino, name: name.as_bytes() },
+            What::ListXattr { ino } => Op::ListXattr { ino: *ino },
+            What::SetXattr { ino, name, value, flags } => {
+                let (name, value) = (name.as_bytes(), value.as_deref());
+                Op::SetXattr { ino: *ino, name, value, flags: *flags }
+            }
+            What::GetData { ino } => Op::GetData { ino: *ino },
+            What::SetData { ino, data, size } => Op::SetData { ino: *ino, data, size: *size },
+            What::List { dir, after, limit, attrs } => Op::List {
+                dir: *dir,
+                after: after.as_ref().map(String::as_bytes),
+                limit: *limit,
+                attrs: *attrs,
+            },
+            What::Sync => Op::Sync,
+            What::GetPolicy { dir } => Op::GetPolicy { dir: *dir },
+            What::Extend { subtree, count } => Op::Extend { subtree: *subtree, count: *count },
+            What::Merge { subtree, bytes, object, flags } => {
+                let object = object.as_bytes();
+                Op::Merge { subtree: *subtree, bytes: *bytes, object, flags: *flags }
+            }
+            What::Release { subtree } => Op::Release { subtree: *subtree },
+            What::Checkpoint => Op::Checkpoint,
+        }
+    }
+
+    /// Whether it changes the namespace.
+    #[must_use]
+    pub fn is_change(&self) -> bool {
+        self.op().is_mutation()
+    }
+
+    /// The inodes it is about, and the names.
+    #[must_use]
+    pub fn touched(&self) -> (Vec<Ino>, Vec<(Ino, &str)>) {
+        match self {
+            What::Lookup { parent, name }
+            | What::Create { parent, name, .. }
+            | What::Unlink { parent, name }
+            | What::Rmdir { parent, name } => (vec![*parent], vec![(*parent, name)]),
+            What::Link { ino, parent, name } => (vec![*parent, *ino], vec![(*parent, name)]),
+            What::Rename { from, to, .. } => {
+                (vec![from.0, to.0], vec![(from.0, &from.1), (to.0, &to.1)])
+            }
+            What::GetAttr { ino }
+            | What::SetAttr { ino, .. }
+            | What::GetXattr { ino, .. }
+            | What::ListXattr { ino }
+            | What::SetXattr { ino, .. }
+            | What::GetData { ino }
+            | What::SetData { ino, .. }
+            | What::GetPolicy { dir: ino }
+            | What::List { dir: ino, .. } => (vec![*ino], Vec::new()),
+            What::Walk { .. }
+            | What::Sync
+            | What::Extend { .. }
+            | What::Merge { .. }
+            | What::Release { .. }
+            | What::Checkpoint => (Vec::new(), Vec::new()),
+        }
+    }
+}

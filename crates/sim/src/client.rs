@@ -1,0 +1,257 @@
+//! Clients: a [`Session`] each, what it waits for, and what it does next.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use client::{Effects, Input, Session};
+use types::{ClientId, ConnId, Errno, Ino, Tid};
+use wire::{Answer, Failure, Message};
+
+use crate::call::{Call, What};
+use crate::project::Project;
+use crate::world::{Event, World};
+
+/// How often a request is repeated after its path was walked again.
+const REPEATS_MAX: u8 = 3;
+
+/// See the module documentation.
+#[derive(Debug)]
+pub struct Client {
+    pub(crate) session: Session,
+    pub(crate) conn: Option<ConnId>,
+    pub(crate) alive: bool,
+    /// Requests without an answer, and how often each was repeated.
+    pub(crate) outstanding: BTreeMap<Tid, (Call, u8)>,
+    /// Requests to be made next.
+    pub(crate) again: VecDeque<(Call, u8)>,
+    /// Answers that the simulation itself waits for.
+    pub(crate) answers: BTreeMap<Tid, Result<Answer, Failure>>,
+    /// Requests it still wants to make in this round.
+    pub(crate) left: u64,
+    /// Whether it works in the region that acknowledges only what is safe, alone.
+    pub(crate) careful: bool,
+    pub(crate) project: Option<Project>,
+    effects: Effects,
+}
+
+impl Client {
+    /// A client that is not connected.
+    #[must_use]
+    pub fn new(id: ClientId, first_tid: u64) -> Self {
+        Self {
+            session: Session::new(id, Tid(first_tid)),
+            conn: None,
+            alive: true,
+            outstanding: BTreeMap::new(),
+            again: VecDeque::new(),
+            answers: BTreeMap::new(),
+            left: 0,
+            careful: false,
+            project: None,
+            effects: Effects::default(),
+        }
+    }
+
+    /// Who it is.
+    #[must_use]
+    pub fn id(&self) -> ClientId {
+        self.session.client()
+    }
+
+    /// Whether it waits for nothing.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        !self.alive || (self.outstanding.is_empty() && self.again.is_empty())
+    }
+}
+
+impl World {
+    /// Adds a client, which connects soon. Returns its place.
+    pub fn add_client(&mut self) -> usize {
+        let id = ClientId(self.next_client);
+        self.next_client += 1;
+        self.clients.push(Client::new(id, 1));
+        let client = self.clients.len() - 1;
+        let after = self.delay();
+        self.schedule(after, Event::Connect(client));
+        client
+    }
+
+    pub(crate) fn connect(&mut self, client: usize) {
+        if !self.clients[client].alive || self.clients[client].conn.is_some() {
+            return;
+        }
+        if self.mds.is_none() {
+            return self.schedule(5_000_000, Event::Connect(client));
+        }
+        let conn = self.open_conn(client);
+        self.clients[client].conn = Some(conn);
+        self.drive(client, Input::Connected);
+    }
+
+    /// Gives a session an input and sends what it says.
+    pub(crate) fn drive(&mut self, client: usize, input: Input<'_>) {
+        let Client { session, effects, .. } = &mut self.clients[client];
+        session.handle(input, effects);
+        self.flush(client);
+    }
+
+    fn flush(&mut self, client: usize) {
+        let Client { effects, conn, .. } = &mut self.clients[client];
+        let frames = std::mem::take(&mut effects.frames);
+        let completed = std::mem::take(&mut effects.completed);
+        let conn = *conn;
+        let mut rest = frames.as_slice();
+        while let Ok(Some((_, length))) = wire::frame::decode(rest) {
+            if let Some(conn) = conn {
+                self.send_to_server(conn, Event::ToServer(conn, rest[..length].to_vec()));
+            }
+            rest = &rest[length..];
+        }
+        for (tid, result) in completed {
+            self.completed(client, tid, result);
+        }
+    }
+
+    /// Makes a request.
+    pub(crate) fn call(&mut self, client: usize, call: Call, repeats: u8, journal: Vec<u8>) -> Tid {
+        let Client { session, effects, .. } = &mut self.clients[client];
+        let tid = session.call(&call.cred, call.what.op(), effects);
+        let id = session.client();
+        self.clients[client].outstanding.insert(tid, (call.clone(), repeats));
+        self.note(format_args!("{id} {tid} {call:?}"));
+        self.oracle.issue((id, tid), call, journal);
+        self.flush(client);
+        tid
+    }
+
+    pub(crate) fn arrived_at_client(&mut self, conn: ConnId, frame: &[u8]) {
+        let (client, alive) = (self.conns[&conn].client, self.conns[&conn].alive);
+        if !alive || self.clients[client].conn != Some(conn) {
+            return;
+        }
+        let Ok(Some((frame, _))) = wire::frame::decode(frame) else { return };
+        if let Ok(message) = Message::decode(frame.payload) {
+            self.drive(client, Input::Message(message));
+        }
+    }
+
+    pub(crate) fn client_closed(&mut self, conn: ConnId) {
+        let client = self.conns[&conn].client;
+        if self.clients[client].conn != Some(conn) || !self.clients[client].alive {
+            return;
+        }
+        let id = self.clients[client].id();
+        self.note(format_args!("{id} lost {conn}"));
+        self.clients[client].conn = None;
+        self.drive(client, Input::Disconnected);
+        self.merge_interrupted(client);
+        let away = self.plan.faults.away_max.max(1_000_000);
+        let after = if client == 0 { 1_000_000 } else { self.rng.between(100_000, away) };
+        self.oracle.late |= after + 300_000_000 > self.plan.settings.reconnect.0;
+        self.schedule(after, Event::Connect(client));
+    }
+
+    fn completed(&mut self, client: usize, tid: Tid, result: Result<Answer, Failure>) {
+        let id = self.clients[client].id();
+        self.oracle.delivered((id, tid), result.is_ok());
+        let Some((call, repeats)) = self.clients[client].outstanding.remove(&tid) else { return };
+        if client == 0 {
+            self.clients[client].answers.insert(tid, result);
+            return;
+        }
+        if self.project_answered(client, tid, &call, &result) {
+            return;
+        }
+        let stale = result.is_err_and(|failure| failure.errno == Errno::Stale);
+        if stale && repeats < REPEATS_MAX {
+            self.walk_again(client, call, repeats);
+        }
+    }
+
+    /// The server does not know an inode by its number: its path is walked, which brings it back.
+    fn walk_again(&mut self, client: usize, call: Call, repeats: u8) {
+        let inos = call.what.touched().0;
+        let paths: Vec<_> = inos.iter().filter_map(|ino| self.path_of(*ino)).collect();
+        if paths.len() < inos.len() {
+            return;
+        }
+        for path in paths {
+            let walk = Call::root(What::Walk { base: Ino::ROOT, path });
+            self.clients[client].again.push_back((walk, REPEATS_MAX));
+        }
+        self.clients[client].again.push_back((call, repeats + 1));
+        self.schedule(1, Event::Turn(client));
+    }
+
+    /// The path of an inode in the model.
+    pub(crate) fn path_of(&self, ino: Ino) -> Option<String> {
+        let mut path = String::new();
+        let mut at = ino;
+        for _ in 0..200 {
+            if at == Ino::ROOT {
+                return Some(if path.is_empty() { "/".into() } else { path });
+            }
+            let (parent, name) = self.oracle.model.names_of(at).into_iter().next()?;
+            path = format!("/{}{path}", String::from_utf8_lossy(&name));
+            at = parent;
+        }
+        None
+    }
+
+    /// A client's turn to do something.
+    pub(crate) fn turn(&mut self, client: usize) {
+        if !self.clients[client].alive {
+            return;
+        }
+        let window = if self.clients[client].careful { 1 } else { self.plan.window };
+        if self.clients[client].outstanding.len() < window {
+            if let Some((call, repeats)) = self.clients[client].again.pop_front() {
+                self.call(client, call, repeats, Vec::new());
+            } else if self.issuing && self.clients[client].left > 0 {
+                self.clients[client].left -= 1;
+                self.work(client);
+            }
+        }
+        let more = !self.clients[client].again.is_empty()
+            || (self.issuing && self.clients[client].left > 0);
+        if more {
+            let after = self.delay();
+            self.schedule(after, Event::Turn(client));
+        }
+    }
+
+    fn work(&mut self, client: usize) {
+        if self.clients[client].project.is_some() && self.rng.percent(60) {
+            return self.work_on_project(client);
+        }
+        if let Some(call) = crate::workload::next(self, client) {
+            self.call(client, call, 0, Vec::new());
+        }
+    }
+
+    pub(crate) fn break_one(&mut self, which: u64) {
+        let alive = self.conns.iter().filter(|(_, conn)| conn.alive && conn.client != 0);
+        let alive: Vec<ConnId> = alive.map(|(conn, _)| *conn).collect();
+        if let Some(at) = which.checked_rem(alive.len() as u64) {
+            let conn = alive[usize::try_from(at).unwrap_or(0)];
+            self.note(format_args!("$ break {conn}"));
+            self.break_conn(conn, true);
+        }
+    }
+
+    pub(crate) fn kill(&mut self, which: u64) {
+        let count = self.clients.len() as u64 - 1;
+        let Some(at) = which.checked_rem(count) else { return };
+        let client = usize::try_from(at).unwrap_or(0) + 1;
+        if !self.clients[client].alive {
+            return;
+        }
+        let id = self.clients[client].id();
+        self.note(format_args!("$ kill {id}"));
+        self.clients[client].alive = false;
+        self.oracle.late = true;
+        if let Some(conn) = self.clients[client].conn.take() {
+            self.break_conn(conn, true);
+        }
+    }
+}

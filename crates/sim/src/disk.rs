@@ -1,0 +1,160 @@
+//! The object store of a simulated cluster: operations are submitted, take effect some time later,
+//! and are reported later still. A crash may come at any point in between.
+//!
+//! Invariant: what is reported as done is durable; what is not may be there, or not, or in part.
+
+use std::collections::BTreeMap;
+
+use metastore::request::{StoreFailure, StoreOp, StoreResult, Token};
+use objstore::{Action, Faults, Faulty, Memory, ObjectStore, Rule, SyncScope};
+use types::{Errno, Error};
+
+use crate::rng::Rng;
+
+/// How an operation ended, as the server is told.
+pub type Ended = Result<StoreResult, Box<StoreFailure>>;
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub struct Disk {
+    /// The objects.
+    pub memory: Memory,
+    /// Operations in a hundred that fail; they may take effect all the same.
+    pub errors_percent: u64,
+    submitted: BTreeMap<Token, StoreOp>,
+    carried_out: BTreeMap<Token, Ended>,
+    /// Appends that took effect but may still be torn, by the object.
+    unsynced: BTreeMap<Token, String>,
+    /// Bytes appended to journals since the start.
+    pub appended: u64,
+}
+
+impl Disk {
+    /// Takes an operation in.
+    pub fn submit(&mut self, token: Token, op: StoreOp) {
+        self.submitted.insert(token, op);
+    }
+
+    /// Whether nothing is under way.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.submitted.is_empty() && self.carried_out.is_empty()
+    }
+
+    /// The operation takes effect.
+    pub fn carry_out(&mut self, token: Token, rng: &mut Rng) {
+        let Some(op) = self.submitted.remove(&token) else { return };
+        let ended = if self.errors_percent > 0 && rng.percent(self.errors_percent) {
+            self.fail(op, rng)
+        } else if let StoreOp::Append { object, data } = &op {
+            self.appended += data.len() as u64;
+            let appended = self.memory.append(object, data);
+            self.unsynced.insert(token, object.clone());
+            match appended {
+                Ok(_) => Ok(StoreResult::Done),
+                Err(error) => Err(Box::new(StoreFailure { error, op })),
+            }
+        } else {
+            objstore::carry_out(&self.memory, op)
+        };
+        self.carried_out.insert(token, ended);
+    }
+
+    /// The operation fails: before it had any effect, after a part of it, or after all of it.
+    fn fail(&mut self, op: StoreOp, rng: &mut Rng) -> Ended {
+        let errno = rng.pick(&[Errno::NoSpace, Errno::Io, Errno::Io]);
+        let error = Error::new(errno, "store", "injected");
+        if errno == Errno::NoSpace {
+            return Err(Box::new(StoreFailure { error, op }));
+        }
+        if let StoreOp::Append { object, data } = &op {
+            // Part of it may be on the medium, or all of it. No later write to the object is sure
+            // to follow it.
+            let part = rng.index(data.len() + 1);
+            let kept = rng.pick(&[0, part, data.len()]);
+            let _ = self.memory.append(object, &data[..kept]);
+            let _ = self.memory.sync(SyncScope::Object(object));
+            return Err(Box::new(StoreFailure { error, op }));
+        }
+        let calls = rng.below(4);
+        match self.carry_out_in_part(op, calls) {
+            Err(failure) => Err(failure),
+            Ok((op, _)) => Err(Box::new(StoreFailure { error, op })),
+        }
+    }
+
+    /// Lets only the first `calls` accesses of an operation through.
+    fn carry_out_in_part(&self, op: StoreOp, calls: u64) -> Result<(StoreOp, StoreResult), Box<StoreFailure>> {
+        let faults = Faults::default();
+        faults.add(Rule::new(Action::Fail(Errno::Io)).after(calls));
+        let store = Faulty::new(self.memory.clone(), faults);
+        let copy = copy_of(&op);
+        objstore::carry_out(&store, op).map(|result| (copy, result))
+    }
+
+    /// How the operation ended. Appends are durable from here on.
+    pub fn end(&mut self, token: Token) -> Option<Ended> {
+        let ended = self.carried_out.remove(&token)?;
+        if let Some(object) = self.unsynced.remove(&token) {
+            let _ = self.memory.sync(SyncScope::Object(&object));
+        }
+        Some(ended)
+    }
+
+    /// Everything that is under way takes effect: its server ended, but not by a crash.
+    pub fn finish(&mut self, rng: &mut Rng) {
+        self.errors_percent = 0;
+        while let Some(token) = self.submitted.keys().next().copied() {
+            self.carry_out(token, rng);
+        }
+        self.carried_out.clear();
+        self.unsynced.clear();
+        let _ = self.memory.sync(SyncScope::All);
+    }
+
+    /// The server dies: what is under way takes effect, in part or not at all, and unsynced writes
+    /// are torn.
+    pub fn crash(&mut self, rng: &mut Rng) {
+        for (_, op) in std::mem::take(&mut self.submitted) {
+            match (rng.below(3), &op) {
+                (0, _) => {}
+                (1, StoreOp::Append { object, data }) => {
+                    let _ = self.memory.append(object, data);
+                }
+                (_, StoreOp::Append { .. }) => {}
+                (_, _) => {
+                    let calls = rng.below(8);
+                    let _ = self.carry_out_in_part(op, calls);
+                }
+            }
+        }
+        self.carried_out.clear();
+        self.unsynced.clear();
+        let mode = rng.below(3);
+        self.memory.crash(|_, length| match mode {
+            0 => 0,
+            1 => length,
+            _ => rng.index(length + 1),
+        });
+    }
+}
+
+fn copy_of(op: &StoreOp) -> StoreOp {
+    match op {
+        StoreOp::Append { object, data } => {
+            StoreOp::Append { object: object.clone(), data: data.clone() }
+        }
+        StoreOp::Put { object, data, condition } => {
+            StoreOp::Put { object: object.clone(), data: data.clone(), condition: *condition }
+        }
+        StoreOp::Get { object } => StoreOp::Get { object: object.clone() },
+        StoreOp::List { prefix } => StoreOp::List { prefix: prefix.clone() },
+        StoreOp::Delete { objects } => StoreOp::Delete { objects: objects.clone() },
+        StoreOp::PurgeData { ino } => StoreOp::PurgeData { ino: *ino },
+        StoreOp::PurgeDir { ino } => StoreOp::PurgeDir { ino: *ino },
+        StoreOp::LoadDir { ino } => StoreOp::LoadDir { ino: *ino },
+        StoreOp::CommitDir { ino, rows, counts } => {
+            StoreOp::CommitDir { ino: *ino, rows: rows.clone(), counts: *counts }
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! What a request must be answered, worked out on the model.
+//!
+//! Not here: when a request takes effect. The caller carries requests out on the model in the
+//! order in which the server answered them.
+
+use model::{Model, New};
+use types::{Attr, Cred, Errno, FileType, Ino, Path, Timestamp, name_hash};
+use wire::Answer;
+
+use crate::call::{Call, What};
+
+const READ: u32 = 4;
+const EXECUTE: u32 = 1;
+
+/// The answer that a request must get.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// Nothing but success.
+    Done,
+    /// Attributes.
+    Attr(Attr),
+    /// Where a path leads.
+    Walked(Ino, Option<Attr>),
+    /// Entries, with all attributes or only type and number, and whether there may be more.
+    Entries(Vec<(Vec<u8>, Attr)>, bool, bool),
+    /// Content or value.
+    Data(Vec<u8>),
+    /// Names, sorted.
+    Names(Vec<Vec<u8>>),
+    /// Anything: the model does not know.
+    Anything,
+}
+
+/// Carries a request out on the model: a change changes it, at `time` and with `ino` for a new
+/// inode.
+///
+/// # Errors
+/// The error that the client must get.
+pub fn perform(
+    model: &mut Model,
+    call: &Call,
+    time: Timestamp,
+    ino: Ino,
+) -> Result<Expected, Errno> {
+    if call.what.is_change() { change(model, call, time, ino) } else { question(model, call) }
+}
+
+fn change(model: &mut Model, call: &Call, time: Timestamp, ino: Ino) -> Result<Expected, Errno> {
+    let cred = &call.cred;
+    match &call.what {
+        What::Create { parent, name, mode, size, data } => {
+            let new = New { mode: *mode, size: *size, data, time, ..New::default() };
+            model.create(cred, (*parent, name.as_bytes()), &new, ino)?;
+            return Ok(Expected::Attr(model.getattr(ino)?));
+        }
+        What::Link { ino, parent, name } => {
+            model.link(cred, *ino, (*parent, name.as_bytes()), time)?;
+        }
+        What::Unlink { parent, name } => model.unlink(cred, (*parent, name.as_bytes()), time)?,
+        What::Rmdir { parent, name } => model.rmdir(cred, (*parent, name.as_bytes()), time)?,
+        What::Rename { from, to, flags } => {
+            let (from, to) = ((from.0, from.1.as_bytes()), (to.0, to.1.as_bytes()));
+            model.rename(cred, from, to, *flags, time)?;
+        }
+        What::SetAttr { ino, change } => model.setattr(cred, *ino, change, time)?,
+        What::SetXattr { ino, name, value, flags } => {
+            model.setxattr(cred, *ino, (name.as_bytes(), value.as_deref()), *flags, time)?;
+        }
+        What::SetData { ino, data, size } => model.setdata(cred, *ino, data, *size, time)?,
+        What::Lookup { .. }
+        | What::Walk { .. }
+        | What::GetAttr { .. }
+        | What::GetXattr { .. }
+        | What::ListXattr { .. }
+        | What::GetData { .. }
+        | What::List { .. }
+        | What::Sync
+        | What::GetPolicy { .. }
+        | What::Extend { .. }
+        | What::Merge { .. }
+        | What::Release { .. }
+        | What::Checkpoint => {}
+    }
+    Ok(Expected::Done)
+}
+
+fn question(model: &Model, call: &Call) -> Result<Expected, Errno> {
+    let cred = &call.cred;
+    let node = |ino: &Ino| model.node(*ino).ok_or(Errno::Stale);
+    Ok(match &call.what {
+        What::Lookup { parent, name } => {
+            Expected::Attr(model.lookup(cred, *parent, name.as_bytes())?)
+        }
+        What::Walk { base, path } => walk(model, cred, *base, path)?,
+        What::GetAttr { ino } => Expected::Attr(model.getattr(*ino)?),
+        What::GetXattr { ino, name } => {
+            let value = node(ino)?.xattrs.get(name.as_bytes()).ok_or(Errno::NoData)?;
+            Expected::Data(value.clone())
+        }
+        What::ListXattr { ino } => Expected::Names(node(ino)?.xattrs.keys().cloned().collect()),
+        What::GetData { ino } => {
+            model.access(cred, *ino, READ)?;
+            Expected::Data(node(ino)?.data.clone())
+        }
+        What::List { dir, after, limit, attrs } => {
+            let after = after.as_ref().map(String::as_bytes);
+            list(model, cred, *dir, after, *limit as usize, *attrs)?
+        }
+        What::GetPolicy { dir } => {
+            model.getattr(*dir)?;
+            Expected::Anything
+        }
+        What::Create { .. }
+        | What::Link { .. }
+        | What::Unlink { .. }
+        | What::Rmdir { .. }
+        | What::Rename { .. }
+        | What::SetAttr { .. }
+        | What::SetXattr { .. }
+        | What::SetData { .. }
+        | What::Sync
+        | What::Extend { .. }
+        | What::Merge { .. }
+        | What::Release { .. }
+        | What::Checkpoint => Expected::Anything,
+    })
+}
+
+fn walk(model: &Model, cred: &Cred, base: Ino, path: &str) -> Result<Expected, Errno> {
+    let path = Path::parse(path)?;
+    let (mut at, mut parent) = (base, base);
+    let mut names = path.components().peekable();
+    while let Some(name) = names.next() {
+        let node = model.node(at).ok_or(Errno::Stale)?;
+        if !node.attr.is_dir() {
+            return Err(Errno::NotDirectory);
+        }
+        model.access(cred, at, EXECUTE)?;
+        parent = at;
+        match model.peek(at, name) {
+            Some(ino) => at = ino,
+            None if names.peek().is_none() => return Ok(Expected::Walked(parent, None)),
+            None => return Err(Errno::NotFound),
+        }
+        let is_link =
+            model.node(at).is_some_and(|node| node.attr.file_type() == FileType::Symlink);
+        if names.peek().is_some() && is_link {
+            return Err(Errno::Loop);
+        }
+    }
+    Ok(Expected::Walked(parent, Some(model.getattr(at)?)))
+}
+
+fn list(
+    model: &Model,
+    cred: &Cred,
+    dir: Ino,
+    after: Option<&[u8]>,
+    limit: usize,
+    attrs: bool,
+) -> Result<Expected, Errno> {
+    let mut entries = model.list(cred, dir)?;
+    entries.sort_by_key(|(name, _)| (name_hash(name), name.clone()));
+    if let Some(after) = after {
+        entries.retain(|(name, _)| (name_hash(name), name.as_slice()) > (name_hash(after), after));
+    }
+    entries.truncate(limit);
+    let more = entries.len() == limit;
+    Ok(Expected::Entries(entries, attrs, more))
+}
+
+/// Whether an answer is the one that was expected.
+#[must_use]
+pub fn agrees(expected: &Expected, answer: &Answer) -> bool {
+    match (expected, answer) {
+        (Expected::Anything, _) | (Expected::Done, Answer::Done) => true,
+        (Expected::Attr(expected), Answer::Attr(attr)) => expected == attr,
+        (Expected::Walked(parent, attr), Answer::Walked { parent: at, attr: found }) => {
+            parent == at && attr == found
+        }
+        (Expected::Entries(expected, attrs, more), Answer::Entries { entries, more: further }) => {
+            more == further
+                && expected.len() == entries.len()
+                && expected.iter().zip(entries).all(|((name, attr), (found, found_attr))| {
+                    name == found && same_entry(attr, found_attr, *attrs)
+                })
+        }
+        (Expected::Data(expected), Answer::Data(data)) => expected == data,
+        (Expected::Names(expected), Answer::Names(names)) => expected == names,
+        _ => false,
+    }
+}
+
+/// Listings do not say how many entries a sub-directory has unless it is in memory.
+fn same_entry(expected: &Attr, found: &Attr, attrs: bool) -> bool {
+    if !attrs {
+        return expected.ino == found.ino && expected.file_type() == found.file_type();
+    }
+    if expected.is_dir() {
+        return *expected == Attr { nlink: expected.nlink, size: expected.size, ..*found };
+    }
+    expected == found
+}

@@ -1,0 +1,29 @@
+//! Promise: a change that was *applied* survives the crash of the server if its client lives: the
+//! client sends it again (design section 5, two-phase reply).
+//!
+//! The exception is a change that depended on one that is lost: its client was killed, came back
+//! too late, or never heard that its change had been applied and so did not send it again as such.
+//! Then the client is told at its next `sync`.
+
+use crate::oracle::Issued;
+
+/// Whether a change may be refused when it is sent again, given whether some other change that a
+/// crash undid has not come back (yet).
+#[must_use]
+pub fn may_be_lost(issued: &Issued, others_undone: bool) -> bool {
+    !issued.delivered || others_undone
+}
+
+/// When everything is quiet: what clients were told is done is part of the namespace.
+///
+/// # Errors
+/// If a change is missing and its client does not know.
+pub fn check<'a>(requests: impl Iterator<Item = &'a Issued>) -> Result<(), String> {
+    for issued in requests {
+        let change = issued.call.what.is_change() && issued.delivered;
+        if change && issued.applied.is_none() && !issued.told_lost {
+            return Err(format!("silently lost: {:?}", issued.call));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! Promise: a request has its effect once, however often it is sent, and every time the same
+//! answer (design section 5, request ids).
+
+use model::Model;
+use types::{Errno, Ino};
+use wire::{Answer, Failure, Reply};
+
+use crate::oracle::{Applied, Issued};
+
+/// A change that is part of the model was answered again.
+///
+/// # Errors
+/// If the answer is not that of the first time.
+pub fn repeated(
+    model: &Model,
+    applied: &Applied,
+    reply: &Reply,
+    answer: &Answer,
+) -> Result<(), String> {
+    if reply.time.0 != 0 && reply.time != applied.time {
+        return Err(format!("carried out twice: at {:?} and {:?}", applied.time, reply.time));
+    }
+    match answer {
+        Answer::Attr(attr) if applied.ino != Ino(0) => {
+            let now = model.getattr(applied.ino);
+            if attr.ino != applied.ino && (reply.time.0 != 0 || now.is_ok()) {
+                return Err(format!("created {}, but answered {} again", applied.ino, attr.ino));
+            }
+            if attr.ino == applied.ino && now.is_ok_and(|now| now != *attr) {
+                return Err(format!("answered again with {attr:?}, not {now:?}"));
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A change that is part of the model was refused when it was sent again.
+///
+/// # Errors
+/// Unless that says nothing about it.
+pub fn refused(issued: &Issued, failure: &Failure, store_fails: bool) -> Result<(), String> {
+    match failure.errno {
+        Errno::Again => Ok(()),
+        Errno::NoSpace | Errno::Io if store_fails => Ok(()),
+        _ => Err(format!(
+            "was applied ({:?}) and then refused with {} ({})",
+            issued.applied,
+            failure.errno.symbol(),
+            failure.text
+        )),
+    }
+}

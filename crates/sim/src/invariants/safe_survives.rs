@@ -1,0 +1,32 @@
+//! Promise: a change that was called safe survives every crash of the server (`stream`, M-02;
+//! Table II, strong and global).
+//!
+//! *Safe* is said by the position that every reply carries, by the answer to a sync, and by any
+//! answer at all where the policy says `ack: safe`.
+
+use types::Seq;
+use wire::{Answer, Reply};
+
+/// After a recovery: everything up to `promised` is there.
+///
+/// # Errors
+/// If it is not.
+pub fn check(promised: Seq, recovered: Seq) -> Result<(), String> {
+    if recovered < promised {
+        return Err(format!("{promised} was safe, but only {recovered} was recovered"));
+    }
+    Ok(())
+}
+
+/// An answer that says *safe* comes with a position that is.
+///
+/// # Errors
+/// If it does not.
+pub fn answer(answer: &Answer, reply: &Reply) -> Result<(), String> {
+    match answer {
+        Answer::Safe(seq) if *seq > reply.safe => {
+            Err(format!("{seq} is called safe, but only {} is", reply.safe))
+        }
+        _ => Ok(()),
+    }
+}

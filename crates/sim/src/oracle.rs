@@ -1,0 +1,367 @@
+//! What must be true: the model of the namespace beside the server, and every promise that was
+//! made to a client.
+//!
+//! The oracle hears every message the moment the server emits it, before the network can delay or
+//! lose it. That is the order in which requests took effect, so each one is carried out on the
+//! model then and must have the same result. When the server crashes, the model is taken back to
+//! what the recovered journal holds.
+//!
+//! What the oracle does not know: regions of the namespace without durability, after a crash. They
+//! are *unknown* until the simulation reads them back.
+
+use std::collections::BTreeMap;
+
+use model::Model;
+use types::{ClientId, Errno, Ino, InoRange, Seq, Tid, Timestamp};
+use wire::{Answer, Failure, Message, Reply};
+
+use crate::call::{Call, What};
+use crate::expect::{self, Expected};
+use crate::invariants::numbers::Numbers;
+use crate::invariants::{applied_survives, exactly_once, merges, safe_survives};
+use crate::region::{Kind, Region};
+
+/// Names a request for ever.
+pub type Key = (ClientId, Tid);
+
+/// A violated promise, in words.
+pub type Violation = String;
+
+/// A request as far as it got.
+#[derive(Clone, Debug)]
+pub struct Issued {
+    /// What was asked.
+    pub call: Call,
+    /// The journal that a merge transfers.
+    pub journal: Vec<u8>,
+    /// Set while the change is part of the model: its position, inode and time.
+    pub applied: Option<Applied>,
+    /// The client heard that it succeeded.
+    pub delivered: bool,
+    /// The client was told that a change which had succeeded is lost.
+    pub told_lost: bool,
+}
+
+/// How a change was applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// Position in the journal; 0 for none.
+    pub seq: Seq,
+    /// The inode it created.
+    pub ino: Ino,
+    /// When.
+    pub time: Timestamp,
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub struct Oracle {
+    /// The namespace as clients see it now.
+    pub model: Model,
+    /// The namespace when everything was durable last, and what was done since.
+    base: Model,
+    log: Vec<Key>,
+    /// Every request since then.
+    pub requests: BTreeMap<Key, Issued>,
+    /// The largest position that the server called safe.
+    pub safe: Seq,
+    /// Parts of the namespace with different promises.
+    pub regions: Vec<Region>,
+    /// Changes that a crash undid, until they are done again.
+    undone: Vec<Key>,
+    numbers: Numbers,
+    /// The store fails now and then: requests may be refused for that.
+    pub store_fails: bool,
+    /// Clients that were killed, or stayed away longer than the server waits.
+    pub late: bool,
+    /// How many answers were compared.
+    pub checked: u64,
+}
+
+impl Oracle {
+    /// An oracle that knows nothing yet; [`Oracle::learn`] tells it.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            model: Model::default(),
+            base: Model::default(),
+            log: Vec::new(),
+            requests: BTreeMap::new(),
+            safe: Seq(0),
+            regions: Vec::new(),
+            undone: Vec::new(),
+            numbers: Numbers::default(),
+            store_fails: false,
+            late: false,
+            checked: 0,
+        }
+    }
+
+    /// The namespace is this, whatever it was taken for.
+    pub fn learn(&mut self, model: Model) {
+        self.model = model;
+        for region in &mut self.regions {
+            region.known = true;
+        }
+        self.settle();
+    }
+
+    /// Everything done so far is durable, as far as it is promised, and answered.
+    pub fn settle(&mut self) {
+        self.base = self.model.clone();
+        self.log.clear();
+        self.requests.clear();
+        self.undone.clear();
+    }
+
+    /// Notes a request before it is sent.
+    pub fn issue(&mut self, key: Key, call: Call, journal: Vec<u8>) {
+        let issued =
+            Issued { call, journal, applied: None, delivered: false, told_lost: false };
+        self.requests.insert(key, issued);
+    }
+
+    /// The server emitted a message to a client.
+    ///
+    /// # Errors
+    /// If it must not have.
+    pub fn emitted(&mut self, client: ClientId, message: &Message<'_>) -> Result<(), Violation> {
+        match message {
+            Message::Welcome(welcome) => {
+                self.safe = self.safe.max(welcome.safe);
+                Ok(())
+            }
+            Message::Reply(reply) => {
+                self.safe = self.safe.max(reply.safe);
+                self.replied((client, reply.tid), reply)
+            }
+            Message::Hello(_)
+            | Message::Request(_)
+            | Message::Chunk { .. }
+            | Message::MonRequest { .. }
+            | Message::MonReply { .. }
+            | Message::Beacon(_)
+            | Message::Map(_)
+            | Message::Stop => Err(format!("the server sent {message:?} to a client")),
+        }
+    }
+
+    fn replied(&mut self, key: Key, reply: &Reply) -> Result<(), Violation> {
+        let Some(issued) = self.requests.get(&key) else { return Ok(()) };
+        self.checked += 1;
+        let call = issued.call.clone();
+        let about = |what: String| format!("{} {}: {call:?}: {what}", key.0, key.1);
+        match &reply.result {
+            Ok(answer) => self.succeeded(key, reply, answer).map_err(about),
+            Err(failure) => self.failed(key, failure).map_err(about),
+        }
+    }
+
+    fn succeeded(&mut self, key: Key, reply: &Reply, answer: &Answer) -> Result<(), Violation> {
+        let issued = &self.requests[&key];
+        let call = issued.call.clone();
+        if let What::Merge { subtree, flags, .. } = &call.what {
+            if flags.dry_run {
+                return Ok(());
+            }
+            let (subtree, journal) = (*subtree, issued.journal.clone());
+            return self.merged(key, subtree, &journal);
+        }
+        if let Answer::Range(range) = answer {
+            return self.numbers.grant(key.0, *range);
+        }
+        safe_survives::answer(answer, reply)?;
+        if let Some(applied) = issued.applied {
+            return exactly_once::repeated(&self.model, &applied, reply, answer);
+        }
+        let ino = match (&call.what, answer) {
+            (What::Create { .. }, Answer::Attr(attr)) => {
+                self.numbers.use_one(key, attr.ino)?;
+                attr.ino
+            }
+            _ => Ino(0),
+        };
+        if self.must_be_safe(&call) && reply.seq > reply.safe {
+            return Err("acknowledged before it was durable".into());
+        }
+        if self.is_unknown(&call) {
+            let applied = Applied { seq: reply.seq, ino, time: reply.time };
+            self.requests.get_mut(&key).expect("found above").applied = Some(applied);
+            return Ok(());
+        }
+        if self.is_busy(key.0, &call) {
+            return Err(format!("the subtree blocks others, but the answer was {answer:?}"));
+        }
+        let expected = expect::perform(&mut self.model, &call, reply.time, ino)
+            .map_err(|errno| format!("must fail with {}, was answered {answer:?}", errno.symbol()))?;
+        if !expect::agrees(&expected, answer) {
+            return Err(format!("expected {expected:?}, was answered {answer:?}"));
+        }
+        if call.what.is_change() && call.what != What::Sync && reply.time.0 != 0 {
+            self.note_applied(key, Applied { seq: reply.seq, ino, time: reply.time });
+        }
+        Ok(())
+    }
+
+    fn note_applied(&mut self, key: Key, applied: Applied) {
+        self.requests.get_mut(&key).expect("a request that was answered").applied = Some(applied);
+        self.log.push(key);
+        self.undone.retain(|undone| *undone != key);
+        if applied.seq == Seq(0) {
+            let call = self.requests[&key].call.clone();
+            for region in self.regions_of(&call) {
+                self.regions[region].soft = true;
+            }
+        }
+    }
+
+    fn failed(&mut self, key: Key, failure: &Failure) -> Result<(), Violation> {
+        let issued = &self.requests[&key];
+        let call = issued.call.clone();
+        let text = || format!("failed with {} ({})", failure.errno.symbol(), failure.text);
+        if issued.applied.is_some() {
+            return exactly_once::refused(issued, failure, self.store_fails);
+        }
+        if self.is_excused(failure.errno, &call, issued.delivered) || self.is_unknown(&call) {
+            return Ok(());
+        }
+        if failure.errno == Errno::Busy && self.is_busy(key.0, &call) {
+            return Ok(());
+        }
+        let mut model = self.model.clone();
+        match expect::perform(&mut model, &call, Timestamp(1), Ino(u64::MAX)) {
+            Err(errno) if errno == failure.errno => {
+                let undone = self.undone.iter().any(|undone| undone.0 != key.0);
+                if applied_survives::may_be_lost(&self.requests[&key], undone || self.late) {
+                    self.requests.get_mut(&key).expect("found above").told_lost = true;
+                    Ok(())
+                } else {
+                    Err(format!("it had succeeded before the crash, but now it {}", text()))
+                }
+            }
+            Err(errno) => Err(format!("must fail with {}, {}", errno.symbol(), text())),
+            Ok(Expected::Anything) => Err(text()),
+            Ok(expected) => Err(format!("expected {expected:?}, {}", text())),
+        }
+    }
+
+    /// Failures that say nothing about the namespace.
+    fn is_excused(&self, errno: Errno, call: &Call, resent: bool) -> bool {
+        match errno {
+            // The server does not have the inode in memory: the client walks its path again.
+            Errno::Stale => !resent && call.what != What::Sync,
+            Errno::Again => true,
+            Errno::NoSpace | Errno::Io => self.store_fails,
+            Errno::BadMessage | Errno::Invalid | Errno::CrossDevice | Errno::NotPermitted => {
+                matches!(call.what, What::Merge { .. })
+            }
+            _ => false,
+        }
+    }
+
+    fn merged(&mut self, key: Key, subtree: Ino, journal: &[u8]) -> Result<(), Violation> {
+        let call = self.requests[&key].call.clone();
+        let Some(at) = self.regions.iter().position(|region| region.root == subtree) else {
+            return Err("merged into a subtree that nobody decoupled".into());
+        };
+        let durable = matches!(&call.what, What::Merge { object, .. } if !object.is_empty());
+        self.regions[at].last_merge = journal.to_vec();
+        self.regions[at].soft |= !durable;
+        if self.regions[at].known {
+            merges::apply(&mut self.model, journal)?;
+            let applied = Applied { seq: self.safe, ino: Ino(0), time: Timestamp(1) };
+            self.requests.get_mut(&key).expect("found above").applied = Some(applied);
+            self.log.push(key);
+        }
+        Ok(())
+    }
+
+    /// A client and a subtree were given numbers.
+    ///
+    /// # Errors
+    /// If somebody else has them.
+    pub fn granted(&mut self, client: ClientId, range: InoRange) -> Result<(), Violation> {
+        self.numbers.grant(client, range)
+    }
+
+    /// The client heard the answer.
+    pub fn delivered(&mut self, key: Key, succeeded: bool) {
+        if let Some(issued) = self.requests.get_mut(&key) {
+            issued.delivered = succeeded;
+        }
+    }
+
+    /// A new server recovered everything up to a position: the model goes back to that.
+    ///
+    /// # Errors
+    /// If something is missing that was promised.
+    pub fn recovered(&mut self, last: Seq) -> Result<(), Violation> {
+        safe_survives::check(self.safe, last)?;
+        self.model = self.base.clone();
+        for region in &mut self.regions {
+            region.known &= !region.soft;
+        }
+        for key in std::mem::take(&mut self.log) {
+            let issued = self.requests.get_mut(&key).expect("logged requests are kept");
+            let Some(applied) = issued.applied.take() else { continue };
+            if applied.seq > last {
+                self.undone.push(key);
+            } else if let What::Merge { subtree, .. } = issued.call.what {
+                let journal = issued.journal.clone();
+                if self.regions.iter().any(|region| region.root == subtree && region.known) {
+                    merges::apply(&mut self.model, &journal)?;
+                    self.log.push(key);
+                }
+                self.requests.get_mut(&key).expect("found above").applied = Some(applied);
+            } else if applied.seq > Seq(0) {
+                let call = issued.call.clone();
+                issued.applied = Some(applied);
+                let again = expect::perform(&mut self.model, &call, applied.time, applied.ino);
+                // It may have depended on something in a region that keeps nothing.
+                if again.is_err() && self.regions.iter().all(|region| region.known) {
+                    return Err(format!("{call:?} cannot be repeated on the model: {again:?}"));
+                }
+                self.log.push(key);
+            } else {
+                issued.applied = Some(applied);
+            }
+        }
+        Ok(())
+    }
+
+    /// The regions that a request touches; everything else is strong.
+    fn regions_of(&self, call: &Call) -> Vec<usize> {
+        let (mut inos, names) = call.what.touched();
+        inos.extend(names.iter().filter_map(|(dir, name)| self.model.peek(*dir, name.as_bytes())));
+        let touches = |region: &Region| {
+            inos.iter().any(|ino| crate::region::is_within(&self.model, *ino, region.root))
+        };
+        (0..self.regions.len()).filter(|at| touches(&self.regions[*at])).collect()
+    }
+
+    /// Whether the request is about something that the oracle cannot know.
+    fn is_unknown(&self, call: &Call) -> bool {
+        if self.regions.iter().all(|region| region.known) {
+            return false;
+        }
+        let strange = call.what.touched().0.iter().any(|ino| self.model.node(*ino).is_none());
+        strange || self.regions_of(call).iter().any(|at| !self.regions[*at].known)
+    }
+
+    fn is_busy(&self, client: ClientId, call: &Call) -> bool {
+        self.regions_of(call).iter().any(|at| {
+            self.regions[*at].owner.is_some_and(|(owner, block)| block && owner != client)
+        })
+    }
+
+    fn must_be_safe(&self, call: &Call) -> bool {
+        call.what.is_change()
+            && self.regions_of(call).iter().any(|at| self.regions[*at].kind == Kind::AckSafe)
+    }
+}
+
+impl Default for Oracle {
+    fn default() -> Self {
+        Self::new()
+    }
+}

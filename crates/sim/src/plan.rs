@@ -1,0 +1,131 @@
+//! What a seed decides before anything happens: sizes, speeds and which faults there are.
+//!
+//! Every run uses a few features and leaves others out ("swarm"): a fault that is always present
+//! would hide what happens without it.
+
+use mds::Settings;
+use types::Span;
+
+use crate::rng::Rng;
+
+/// See the module documentation.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Of the metadata server.
+    pub settings: Settings,
+    /// Clients that work.
+    pub clients: usize,
+    /// Requests that a client has under way at most.
+    pub window: usize,
+    /// Names that are used in a directory.
+    pub names: u64,
+    /// Rounds of work; each ends with a comparison.
+    pub rounds: u64,
+    /// Requests of each client in a round, at most.
+    pub requests: u64,
+    /// Faults.
+    pub faults: Faults,
+    /// How often each kind of request is made.
+    pub weights: Weights,
+    /// Whether there is a volatile subtree, one that acknowledges only what is safe, and how many
+    /// that are decoupled.
+    pub volatile: bool,
+    /// See `volatile`.
+    pub ack_safe: bool,
+    /// See `volatile`.
+    pub decoupled: u64,
+    /// The longest time a message or store operation takes, in nanoseconds.
+    pub delay_max: u64,
+}
+
+/// Faults, and how often they happen in a round.
+#[derive(Clone, Debug, Default)]
+pub struct Faults {
+    /// Crashes of the server.
+    pub crashes: u64,
+    /// Broken connections.
+    pub breaks: u64,
+    /// Clients that are killed.
+    pub kills: u64,
+    /// Store operations in a hundred that fail.
+    pub errors_percent: u64,
+    /// Times the server is told to stop.
+    pub stops: u64,
+    /// How long a client stays away after its connection broke, at most, in nanoseconds.
+    pub away_max: u64,
+}
+
+/// How often each kind of request is made, relative to each other.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "one field for each kind of request")]
+pub struct Weights {
+    pub create: u64,
+    pub mkdir: u64,
+    pub remove: u64,
+    pub rename: u64,
+    pub link: u64,
+    pub attr: u64,
+    pub xattr: u64,
+    pub data: u64,
+    pub read: u64,
+    pub sync: u64,
+    pub other: u64,
+}
+
+impl Plan {
+    /// What a seed decides.
+    #[must_use]
+    pub fn draw(rng: &mut Rng) -> Self {
+        let ms = Span::from_millis;
+        let settings = Settings {
+            segment_bytes_max: rng.pick(&[600, 2048, 4096, 8192]),
+            dispatch: rng.pick(&[1, 1, 2, 3]),
+            commit_interval: rng.pick(&[ms(0), ms(1), ms(5), ms(40)]),
+            commit_bytes: rng.pick(&[64, 400, 4096]),
+            segments_max: rng.pick(&[2, 3, 4]),
+            capture_rows: rng.pick(&[1, 3, 16, 4096]),
+            commits_max: rng.pick(&[1, 2, 4]),
+            merge_events: rng.pick(&[1, 5, 64, 8192]),
+            inodes_max: rng.pick(&[8, 25, 60, 100_000, 100_000]),
+            reconnect: rng.pick(&[ms(500), ms(2000)]),
+            ..Settings::default()
+        };
+        let away_max = rng.pick(&[5, 100, 400, 3000]) * 1_000_000;
+        let faults = Faults {
+            crashes: rng.pick(&[0, 1, 2, 5]),
+            breaks: rng.pick(&[0, 0, 3, 12]),
+            kills: rng.pick(&[0, 0, 0, 1]),
+            errors_percent: rng.pick(&[0, 0, 0, 2]),
+            stops: rng.pick(&[0, 0, 0, 1]),
+            away_max,
+        };
+        let mut weigh = |usual: u64| rng.pick(&[0, usual, usual, usual * 3]);
+        let weights = Weights {
+            create: 20,
+            mkdir: 6 + weigh(4),
+            remove: weigh(12),
+            rename: weigh(10),
+            link: weigh(6),
+            attr: weigh(6),
+            xattr: weigh(3),
+            data: weigh(4),
+            read: weigh(15),
+            sync: weigh(3),
+            other: weigh(2),
+        };
+        Self {
+            settings,
+            clients: rng.pick(&[1, 2, 3, 4]),
+            window: rng.pick(&[1, 1, 3, 8]),
+            names: rng.pick(&[3, 6, 20]),
+            rounds: rng.between(1, 3),
+            requests: rng.between(10, 120),
+            faults,
+            weights,
+            volatile: rng.percent(30),
+            ack_safe: rng.percent(30),
+            decoupled: rng.pick(&[0, 0, 1, 2]),
+            delay_max: rng.pick(&[100_000, 1_000_000, 20_000_000]),
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Messages and store operations in one line each, for traces and transcripts.
+
+use metastore::request::{StoreOp, StoreResult};
+use wire::Message;
+
+/// A store operation.
+#[must_use]
+pub fn store_op(op: &StoreOp) -> String {
+    match op {
+        StoreOp::Append { object, data } => format!("append {object} {}B", data.len()),
+        StoreOp::Put { object, data, condition } => {
+            format!("put {object} {}B if {condition:?}", data.len())
+        }
+        StoreOp::Get { object } => format!("get {object}"),
+        StoreOp::List { prefix } => format!("list {prefix}"),
+        StoreOp::Delete { objects } => format!("delete {}", objects.join(" ")),
+        StoreOp::PurgeData { ino } => format!("purge data of {ino}"),
+        StoreOp::PurgeDir { ino } => format!("purge directory {ino}"),
+        StoreOp::LoadDir { ino } => format!("load {ino}"),
+        StoreOp::CommitDir { ino, rows, counts: (entries, subdirs, exact) } => {
+            let about = if *exact { "" } else { "at least " };
+            format!("commit {ino}: {} rows, {about}{entries} entries, {subdirs} directories", rows.len())
+        }
+    }
+}
+
+/// The result of a store operation.
+#[must_use]
+pub fn store_result(result: &StoreResult) -> String {
+    match result {
+        StoreResult::Done => "done".into(),
+        StoreResult::Stored(_) => "stored".into(),
+        StoreResult::Conflict => "conflict".into(),
+        StoreResult::Missing => "missing".into(),
+        StoreResult::Bytes(bytes, _) => format!("{}B", bytes.len()),
+        StoreResult::Names(names) => format!("{} names", names.len()),
+        StoreResult::Dir(loaded) => format!("{} rows", loaded.rows.len()),
+    }
+}
+
+/// A message; bytes of journals are counted, not shown.
+#[must_use]
+pub fn message(message: &Message<'_>) -> String {
+    match message {
+        Message::Chunk { tid, bytes } => format!("Chunk {{ tid: {tid}, {}B }}", bytes.len()),
+        other => format!("{other:?}"),
+    }
+}

@@ -1,0 +1,322 @@
+//! A client that works in a decoupled subtree: it asks the monitor for it, appends to its journal,
+//! and merges.
+
+use client::{Decoupled, Grant};
+use metastore::request::client_journal_name;
+use namespace::NewInode;
+use objstore::{Expect, ObjectStore};
+use policy::{Cell, InterferePolicy, Policy};
+use types::{AttrChange, Cred, Errno, Ino, Seq, Tid, Timestamp};
+use wire::{Answer, Failure, MergeFlags, Message};
+
+use crate::call::{Call, What};
+use crate::world::{Event, World};
+
+/// Where a project stands.
+#[derive(Debug)]
+enum Stage {
+    /// Nobody asked yet.
+    New,
+    /// The monitor was asked.
+    Asked(Tid),
+    /// Appending.
+    Working,
+    /// A merge is under way.
+    Merging(Tid),
+    /// A merge was interrupted and must be made again.
+    Interrupted,
+    /// It was released.
+    Done,
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub struct Project {
+    pub(crate) region: usize,
+    stage: Stage,
+    inner: Option<Decoupled>,
+    /// Directories that the journal itself made, and the root.
+    dirs: Vec<Ino>,
+    files: Vec<(Ino, Ino)>,
+    /// Whether the journal is kept in the object store.
+    global: bool,
+    block: bool,
+    /// Events until the next merge.
+    target: u64,
+}
+
+impl Project {
+    pub(crate) fn new(region: usize, global: bool, block: bool) -> Self {
+        Self {
+            region,
+            stage: Stage::New,
+            inner: None,
+            dirs: Vec::new(),
+            files: Vec::new(),
+            global,
+            block,
+            target: 0,
+        }
+    }
+
+    fn policy(&self) -> Policy {
+        let cell = if self.global { "weak-global" } else { "weak-none" };
+        let mut policy = Policy::of_cell(Cell::from_name(cell).expect("a cell of Table II"));
+        policy.allocated_inodes = 8;
+        policy.interfere =
+            if self.block { InterferePolicy::Block } else { InterferePolicy::Allow };
+        policy
+    }
+}
+
+impl World {
+    /// One step of a client's project.
+    pub(crate) fn work_on_project(&mut self, client: usize) {
+        let Some(mut project) = self.clients[client].project.take() else { return };
+        match project.stage {
+            Stage::New => self.ask(client, &mut project),
+            Stage::Asked(tid) => self.asked(client, &mut project, tid),
+            Stage::Working => self.append(client, &mut project),
+            Stage::Interrupted => self.merge(client, &mut project),
+            Stage::Merging(_) | Stage::Done => {}
+        }
+        self.clients[client].project = Some(project);
+    }
+
+    fn ask(&mut self, client: usize, project: &mut Project) {
+        let region = &mut self.oracle.regions[project.region];
+        if !region.known || region.closed {
+            return;
+        }
+        region.closed = true;
+        let (path, id) = (region.path.clone(), self.clients[client].id());
+        let policy = project.policy().to_yaml();
+        let tid = self.ask_monitor(&wire::Op::Decouple {
+            path: path.as_bytes(),
+            client: id,
+            policy: policy.as_bytes(),
+        });
+        project.stage = Stage::Asked(tid);
+    }
+
+    fn asked(&mut self, client: usize, project: &mut Project, tid: Tid) {
+        let id = self.clients[client].id();
+        match self.monitor_answers.remove(&tid) {
+            // The server crashed: the question is asked again.
+            None if self.recovered && !self.is_asked(tid) => {
+                self.oracle.regions[project.region].closed = false;
+                project.stage = Stage::New;
+            }
+            None => {}
+            Some(Ok(Answer::Decoupled(answer))) => {
+                let result = self.oracle.granted(id, answer.range);
+                self.check(result);
+                let region = &mut self.oracle.regions[project.region];
+                region.closed = false;
+                region.owner = Some((id, project.block));
+                let wire::Decoupled { root, range, epoch, empty } = answer;
+                let grant = Grant { client: id, root, range, epoch, empty, check: false };
+                project.dirs = vec![root.ino];
+                project.inner = Some(Decoupled::new(grant, Seq(1)));
+                project.target = self.rng.between(1, 40);
+                project.stage = Stage::Working;
+            }
+            Some(Ok(other)) => self.check(Err(format!("a decoupling was answered {other:?}"))),
+            Some(Err(failure)) => {
+                let excused = matches!(failure.errno, Errno::Again | Errno::Io | Errno::NoSpace);
+                if !excused {
+                    self.check(Err(format!("a decoupling was refused: {failure:?}")));
+                }
+                self.oracle.regions[project.region].closed = false;
+                project.stage = Stage::New;
+            }
+        }
+    }
+
+    fn append(&mut self, client: usize, project: &mut Project) {
+        let time = self.clock().time;
+        let mut rng = self.rng.fork();
+        for _ in 0..rng.between(1, 8) {
+            let Some(inner) = &mut project.inner else { return };
+            if inner.inodes_left() == 0 {
+                let what = What::Extend { subtree: inner.root(), count: rng.between(1, 30) };
+                if !self.clients[client].outstanding.values().any(|(call, _)| {
+                    matches!(call.what, What::Extend { .. })
+                }) {
+                    self.call(client, Call::root(what), 0, Vec::new());
+                }
+                break;
+            }
+            one_event(project, &mut rng, self.plan.names, time);
+        }
+        if project.inner.as_ref().is_some_and(|inner| inner.events() >= project.target) {
+            self.merge(client, project);
+        }
+    }
+
+    /// Begins a merge if nobody else has anything under way in the subtree.
+    fn merge(&mut self, client: usize, project: &mut Project) {
+        let root = self.oracle.regions[project.region].root;
+        let quiet = self.clients.iter().all(|other| {
+            let pending = other.outstanding.values().chain(&other.again);
+            pending.into_iter().all(|(call, _)| !self.is_about(call, root))
+        });
+        self.oracle.regions[project.region].closed = true;
+        if !quiet || self.clients[client].conn.is_none() {
+            project.stage = Stage::Interrupted;
+            return;
+        }
+        let Some(inner) = &mut project.inner else { return };
+        let mut bytes = inner.header().encode().to_vec();
+        bytes.extend(inner.blocks().concat());
+        let first = inner.header().first_seq.0;
+        let mut object = String::new();
+        let mut announced = bytes.len() as u64;
+        if project.global {
+            object = client_journal_name(root, self.clients[client].id(), first);
+            let _ = self.disk.memory.put(&object, &bytes, Expect::Any);
+            if self.rng.percent(50) {
+                announced = 0;
+            }
+        }
+        let flags = MergeFlags { release: self.rng.percent(20), ..MergeFlags::default() };
+        let what = What::Merge { subtree: root, bytes: announced, object, flags };
+        let tid = self.call(client, Call::root(what), 0, bytes.clone());
+        if announced > 0
+            && let Some(conn) = self.clients[client].conn
+        {
+            let size = self.rng.between(50, 2000);
+            for bytes in bytes.chunks(usize::try_from(size).unwrap_or(50)) {
+                let frame = Message::Chunk { tid, bytes }.to_frame();
+                self.send_to_server(conn, Event::ToServer(conn, frame));
+            }
+        }
+        project.stage = Stage::Merging(tid);
+    }
+
+    /// Whether a request is about something below a directory, as far as the model knows.
+    fn is_about(&self, call: &Call, root: Ino) -> bool {
+        let (inos, names) = call.what.touched();
+        let below = |ino| {
+            self.oracle.model.node(ino).is_none()
+                || crate::region::is_within(&self.oracle.model, ino, root)
+        };
+        inos.iter().any(|ino| below(*ino))
+            || names.iter().any(|(dir, name)| {
+                self.oracle.model.peek(*dir, name.as_bytes()).is_some_and(below)
+            })
+    }
+
+    /// The connection broke: a transfer is not repeated by the session.
+    pub(crate) fn merge_interrupted(&mut self, client: usize) {
+        let Some(project) = &mut self.clients[client].project else { return };
+        if let Stage::Merging(tid) = project.stage {
+            project.stage = Stage::Interrupted;
+            self.clients[client].session.forget(tid);
+            self.clients[client].outstanding.remove(&tid);
+            self.clients[client].left += 2;
+        }
+    }
+
+    /// Brings a merge or a question to the monitor that is under way to its end. Returns whether
+    /// there was something to do.
+    pub(crate) fn finish_project(&mut self, client: usize) -> bool {
+        let Some(project) = &self.clients[client].project else { return false };
+        let busy = match project.stage {
+            Stage::Asked(_) | Stage::Interrupted => true,
+            Stage::New | Stage::Working | Stage::Merging(_) | Stage::Done => false,
+        };
+        if busy && self.clients[client].alive {
+            self.run_until(20_000_000, |_| false);
+            self.work_on_project(client);
+        }
+        busy && self.clients[client].alive
+    }
+
+    /// Returns whether the answer was the project's.
+    pub(crate) fn project_answered(
+        &mut self,
+        client: usize,
+        tid: Tid,
+        call: &Call,
+        result: &Result<Answer, Failure>,
+    ) -> bool {
+        let Some(mut project) = self.clients[client].project.take() else { return false };
+        let mine = self.take_answer(&mut project, tid, call, result);
+        self.clients[client].project = Some(project);
+        mine
+    }
+
+    fn take_answer(
+        &mut self,
+        project: &mut Project,
+        tid: Tid,
+        call: &Call,
+        result: &Result<Answer, Failure>,
+    ) -> bool {
+        match (&call.what, result) {
+            (What::Extend { .. }, Ok(Answer::Range(range))) => {
+                if let Some(inner) = &mut project.inner {
+                    inner.extend(*range);
+                }
+                true
+            }
+            (What::Extend { .. }, _) => true,
+            (What::Merge { flags, .. }, result) if matches!(project.stage, Stage::Merging(known) if known == tid) => {
+                let gone = result.as_ref().is_err_and(|failure| failure.errno == Errno::Stale);
+                let released = flags.release && (result.is_ok() || gone);
+                let region = &mut self.oracle.regions[project.region];
+                if result.is_err() && !gone {
+                    project.stage = Stage::Interrupted;
+                    return true;
+                }
+                region.closed = false;
+                project.stage = Stage::Working;
+                project.target = self.rng.between(1, 40);
+                if let Some(inner) = &mut project.inner {
+                    inner.clear();
+                }
+                if released || gone {
+                    region.owner = None;
+                    project.stage = Stage::Done;
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Appends one event to the journal of a project.
+fn one_event(project: &mut Project, rng: &mut crate::rng::Rng, names: u64, time: Timestamp) {
+    let cred = Cred::root();
+    let dir = project.dirs[rng.index(project.dirs.len())];
+    let name = format!("n{}", rng.below(names + 2));
+    let Some(inner) = &mut project.inner else { return };
+    let new = |mode| NewInode { mode, time, ..NewInode::default() };
+    match rng.below(12) {
+        0 | 1 => {
+            if let Ok(ino) = inner.create(&cred, dir, name.as_bytes(), &new(0o040_777)) {
+                project.dirs.push(ino);
+            }
+        }
+        2 if !project.files.is_empty() => {
+            let (home, ino) = project.files[rng.index(project.files.len())];
+            let change = AttrChange { mode: Some(0o600), ..AttrChange::default() };
+            inner.set_attr_blindly(ino, home, &change, time);
+        }
+        3 if inner.grant().empty => drop(inner.unlink(&cred, dir, name.as_bytes(), time)),
+        4 if inner.grant().empty => {
+            let to = project.dirs[rng.index(project.dirs.len())];
+            let other = format!("n{}", rng.below(names + 2));
+            let (from, to) = ((dir, name.as_bytes()), (to, other.as_bytes()));
+            drop(inner.rename(&cred, from, to, types::RenameFlags::default(), time));
+        }
+        5 if inner.grant().empty => drop(inner.rmdir(&cred, dir, name.as_bytes(), time)),
+        _ => {
+            if let Ok(ino) = inner.create(&cred, dir, name.as_bytes(), &new(0o100_644)) {
+                project.files.push((dir, ino));
+            }
+        }
+    }
+}

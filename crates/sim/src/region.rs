@@ -1,0 +1,78 @@
+//! The parts of a simulated namespace: top-level directories with different promises.
+
+use model::Model;
+use types::{ClientId, Ino};
+
+/// What is promised for a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Every change is journalled and survives.
+    Strong,
+    /// As strong, and acknowledged only when it is durable. One client at a time works there.
+    AckSafe,
+    /// Visible at once, and lost with the server.
+    Volatile,
+    /// Belongs to a client for a while.
+    Decoupled,
+}
+
+/// A top-level directory.
+#[derive(Clone, Debug)]
+pub struct Region {
+    /// Its inode.
+    pub root: Ino,
+    /// Its path.
+    pub path: String,
+    /// What is promised.
+    pub kind: Kind,
+    /// Whether the model knows what is in it.
+    pub known: bool,
+    /// Whether there are changes that a crash may undo.
+    pub soft: bool,
+    /// Whose it is, and whether that blocks others.
+    pub owner: Option<(ClientId, bool)>,
+    /// Nobody touches it now: a merge or a decoupling is under way.
+    pub closed: bool,
+    /// The journal that was merged last.
+    pub last_merge: Vec<u8>,
+}
+
+impl Region {
+    /// A region of which everything is known.
+    #[must_use]
+    pub fn new(root: Ino, path: &str, kind: Kind) -> Self {
+        Self {
+            root,
+            path: path.to_owned(),
+            kind,
+            known: true,
+            soft: false,
+            owner: None,
+            closed: false,
+            last_merge: Vec::new(),
+        }
+    }
+
+    /// Whether a path is in the region, or is its root.
+    #[must_use]
+    pub fn holds(&self, path: &str) -> bool {
+        path.strip_prefix(&self.path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+}
+
+/// Whether any name of an inode lies in a directory or below.
+#[must_use]
+pub fn is_within(model: &Model, ino: Ino, root: Ino) -> bool {
+    let mut todo = vec![ino];
+    let mut steps = 0;
+    while let Some(ino) = todo.pop() {
+        steps += 1;
+        if ino == root {
+            return true;
+        }
+        if steps < 1000 {
+            todo.extend(model.names_of(ino).into_iter().map(|(parent, _)| parent));
+        }
+    }
+    false
+}

@@ -1,0 +1,295 @@
+//! One simulation: a cluster is set up, works under faults for a few rounds, and is compared with
+//! the model after each.
+
+use types::{Ino, Seq};
+use wire::{Answer, Op};
+
+use crate::call::{Call, What};
+use crate::invariants::{applied_survives, liveness, merges, same_tree};
+use crate::plan::Plan;
+use crate::project::Project;
+use crate::region::{Kind, Region};
+use crate::rng::Rng;
+use crate::tree;
+use crate::world::{Event, World};
+
+/// How a simulation ended.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// What decided everything.
+    pub seed: u64,
+    /// A hash of everything that happened.
+    pub fingerprint: u64,
+    /// The promise that was found broken.
+    pub violation: Option<String>,
+    /// The last lines of the trace, if one was asked for.
+    pub trace: Vec<String>,
+    /// Answers that were compared with the model.
+    pub checked: u64,
+    /// Servers that were started.
+    pub tenures: u64,
+}
+
+/// Runs the simulation of a seed.
+#[must_use]
+pub fn run(seed: u64, trace: bool) -> Report {
+    let mut rng = Rng::new(seed);
+    let plan = Plan::draw(&mut rng);
+    let mut world = World::new(plan, rng, trace);
+    world.note(format_args!("{:?}", world.plan.clone()));
+    world.set_up();
+    for _ in 0..world.plan.rounds {
+        world.round();
+    }
+    Report {
+        seed,
+        fingerprint: world.fingerprint(),
+        violation: world.violation.clone(),
+        trace: world.trace().to_vec(),
+        checked: world.oracle.checked,
+        tenures: world.tenure,
+    }
+}
+
+impl World {
+    /// Starts the cluster and makes its regions.
+    pub fn set_up(&mut self) {
+        self.oracle.regions = vec![Region { known: false, ..Region::new(Ino::ROOT, "", Kind::Strong) }];
+        self.start();
+        self.connect(0);
+        let mut regions = vec![("/s".to_owned(), Kind::Strong)];
+        if self.plan.volatile {
+            regions.push(("/v".into(), Kind::Volatile));
+        }
+        if self.plan.ack_safe {
+            regions.push(("/q".into(), Kind::AckSafe));
+        }
+        for number in 0..self.plan.decoupled {
+            regions.push((format!("/d{number}"), Kind::Decoupled));
+        }
+        let regions: Vec<_> =
+            regions.into_iter().map(|(path, kind)| self.make_region(&path, kind)).collect();
+        let tree = self.read_tree();
+        self.oracle.learn(tree::to_model(&tree));
+        self.oracle.regions = regions;
+        for _ in 0..self.plan.clients {
+            self.add_client();
+        }
+        let last = self.clients.len() - 1;
+        self.clients[last].careful = self.plan.ack_safe;
+        for number in 0..self.oracle.regions.len() {
+            if self.oracle.regions[number].kind == Kind::Decoupled {
+                let client = self.rng.index(self.plan.clients) + 1;
+                let project = Project::new(number, self.rng.percent(50), self.rng.percent(40));
+                self.clients[client].project.get_or_insert(project);
+            }
+        }
+    }
+
+    fn make_region(&mut self, path: &str, kind: Kind) -> Region {
+        let name = path.trim_start_matches('/').to_owned();
+        let ino = self.make(Ino::ROOT, &name, 0o040_777);
+        match kind {
+            Kind::Volatile => self.set_policy(path, "consistency: rpcs\ndurability: none\n"),
+            Kind::AckSafe => self.set_policy(path, "ack: safe\n"),
+            Kind::Decoupled => {
+                if self.rng.percent(50) {
+                    let dir = self.make(ino, "n0", 0o040_777);
+                    self.make(ino, "n1", 0o100_644);
+                    self.make(dir, "n1", 0o100_644);
+                }
+            }
+            Kind::Strong => {}
+        }
+        Region::new(ino, path, kind)
+    }
+
+    fn make(&mut self, parent: Ino, name: &str, mode: u32) -> Ino {
+        let name = name.to_owned();
+        match self.ask(What::Create { parent, name, mode, size: 0, data: Vec::new() }) {
+            Ok(Answer::Attr(attr)) => attr.ino,
+            other => {
+                self.check(Err(format!("setting up: {other:?}")));
+                Ino::ROOT
+            }
+        }
+    }
+
+    /// Sets a policy and waits until it is durable.
+    pub fn set_policy(&mut self, path: &str, policy: &str) {
+        let op = Op::SetPolicy { path: path.as_bytes(), policy: policy.as_bytes() };
+        let tid = self.ask_monitor(&op);
+        self.run_until(1_000_000_000, |world| world.monitor_answers.contains_key(&tid));
+        match self.monitor_answers.remove(&tid) {
+            Some(Ok(Answer::Done)) => {}
+            other => self.check(Err(format!("setting a policy: {other:?}"))),
+        }
+    }
+
+    /// Work under faults, then quiet, then a comparison, then a restart and another comparison.
+    fn round(&mut self) {
+        self.work_under_faults();
+        self.quiesce();
+        let when = "at the end of a round";
+        self.compare(when);
+        match self.rng.below(4) {
+            0 => {}
+            1 => {
+                self.crash();
+                self.compare("after a crash in quiet");
+            }
+            2 => {
+                self.stop_cleanly();
+                self.compare("after a clean stop");
+            }
+            _ => {
+                let _ = self.ask(What::Checkpoint);
+                self.harden();
+                self.crash();
+                self.compare("after a checkpoint and a crash");
+            }
+        }
+    }
+
+    fn work_under_faults(&mut self) {
+        if self.violation.is_some() {
+            return;
+        }
+        self.oracle.late = false;
+        self.oracle.store_fails = self.plan.faults.errors_percent > 0;
+        self.disk.errors_percent = self.plan.faults.errors_percent;
+        self.issuing = true;
+        for client in 1..self.clients.len() {
+            self.clients[client].left = self.rng.between(1, self.plan.requests);
+            self.schedule(1, Event::Turn(client));
+        }
+        let span = self.plan.requests * self.plan.delay_max / 8;
+        let faults = self.plan.faults.clone();
+        for (count, make) in [
+            (faults.crashes, (|_| Event::Crash) as fn(u64) -> Event),
+            (faults.breaks, Event::Break),
+            (faults.kills, Event::Kill),
+            (faults.stops, |_| Event::Terminate),
+        ] {
+            for _ in 0..self.rng.below(count + 1) {
+                let (at, which) = (self.rng.between(1, span), self.rng.next());
+                self.schedule(at, make(which));
+            }
+        }
+        self.run_until(span + 3_000_000_000, |world| {
+            world.clients.iter().skip(1).all(|client| !client.alive || client.left == 0)
+        });
+    }
+
+    /// Faults end; every request is answered, every change is durable.
+    pub fn quiesce(&mut self) {
+        self.issuing = false;
+        self.disk.errors_percent = 0;
+        self.events.retain(|_, event| {
+            !matches!(event, Event::Crash | Event::Break(_) | Event::Kill(_) | Event::Terminate)
+        });
+        self.oracle.store_fails |= self.plan.faults.errors_percent > 0;
+        let within = liveness::ANSWERED_WITHIN.0;
+        let quiet = self.run_until(within, Self::is_quiet);
+        if quiet {
+            for client in 1..self.clients.len() {
+                if self.clients[client].alive {
+                    self.call(client, Call::root(What::Sync), 0, Vec::new());
+                }
+            }
+        }
+        for _ in 0..20 {
+            let end = self.run_until(within, Self::is_quiet);
+            let mut waiting = !end;
+            for client in 1..self.clients.len() {
+                waiting |= self.finish_project(client);
+            }
+            if !waiting || self.violation.is_some() {
+                break;
+            }
+        }
+        self.check_quiet();
+    }
+
+    fn is_quiet(&self) -> bool {
+        let quiet = |client: &crate::client::Client| {
+            client.is_idle() && (!client.alive || client.conn.is_some())
+        };
+        self.mds.as_ref().is_some_and(mds::Mds::is_active)
+            && self.clients.iter().skip(1).all(quiet)
+    }
+
+    fn check_quiet(&mut self) {
+        if self.violation.is_some() {
+            return;
+        }
+        let left = self.clients.iter().skip(1).filter(|client| !client.is_idle());
+        let left = left.map(|client| format!("{}: {:?}", client.id(), client.outstanding));
+        let left: Vec<_> = left.collect();
+        self.check(liveness::check(left.into_iter()));
+        let dead: Vec<_> =
+            self.clients.iter().filter(|client| !client.alive).map(|client| client.id()).collect();
+        let requests = self.oracle.requests.iter();
+        let alive = requests.filter(|((client, _), _)| !dead.contains(client));
+        let result = applied_survives::check(alive.map(|(_, issued)| issued));
+        self.check(result);
+        for region in &mut self.oracle.regions {
+            region.closed = false;
+        }
+    }
+
+    /// Compares the tree that the server shows with the model's, and learns what is unknown.
+    pub fn compare(&mut self, when: &str) {
+        if self.violation.is_some() {
+            return;
+        }
+        if self.mds.is_none() {
+            self.start();
+        }
+        self.run_until(liveness::ANSWERED_WITHIN.0, Self::is_quiet);
+        self.note(format_args!("$ compare {when}"));
+        let actual = self.read_tree();
+        if self.violation.is_some() {
+            return;
+        }
+        let expected = tree::of_model(&self.oracle.model);
+        let result = same_tree::check(&expected, &actual, &self.oracle.regions, when);
+        self.check(result);
+        if self.oracle.regions.iter().all(|region| region.known) {
+            return self.oracle.settle();
+        }
+        self.oracle.learn(tree::to_model(&actual));
+    }
+
+    /// Everything is in the metadata store: nothing may be lost from here on.
+    fn harden(&mut self) {
+        for region in &mut self.oracle.regions {
+            region.soft = false;
+        }
+    }
+
+    /// Tells the server to stop, and checks that it left no journal.
+    pub fn stop_cleanly(&mut self) {
+        if self.violation.is_some() {
+            return;
+        }
+        self.harden();
+        self.schedule(1, Event::Terminate);
+        if !self.run_until(liveness::ANSWERED_WITHIN.0, |world| world.stopped) {
+            return self.check(Err("told to stop, the server did not".into()));
+        }
+        use objstore::ObjectStore;
+        let left = self.disk.memory.list("journal/mds.").unwrap_or_default();
+        if !left.is_empty() {
+            self.check(Err(format!("a clean stop left {left:?}")));
+        }
+        self.oracle.safe = self.oracle.safe.max(Seq(0));
+    }
+
+    /// A merge that a region should show completely.
+    pub fn check_merge(&mut self, region: usize) {
+        let region = &self.oracle.regions[region];
+        let result = merges::complete(&self.oracle.model, region.root, &region.last_merge);
+        self.check(result);
+    }
+}

@@ -1,0 +1,88 @@
+//! A namespace as one comparable value: paths, and what is there.
+
+use std::collections::BTreeMap;
+
+use journal::{Create, Event, Snapshot};
+use model::Model;
+use types::{Attr, AttrChange, Ino, Timestamp};
+
+/// All that can be seen of an inode.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Item {
+    /// Attributes.
+    pub attr: Attr,
+    /// Content, or target of a symbolic link.
+    pub data: Vec<u8>,
+    /// Extended attributes.
+    pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+/// Paths and what is there.
+pub type Tree = BTreeMap<String, Item>;
+
+/// The tree of a model.
+#[must_use]
+pub fn of_model(model: &Model) -> Tree {
+    let mut tree = Tree::new();
+    let mut todo = vec![(String::new(), Ino::ROOT)];
+    while let Some((path, ino)) = todo.pop() {
+        let Some(node) = model.node(ino) else { continue };
+        let attr = model.getattr(ino).unwrap_or_default();
+        for (name, ino) in model.entries(ino) {
+            todo.push((format!("{path}/{}", String::from_utf8_lossy(name)), ino));
+        }
+        let item = Item { attr, data: node.data.clone(), xattrs: node.xattrs.clone() };
+        tree.insert(path, item);
+    }
+    tree
+}
+
+/// A model of a tree.
+#[must_use]
+pub fn to_model(tree: &Tree) -> Model {
+    let mut model = Model::with_root(Timestamp(0));
+    let nothing = |_: &[u8], _: &mut model::Node| {};
+    for (path, item) in tree.iter().filter(|(path, _)| !path.is_empty()) {
+        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let parent = tree.get(parent).map_or(Ino::ROOT, |item| item.attr.ino);
+        let Attr { ino, mode, uid, gid, rdev, size, atime, mtime, btime, .. } = item.attr;
+        let name = name.as_bytes();
+        let time = btime;
+        if model.node(ino).is_some() {
+            let (home, inode) = (parent, Snapshot { attr: item.attr, data: &[], extra: &[] });
+            model.apply(&Event::Link { parent, name, ino, home, inode, time }, nothing);
+            continue;
+        }
+        let data = item.data.as_slice();
+        let create =
+            Create { parent, name, ino, mode, uid, gid, rdev, size, time, mtime, atime, data };
+        model.apply(&Event::Create(create), nothing);
+    }
+    for item in tree.values() {
+        let Attr { ino, mode, atime, mtime, ctime: time, .. } = item.attr;
+        let home = ino;
+        for (name, value) in &item.xattrs {
+            let value = Some(value.as_slice());
+            model.apply(&Event::SetXattr { ino, home, name, value, time }, nothing);
+        }
+        let (mtime, atime) = (Some(mtime), Some(atime));
+        let change = AttrChange { mode: Some(mode), mtime, atime, ..AttrChange::default() };
+        model.apply(&Event::SetAttr { ino, home, change, time }, nothing);
+    }
+    model
+}
+
+/// What differs between two trees, as text; empty if nothing does. Paths for which `ignore` holds
+/// are left out.
+#[must_use]
+pub fn differences(expected: &Tree, actual: &Tree, ignore: impl Fn(&str) -> bool) -> String {
+    let mut text = String::new();
+    let paths = expected.keys().chain(actual.keys().filter(|path| !expected.contains_key(*path)));
+    for path in paths.filter(|path| !ignore(path)) {
+        let (expected, actual) = (expected.get(path), actual.get(path));
+        if expected != actual {
+            text += &format!("\n{path}\n  expected: {expected:?}\n  actual:   {actual:?}");
+        }
+    }
+    text
+}

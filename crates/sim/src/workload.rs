@@ -1,0 +1,203 @@
+//! What clients ask for: requests of every kind, mostly sensible, on what is there.
+
+use model::Model;
+use types::{AttrChange, Cred, FileType, Ino, RenameFlags, XattrFlags};
+
+use crate::call::{Call, What};
+use crate::region::Kind;
+use crate::rng::Rng;
+use crate::world::World;
+
+const DIR: u32 = 0o040_000;
+const FILE: u32 = 0o100_000;
+const LINK: u32 = 0o120_000;
+
+/// The next request of a client, if there is a region it may work in.
+pub(crate) fn next(world: &mut World, client: usize) -> Option<Call> {
+    let id = world.clients[client].id();
+    let careful = world.clients[client].careful;
+    let regions: Vec<Ino> = world
+        .oracle
+        .regions
+        .iter()
+        .filter(|region| region.known && !region.closed)
+        .filter(|region| match region.kind {
+            Kind::AckSafe => careful,
+            Kind::Strong | Kind::Volatile => !careful,
+            Kind::Decoupled => !careful && region.owner.is_some_and(|(owner, _)| owner != id),
+        })
+        .map(|region| region.root)
+        .collect();
+    if regions.is_empty() {
+        return None;
+    }
+    let root = world.rng.pick(&regions);
+    let mut rng = world.rng.fork();
+    let places = Places::of(&world.oracle.model, root, world.plan.names);
+    let cred = cred(&mut rng);
+    let what = places.what(&world.plan.weights, &mut rng);
+    Some(Call { cred, what })
+}
+
+fn cred(rng: &mut Rng) -> Cred {
+    match rng.below(10) {
+        0 => Cred { uid: 1, gid: 1, groups: vec![] },
+        1 => Cred { uid: 2, gid: 2, groups: vec![1] },
+        _ => Cred::root(),
+    }
+}
+
+/// What there is in a region.
+struct Places {
+    dirs: Vec<Ino>,
+    others: Vec<Ino>,
+    names: u64,
+}
+
+impl Places {
+    fn of(model: &Model, root: Ino, names: u64) -> Self {
+        let mut places = Self { dirs: vec![root], others: Vec::new(), names };
+        let mut at = 0;
+        while at < places.dirs.len() {
+            let dir = places.dirs[at];
+            at += 1;
+            for (_, ino) in model.entries(dir) {
+                let list =
+                    if model.is_dir(ino) { &mut places.dirs } else { &mut places.others };
+                list.push(ino);
+            }
+        }
+        places
+    }
+
+    fn dir(&self, rng: &mut Rng) -> Ino {
+        self.dirs[rng.index(self.dirs.len())]
+    }
+
+    fn any(&self, rng: &mut Rng) -> Ino {
+        if self.others.is_empty() || rng.percent(20) {
+            return self.dir(rng);
+        }
+        self.others[rng.index(self.others.len())]
+    }
+
+    fn name(&self, rng: &mut Rng) -> String {
+        match rng.below(200) {
+            0 => "..".into(),
+            1 => "n".repeat(256),
+            _ => format!("n{}", rng.below(self.names)),
+        }
+    }
+
+    fn what(&self, weights: &crate::plan::Weights, rng: &mut Rng) -> What {
+        let w = weights;
+        let kinds = [
+            w.create, w.mkdir, w.remove, w.rename, w.link, w.attr, w.xattr, w.data, w.read, w.sync,
+            w.other,
+        ];
+        let mut at = rng.below(kinds.iter().sum());
+        let mut kind = 0;
+        while at >= kinds[kind] {
+            at -= kinds[kind];
+            kind += 1;
+        }
+        match kind {
+            0 => self.create(rng),
+            1 => self.mkdir(rng),
+            2 => self.remove(rng),
+            3 => self.rename(rng),
+            4 => What::Link { ino: self.any(rng), parent: self.dir(rng), name: self.name(rng) },
+            5 => self.set_attr(rng),
+            6 => self.set_xattr(rng),
+            7 => {
+                let data = vec![b'd'; rng.index(40)];
+                let size = data.len() as u64 + rng.pick(&[0, 0, 100]);
+                What::SetData { ino: self.any(rng), data, size }
+            }
+            8 => self.read(rng),
+            9 => What::Sync,
+            _ => rng.pick(&[0, 1]).eq(&0).then_some(What::Checkpoint).unwrap_or_else(|| {
+                What::GetPolicy { dir: self.dir(rng) }
+            }),
+        }
+    }
+
+    fn create(&self, rng: &mut Rng) -> What {
+        let (parent, name) = (self.dir(rng), self.name(rng));
+        let (mode, data) = match rng.below(10) {
+            0 => (LINK | 0o777, b"target".to_vec()),
+            1 => (FILE | 0o644, vec![b'c'; rng.index(60)]),
+            _ => (FILE | rng.pick(&[0o644, 0o600, 0o666]) as u32, Vec::new()),
+        };
+        let size = data.len() as u64 + rng.pick(&[0, 0, 10]);
+        What::Create { parent, name, mode, size, data }
+    }
+
+    fn mkdir(&self, rng: &mut Rng) -> What {
+        let mode = DIR | rng.pick(&[0o755, 0o777, 0o1777, 0o2777]) as u32;
+        What::Create { parent: self.dir(rng), name: self.name(rng), mode, size: 0, data: vec![] }
+    }
+
+    fn remove(&self, rng: &mut Rng) -> What {
+        let (parent, name) = (self.dir(rng), self.name(rng));
+        if rng.percent(30) { What::Rmdir { parent, name } } else { What::Unlink { parent, name } }
+    }
+
+    fn rename(&self, rng: &mut Rng) -> What {
+        let from = (self.dir(rng), self.name(rng));
+        let to = (self.dir(rng), self.name(rng));
+        let flags = match rng.below(10) {
+            0 => RenameFlags { no_replace: true, exchange: false },
+            1..=3 => RenameFlags { no_replace: false, exchange: true },
+            _ => RenameFlags::default(),
+        };
+        What::Rename { from, to, flags }
+    }
+
+    fn set_attr(&self, rng: &mut Rng) -> What {
+        let mut change = AttrChange::default();
+        match rng.below(4) {
+            0 => change.mode = Some(rng.pick(&[0o600, 0o644, 0o777, 0o4755]) as u32),
+            1 => change.uid = Some(rng.pick(&[0, 1, 2]) as u32),
+            2 => change.size = Some(rng.below(1000)),
+            _ => change.mtime = Some(types::Timestamp(i64::try_from(rng.below(1 << 40)).unwrap_or(1))),
+        }
+        What::SetAttr { ino: self.any(rng), change }
+    }
+
+    fn set_xattr(&self, rng: &mut Rng) -> What {
+        let value = rng.percent(70).then(|| vec![b'v'; rng.index(20)]);
+        let flags = match rng.below(6) {
+            0 => XattrFlags { create: true, replace: false },
+            1 => XattrFlags { create: false, replace: true },
+            _ => XattrFlags::default(),
+        };
+        What::SetXattr { ino: self.any(rng), name: format!("user.x{}", rng.below(3)), value, flags }
+    }
+
+    fn read(&self, rng: &mut Rng) -> What {
+        let ino = self.any(rng);
+        match rng.below(8) {
+            0 | 1 => What::Lookup { parent: self.dir(rng), name: self.name(rng) },
+            2 => What::GetAttr { ino },
+            3 => What::List {
+                dir: self.dir(rng),
+                after: rng.percent(50).then(|| self.name(rng)),
+                limit: rng.pick(&[1, 3, 100]) as u32,
+                attrs: rng.percent(50),
+            },
+            4 => What::GetData { ino },
+            5 => What::GetXattr { ino, name: format!("user.x{}", rng.below(3)) },
+            6 => What::ListXattr { ino },
+            _ => {
+                let path = (0..rng.between(1, 4)).map(|_| self.name(rng)).collect::<Vec<_>>();
+                What::Walk { base: self.dir(rng), path: path.join("/") }
+            }
+        }
+    }
+}
+
+/// Whether a mode is that of a directory.
+pub(crate) fn is_dir(mode: u32) -> bool {
+    FileType::from_mode(mode) == Some(FileType::Directory)
+}

@@ -1,0 +1,449 @@
+//! A cluster in one thread: a metadata server, its store, clients and the network between them,
+//! moved by one queue of events.
+//!
+//! What the daemon does with sockets and threads, this does with events that carry the time at
+//! which they happen. Nothing here decides what is right: the [`Oracle`] does.
+
+use std::collections::BTreeMap;
+use std::fmt::Arguments;
+
+use mds::{Effects, Input, Mds};
+use metastore::request::Token;
+use types::{ClientId, Clock, ConnId, Moment, Rank, Tid, Timestamp};
+use wire::{Answer, Failure, Message};
+
+use crate::client::Client;
+use crate::disk::Disk;
+use crate::invariants::determinism::Fingerprint;
+use crate::oracle::{Oracle, Violation};
+use crate::plan::Plan;
+use crate::rng::Rng;
+
+/// Civil time at the start of every simulation.
+const EPOCH: i64 = 1_000_000_000_000_000_000;
+/// Lines of the trace that are kept.
+const TRACE_LINES_MAX: usize = 4_000;
+
+/// Something that will happen.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A connection reaches the server.
+    Opened(ConnId),
+    ToServer(ConnId, Vec<u8>),
+    ToClient(ConnId, Vec<u8>),
+    ServerSawClose(ConnId),
+    ClientSawClose(ConnId),
+    /// A store operation of a tenure takes effect, or its end is reported.
+    CarryOut(u64, Token),
+    Ended(u64, Token),
+    Tick(u64),
+    Work(u64),
+    Start,
+    Connect(usize),
+    Turn(usize),
+    Crash,
+    Break(u64),
+    Kill(u64),
+    Terminate,
+}
+
+/// A connection. It is never forgotten: what the server says after it broke still counts.
+#[derive(Debug)]
+pub(crate) struct Conn {
+    pub(crate) client: usize,
+    pub(crate) tenure: u64,
+    pub(crate) alive: bool,
+    to_server_at: u64,
+    to_client_at: u64,
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub struct World {
+    /// What the seed decided.
+    pub plan: Plan,
+    /// The server, unless it is down.
+    pub mds: Option<Mds>,
+    pub(crate) effects: Effects,
+    /// How often a server was started.
+    pub tenure: u64,
+    pub(crate) recovered: bool,
+    /// The server was told to stop, and did.
+    pub stopped: bool,
+    /// The object store.
+    pub disk: Disk,
+    /// Clients; the first one belongs to the simulation itself.
+    pub clients: Vec<Client>,
+    pub(crate) conns: BTreeMap<ConnId, Conn>,
+    pub(crate) next_conn: u64,
+    pub(crate) next_client: u64,
+    pub(crate) events: BTreeMap<(u64, u64), Event>,
+    order: u64,
+    /// Nanoseconds since the start.
+    pub now: u64,
+    /// What must be true.
+    pub oracle: Oracle,
+    pub(crate) rng: Rng,
+    pub(crate) monitor_tid: u64,
+    /// Questions of the monitor, and in which tenure they were asked.
+    pub(crate) asked: BTreeMap<Tid, u64>,
+    pub(crate) monitor_answers: BTreeMap<Tid, Result<Answer, Failure>>,
+    /// Clients make requests of their own accord.
+    pub(crate) issuing: bool,
+    pub(crate) faults_on: bool,
+    /// The first promise that was found broken.
+    pub violation: Option<Violation>,
+    fingerprint: Fingerprint,
+    trace: Option<Vec<String>>,
+}
+
+impl World {
+    /// A cluster that is down.
+    #[must_use]
+    pub fn new(plan: Plan, rng: Rng, trace: bool) -> Self {
+        Self {
+            plan,
+            mds: None,
+            effects: Effects::default(),
+            tenure: 0,
+            recovered: false,
+            stopped: false,
+            disk: Disk::default(),
+            clients: vec![Client::new(ClientId(1), 1)],
+            conns: BTreeMap::new(),
+            next_conn: 1,
+            next_client: 2,
+            events: BTreeMap::new(),
+            order: 0,
+            now: 0,
+            oracle: Oracle::new(),
+            rng,
+            monitor_tid: 1 << 32,
+            asked: BTreeMap::new(),
+            monitor_answers: BTreeMap::new(),
+            issuing: false,
+            faults_on: false,
+            violation: None,
+            fingerprint: Fingerprint::default(),
+            trace: trace.then(Vec::new),
+        }
+    }
+
+    pub(crate) fn clock(&self) -> Clock {
+        let now = i64::try_from(self.now).unwrap_or(i64::MAX);
+        Clock { now: Moment(self.now + 1), time: Timestamp(EPOCH + now) }
+    }
+
+    /// Notes something that happened.
+    pub(crate) fn note(&mut self, what: Arguments<'_>) {
+        if let Some(trace) = &mut self.trace {
+            if trace.len() >= TRACE_LINES_MAX * 2 {
+                trace.drain(..TRACE_LINES_MAX);
+            }
+            trace.push(format!("{:>12} {what}", self.now / 1000));
+        }
+    }
+
+    /// The last lines of the trace, if one was kept; times are in microseconds.
+    #[must_use]
+    pub fn trace(&self) -> &[String] {
+        self.trace.as_deref().unwrap_or_default()
+    }
+
+    /// A hash of everything that happened.
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        self.fingerprint.value()
+    }
+
+    pub(crate) fn check(&mut self, result: Result<(), Violation>) {
+        if let Err(violation) = result
+            && self.violation.is_none()
+        {
+            self.note(format_args!("VIOLATION {violation}"));
+            self.violation = Some(violation);
+        }
+    }
+
+    pub(crate) fn schedule(&mut self, after: u64, event: Event) {
+        self.order += 1;
+        self.events.insert((self.now + after, self.order), event);
+    }
+
+    /// A random delay: mostly short.
+    pub(crate) fn delay(&mut self) -> u64 {
+        let max = if self.rng.percent(70) { self.plan.delay_max / 20 } else { self.plan.delay_max };
+        self.rng.between(1, max.max(1))
+    }
+
+    /// Lets the next event happen. Returns false if there is none, or a promise is broken.
+    pub fn step(&mut self) -> bool {
+        if self.violation.is_some() {
+            return false;
+        }
+        let Some(((at, _), event)) = self.events.pop_first() else { return false };
+        self.now = at;
+        self.fingerprint.add(&at.to_le_bytes());
+        self.happen(event);
+        true
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Opened(conn) => {
+                if self.is_reached(conn) {
+                    self.handle(Input::Opened(conn));
+                }
+            }
+            Event::ToServer(conn, frame) => self.arrived_at_server(conn, &frame),
+            Event::ToClient(conn, frame) => self.arrived_at_client(conn, &frame),
+            Event::ServerSawClose(conn) => {
+                if self.conns[&conn].tenure == self.tenure {
+                    self.handle(Input::Closed(conn));
+                }
+            }
+            Event::ClientSawClose(conn) => self.client_closed(conn),
+            Event::CarryOut(tenure, token) => {
+                if tenure == self.tenure {
+                    self.disk.carry_out(token, &mut self.rng);
+                    let after = self.delay();
+                    self.schedule(after, Event::Ended(tenure, token));
+                }
+            }
+            Event::Ended(tenure, token) => {
+                if tenure == self.tenure
+                    && let Some(ended) = self.disk.end(token)
+                {
+                    self.note(format_args!("mds.0  <- store   {token:?} {}", brief(&ended)));
+                    self.handle(Input::Stored(token, ended));
+                }
+            }
+            Event::Tick(tenure) => {
+                if tenure == self.tenure {
+                    let after = self.rng.between(1_500_000, 3_000_000);
+                    self.schedule(after, Event::Tick(tenure));
+                    self.handle(Input::Tick);
+                }
+            }
+            Event::Work(tenure) => {
+                if tenure == self.tenure {
+                    self.handle(Input::Work);
+                }
+            }
+            Event::Start => self.start(),
+            Event::Connect(client) => self.connect(client),
+            Event::Turn(client) => self.turn(client),
+            Event::Crash => self.crash(),
+            Event::Break(which) => self.break_one(which),
+            Event::Kill(which) => self.kill(which),
+            Event::Terminate => {
+                self.note(format_args!("$ terminate"));
+                self.handle(Input::Terminate);
+            }
+        }
+    }
+
+    /// Lets events happen until a condition holds. Returns whether it does before the time is up.
+    pub fn run_until(&mut self, within: u64, mut done: impl FnMut(&Self) -> bool) -> bool {
+        let end = self.now + within;
+        while !done(self) {
+            if self.now > end || !self.step() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Starts the server now.
+    pub(crate) fn start(&mut self) {
+        if self.mds.is_some() {
+            return;
+        }
+        self.tenure += 1;
+        self.recovered = false;
+        self.stopped = false;
+        self.note(format_args!("$ start"));
+        self.mds = Some(Mds::new(Rank(0), self.plan.settings.clone()));
+        self.schedule(1_000_000, Event::Tick(self.tenure));
+        self.handle(Input::Start);
+    }
+
+    /// The server dies now.
+    pub fn crash(&mut self) {
+        if self.mds.take().is_none() {
+            return;
+        }
+        self.note(format_args!("$ crash"));
+        self.effects = Effects::default();
+        // Events of the old tenure mean nothing any more.
+        self.tenure += 1;
+        self.disk.crash(&mut self.rng);
+        self.close_all();
+        let after = self.rng.between(1_000_000, 100_000_000);
+        self.schedule(after, Event::Start);
+    }
+
+    fn close_all(&mut self) {
+        let alive = self.conns.iter().filter(|(_, conn)| conn.alive);
+        let alive: Vec<ConnId> = alive.map(|(conn, _)| *conn).collect();
+        for conn in alive {
+            self.break_conn(conn, false);
+        }
+    }
+
+    /// Gives the server an input and carries out what it wants.
+    pub(crate) fn handle(&mut self, input: Input<'_>) {
+        let clock = self.clock();
+        let Some(mds) = &mut self.mds else { return };
+        mds.handle(clock, input, &mut self.effects);
+        self.carry_out();
+    }
+
+    fn carry_out(&mut self) {
+        let mut effects = std::mem::take(&mut self.effects);
+        let frames: Vec<(ConnId, Vec<u8>)> =
+            effects.outbox.iter().map(|(conn, frame)| (conn, frame.to_vec())).collect();
+        for (conn, frame) in frames {
+            self.emit(conn, frame);
+        }
+        self.note_recovery(None);
+        self.to_monitor(&effects.to_monitor);
+        for (token, op) in effects.store.drain(..) {
+            self.note(format_args!("mds.0  -> store   {token:?} {}", crate::print::store_op(&op)));
+            self.fingerprint.add(crate::print::store_op(&op).as_bytes());
+            self.disk.submit(token, op);
+            let after = self.delay();
+            self.schedule(after, Event::CarryOut(self.tenure, token));
+        }
+        for conn in effects.close.drain(..) {
+            self.break_conn(conn, false);
+        }
+        if let Some(error) = effects.fatal.take() {
+            self.note(format_args!("mds.0  fatal: {error}"));
+            if self.plan.faults.errors_percent == 0 {
+                self.check(Err(format!("the server gave up: {error}")));
+            }
+            return self.crash();
+        }
+        if effects.stopped {
+            return self.stop();
+        }
+        effects.outbox.clear();
+        effects.to_monitor.clear();
+        self.effects = effects;
+        if self.mds.as_ref().is_some_and(Mds::has_work) {
+            let after = self.rng.between(1, 200_000);
+            self.schedule(after, Event::Work(self.tenure));
+        }
+    }
+
+    /// The server ended cleanly. What it asked of the store last is still carried out.
+    fn stop(&mut self) {
+        self.note(format_args!("$ stopped"));
+        self.disk.finish(&mut self.rng);
+        self.mds = None;
+        self.stopped = true;
+        self.tenure += 1;
+        self.close_all();
+    }
+
+    /// Notices that recovery ended, from the position that the server calls safe then.
+    fn note_recovery(&mut self, safe: Option<types::Seq>) {
+        let Some(mds) = self.mds.as_ref().filter(|_| !self.recovered) else { return };
+        let last = safe.or_else(|| {
+            let counters = if mds.is_active() { mds.counters() } else { return None };
+            let safe = counters.iter().find(|(name, _)| name == "journal_safe");
+            safe.map(|(_, value)| types::Seq(*value))
+        });
+        if let Some(last) = last {
+            self.recovered = true;
+            self.note(format_args!("$ recovered up to {last}"));
+            let result = self.oracle.recovered(last);
+            self.check(result);
+        }
+    }
+
+    fn emit(&mut self, conn: ConnId, frame: Vec<u8>) {
+        self.fingerprint.add(&frame);
+        let client = self.conns[&conn].client;
+        let id = self.clients[client].id();
+        let payload = wire::frame::decode(&frame).ok().flatten().map(|(frame, _)| frame.payload);
+        match payload.map(Message::decode) {
+            Some(Ok(message)) => {
+                if let Message::Welcome(welcome) = &message {
+                    self.note_recovery(Some(welcome.safe));
+                }
+                self.note(format_args!("mds.0  -> {id} {message:?}"));
+                let result = self.oracle.emitted(id, &message);
+                self.check(result);
+            }
+            Some(Err(_)) | None => self.check(Err("the server sent nonsense".into())),
+        }
+        self.send_to_client(conn, frame);
+    }
+
+    pub(crate) fn send_to_client(&mut self, conn: ConnId, frame: Vec<u8>) {
+        let delay = self.now + self.delay();
+        let known = self.conns.get_mut(&conn).expect("connections are never forgotten");
+        if known.alive {
+            known.to_client_at = known.to_client_at.max(delay);
+            let after = known.to_client_at - self.now;
+            self.schedule(after, Event::ToClient(conn, frame));
+        }
+    }
+
+    pub(crate) fn send_to_server(&mut self, conn: ConnId, event: Event) {
+        let delay = self.now + self.delay();
+        let known = self.conns.get_mut(&conn).expect("connections are never forgotten");
+        if known.alive {
+            known.to_server_at = known.to_server_at.max(delay);
+            let after = known.to_server_at - self.now;
+            self.schedule(after, event);
+        }
+    }
+
+    pub(crate) fn open_conn(&mut self, client: usize) -> ConnId {
+        let id = ConnId(self.next_conn);
+        self.next_conn += 1;
+        let (tenure, to_server_at, to_client_at) = (self.tenure, 0, 0);
+        let conn = Conn { client, tenure, alive: true, to_server_at, to_client_at };
+        self.conns.insert(id, conn);
+        self.send_to_server(id, Event::Opened(id));
+        id
+    }
+
+    /// Breaks a connection: what is on the way is lost, and both ends notice in their own time.
+    pub(crate) fn break_conn(&mut self, conn: ConnId, server_notices: bool) {
+        let Some(known) = self.conns.get_mut(&conn).filter(|known| known.alive) else { return };
+        known.alive = false;
+        let (server, client) = (self.rng.between(1, 30_000_000), self.rng.between(1, 30_000_000));
+        if server_notices {
+            self.schedule(server, Event::ServerSawClose(conn));
+        }
+        self.schedule(client, Event::ClientSawClose(conn));
+    }
+
+    fn is_reached(&self, conn: ConnId) -> bool {
+        let conn = &self.conns[&conn];
+        conn.alive && conn.tenure == self.tenure
+    }
+
+    fn arrived_at_server(&mut self, conn: ConnId, frame: &[u8]) {
+        if !self.is_reached(conn) {
+            return;
+        }
+        let payload = wire::frame::decode(frame).ok().flatten().map(|(frame, _)| frame.payload);
+        if let Some(Ok(message)) = payload.map(Message::decode) {
+            let id = self.clients[self.conns[&conn].client].id();
+            self.note(format_args!("{id} -> mds.0  {}", crate::print::message(&message)));
+            self.handle(Input::Message(conn, message));
+        }
+    }
+}
+
+fn brief(ended: &crate::disk::Ended) -> String {
+    match ended {
+        Ok(result) => crate::print::store_result(result),
+        Err(failure) => format!("failed: {}", failure.error),
+    }
+}
