@@ -4,15 +4,13 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use cudele::{Attr, Dir, Errno, Error, FileType, Fs, Ino, Path, Result};
+use cudele::{Attr, Dir, Errno, Error, FileType, Fs, Path, Result};
 
 /// A path and what it names.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     /// From the root.
     pub(crate) path: Path,
-    /// The directory of its last name; the root for the root itself.
-    pub(crate) parent: Ino,
     /// What it names, if that exists.
     pub(crate) attr: Option<Attr>,
 }
@@ -46,8 +44,8 @@ pub(crate) fn find(fs: &Fs, path: &OsStr) -> Result<Place> {
 /// # Errors
 /// As [`Fs::walk`]; not if only its last name does not exist.
 pub(crate) fn at(fs: &Fs, path: Path) -> Result<Place> {
-    let (parent, attr) = fs.walk(&path)?;
-    Ok(Place { path, parent, attr })
+    let (_, attr) = fs.walk(&path)?;
+    Ok(Place { path, attr })
 }
 
 impl Place {

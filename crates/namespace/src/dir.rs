@@ -56,9 +56,10 @@ impl Dir {
         self.index.get(at as usize).map(|page| *page as usize)
     }
 
+    /// The page that has or will have the names of this hash.
     #[inline]
-    pub(crate) fn touch(&self, hash: u32) -> u64 {
-        self.page_of(hash).map_or(0, |page| self.pages[page].touch(hash))
+    pub(crate) fn page(&self, hash: u32) -> Option<&Page> {
+        self.page_of(hash).and_then(|page| self.pages.get(page))
     }
 
     /// The dentry of a name, tombstones included.

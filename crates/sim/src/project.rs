@@ -74,7 +74,7 @@ impl World {
     pub(crate) fn work_on_project(&mut self, client: usize) {
         let Some(mut project) = self.clients[client].project.take() else { return };
         match project.stage {
-            Stage::New => self.ask(client, &mut project),
+            Stage::New => self.ask_for_subtree(client, &mut project),
             Stage::Asked(tid) => self.asked(client, &mut project, tid),
             Stage::Working => self.append(client, &mut project),
             Stage::Interrupted => self.merge(client, &mut project),
@@ -83,7 +83,7 @@ impl World {
         self.clients[client].project = Some(project);
     }
 
-    fn ask(&mut self, client: usize, project: &mut Project) {
+    fn ask_for_subtree(&mut self, client: usize, project: &mut Project) {
         let region = &mut self.oracle.regions[project.region];
         if !region.known || region.closed {
             return;

@@ -87,13 +87,15 @@ pub(crate) fn start(dir: &Path, store: Option<&str>, settings: &[String]) -> Res
         await_monitor(dir, &mut started)?;
     }
     let cluster = Cluster::connect(&Locator::monitor_of(dir))?;
-    let runs = |state| !matches!(state, MdsState::Lost);
-    if !cluster.status()?.mds.iter().any(|entry| runs(entry.state)) {
+    let mut server = None;
+    if !cluster.status()?.mds.iter().any(runs) {
         let mut options = vec!["--rank".to_owned(), "0".to_owned()];
         options.extend(settings.iter().flat_map(|set| ["--set".to_owned(), set.clone()]));
-        started.push(("mds.0", spawn(dir, "mds", &options)?));
+        let child = spawn(dir, "mds", &options)?;
+        server = Some(child.id());
+        started.push(("mds.0", child));
     }
-    await_active(dir, &cluster, &mut started)?;
+    await_active(dir, &cluster, server, &mut started)?;
     let map = cluster.status()?;
     let started = started.iter().map(|(name, _)| *name).collect();
     Ok(Up { cluster, map, started })
@@ -227,14 +229,25 @@ fn await_monitor(dir: &Path, started: &mut [(&'static str, Child)]) -> Result<()
     wait(dir, started, || Cluster::connect(&Locator::monitor_of(dir)).is_ok())
 }
 
+/// Waits until a metadata server is active: the one that was started, if one was. What the map
+/// says of an earlier one may be out of date.
 fn await_active(
     dir: &Path,
     cluster: &Cluster,
+    server: Option<u32>,
     started: &mut [(&'static str, Child)],
 ) -> Result<()> {
     wait(dir, started, || {
+        let is_it = |entry: &MdsEntry| server.is_none_or(|pid| entry.pid == pid);
         let active =
-            |map: cudele::ClusterMap| map.mds.iter().any(|entry| entry.state == MdsState::Active);
+            |map: ClusterMap| map.mds.iter().any(|e| e.state == MdsState::Active && is_it(e));
         cluster.status().is_ok_and(active)
     })
+}
+
+/// Whether a server runs. After a crash of all daemons the monitor knows only what it stored, so
+/// the server itself is asked.
+fn runs(entry: &MdsEntry) -> bool {
+    let listens = |address: &str| address.parse::<Address>().is_ok_and(|a| a.connect().is_ok());
+    entry.state != MdsState::Lost && listens(&entry.address)
 }

@@ -330,7 +330,7 @@ fn fetch(namespace: &mut Namespace, store: &mut Store, flights: &mut Vec<Flight>
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, max_shrink_iters: 20_000, ..ProptestConfig::with_cases(400) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, max_shrink_iters: 20_000, ..ProptestConfig::with_cases(4000) })]
 
     #[test]
     fn fuzzy_checkpoints_and_the_journal_give_the_tree(
@@ -361,6 +361,7 @@ fn a_lost_link_is_counted_after_a_crash() {
     while server.begin(0) {
         server.commit(0);
     }
+    server.trim();
     server.perform_planned(|namespace| namespace.plan_unlink(&root, Ino::ROOT, b"a", Timestamp(3)));
     // The root is stored, the links are not.
     server.begin(0);

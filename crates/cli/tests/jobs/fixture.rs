@@ -1,0 +1,148 @@
+//! A cluster in a temporary directory, and a tree with everything that is hard to copy.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, SystemTime};
+
+use serde_json::Value;
+
+pub(crate) struct World {
+    home: tempfile::TempDir,
+}
+
+/// What a command said.
+pub(crate) struct Said {
+    pub(crate) ok: bool,
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl World {
+    /// A running cluster.
+    pub(crate) fn new() -> Self {
+        let world = Self { home: tempfile::tempdir().expect("temporary directory") };
+        world.run(&["up"]).done();
+        world
+    }
+
+    /// A directory for files of the test.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cudele"));
+        command
+            .args(arguments)
+            .env_remove("CUDELE_MON")
+            .env("CUDELE_DIR", self.path("c"))
+            .env("CUDELE_STATE", self.path("state"))
+            .env("HOME", self.home.path())
+            .stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> Said {
+        said(self.command(arguments).output().expect("the program runs"))
+    }
+
+    /// With this on standard input.
+    pub(crate) fn run_with_input(&self, arguments: &[&str], input: &Path) -> Said {
+        let input = File::open(input).expect("input");
+        said(self.command(arguments).stdin(input).output().expect("the program runs"))
+    }
+
+    /// As a machine that shares nothing but the cluster.
+    pub(crate) fn run_elsewhere(&self, arguments: &[&str]) -> Said {
+        let mut command = self.command(arguments);
+        said(command.env("CUDELE_STATE", self.path("elsewhere")).output().expect("it runs"))
+    }
+
+    /// The facts that a command prints.
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
+        let said = self.run(&[&["--json"], arguments].concat());
+        let value = serde_json::from_str(&said.out);
+        value.unwrap_or_else(|error| panic!("{arguments:?}: {error}: {} {}", said.out, said.err))
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = self.command(&["down"]).output();
+    }
+}
+
+fn said(output: Output) -> Said {
+    Said {
+        ok: output.status.success(),
+        code: output.status.code().unwrap_or(-1),
+        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+impl Said {
+    /// It worked.
+    pub(crate) fn done(self) -> Self {
+        assert!(self.ok, "failed: {} {}", self.out, self.err);
+        self
+    }
+
+    /// It did not, and said this.
+    pub(crate) fn refused(self, words: &[&str]) -> Self {
+        assert!(!self.ok, "worked: {}", self.out);
+        for word in words {
+            assert!(self.err.contains(word), "`{word}` is not in: {}", self.err);
+        }
+        self
+    }
+}
+
+fn set_mtime(path: &Path, seconds: i64, nanos: u32) {
+    let time = if seconds < 0 {
+        SystemTime::UNIX_EPOCH - Duration::from_secs(seconds.unsigned_abs())
+    } else {
+        SystemTime::UNIX_EPOCH + Duration::new(seconds.unsigned_abs(), nanos)
+    };
+    File::open(path).and_then(|file| file.set_modified(time)).expect("mtime");
+}
+
+/// Makes the tree.
+pub(crate) fn make_tree(root: &Path) {
+    fs::create_dir_all(root.join("a/b/c")).unwrap();
+    fs::create_dir_all(root.join("empty")).unwrap();
+    for number in 0..300 {
+        fs::write(root.join(format!("a/file.{number:03}")), format!("content {number}")).unwrap();
+    }
+    fs::write(root.join("a/b/nothing"), b"").unwrap();
+    fs::write(root.join("a/b/limit"), vec![7; 4096]).unwrap();
+    fs::write(root.join("a/b/over"), vec![8; 4097]).unwrap();
+    let mut large = File::create(root.join("large")).unwrap();
+    for number in 0_u32..5 * 1024 * 256 {
+        large.write_all(&number.to_le_bytes()).unwrap();
+    }
+    fs::write(root.join(OsStr::from_bytes(b"not utf-8 \xff\xfe\n")), b"bytes").unwrap();
+    fs::hard_link(root.join("a/file.000"), root.join("a/b/hard")).unwrap();
+    fs::hard_link(root.join("a/file.000"), root.join("hard too")).unwrap();
+    symlink("../../../etc/passwd", root.join("a/b/c/link")).unwrap();
+    symlink("a", root.join("to-directory")).unwrap();
+    symlink("nowhere", root.join("broken")).unwrap();
+    let fifo = Command::new("mkfifo").arg(root.join("fifo")).status().expect("mkfifo");
+    assert!(fifo.success());
+    fs::set_permissions(root.join("a/file.001"), fs::Permissions::from_mode(0o4711)).unwrap();
+    fs::set_permissions(root.join("a/b/c"), fs::Permissions::from_mode(0o555)).unwrap();
+    set_mtime(&root.join("a/file.002"), -86_400, 0);
+    set_mtime(&root.join("a/file.003"), 4_102_444_800, 123_456_789);
+    set_mtime(&root.join("a/b"), 1_000_000_000, 1);
+    set_mtime(&root.join("a"), 1_100_000_000, 999_999_999);
+    set_mtime(root, 1_200_000_000, 0);
+}
+
+/// Names below the root of the tree, without the root.
+pub(crate) const ENTRIES: u64 = 300 + 3 + 4 + 3 + 2 + 3 + 1 + 1;
