@@ -24,7 +24,7 @@ pub(crate) fn parse(path: &OsStr) -> Result<Path> {
     Path::parse(bytes).map_err(|errno| {
         let shown = crate::format::quoted(bytes).into_owned();
         if errno == Errno::NameTooLong {
-            return Error::new(errno, shown, "a name has more than 255 bytes or the path over 4095");
+            return Error::of(errno, shown);
         }
         Error::new(errno, shown, "`..` means nothing here: symbolic links are not followed")
             .remedy("write the path from the root without it")

@@ -1,11 +1,14 @@
 //! Planning: every rule is checked here, nothing is changed, and the result is an event.
 
+mod attr;
+mod rename;
+
 use std::sync::Arc;
 
 use journal::{Create, Event, Snapshot};
 use types::{
-    Attr, AttrChange, Cred, Errno, FileType, Ino, MODE_PERMISSIONS, MODE_TYPE, RenameFlags,
-    SYMLINK_BYTES_MAX, Timestamp, XattrFlags, check_name,
+    Attr, Cred, Errno, FileType, Ino, MODE_PERMISSIONS, MODE_TYPE, SYMLINK_BYTES_MAX, Timestamp,
+    check_name,
 };
 
 use crate::inode::Inode;
@@ -14,17 +17,10 @@ use crate::{Extra, Namespace, Refusal};
 pub(crate) const READ: u32 = 4;
 pub(crate) const WRITE: u32 = 2;
 pub(crate) const EXECUTE: u32 = 1;
-const SET_UID: u32 = 0o4000;
 const SET_GID: u32 = 0o2000;
 const STICKY: u32 = 0o1000;
 /// Most names of one inode.
 const LINKS_MAX: u32 = 65_000;
-/// Longest name of an extended attribute, as in Linux.
-const XATTR_NAME_BYTES_MAX: usize = 255;
-/// Longest value of an extended attribute, as in Linux.
-const XATTR_VALUE_BYTES_MAX: usize = 65_536;
-/// All extended attributes of one inode together.
-const XATTRS_BYTES_MAX: usize = 131_072;
 
 /// What to create.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -297,238 +293,5 @@ impl Namespace {
             Some(content) if content.complete => Ok(()),
             Some(_) | None => Err(Refusal::Cold(dir)),
         }
-    }
-
-    /// `rename`. `Ok(None)` if both names are already the same inode: POSIX then does nothing.
-    ///
-    /// # Errors
-    /// `ENOENT`, `EEXIST` (with `no_replace`), `EISDIR`, `ENOTDIR`, `ENOTEMPTY`, `EINVAL` if a
-    /// directory would move below itself, `EACCES`, `EPERM`, or [`Refusal::Cold`].
-    pub fn plan_rename<'a>(
-        &self,
-        cred: &Cred,
-        from: (Ino, &'a [u8]),
-        to: (Ino, &'a [u8]),
-        flags: RenameFlags,
-        time: Timestamp,
-    ) -> Result<Option<Planned<'a>>, Refusal> {
-        check_name(from.1)?;
-        check_name(to.1)?;
-        if flags.no_replace && flags.exchange {
-            return Err(Errno::Invalid.into());
-        }
-        let from_dir = self.writable_dir(cred, from.0)?;
-        let to_dir = self.writable_dir(cred, to.0)?;
-        let (ino, inode) = self.existing(from.0, from.1)?;
-        self.sticky(cred, from_dir, inode)?;
-        self.may_move_to(cred, (ino, inode), from.0, to.0)?;
-        let target = self.find(to.0, to.1)?;
-        let (moved, first) = self.snapshot(ino, inode, time);
-        let mut planned = Planned {
-            event: Event::Unlink { parent: from.0, name: from.1, time },
-            first,
-            second: None,
-        };
-        let mut exchanged = None;
-        if let Some(target) = target {
-            let target_inode = self.inode(target)?;
-            if flags.no_replace {
-                return Err(Errno::Exists.into());
-            }
-            if target == ino {
-                return Ok(None);
-            }
-            self.sticky(cred, to_dir, target_inode)?;
-            if flags.exchange {
-                self.may_move_to(cred, (target, target_inode), to.0, from.0)?;
-                let (snapshot, second) = self.snapshot(target, target_inode, time);
-                exchanged = Some(snapshot);
-                planned.second = second;
-            } else {
-                self.may_replace(inode, (target, target_inode))?;
-            }
-        } else if flags.exchange {
-            return Err(Errno::NotFound.into());
-        }
-        planned.event = Event::Rename {
-            parent: from.0,
-            name: from.1,
-            new_parent: to.0,
-            new_name: to.1,
-            moved,
-            exchanged,
-            time,
-        };
-        Ok(Some(planned))
-    }
-
-    fn may_move_to(
-        &self,
-        cred: &Cred,
-        (ino, inode): (Ino, &Inode),
-        from: Ino,
-        to: Ino,
-    ) -> Result<(), Refusal> {
-        if !inode.is_dir() || from == to {
-            return Ok(());
-        }
-        if self.is_within(to, ino) {
-            return Err(Errno::Invalid.into());
-        }
-        // The directory's `..` changes, so POSIX asks for write permission on it.
-        self.allow(cred, inode, WRITE)
-    }
-
-    fn may_replace(&self, inode: &Inode, (target, over): (Ino, &Inode)) -> Result<(), Refusal> {
-        match (inode.is_dir(), over.is_dir()) {
-            (false, false) => Ok(()),
-            (false, true) => Err(Errno::IsDirectory.into()),
-            (true, false) => Err(Errno::NotDirectory.into()),
-            (true, true) => self.is_empty(target),
-        }
-    }
-
-    /// `chmod`, `chown`, `truncate`, `utimens`.
-    ///
-    /// # Errors
-    /// `EPERM` if the caller does not own the inode (or, for another owner or a foreign group, is
-    /// not root), `EACCES` to truncate without write permission, `EISDIR` to truncate a directory,
-    /// `EINVAL` to truncate anything else but a file, `ESTALE`.
-    pub fn plan_setattr(
-        &self,
-        cred: &Cred,
-        ino: Ino,
-        change: &AttrChange,
-        time: Timestamp,
-    ) -> Plan<'static> {
-        let inode = self.inode(ino)?;
-        let mut change = *change;
-        if change.size.is_some() {
-            match inode.file_type() {
-                FileType::Regular => self.allow(cred, inode, WRITE)?,
-                FileType::Directory => return Err(Errno::IsDirectory.into()),
-                FileType::Symlink
-                | FileType::Fifo
-                | FileType::Socket
-                | FileType::CharDevice
-                | FileType::BlockDevice => return Err(Errno::Invalid.into()),
-            }
-        }
-        let times = change.atime.is_some() || change.mtime.is_some();
-        if change.mode.is_some() || change.uid.is_some() || change.gid.is_some() {
-            self.owner_only(cred, inode)?;
-        } else if times && self.owner_only(cred, inode).is_err() {
-            self.allow(cred, inode, WRITE).map_err(|_| Refusal::Errno(Errno::NotPermitted))?;
-        }
-        if !cred.is_root() {
-            let other_owner = change.uid.is_some_and(|uid| uid != inode.uid);
-            let foreign_group =
-                change.gid.is_some_and(|gid| gid != inode.gid && !cred.in_group(gid));
-            if other_owner || foreign_group {
-                return Err(Errno::NotPermitted.into());
-            }
-            strip_set_id(cred, inode, &mut change);
-        }
-        let home = inode.home;
-        Ok(Planned::plain(Event::SetAttr { ino, home, change, time }))
-    }
-
-    /// `setxattr` and, with no value, `removexattr`.
-    ///
-    /// # Errors
-    /// `EPERM` if the caller does not own the inode, `ENODATA`, `EEXIST`, `ERANGE` for a name over
-    /// 255 bytes, `EFBIG` over 64 KiB a value or 128 KiB in all, `EINVAL`, `ESTALE`.
-    pub fn plan_setxattr<'a>(
-        &self,
-        cred: &Cred,
-        ino: Ino,
-        (name, value): (&'a [u8], Option<&'a [u8]>),
-        flags: XattrFlags,
-        time: Timestamp,
-    ) -> Plan<'a> {
-        let inode = self.inode(ino)?;
-        self.owner_only(cred, inode)?;
-        if name.is_empty() || name.contains(&0) {
-            return Err(Errno::Invalid.into());
-        }
-        if name.len() > XATTR_NAME_BYTES_MAX {
-            return Err(Errno::Range.into());
-        }
-        let extra = self.extra(ino, inode);
-        let exists = extra.is_some_and(|extra| extra.xattrs().any(|(known, _)| known == name));
-        if flags.create && exists {
-            return Err(Errno::Exists.into());
-        }
-        if (flags.replace || value.is_none()) && !exists {
-            return Err(Errno::NoData.into());
-        }
-        let length = value.map_or(0, <[u8]>::len);
-        let total = extra.map_or(0, |extra| extra.encoded().len()) + name.len() + length;
-        if length > XATTR_VALUE_BYTES_MAX || total > XATTRS_BYTES_MAX {
-            return Err(Errno::TooBig.into());
-        }
-        Ok(Planned::plain(Event::SetXattr { ino, home: inode.home, name, value, time }))
-    }
-
-    /// Replaces the inline content of a small file, or only its size when `data` is empty and the
-    /// content is in the object store.
-    ///
-    /// # Errors
-    /// `EACCES`, `EISDIR`, `EINVAL` if it is no file or `data` is longer than `size`, `ESTALE`.
-    pub fn plan_setdata<'a>(
-        &self,
-        cred: &Cred,
-        ino: Ino,
-        data: &'a [u8],
-        size: u64,
-        time: Timestamp,
-    ) -> Plan<'a> {
-        let inode = self.inode(ino)?;
-        if inode.is_dir() {
-            return Err(Errno::IsDirectory.into());
-        }
-        if inode.file_type() != FileType::Regular || data.len() as u64 > size {
-            return Err(Errno::Invalid.into());
-        }
-        self.allow(cred, inode, WRITE)?;
-        Ok(Planned::plain(Event::SetData { ino, home: inode.home, data, size, time }))
-    }
-
-    /// Stores a policy in a directory inode; empty text removes it.
-    ///
-    /// # Errors
-    /// `EPERM` if the caller does not own the directory, `ENOTDIR`, `EINVAL` if the text is no
-    /// policy, `ENODATA` to remove what is not there, `ESTALE`.
-    pub fn plan_setpolicy<'a>(
-        &self,
-        cred: &Cred,
-        ino: Ino,
-        policy: &'a [u8],
-        time: Timestamp,
-    ) -> Plan<'a> {
-        let inode = self.directory(ino)?;
-        self.owner_only(cred, inode)?;
-        if policy.is_empty() {
-            if self.own_policy(ino)?.is_none() {
-                return Err(Errno::NoData.into());
-            }
-        } else if policy::Policy::parse_bytes(policy).is_err() {
-            return Err(Errno::Invalid.into());
-        }
-        Ok(Planned::plain(Event::SetPolicy { ino, home: inode.home, policy, time }))
-    }
-}
-
-/// A caller other than root who changes the owner, or the mode of a file of a foreign group,
-/// loses the set-id bits.
-fn strip_set_id(cred: &Cred, inode: &Inode, change: &mut AttrChange) {
-    if (change.uid.is_some() || change.gid.is_some()) && !inode.is_dir() {
-        let mode = change.mode.unwrap_or(inode.mode & MODE_PERMISSIONS);
-        change.mode = Some(mode & !(SET_UID | SET_GID));
-    } else if let Some(mode) = change.mode
-        && !inode.is_dir()
-        && !cred.in_group(inode.gid)
-    {
-        change.mode = Some(mode & !SET_GID);
     }
 }

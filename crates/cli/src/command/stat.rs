@@ -91,7 +91,8 @@ fn to_text(facts: &Facts) -> String {
     } else {
         line("size", &format!("{} bytes ({})", attr.size, format::size(attr.size)));
     }
-    line("inode", &format!("{:#x}, {} links", attr.ino.0, attr.nlink));
+    let links = if attr.nlink == 1 { "link" } else { "links" };
+    line("inode", &format!("{:#x}, {} {links}", attr.ino.0, attr.nlink));
     if attr.rdev != 0 {
         line("device", &format!("{:#x}", attr.rdev));
     }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args as ClapArgs;
-use cudele::{Cluster, ClusterMap, Errno, Error, Locator, MdsState, Result};
+use cudele::{Cluster, ClusterMap, Errno, Error, Locator, MdsEntry, MdsState, Result};
+use net::Address;
 use serde_json::json;
 
 use crate::context::Context;

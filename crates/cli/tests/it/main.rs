@@ -1,0 +1,21 @@
+//! The program as its users meet it: real daemons, real processes, real signals.
+//!
+//! Every test has a cluster of its own, in a directory of its own. Clients are the program itself
+//! or, where a test must see what a client keeps in memory, the client library.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "I/O edge: tests start daemons, kill them and say what they skip"
+)]
+
+mod cluster;
+mod commands;
+mod copies;
+mod crash;
+mod full;
+mod lifecycle;
+mod names;
+mod policies;
+mod rename;

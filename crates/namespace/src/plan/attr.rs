@@ -1,0 +1,162 @@
+//! Changes of what an inode says about itself: attributes, extended attributes, content, policy.
+
+use journal::Event;
+use types::{AttrChange, Cred, Errno, FileType, Ino, MODE_PERMISSIONS, Timestamp, XattrFlags};
+
+use super::{Plan, Planned, SET_GID, WRITE};
+use crate::inode::Inode;
+use crate::{Namespace, Refusal};
+
+const SET_UID: u32 = 0o4000;
+/// Longest name of an extended attribute, as in Linux.
+const XATTR_NAME_BYTES_MAX: usize = 255;
+/// Longest value of an extended attribute, as in Linux.
+const XATTR_VALUE_BYTES_MAX: usize = 65_536;
+/// All extended attributes of one inode together.
+const XATTRS_BYTES_MAX: usize = 131_072;
+
+impl Namespace {
+    /// `chmod`, `chown`, `truncate`, `utimens`.
+    ///
+    /// # Errors
+    /// `EPERM` if the caller does not own the inode (or, for another owner or a foreign group, is
+    /// not root), `EACCES` to truncate without write permission, `EISDIR` to truncate a directory,
+    /// `EINVAL` to truncate anything else but a file, `ESTALE`.
+    pub fn plan_setattr(
+        &self,
+        cred: &Cred,
+        ino: Ino,
+        change: &AttrChange,
+        time: Timestamp,
+    ) -> Plan<'static> {
+        let inode = self.inode(ino)?;
+        let mut change = *change;
+        if change.size.is_some() {
+            match inode.file_type() {
+                FileType::Regular => self.allow(cred, inode, WRITE)?,
+                FileType::Directory => return Err(Errno::IsDirectory.into()),
+                FileType::Symlink
+                | FileType::Fifo
+                | FileType::Socket
+                | FileType::CharDevice
+                | FileType::BlockDevice => return Err(Errno::Invalid.into()),
+            }
+        }
+        let times = change.atime.is_some() || change.mtime.is_some();
+        if change.mode.is_some() || change.uid.is_some() || change.gid.is_some() {
+            self.owner_only(cred, inode)?;
+        } else if times && self.owner_only(cred, inode).is_err() {
+            self.allow(cred, inode, WRITE).map_err(|_| Refusal::Errno(Errno::NotPermitted))?;
+        }
+        if !cred.is_root() {
+            let other_owner = change.uid.is_some_and(|uid| uid != inode.uid);
+            let foreign_group =
+                change.gid.is_some_and(|gid| gid != inode.gid && !cred.in_group(gid));
+            if other_owner || foreign_group {
+                return Err(Errno::NotPermitted.into());
+            }
+            strip_set_id(cred, inode, &mut change);
+        }
+        let home = inode.home;
+        Ok(Planned::plain(Event::SetAttr { ino, home, change, time }))
+    }
+
+    /// `setxattr` and, with no value, `removexattr`.
+    ///
+    /// # Errors
+    /// `EPERM` if the caller does not own the inode, `ENODATA`, `EEXIST`, `ERANGE` for a name over
+    /// 255 bytes, `EFBIG` over 64 KiB a value or 128 KiB in all, `EINVAL`, `ESTALE`.
+    pub fn plan_setxattr<'a>(
+        &self,
+        cred: &Cred,
+        ino: Ino,
+        (name, value): (&'a [u8], Option<&'a [u8]>),
+        flags: XattrFlags,
+        time: Timestamp,
+    ) -> Plan<'a> {
+        let inode = self.inode(ino)?;
+        self.owner_only(cred, inode)?;
+        if name.is_empty() || name.contains(&0) {
+            return Err(Errno::Invalid.into());
+        }
+        if name.len() > XATTR_NAME_BYTES_MAX {
+            return Err(Errno::Range.into());
+        }
+        let extra = self.extra(ino, inode);
+        let exists = extra.is_some_and(|extra| extra.xattrs().any(|(known, _)| known == name));
+        if flags.create && exists {
+            return Err(Errno::Exists.into());
+        }
+        if (flags.replace || value.is_none()) && !exists {
+            return Err(Errno::NoData.into());
+        }
+        let length = value.map_or(0, <[u8]>::len);
+        let total = extra.map_or(0, |extra| extra.encoded().len()) + name.len() + length;
+        if length > XATTR_VALUE_BYTES_MAX || total > XATTRS_BYTES_MAX {
+            return Err(Errno::TooBig.into());
+        }
+        Ok(Planned::plain(Event::SetXattr { ino, home: inode.home, name, value, time }))
+    }
+
+    /// Replaces the inline content of a small file, or only its size when `data` is empty and the
+    /// content is in the object store.
+    ///
+    /// # Errors
+    /// `EACCES`, `EISDIR`, `EINVAL` if it is no file or `data` is longer than `size`, `ESTALE`.
+    pub fn plan_setdata<'a>(
+        &self,
+        cred: &Cred,
+        ino: Ino,
+        data: &'a [u8],
+        size: u64,
+        time: Timestamp,
+    ) -> Plan<'a> {
+        let inode = self.inode(ino)?;
+        if inode.is_dir() {
+            return Err(Errno::IsDirectory.into());
+        }
+        if inode.file_type() != FileType::Regular || data.len() as u64 > size {
+            return Err(Errno::Invalid.into());
+        }
+        self.allow(cred, inode, WRITE)?;
+        Ok(Planned::plain(Event::SetData { ino, home: inode.home, data, size, time }))
+    }
+
+    /// Stores a policy in a directory inode; empty text removes it.
+    ///
+    /// # Errors
+    /// `EPERM` if the caller does not own the directory, `ENOTDIR`, `EINVAL` if the text is no
+    /// policy, `ENODATA` to remove what is not there, `ESTALE`.
+    pub fn plan_setpolicy<'a>(
+        &self,
+        cred: &Cred,
+        ino: Ino,
+        policy: &'a [u8],
+        time: Timestamp,
+    ) -> Plan<'a> {
+        let inode = self.directory(ino)?;
+        self.owner_only(cred, inode)?;
+        if policy.is_empty() {
+            if self.own_policy(ino)?.is_none() {
+                return Err(Errno::NoData.into());
+            }
+        } else if policy::Policy::parse_bytes(policy).is_err() {
+            return Err(Errno::Invalid.into());
+        }
+        Ok(Planned::plain(Event::SetPolicy { ino, home: inode.home, policy, time }))
+    }
+}
+
+/// A caller other than root who changes the owner, or the mode of a file of a foreign group,
+/// loses the set-id bits.
+fn strip_set_id(cred: &Cred, inode: &Inode, change: &mut AttrChange) {
+    if (change.uid.is_some() || change.gid.is_some()) && !inode.is_dir() {
+        let mode = change.mode.unwrap_or(inode.mode & MODE_PERMISSIONS);
+        change.mode = Some(mode & !(SET_UID | SET_GID));
+    } else if let Some(mode) = change.mode
+        && !inode.is_dir()
+        && !cred.in_group(inode.gid)
+    {
+        change.mode = Some(mode & !SET_GID);
+    }
+}
