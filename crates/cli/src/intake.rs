@@ -383,7 +383,7 @@ pub(crate) fn strong(
 ) -> Result<Report> {
     let start = Instant::now();
     let mut target = strong::Strong::open(fs, destination)?;
-    let progress = Progress::new(source.count(), &options.stop);
+    let progress = Progress::new(Progress::total(source), &options.stop);
     let mut intake = Intake::new(&mut target, progress);
     let read = source.read(options.without.as_deref(), &mut intake);
     let root = read.and_then(|()| intake.finish());
@@ -442,7 +442,7 @@ pub(crate) fn decoupled(
 pub(crate) fn nowhere(source: &Source, options: &Options) -> Result<Report> {
     let start = Instant::now();
     let mut target = nowhere::Nowhere::default();
-    let progress = Progress::new(source.count(), &options.stop);
+    let progress = Progress::new(Progress::total(source), &options.stop);
     let mut intake = Intake::new(&mut target, progress);
     source.read(options.without.as_deref(), &mut intake)?;
     intake.finish()?;

@@ -425,7 +425,12 @@ impl Subtree {
 /// Makes room for the state of a new decoupling: what this machine still keeps of an earlier one
 /// of the same directory.
 fn clear_leftovers(fs: &Arc<Fs>, path: &Path) -> Result<()> {
-    let root = fs.stat_owned(path)?;
+    let root = match fs.stat_owned(path) {
+        Ok(root) => root,
+        // The monitor says whose it is.
+        Err(error) if error.errno == Errno::Busy => return Ok(()),
+        Err(error) => return Err(error),
+    };
     let state = StateDir::of(fs.cluster_id(), root.ino)?;
     let Some(owner) = state.owner()? else { return Ok(()) };
     if owner.client() == fs.client() && owner.merged_in.is_none() {
@@ -433,7 +438,6 @@ fn clear_leftovers(fs: &Arc<Fs>, path: &Path) -> Result<()> {
     }
     let theirs = fs.cluster().status()?.decoupled.iter().any(|known| known.ino == root.ino);
     if theirs {
-        // The monitor says whose it is.
         return Ok(());
     }
     if owner.merged_in.is_some() {

@@ -43,7 +43,8 @@ struct Daemon {
     effects: Effects,
     monitor: Address,
     monitor_conn: Option<ConnId>,
-    monitor_tried: Moment,
+    /// When the monitor was last looked for; `None` before the first time.
+    monitor_tried: Option<Moment>,
     last_tick: Moment,
     fatal: Option<Error>,
     stopped: bool,
@@ -56,8 +57,8 @@ struct Daemon {
 /// `EBUSY` if another server holds the rank, `EADDRINUSE`, or whatever made it impossible to go on.
 pub fn run_mds(options: MdsOptions) -> Result<()> {
     let MdsOptions { rank, address, monitor, store, mut settings } = options;
-    // Held until the process ends: two servers never write one rank's journal.
-    let _lock =
+    // Held as long as anything can be written: two servers never write one rank's journal.
+    let lock =
         store.lock(&format!("rank/{:04x}.lock", rank.0), &std::process::id().to_string())?;
     settings.address = address.to_string();
     settings.pid = std::process::id();
@@ -71,7 +72,7 @@ pub fn run_mds(options: MdsOptions) -> Result<()> {
         effects: Effects::default(),
         monitor,
         monitor_conn: None,
-        monitor_tried: Moment(0),
+        monitor_tried: None,
         last_tick: Moment(0),
         fatal: None,
         stopped: false,
@@ -84,6 +85,8 @@ pub fn run_mds(options: MdsOptions) -> Result<()> {
     }
     daemon.reactor.flush(|_| {});
     daemon.workers.stop();
+    // Before the socket: whoever sees that gone may start the next server.
+    drop(lock);
     daemon.fatal.map_or(Ok(()), Err)
 }
 
@@ -152,10 +155,11 @@ impl Daemon {
     }
 
     fn find_monitor(&mut self, clock: Clock) {
-        if self.monitor_conn.is_some() || clock.now.since(self.monitor_tried) < MONITOR_RETRY {
+        let recently = self.monitor_tried.is_some_and(|at| clock.now.since(at) < MONITOR_RETRY);
+        if self.monitor_conn.is_some() || recently {
             return;
         }
-        self.monitor_tried = clock.now;
+        self.monitor_tried = Some(clock.now);
         // Without a monitor the server goes on serving whoever knows where it is.
         if let Ok(stream) = self.monitor.connect()
             && let Ok(conn) = self.reactor.adopt(stream)
@@ -189,9 +193,11 @@ impl Daemon {
                 closed.push(conn);
             }
         });
-        let clock = self.clocks.read();
-        for conn in closed {
-            self.closed(clock, conn);
+        if !closed.is_empty() {
+            let clock = self.clocks.read();
+            for conn in closed {
+                self.closed(clock, conn);
+            }
         }
         if self.fatal.as_ref().is_some_and(|error| error.errno == Errno::Stale) {
             self.stopped = true;

@@ -44,7 +44,7 @@ struct Daemon {
 /// `EBUSY` if another monitor leads, `EADDRINUSE`, or whatever made it impossible to go on.
 pub fn run_mon(options: MonOptions) -> Result<()> {
     let MonOptions { address, store, settings } = options;
-    let _lock = store.lock("mon/lock", &std::process::id().to_string())?;
+    let lock = store.lock("mon/lock", &std::process::id().to_string())?;
     let reactor = Reactor::listen(&address)?;
     let workers = Workers::start(&store, &reactor.waker());
     let mut daemon = Daemon {
@@ -65,6 +65,8 @@ pub fn run_mon(options: MonOptions) -> Result<()> {
     }
     daemon.reactor.flush(|_| {});
     daemon.workers.stop();
+    // Before the socket: whoever sees that gone may start the next monitor.
+    drop(lock);
     daemon.fatal.map_or(Ok(()), Err)
 }
 

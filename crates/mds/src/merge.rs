@@ -8,11 +8,13 @@
 //!
 //! Merges are carried out one after the other (J-10), in slices between requests.
 
+mod apply;
+
 use std::collections::VecDeque;
 
 use journal::{Event, JournalError, SegmentHeader, Writer, segment};
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
-use namespace::{Mode, Outcome, Refusal};
+use namespace::{Batch, Mode, Outcome, Refusal};
 use types::{ClientId, ConnId, Errno, Ino, InoRange, Moment, Origin, Seq, Set, Tid, check_name};
 use wire::{Answer, Failure, MergeFlags, MergeReport, MergeSample, Message, Op, SampleKind};
 
@@ -61,6 +63,8 @@ struct Merge {
 pub(crate) struct Merges {
     receiving: Vec<Merge>,
     queue: VecDeque<Merge>,
+    /// Creates on their way into the namespace; empty between slices.
+    batch: Batch,
     next_id: u64,
     waiting: bool,
 }
@@ -360,87 +364,6 @@ impl Mds {
         if inside { Ok(()) } else { Err(Errno::CrossDevice) }
     }
 
-    fn apply_slice(&mut self, merge: &mut Merge) -> Result<Slice, JournalError> {
-        let bytes = std::mem::take(&mut merge.bytes);
-        let result = self.apply_blocks(merge, &bytes);
-        merge.bytes = bytes;
-        self.note_freed();
-        result
-    }
-
-    fn apply_blocks(&mut self, merge: &mut Merge, bytes: &[u8]) -> Result<Slice, JournalError> {
-        let mut budget = self.settings.merge_events;
-        while merge.offset < bytes.len() {
-            let (block, next) = journal::Block::read(bytes, merge.offset)?;
-            let mut events = block.events();
-            for _ in 0..merge.skip {
-                events.next_event()?;
-            }
-            while let Some(record) = events.next_event()? {
-                if budget == 0 {
-                    return Ok(Slice::More);
-                }
-                if let Some(dir) = self.merge_event(merge, &record.event) {
-                    return Ok(Slice::Cold(dir));
-                }
-                merge.skip += 1;
-                budget -= 1;
-            }
-            merge.offset = next;
-            merge.skip = 0;
-        }
-        Ok(Slice::Done)
-    }
-
-    /// Applies one event, or returns the directory that must be fetched first.
-    #[inline]
-    fn merge_event(&mut self, merge: &mut Merge, event: &Event<'_>) -> Option<Ino> {
-        if let Some(dir) = self.namespace.needs(event) {
-            return Some(dir);
-        }
-        let MergeFlags { dry_run, check, .. } = merge.flags;
-        let creates = event.kind() == journal::EventKind::Create;
-        if dry_run || check {
-            match self.conflict(merge, event) {
-                Err(dir) => return Some(dir),
-                Ok(true) if check => {
-                    sample(&mut merge.report, SampleKind::Rejected, event);
-                    return None;
-                }
-                Ok(true) => {
-                    merge.report.created += u64::from(creates);
-                    sample(&mut merge.report, SampleKind::Replaced, event);
-                    return None;
-                }
-                Ok(false) => {}
-            }
-        }
-        merge.report.created += u64::from(creates);
-        if dry_run {
-            return None;
-        }
-        self.counters.merged_events += 1;
-        match self.namespace.apply(merge.seq, Mode::Merge, event) {
-            Outcome::Done => {}
-            Outcome::Replaced(_) => sample(&mut merge.report, SampleKind::Replaced, event),
-            Outcome::Rejected => sample(&mut merge.report, SampleKind::Rejected, event),
-        }
-        None
-    }
-
-    /// Whether a create meets a name that somebody else made; `Err` with a directory to fetch.
-    fn conflict(&self, merge: &Merge, event: &Event<'_>) -> Result<bool, Ino> {
-        let Event::Create(create) = event else { return Ok(false) };
-        if merge.new_dirs.contains(&create.parent) && !self.namespace.knows(create.parent) {
-            return Ok(false);
-        }
-        match self.namespace.peek(create.parent, create.name) {
-            Ok(found) => Ok(found.is_some_and(|ino| ino != create.ino)),
-            Err(Refusal::Cold(dir)) => Err(dir),
-            Err(Refusal::Errno(_)) => Ok(false),
-        }
-    }
-
     /// Answers merges that are applied, once what they promise is durable.
     pub(crate) fn finish_merges(&mut self, effects: &mut Effects) {
         while let Some(merge) = self.merges.queue.front() {
@@ -471,16 +394,5 @@ impl Mds {
     /// A merge's reply waits for the journal: it is written without delay.
     pub(crate) fn merge_wants_journal(&self) -> bool {
         self.merges.queue.front().is_some_and(|merge| merge.stage == Stage::Finishing)
-    }
-}
-
-fn sample(report: &mut MergeReport, kind: SampleKind, event: &Event<'_>) {
-    match kind {
-        SampleKind::Replaced => report.replaced += 1,
-        SampleKind::Rejected => report.rejected += 1,
-    }
-    if report.samples.len() < SAMPLES_MAX {
-        let (parent, name) = event.dentry().unwrap_or_default();
-        report.samples.push(MergeSample { kind, parent, name: name.to_vec() });
     }
 }

@@ -1,8 +1,17 @@
 //! Sessions: which client is behind which connection, and which of its requests are done.
 //!
+//! A request may arrive again: its answer was lost with a connection, or the server was restarted.
+//! Whether it was carried out is known from three things that are kept per client, in memory and in
+//! the journal: the newest changes with their answers; a number up to which all older changes are
+//! done; and which of those were refused.
+//!
+//! In the journal, the origins of events say which changes were carried out since the oldest
+//! segment began, and `Event::Session` at the start of each segment says the rest: the number up
+//! to which changes are done, then the refused ones ([`REFUSED`]), then [`GONE`] if the client is
+//! not connected.
+//!
 //! The changes of one client are carried out in the order in which it asked for them, even when
-//! one of them has to wait for a directory. So one number per client, the *floor*, says which are
-//! done, in memory and in the journal.
+//! one of them has to wait for a directory.
 
 use std::collections::VecDeque;
 
@@ -13,12 +22,15 @@ use crate::{Effects, Mds, Phase};
 
 /// Replies kept per client for requests that are sent twice.
 const REMEMBERED_MAX: usize = 1024;
-
+/// Refused requests kept per client: as many as it has under way at the same time, mostly.
+const REFUSED_MAX: usize = 16;
 /// How long a client that left is remembered, should it come back with requests it sent before.
 const FORGET_AFTER: Span = Span::from_millis(60_000);
 
 /// The request number that stands for the end of a session in the journal.
 pub(crate) const GONE: Tid = Tid(u64::MAX);
+/// The bit that marks a refused request in the journal; request numbers are far smaller.
+const REFUSED: u64 = 1 << 63;
 
 /// How a change was answered, should its request arrive again.
 #[derive(Clone, Copy, Debug)]
@@ -29,36 +41,76 @@ pub(crate) struct Remembered {
     pub(crate) time: Timestamp,
 }
 
+/// What is known about a change that a client asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fate {
+    /// It was not carried out.
+    New,
+    /// It was carried out, with this answer if that is still known.
+    Done(Option<Remembered>),
+}
+
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Session {
     pub(crate) conn: Option<ConnId>,
-    /// Every change up to here is done.
+    /// The newest change that is done.
     pub(crate) floor: Tid,
+    /// Changes up to here are done, and their answers forgotten, unless they were refused.
+    forgotten: Tid,
     remembered: VecDeque<Remembered>,
+    refused: VecDeque<Tid>,
     /// Changes that wait, as frames: the first for a directory, the others for the first.
     pub(crate) blocked: VecDeque<Vec<u8>>,
     /// It was connected when the previous tenure ended, and has not returned yet.
     awaited: bool,
-    /// Unsafe requests it has yet to send again.
-    pub(crate) resending: u64,
+    /// It has unsafe requests to send again.
+    pub(crate) resending: bool,
+    /// Whether the recovered journal said up to where changes are done.
+    based: bool,
     /// When its connection ended.
     left: Moment,
 }
 
 impl Session {
-    pub(crate) fn find(&self, tid: Tid) -> Option<Remembered> {
-        self.remembered.iter().rev().find(|known| known.tid == tid).copied()
+    /// Whether a change was carried out.
+    pub(crate) fn fate(&self, tid: Tid) -> Fate {
+        if tid > self.floor {
+            return Fate::New;
+        }
+        let known = self.remembered.iter().rev().find(|known| known.tid == tid);
+        match known {
+            Some(known) => Fate::Done(Some(*known)),
+            None if tid <= self.forgotten && !self.refused.contains(&tid) => Fate::Done(None),
+            None => Fate::New,
+        }
     }
 
     /// Notes a change as done.
     #[inline]
     pub(crate) fn finish(&mut self, remembered: Remembered) {
-        if self.remembered.len() == REMEMBERED_MAX {
-            self.remembered.pop_front();
+        if self.remembered.len() == REMEMBERED_MAX
+            && let Some(oldest) = self.remembered.pop_front()
+        {
+            self.forgotten = self.forgotten.max(oldest.tid);
         }
         self.remembered.push_back(remembered);
         self.floor = self.floor.max(remembered.tid);
+    }
+
+    /// Notes a change as refused: should it arrive again, it is tried again.
+    pub(crate) fn refuse(&mut self, tid: Tid) {
+        if self.refused.len() == REFUSED_MAX {
+            self.refused.pop_front();
+        }
+        self.refused.push_back(tid);
+    }
+
+    /// What the journal says about the session from now on.
+    fn summary(&self) -> impl Iterator<Item = Tid> {
+        let refused = self.refused.iter().filter(|tid| **tid <= self.floor);
+        let gone = self.conn.is_none().then_some(GONE);
+        [self.floor].into_iter().chain(refused.map(|tid| Tid(tid.0 | REFUSED))).chain(gone)
     }
 }
 
@@ -88,33 +140,74 @@ impl Sessions {
         self.by_client.entry(client).or_default()
     }
 
-    /// Connected clients and the number up to which their changes are done, sorted. Those that
-    /// left are in the journal as gone: a restart must not wait for them.
-    pub(crate) fn floors(&self) -> Vec<(ClientId, Tid)> {
+    /// The connection of a client, if it has one.
+    pub(crate) fn conn_of(&self, client: ClientId) -> Option<ConnId> {
+        if client.0 == 0 {
+            return Some(ConnId::MONITOR);
+        }
+        self.by_client.get(&client)?.conn
+    }
+
+    /// What the journal must say about each client, sorted by client: up to where changes are
+    /// done, and the exceptions.
+    pub(crate) fn summaries(&self) -> Vec<(ClientId, Vec<Tid>)> {
         let known = self.by_client.iter();
-        let known = known.filter(|(client, session)| client.0 != 0 && session.conn.is_some());
-        let mut all: Vec<_> = known.map(|(client, session)| (*client, session.floor)).collect();
-        all.sort_unstable();
+        let known = known.filter(|(client, session)| client.0 != 0 && session.floor != Tid(0));
+        let mut all: Vec<_> =
+            known.map(|(client, session)| (*client, session.summary().collect())).collect();
+        all.sort_unstable_by_key(|(client, _)| *client);
         all
     }
 
-    /// The recovered journal says that a client's change is done, or that the client left.
+    /// What an earlier tenure wrote down when it ended.
+    pub(crate) fn restore(&mut self, summaries: &[(ClientId, Vec<Tid>)]) {
+        for (client, tids) in summaries {
+            for tid in tids {
+                self.recovered(*client, *tid);
+            }
+            let session = self.get_mut(*client);
+            // It stopped cleanly: nothing was unsafe. What the journal says later counts more.
+            (session.awaited, session.based) = (false, false);
+        }
+    }
+
+    /// What the recovered journal says about a session.
     pub(crate) fn recovered(&mut self, client: ClientId, tid: Tid) {
         if client.0 == 0 {
             return;
         }
+        let session = self.by_client.entry(client).or_default();
         if tid == GONE {
-            self.by_client.remove(&client);
+            session.awaited = false;
             return;
+        }
+        session.awaited = true;
+        if tid.0 & REFUSED != 0 {
+            return session.refuse(Tid(tid.0 & !REFUSED));
+        }
+        session.floor = session.floor.max(tid);
+        // Since the first of these the journal is complete.
+        if !session.based {
+            session.forgotten = session.forgotten.max(tid);
+            session.based = true;
+        }
+    }
+
+    /// Changes of a client that the recovered journal holds.
+    pub(crate) fn recovered_changes(&mut self, client: ClientId, changes: &mut Vec<Remembered>) {
+        if client.0 == 0 || changes.is_empty() {
+            return changes.clear();
         }
         let session = self.by_client.entry(client).or_default();
         session.awaited = true;
-        session.floor = session.floor.max(tid);
+        for change in changes.drain(..) {
+            session.finish(change);
+        }
     }
 
     /// Whether every client of the previous tenure is back and has sent everything again.
     pub(crate) fn all_returned(&self) -> bool {
-        self.by_client.values().all(|session| !session.awaited && session.resending == 0)
+        self.by_client.values().all(|session| !session.awaited && !session.resending)
     }
 
     /// Forgets clients that left long ago.
@@ -124,10 +217,11 @@ impl Sessions {
         });
     }
 
-    pub(crate) fn stop_waiting(&mut self) {
+    pub(crate) fn stop_waiting(&mut self, now: Moment) {
         for session in self.by_client.values_mut() {
             session.awaited = false;
-            session.resending = 0;
+            session.resending = false;
+            session.left = now;
         }
     }
 }
@@ -149,12 +243,15 @@ impl Mds {
         if let Some(old) = session.conn.replace(conn)
             && old != conn
         {
+            // What it still waits for there, it sends again here.
+            session.blocked.clear();
             self.sessions.by_conn.remove(&old);
             effects.close.push(old);
         }
         session.awaited = false;
-        let restarted = hello.epoch != Epoch(0) && hello.epoch != epoch;
-        session.resending = if restarted { hello.unsafe_requests } else { 0 };
+        let reconnecting = matches!(self.phase, Phase::Reconnecting { .. });
+        session.resending =
+            reconnecting && hello.epoch != Epoch(0) && hello.unsafe_requests > 0;
         let completed = session.floor;
         let welcome = Welcome { epoch, completed, safe: self.log.safe() };
         effects.outbox.send(conn, &Message::Welcome(welcome));
@@ -163,13 +260,17 @@ impl Mds {
     pub(crate) fn closed(&mut self, conn: ConnId) {
         self.drop_merges_of(conn);
         self.early.retain(|(from, _)| *from != conn);
+        self.forget_resent(conn);
         let Some(client) = self.sessions.by_conn.remove(&conn) else { return };
         let Some(session) = self.sessions.by_client.get_mut(&client) else { return };
         if session.conn != Some(conn) {
             return;
         }
         session.conn = None;
-        session.resending = 0;
+        session.blocked.clear();
+        // A client that was returning is expected to return once more.
+        session.awaited = session.resending;
+        session.resending = false;
         session.left = self.clock.now;
         let journalled = self.log.has_segments() || !self.log.is_idle();
         if self.phase == Phase::Active && session.floor != Tid(0) && journalled {

@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::owned;
 
 /// Take a subtree for this client alone. Later commands of this user on this machine act as
-/// its owner: `merge`, `diff`, `discard`, and `ingest` into it.
+/// its owner: `merge`, `diff` and `discard`.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Example:\n  cudele decouple /scratch/job batchfs")]
 pub(crate) struct Args {

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use cudele::{Errno, Error, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::source::Source;
+
 /// Entries between two updates.
 const EVERY: u64 = 256;
 
@@ -35,6 +37,11 @@ impl Progress {
             bar.set_style(style);
         }
         Self { bar, done: 0, stop: stop.clone() }
+    }
+
+    /// How many entries there are, if somebody will see it.
+    pub(super) fn total(source: &Source) -> Option<u64> {
+        if std::io::stderr().is_terminal() { source.count() } else { None }
     }
 
     /// One more entry.

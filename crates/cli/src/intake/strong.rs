@@ -7,13 +7,15 @@ use std::time::{Duration, Instant};
 use cudele::{
     AttrChange, Cluster, Dir, Errno, Error, FileType, Fs, Ino, NewFile, Path, Policy, Result,
 };
-use types::Map;
+use types::{Map, Seq};
 
 use super::{Phase, Report, Tally, Target};
 use crate::source::shown;
 
 /// How long to wait for the server's counters, which come with its beacons.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// For fewer entries nobody waits until the server says how much it has written.
+const WORTH_WAITING: u64 = 1000;
 
 pub(super) struct Strong {
     fs: Arc<Fs>,
@@ -64,7 +66,7 @@ impl Strong {
         self.fs.sync_data()?;
         let data = before_data.elapsed();
         let before_sync = Instant::now();
-        self.fs.sync()?;
+        let seq = self.fs.sync()?;
         let sync = before_sync.elapsed();
         let requests = self.fs.requests() - self.requests;
         let mut report = Report::new(tally, start);
@@ -76,29 +78,22 @@ impl Strong {
         });
         report.data_seconds += data.as_secs_f64();
         report.requests = requests;
-        if self.policy.streams() {
-            report.journal_bytes = self.journalled(requests)?;
+        report.seconds = start.elapsed().as_secs_f64();
+        if self.policy.streams() && report.tally.entries() >= WORTH_WAITING {
+            report.journal_bytes = self.journalled(seq)?;
         }
         report.policy = Some(self.policy);
         report.visible = true;
         Ok(report)
     }
 
-    /// What the server wrote to its journal, once it has said so.
-    fn journalled(&self, requests: u64) -> Result<u64> {
+    /// What the server wrote to its journal up to this position, once it has said so.
+    fn journalled(&self, seq: Seq) -> Result<u64> {
         let start = Instant::now();
         let cluster = self.fs.cluster();
-        let mut last = counter(cluster, "requests")?;
-        let mut since = Instant::now();
-        // Its beacons come twice a second: two that say the same are the end of it.
-        while start.elapsed() < PATIENCE && since.elapsed() < Duration::from_millis(1100) {
-            std::thread::sleep(Duration::from_millis(20));
-            let now = counter(cluster, "requests")?;
-            if now != last {
-                (last, since) = (now, Instant::now());
-            }
+        while counter(cluster, "journal_safe")? < seq.0 && start.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(10));
         }
-        debug_assert!(requests > 0, "opening the destination is a request");
         Ok(counter(cluster, "journal_bytes")?.saturating_sub(self.journal_bytes))
     }
 }

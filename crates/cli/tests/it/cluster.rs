@@ -58,7 +58,9 @@ impl Cluster {
 
     /// The same with the cluster's directory elsewhere.
     pub(crate) fn down_in(dir: &Path) -> Self {
-        Self { dir: dir.to_owned(), ..Self::down() }
+        let mut cluster = Self::down();
+        cluster.dir = dir.to_owned();
+        cluster
     }
 
     /// `cudele up`. Returns what it says, as JSON.

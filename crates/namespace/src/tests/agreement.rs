@@ -9,7 +9,7 @@ use super::world::{any_op, cred, on_model, plan, resolve};
 use crate::{Mode, Namespace, Outcome};
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(20000))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
     fn namespace_agrees_with_model(ops in prop::collection::vec((any_op(), 0..6u8), 1..120)) {

@@ -330,7 +330,7 @@ fn fetch(namespace: &mut Namespace, store: &mut Store, flights: &mut Vec<Flight>
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, max_shrink_iters: 20_000, ..ProptestConfig::with_cases(4000) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, max_shrink_iters: 20_000, ..ProptestConfig::with_cases(300) })]
 
     #[test]
     fn fuzzy_checkpoints_and_the_journal_give_the_tree(

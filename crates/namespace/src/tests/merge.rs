@@ -166,7 +166,7 @@ fn diverge([base, client, others]: [&[Op]; 3], careful: bool) -> (Namespace, Mod
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(20000) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
 
     #[test]
     fn a_journal_read_from_its_bytes_gives_the_tree_again(ops in ops(150)) {

@@ -1,0 +1,157 @@
+//! Killed metadata servers: what was promised is there afterwards.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cudele::{Errno, Ino, NewFile, RenameFlags};
+
+use crate::cluster::{Cluster, eventually};
+
+/// A journal that is written late: much is unsafe at any time.
+const LATE: [&str; 4] = ["--set", "commit_interval_ms=300", "--set", "commit_bytes=100000000"];
+
+#[test]
+fn synced_changes_survive_a_kill_of_server_and_client() {
+    let cluster = Cluster::up_with(&LATE);
+    let fs = cluster.mount();
+    let dir = fs.open_dir("/").unwrap();
+    let mut inos = Vec::new();
+    for number in 0..300 {
+        inos.push(dir.create(format!("f{number:03}"), &NewFile::default()).unwrap().ino);
+    }
+    dir.unlink("f000").unwrap();
+    assert!(fs.unsafe_requests() > 0);
+    fs.sync().unwrap();
+    assert_eq!(fs.unsafe_requests(), 0);
+    cluster.kill("mds");
+    // The client is gone as well: nothing is sent again.
+    drop((dir, fs));
+    cluster.start();
+    let rows = cluster.json(&["ls"]);
+    let rows = rows.as_array().unwrap();
+    assert_eq!(rows.len(), 299);
+    for (row, ino) in rows.iter().zip(&inos[1..]) {
+        assert_eq!(row["ino"].as_u64(), Some(ino.0));
+    }
+}
+
+#[test]
+fn commands_that_ended_are_durable() {
+    let cluster = Cluster::up_with(&LATE);
+    cluster.run(&["mkdir", "/made"]);
+    cluster.run_with_input(&["cp", "-", "/made/file"], b"content");
+    cluster.run(&["mv", "/made/file", "/made/moved"]);
+    cluster.kill("mds");
+    cluster.start();
+    assert_eq!(cluster.run(&["cp", "/made/moved", "-"]), b"content");
+    cluster.run(&["rm", "-r", "/made"]);
+    cluster.kill("mds");
+    cluster.start();
+    assert_eq!(cluster.say(&["ls"]), "");
+}
+
+#[test]
+fn a_living_client_loses_nothing_that_was_acknowledged() {
+    let cluster = Cluster::up_with(&LATE);
+    let fs = cluster.mount();
+    let work = fs.open_dir("/").unwrap();
+    let done = AtomicBool::new(false);
+    let acknowledged = std::thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            let mut acknowledged: Vec<(String, Ino)> = Vec::new();
+            for number in 0.. {
+                if done.load(Ordering::Relaxed) {
+                    break;
+                }
+                let name = format!("f{number:06}");
+                let attr = work.create(&name, &NewFile::default()).unwrap();
+                if number % 3 == 1 {
+                    let moved = format!("m{number:06}");
+                    work.rename(&name, &work, &moved, RenameFlags::default()).unwrap();
+                    acknowledged.push((moved, attr.ino));
+                } else if number % 3 == 2 {
+                    work.unlink(&name).unwrap();
+                } else {
+                    acknowledged.push((name, attr.ino));
+                }
+            }
+            acknowledged
+        });
+        for _ in 0..3 {
+            let before = fs.requests();
+            eventually("there is something to lose", || {
+                fs.requests() > before + 500 && fs.unsafe_requests() > 100
+            });
+            cluster.kill("mds");
+            cluster.start();
+        }
+        let before = fs.requests();
+        eventually("the client works again", || fs.requests() > before + 10);
+        done.store(true, Ordering::Relaxed);
+        worker.join().unwrap()
+    });
+    fs.sync().unwrap();
+
+    let check = |cluster: &Cluster| {
+        let fs = cluster.mount();
+        let mut listed: Vec<_> = fs.open_dir("/").unwrap().list().unwrap();
+        listed.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut expected = acknowledged.clone();
+        expected.sort();
+        let found: Vec<(String, Ino)> = listed
+            .into_iter()
+            .map(|entry| (String::from_utf8(entry.name).unwrap(), entry.attr.ino))
+            .collect();
+        assert_eq!(found.len(), expected.len());
+        assert!(found == expected, "every name has the inode that was acknowledged");
+    };
+    check(&cluster);
+    cluster.kill("mds");
+    cluster.start();
+    check(&cluster);
+}
+
+#[test]
+fn what_only_a_dead_client_knew_is_lost_as_a_whole() {
+    let cluster = Cluster::up_with(&LATE);
+    let fs = cluster.mount();
+    let dir = fs.open_dir("/").unwrap();
+    for number in 0..100 {
+        dir.create(format!("f{number:03}"), &NewFile::default()).unwrap();
+    }
+    fs.sync().unwrap();
+    for number in 100..200 {
+        dir.create(format!("f{number:03}"), &NewFile::default()).unwrap();
+    }
+    cluster.kill("mds");
+    drop((dir, fs));
+    cluster.start();
+    let names = cluster.names("/");
+    assert!((100..=200).contains(&names.len()), "{}", names.len());
+    for (at, name) in names.iter().enumerate() {
+        assert_eq!(*name, format!("f{at:03}"), "a prefix of what was done");
+    }
+    // Life goes on, and numbers are not given out twice.
+    let fs = cluster.mount();
+    let dir = fs.open_dir("/").unwrap();
+    let new = dir.create("new", &NewFile::default()).unwrap();
+    let inos = dir.list().unwrap().into_iter().filter(|entry| entry.name != b"new");
+    assert!(inos.into_iter().all(|entry| entry.attr.ino != new.ino));
+}
+
+#[test]
+fn an_open_directory_works_on_after_a_restart() {
+    let cluster = Cluster::up();
+    let fs = cluster.mount();
+    cluster.run(&["mkdir", "-p", "/a/b/c"]);
+    let dir = fs.open_dir("/a/b/c").unwrap();
+    dir.create("before", &NewFile::default()).unwrap();
+    cluster.run(&["down"]);
+    cluster.start();
+    dir.create("after", &NewFile::default()).unwrap();
+    let mut names: Vec<_> = dir.list().unwrap().into_iter().map(|entry| entry.name).collect();
+    names.sort();
+    assert_eq!(names, [b"after".to_vec(), b"before".to_vec()]);
+    cluster.run(&["rm", "-r", "/a"]);
+    let gone = dir.create("late", &NewFile::default()).unwrap_err();
+    assert!(matches!(gone.errno, Errno::NotFound | Errno::Stale), "{gone}");
+}

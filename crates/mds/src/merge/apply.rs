@@ -1,0 +1,143 @@
+//! Applying the events of a verified merge, in slices.
+//!
+//! Creates are applied in batches, because then their cache misses overlap; everything else one by
+//! one. The order of the journal is kept, whatever it holds.
+
+use journal::{Event, JournalError};
+use namespace::{Batch, Mode, Outcome, Refusal};
+use types::Ino;
+use wire::{MergeFlags, MergeReport, MergeSample, SampleKind};
+
+use super::{Merge, SAMPLES_MAX, Slice};
+use crate::Mds;
+
+impl Mds {
+    pub(super) fn apply_slice(&mut self, merge: &mut Merge) -> Result<Slice, JournalError> {
+        let bytes = std::mem::take(&mut merge.bytes);
+        let mut batch = std::mem::take(&mut self.merges.batch);
+        let result = self.apply_blocks(merge, &bytes, &mut batch);
+        // However the slice ended: `skip` counts what is in the batch as done.
+        self.merge_creates(merge, &mut batch);
+        self.merges.batch = batch;
+        merge.bytes = bytes;
+        self.note_freed();
+        result
+    }
+
+    fn apply_blocks(
+        &mut self,
+        merge: &mut Merge,
+        bytes: &[u8],
+        batch: &mut Batch,
+    ) -> Result<Slice, JournalError> {
+        // Creates that nobody asks about are blind, and most of any journal.
+        let blind = !merge.flags.dry_run && !merge.flags.check;
+        let mut budget = self.settings.merge_events;
+        while merge.offset < bytes.len() {
+            let (block, next) = journal::Block::read(bytes, merge.offset)?;
+            let mut events = block.events();
+            for _ in 0..merge.skip {
+                events.next_event()?;
+            }
+            while let Some(record) = events.next_event()? {
+                if budget == 0 {
+                    return Ok(Slice::More);
+                }
+                if let Event::Create(create) = &record.event
+                    && blind
+                {
+                    batch.push(create);
+                    if batch.is_full() {
+                        self.merge_creates(merge, batch);
+                    }
+                } else {
+                    self.merge_creates(merge, batch);
+                    if let Some(dir) = self.merge_event(merge, &record.event) {
+                        return Ok(Slice::Cold(dir));
+                    }
+                }
+                merge.skip += 1;
+                budget -= 1;
+            }
+            merge.offset = next;
+            merge.skip = 0;
+        }
+        Ok(Slice::Done)
+    }
+
+    /// Applies the creates of a batch. They need no directory to be fetched.
+    fn merge_creates(&mut self, merge: &mut Merge, batch: &mut Batch) {
+        let Merge { seq, ref mut report, .. } = *merge;
+        report.created += batch.len() as u64;
+        self.counters.merged_events += batch.len() as u64;
+        self.namespace.apply_batch(seq, Mode::Merge, batch, |create, outcome| {
+            if outcome != Outcome::Done {
+                note(report, outcome, &Event::Create(*create));
+            }
+        });
+    }
+
+    /// Applies one event, or returns the directory that must be fetched first.
+    fn merge_event(&mut self, merge: &mut Merge, event: &Event<'_>) -> Option<Ino> {
+        if let Some(dir) = self.namespace.needs(event) {
+            return Some(dir);
+        }
+        let MergeFlags { dry_run, check, .. } = merge.flags;
+        let creates = event.kind() == journal::EventKind::Create;
+        if dry_run || check {
+            match self.conflict(merge, event) {
+                Err(dir) => return Some(dir),
+                Ok(true) if check => {
+                    sample(&mut merge.report, SampleKind::Rejected, event);
+                    return None;
+                }
+                Ok(true) => {
+                    merge.report.created += u64::from(creates);
+                    sample(&mut merge.report, SampleKind::Replaced, event);
+                    return None;
+                }
+                Ok(false) => {}
+            }
+        }
+        merge.report.created += u64::from(creates);
+        if dry_run {
+            return None;
+        }
+        self.counters.merged_events += 1;
+        let outcome = self.namespace.apply(merge.seq, Mode::Merge, event);
+        note(&mut merge.report, outcome, event);
+        None
+    }
+
+    /// Whether a create meets a name that somebody else made; `Err` with a directory to fetch.
+    fn conflict(&self, merge: &Merge, event: &Event<'_>) -> Result<bool, Ino> {
+        let Event::Create(create) = event else { return Ok(false) };
+        if merge.new_dirs.contains(&create.parent) && !self.namespace.knows(create.parent) {
+            return Ok(false);
+        }
+        match self.namespace.peek(create.parent, create.name) {
+            Ok(found) => Ok(found.is_some_and(|ino| ino != create.ino)),
+            Err(Refusal::Cold(dir)) => Err(dir),
+            Err(Refusal::Errno(_)) => Ok(false),
+        }
+    }
+}
+
+fn note(report: &mut MergeReport, outcome: Outcome, event: &Event<'_>) {
+    match outcome {
+        Outcome::Done => {}
+        Outcome::Replaced(_) => sample(report, SampleKind::Replaced, event),
+        Outcome::Rejected => sample(report, SampleKind::Rejected, event),
+    }
+}
+
+fn sample(report: &mut MergeReport, kind: SampleKind, event: &Event<'_>) {
+    match kind {
+        SampleKind::Replaced => report.replaced += 1,
+        SampleKind::Rejected => report.rejected += 1,
+    }
+    if report.samples.len() < SAMPLES_MAX {
+        let (parent, name) = event.dentry().unwrap_or_default();
+        report.samples.push(MergeSample { kind, parent, name: name.to_vec() });
+    }
+}
