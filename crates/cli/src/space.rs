@@ -92,3 +92,15 @@ pub(crate) fn link_target(fs: &Fs, attr: &Attr) -> Result<Option<Vec<u8>>> {
 pub(crate) fn parent(fs: &Arc<Fs>, path: &Path) -> Result<(Dir, Vec<u8>)> {
     fs.open_parent(path.to_bytes())
 }
+
+/// Waits until what a command changed is as durable as its policy promises. What went wrong with
+/// the command itself goes before what went wrong with that.
+///
+/// # Errors
+/// The command's, else those of [`Fs::sync`].
+pub(crate) fn settle<T>(fs: &Fs, result: Result<T>) -> Result<T> {
+    let synced = fs.sync();
+    let value = result?;
+    synced.map_err(|error| error.about("the changes just made"))?;
+    Ok(value)
+}

@@ -156,27 +156,46 @@ impl Session {
     }
 
     fn welcome(&mut self, welcome: &Welcome, effects: &mut Effects) {
-        let restarted = self.epoch != Epoch(0) && self.epoch != welcome.epoch;
+        let before = std::mem::replace(&mut self.epoch, welcome.epoch);
+        let restarted = before != Epoch(0) && before != welcome.epoch;
         effects.restarted |= restarted;
-        self.epoch = welcome.epoch;
         self.connected = true;
+        let announced = self.unsafe_count() > 0;
         if restarted {
             self.safe = welcome.safe;
-            let completed = welcome.completed;
-            let mut again: Vec<_> = std::mem::take(&mut self.unsafe_requests).into();
-            again.extend(std::mem::take(&mut self.resent).into_values());
-            again.sort_by_key(|request| request.tid);
-            // What the recovered journal holds is safe now.
-            for request in again.into_iter().filter(|request| request.tid > completed) {
-                append_with_replay(&request, &mut effects.frames);
-                self.resent.insert(request.tid, request);
+            // What the recovered journal holds is safe now. That can be told only of the journal
+            // of the tenure that gave the positions.
+            let next = welcome.epoch.0 == before.0 + 1;
+            for request in std::mem::take(&mut self.unsafe_requests) {
+                let Unsafe { tid, replay, .. } = request;
+                if !(next && tid <= welcome.completed && replay.seq <= welcome.safe) {
+                    self.resent.insert(tid, request);
+                }
             }
         } else {
             self.note_safe(welcome.safe);
         }
+        // Also those that were sent again before, over a connection that broke.
+        let mut again: Vec<_> = self.resent.values().collect();
+        again.sort_by_key(|request| request.tid);
+        for request in again {
+            append_with_replay(request, &mut effects.frames);
+        }
+        if announced && before != Epoch(0) {
+            self.end_of_resent(effects);
+        }
         for (_, frame) in &self.unanswered {
             effects.frames.extend_from_slice(frame);
         }
+    }
+
+    /// Tells the server that everything was sent again. Nobody waits for the answer.
+    fn end_of_resent(&mut self, effects: &mut Effects) {
+        let tid = Tid(self.next_tid);
+        self.next_tid += 1;
+        let (cred, replay) = (Cred::root(), Some(Replay::default()));
+        let request = Request { tid, cred, replay, op: Op::Sync };
+        Message::Request(request).append_frame(&mut effects.frames);
     }
 
     fn reply(&mut self, reply: Reply, effects: &mut Effects) {

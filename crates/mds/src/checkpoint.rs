@@ -32,9 +32,12 @@ pub(crate) struct Checkpoint {
     capturing: Option<(Capture, Rows)>,
     /// Directories being written, with the position since which they were dirty.
     committing: Vec<(Ino, Seq)>,
+    /// Directories that were captured, and the newest event that they may show: the journal goes
+    /// first, or a crash would leave the second half of a rename without the first.
+    captured: VecDeque<(Seq, Ino, StoreOp)>,
     /// Writes that failed and are tried again.
     failed: VecDeque<(Ino, StoreOp, Moment)>,
-    /// Inodes that are gone, since which position.
+    /// Inodes that are gone, and the newest event when they went.
     purges: VecDeque<(Seq, Freed)>,
     /// Merges that are in memory only: since which position, of which subtree, and the journal
     /// object that recovery would need.
@@ -47,6 +50,11 @@ pub(crate) struct Checkpoint {
 impl Checkpoint {
     pub(crate) fn has_work(&self) -> bool {
         self.capturing.is_some() || (self.target.is_some() && self.committing.len() < COMMITS_MAX)
+    }
+
+    /// Whether a directory waits for the journal.
+    pub(crate) fn wants_journal(&self) -> bool {
+        !self.captured.is_empty()
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -85,7 +93,18 @@ impl Mds {
         self.counters.committed_rows += rows.len() as u64;
         let counts = self.namespace.counts(ino);
         let op = StoreOp::CommitDir { ino, rows, counts };
-        self.store(Waiting::Checkpoint(ino), op, effects);
+        self.checkpoint.captured.push_back((self.last_seq(), ino, op));
+        self.commit_captured(effects);
+    }
+
+    /// Writes the directories that show nothing but what is safe.
+    pub(crate) fn commit_captured(&mut self, effects: &mut Effects) {
+        let safe = self.log.safe();
+        while self.checkpoint.captured.front().is_some_and(|(seq, ..)| *seq <= safe)
+            && let Some((_, ino, op)) = self.checkpoint.captured.pop_front()
+        {
+            self.store(Waiting::Checkpoint(ino), op, effects);
+        }
     }
 
     /// Picks the directory that is dirty longest. Returns whether there is one to capture.
@@ -93,8 +112,9 @@ impl Mds {
         let Some(target) = self.checkpoint.target else { return false };
         match self.namespace.dirtiest() {
             Some((since, ino)) if since <= target => {
-                // One write of a directory at a time.
-                if self.namespace.is_flushing(ino) {
+                // One write of a directory at a time, and none while it is being fetched: what the
+                // fetch brings would be older than what the write takes out of memory.
+                if self.namespace.is_flushing(ino) || self.fetches.is_waited_for(ino) {
                     self.checkpoint.target = None;
                     return false;
                 }
@@ -138,9 +158,10 @@ impl Mds {
     }
 
     /// Deletes the segments that nothing depends on, and answers whoever waited for that.
-    fn trim(&mut self, effects: &mut Effects) {
+    pub(crate) fn trim(&mut self, effects: &mut Effects) {
         let unwritten = self.oldest_unwritten();
-        let keep = if self.phase == crate::Phase::Stopping { 0 } else { 1 };
+        // The last segment says where positions and requests stand; the tables do when it is gone.
+        let keep = if self.is_journal_ended() { 0 } else { 1 };
         let mut objects = Vec::new();
         while let Some(segment) = self.log.oldest()
             && segment.last < unwritten
@@ -219,13 +240,17 @@ impl Mds {
         }
     }
 
-    /// Deletes the data of removed inodes once their removal cannot be lost any more.
+    /// Deletes the data of removed inodes once their removal is in the metadata store. That it is
+    /// journalled is not enough, because not every removal is: a merge may be lost, and then what
+    /// it had replaced is there again.
     fn purge_tick(&mut self, effects: &mut Effects) {
+        if self.checkpoint.purges.is_empty() {
+            return;
+        }
         let unwritten = self.oldest_unwritten();
-        let durable = self.log.safe().max(Seq(unwritten.0.saturating_sub(1)));
         for _ in 0..PURGES_PER_TICK {
             let Some((seq, _)) = self.checkpoint.purges.front() else { return };
-            if *seq > durable {
+            if *seq >= unwritten {
                 return;
             }
             let Some((_, freed)) = self.checkpoint.purges.pop_front() else { return };
@@ -242,18 +267,21 @@ impl Mds {
     pub(crate) fn evict_tick(&mut self) {
         let now = self.clock.now;
         let due = now.since(self.checkpoint.evicted_at) >= EVICT_INTERVAL;
-        if !due || self.namespace.inodes() <= self.settings.inodes_max {
+        let serving = self.is_active() && !self.merges.is_waiting();
+        if !due || !serving || self.namespace.inodes() <= self.settings.inodes_max {
             return;
         }
         self.checkpoint.evicted_at = now;
         if self.checkpoint.target.is_none() && self.namespace.dirtiest().is_some() {
             self.checkpoint_all();
         }
+        // Whoever waits for one directory needs the others, too, when that one is here.
+        let wanted = self.wanted_directories();
         for dir in self.namespace.directory_list() {
             if self.namespace.inodes() <= self.settings.inodes_max {
                 return;
             }
-            let keep = self.tables.decoupled.contains_key(&dir);
+            let keep = self.tables.decoupled.contains_key(&dir) || wanted.contains(&dir);
             if !keep && self.namespace.evict(dir) {
                 self.counters.evicted += 1;
             }

@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 
 use metastore::Rows;
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
-use types::{ClientId, ConnId, Ino, Map};
+use types::{ClientId, ConnId, Ino, Map, Set};
 use wire::{Message, Request};
 
+use crate::op::touched;
 use crate::{Effects, Mds, Phase, Waiting};
 
 /// Rows put into the namespace in one slice: about two milliseconds.
@@ -21,11 +22,13 @@ enum Waiter {
     /// A question: the frame is handled again.
     Question(ConnId, Vec<u8>),
     /// The blocked changes of a client.
-    Changes(ConnId, ClientId),
+    Changes(ClientId),
     /// The merge at the head of the queue.
     Merge,
     /// Recovery.
     Recovery,
+    /// The search for inodes after a recovery.
+    Search,
 }
 
 /// See the module documentation.
@@ -39,6 +42,11 @@ pub(crate) struct Fetches {
 impl Fetches {
     pub(crate) fn has_work(&self) -> bool {
         !self.arrived.is_empty()
+    }
+
+    /// Whether somebody waits for a directory: it is being fetched, or will be.
+    pub(crate) fn is_waited_for(&self, dir: Ino) -> bool {
+        self.waiting.contains_key(&dir)
     }
 }
 
@@ -79,7 +87,7 @@ impl Mds {
         }
         let frame = Message::Request(request.clone()).to_frame();
         self.sessions.get_mut(client).blocked.push_front(frame);
-        self.wait_for(dir, Waiter::Changes(conn, client), effects);
+        self.wait_for(dir, Waiter::Changes(client), effects);
     }
 
     /// Lets a request wait that will be handled as if it had just arrived.
@@ -100,6 +108,10 @@ impl Mds {
 
     pub(crate) fn recovery_waits_for(&mut self, dir: Ino, effects: &mut Effects) {
         self.wait_for(dir, Waiter::Recovery, effects);
+    }
+
+    pub(crate) fn search_waits_for(&mut self, dir: Ino, effects: &mut Effects) {
+        self.wait_for(dir, Waiter::Search, effects);
     }
 
     pub(crate) fn fetched(
@@ -127,16 +139,24 @@ impl Mds {
         for waiter in self.fetches.waiting.remove(&dir).unwrap_or_default() {
             match waiter {
                 Waiter::Question(conn, frame) => self.fail_frame(conn, &frame, &error, effects),
-                Waiter::Changes(conn, client) => {
-                    if let Some(frame) = self.sessions.get_mut(client).blocked.pop_front() {
-                        self.fail_frame(conn, &frame, &error, effects);
-                    }
-                    self.retry_changes(conn, client, effects);
-                }
+                Waiter::Changes(client) => self.fail_change(client, &error, effects),
                 Waiter::Merge => self.fail_merge(&error, effects),
                 Waiter::Recovery => effects.fatal = Some(failure.error.clone()),
+                // It is tried again when some time has passed.
+                Waiter::Search => self.search_fetched(),
             }
         }
+    }
+
+    /// The first blocked change of a client fails; the others need not.
+    fn fail_change(&mut self, client: ClientId, error: &wire::Failure, effects: &mut Effects) {
+        let frame = self.sessions.get_mut(client).blocked.pop_front();
+        if let (Some(conn), Some(frame)) = (self.sessions.conn_of(client), frame)
+            && let Some(Message::Request(request)) = decode(&frame)
+        {
+            self.refuse(conn, client, &request, error.clone(), effects);
+        }
+        self.retry_changes(client, effects);
     }
 
     fn fail_frame(
@@ -149,6 +169,22 @@ impl Mds {
         if let Some(Message::Request(request)) = decode(frame) {
             self.reply_error(conn, request.tid, error.clone(), effects);
         }
+    }
+
+    /// The directories that are waited for, those that the waiting requests name, and all above.
+    pub(crate) fn wanted_directories(&mut self) -> Set<Ino> {
+        let mut named: Vec<Ino> = self.fetches.waiting.keys().copied().collect();
+        for waiter in self.fetches.waiting.values().flatten() {
+            let frame = match waiter {
+                Waiter::Question(_, frame) => Some(frame.as_slice()),
+                Waiter::Changes(client) => self.sessions.first_blocked(*client),
+                Waiter::Merge | Waiter::Recovery | Waiter::Search => None,
+            };
+            if let Some(Message::Request(request)) = frame.and_then(decode) {
+                named.extend(touched(&request.op).0.into_iter().flatten());
+            }
+        }
+        named.into_iter().flat_map(|ino| self.namespace.ancestors(ino)).collect()
     }
 
     /// Puts a slice of an arrived directory into the namespace.
@@ -174,24 +210,26 @@ impl Mds {
                         self.request(conn, request, effects);
                     }
                 }
-                Waiter::Changes(conn, client) => self.retry_changes(conn, client, effects),
+                Waiter::Changes(client) => self.retry_changes(client, effects),
                 Waiter::Merge => self.merges.resume(),
                 Waiter::Recovery => self.recovery_continue(effects),
+                Waiter::Search => {
+                    self.search_fetched();
+                    self.search_on(effects);
+                }
             }
         }
     }
 
-    fn retry_frame(&mut self, conn: ConnId, frame: &[u8], effects: &mut Effects) {
-        if let Some(Message::Request(request)) = decode(frame) {
-            self.execute(conn, &request, effects);
-        }
-    }
-
-    /// Carries out a client's blocked changes until one has to wait again.
-    fn retry_changes(&mut self, conn: ConnId, client: ClientId, effects: &mut Effects) {
+    /// Carries out a client's blocked changes until one has to wait again. Without a connection
+    /// there are none: the client sends them again when it is back.
+    fn retry_changes(&mut self, client: ClientId, effects: &mut Effects) {
+        let Some(conn) = self.sessions.conn_of(client) else { return };
         while let Some(frame) = self.sessions.get_mut(client).blocked.pop_front() {
             let left = self.sessions.get_mut(client).blocked.len();
-            self.retry_frame(conn, &frame, effects);
+            if let Some(Message::Request(request)) = decode(&frame) {
+                self.execute_once(conn, client, &request, effects);
+            }
             if self.sessions.get_mut(client).blocked.len() > left {
                 return;
             }

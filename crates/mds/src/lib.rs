@@ -5,7 +5,7 @@
 //! clock and starts no thread, so the same code runs under the daemon and in the simulator.
 //!
 //! Where to read on: `op` carries out requests, `log` makes them durable, `recover` brings them
-//! back, `checkpoint` moves them to the metadata store, `fetch` brings directories in, `merge`
+//! back (`chain` puts its segments in order, `resend` waits for clients), `checkpoint` moves them to the metadata store, `fetch` brings directories in, `merge`
 //! applies the journals of decoupled clients (Volatile Apply), `tables` holds what must survive
 //! even without a journal.
 //!
@@ -14,6 +14,7 @@
 //! * a reply says *applied*; *safe* is reported when the store confirmed the journal;
 //! * one slice of background work takes a few milliseconds at most, and requests go first.
 
+mod chain;
 mod checkpoint;
 mod counters;
 mod fetch;
@@ -21,6 +22,7 @@ mod log;
 mod merge;
 mod op;
 mod recover;
+mod resend;
 mod session;
 mod settings;
 mod tables;
@@ -40,8 +42,9 @@ use fetch::Fetches;
 use log::Log;
 use merge::Merges;
 use recover::Recovery;
+use resend::Resend;
 use session::Sessions;
-use tables::Tables;
+use tables::{JournalEnd, Tables};
 
 /// What can happen to a metadata server.
 #[derive(Debug)]
@@ -121,6 +124,7 @@ pub struct Mds {
     checkpoint: Checkpoint,
     merges: Merges,
     recovery: Recovery,
+    resend: Resend,
     waiting: Map<Token, Waiting>,
     next_token: u64,
     /// Requests that arrived before the server was active.
@@ -147,6 +151,7 @@ impl Mds {
             checkpoint: Checkpoint::default(),
             merges: Merges::default(),
             recovery: Recovery::default(),
+            resend: Resend::default(),
             waiting: Map::default(),
             next_token: 0,
             early: VecDeque::new(),
@@ -276,11 +281,7 @@ impl Mds {
     }
 
     fn tick(&mut self, effects: &mut Effects) {
-        if let Phase::Reconnecting { until } = self.phase
-            && (self.clock.now >= until || self.sessions.all_returned())
-        {
-            self.become_active(effects);
-        }
+        self.resend_tick(effects);
         self.log_tick(effects);
         self.tables_tick(effects);
         self.checkpoint_tick(effects);
@@ -343,10 +344,29 @@ impl Mds {
             && self.log.is_idle()
             && self.checkpoint.is_idle()
             && self.tables.is_idle();
-        if idle && self.checkpoint_finished() {
+        if !idle || !self.checkpoint_finished() {
+            return;
+        }
+        let end = self.end_of_journal();
+        if self.tables.end_journal(end) {
+            self.trim(effects);
             self.phase = Phase::Stopped;
             effects.stopped = true;
+        } else {
+            self.tables_tick(effects);
         }
+    }
+
+    fn end_of_journal(&self) -> JournalEnd {
+        let sessions = self.sessions.summaries();
+        JournalEnd { last: self.log.last(), next_index: self.log.next_index(), sessions }
+    }
+
+    /// Whether everything that the journal says is stored elsewhere, so that it may go as a whole.
+    fn is_journal_ended(&self) -> bool {
+        self.phase == Phase::Stopping
+            && self.tables.is_idle()
+            && *self.tables.journal_end() == self.end_of_journal()
     }
 
     /// The newest journal position: what events that are not journalled are stamped with.

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use journal::{Event, JournalBuffer, SegmentHeader, Writer};
 use metastore::request::{StoreFailure, StoreOp, StoreResult, Token, segment_name};
-use types::{ConnId, Epoch, Errno, Moment, Origin, Seq, Span, Tid};
+use types::{ConnId, Epoch, Errno, Moment, Origin, Seq, Span, Tid, Timestamp};
 use wire::Answer;
 
 use crate::{Effects, Mds, Phase, Settings, Waiting};
@@ -23,6 +23,12 @@ pub(crate) struct Segment {
     pub(crate) first: Seq,
     pub(crate) last: Seq,
     bytes: u64,
+}
+
+impl Segment {
+    pub(crate) fn recovered(index: u64, (first, last): (Seq, Seq), bytes: u64) -> Self {
+        Self { index, first, last, bytes }
+    }
 }
 
 /// A write under way.
@@ -41,6 +47,7 @@ struct Flight {
 #[derive(Debug)]
 struct Waiter {
     seq: Seq,
+    time: Timestamp,
     conn: ConnId,
     tid: Tid,
     answer: Answer,
@@ -82,16 +89,17 @@ impl Log {
     }
 
     /// Takes over after recovery: the segments that exist, and where to go on.
-    pub(crate) fn resume(&mut self, epoch: Epoch, segments: VecDeque<Segment>, last: Seq) {
+    pub(crate) fn resume(
+        &mut self,
+        epoch: Epoch,
+        segments: VecDeque<Segment>,
+        (next_index, last): (u64, Seq),
+    ) {
         self.epoch = epoch;
-        self.next_index = segments.back().map_or(0, |segment| segment.index + 1);
+        self.next_index = next_index;
         self.segments = segments;
         self.buffer = JournalBuffer::new(Seq(last.0 + 1), true);
         (self.written, self.safe) = (last, last);
-    }
-
-    pub(crate) fn recovered_segment(index: u64, first: Seq, last: Seq, bytes: u64) -> Segment {
-        Segment { index, first, last, bytes }
     }
 
     #[inline]
@@ -108,6 +116,11 @@ impl Log {
     /// Everything up to here is durable.
     pub(crate) fn safe(&self) -> Seq {
         self.safe
+    }
+
+    /// Index that the next segment will have: no object of that name or a later one exists.
+    pub(crate) fn next_index(&self) -> u64 {
+        self.next_index
     }
 
     pub(crate) fn failed(&self) -> Option<Errno> {
@@ -175,7 +188,9 @@ impl Log {
 impl Mds {
     /// Starts journal writes that are due. Called after every input.
     pub(crate) fn log_step(&mut self, effects: &mut Effects) {
-        let hurry = self.phase == Phase::Stopping || self.merge_wants_journal();
+        let hurry = self.phase == Phase::Stopping
+            || self.merge_wants_journal()
+            || self.checkpoint.wants_journal();
         while (hurry || self.log.is_due(self.clock.now, &self.settings))
             && self.log.pending_since.is_some()
             && self.log.may_start(&self.settings)
@@ -192,8 +207,10 @@ impl Mds {
         let mut data = Vec::new();
         if !log.open || full || in_flight {
             // Every segment says which requests are done, so that older segments can go.
-            for (client, tid) in self.sessions.floors() {
-                log.buffer.append(Origin::default(), &Event::Session { client, tid });
+            for (client, tids) in self.sessions.summaries() {
+                for tid in tids {
+                    log.buffer.append(Origin::default(), &Event::Session { client, tid });
+                }
             }
             let index = log.next_index;
             log.next_index += 1;
@@ -245,6 +262,9 @@ impl Mds {
                 // Nothing acknowledged is lost: the events stay here and are written again. Until
                 // that works, changes are refused and nobody is told that anything is safe.
                 flight.failed = Some((failure.op, now));
+                // How the segment ends is unknown: nothing more is written to it.
+                let segment = flight.segment;
+                self.log.open &= self.log.segments.back().map(|last| last.index) != Some(segment);
                 self.log.failed = Some(failure.error.errno);
                 self.refuse_waiters(failure.error.errno, effects);
                 return;
@@ -259,6 +279,7 @@ impl Mds {
             self.log.failed = None;
         }
         self.answer_waiters(effects);
+        self.commit_captured(effects);
         self.finish_merges(effects);
     }
 
@@ -294,7 +315,9 @@ impl Mds {
         let index = log.next_index;
         log.next_index += 1;
         let bytes = data.len() as u64;
-        log.segments.push_back(Segment { index, first, last, bytes });
+        // Segments are trimmed in the order of their events.
+        let after = log.segments.partition_point(|segment| segment.first <= first);
+        log.segments.insert(after, Segment { index, first, last, bytes });
         log.flights[at].segment = index;
         StoreOp::Append { object: segment_name(self.rank, index), data }
     }
@@ -302,7 +325,7 @@ impl Mds {
     /// Answers now if everything up to `seq` is durable, else as soon as it is.
     pub(crate) fn answer_when_safe(
         &mut self,
-        seq: Seq,
+        (seq, time): (Seq, Timestamp),
         (conn, tid): (ConnId, Tid),
         answer: Answer,
         effects: &mut Effects,
@@ -312,9 +335,9 @@ impl Mds {
         {
             self.reply_error(conn, tid, errno.into(), effects);
         } else if seq <= self.log.safe {
-            self.reply_with((conn, tid), seq, answer, effects);
+            self.reply((conn, tid), seq, time, Ok(answer), effects);
         } else {
-            self.log.waiters.push_back(Waiter { seq, conn, tid, answer });
+            self.log.waiters.push_back(Waiter { seq, time, conn, tid, answer });
         }
     }
 
@@ -323,7 +346,8 @@ impl Mds {
         let mut left = VecDeque::new();
         for waiter in std::mem::take(&mut self.log.waiters) {
             if waiter.seq <= safe {
-                self.reply_with((waiter.conn, waiter.tid), waiter.seq, waiter.answer, effects);
+                let Waiter { seq, time, conn, tid, answer } = waiter;
+                self.reply((conn, tid), seq, time, Ok(answer), effects);
             } else {
                 left.push_back(waiter);
             }

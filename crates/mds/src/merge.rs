@@ -14,9 +14,9 @@ use std::collections::VecDeque;
 
 use journal::{Event, JournalError, SegmentHeader, Writer, segment};
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
-use namespace::{Batch, Mode, Outcome, Refusal};
+use namespace::Batch;
 use types::{ClientId, ConnId, Errno, Ino, InoRange, Moment, Origin, Seq, Set, Tid, check_name};
-use wire::{Answer, Failure, MergeFlags, MergeReport, MergeSample, Message, Op, SampleKind};
+use wire::{Answer, Failure, MergeFlags, MergeReport, Message, Op};
 
 use crate::op::{Performed, Performing};
 use crate::{Effects, Mds, Phase, Waiting};
@@ -72,6 +72,11 @@ pub(crate) struct Merges {
 impl Merges {
     pub(crate) fn has_work(&self) -> bool {
         !self.waiting && self.queue.front().is_some_and(|merge| merge.stage != Stage::Finishing)
+    }
+
+    /// Whether the merge at the head of the queue waits for a directory.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiting
     }
 
     pub(crate) fn resume(&mut self) {

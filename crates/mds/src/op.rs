@@ -8,6 +8,7 @@ use namespace::Refusal;
 use types::{ClientId, ConnId, Errno, Ino, Seq, Tid, Timestamp};
 use wire::{Answer, Failure, Message, Op, Reply, Request};
 
+use crate::session::{Fate, Remembered};
 use crate::{Effects, Mds, Phase};
 
 /// How a request was carried out.
@@ -64,11 +65,25 @@ impl Mds {
                 session.blocked.push_back(Message::Request(request).to_frame());
                 return;
             }
-            if request.tid <= session.floor {
-                return self.answer_again(conn, client, &request, effects);
-            }
         }
-        self.execute(conn, &request, effects);
+        self.execute_once(conn, client, &request, effects);
+    }
+
+    /// Carries a request out unless that was done before: then it is answered as it was.
+    pub(crate) fn execute_once(
+        &mut self,
+        conn: ConnId,
+        client: ClientId,
+        request: &Request<'_>,
+        effects: &mut Effects,
+    ) {
+        if request.op.is_mutation()
+            && client.0 != 0
+            && let Fate::Done(known) = self.sessions.get_mut(client).fate(request.tid)
+        {
+            return self.answer_again((conn, client), request, known, effects);
+        }
+        self.execute(conn, request, effects);
     }
 
     /// Carries a request out, or lets it wait for a directory.
@@ -81,12 +96,13 @@ impl Mds {
             Ok(Performed::Changed { answer, seq, ino, time, ack_safe }) => {
                 if client.0 != 0 {
                     let seq = seq.unwrap_or_default();
-                    let remembered =
-                        crate::session::Remembered { tid: request.tid, seq, ino, time };
+                    let remembered = Remembered { tid: request.tid, seq, ino, time };
                     self.sessions.get_mut(client).finish(remembered);
                 }
                 match seq {
-                    Some(seq) if ack_safe => self.answer_when_safe(seq, at, answer, effects),
+                    Some(seq) if ack_safe => {
+                        self.answer_when_safe((seq, time), at, answer, effects);
+                    }
                     seq => self.reply(at, seq.unwrap_or_default(), time, Ok(answer), effects),
                 }
             }
@@ -94,12 +110,26 @@ impl Mds {
                 self.park(conn, client, request, dir, effects);
             }
             Err(Refused::Refusal(Refusal::Errno(errno))) => {
-                self.reply_error(conn, request.tid, errno.into(), effects);
+                self.refuse(conn, client, request, errno.into(), effects);
             }
             Err(Refused::Failure(failure)) => {
-                self.reply_error(conn, request.tid, failure, effects);
+                self.refuse(conn, client, request, failure, effects);
             }
         }
+    }
+
+    pub(crate) fn refuse(
+        &mut self,
+        conn: ConnId,
+        client: ClientId,
+        request: &Request<'_>,
+        failure: Failure,
+        effects: &mut Effects,
+    ) {
+        if request.op.is_mutation() && client.0 != 0 {
+            self.sessions.get_mut(client).refuse(request.tid);
+        }
+        self.reply_error(conn, request.tid, failure, effects);
     }
 
     fn perform(
@@ -109,6 +139,9 @@ impl Mds {
         request: &Request<'_>,
         effects: &mut Effects,
     ) -> Performing {
+        if self.is_astray(&request.op) {
+            return Err(Errno::Stale.into());
+        }
         if !self.tables.decoupled.is_empty() {
             self.check_blocked(client, &request.op)?;
         }
@@ -127,7 +160,8 @@ impl Mds {
         match request.op {
             Op::Sync => {
                 let seq = self.last_seq();
-                self.answer_when_safe(seq, (conn, request.tid), Answer::Safe(seq), effects);
+                let at = (conn, request.tid);
+                self.answer_when_safe((seq, Timestamp(0)), at, Answer::Safe(seq), effects);
                 Ok(Performed::Later)
             }
             Op::Decouple { path, client, policy } => {
@@ -184,7 +218,7 @@ impl Mds {
         self.reply((conn, tid), Seq(0), Timestamp(0), Err(failure), effects);
     }
 
-    fn reply(
+    pub(crate) fn reply(
         &mut self,
         (conn, tid): (ConnId, Tid),
         seq: Seq,
@@ -228,10 +262,10 @@ impl Mds {
     }
 }
 
-type Touched<'a> = ([Option<Ino>; 2], [Option<(Ino, &'a [u8])>; 2]);
+pub(crate) type Touched<'a> = ([Option<Ino>; 2], [Option<(Ino, &'a [u8])>; 2]);
 
 /// The inodes and names that a request is about.
-fn touched<'a>(op: &Op<'a>) -> Touched<'a> {
+pub(crate) fn touched<'a>(op: &Op<'a>) -> Touched<'a> {
     match *op {
         Op::Lookup { parent, name }
         | Op::Create { parent, name, .. }
@@ -250,9 +284,9 @@ fn touched<'a>(op: &Op<'a>) -> Touched<'a> {
         | Op::SetData { ino, .. }
         | Op::GetPolicy { dir: ino }
         | Op::List { dir: ino, .. } => ([Some(ino), None], [None; 2]),
-        // The walk itself checks where it leads. The others are about the decoupling.
-        Op::Walk { .. }
-        | Op::Sync
+        Op::Walk { base, .. } => ([Some(base), None], [None; 2]),
+        // These are about the decoupling.
+        Op::Sync
         | Op::SetPolicy { .. }
         | Op::Decouple { .. }
         | Op::Extend { .. }

@@ -1,18 +1,20 @@
 //! Recovery: taking over a rank. Fence the predecessor, replay its journal over the metadata
 //! store, wait a moment for clients to send again what was applied but not safe, then serve.
 
-use std::collections::VecDeque;
-
-use journal::{BlockReader, Event, SegmentReader, segment};
+use journal::{BlockReader, Event, Record, SegmentReader, segment};
+use metastore::Rows;
 use metastore::request::{
     Condition, StoreFailure, StoreOp, StoreResult, Token, journal_prefix, rank_name,
 };
 use namespace::Mode;
-use types::{Errno, Error, Ino, Origin, Seq};
-use wire::{Message, Request};
+use types::{ClientId, Errno, Error, Ino, Seq};
 
-use crate::log::{Log, Segment};
-use crate::{Effects, Mds, Phase, Waiting};
+use crate::chain::{Chain, Found, Next};
+use crate::session::Remembered;
+use crate::{Effects, Mds, Waiting};
+
+/// Changes of one client that are noted together.
+const RUN_MAX: usize = 1024;
 
 #[derive(Debug, Default)]
 enum Step {
@@ -20,32 +22,29 @@ enum Step {
     Idle,
     ReadTable,
     TakeOver,
+    /// The directory that holds the root's inode is fetched.
+    FetchRoot,
+    /// A new cluster: the root is made, and stored before anything else happens.
+    StoreRoot,
     ListSegments,
-    ReadSegment,
+    /// A segment of this name is read.
+    ReadSegment(String),
     Replay,
     ReadMerged,
-    /// The journal is applied; the root is fetched if the journal did not make it.
-    FetchRoot,
 }
 
 /// The state of a recovery.
 #[derive(Debug, Default)]
 pub(crate) struct Recovery {
     step: Step,
-    /// Segments yet to be read, by name.
-    names: VecDeque<String>,
-    /// Segments that were read.
-    segments: VecDeque<Segment>,
-    name: String,
-    bytes: Vec<u8>,
-    /// Bytes of the segment that are intact.
-    intact: usize,
+    /// The journal, of which `segment` is being applied.
+    chain: Chain,
+    segment: Option<Found>,
     /// Where the next block starts, and how many of its events are applied.
     offset: usize,
     skip: u64,
-    last: Seq,
-    /// Requests that clients sent again, to be carried out in their first order.
-    resent: Vec<(Seq, types::ConnId, Vec<u8>)>,
+    /// The last event that was applied: others may be found twice.
+    applied: Seq,
     /// A journal object that was merged: its bytes are applied at this point of the replay.
     merged: Option<Vec<u8>>,
 }
@@ -87,9 +86,9 @@ impl Mds {
             }
             (Step::TakeOver, StoreResult::Stored(version)) => {
                 self.tables.taken_over(version);
-                self.recovery.step = Step::ListSegments;
-                let prefix = journal_prefix(self.rank);
-                self.store(Waiting::Recovery, StoreOp::List { prefix }, effects);
+                self.sessions.restore(&self.tables.journal_end().sessions);
+                self.recovery.step = Step::FetchRoot;
+                self.recovery_waits_for(Ino::ANCHOR, effects);
                 Ok(())
             }
             (Step::TakeOver, _) => Err(Error::new(
@@ -98,12 +97,23 @@ impl Mds {
                 "another server is starting as this rank",
             )
             .remedy("stop one of the two")),
+            (Step::StoreRoot, StoreResult::Done) => {
+                self.namespace.end_capture(Ino::ANCHOR);
+                self.list_segments(effects);
+                Ok(())
+            }
             (Step::ListSegments, StoreResult::Names(names)) => {
-                self.recovery.names = names.into();
+                let end = self.tables.journal_end();
+                let from = (end.next_index, end.last);
+                self.recovery.applied = end.last;
+                self.recovery.chain = Chain::new(names, self.settings.dispatch, from);
                 self.next_segment(effects)
             }
-            (Step::ReadSegment, StoreResult::Bytes(bytes, _)) => self.open_segment(bytes, effects),
-            (Step::ReadSegment, StoreResult::Missing) => self.next_segment(effects),
+            (Step::ReadSegment(name), StoreResult::Bytes(bytes, _)) => {
+                self.recovery.chain.found(name.clone(), bytes)?;
+                self.next_segment(effects)
+            }
+            (Step::ReadSegment(_), StoreResult::Missing) => self.next_segment(effects),
             (Step::ReadMerged, StoreResult::Bytes(bytes, _)) => {
                 self.recovery.merged = Some(bytes);
                 self.recovery.step = Step::Replay;
@@ -138,65 +148,42 @@ impl Mds {
         Ok(())
     }
 
-    fn next_segment(&mut self, effects: &mut Effects) -> Result<(), Error> {
-        let Some(name) = self.recovery.names.pop_front() else {
-            self.recovery.step = Step::FetchRoot;
-            self.recovery_waits_for(Ino::ANCHOR, effects);
-            return Ok(());
-        };
-        self.recovery.name.clone_from(&name);
-        self.recovery.step = Step::ReadSegment;
-        self.store(Waiting::Recovery, StoreOp::Get { object: name }, effects);
-        Ok(())
+    /// The directory that holds the root's inode is in memory.
+    fn find_root(&mut self, effects: &mut Effects) {
+        if self.namespace.knows(Ino::ROOT) {
+            return self.list_segments(effects);
+        }
+        self.namespace.make_root(self.clock.time);
+        let Some(mut capture) = self.namespace.begin_capture(Ino::ANCHOR) else { return };
+        let mut rows = Rows::new();
+        while !self.namespace.capture(&mut capture, &mut rows, usize::MAX / 2) {}
+        let counts = self.namespace.counts(Ino::ANCHOR);
+        self.recovery.step = Step::StoreRoot;
+        let op = StoreOp::CommitDir { ino: Ino::ANCHOR, rows, counts };
+        self.store(Waiting::Recovery, op, effects);
     }
 
-    /// Checks a segment as a whole before anything of it is applied.
-    fn open_segment(&mut self, bytes: Vec<u8>, effects: &mut Effects) -> Result<(), Error> {
-        let name = self.recovery.name.clone();
-        let last_one = self.recovery.names.len() < self.settings.dispatch;
-        let scan = match segment::scan(&bytes) {
-            Ok(scan) => scan,
-            // A segment that was being created: nothing in it was acknowledged.
-            Err(_) if bytes.len() < segment::HEADER_BYTES => {
-                return self.next_segment(effects);
+    fn list_segments(&mut self, effects: &mut Effects) {
+        self.recovery.step = Step::ListSegments;
+        let prefix = journal_prefix(self.rank);
+        self.store(Waiting::Recovery, StoreOp::List { prefix }, effects);
+    }
+
+    fn next_segment(&mut self, effects: &mut Effects) -> Result<(), Error> {
+        match self.recovery.chain.next()? {
+            Next::Read(name) => {
+                self.recovery.step = Step::ReadSegment(name.clone());
+                self.store(Waiting::Recovery, StoreOp::Get { object: name }, effects);
             }
-            Err(error) => return Err(error.in_journal(&name)),
-        };
-        if let Some(damage) = &scan.damage {
-            // The end of an interrupted write: nothing in it was acknowledged, or it was written
-            // again to the next segment. If neither is so, positions are missing below.
-            if damage.resumes.is_some() {
-                return Err(damage.error.in_journal(&name));
+            Next::Apply(found) => {
+                self.recovery.segment = Some(found);
+                self.recovery.offset = segment::HEADER_BYTES;
+                self.recovery.skip = 0;
+                self.recovery.step = Step::Replay;
+                self.recovery_continue(effects);
             }
+            Next::End => self.replayed(effects),
         }
-        let header = journal::SegmentHeader::decode(&bytes).map_err(|e| e.in_journal(&name))?;
-        let expected = Seq(self.recovery.last.0 + 1);
-        if self.recovery.last != Seq(0) && header.first_seq > expected {
-            if last_one {
-                // Written in parallel with one that was lost: it was never acknowledged.
-                self.recovery.names.clear();
-                return self.next_segment(effects);
-            }
-            let cause = format!("events {expected} to {} are missing", header.first_seq);
-            return Err(Error::new(Errno::BadMessage, name, cause)
-                .remedy("run `cudele journal inspect` to see what is still there"));
-        }
-        let index = name.rsplit('/').next().and_then(|hex| u64::from_str_radix(hex, 16).ok());
-        let last = Seq(scan.next_seq.0 - 1);
-        let segment = Log::recovered_segment(
-            index.unwrap_or_default(),
-            header.first_seq,
-            last,
-            bytes.len() as u64,
-        );
-        self.recovery.segments.push_back(segment);
-        self.recovery.last = self.recovery.last.max(last);
-        self.recovery.intact = scan.intact;
-        self.recovery.bytes = bytes;
-        self.recovery.offset = segment::HEADER_BYTES;
-        self.recovery.skip = 0;
-        self.recovery.step = Step::Replay;
-        self.recovery_continue(effects);
         Ok(())
     }
 
@@ -204,25 +191,26 @@ impl Mds {
     pub(crate) fn recovery_continue(&mut self, effects: &mut Effects) {
         match self.recovery.step {
             Step::Replay => {}
-            Step::FetchRoot => return self.replayed(effects),
+            Step::FetchRoot => return self.find_root(effects),
             Step::Idle
             | Step::ReadTable
             | Step::TakeOver
+            | Step::StoreRoot
             | Step::ListSegments
-            | Step::ReadSegment
+            | Step::ReadSegment(_)
             | Step::ReadMerged => return,
         }
-        let bytes = std::mem::take(&mut self.recovery.bytes);
-        let result = self.replay_segment(&bytes[..self.recovery.intact], effects);
-        self.recovery.bytes = bytes;
-        match result {
-            Ok(true) => {
-                if let Err(error) = self.next_segment(effects) {
-                    effects.fatal = Some(error);
-                }
+        let Some(segment) = self.recovery.segment.take() else { return };
+        let result = match self.replay_segment(&segment.bytes[..segment.intact], effects) {
+            Ok(true) => self.next_segment(effects),
+            Ok(false) => {
+                self.recovery.segment = Some(segment);
+                Ok(())
             }
-            Ok(false) => {}
-            Err(error) => effects.fatal = Some(error.in_journal(&self.recovery.name)),
+            Err(error) => Err(error.in_journal(&segment.name)),
+        };
+        if let Err(error) = result {
+            effects.fatal = Some(error);
         }
     }
 
@@ -252,50 +240,61 @@ impl Mds {
         events: &mut BlockReader<'_>,
         effects: &mut Effects,
     ) -> Result<bool, journal::JournalError> {
-        // Runs of requests are one client's: the newest of a run says it all.
-        let mut origin = Origin::default();
+        // Runs of requests are one client's: sessions are looked up once for each.
+        let mut client = ClientId(0);
+        let mut changes = Vec::new();
         while let Some(record) = events.next_event()? {
-            if let Some(dir) = self.namespace.needs(&record.event) {
-                self.sessions.recovered(origin.client, origin.tid);
-                self.recovery_waits_for(dir, effects);
+            let again = record.seq <= self.recovery.applied;
+            if !again && !self.replay_record(&record, effects) {
+                self.sessions.recovered_changes(client, &mut changes);
                 return Ok(false);
             }
-            match record.event {
-                Event::Session { client, tid } => self.sessions.recovered(client, tid),
-                Event::Merged { subtree, object, .. } => match self.recovery.merged.take() {
-                    Some(bytes) => {
-                        self.reapply(record.seq, &bytes);
-                        self.note_merge(record.seq, subtree, object);
-                    }
-                    None => {
-                        self.sessions.recovered(origin.client, origin.tid);
-                        self.recovery.step = Step::ReadMerged;
-                        let object = String::from_utf8_lossy(object).into_owned();
-                        self.store(Waiting::Recovery, StoreOp::Get { object }, effects);
-                        return Ok(false);
-                    }
-                },
-                event @ (Event::Create(_)
-                | Event::Link { .. }
-                | Event::Unlink { .. }
-                | Event::Rmdir { .. }
-                | Event::Rename { .. }
-                | Event::SetAttr { .. }
-                | Event::SetXattr { .. }
-                | Event::SetData { .. }
-                | Event::SetPolicy { .. }) => {
-                    self.namespace.apply(record.seq, Mode::Replay, &event);
-                    if record.origin.client != origin.client {
-                        self.sessions.recovered(origin.client, origin.tid);
-                    }
-                    origin = record.origin;
-                }
+            if record.origin.client != client || changes.len() >= RUN_MAX {
+                self.sessions.recovered_changes(client, &mut changes);
+                client = record.origin.client;
             }
-            self.counters.recovered_events += 1;
+            changes.extend(remembered(&record));
+            self.recovery.applied = self.recovery.applied.max(record.seq);
             self.recovery.skip += 1;
         }
-        self.sessions.recovered(origin.client, origin.tid);
+        self.sessions.recovered_changes(client, &mut changes);
         Ok(true)
+    }
+
+    /// Returns whether the event was applied; if not, something is being fetched.
+    fn replay_record(&mut self, record: &Record<'_>, effects: &mut Effects) -> bool {
+        if let Some(dir) = self.namespace.needs(&record.event) {
+            self.recovery_waits_for(dir, effects);
+            return false;
+        }
+        match record.event {
+            Event::Session { client, tid } => self.sessions.recovered(client, tid),
+            Event::Merged { subtree, object, .. } => match self.recovery.merged.take() {
+                Some(bytes) => {
+                    self.reapply(record.seq, &bytes);
+                    self.note_merge(record.seq, subtree, object);
+                }
+                None => {
+                    self.recovery.step = Step::ReadMerged;
+                    let object = String::from_utf8_lossy(object).into_owned();
+                    self.store(Waiting::Recovery, StoreOp::Get { object }, effects);
+                    return false;
+                }
+            },
+            Event::Create(_)
+            | Event::Link { .. }
+            | Event::Unlink { .. }
+            | Event::Rmdir { .. }
+            | Event::Rename { .. }
+            | Event::SetAttr { .. }
+            | Event::SetXattr { .. }
+            | Event::SetData { .. }
+            | Event::SetPolicy { .. } => {
+                self.namespace.apply(record.seq, Mode::Replay, &record.event);
+            }
+        }
+        self.counters.recovered_events += 1;
+        true
     }
 
     /// Applies a client's journal again that was merged before the restart (weak consistency with
@@ -313,66 +312,32 @@ impl Mds {
 
     /// The whole journal is applied.
     fn replayed(&mut self, effects: &mut Effects) {
-        self.recovery.bytes = Vec::new();
         self.recovery.step = Step::Idle;
-        if !self.namespace.knows(Ino::ROOT) {
-            // A new cluster, or one that ended before its first checkpoint.
-            self.namespace.make_root(self.clock.time);
-            self.checkpoint_all();
-        }
         self.namespace.take_freed();
-        let segments = std::mem::take(&mut self.recovery.segments);
-        self.log.resume(self.tables.epoch(), segments, self.recovery.last);
-        self.phase = Phase::Reconnecting { until: self.clock.now + self.settings.reconnect };
-        for (conn, frame) in std::mem::take(&mut self.early) {
-            if let Ok(Some((frame, _))) = wire::frame::decode(&frame)
-                && let Ok(message) = Message::decode(frame.payload)
-            {
-                self.message(conn, message, effects);
-            }
+        let chain = std::mem::take(&mut self.recovery.chain);
+        let (next_index, last) = (chain.next_index(), chain.last());
+        let (segments, garbage) = chain.into_parts();
+        if !garbage.is_empty() {
+            self.store(Waiting::Forget, StoreOp::Delete { objects: garbage }, effects);
         }
-        if self.sessions.all_returned() {
-            self.become_active(effects);
-        }
+        self.log.resume(self.tables.epoch(), segments, (next_index, last));
+        self.wait_for_clients(effects);
     }
+}
 
-    /// A request that came while clients of the previous tenure are still returning.
-    pub(crate) fn request_early(
-        &mut self,
-        conn: types::ConnId,
-        request: &Request<'_>,
-        effects: &mut Effects,
-    ) {
-        let frame = Message::Request(request.clone()).to_frame();
-        match (&request.replay, self.sessions.client(conn)) {
-            (Some(replay), Some(client)) if matches!(self.phase, Phase::Reconnecting { .. }) => {
-                self.recovery.resent.push((replay.seq, conn, frame));
-                let session = self.sessions.get_mut(client);
-                session.resending = session.resending.saturating_sub(1);
-                if self.sessions.all_returned() {
-                    self.become_active(effects);
-                }
-            }
-            _ => self.early.push_back((conn, frame)),
-        }
-    }
-
-    /// Carries out what was sent again, in its first order, then whatever else waits.
-    pub(crate) fn become_active(&mut self, effects: &mut Effects) {
-        self.sessions.stop_waiting();
-        self.phase = Phase::Active;
-        let mut resent = std::mem::take(&mut self.recovery.resent);
-        resent.sort_by_key(|(seq, ..)| *seq);
-        self.counters.replayed += resent.len() as u64;
-        let frames = resent.into_iter().map(|(_, conn, frame)| (conn, frame));
-        let frames: Vec<_> = frames.chain(std::mem::take(&mut self.early)).collect();
-        for (conn, frame) in frames {
-            if let Ok(Some((frame, _))) = wire::frame::decode(&frame)
-                && let Ok(message) = Message::decode(frame.payload)
-            {
-                self.message(conn, message, effects);
-            }
-        }
-        self.beacon_tick(effects);
-    }
+/// How a change was answered, as far as its event says.
+fn remembered(record: &Record<'_>) -> Option<Remembered> {
+    let (ino, time) = match record.event {
+        Event::Create(ref create) => (create.ino, create.time),
+        Event::Link { time, .. }
+        | Event::Unlink { time, .. }
+        | Event::Rmdir { time, .. }
+        | Event::Rename { time, .. }
+        | Event::SetAttr { time, .. }
+        | Event::SetXattr { time, .. }
+        | Event::SetData { time, .. }
+        | Event::SetPolicy { time, .. } => (Ino(0), time),
+        Event::Session { .. } | Event::Merged { .. } => return None,
+    };
+    Some(Remembered { tid: record.origin.tid, seq: record.seq, ino, time })
 }

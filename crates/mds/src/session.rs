@@ -148,6 +148,11 @@ impl Sessions {
         self.by_client.get(&client)?.conn
     }
 
+    /// The change that a client's other changes wait for.
+    pub(crate) fn first_blocked(&self, client: ClientId) -> Option<&[u8]> {
+        self.by_client.get(&client)?.blocked.front().map(Vec::as_slice)
+    }
+
     /// What the journal must say about each client, sorted by client: up to where changes are
     /// done, and the exceptions.
     pub(crate) fn summaries(&self) -> Vec<(ClientId, Vec<Tid>)> {

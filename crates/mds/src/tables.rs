@@ -13,7 +13,9 @@ use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult, rank_nam
 use namespace::Namespace;
 use policy::{InterferePolicy, Policy};
 use types::bytes::{Malformed, Put, Reader};
-use types::{ClientId, ConnId, Epoch, Errno, Error, Ino, InoRange, Moment, Rank, Seq, Span, Tid};
+use types::{
+    ClientId, ConnId, Epoch, Errno, Error, Ino, InoRange, Moment, Rank, Seq, Span, Tid, Timestamp,
+};
 use wire::{Answer, DecoupledSubtree};
 
 use crate::{Effects, Mds, Waiting, fetch};
@@ -52,6 +54,18 @@ pub(crate) struct Held {
     pub(crate) seq: Seq,
 }
 
+/// Where the journal ended when a tenure stopped cleanly and left none: without it positions and
+/// names of segments would be given a second time, and requests carried out a second time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct JournalEnd {
+    /// Position of the last event.
+    pub(crate) last: Seq,
+    /// Index of the next segment.
+    pub(crate) next_index: u64,
+    /// What the journal said about sessions.
+    pub(crate) sessions: Vec<(ClientId, Vec<Tid>)>,
+}
+
 /// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Tables {
@@ -67,6 +81,8 @@ pub(crate) struct Tables {
     /// The first number that was never given to anybody.
     next: u64,
     pub(crate) decoupled: BTreeMap<Ino, Decoupling>,
+    /// Where the journal ended at the last clean stop.
+    end: JournalEnd,
     dirty: bool,
     in_flight: bool,
     held: Vec<Held>,
@@ -87,6 +103,7 @@ impl Tables {
             reserving_in_flight: false,
             next: space.start,
             decoupled: BTreeMap::new(),
+            end: JournalEnd::default(),
             dirty: false,
             in_flight: false,
             held: Vec::new(),
@@ -123,6 +140,20 @@ impl Tables {
         self.version = Some(version);
     }
 
+    /// Where the journal ended at the last clean stop.
+    pub(crate) fn journal_end(&self) -> &JournalEnd {
+        &self.end
+    }
+
+    /// Whether the store knows that the journal ends here; if not, it is told.
+    pub(crate) fn end_journal(&mut self, end: JournalEnd) -> bool {
+        if self.end == end {
+            return self.is_idle();
+        }
+        (self.end, self.dirty) = (end, true);
+        false
+    }
+
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         out.extend_from_slice(MAGIC);
@@ -141,6 +172,14 @@ impl Tables {
                 out.put_varint(range.start);
                 out.put_varint(range.end);
             }
+        }
+        out.put_varint(self.end.last.0);
+        out.put_varint(self.end.next_index);
+        out.put_varint(self.end.sessions.len() as u64);
+        for (client, tids) in &self.end.sessions {
+            out.put_varint(client.0);
+            out.put_varint(tids.len() as u64);
+            tids.iter().for_each(|tid| out.put_varint(tid.0));
         }
         out.put_u32(crc(&out));
         out
@@ -174,12 +213,23 @@ impl Tables {
             let decoupling = Decoupling { client, block, ranges, epoch, policy, released };
             decoupled.insert(ino, decoupling);
         }
+        let mut end = JournalEnd {
+            last: Seq(reader.varint()?),
+            next_index: reader.varint()?,
+            sessions: Vec::new(),
+        };
+        for _ in 0..reader.length()? {
+            let client = ClientId(reader.varint()?);
+            let count = reader.length()?;
+            let tids = (0..count).map(|_| Ok(Tid(reader.varint()?))).collect::<Result<_, _>>()?;
+            end.sessions.push((client, tids));
+        }
         let body = reader.offset();
         if reader.u32()? != crc(&bytes[..body]) {
             return Err(Malformed { offset: body, expected: "a matching checksum" });
         }
         reader.end()?;
-        self.decoupled = decoupled;
+        (self.decoupled, self.end) = (decoupled, end);
         Ok(())
     }
 
@@ -302,7 +352,7 @@ impl Mds {
                     self.add_own(range);
                 }
                 for Held { conn, tid, answer, seq } in held {
-                    self.answer_when_safe(seq, (conn, tid), answer, effects);
+                    self.answer_when_safe((seq, Timestamp(0)), (conn, tid), answer, effects);
                 }
                 self.retry_waiting(fetch::NUMBERS, effects);
                 self.tables_tick(effects);

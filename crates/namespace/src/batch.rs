@@ -111,3 +111,6 @@ impl Namespace {
         black_box(touched);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -138,9 +138,11 @@ impl InodeTable {
 
     #[inline]
     fn recall_span(&mut self, key: u64) -> Option<u32> {
-        let number = self.span_of(key)?;
-        self.recent[recent_at(key)] = (key, number);
-        Some(number)
+        let recent = &mut self.recent[recent_at(key)];
+        if recent.0 != key {
+            *recent = (key, *self.index.get(&key)?);
+        }
+        Some(recent.1)
     }
 
     #[inline]
@@ -163,6 +165,22 @@ impl InodeTable {
     pub(crate) fn insert(&mut self, ino: Ino, inode: Inode) {
         debug_assert!(inode.mode != 0, "mode 0 marks a vacant place");
         let (key, block, at) = place(ino);
+        // The next number of a block in use is what nearly every create brings.
+        if let Some(number) = self.recall_span(key)
+            && let Some(span) = self.spans[number as usize].as_mut()
+            && span.blocks[block].len() == at
+            && at > 0
+        {
+            span.blocks[block].push(inode);
+            span.live[block] += 1;
+            self.live += 1;
+        } else {
+            self.insert_anywhere((key, block, at), &inode);
+        }
+    }
+
+    #[inline(never)]
+    fn insert_anywhere(&mut self, (key, block, at): (u64, usize, usize), inode: &Inode) {
         let number = match self.recall_span(key) {
             Some(number) => number,
             None => self.add_span(key),
@@ -175,16 +193,13 @@ impl InodeTable {
             self.blocks += 1;
         }
         if at >= inodes.len() {
-            inodes.resize(at, Inode::default());
-            inodes.push(inode);
-        } else {
-            let before = std::mem::replace(&mut inodes[at], inode);
-            if before.mode != 0 {
-                return;
-            }
+            inodes.resize(at + 1, Inode::default());
         }
-        span.live[block] += 1;
-        self.live += 1;
+        let before = std::mem::replace(&mut inodes[at], *inode);
+        if before.mode == 0 {
+            span.live[block] += 1;
+            self.live += 1;
+        }
     }
 
     #[cold]

@@ -235,3 +235,6 @@ impl Slots {
         self.lines.capacity() * size_of::<Line>()
     }
 }
+
+#[cfg(test)]
+mod tests;

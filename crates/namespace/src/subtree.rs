@@ -50,6 +50,17 @@ impl Namespace {
         self.ancestors(ino).any(|ancestor| ancestor == subtree)
     }
 
+    /// Whether it is known where an inode stands: all directories above it are in memory. After a
+    /// recovery that need not be so, because events name directories by their numbers.
+    #[must_use]
+    pub fn is_anchored(&self, ino: Ino) -> bool {
+        if ino == Ino::ANCHOR || ino == Ino::LINKS {
+            return true;
+        }
+        let top = self.ancestors(ino).last().and_then(|top| self.inodes.get(top));
+        top.is_some_and(|top| top.home == Ino::ANCHOR || top.home == Ino::LINKS)
+    }
+
     /// Re-reads the policy stored in a directory inode.
     pub(crate) fn note_policy(&mut self, ino: Ino) {
         let text = self.extras.get(&ino).and_then(|extra| extra.policy());

@@ -118,6 +118,7 @@ impl What {
             What::Rename { from, to, .. } => {
                 (vec![from.0, to.0], vec![(from.0, &from.1), (to.0, &to.1)])
             }
+            What::Walk { base, .. } => (vec![*base], Vec::new()),
             What::GetAttr { ino }
             | What::SetAttr { ino, .. }
             | What::GetXattr { ino, .. }
@@ -127,8 +128,7 @@ impl What {
             | What::SetData { ino, .. }
             | What::GetPolicy { dir: ino }
             | What::List { dir: ino, .. } => (vec![*ino], Vec::new()),
-            What::Walk { .. }
-            | What::Sync
+            What::Sync
             | What::Extend { .. }
             | What::Merge { .. }
             | What::Release { .. }

@@ -14,7 +14,7 @@ const EXECUTE: u32 = 1;
 
 /// The answer that a request must get.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Expected {
+pub(crate) enum Expected {
     /// Nothing but success.
     Done,
     /// Attributes.
@@ -36,7 +36,7 @@ pub enum Expected {
 ///
 /// # Errors
 /// The error that the client must get.
-pub fn perform(
+pub(crate) fn perform(
     model: &mut Model,
     call: &Call,
     time: Timestamp,
@@ -84,7 +84,7 @@ fn change(model: &mut Model, call: &Call, time: Timestamp, ino: Ino) -> Result<E
     Ok(Expected::Done)
 }
 
-fn question(model: &Model, call: &Call) -> Result<Expected, Errno> {
+pub(crate) fn question(model: &Model, call: &Call) -> Result<Expected, Errno> {
     let cred = &call.cred;
     let node = |ino: &Ino| model.node(*ino).ok_or(Errno::Stale);
     Ok(match &call.what {
@@ -169,20 +169,21 @@ fn list(
     Ok(Expected::Entries(entries, attrs, more))
 }
 
-/// Whether an answer is the one that was expected.
+/// Whether an answer is the one that was expected. `blur` takes out of attributes what is not
+/// known.
 #[must_use]
-pub fn agrees(expected: &Expected, answer: &Answer) -> bool {
+pub(crate) fn agrees(expected: &Expected, answer: &Answer, blur: impl Fn(&Attr) -> Attr) -> bool {
     match (expected, answer) {
         (Expected::Anything, _) | (Expected::Done, Answer::Done) => true,
-        (Expected::Attr(expected), Answer::Attr(attr)) => expected == attr,
+        (Expected::Attr(expected), Answer::Attr(attr)) => blur(expected) == blur(attr),
         (Expected::Walked(parent, attr), Answer::Walked { parent: at, attr: found }) => {
-            parent == at && attr == found
+            parent == at && attr.as_ref().map(&blur) == found.as_ref().map(&blur)
         }
         (Expected::Entries(expected, attrs, more), Answer::Entries { entries, more: further }) => {
             more == further
                 && expected.len() == entries.len()
                 && expected.iter().zip(entries).all(|((name, attr), (found, found_attr))| {
-                    name == found && same_entry(attr, found_attr, *attrs)
+                    name == found && same_entry(&blur(attr), &blur(found_attr), *attrs)
                 })
         }
         (Expected::Data(expected), Answer::Data(data)) => expected == data,

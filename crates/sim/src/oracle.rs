@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 
 use model::Model;
-use types::{ClientId, Errno, Ino, InoRange, Seq, Tid, Timestamp};
+use types::{Attr, ClientId, Errno, Ino, InoRange, Seq, Tid, Timestamp};
 use wire::{Answer, Failure, Message, Reply};
 
 use crate::call::{Call, What};
@@ -38,6 +38,8 @@ pub struct Issued {
     pub applied: Option<Applied>,
     /// The client heard that it succeeded.
     pub delivered: bool,
+    /// It had nothing to do: a rename to the same inode.
+    pub no_change: bool,
     /// The client was told that a change which had succeeded is lost.
     pub told_lost: bool,
 }
@@ -117,7 +119,7 @@ impl Oracle {
     /// Notes a request before it is sent.
     pub fn issue(&mut self, key: Key, call: Call, journal: Vec<u8>) {
         let issued =
-            Issued { call, journal, applied: None, delivered: false, told_lost: false };
+            Issued { call, journal, applied: None, delivered: false, no_change: false, told_lost: false };
         self.requests.insert(key, issued);
     }
 
@@ -194,11 +196,13 @@ impl Oracle {
         }
         let expected = expect::perform(&mut self.model, &call, reply.time, ino)
             .map_err(|errno| format!("must fail with {}, was answered {answer:?}", errno.symbol()))?;
-        if !expect::agrees(&expected, answer) {
+        if !expect::agrees(&expected, answer, |attr| self.blur(attr)) {
             return Err(format!("expected {expected:?}, was answered {answer:?}"));
         }
-        if call.what.is_change() && call.what != What::Sync && reply.time.0 != 0 {
+        if call.what.is_change() && reply.time.0 != 0 {
             self.note_applied(key, Applied { seq: reply.seq, ino, time: reply.time });
+        } else {
+            self.requests.get_mut(&key).expect("found above").no_change = true;
         }
         Ok(())
     }
@@ -276,6 +280,11 @@ impl Oracle {
         Ok(())
     }
 
+    /// Takes out of attributes what is not known.
+    fn blur(&self, attr: &Attr) -> Attr {
+        self.regions.iter().fold(*attr, |attr, region| region.blur(&attr))
+    }
+
     /// A client and a subtree were given numbers.
     ///
     /// # Errors
@@ -323,7 +332,8 @@ impl Oracle {
                 }
                 self.log.push(key);
             } else {
-                issued.applied = Some(applied);
+                // Nothing was promised for it.
+                issued.told_lost = true;
             }
         }
         Ok(())
@@ -349,13 +359,24 @@ impl Oracle {
     }
 
     fn is_busy(&self, client: ClientId, call: &Call) -> bool {
-        self.regions_of(call).iter().any(|at| {
+        let blocks = |at: &usize| {
             self.regions[*at].owner.is_some_and(|(owner, block)| block && owner != client)
-        })
+        };
+        let mut touched = self.regions_of(call);
+        if let What::Walk { .. } = call.what
+            && let Ok(Expected::Walked(parent, attr)) = expect::question(&self.model, call)
+        {
+            let ino = attr.map_or(parent, |attr| attr.ino);
+            touched.extend(self.regions_of(&Call::root(What::GetAttr { ino })));
+        }
+        touched.iter().any(blocks)
     }
 
     fn must_be_safe(&self, call: &Call) -> bool {
+        // An inode with several names has no one place, and so the policy of none.
+        let linked = |ino: &Ino| self.model.node(*ino).is_some_and(|node| node.linked);
         call.what.is_change()
+            && !call.what.touched().0.iter().any(linked)
             && self.regions_of(call).iter().any(|at| self.regions[*at].kind == Kind::AckSafe)
     }
 }

@@ -5,7 +5,7 @@ use wire::Message;
 
 /// A store operation.
 #[must_use]
-pub fn store_op(op: &StoreOp) -> String {
+pub(crate) fn store_op(op: &StoreOp) -> String {
     match op {
         StoreOp::Append { object, data } => format!("append {object} {}B", data.len()),
         StoreOp::Put { object, data, condition } => {
@@ -26,7 +26,7 @@ pub fn store_op(op: &StoreOp) -> String {
 
 /// The result of a store operation.
 #[must_use]
-pub fn store_result(result: &StoreResult) -> String {
+pub(crate) fn store_result(result: &StoreResult) -> String {
     match result {
         StoreResult::Done => "done".into(),
         StoreResult::Stored(_) => "stored".into(),
@@ -40,7 +40,7 @@ pub fn store_result(result: &StoreResult) -> String {
 
 /// A message; bytes of journals are counted, not shown.
 #[must_use]
-pub fn message(message: &Message<'_>) -> String {
+pub(crate) fn message(message: &Message<'_>) -> String {
     match message {
         Message::Chunk { tid, bytes } => format!("Chunk {{ tid: {tid}, {}B }}", bytes.len()),
         other => format!("{other:?}"),

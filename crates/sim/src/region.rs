@@ -1,7 +1,7 @@
 //! The parts of a simulated namespace: top-level directories with different promises.
 
 use model::Model;
-use types::{ClientId, Ino};
+use types::{Attr, ClientId, Ino, Timestamp};
 
 /// What is promised for a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,20 @@ impl Region {
         }
     }
 
+    /// Takes out of the attributes of the region's root what is not known.
+    pub(crate) fn blur(&self, attr: &Attr) -> Attr {
+        let Attr { ino, mode, .. } = *attr;
+        if ino != self.root {
+            return *attr;
+        }
+        if !self.known {
+            return Attr { ino, mode, ..Attr::default() };
+        }
+        // A decoupling changes it at a time that nobody is told.
+        let ctime = if self.kind == Kind::Decoupled { Timestamp(0) } else { attr.ctime };
+        Attr { ctime, ..*attr }
+    }
+
     /// Whether a path is in the region, or is its root.
     #[must_use]
     pub fn holds(&self, path: &str) -> bool {
@@ -62,7 +76,7 @@ impl Region {
 
 /// Whether any name of an inode lies in a directory or below.
 #[must_use]
-pub fn is_within(model: &Model, ino: Ino, root: Ino) -> bool {
+pub(crate) fn is_within(model: &Model, ino: Ino, root: Ino) -> bool {
     let mut todo = vec![ino];
     let mut steps = 0;
     while let Some(ino) = todo.pop() {

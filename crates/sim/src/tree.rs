@@ -22,7 +22,7 @@ pub type Tree = BTreeMap<String, Item>;
 
 /// The tree of a model.
 #[must_use]
-pub fn of_model(model: &Model) -> Tree {
+pub(crate) fn of_model(model: &Model) -> Tree {
     let mut tree = Tree::new();
     let mut todo = vec![(String::new(), Ino::ROOT)];
     while let Some((path, ino)) = todo.pop() {
@@ -39,8 +39,9 @@ pub fn of_model(model: &Model) -> Tree {
 
 /// A model of a tree.
 #[must_use]
-pub fn to_model(tree: &Tree) -> Model {
-    let mut model = Model::with_root(Timestamp(0));
+pub(crate) fn to_model(tree: &Tree) -> Model {
+    let born = tree.get("").map_or(Timestamp(0), |root| root.attr.btime);
+    let mut model = Model::with_root(born);
     let nothing = |_: &[u8], _: &mut model::Node| {};
     for (path, item) in tree.iter().filter(|(path, _)| !path.is_empty()) {
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
@@ -75,7 +76,7 @@ pub fn to_model(tree: &Tree) -> Model {
 /// What differs between two trees, as text; empty if nothing does. Paths for which `ignore` holds
 /// are left out.
 #[must_use]
-pub fn differences(expected: &Tree, actual: &Tree, ignore: impl Fn(&str) -> bool) -> String {
+pub(crate) fn differences(expected: &Tree, actual: &Tree, ignore: impl Fn(&str) -> bool) -> String {
     let mut text = String::new();
     let paths = expected.keys().chain(actual.keys().filter(|path| !expected.contains_key(*path)));
     for path in paths.filter(|path| !ignore(path)) {

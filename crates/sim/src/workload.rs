@@ -1,7 +1,7 @@
 //! What clients ask for: requests of every kind, mostly sensible, on what is there.
 
 use model::Model;
-use types::{AttrChange, Cred, FileType, Ino, RenameFlags, XattrFlags};
+use types::{AttrChange, Cred, Ino, RenameFlags, XattrFlags};
 
 use crate::call::{Call, What};
 use crate::region::Kind;
@@ -195,9 +195,4 @@ impl Places {
             }
         }
     }
-}
-
-/// Whether a mode is that of a directory.
-pub(crate) fn is_dir(mode: u32) -> bool {
-    FileType::from_mode(mode) == Some(FileType::Directory)
 }

@@ -26,7 +26,7 @@ const TRACE_LINES_MAX: usize = 4_000;
 
 /// Something that will happen.
 #[derive(Debug)]
-pub(crate) enum Event {
+pub enum Event {
     /// A connection reaches the server.
     Opened(ConnId),
     ToServer(ConnId, Vec<u8>),
@@ -49,7 +49,7 @@ pub(crate) enum Event {
 
 /// A connection. It is never forgotten: what the server says after it broke still counts.
 #[derive(Debug)]
-pub(crate) struct Conn {
+pub struct Conn {
     pub(crate) client: usize,
     pub(crate) tenure: u64,
     pub(crate) alive: bool,
@@ -90,7 +90,6 @@ pub struct World {
     pub(crate) monitor_answers: BTreeMap<Tid, Result<Answer, Failure>>,
     /// Clients make requests of their own accord.
     pub(crate) issuing: bool,
-    pub(crate) faults_on: bool,
     /// The first promise that was found broken.
     pub violation: Option<Violation>,
     fingerprint: Fingerprint,
@@ -122,7 +121,6 @@ impl World {
             asked: BTreeMap::new(),
             monitor_answers: BTreeMap::new(),
             issuing: false,
-            faults_on: false,
             violation: None,
             fingerprint: Fingerprint::default(),
             trace: trace.then(Vec::new),

@@ -94,8 +94,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         let target = resolve(&fs, &dest, &source)?;
         copier.copy_root(source, target)
     });
-    fs.sync()?;
-    result?;
+    if matches!(dest, Side::Space(_)) { space::settle(&fs, result)? } else { result? };
     if matches!(dest, Side::Stream) {
         // The content has standard output for itself.
         return Ok(());

@@ -51,8 +51,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         Ok(())
     });
     // What was made before a failure is kept as well.
-    fs.sync()?;
-    result?;
+    space::settle(&fs, result)?;
     let rows = made.iter().map(|(path, attr)| {
         let mut object = Map::new();
         format::put_bytes(&mut object, "path", &path.to_bytes());

@@ -65,10 +65,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         moves.push(Move { from: from.path, to });
         Ok(())
     });
-    if !args.dry_run {
-        fs.sync()?;
-    }
-    result?;
+    if args.dry_run { result? } else { space::settle(&fs, result)? };
     report(context, args, &moves)
 }
 

@@ -58,10 +58,9 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     let result = args.paths.iter().try_for_each(|path| one(&fs, args, path, &mut removal));
     let Removal { out, listed, files, directories, .. } = removal;
     match out {
-        Some(out) => out.finish()?,
-        None => fs.sync().map(|_| ())?,
+        Some(out) => out.finish().and(result)?,
+        None => space::settle(&fs, result)?,
     }
-    result?;
     let mut value = json!({ "dry_run": args.dry_run, "files": files, "directories": directories });
     if args.dry_run {
         value["would_remove"] = Value::Array(listed);

@@ -135,7 +135,7 @@ fn prepare(dir: &Path, store: Option<&str>) -> Result<()> {
         )
         .remedy("choose a shorter --dir"));
     }
-    fs::create_dir_all(dir.join("log")).map_err(|error| io(dir, &error))?;
+    fs::create_dir_all(dir).map_err(|error| io(dir, &error))?;
     let marker = dir.join(MARKER);
     if let Ok(text) = fs::read_to_string(&marker) {
         let known = field(&text, "store").unwrap_or_default();
@@ -177,7 +177,9 @@ pub(crate) fn field(text: &str, name: &str) -> Option<String> {
 
 /// Starts a daemon of this binary in the background, with its output in a log file.
 fn spawn(dir: &Path, daemon: &str, options: &[String]) -> Result<Child> {
-    let log = dir.join("log").join(format!("{daemon}.log"));
+    let logs = dir.join("log");
+    fs::create_dir_all(&logs).map_err(|error| io(&logs, &error))?;
+    let log = logs.join(format!("{daemon}.log"));
     let file = fs::File::create(&log).map_err(|error| io(&log, &error))?;
     let copy = file.try_clone().map_err(|error| io(&log, &error))?;
     let program = std::env::current_exe().map_err(|error| io(dir, &error))?;

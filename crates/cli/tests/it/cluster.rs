@@ -194,9 +194,25 @@ impl Cluster {
     }
 }
 
+impl Cluster {
+    /// What a failed test leaves to be understood.
+    fn explain(&self) {
+        for daemon in ["mon", "mds"] {
+            let log = std::fs::read(self.dir.join("log").join(format!("{daemon}.log")));
+            let (count, said) = (self.daemons(daemon).len(), text(&log.unwrap_or_default()));
+            println!("{daemon}: {count} running; its log: {said}");
+        }
+        if let Ok(output) = self.command(&["status"]).output() {
+            println!("{}{}", text(&output.stdout), text(&output.stderr));
+        }
+    }
+}
+
 impl Drop for Cluster {
     fn drop(&mut self) {
-        if !std::thread::panicking() && !self.daemons("mon").is_empty() {
+        if std::thread::panicking() {
+            self.explain();
+        } else if !self.daemons("mon").is_empty() {
             let _ = self.command(&["down"]).output();
         }
         self.kill_all("mds");

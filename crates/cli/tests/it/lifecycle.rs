@@ -5,7 +5,7 @@ use std::fs;
 use cudele::NewFile;
 use serde_json::json;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, eventually};
 
 #[test]
 fn up_twice_starts_nothing_new() {
@@ -28,6 +28,17 @@ fn a_foreign_directory_is_refused_and_left_alone() {
     assert!(cluster.daemons("mon").is_empty() && cluster.daemons("mds").is_empty());
     let names: Vec<_> = fs::read_dir(&cluster.dir).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(names, ["thesis.tex"], "nothing was put there");
+}
+
+#[test]
+fn down_and_up_may_follow_each_other_at_once() {
+    let cluster = Cluster::up();
+    cluster.run(&["mkdir", "/kept"]);
+    for _ in 0..5 {
+        cluster.run(&["down"]);
+        assert_eq!(cluster.start()["started"], json!(["mon", "mds.0"]));
+    }
+    assert_eq!(cluster.names("/"), ["kept"]);
 }
 
 #[test]
@@ -88,7 +99,9 @@ fn down_then_up_keeps_everything_in_the_metadata_store_alone() {
     assert_ne!(journal(&cluster), [""; 0]);
     let before = cluster.json(&["ls", "-R"]);
     cluster.run(&["down"]);
-    assert!(cluster.daemons("mon").is_empty() && cluster.daemons("mds").is_empty());
+    eventually("the processes have ended", || {
+        cluster.daemons("mon").is_empty() && cluster.daemons("mds").is_empty()
+    });
     assert_eq!(journal(&cluster), [""; 0], "the journal is trimmed");
     cluster.start();
     assert_eq!(cluster.json(&["ls", "-R"]), before);

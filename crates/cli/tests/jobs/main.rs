@@ -1,5 +1,11 @@
 //! Jobs as users run them: trees and archives in, subtrees decoupled, merged and given up, journals
 //! looked into. Every test has a cluster, a home and a state directory of its own.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::unwrap_used,
+    reason = "I/O edge: tests run the program, make trees and break journals"
+)]
 
 mod archives;
 mod fixture;

@@ -1,10 +1,11 @@
 //! Requests that change the namespace: plan, journal, apply.
 
 use namespace::{NewInode, Planned};
-use types::{ClientId, ConnId, Cred, Ino, Origin, Path, Seq, Timestamp};
+use types::{Attr, ClientId, ConnId, Cred, Ino, Origin, Path, Seq, Timestamp};
 use wire::{Answer, Op, Request};
 
 use super::{Performed, Performing, Refused};
+use crate::session::Remembered;
 use crate::{Effects, Mds, fetch};
 use namespace::{Mode, Refusal};
 
@@ -179,54 +180,40 @@ impl Mds {
     /// A request that was carried out before and arrives again: the same answer.
     pub(crate) fn answer_again(
         &mut self,
-        conn: ConnId,
-        client: ClientId,
+        (conn, client): (ConnId, ClientId),
         request: &Request<'_>,
+        known: Option<Remembered>,
         effects: &mut Effects,
     ) {
-        let known = self.sessions.get_mut(client).find(request.tid);
-        let (seq, time) = known.map_or((Seq(0), Timestamp(0)), |known| (known.seq, known.time));
-        let answer = match request.op {
-            Op::Create { parent, name, .. } => {
-                let ino = known.map(|known| known.ino).filter(|ino| ino.0 != 0);
-                let attr = match ino {
-                    Some(ino) => self.namespace.getattr(ino),
-                    None => self.namespace.lookup(&Cred::root(), parent, name),
-                };
-                match attr {
-                    Ok(attr) => Answer::Attr(attr),
-                    Err(Refusal::Cold(dir)) => {
-                        // Waiting as a question keeps it from being carried out a second time.
-                        return self.park_question(conn, request, dir, effects);
-                    }
-                    Err(Refusal::Errno(errno)) => {
-                        return self.reply_error(conn, request.tid, errno.into(), effects);
-                    }
-                }
-            }
-            Op::Link { .. }
-            | Op::Unlink { .. }
-            | Op::Rmdir { .. }
-            | Op::Rename { .. }
-            | Op::SetAttr { .. }
-            | Op::SetXattr { .. }
-            | Op::SetData { .. }
-            | Op::SetPolicy { .. }
-            | Op::Lookup { .. }
-            | Op::Walk { .. }
-            | Op::GetAttr { .. }
-            | Op::GetXattr { .. }
-            | Op::ListXattr { .. }
-            | Op::GetData { .. }
-            | Op::List { .. }
-            | Op::GetPolicy { .. }
-            | Op::Sync
-            | Op::Decouple { .. }
-            | Op::Extend { .. }
-            | Op::Merge { .. }
-            | Op::Release { .. }
-            | Op::Checkpoint => Answer::Done,
+        // Where it stands in the journal is forgotten: not behind the newest event.
+        let (seq, time) =
+            known.map_or((self.last_seq(), Timestamp(0)), |known| (known.seq, known.time));
+        let Op::Create { parent, name, ref new } = request.op else {
+            return self.reply((conn, request.tid), seq, time, Ok(Answer::Done), effects);
         };
-        self.reply((conn, request.tid), seq, time, Ok(answer), effects);
+        let ino = known.map(|known| known.ino).filter(|ino| ino.0 != 0);
+        let attr = match ino {
+            Some(ino) => self.namespace.getattr(ino),
+            None => self.namespace.lookup(&Cred::root(), parent, name),
+        };
+        match (attr, ino) {
+            (Ok(attr), _) => {
+                self.reply((conn, request.tid), seq, time, Ok(Answer::Attr(attr)), effects);
+            }
+            (Err(Refusal::Cold(dir)), _) => self.park(conn, client, request, dir, effects),
+            (Err(Refusal::Errno(_)), Some(ino)) => {
+                // Somebody removed it since, or it is not in memory: this is what it was.
+                let wire::NewInode { mode, size, rdev, .. } = *new;
+                let (uid, gid) = new.owner.unwrap_or((request.cred.uid, request.cred.gid));
+                let (mtime, ctime, btime) = (new.mtime.unwrap_or(time), time, time);
+                let atime = new.atime.unwrap_or(mtime);
+                let attr =
+                    Attr { ino, mode, uid, gid, nlink: 0, rdev, size, atime, mtime, ctime, btime };
+                self.reply((conn, request.tid), seq, time, Ok(Answer::Attr(attr)), effects);
+            }
+            (Err(Refusal::Errno(errno)), None) => {
+                self.reply_error(conn, request.tid, errno.into(), effects);
+            }
+        }
     }
 }

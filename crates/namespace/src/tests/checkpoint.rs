@@ -345,6 +345,35 @@ proptest! {
     }
 }
 
+/// The directory is stored with `d` as a second name of the inode, while the replay is still where
+/// the inode has one name and `d` is another file.
+#[test]
+fn a_name_of_a_later_time_takes_no_link_away() {
+    let root = Cred::root();
+    let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+    let mut server = Server::new();
+    server.perform_planned(|server| server.plan_create(&root, (Ino::ROOT, b"d"), &new, Ino(8)));
+    while server.begin(0) {
+        server.commit(0);
+    }
+    server.trim();
+    server.perform_planned(|server| server.plan_create(&root, (Ino::ROOT, b"c"), &new, Ino(9)));
+    server.perform_planned(|server| server.plan_unlink(&root, Ino::ROOT, b"d", Timestamp(3)));
+    let link = (Ino::ROOT, b"d".as_slice());
+    server.perform_planned(|server| server.plan_link(&root, Ino(9), link, Timestamp(4)));
+    server.begin(0);
+    server.commit(0);
+    server.recover();
+    assert!(server.namespace.home_of(Ino(9)) == Some(Ino::LINKS));
+    let tree = server.tree();
+    for path in ["/c", "/d"] {
+        assert_eq!((tree[path].attr.ino, tree[path].attr.nlink), (Ino(9), 2), "{path}");
+    }
+    // Both are names like any other: removing the older one leaves the other.
+    server.perform_planned(|server| server.plan_unlink(&root, Ino::ROOT, b"c", Timestamp(5)));
+    assert_eq!(server.tree()["/d"].attr.nlink, 1);
+}
+
 /// Fails as long as [`journal::Event::Unlink`] does not say which inode loses the name: it is
 /// gone from the stored directory, and nothing else leads from it to the inode.
 #[test]
