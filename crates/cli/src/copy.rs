@@ -73,6 +73,7 @@ impl Copier {
     ///
     /// # Errors
     /// `EISDIR` without -r, `EINVAL` for a directory into itself, and those of either side.
+    #[allow(clippy::needless_pass_by_value, reason = "a source is used up")]
     pub(crate) fn copy_root(&mut self, source: Source, target: Target) -> Result<()> {
         if source.item().file_type == FileType::Directory {
             if !self.recursive {

@@ -44,7 +44,11 @@ pub(crate) fn size(bytes: u64) -> String {
     {
         (whole, rest, name) = (whole / 1024, whole % 1024, next);
     }
-    if name.is_empty() { format!("{bytes} B") } else { format!("{whole}.{} {name}", rest * 10 / 1024) }
+    if name.is_empty() {
+        format!("{bytes} B")
+    } else {
+        format!("{whole}.{} {name}", rest * 10 / 1024)
+    }
 }
 
 /// Year, month, day, hour, minute and second of a time, UTC.
@@ -80,7 +84,8 @@ pub(crate) fn instant(time: Timestamp) -> String {
 /// bytes, and no control character reaches the terminal.
 pub(crate) fn quoted(bytes: &[u8]) -> Cow<'_, str> {
     let plain = |text: &str| {
-        let strange = |c: char| c.is_control() || c.is_whitespace() || "'\"\\$`*?[]{}()<>|&;!#~".contains(c);
+        let strange =
+            |c: char| c.is_control() || c.is_whitespace() || "'\"\\$`*?[]{}()<>|&;!#~".contains(c);
         !text.is_empty() && !text.contains(strange)
     };
     match std::str::from_utf8(bytes) {

@@ -29,7 +29,8 @@ impl Names {
 
     fn learn(&mut self, event: &Event<'_>) {
         match *event {
-            Event::Create(Create { parent, name, ino, .. }) | Event::Link { parent, name, ino, .. } => {
+            Event::Create(Create { parent, name, ino, .. })
+            | Event::Link { parent, name, ino, .. } => {
                 self.known.insert(ino, (parent, name.to_vec()));
             }
             Event::Rename {
@@ -118,7 +119,9 @@ pub(crate) fn each_event(
                 (None, None) => Vec::new(),
             };
             let to = match record.event {
-                Event::Rename { new_parent, new_name, .. } => Some(names.join(new_parent, new_name)),
+                Event::Rename { new_parent, new_name, .. } => {
+                    Some(names.join(new_parent, new_name))
+                }
                 Event::Create(_)
                 | Event::Link { .. }
                 | Event::Unlink { .. }

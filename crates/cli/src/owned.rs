@@ -3,7 +3,9 @@
 use std::path::Path as FilePath;
 use std::sync::Arc;
 
-use cudele::{Cluster, DecoupledSubtree, Errno, Error, Owner, Path, Policy, Result, StateDir, Subtree};
+use cudele::{
+    Cluster, DecoupledSubtree, Errno, Error, Owner, Path, Policy, Result, StateDir, Subtree,
+};
 
 use crate::context::Context;
 
@@ -92,7 +94,8 @@ pub(crate) fn not_ours(cluster: &Cluster, path: &Path) -> Result<Error> {
     let subject = path.to_string();
     Ok(match holder(cluster, path)? {
         Some(known) => {
-            let cause = format!("decoupled by {}, of which this machine knows nothing", known.client);
+            let cause =
+                format!("decoupled by {}, of which this machine knows nothing", known.client);
             Error::new(Errno::Busy, subject, cause).remedy(
                 "run this on the machine that decoupled it, as the same user; \
                  root gives it up with `cudele discard --force`",

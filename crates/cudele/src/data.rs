@@ -39,12 +39,7 @@ impl Fs {
     ///
     /// # Errors
     /// Those of the source; `ENOSPC`, `EIO`.
-    pub fn write_large(
-        &self,
-        ino: Ino,
-        head: Vec<u8>,
-        source: &mut dyn Read,
-    ) -> Result<u64> {
+    pub fn write_large(&self, ino: Ino, head: Vec<u8>, source: &mut dyn Read) -> Result<u64> {
         let stripe_bytes = usize::try_from(STRIPE_BYTES).unwrap_or(usize::MAX);
         let mut buffer = head;
         let mut length = 0;
@@ -193,6 +188,7 @@ impl Read for FileReader {
     }
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "fits map_err")]
 fn source_error(error: std::io::Error) -> Error {
     // A source that is itself a file of the namespace says what happened there.
     if let Some(inner) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {

@@ -148,6 +148,7 @@ impl Fs {
         self.strong_logs.reapply(self)
     }
 
+    #[allow(clippy::needless_pass_by_value, reason = "an answer is used up")]
     pub(crate) fn attr_answer(answer: Answer) -> Result<Attr> {
         let Answer::Attr(attr) = answer else { return Err(unexpected(&answer)) };
         Ok(attr)

@@ -58,8 +58,7 @@ struct Daemon {
 pub fn run_mds(options: MdsOptions) -> Result<()> {
     let MdsOptions { rank, address, monitor, store, mut settings } = options;
     // Held as long as anything can be written: two servers never write one rank's journal.
-    let lock =
-        store.lock(&format!("rank/{:04x}.lock", rank.0), &std::process::id().to_string())?;
+    let lock = store.lock(&format!("rank/{:04x}.lock", rank.0), &std::process::id().to_string())?;
     settings.address = address.to_string();
     settings.pid = std::process::id();
     let reactor = Reactor::listen(&address)?;

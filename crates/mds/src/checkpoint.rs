@@ -196,10 +196,9 @@ impl Mds {
     fn forget_merges(&mut self, unwritten: Seq, effects: &mut Effects) {
         // A journal object goes only after the segment that names it.
         let kept = self.log.first_kept();
-        let (done, left): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.checkpoint.merges).into_iter().partition(
-                |(seq, _, object)| unwritten > *seq && (object.is_none() || *seq < kept),
-            );
+        let (done, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.checkpoint.merges)
+            .into_iter()
+            .partition(|(seq, _, object)| unwritten > *seq && (object.is_none() || *seq < kept));
         self.checkpoint.merges = left;
         if done.is_empty() {
             return;

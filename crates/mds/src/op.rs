@@ -49,11 +49,7 @@ impl Mds {
             Phase::Recovering | Phase::Reconnecting { .. } => {
                 return self.request_early(conn, &request, effects);
             }
-            Phase::Stopping | Phase::Stopped => {
-                let failure =
-                    Failure { errno: Errno::Again, text: "the metadata server is stopping".into() };
-                return self.reply_error(conn, request.tid, failure, effects);
-            }
+            Phase::Stopping | Phase::Stopped => return self.request_late(conn, &request, effects),
         }
         let Some(client) = self.sessions.client(conn) else {
             effects.close.push(conn);
@@ -67,6 +63,18 @@ impl Mds {
             }
         }
         self.execute_once(conn, client, &request, effects);
+    }
+
+    /// A request that came while the server is stopping: only what was carried out is answered.
+    fn request_late(&mut self, conn: ConnId, request: &Request<'_>, effects: &mut Effects) {
+        if request.op.is_mutation()
+            && let Some(client) = self.sessions.client(conn)
+            && let Fate::Done(known) = self.sessions.get_mut(client).fate(request.tid)
+        {
+            return self.answer_again((conn, client), request, known, effects);
+        }
+        let text = "the metadata server is stopping".into();
+        self.reply_error(conn, request.tid, Failure { errno: Errno::Again, text }, effects);
     }
 
     /// Carries a request out unless that was done before: then it is answered as it was.

@@ -255,8 +255,7 @@ impl Mds {
         }
         session.awaited = false;
         let reconnecting = matches!(self.phase, Phase::Reconnecting { .. });
-        session.resending =
-            reconnecting && hello.epoch != Epoch(0) && hello.unsafe_requests > 0;
+        session.resending = reconnecting && hello.epoch != Epoch(0) && hello.unsafe_requests > 0;
         let completed = session.floor;
         let welcome = Welcome { epoch, completed, safe: self.log.safe() };
         effects.outbox.send(conn, &Message::Welcome(welcome));

@@ -14,25 +14,43 @@ const TRIES_MAX: usize = 40;
 impl World {
     /// Makes a request of the simulation itself and waits for the answer.
     pub fn ask(&mut self, what: What) -> Result<Answer, Failure> {
-        let tid = self.call(0, Call::root(what.clone()), 0, Vec::new());
+        self.ask_as(0, what)
+    }
+
+    fn ask_as(&mut self, client: usize, what: What) -> Result<Answer, Failure> {
+        let tid = self.call(client, Call::root(what.clone()), 0, Vec::new());
+        self.clients[client].asked.insert(tid, None);
         let within = liveness::ANSWERED_WITHIN.0;
-        if !self.run_until(within, |world| world.clients[0].answers.contains_key(&tid)) {
+        let answered =
+            |world: &Self| world.clients[client].asked.get(&tid).is_some_and(Option::is_some);
+        if !self.run_until(within, answered) {
             self.check(liveness::check([format!("{what:?}")].into_iter()));
         }
-        self.clients[0].answers.remove(&tid).unwrap_or_else(|| Err(Errno::TimedOut.into()))
+        let answer = self.clients[client].asked.remove(&tid).flatten();
+        answer.unwrap_or_else(|| Err(Errno::TimedOut.into()))
+    }
+
+    /// Who may look at a path: the owner of a subtree that blocks others.
+    fn reader_of(&self, path: &str) -> usize {
+        let region = self.oracle.regions.iter().find(|region| region.holds(path));
+        let owner = region.and_then(|region| region.owner).map(|(owner, _)| owner);
+        let owner = self.clients.iter().position(|client| Some(client.id()) == owner);
+        owner.unwrap_or(0)
     }
 
     /// As [`World::ask`], until the server can say: `path` leads to what is asked about.
     pub fn ask_at(&mut self, path: &str, what: &What) -> Result<Answer, Failure> {
+        let reader = self.reader_of(path);
         let mut result = Err(Errno::TimedOut.into());
         for _ in 0..TRIES_MAX {
             if self.violation.is_some() {
                 break;
             }
-            result = self.ask(what.clone());
+            result = self.ask_as(reader, what.clone());
             match &result {
                 Err(failure) if failure.errno == Errno::Stale => {
-                    let _ = self.ask(What::Walk { base: Ino::ROOT, path: path.to_owned() });
+                    let walk = What::Walk { base: Ino::ROOT, path: path.to_owned() };
+                    let _ = self.ask_as(reader, walk);
                 }
                 Err(failure)
                     if matches!(failure.errno, Errno::Again | Errno::Io | Errno::NoSpace) =>

@@ -23,8 +23,8 @@ pub struct Client {
     pub(crate) outstanding: BTreeMap<Tid, (Call, u8)>,
     /// Requests to be made next.
     pub(crate) again: VecDeque<(Call, u8)>,
-    /// Answers that the simulation itself waits for.
-    pub(crate) answers: BTreeMap<Tid, Result<Answer, Failure>>,
+    /// Requests of the simulation itself, with their answers when they are there.
+    pub(crate) asked: BTreeMap<Tid, Option<Result<Answer, Failure>>>,
     /// Requests it still wants to make in this round.
     pub(crate) left: u64,
     /// Whether it works in the region that acknowledges only what is safe, alone.
@@ -43,7 +43,7 @@ impl Client {
             alive: true,
             outstanding: BTreeMap::new(),
             again: VecDeque::new(),
-            answers: BTreeMap::new(),
+            asked: BTreeMap::new(),
             left: 0,
             careful: false,
             project: None,
@@ -155,8 +155,8 @@ impl World {
         let id = self.clients[client].id();
         self.oracle.delivered((id, tid), result.is_ok());
         let Some((call, repeats)) = self.clients[client].outstanding.remove(&tid) else { return };
-        if client == 0 {
-            self.clients[client].answers.insert(tid, result);
+        if let Some(answer) = self.clients[client].asked.get_mut(&tid) {
+            *answer = Some(result);
             return;
         }
         if self.project_answered(client, tid, &call, &result) {

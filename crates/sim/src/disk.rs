@@ -12,7 +12,7 @@ use types::{Errno, Error};
 use crate::rng::Rng;
 
 /// How an operation ended, as the server is told.
-pub type Ended = Result<StoreResult, Box<StoreFailure>>;
+pub(crate) type Ended = Result<StoreResult, Box<StoreFailure>>;
 
 /// See the module documentation.
 #[derive(Debug, Default)]
@@ -84,7 +84,11 @@ impl Disk {
     }
 
     /// Lets only the first `calls` accesses of an operation through.
-    fn carry_out_in_part(&self, op: StoreOp, calls: u64) -> Result<(StoreOp, StoreResult), Box<StoreFailure>> {
+    fn carry_out_in_part(
+        &self,
+        op: StoreOp,
+        calls: u64,
+    ) -> Result<(StoreOp, StoreResult), Box<StoreFailure>> {
         let faults = Faults::default();
         faults.add(Rule::new(Action::Fail(Errno::Io)).after(calls));
         let store = Faulty::new(self.memory.clone(), faults);

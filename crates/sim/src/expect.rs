@@ -142,8 +142,7 @@ fn walk(model: &Model, cred: &Cred, base: Ino, path: &str) -> Result<Expected, E
             None if names.peek().is_none() => return Ok(Expected::Walked(parent, None)),
             None => return Err(Errno::NotFound),
         }
-        let is_link =
-            model.node(at).is_some_and(|node| node.attr.file_type() == FileType::Symlink);
+        let is_link = model.node(at).is_some_and(|node| node.attr.file_type() == FileType::Symlink);
         if names.peek().is_some() && is_link {
             return Err(Errno::Loop);
         }

@@ -16,6 +16,17 @@
 //! Invariant: the same seed gives the same run, message by message.
 
 #![allow(clippy::cast_possible_truncation, reason = "choices are small numbers")]
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    clippy::match_wildcard_for_single_variants,
+    clippy::missing_errors_doc,
+    clippy::needless_pass_by_value,
+    clippy::cast_sign_loss,
+    clippy::should_implement_trait,
+    clippy::wrong_self_convention,
+    unreachable_pub,
+    reason = "a test harness: invariants name the few cases that they are about"
+)]
 
 mod audit;
 mod call;

@@ -1,8 +1,8 @@
 //! What a monitor would do, as far as the metadata server sees it: pass on policies and
 //! decouplings, and listen to beacons.
 
-use types::{Cred, Tid};
 use mds::Input;
+use types::{Cred, Tid};
 use wire::{Message, Op, Request};
 
 use crate::world::World;

@@ -22,10 +22,10 @@ use crate::invariants::{applied_survives, exactly_once, merges, safe_survives};
 use crate::region::{Kind, Region};
 
 /// Names a request for ever.
-pub type Key = (ClientId, Tid);
+pub(crate) type Key = (ClientId, Tid);
 
 /// A violated promise, in words.
-pub type Violation = String;
+pub(crate) type Violation = String;
 
 /// A request as far as it got.
 #[derive(Clone, Debug)]
@@ -118,8 +118,14 @@ impl Oracle {
 
     /// Notes a request before it is sent.
     pub fn issue(&mut self, key: Key, call: Call, journal: Vec<u8>) {
-        let issued =
-            Issued { call, journal, applied: None, delivered: false, no_change: false, told_lost: false };
+        let issued = Issued {
+            call,
+            journal,
+            applied: None,
+            delivered: false,
+            no_change: false,
+            told_lost: false,
+        };
         self.requests.insert(key, issued);
     }
 
@@ -194,8 +200,10 @@ impl Oracle {
         if self.is_busy(key.0, &call) {
             return Err(format!("the subtree blocks others, but the answer was {answer:?}"));
         }
-        let expected = expect::perform(&mut self.model, &call, reply.time, ino)
-            .map_err(|errno| format!("must fail with {}, was answered {answer:?}", errno.symbol()))?;
+        let expected =
+            expect::perform(&mut self.model, &call, reply.time, ino).map_err(|errno| {
+                format!("must fail with {}, was answered {answer:?}", errno.symbol())
+            })?;
         if !expect::agrees(&expected, answer, |attr| self.blur(attr)) {
             return Err(format!("expected {expected:?}, was answered {answer:?}"));
         }

@@ -84,7 +84,7 @@ impl Plan {
             commit_bytes: rng.pick(&[64, 400, 4096]),
             segments_max: rng.pick(&[2, 3, 4]),
             capture_rows: rng.pick(&[1, 3, 16, 4096]),
-            
+
             merge_events: rng.pick(&[1, 5, 64, 8192]),
             inodes_max: rng.pick(&[8, 25, 60, 100_000, 100_000]),
             reconnect: rng.pick(&[ms(500), ms(2000)]),

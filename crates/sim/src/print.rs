@@ -19,7 +19,10 @@ pub(crate) fn store_op(op: &StoreOp) -> String {
         StoreOp::LoadDir { ino } => format!("load {ino}"),
         StoreOp::CommitDir { ino, rows, counts: (entries, subdirs, exact) } => {
             let about = if *exact { "" } else { "at least " };
-            format!("commit {ino}: {} rows, {about}{entries} entries, {subdirs} directories", rows.len())
+            format!(
+                "commit {ino}: {} rows, {about}{entries} entries, {subdirs} directories",
+                rows.len()
+            )
         }
     }
 }

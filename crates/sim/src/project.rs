@@ -31,7 +31,7 @@ enum Stage {
 
 /// See the module documentation.
 #[derive(Debug)]
-pub struct Project {
+pub(crate) struct Project {
     pub(crate) region: usize,
     stage: Stage,
     inner: Option<Decoupled>,
@@ -63,8 +63,7 @@ impl Project {
         let cell = if self.global { "weak-global" } else { "weak-none" };
         let mut policy = Policy::of_cell(Cell::from_name(cell).expect("a cell of Table II"));
         policy.allocated_inodes = 8;
-        policy.interfere =
-            if self.block { InterferePolicy::Block } else { InterferePolicy::Allow };
+        policy.interfere = if self.block { InterferePolicy::Block } else { InterferePolicy::Allow };
         policy
     }
 }
@@ -140,9 +139,11 @@ impl World {
             let Some(inner) = &mut project.inner else { return };
             if inner.inodes_left() == 0 {
                 let what = What::Extend { subtree: inner.root(), count: rng.between(1, 30) };
-                if !self.clients[client].outstanding.values().any(|(call, _)| {
-                    matches!(call.what, What::Extend { .. })
-                }) {
+                if !self.clients[client]
+                    .outstanding
+                    .values()
+                    .any(|(call, _)| matches!(call.what, What::Extend { .. }))
+                {
                     self.call(client, Call::root(what), 0, Vec::new());
                 }
                 break;
@@ -202,9 +203,9 @@ impl World {
                 || crate::region::is_within(&self.oracle.model, ino, root)
         };
         inos.iter().any(|ino| below(*ino))
-            || names.iter().any(|(dir, name)| {
-                self.oracle.model.peek(*dir, name.as_bytes()).is_some_and(below)
-            })
+            || names
+                .iter()
+                .any(|(dir, name)| self.oracle.model.peek(*dir, name.as_bytes()).is_some_and(below))
     }
 
     /// The connection broke: a transfer is not repeated by the session.
@@ -262,7 +263,8 @@ impl World {
                 true
             }
             (What::Extend { .. }, _) => true,
-            (What::Merge { flags, .. }, result) if matches!(project.stage, Stage::Merging(known) if known == tid) => {
+            (What::Merge { flags, .. }, result) if matches!(project.stage, Stage::Merging(known) if known == tid) =>
+            {
                 let gone = result.as_ref().is_err_and(|failure| failure.errno == Errno::Stale);
                 let released = flags.release && (result.is_ok() || gone);
                 let region = &mut self.oracle.regions[project.region];
@@ -305,14 +307,18 @@ fn one_event(project: &mut Project, rng: &mut crate::rng::Rng, names: u64, time:
             let change = AttrChange { mode: Some(0o600), ..AttrChange::default() };
             inner.set_attr_blindly(ino, home, &change, time);
         }
-        3 if inner.grant().empty => drop(inner.unlink(&cred, dir, name.as_bytes(), time)),
+        3 if inner.grant().empty => {
+            let _ = inner.unlink(&cred, dir, name.as_bytes(), time);
+        }
         4 if inner.grant().empty => {
             let to = project.dirs[rng.index(project.dirs.len())];
             let other = format!("n{}", rng.below(names + 2));
             let (from, to) = ((dir, name.as_bytes()), (to, other.as_bytes()));
-            drop(inner.rename(&cred, from, to, types::RenameFlags::default(), time));
+            let _ = inner.rename(&cred, from, to, types::RenameFlags::default(), time);
         }
-        5 if inner.grant().empty => drop(inner.rmdir(&cred, dir, name.as_bytes(), time)),
+        5 if inner.grant().empty => {
+            let _ = inner.rmdir(&cred, dir, name.as_bytes(), time);
+        }
         _ => {
             if let Ok(ino) = inner.create(&cred, dir, name.as_bytes(), &new(0o100_644)) {
                 project.files.push((dir, ino));

@@ -54,7 +54,8 @@ pub fn run(seed: u64, trace: bool) -> Report {
 impl World {
     /// Starts the cluster and makes its regions.
     pub fn set_up(&mut self) {
-        self.oracle.regions = vec![Region { known: false, ..Region::new(Ino::ROOT, "", Kind::Strong) }];
+        self.oracle.regions =
+            vec![Region { known: false, ..Region::new(Ino::ROOT, "", Kind::Strong) }];
         self.start();
         self.connect(0);
         let mut regions = vec![("/s".to_owned(), Kind::Strong)];
@@ -215,8 +216,7 @@ impl World {
         let quiet = |client: &crate::client::Client| {
             client.is_idle() && (!client.alive || client.conn.is_some())
         };
-        self.mds.as_ref().is_some_and(mds::Mds::is_active)
-            && self.clients.iter().skip(1).all(quiet)
+        self.mds.as_ref().is_some_and(mds::Mds::is_active) && self.clients.iter().skip(1).all(quiet)
     }
 
     fn check_quiet(&mut self) {
@@ -233,8 +233,16 @@ impl World {
         let alive = requests.filter(|((client, _), _)| !dead.contains(client));
         let result = applied_survives::check(alive.map(|(_, issued)| issued));
         self.check(result);
-        for region in &mut self.oracle.regions {
-            region.closed = false;
+        for region in 0..self.oracle.regions.len() {
+            self.oracle.regions[region].closed = false;
+            let Region { root: subtree, owner, .. } = self.oracle.regions[region];
+            if owner.is_some_and(|(owner, _)| dead.contains(&owner)) {
+                let released = self.ask(What::Release { subtree });
+                if released != Ok(Answer::Done) {
+                    self.check(Err(format!("releasing {subtree}: {released:?}")));
+                }
+                self.oracle.regions[region].owner = None;
+            }
         }
     }
 

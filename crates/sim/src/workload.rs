@@ -62,8 +62,7 @@ impl Places {
             let dir = places.dirs[at];
             at += 1;
             for (_, ino) in model.entries(dir) {
-                let list =
-                    if model.is_dir(ino) { &mut places.dirs } else { &mut places.others };
+                let list = if model.is_dir(ino) { &mut places.dirs } else { &mut places.others };
                 list.push(ino);
             }
         }
@@ -116,9 +115,13 @@ impl Places {
             }
             8 => self.read(rng),
             9 => What::Sync,
-            _ => rng.pick(&[0, 1]).eq(&0).then_some(What::Checkpoint).unwrap_or_else(|| {
-                What::GetPolicy { dir: self.dir(rng) }
-            }),
+            _ => {
+                if rng.pick(&[0, 1]).eq(&0) {
+                    What::Checkpoint
+                } else {
+                    What::GetPolicy { dir: self.dir(rng) }
+                }
+            }
         }
     }
 
@@ -160,7 +163,10 @@ impl Places {
             0 => change.mode = Some(rng.pick(&[0o600, 0o644, 0o777, 0o4755]) as u32),
             1 => change.uid = Some(rng.pick(&[0, 1, 2]) as u32),
             2 => change.size = Some(rng.below(1000)),
-            _ => change.mtime = Some(types::Timestamp(i64::try_from(rng.below(1 << 40)).unwrap_or(1))),
+            _ => {
+                change.mtime =
+                    Some(types::Timestamp(i64::try_from(rng.below(1 << 40)).unwrap_or(1)))
+            }
         }
         What::SetAttr { ino: self.any(rng), change }
     }

@@ -26,7 +26,7 @@ const TRACE_LINES_MAX: usize = 4_000;
 
 /// Something that will happen.
 #[derive(Debug)]
-pub enum Event {
+pub(crate) enum Event {
     /// A connection reaches the server.
     Opened(ConnId),
     ToServer(ConnId, Vec<u8>),
@@ -49,7 +49,7 @@ pub enum Event {
 
 /// A connection. It is never forgotten: what the server says after it broke still counts.
 #[derive(Debug)]
-pub struct Conn {
+pub(crate) struct Conn {
     pub(crate) client: usize,
     pub(crate) tenure: u64,
     pub(crate) alive: bool,
@@ -277,8 +277,7 @@ impl World {
         self.tenure += 1;
         self.disk.crash(&mut self.rng);
         self.close_all();
-        let after = self.rng.between(1_000_000, 100_000_000);
-        self.schedule(after, Event::Start);
+        self.start_later();
     }
 
     fn close_all(&mut self) {
@@ -343,6 +342,12 @@ impl World {
         self.stopped = true;
         self.tenure += 1;
         self.close_all();
+        self.start_later();
+    }
+
+    fn start_later(&mut self) {
+        let after = self.rng.between(1_000_000, 100_000_000);
+        self.schedule(after, Event::Start);
     }
 
     /// Notices that recovery ended, from the position that the server calls safe then.

@@ -16,7 +16,8 @@ use crate::space;
 /// Copy files: into DEST if it is a directory, else to that name. A file that exists is replaced
 /// as a whole: readers see the old or the new content.
 #[derive(Debug, ClapArgs)]
-#[command(after_help = "A path is one of the namespace. `local:PATH` is a file of this machine, `-` is standard input or
+#[command(
+    after_help = "A path is one of the namespace. `local:PATH` is a file of this machine, `-` is standard input or
 output. (A name in the namespace that begins with `local:` is written `/local:...`.)
 
 Examples:
@@ -26,7 +27,8 @@ Examples:
   tar c dir | cudele cp - /backup/dir.tar
 
 Symbolic links are copied, not followed. Without -p the new file has the permissions of the old one
-without set-id and sticky bits, the caller as its owner and the time of the copy.")]
+without set-id and sticky bits, the caller as its owner and the time of the copy."
+)]
 pub(crate) struct Args {
     /// Directories as well, with everything below
     #[arg(short, long)]
@@ -56,8 +58,10 @@ impl Side {
             return Ok(Self::Stream);
         }
         match bytes.strip_prefix(b"local:") {
-            Some(b"") => Err(Error::new(Errno::Invalid, "local:", "no path follows")
-                .remedy("write local:PATH")),
+            Some(b"") => {
+                Err(Error::new(Errno::Invalid, "local:", "no path follows")
+                    .remedy("write local:PATH"))
+            }
             Some(path) => Ok(Self::Local(OsStr::from_bytes(path).into())),
             None => space::parse(argument).map(Self::Space),
         }
@@ -94,7 +98,11 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         let target = resolve(&fs, &dest, &source)?;
         copier.copy_root(source, target)
     });
-    if matches!(dest, Side::Space(_)) { space::settle(&fs, result)? } else { result? };
+    if matches!(dest, Side::Space(_)) {
+        space::settle(&fs, result)?
+    } else {
+        result?
+    };
     if matches!(dest, Side::Stream) {
         // The content has standard output for itself.
         return Ok(());

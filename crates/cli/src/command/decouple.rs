@@ -55,7 +55,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         }
         let _ = writeln!(text, "  policy   {}", policy.effective());
         let _ = writeln!(text, "  others   {} while it lasts", policy.interfere);
-        let _ = writeln!(text, "Give it back with `cudele merge {path}` or `cudele discard {path}`.");
+        let _ =
+            writeln!(text, "Give it back with `cudele merge {path}` or `cudele discard {path}`.");
         text
     })
 }

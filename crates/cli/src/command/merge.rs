@@ -14,7 +14,9 @@ use crate::source::shown;
 /// Merge the journals that this machine keeps for a decoupled subtree, and give the subtree back
 /// to everybody. A damaged journal is refused before anything is applied (J-09).
 #[derive(Debug, ClapArgs)]
-#[command(after_help = "Example:\n  cudele merge --dry-run /scratch/job && cudele merge /scratch/job")]
+#[command(
+    after_help = "Example:\n  cudele merge --dry-run /scratch/job && cudele merge /scratch/job"
+)]
 pub(crate) struct Args {
     /// Directory in the namespace
     path: String,

@@ -65,7 +65,11 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         moves.push(Move { from: from.path, to });
         Ok(())
     });
-    if args.dry_run { result? } else { space::settle(&fs, result)? };
+    if args.dry_run {
+        result?
+    } else {
+        space::settle(&fs, result)?
+    };
     report(context, args, &moves)
 }
 

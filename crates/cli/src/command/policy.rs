@@ -113,9 +113,7 @@ fn parse(argument: &OsStr) -> Result<Parsed> {
         return Ok(policy.into());
     }
     match std::fs::File::open(Path::new(argument)) {
-        Ok(mut file) => {
-            Policy::parse_bytes(&input(&mut file, &shown(argument))?).map_err(in_file)
-        }
+        Ok(mut file) => Policy::parse_bytes(&input(&mut file, &shown(argument))?).map_err(in_file),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let remedy = match Policy::from_name_or_text(&argument.to_string_lossy()) {
                 Err(error) if !argument.as_bytes().contains(&b'/') => error.remedy,

@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 
 use clap::Args as ClapArgs;
 use cudele::{Cluster, ClusterMap, Errno, Error, Locator, MdsEntry, MdsState, Result};
-use net::Address;
+use net::{Address, Connection};
 use serde_json::json;
+use types::Epoch;
+use wire::{Hello, Message};
 
 use crate::context::Context;
 
@@ -36,6 +38,8 @@ pub(crate) const MARKER: &str = "cudele-cluster";
 /// Longest path of a Unix socket in bytes, on Linux.
 const SOCKET_PATH_MAX: usize = 107;
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a metadata server may take to open a session.
+const ANSWER: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     let start = Instant::now();
@@ -89,7 +93,7 @@ pub(crate) fn start(dir: &Path, store: Option<&str>, settings: &[String]) -> Res
     }
     let cluster = Cluster::connect(&Locator::monitor_of(dir))?;
     let mut server = None;
-    if !cluster.status()?.mds.iter().any(runs) {
+    if !cluster.status()?.mds.iter().any(|entry| runs(&cluster, entry)) {
         let mut options = vec!["--rank".to_owned(), "0".to_owned()];
         options.extend(settings.iter().flat_map(|set| ["--set".to_owned(), set.clone()]));
         let child = spawn(dir, "mds", &options)?;
@@ -248,9 +252,23 @@ fn await_active(
     })
 }
 
-/// Whether a server runs. After a crash of all daemons the monitor knows only what it stored, so
-/// the server itself is asked.
-fn runs(entry: &MdsEntry) -> bool {
-    let listens = |address: &str| address.parse::<Address>().is_ok_and(|a| a.connect().is_ok());
-    entry.state != MdsState::Lost && listens(&entry.address)
+/// Whether a server runs. The monitor may know only what it stored before a crash of all daemons,
+/// and a socket may be that of a process that is just dying, so the server itself is asked.
+fn runs(cluster: &Cluster, entry: &MdsEntry) -> bool {
+    let Ok(address) = entry.address.parse::<Address>() else { return false };
+    match entry.state {
+        MdsState::Active => answers(cluster, &address).unwrap_or(false),
+        // It answers when it is active.
+        MdsState::Replaying | MdsState::Stopping => address.connect().is_ok(),
+        MdsState::Lost => false,
+    }
+}
+
+/// Whether a metadata server opens a session.
+fn answers(cluster: &Cluster, address: &Address) -> Result<bool> {
+    let hello = Hello { client: cluster.register()?, epoch: Epoch(0), unsafe_requests: 0 };
+    let mut connection = Connection::open(address)?;
+    connection.set_timeout(Some(ANSWER))?;
+    connection.send(&Message::Hello(hello).to_frame())?;
+    Ok(matches!(Message::decode(connection.receive()?)?, Message::Welcome(_)))
 }

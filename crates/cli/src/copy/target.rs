@@ -83,7 +83,10 @@ impl Target {
                     result => result?,
                 };
                 if !attr.is_dir() {
-                    return Err(Error::of(Errno::NotDirectory, above.path().join(name).to_string()));
+                    return Err(Error::of(
+                        Errno::NotDirectory,
+                        above.path().join(name).to_string(),
+                    ));
                 }
                 Ok(Made::Space { above: above.clone(), dir: above.enter(name, attr.ino)? })
             }
@@ -139,9 +142,7 @@ fn write_space(
     // Written beside it and moved over it, so that nobody sees a half-written file.
     let beside = format!(".cudele-cp.{:x}.{:x}", copier.fs.client().0, copier.files);
     let written = create(copier, dir, beside.as_bytes(), item, content)
-        .and_then(|bytes| {
-            dir.rename(&beside, dir, name, RenameFlags::default()).map(|()| bytes)
-        });
+        .and_then(|bytes| dir.rename(&beside, dir, name, RenameFlags::default()).map(|()| bytes));
     if written.is_err() {
         // What is left of it helps nobody; the first error is the one to report.
         let _ = dir.unlink(&beside);
@@ -149,13 +150,7 @@ fn write_space(
     written
 }
 
-fn create(
-    copier: &Copier,
-    dir: &Dir,
-    name: &[u8],
-    item: &Item,
-    content: Content,
-) -> Result<u64> {
+fn create(copier: &Copier, dir: &Dir, name: &[u8], item: &Item, content: Content) -> Result<u64> {
     let times = copier.preserve.then_some((item.mtime, item.atime));
     let new = NewFile {
         file_type: item.file_type,

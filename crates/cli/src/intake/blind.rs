@@ -82,8 +82,8 @@ impl Blind {
         self.subtree.fs().sync_data()?;
         report.data_seconds += before_data.elapsed().as_secs_f64();
         let policy = self.subtree.policy().clone();
-        let persists = policy.contains(Mechanism::LocalPersist)
-            || policy.contains(Mechanism::GlobalPersist);
+        let persists =
+            policy.contains(Mechanism::LocalPersist) || policy.contains(Mechanism::GlobalPersist);
         report.visible = policy.contains(Mechanism::VolatileApply);
         let requests = self.subtree.fs().requests();
         let completion =

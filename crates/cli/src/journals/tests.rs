@@ -26,8 +26,7 @@ fn sample() -> Vec<u8> {
     }
     buffer.close_block();
     let writer = Writer::Client { client: ClientId(3), subtree: Ino(100) };
-    let mut bytes =
-        SegmentHeader { writer, epoch: Epoch(1), first_seq: Seq(1) }.encode().to_vec();
+    let mut bytes = SegmentHeader { writer, epoch: Epoch(1), first_seq: Seq(1) }.encode().to_vec();
     bytes.extend(buffer.blocks().concat());
     bytes
 }

@@ -140,11 +140,7 @@ fn refused(archive: &str, path: &[u8], cause: &str) -> Error {
         .remedy("do not trust this archive; if you do, repack it without the entry")
 }
 
-fn one<R: Read>(
-    archive: &str,
-    mut entry: tar::Entry<'_, R>,
-    taker: &mut dyn Take,
-) -> Result<()> {
+fn one<R: Read>(archive: &str, mut entry: tar::Entry<'_, R>, taker: &mut dyn Take) -> Result<()> {
     let raw_path = entry.path_bytes().into_owned();
     let header = entry.header().clone();
     let entry_type = header.entry_type();
@@ -211,6 +207,7 @@ fn one<R: Read>(
 }
 
 /// The kind of an entry, without targets; or why it is skipped.
+#[allow(clippy::wildcard_enum_match_arm, reason = "archives may hold types that nobody knows")]
 fn kind_of(
     entry_type: EntryType,
     path: &[u8],
@@ -249,7 +246,8 @@ struct Fields {
 }
 
 fn fields(header: &Header) -> std::io::Result<Fields> {
-    let id = |id: u64| u32::try_from(id).map_err(|_| std::io::Error::other("an owner over 32 bits"));
+    let id =
+        |id: u64| u32::try_from(id).map_err(|_| std::io::Error::other("an owner over 32 bits"));
     Ok(Fields {
         mode: header.mode()?,
         uid: id(header.uid()?)?,
@@ -322,7 +320,9 @@ pub(crate) fn clean(raw: &[u8]) -> std::result::Result<Vec<u8>, &'static str> {
         match component {
             b"" | b"." => continue,
             b".." => return Err("leaves the destination with `..`"),
-            _ => check_name(component).map_err(|_| "has a name that is too long or contains NUL")?,
+            _ => {
+                check_name(component).map_err(|_| "has a name that is too long or contains NUL")?
+            }
         }
         if !path.is_empty() {
             path.push(b'/');

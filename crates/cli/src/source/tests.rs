@@ -111,7 +111,8 @@ fn any_bytes_are_read_without_panic() {
         bytes[at] = bytes[at].wrapping_add(0x55);
         let _ = read(&bytes);
     }
-    for magic in [&[0x1f, 0x8b][..], &[0xfd, b'7', b'z', b'X', b'Z', 0], &[0x28, 0xb5, 0x2f, 0xfd]] {
+    for magic in [&[0x1f, 0x8b][..], &[0xfd, b'7', b'z', b'X', b'Z', 0], &[0x28, 0xb5, 0x2f, 0xfd]]
+    {
         let bytes = [magic, &whole].concat();
         assert!(read(&bytes).1.is_err());
     }

@@ -32,19 +32,16 @@ pub(super) fn count(root: &Path) -> u64 {
 pub(super) fn read(root: &Path, without: Option<&Path>, taker: &mut dyn Take) -> Result<()> {
     let without = without.and_then(|path| std::fs::canonicalize(path).ok());
     let start = std::fs::canonicalize(root).map_err(|e| crate::command::up::io(root, &e))?;
-    let mut reader = Reader {
-        root: &start,
-        taker,
-        linked: Map::default(),
-        buffer: vec![0; XATTR_BYTES_MAX],
-    };
+    let mut reader =
+        Reader { root: &start, taker, linked: Map::default(), buffer: vec![0; XATTR_BYTES_MAX] };
     let mut walk = WalkDir::new(&start).sort_by_file_name().into_iter();
     while let Some(entry) = walk.next() {
         let entry = match entry {
             Ok(entry) => entry,
             Err(error) => {
                 let path = error.path().map_or_else(Vec::new, |path| reader.relative(path));
-                let reason = error.io_error().map_or_else(|| error.to_string(), ToString::to_string);
+                let reason =
+                    error.io_error().map_or_else(|| error.to_string(), ToString::to_string);
                 reader.taker.skip(Skip { path, reason });
                 continue;
             }
@@ -59,7 +56,8 @@ pub(super) fn read(root: &Path, without: Option<&Path>, taker: &mut dyn Take) ->
         match entry.metadata() {
             Ok(data) => reader.entry(entry.path(), &path, &data)?,
             Err(error) => {
-                let reason = error.io_error().map_or_else(|| error.to_string(), ToString::to_string);
+                let reason =
+                    error.io_error().map_or_else(|| error.to_string(), ToString::to_string);
                 reader.taker.skip(Skip { path, reason });
             }
         }

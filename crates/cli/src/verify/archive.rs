@@ -42,6 +42,7 @@ fn plain(path: &[u8]) -> Vec<u8> {
 }
 
 impl Picture {
+    #[allow(clippy::wildcard_enum_match_arm, reason = "archives may hold types that nobody knows")]
     fn add<R: Read>(
         &mut self,
         number: usize,

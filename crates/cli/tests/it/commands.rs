@@ -56,16 +56,11 @@ fn ls_shows_rows_sorted_by_name() {
     let rows = rows.as_array().unwrap();
     assert_eq!(rows.len(), 4);
     let row = &rows[1];
-    assert_eq!((&row["name"], &row["path"], &row["type"]), (
-        &json!("a b"),
-        &json!("/d/a b"),
-        &json!("file")
-    ));
-    assert_eq!((&row["size"], &row["mode"], &row["nlink"]), (
-        &json!(5),
-        &json!("0644"),
-        &json!(1)
-    ));
+    assert_eq!(
+        (&row["name"], &row["path"], &row["type"]),
+        (&json!("a b"), &json!("/d/a b"), &json!("file"))
+    );
+    assert_eq!((&row["size"], &row["mode"], &row["nlink"]), (&json!(5), &json!("0644"), &json!(1)));
     assert!(row["ino"].as_u64().unwrap() > 0);
     assert!(row["mtime"].as_str().unwrap().ends_with('Z'));
     assert!(row["mtime_ns"].as_i64().unwrap() > 0);

@@ -26,7 +26,8 @@ fn a_foreign_directory_is_refused_and_left_alone() {
     assert!(said.contains("not a Cudele cluster: it contains thesis.tex (EEXIST)"), "{said}");
     assert!(said.contains("choose an empty or new directory"), "{said}");
     assert!(cluster.daemons("mon").is_empty() && cluster.daemons("mds").is_empty());
-    let names: Vec<_> = fs::read_dir(&cluster.dir).unwrap().map(|e| e.unwrap().file_name()).collect();
+    let names: Vec<_> =
+        fs::read_dir(&cluster.dir).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(names, ["thesis.tex"], "nothing was put there");
 }
 
@@ -87,8 +88,7 @@ fn down_then_up_keeps_everything_in_the_metadata_store_alone() {
     let dir = fs.open_dir("/").unwrap();
     for number in 0..500 {
         let data = format!("content of {number}");
-        let new =
-            NewFile { size: data.len() as u64, data: data.as_bytes(), ..NewFile::default() };
+        let new = NewFile { size: data.len() as u64, data: data.as_bytes(), ..NewFile::default() };
         dir.create(format!("f{number}"), &new).unwrap();
     }
     cluster.run(&["mkdir", "-p", "/d/e/f"]);

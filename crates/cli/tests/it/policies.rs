@@ -28,7 +28,8 @@ fn check_prints_the_canonical_policy_its_promise_and_warnings() {
 #[test]
 fn check_points_at_faults_and_strict_refuses_warnings() {
     let cluster = Cluster::down();
-    fs::write(cluster.home.join("bad.yml"), "durability: stream\nconsistency: rpcs+strem\n").unwrap();
+    fs::write(cluster.home.join("bad.yml"), "durability: stream\nconsistency: rpcs+strem\n")
+        .unwrap();
     let said = cluster.fails(2, &["policy", "check", "bad.yml"]);
     assert!(said.starts_with("bad.yml:2:19: consistency: `strem`"), "{said}");
     assert!(said.contains("did you mean `stream`?"), "{said}");

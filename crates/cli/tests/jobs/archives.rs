@@ -57,8 +57,8 @@ fn archives_of_every_compression_come_in_whole() {
     ] {
         let archive = packed(&world, options, name);
         let dir = world.path("demo");
-        let value = world
-            .json(&["demo", archive.to_str().unwrap(), "--dir", dir.to_str().unwrap()]);
+        let value =
+            world.json(&["demo", archive.to_str().unwrap(), "--dir", dir.to_str().unwrap()]);
         assert_eq!(value["equal"], json!(true), "{name}: {value:#}");
         assert_eq!(value["trees"][1]["ingest"]["entries"], json!(ENTRIES), "{name}");
     }
@@ -74,7 +74,8 @@ fn an_archive_cannot_leave_the_destination() {
     use tar::EntryType::{Directory, Link, Regular, Symlink};
     let world = World::new();
     let file = world.path("bad.tar");
-    let cases: [(&[(&str, tar::EntryType, &str)], &[&str]); 7] = [
+    type Entries<'a> = &'a [(&'a str, tar::EntryType, &'a str)];
+    let cases: [(Entries<'_>, &[&str]); 7] = [
         (&[("good", Regular, ""), ("/etc/passwd", Regular, "")], &["/etc/passwd", "absolute"]),
         (&[("good", Regular, ""), ("a/../../x", Regular, "")], &["a/../../x", ".."]),
         (&[("good", Regular, ""), ("l", Link, "/etc/passwd")], &["entry l", "absolute"]),
@@ -134,8 +135,7 @@ fn what_an_archive_has_twice_counts_the_second_time_and_unknown_types_are_skippe
     );
     for arguments in [&["ingest"][..], &["ingest", "--policy", "batchfs"]] {
         let name = format!("/odd{}", arguments.len());
-        let report =
-            world.json(&[arguments, &[file.to_str().unwrap(), name.as_str()]].concat());
+        let report = world.json(&[arguments, &[file.to_str().unwrap(), name.as_str()]].concat());
         assert_eq!(report["skipped"], json!(1), "{report:#}");
         assert_eq!(report["replaced"], json!(1));
         let link = world.json(&["stat", &format!("{name}/x")]);

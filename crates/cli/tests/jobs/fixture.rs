@@ -78,6 +78,7 @@ impl Drop for World {
     }
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "the output ends here")]
 fn said(output: Output) -> Said {
     Said {
         ok: output.status.success(),

@@ -85,12 +85,10 @@ impl Mds {
             Some(ino) => ino,
             None => self.tables.take_ino().ok_or(Refusal::Cold(fetch::NUMBERS))?,
         };
-        let event = match planned.event() {
-            journal::Event::Create(create) => {
-                journal::Event::Create(journal::Create { ino, ..create })
-            }
-            other => other,
-        };
+        let mut event = planned.event();
+        if let journal::Event::Create(create) = &mut event {
+            create.ino = ino;
+        }
         let (seq, ack_safe) = self.journal_and_apply(origin, at.0, at.0, &event);
         let attr = self.namespace.getattr(ino)?;
         Ok(Performed::Changed { answer: Answer::Attr(attr), seq, ino, time, ack_safe })

@@ -41,7 +41,6 @@ pub fn repeated(
 /// Unless that says nothing about it.
 pub fn refused(issued: &Issued, failure: &Failure, store_fails: bool) -> Result<(), String> {
     match failure.errno {
-        Errno::Again => Ok(()),
         Errno::NoSpace | Errno::Io if store_fails => Ok(()),
         _ => Err(format!(
             "was applied ({:?}) and then refused with {} ({})",

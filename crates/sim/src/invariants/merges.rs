@@ -36,7 +36,8 @@ pub fn complete(model: &Model, root: Ino, journal: &[u8]) -> Result<(), String> 
     if before == after {
         return Ok(());
     }
-    let missing: Vec<_> = after.iter().filter(|(path, ino)| before.get(*path) != Some(ino)).collect();
+    let missing: Vec<_> =
+        after.iter().filter(|(path, ino)| before.get(*path) != Some(ino)).collect();
     Err(format!("a merge is not complete: {missing:?}"))
 }
 

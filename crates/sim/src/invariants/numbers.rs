@@ -28,8 +28,7 @@ impl Numbers {
                 return Err(format!("{range:?} was given to {client}, but {owner} has {known:?}"));
             }
         }
-        if let Some((ino, (owner, tid))) =
-            self.used.range(Ino(range.start)..Ino(range.end)).next()
+        if let Some((ino, (owner, tid))) = self.used.range(Ino(range.start)..Ino(range.end)).next()
         {
             return Err(format!("{range:?} was given to {client}, but {owner} {tid} has {ino}"));
         }

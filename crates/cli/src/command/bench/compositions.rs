@@ -18,7 +18,7 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     let mut rows: Vec<_> = names.iter().map(|name| Row::new(BENCH, name, files)).collect();
     let mut store = String::new();
     for repetition in 0..lab.repeat {
-        let mut cluster = lab.cluster(&[])?;
+        let cluster = lab.cluster(&[])?;
         let append = decoupled(&cluster, "invisible-none", files)?;
         let seconds = append.part("append_client_journal");
         base.push(seconds);

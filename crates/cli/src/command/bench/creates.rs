@@ -33,7 +33,7 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     let mut rows: Vec<_> = cases.iter().map(row).collect();
     let mut store = String::new();
     for repetition in 0..lab.repeat {
-        let mut cluster = lab.cluster(&[])?;
+        let cluster = lab.cluster(&[])?;
         for (case, row) in cases.iter().zip(&mut rows) {
             lab.progress(BENCH, repetition, &case.name);
             measure(&cluster, case, files, row)?;

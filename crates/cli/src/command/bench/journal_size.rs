@@ -12,7 +12,7 @@ const BENCH: &str = "journal-size";
 const SIZES: [u64; 6] = [10, 100, 1_000, 10_000, 100_000, 1_000_000];
 
 pub(crate) fn run(lab: &mut Lab) -> Result<()> {
-    let mut cluster = lab.cluster(&[])?;
+    let cluster = lab.cluster(&[])?;
     let mut rows = Vec::new();
     for files in lab.sizes(&SIZES, 10_000) {
         lab.progress(BENCH, 0, &format!("{files} files"));

@@ -28,7 +28,7 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
         let mut store = String::new();
         for repetition in 0..lab.repeat {
             lab.progress(BENCH, repetition, &format!("{files} files"));
-            let mut cluster = lab.cluster(&[])?;
+            let cluster = lab.cluster(&[])?;
             rows.repetition(&cluster)?;
             cluster.store().clone_into(&mut store);
         }

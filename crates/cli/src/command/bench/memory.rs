@@ -19,7 +19,7 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     for repetition in 0..lab.repeat {
         for row in &mut rows {
             lab.progress(BENCH, repetition, &row.name);
-            let mut cluster = lab.cluster(&[])?;
+            let cluster = lab.cluster(&[])?;
             let before = cluster.resident_bytes()?;
             let seconds = match row.name.as_str() {
                 "by_merge" => {

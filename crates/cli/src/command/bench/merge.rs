@@ -23,13 +23,13 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     for repetition in 0..lab.repeat {
         for (size, row) in sizes.iter().zip(&mut rows) {
             lab.progress(BENCH, repetition, &format!("{size} events"));
-            let mut cluster = lab.cluster(&[])?;
+            let cluster = lab.cluster(&[])?;
             let dir = cluster.directory(None)?;
             note(row, &fill(&cluster, Fill { dir: &dir, first: 0, files: *size, merge: false })?);
             cluster.store().clone_into(&mut store);
         }
         lab.progress(BENCH, repetition, "into a full directory");
-        let mut cluster = lab.cluster(&[])?;
+        let cluster = lab.cluster(&[])?;
         let dir = cluster.directory(None)?;
         fill(&cluster, Fill { dir: &dir, first: 0, files: full, merge: true })?;
         note(
@@ -63,10 +63,10 @@ fn arriving(lab: &mut Lab) -> Result<()> {
     let mut store = String::new();
     for repetition in 0..lab.repeat {
         lab.progress(BENCH, repetition, &format!("{clients} journals"));
-        let mut cluster = lab.cluster(&[])?;
+        let cluster = lab.cluster(&[])?;
         let crew = crew(&cluster, clients, files)?;
         together.push(crew.go()?.seconds);
-        let mut cluster = lab.cluster(&[])?;
+        let cluster = lab.cluster(&[])?;
         let crew = self::crew(&cluster, clients, files)?;
         in_turn.push(crew.go_in_turn()?.seconds);
         cluster.store().clone_into(&mut store);

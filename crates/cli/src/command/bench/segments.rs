@@ -31,7 +31,7 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     for repetition in 0..lab.repeat {
         for (at, (row, (name, settings))) in rows.iter_mut().zip(&CASES).enumerate() {
             lab.progress(BENCH, repetition, name);
-            let mut cluster = lab.cluster(settings)?;
+            let cluster = lab.cluster(settings)?;
             // Each case has a server of its own, so the baseline is repeated beside each.
             let base = create(&cluster, "posix-volatile", files)?.seconds();
             if at == 0 {

@@ -22,7 +22,7 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     for repetition in 0..lab.repeat {
         for (row, (name, settings)) in rows.iter_mut().zip(&CASES) {
             lab.progress(BENCH, repetition, name);
-            let mut cluster = lab.cluster(settings)?;
+            let cluster = lab.cluster(settings)?;
             let dir = cluster.directory(Some(&policy("posix", files)?))?;
             let task = Task::Create { dir, first: 0, files, sync: true, latencies: true };
             let outcome = alone(&cluster, task)?;

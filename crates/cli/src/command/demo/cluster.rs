@@ -64,7 +64,9 @@ impl DemoCluster {
         }
         if !context.json {
             let dir = self.dir.display();
-            eprintln!("The cluster still runs: cudele --dir {dir} ls /posix; cudele --dir {dir} down");
+            eprintln!(
+                "The cluster still runs: cudele --dir {dir} ls /posix; cudele --dir {dir} down"
+            );
         }
         Ok(())
     }
@@ -72,9 +74,7 @@ impl DemoCluster {
     fn remove(&self) -> Result<()> {
         down::stop(&self.cluster)?;
         let gone = |path: &Path| match std::fs::remove_dir_all(path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(up::io(path, &error))
-            }
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(up::io(path, &error)),
             Ok(()) | Err(_) => Ok(()),
         };
         gone(&self.dir)?;

@@ -45,6 +45,7 @@ pub(super) fn rows(report: &Report, preset: &str, base: &Report) -> Vec<Value> {
 }
 
 /// Both ways for people.
+#[allow(clippy::needless_pass_by_value, reason = "the reports end here")]
 pub(super) fn text(posix: Report, batch: Report) -> String {
     let mut text = String::new();
     let tally = &batch.tally;
@@ -60,11 +61,8 @@ pub(super) fn text(posix: Report, batch: Report) -> String {
         bytes(tally.inline_bytes),
         count(tally.files - tally.large),
     );
-    let _ = writeln!(
-        text,
-        "{:<24} {:>12} {:>14} {:>12}",
-        "metadata", "time", "creates/s", "slowdown"
-    );
+    let _ =
+        writeln!(text, "{:<24} {:>12} {:>14} {:>12}", "metadata", "time", "creates/s", "slowdown");
     section(&mut text, "posix", &posix, &batch);
     section(&mut text, "batchfs", &batch, &batch);
     let _ = writeln!(text);
@@ -121,8 +119,7 @@ fn section(text: &mut String, preset: &str, report: &Report, base: &Report) {
         line(&name, phase.seconds, each(report, phase));
     }
     if report.phases.len() > 1 {
-        let whole =
-            Phase { name: preset.to_owned(), seconds: report.metadata_seconds(), bytes: 0 };
+        let whole = Phase { name: preset.to_owned(), seconds: report.metadata_seconds(), bytes: 0 };
         line(&format!("{preset}: in all"), whole.seconds, each(report, &whole));
     }
 }

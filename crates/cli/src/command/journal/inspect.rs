@@ -149,8 +149,7 @@ fn tell(found: Found, filter: &Filter, output: Output, names: &mut Names, last: 
     let Found { name, bytes, root } = found;
     let header = SegmentHeader::decode(&bytes);
     let trust = header.and_then(|header| Ok((header, scan(&bytes)?)));
-    let server =
-        matches!(trust, Ok((SegmentHeader { writer: Writer::Mds { .. }, .. }, _)));
+    let server = matches!(trust, Ok((SegmentHeader { writer: Writer::Mds { .. }, .. }, _)));
     let mut told = Told {
         name,
         length: bytes.len() as u64,

@@ -123,8 +123,10 @@ pub(super) fn named(context: &Context, names: &[PathBuf]) -> Result<Vec<Found>> 
                 let object = name.to_string_lossy();
                 let store = store(context).map_err(|_| error.clone())?;
                 let (bytes, _) = store.get(&object).map_err(|_| {
-                    error.remedy("name a file, or a journal object as `cudele journal inspect` \
-                                  lists them")
+                    error.remedy(
+                        "name a file, or a journal object as `cudele journal inspect` \
+                                  lists them",
+                    )
                 })?;
                 all.push(Found { name: object.into_owned(), bytes, root: None });
             }

@@ -1,0 +1,178 @@
+//! `cudele bench` with tiny sizes: every experiment runs, and prints the rows that tools rely on.
+//!
+//! What the figures are is not tested: they are the machine's. That they are there, and how they
+//! relate where that is certain, is.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::unwrap_used,
+    reason = "I/O edge: tests start the program and read what it prints"
+)]
+
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Runs an experiment with so many files, once, and returns its rows without the machine's own.
+fn rows(name: &str, files: u64, more: &[&str]) -> Vec<Value> {
+    let dir = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_cudele"))
+        .args(["bench", name, "--json", "--quick", "--repeat", "1", "--files"])
+        .arg(files.to_string())
+        .arg("--dir")
+        .arg(dir.path())
+        .args(more)
+        .env("HOME", dir.path())
+        .env_remove("CUDELE_MON")
+        .env_remove("CUDELE_DIR")
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "bench {name} failed: {errors}");
+    let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
+    assert!(left.is_empty(), "bench {name} left something behind: {left:?}");
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    rows.iter().for_each(check);
+    assert_eq!(rows[0]["name"], "round_trip_64_bytes", "the machine's own figure comes first");
+    rows.into_iter().filter(|row| row["bench"] != "probe").collect()
+}
+
+/// What every row carries.
+fn check(row: &Value) {
+    for field in ["bench", "name", "store", "version"] {
+        assert!(row[field].is_string(), "{field} of {row}");
+    }
+    for field in ["files", "clients", "median", "min", "max"] {
+        assert!(row[field].is_number(), "{field} of {row}");
+    }
+    for field in ["per_second", "slowdown", "bytes_per_event", "replication"] {
+        assert!(row.get(field).is_some(), "{field} of {row}");
+    }
+    let seconds: Vec<f64> = serde_json::from_value(row["seconds"].clone()).unwrap();
+    assert_eq!(seconds.len(), 1, "one repetition in {row}");
+    assert!(seconds[0] >= 0.0 && row["median"] == row["seconds"][0], "the time of {row}");
+}
+
+fn names(rows: &[Value]) -> Vec<&str> {
+    rows.iter().map(|row| row["name"].as_str().unwrap()).collect()
+}
+
+fn row<'a>(rows: &'a [Value], name: &str) -> &'a Value {
+    rows.iter().find(|row| row["name"] == name).unwrap_or_else(|| panic!("no row {name}"))
+}
+
+#[test]
+fn mechanisms_are_measured_alone_and_beside_the_disk() {
+    let rows = rows("mechanisms", 300, &[]);
+    let expected = [
+        "append_client_journal",
+        "rpcs",
+        "rpcs+stream",
+        "local_persist",
+        "sequential_write_local",
+        "global_persist",
+        "sequential_write_store",
+        "volatile_apply",
+    ];
+    assert_eq!(names(&rows), expected);
+    let append = row(&rows, "append_client_journal");
+    assert_eq!(append["requests"], 0.0, "appending asks nobody");
+    assert_eq!(append["slowdown"], 1.0);
+    assert!(append["bytes_per_event"].as_f64().unwrap() < 12.0);
+    assert!(row(&rows, "rpcs")["slowdown"].as_f64().unwrap() > 1.0);
+}
+
+#[test]
+fn every_preset_and_every_cell_is_measured_end_to_end() {
+    let rows = rows("compositions", 100, &[]);
+    let names = names(&rows);
+    let presets = ["posix", "posix-volatile", "indexfs", "batchfs", "deltafs", "ramdisk", "hdfs"];
+    for consistency in ["invisible", "weak", "strong"] {
+        for durability in ["none", "local", "global"] {
+            assert!(names.contains(&format!("{consistency}-{durability}").as_str()));
+        }
+    }
+    assert!(presets.iter().all(|preset| names.contains(preset)));
+    assert_eq!(names.len(), 1 + presets.len() + 9);
+}
+
+#[test]
+fn clients_are_counted_where_there_are_several() {
+    let rows = rows("creates", 100, &["--clients", "3"]);
+    let expected = [
+        "rpcs_1_client",
+        "sync_1_client",
+        "rpcs_3_clients",
+        "sync_3_clients",
+        "two_clients_one_directory",
+    ];
+    assert_eq!(names(&rows), expected);
+    let several = row(&rows, "sync_3_clients");
+    assert_eq!(several["clients"], 3);
+    let rate = several["per_second"].as_f64().unwrap();
+    let expected = 300.0 / several["median"].as_f64().unwrap();
+    assert!((rate / expected - 1.0).abs() < 1e-9, "the rate is of all clients together");
+}
+
+#[test]
+fn journals_are_sized_for_numbers_and_for_real_names() {
+    let tree = tempfile::tempdir().unwrap();
+    for name in ["a", "a/read me", "a/link", "b"] {
+        let path = tree.path().join(name);
+        match name {
+            "a" => std::fs::create_dir(path).unwrap(),
+            "a/link" => std::os::unix::fs::symlink("read me", path).unwrap(),
+            _ => std::fs::write(path, name).unwrap(),
+        }
+    }
+    let source = tree.path().to_str().unwrap();
+    let rows = rows("journal-size", 100, &["--names", source]);
+    assert_eq!(names(&rows), ["numbered_10", "numbered_100", "real_10"]);
+    assert_eq!(row(&rows, "real_10")["files"], 4, "the tree has no more");
+}
+
+#[test]
+fn merges_grow_by_size_and_arrive_together() {
+    let rows = rows("merge", 1_000, &["--clients", "2"]);
+    let expected = ["by_value_1K", "into_full_1K", "arriving_together_2", "one_after_another_2"];
+    assert_eq!(names(&rows), expected);
+}
+
+#[test]
+fn a_killed_server_recovers_every_event() {
+    let rows = rows("recovery", 500, &["--clients", "2"]);
+    assert_eq!(names(&rows), ["empty_journal", "journal_500"]);
+    assert!(row(&rows, "journal_500")["recovered_events"].as_f64().unwrap() >= 500.0);
+}
+
+#[test]
+fn the_other_experiments_run() {
+    let few = ["--clients", "2"];
+    assert_eq!(names(&rows("memory", 500, &few)), ["by_merge", "by_rpcs", "by_rpcs+stream"]);
+    let rows = rows("trim", 500, &[]);
+    assert_eq!(names(&rows), ["no_trimming", "trimming"]);
+    assert!(rows.iter().all(|row| row["max_us"].as_f64() >= row["p50_us"].as_f64()));
+}
+
+#[test]
+fn directories_are_listed_completely_in_every_way() {
+    let rows = rows("readdir", 1_000, &[]);
+    assert_eq!(names(&rows), ["rpc_warm_1K", "rpc_cold_1K", "view_1K", "view_again_1K"]);
+    for row in &rows[..3] {
+        assert_eq!(row["entries"], 1_000.0, "{row}");
+    }
+}
+
+#[test]
+fn journal_settings_are_swept() {
+    let rows = rows("segments", 50, &[]);
+    assert_eq!(names(&rows)[..2], ["no_journal", "default"]);
+    assert_eq!(rows.len(), 11);
+}
+
+#[test]
+fn an_experiment_that_does_not_exist_is_a_wrong_use() {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_cudele")).args(["bench", "nothing"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
