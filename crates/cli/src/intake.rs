@@ -26,7 +26,7 @@ use cudele::{
 use types::Map;
 
 use progress::Progress;
-pub(crate) use tally::{Phase, Report, Tally};
+pub(crate) use tally::{LINKS_AND_ATTRIBUTES, Phase, Report, Tally};
 
 use crate::source::{Entry, Kind, Skip, Source, Take, shown, tree};
 

@@ -2,12 +2,16 @@
 
 use std::path::Path as FilePath;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cudele::{
     Cluster, DecoupledSubtree, Errno, Error, Owner, Path, Policy, Result, StateDir, Subtree,
 };
 
 use crate::context::Context;
+
+/// Longer than a metadata server takes to tell the monitor who has decoupled what.
+const BEACON: Duration = Duration::from_millis(600);
 
 /// A path in the namespace, as an argument.
 ///
@@ -45,7 +49,7 @@ pub(crate) fn policy(argument: &str) -> Result<Policy> {
     Ok(parsed.policy)
 }
 
-/// Who has the subtree at a path, as the metadata server says.
+/// Who has the subtree at a path, as the metadata server said in its last beacon.
 ///
 /// # Errors
 /// If the monitor does not answer.
@@ -92,6 +96,8 @@ fn as_owner(cluster: &Arc<Cluster>, owner: &Owner) -> Result<Arc<cudele::Fs>> {
 /// Why a subtree cannot be taken up here.
 pub(crate) fn not_ours(cluster: &Cluster, path: &Path) -> Result<Error> {
     let subject = path.to_string();
+    // What has changed a moment ago is said with the server's next beacon.
+    std::thread::sleep(BEACON);
     Ok(match holder(cluster, path)? {
         Some(known) => {
             let cause =

@@ -108,7 +108,8 @@ pub struct Dir {
 
 impl Dir {
     pub(crate) fn open(fs: Arc<Fs>, path: Path, ino: Ino) -> Result<Self> {
-        let log = fs.strong_logs.for_dir(&fs, ino)?;
+        let log = fs.strong_logs.for_dir(&fs, ino);
+        let log = log.map_err(|error| error.about(path.to_string()))?;
         Ok(Self { fs, path, ino, log })
     }
 

@@ -97,11 +97,16 @@ impl Subtree {
             ));
         }
         let text = policy.to_yaml();
-        clear_leftovers(&fs, &path)?;
+        let before = owned_before(&fs, &path)?;
         let answer = fs
             .cluster()
             .decouple(&path.to_bytes(), fs.client(), &text)
             .map_err(|error| error.about(path.to_string()))?;
+        let over = |owner: &Owner| owner.client() != fs.client() || owner.merged_in.is_some();
+        if let Some((state, _)) = before.filter(|(_, owner)| over(owner)) {
+            // It is of an earlier decoupling: nobody can go on with it any more.
+            state.remove()?;
+        }
         let owner = Owner {
             cluster: fs.cluster_id().to_owned(),
             path: path.to_string(),
@@ -422,27 +427,19 @@ impl Subtree {
     }
 }
 
-/// Makes room for the state of a new decoupling: what this machine still keeps of an earlier one
-/// of the same directory.
-fn clear_leftovers(fs: &Arc<Fs>, path: &Path) -> Result<()> {
+/// What this machine keeps of an earlier decoupling of a directory. A merge that may have to be
+/// repeated is made safe first: once the directory is somebody's again, nobody could repeat it.
+fn owned_before(fs: &Arc<Fs>, path: &Path) -> Result<Option<(StateDir, Owner)>> {
     let root = match fs.stat_owned(path) {
         Ok(root) => root,
         // The monitor says whose it is.
-        Err(error) if error.errno == Errno::Busy => return Ok(()),
+        Err(error) if error.errno == Errno::Busy => return Ok(None),
         Err(error) => return Err(error),
     };
     let state = StateDir::of(fs.cluster_id(), root.ino)?;
-    let Some(owner) = state.owner()? else { return Ok(()) };
-    if owner.client() == fs.client() && owner.merged_in.is_none() {
-        return Ok(());
-    }
-    let theirs = fs.cluster().status()?.decoupled.iter().any(|known| known.ino == root.ino);
-    if theirs {
-        return Ok(());
-    }
-    if owner.merged_in.is_some() {
-        // The journal is kept for repeating the merge; from here on nobody could.
+    let owner = state.owner()?;
+    if owner.as_ref().is_some_and(|owner| owner.merged_in.is_some()) {
         fs.checkpoint()?;
     }
-    state.remove()
+    Ok(owner.map(|owner| (state, owner)))
 }

@@ -154,7 +154,8 @@ impl Mds {
     fn oldest_unwritten(&mut self) -> Seq {
         let dirty = self.namespace.dirtiest().map_or(Seq(u64::MAX), |(since, _)| since);
         let committing = self.checkpoint.committing.iter().map(|(_, since)| *since).min();
-        dirty.min(committing.unwrap_or(Seq(u64::MAX)))
+        let others = [committing, self.merges.pinned()];
+        others.into_iter().flatten().fold(dirty, Seq::min)
     }
 
     /// Deletes the segments that nothing depends on, and answers whoever waited for that.

@@ -23,6 +23,7 @@ mod merge;
 mod op;
 mod recover;
 mod resend;
+mod search;
 mod session;
 mod settings;
 mod tables;
@@ -31,7 +32,7 @@ use std::collections::VecDeque;
 
 use metastore::request::{StoreFailure, StoreOp, StoreResult, Token};
 use namespace::Namespace;
-use types::{Clock, ConnId, Errno, Error, Ino, Map, Moment, Rank, Seq};
+use types::{ClientId, Clock, ConnId, Errno, Error, Ino, Map, Moment, Rank, Seq, Tid, Timestamp};
 use wire::{ClusterMap, MdsState, Message, Outbox};
 
 pub use counters::Counters;
@@ -43,6 +44,7 @@ use log::Log;
 use merge::Merges;
 use recover::Recovery;
 use resend::Resend;
+use search::Search;
 use session::Sessions;
 use tables::{JournalEnd, Tables};
 
@@ -84,6 +86,25 @@ pub struct Effects {
     pub stopped: bool,
     /// The server cannot go on; the process must end with this.
     pub fatal: Option<Error>,
+    /// Changes that were carried out, in order, if [`Settings::observe`] asks for them.
+    pub observed: Vec<Observed>,
+}
+
+/// A change that was carried out. Its reply may come later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Observed {
+    /// Whose.
+    pub client: ClientId,
+    /// Which request.
+    pub tid: Tid,
+    /// Its position in the journal; 0 for none.
+    pub seq: Seq,
+    /// The inode it created, or 0.
+    pub ino: Ino,
+    /// When.
+    pub time: Timestamp,
+    /// How many messages to clients the input had caused before.
+    pub messages: usize,
 }
 
 /// Who waits for a store operation.
@@ -125,6 +146,7 @@ pub struct Mds {
     merges: Merges,
     recovery: Recovery,
     resend: Resend,
+    search: Option<Search>,
     waiting: Map<Token, Waiting>,
     next_token: u64,
     /// Requests that arrived before the server was active.
@@ -152,6 +174,7 @@ impl Mds {
             merges: Merges::default(),
             recovery: Recovery::default(),
             resend: Resend::default(),
+            search: None,
             waiting: Map::default(),
             next_token: 0,
             early: VecDeque::new(),
@@ -358,7 +381,7 @@ impl Mds {
     }
 
     fn end_of_journal(&self) -> JournalEnd {
-        let sessions = self.sessions.summaries();
+        let sessions = self.sessions.left();
         JournalEnd { last: self.log.last(), next_index: self.log.next_index(), sessions }
     }
 

@@ -50,6 +50,8 @@ struct Merge {
     skip: usize,
     /// Directories that the journal itself created.
     new_dirs: Set<Ino>,
+    /// Inodes that were looked for in the subtree and not found.
+    absent: Set<Ino>,
     /// The directory verified last: events come in runs.
     last_dir: Ino,
     ranges: Vec<InoRange>,
@@ -74,6 +76,13 @@ impl Merges {
         !self.waiting && self.queue.front().is_some_and(|merge| merge.stage != Stage::Finishing)
     }
 
+    /// The position of a merge that is being applied and would be repeated after a crash: its
+    /// event must stay in the journal until all of it is stored.
+    pub(crate) fn pinned(&self) -> Option<Seq> {
+        let applying = |merge: &&Merge| merge.stage == Stage::Applying && !merge.object.is_empty();
+        self.queue.front().filter(applying).map(|merge| merge.seq)
+    }
+
     /// Whether the merge at the head of the queue waits for a directory.
     pub(crate) fn is_waiting(&self) -> bool {
         self.waiting
@@ -81,6 +90,26 @@ impl Merges {
 
     pub(crate) fn resume(&mut self) {
         self.waiting = false;
+    }
+}
+
+/// How far the verification got.
+enum Verified {
+    More,
+    Done,
+    /// It depends on an inode that is not in memory.
+    Unknown(Ino),
+}
+
+/// Why an event is not accepted, for now or for good.
+enum Doubt {
+    Refused(Errno),
+    Unknown(Ino),
+}
+
+impl From<Errno> for Doubt {
+    fn from(errno: Errno) -> Self {
+        Self::Refused(errno)
     }
 }
 
@@ -125,6 +154,7 @@ impl Mds {
             offset: segment::HEADER_BYTES,
             skip: 0,
             new_dirs: Set::default(),
+            absent: Set::default(),
             last_dir: Ino(0),
             ranges: ranges.unwrap_or_default(),
             seq: Seq(0),
@@ -234,11 +264,21 @@ impl Mds {
         match merge.stage {
             Stage::Receiving | Stage::Finishing => self.merges.queue.push_front(merge),
             Stage::Verifying => match self.verify_slice(&mut merge) {
-                Ok(done) => {
-                    if done {
+                Ok(Verified::More) => self.merges.queue.push_front(merge),
+                Ok(Verified::Done) => match self.check_merge_again(&merge) {
+                    Ok(()) => {
                         self.verified(&mut merge);
+                        self.merges.queue.push_front(merge);
                     }
+                    Err(errno) => {
+                        self.reply_error(merge.conn, merge.tid, errno.into(), effects);
+                    }
+                },
+                Ok(Verified::Unknown(ino)) => {
+                    let subtree = merge.subtree;
+                    self.merges.waiting = true;
                     self.merges.queue.push_front(merge);
+                    self.search_for_merge(subtree, ino, effects);
                 }
                 Err(failure) => self.reply_error(merge.conn, merge.tid, failure, effects),
             },
@@ -260,6 +300,24 @@ impl Mds {
         }
     }
 
+    /// The subtree may have been taken away while the journal was transferred and verified.
+    fn check_merge_again(&self, merge: &Merge) -> Result<(), Errno> {
+        if merge.flags.strong_log || self.check_merge(merge.subtree, merge.client).is_ok() {
+            return Ok(());
+        }
+        Err(Errno::Stale)
+    }
+
+    /// The inode that verification asked for was looked for.
+    pub(crate) fn merge_searched(&mut self, ino: Ino) {
+        self.merges.waiting = false;
+        if !self.namespace.knows(ino)
+            && let Some(merge) = self.merges.queue.front_mut()
+        {
+            merge.absent.insert(ino);
+        }
+    }
+
     fn verified(&mut self, merge: &mut Merge) {
         merge.report.verify_nanos = self.clock.now.since(merge.started).0;
         merge.started = self.clock.now;
@@ -274,15 +332,14 @@ impl Mds {
         }
     }
 
-    /// Returns whether everything is verified.
-    fn verify_slice(&mut self, merge: &mut Merge) -> Result<bool, Failure> {
+    fn verify_slice(&mut self, merge: &mut Merge) -> Result<Verified, Failure> {
         let bytes = std::mem::take(&mut merge.bytes);
         let result = self.verify_blocks(merge, &bytes);
         merge.bytes = bytes;
         result
     }
 
-    fn verify_blocks(&mut self, merge: &mut Merge, bytes: &[u8]) -> Result<bool, Failure> {
+    fn verify_blocks(&mut self, merge: &mut Merge, bytes: &[u8]) -> Result<Verified, Failure> {
         let damaged = |error: JournalError| {
             let error = error.in_journal("client journal");
             Failure { errno: error.errno, text: error.to_string() }
@@ -290,28 +347,30 @@ impl Mds {
         let mut budget = self.settings.merge_events;
         while merge.offset < bytes.len() {
             if budget == 0 {
-                return Ok(false);
+                return Ok(Verified::More);
             }
             let (block, next) = journal::Block::read(bytes, merge.offset).map_err(damaged)?;
             let mut events = block.events();
             while let Some(record) = events.next_event().map_err(damaged)? {
-                self.verify(merge, &record.event).map_err(|errno| {
-                    let text = format!(
-                        "event {} of the journal is not allowed: {:?}",
-                        record.seq.0, record.event
-                    );
-                    Failure { errno, text }
-                })?;
+                match self.verify(merge, &record.event) {
+                    Ok(()) => {}
+                    Err(Doubt::Unknown(ino)) => return Ok(Verified::Unknown(ino)),
+                    Err(Doubt::Refused(errno)) => {
+                        let (seq, event) = (record.seq.0, &record.event);
+                        let text = format!("event {seq} of the journal is not allowed: {event:?}");
+                        return Err(Failure { errno, text });
+                    }
+                }
             }
             merge.report.events += u64::from(block.count);
             merge.offset = next;
             budget = budget.saturating_sub(block.count as usize);
         }
-        Ok(true)
+        Ok(Verified::Done)
     }
 
     /// What every merge checks: legal names, inside the subtree, own inode numbers.
-    fn verify(&self, merge: &mut Merge, event: &Event<'_>) -> Result<(), Errno> {
+    fn verify(&self, merge: &mut Merge, event: &Event<'_>) -> Result<(), Doubt> {
         if let Some((parent, name)) = event.dentry() {
             check_name(name)?;
             self.verify_dir(merge, parent)?;
@@ -321,7 +380,7 @@ impl Mds {
                 let own = merge.flags.strong_log
                     || merge.ranges.iter().any(|range| range.contains(create.ino));
                 if !own {
-                    return Err(Errno::NotPermitted);
+                    return Err(Errno::NotPermitted.into());
                 }
                 if create.file_type() == types::FileType::Directory {
                     merge.new_dirs.insert(create.ino);
@@ -341,32 +400,42 @@ impl Mds {
             Event::Unlink { .. } | Event::Rmdir { .. } => Ok(()),
             // Policies, sessions and merges are the server's business.
             Event::SetPolicy { .. } | Event::Session { .. } | Event::Merged { .. } => {
-                Err(Errno::NotPermitted)
+                Err(Errno::NotPermitted.into())
             }
         }
     }
 
     #[inline]
-    fn verify_dir(&self, merge: &mut Merge, dir: Ino) -> Result<(), Errno> {
+    fn verify_dir(&self, merge: &mut Merge, dir: Ino) -> Result<(), Doubt> {
         if dir == merge.last_dir {
             return Ok(());
         }
-        let inside = dir == merge.subtree
-            || merge.flags.strong_log
-            || merge.new_dirs.contains(&dir)
-            || (self.namespace.is_dir(dir) && self.namespace.is_within(dir, merge.subtree));
-        if !inside {
-            return Err(Errno::CrossDevice);
+        let free = dir == merge.subtree || merge.flags.strong_log || merge.new_dirs.contains(&dir);
+        if !free {
+            self.verify_place(merge, dir)?;
+            if !self.namespace.is_dir(dir) {
+                return Err(Errno::CrossDevice.into());
+            }
         }
         merge.last_dir = dir;
         Ok(())
     }
 
-    fn verify_inode(&self, merge: &Merge, ino: Ino) -> Result<(), Errno> {
-        let inside = merge.flags.strong_log
-            || merge.ranges.iter().any(|range| range.contains(ino))
-            || self.namespace.is_within(ino, merge.subtree);
-        if inside { Ok(()) } else { Err(Errno::CrossDevice) }
+    fn verify_inode(&self, merge: &Merge, ino: Ino) -> Result<(), Doubt> {
+        let free = merge.flags.strong_log || merge.ranges.iter().any(|range| range.contains(ino));
+        if free { Ok(()) } else { self.verify_place(merge, ino) }
+    }
+
+    /// An inode that exists must be in the subtree.
+    fn verify_place(&self, merge: &Merge, ino: Ino) -> Result<(), Doubt> {
+        if !self.namespace.is_anchored(ino) && !merge.absent.contains(&ino) {
+            return Err(Doubt::Unknown(ino));
+        }
+        if self.namespace.is_within(ino, merge.subtree) {
+            Ok(())
+        } else {
+            Err(Errno::CrossDevice.into())
+        }
     }
 
     /// Answers merges that are applied, once what they promise is durable.

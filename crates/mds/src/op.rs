@@ -9,7 +9,7 @@ use types::{ClientId, ConnId, Errno, Ino, Seq, Tid, Timestamp};
 use wire::{Answer, Failure, Message, Op, Reply, Request};
 
 use crate::session::{Fate, Remembered};
-use crate::{Effects, Mds, Phase};
+use crate::{Effects, Mds, Observed, Phase};
 
 /// How a request was carried out.
 pub(crate) enum Performed {
@@ -102,13 +102,21 @@ impl Mds {
             Ok(Performed::Answer(answer)) => self.reply_with(at, Seq(0), answer, effects),
             Ok(Performed::Later) => {}
             Ok(Performed::Changed { answer, seq, ino, time, ack_safe }) => {
+                let mut wait = ack_safe;
                 if client.0 != 0 {
-                    let seq = seq.unwrap_or_default();
-                    let remembered = Remembered { tid: request.tid, seq, ino, time };
-                    self.sessions.get_mut(client).finish(remembered);
+                    let session = self.sessions.get_mut(client);
+                    let remembered =
+                        Remembered { tid: request.tid, seq: seq.unwrap_or_default(), ino, time };
+                    session.finish(remembered);
+                    wait |= seq.is_some_and(|seq| session.known_since(seq) > self.log.safe());
+                    if self.settings.observe {
+                        let Remembered { tid, seq, ino, time } = remembered;
+                        let messages = effects.outbox.sends.len();
+                        effects.observed.push(Observed { client, tid, seq, ino, time, messages });
+                    }
                 }
                 match seq {
-                    Some(seq) if ack_safe => {
+                    Some(seq) if wait => {
                         self.answer_when_safe((seq, time), at, answer, effects);
                     }
                     seq => self.reply(at, seq.unwrap_or_default(), time, Ok(answer), effects),

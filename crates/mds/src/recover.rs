@@ -1,13 +1,13 @@
 //! Recovery: taking over a rank. Fence the predecessor, replay its journal over the metadata
 //! store, wait a moment for clients to send again what was applied but not safe, then serve.
 
-use journal::{BlockReader, Event, Record, SegmentReader, segment};
+use journal::{BlockReader, Event, Record, segment};
 use metastore::Rows;
 use metastore::request::{
     Condition, StoreFailure, StoreOp, StoreResult, Token, journal_prefix, rank_name,
 };
 use namespace::Mode;
-use types::{ClientId, Errno, Error, Ino, Seq};
+use types::{ClientId, Errno, Error, Ino, Seq, Set};
 
 use crate::chain::{Chain, Found, Next};
 use crate::session::Remembered;
@@ -45,8 +45,23 @@ pub(crate) struct Recovery {
     skip: u64,
     /// The last event that was applied: others may be found twice.
     applied: Seq,
-    /// A journal object that was merged: its bytes are applied at this point of the replay.
-    merged: Option<Vec<u8>>,
+    /// A client's journal that was merged: it is applied at this point of the replay.
+    merged: Option<Merged>,
+}
+
+/// A client's journal that is applied again, and how far.
+#[derive(Debug)]
+struct Merged {
+    bytes: Vec<u8>,
+    offset: usize,
+    skip: u64,
+    new_dirs: Set<Ino>,
+}
+
+impl Merged {
+    fn new(bytes: Vec<u8>) -> Self {
+        Self { bytes, offset: segment::HEADER_BYTES, skip: 0, new_dirs: Set::default() }
+    }
 }
 
 impl Mds {
@@ -115,14 +130,14 @@ impl Mds {
             }
             (Step::ReadSegment(_), StoreResult::Missing) => self.next_segment(effects),
             (Step::ReadMerged, StoreResult::Bytes(bytes, _)) => {
-                self.recovery.merged = Some(bytes);
+                self.recovery.merged = Some(Merged::new(bytes));
                 self.recovery.step = Step::Replay;
                 self.recovery_continue(effects);
                 Ok(())
             }
             (Step::ReadMerged, StoreResult::Missing) => {
                 // It was removed by its owner, after a checkpoint made it redundant.
-                self.recovery.merged = Some(Vec::new());
+                self.recovery.merged = Some(Merged::new(Vec::new()));
                 self.recovery.step = Step::Replay;
                 self.recovery_continue(effects);
                 Ok(())
@@ -153,7 +168,7 @@ impl Mds {
         if self.namespace.knows(Ino::ROOT) {
             return self.list_segments(effects);
         }
-        self.namespace.make_root(self.clock.time);
+        self.namespace.make_root(self.settings.root_owner, self.clock.time);
         let Some(mut capture) = self.namespace.begin_capture(Ino::ANCHOR) else { return };
         let mut rows = Rows::new();
         while !self.namespace.capture(&mut capture, &mut rows, usize::MAX / 2) {}
@@ -270,8 +285,12 @@ impl Mds {
         match record.event {
             Event::Session { client, tid } => self.sessions.recovered(client, tid),
             Event::Merged { subtree, object, .. } => match self.recovery.merged.take() {
-                Some(bytes) => {
-                    self.reapply(record.seq, &bytes);
+                Some(mut merged) => {
+                    if let Some(dir) = self.merge_again(record.seq, &mut merged) {
+                        self.recovery.merged = Some(merged);
+                        self.recovery_waits_for(dir, effects);
+                        return false;
+                    }
                     self.note_merge(record.seq, subtree, object);
                 }
                 None => {
@@ -298,16 +317,30 @@ impl Mds {
     }
 
     /// Applies a client's journal again that was merged before the restart (weak consistency with
-    /// global durability).
-    fn reapply(&mut self, seq: Seq, bytes: &[u8]) {
-        let Ok(mut reader) = SegmentReader::open(bytes) else { return };
-        while let Ok(Some(block)) = reader.next_block() {
+    /// global durability). Returns a directory that must be fetched first.
+    fn merge_again(&mut self, seq: Seq, merged: &mut Merged) -> Option<Ino> {
+        let Merged { bytes, offset, skip, new_dirs } = merged;
+        // It was verified when it was merged; what cannot be read now is not applied.
+        while let Ok((block, next)) = journal::Block::read(bytes, *offset) {
             let mut events = block.events();
-            while let Ok(Some(record)) = events.next_event() {
-                self.namespace.apply(seq, Mode::Merge, &record.event);
-                self.counters.recovered_events += 1;
+            for _ in 0..*skip {
+                events.next_event().ok()?;
             }
+            while let Ok(Some(record)) = events.next_event() {
+                let is_new = |dir| new_dirs.contains(&dir);
+                if let Some(dir) = self.namespace.needs_in_merge(&record.event, is_new) {
+                    return Some(dir);
+                }
+                if let Event::Create(create) = &record.event {
+                    new_dirs.insert(create.ino);
+                }
+                self.namespace.apply(seq, Mode::Remerge, &record.event);
+                self.counters.recovered_events += 1;
+                *skip += 1;
+            }
+            (*offset, *skip) = (next, 0);
         }
+        None
     }
 
     /// The whole journal is applied.

@@ -6,13 +6,13 @@
 //! walks the path again; a change that is sent again cannot do that, so what it is about is looked
 //! for before it is carried out.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
-use namespace::Refusal;
-use types::{ConnId, Cred, Ino, Seq};
+use types::{ConnId, Ino, Seq};
 use wire::{Message, Op, Request};
 
 use crate::op::touched;
+use crate::search::Goal;
 use crate::{Effects, Mds, Phase};
 
 /// The state of the reconnection.
@@ -20,19 +20,8 @@ use crate::{Effects, Mds, Phase};
 pub(crate) struct Resend {
     /// Requests that clients sent again, with their former positions.
     requests: Vec<(Seq, ConnId, Vec<u8>)>,
-    /// The search for inodes, while one is under way.
-    search: Option<Search>,
     /// Directories were recovered whose place in the tree is not known yet.
     orphans: bool,
-}
-
-/// A walk through all directories, from the root down.
-#[derive(Debug)]
-struct Search {
-    wanted: BTreeSet<Ino>,
-    queue: VecDeque<Ino>,
-    /// A directory is being fetched.
-    waiting: bool,
 }
 
 impl Mds {
@@ -86,15 +75,15 @@ impl Mds {
     pub(crate) fn stop_waiting_if_complete(&mut self, effects: &mut Effects) {
         let Phase::Reconnecting { until } = self.phase else { return };
         let complete = self.sessions.all_returned() || self.clock.now >= until;
-        if complete && self.resend.search.is_none() {
+        if complete && self.search.is_none() {
             self.sessions.stop_waiting(self.clock.now);
-            self.resend.search = Some(self.new_search());
-            self.search_on(effects);
+            let wanted = self.wanted_by_resent();
+            self.search_for(Goal::Serve, Ino::ROOT, wanted, effects);
         }
     }
 
-    /// A search for what requests that were sent again are about, and for decoupled subtrees.
-    fn new_search(&self) -> Search {
+    /// What requests that were sent again are about, and decoupled subtrees.
+    fn wanted_by_resent(&self) -> BTreeSet<Ino> {
         let mut wanted: BTreeSet<Ino> = self.tables.decoupled.keys().copied().collect();
         let mut created = BTreeSet::new();
         for (_, _, frame) in &self.resend.requests {
@@ -106,7 +95,7 @@ impl Mds {
             }
         }
         wanted.retain(|ino| !created.contains(ino));
-        Search { wanted, queue: VecDeque::from([Ino::ROOT]), waiting: false }
+        wanted
     }
 
     /// Whether a request names an inode whose place in the tree, and with it its policy, is not
@@ -116,50 +105,13 @@ impl Mds {
         self.resend.orphans && named.into_iter().any(|ino| !self.namespace.is_anchored(ino))
     }
 
-    /// A directory that the search waited for is here, or cannot be fetched.
-    pub(crate) fn search_fetched(&mut self) {
-        if let Some(search) = &mut self.resend.search {
-            search.waiting = false;
-        }
-    }
-
     pub(crate) fn resend_tick(&mut self, effects: &mut Effects) {
-        if self.resend.search.as_ref().is_some_and(|search| !search.waiting) {
-            self.search_on(effects);
-        }
+        self.search_tick(effects);
         self.stop_waiting_if_complete(effects);
     }
 
-    /// Goes on with the search; when it ends, the server serves.
-    pub(crate) fn search_on(&mut self, effects: &mut Effects) {
-        let Some(mut search) = self.resend.search.take() else { return };
-        loop {
-            search.wanted.retain(|ino| !self.namespace.is_anchored(*ino));
-            let dir = search.queue.pop_front();
-            let Some(dir) = dir.filter(|_| !search.wanted.is_empty()) else {
-                if matches!(self.phase, Phase::Reconnecting { .. }) {
-                    self.become_active(effects);
-                }
-                return;
-            };
-            match self.namespace.list(&Cred::root(), dir, None, usize::MAX, false) {
-                Ok(entries) => {
-                    let dirs = entries.into_iter().filter(|entry| entry.attr.is_dir());
-                    search.queue.extend(dirs.map(|entry| entry.attr.ino));
-                }
-                Err(Refusal::Cold(cold)) => {
-                    search.queue.push_front(dir);
-                    search.waiting = true;
-                    self.resend.search = Some(search);
-                    return self.search_waits_for(cold, effects);
-                }
-                Err(Refusal::Errno(_)) => {}
-            }
-        }
-    }
-
     /// Carries out what was sent again, in its first order, then whatever else waits.
-    fn become_active(&mut self, effects: &mut Effects) {
+    pub(crate) fn become_active(&mut self, effects: &mut Effects) {
         self.phase = Phase::Active;
         let mut resent = std::mem::take(&mut self.resend.requests);
         resent.sort_by_key(|(seq, ..)| *seq);

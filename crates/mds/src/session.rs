@@ -24,6 +24,8 @@ use crate::{Effects, Mds, Phase};
 const REMEMBERED_MAX: usize = 1024;
 /// Refused requests kept per client: as many as it has under way at the same time, mostly.
 const REFUSED_MAX: usize = 16;
+/// Replies kept per client over a clean stop.
+const LEFT_MAX: usize = 16;
 /// How long a client that left is remembered, should it come back with requests it sent before.
 const FORGET_AFTER: Span = Span::from_millis(60_000);
 
@@ -33,12 +35,22 @@ pub(crate) const GONE: Tid = Tid(u64::MAX);
 const REFUSED: u64 = 1 << 63;
 
 /// How a change was answered, should its request arrive again.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Remembered {
     pub(crate) tid: Tid,
     pub(crate) seq: Seq,
     pub(crate) ino: Ino,
     pub(crate) time: Timestamp,
+}
+
+/// A session as a clean stop leaves it to the next tenure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Left {
+    pub(crate) client: ClientId,
+    /// What the journal would say.
+    pub(crate) tids: Vec<Tid>,
+    /// The newest changes.
+    pub(crate) remembered: Vec<Remembered>,
 }
 
 /// What is known about a change that a client asks for.
@@ -68,6 +80,9 @@ pub(crate) struct Session {
     pub(crate) resending: bool,
     /// Whether the recovered journal said up to where changes are done.
     based: bool,
+    /// The event that makes the client known to the journal as connected. Before it is safe, no
+    /// change may be answered as applied: after a crash nobody would wait for the client.
+    since: Option<Seq>,
     /// When its connection ended.
     left: Moment,
 }
@@ -96,6 +111,11 @@ impl Session {
         }
         self.remembered.push_back(remembered);
         self.floor = self.floor.max(remembered.tid);
+    }
+
+    /// The event that must be safe before a change at `seq` may be answered as applied.
+    pub(crate) fn known_since(&mut self, seq: Seq) -> Seq {
+        *self.since.get_or_insert(seq)
     }
 
     /// Notes a change as refused: should it arrive again, it is tried again.
@@ -164,15 +184,27 @@ impl Sessions {
         all
     }
 
+    /// What the next tenure must know after a clean stop, sorted by client.
+    pub(crate) fn left(&self) -> Vec<Left> {
+        let mut all = Vec::new();
+        for (client, tids) in self.summaries() {
+            let known = self.by_client.get(&client).map(|session| session.remembered.iter());
+            let newest = known.into_iter().flatten().rev().take(LEFT_MAX).copied();
+            all.push(Left { client, tids, remembered: newest.collect() });
+        }
+        all
+    }
+
     /// What an earlier tenure wrote down when it ended.
-    pub(crate) fn restore(&mut self, summaries: &[(ClientId, Vec<Tid>)]) {
-        for (client, tids) in summaries {
+    pub(crate) fn restore(&mut self, left: &[Left]) {
+        for Left { client, tids, remembered } in left {
             for tid in tids {
                 self.recovered(*client, *tid);
             }
             let session = self.get_mut(*client);
+            session.remembered.extend(remembered.iter().rev());
             // It stopped cleanly: nothing was unsafe. What the journal says later counts more.
-            (session.awaited, session.based) = (false, false);
+            (session.awaited, session.based, session.since) = (false, false, None);
         }
     }
 
@@ -183,10 +215,10 @@ impl Sessions {
         }
         let session = self.by_client.entry(client).or_default();
         if tid == GONE {
-            session.awaited = false;
+            (session.awaited, session.since) = (false, None);
             return;
         }
-        session.awaited = true;
+        (session.awaited, session.since) = (true, Some(Seq(0)));
         if tid.0 & REFUSED != 0 {
             return session.refuse(Tid(tid.0 & !REFUSED));
         }
@@ -204,7 +236,7 @@ impl Sessions {
             return changes.clear();
         }
         let session = self.by_client.entry(client).or_default();
-        session.awaited = true;
+        (session.awaited, session.since) = (true, Some(Seq(0)));
         for change in changes.drain(..) {
             session.finish(change);
         }
@@ -227,6 +259,9 @@ impl Sessions {
             session.awaited = false;
             session.resending = false;
             session.left = now;
+            if session.conn.is_none() {
+                session.since = None;
+            }
         }
     }
 }
@@ -271,6 +306,7 @@ impl Mds {
             return;
         }
         session.conn = None;
+        session.since = None;
         session.blocked.clear();
         // A client that was returning is expected to return once more.
         session.awaited = session.resending;

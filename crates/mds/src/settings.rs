@@ -9,6 +9,8 @@ pub struct Settings {
     pub address: String,
     /// Its process id, for the cluster map.
     pub pid: u32,
+    /// User and group to whom the root directory of a new cluster belongs.
+    pub root_owner: (u32, u32),
     /// The size at which a journal segment is closed, in bytes (J-03).
     pub segment_bytes_max: u64,
     /// How many segments are written at the same time at most (J-03, "dispatch").
@@ -29,6 +31,8 @@ pub struct Settings {
     pub inodes_max: u64,
     /// How long clients of the previous tenure have for sending unsafe requests again.
     pub reconnect: Span,
+    /// Whether changes are reported when they are carried out: for simulators and traces.
+    pub observe: bool,
     /// How often the monitor hears of the server.
     pub beacon_interval: Span,
 }
@@ -38,6 +42,7 @@ impl Default for Settings {
         Self {
             address: String::new(),
             pid: 0,
+            root_owner: (0, 0),
             segment_bytes_max: 4 << 20,
             dispatch: 1,
             commit_interval: Span::from_millis(5),
@@ -48,6 +53,7 @@ impl Default for Settings {
             merge_bytes_max: 8 << 30,
             inodes_max: 64 << 20,
             reconnect: Span::from_millis(2000),
+            observe: false,
             beacon_interval: Span::from_millis(500),
         }
     }

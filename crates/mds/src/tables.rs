@@ -18,6 +18,7 @@ use types::{
 };
 use wire::{Answer, DecoupledSubtree};
 
+use crate::session::{Left, Remembered};
 use crate::{Effects, Mds, Waiting, fetch};
 
 const MAGIC: &[u8; 8] = b"CUDLRANK";
@@ -63,7 +64,7 @@ pub(crate) struct JournalEnd {
     /// Index of the next segment.
     pub(crate) next_index: u64,
     /// What the journal said about sessions.
-    pub(crate) sessions: Vec<(ClientId, Vec<Tid>)>,
+    pub(crate) sessions: Vec<Left>,
 }
 
 /// See the module documentation.
@@ -176,10 +177,15 @@ impl Tables {
         out.put_varint(self.end.last.0);
         out.put_varint(self.end.next_index);
         out.put_varint(self.end.sessions.len() as u64);
-        for (client, tids) in &self.end.sessions {
+        for Left { client, tids, remembered } in &self.end.sessions {
             out.put_varint(client.0);
             out.put_varint(tids.len() as u64);
             tids.iter().for_each(|tid| out.put_varint(tid.0));
+            out.put_varint(remembered.len() as u64);
+            for Remembered { tid, seq, ino, time } in remembered {
+                [tid.0, seq.0, ino.0].into_iter().for_each(|value| out.put_varint(value));
+                out.put_signed(time.0);
+            }
         }
         out.put_u32(crc(&out));
         out
@@ -222,7 +228,16 @@ impl Tables {
             let client = ClientId(reader.varint()?);
             let count = reader.length()?;
             let tids = (0..count).map(|_| Ok(Tid(reader.varint()?))).collect::<Result<_, _>>()?;
-            end.sessions.push((client, tids));
+            let mut remembered = Vec::new();
+            for _ in 0..reader.length()? {
+                remembered.push(Remembered {
+                    tid: Tid(reader.varint()?),
+                    seq: Seq(reader.varint()?),
+                    ino: Ino(reader.varint()?),
+                    time: Timestamp(reader.signed()?),
+                });
+            }
+            end.sessions.push(Left { client, tids, remembered });
         }
         let body = reader.offset();
         if reader.u32()? != crc(&bytes[..body]) {

@@ -4,7 +4,7 @@
 //!
 //! Every figure is the median of three runs. Stalls are measured apart from rates, because reading
 //! the clock around every create costs as much as some of them; of three runs the shortest of the
-//! longest counts, because being scheduled away looks like a stall too.
+//! longest counts, because whatever else the machine does looks like a stall too.
 
 #![allow(
     clippy::disallowed_types,
@@ -102,14 +102,36 @@ fn main() {
 struct Lap {
     last: Instant,
     longest: Duration,
+    steps: u32,
+    preempted: u64,
 }
 
 impl Lap {
-    fn next(&mut self) {
-        let now = Instant::now();
-        self.longest = self.longest.max(now - self.last);
-        self.last = now;
+    fn start() -> Self {
+        let preempted = preemptions();
+        Self { last: Instant::now(), longest: Duration::ZERO, steps: 0, preempted }
     }
+
+    /// A step during which the scheduler ran something else does not count.
+    fn next(&mut self) {
+        let took = self.last.elapsed();
+        self.steps += 1;
+        if took > self.longest || self.steps.is_multiple_of(1024) {
+            let preempted = preemptions();
+            if took > self.longest && preempted == self.preempted {
+                self.longest = took;
+            }
+            self.preempted = preempted;
+        }
+        self.last = Instant::now();
+    }
+}
+
+/// How often the scheduler took the processor away; 0 where the system does not say.
+fn preemptions() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let count = status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"));
+    count.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
 }
 
 fn median<T: PartialOrd + Copy>(mut values: [T; RUNS]) -> T {
@@ -131,7 +153,7 @@ fn rate(load: &Load, mut work: impl FnMut(&mut Namespace)) -> f64 {
 fn stall(load: &Load, mut work: impl FnMut(&mut Namespace, &mut Lap)) -> Duration {
     let runs = [(); RUNS].map(|()| {
         let mut namespace = prepared(load);
-        let mut lap = Lap { last: Instant::now(), longest: Duration::ZERO };
+        let mut lap = Lap::start();
         work(&mut namespace, &mut lap);
         lap.longest
     });

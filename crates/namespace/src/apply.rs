@@ -18,6 +18,9 @@ pub enum Mode {
     Live,
     /// It comes from another journal that may have been merged before.
     Merge,
+    /// It comes from another journal that was merged, at this position, before a restart: inodes
+    /// that later events changed stay as they are.
+    Remerge,
     /// It comes from this rank's own journal after a restart: parts of its effect may already be
     /// in the metadata store, even together with those of later events.
     Replay,
@@ -47,13 +50,23 @@ impl When {
     /// Whether an inode of this version already shows what the event did to it.
     #[inline]
     pub(crate) fn is_in(self, version: Seq) -> bool {
-        self.mode == Mode::Replay && version >= self.seq
+        match self.mode {
+            Mode::Live | Mode::Merge => false,
+            Mode::Remerge => version > self.seq,
+            Mode::Replay => version >= self.seq,
+        }
     }
 
     /// Whether an inode of this version is of a later time than the event.
     #[inline]
     pub(crate) fn is_before(self, version: Seq) -> bool {
-        self.mode == Mode::Replay && version > self.seq
+        matches!(self.mode, Mode::Remerge | Mode::Replay) && version > self.seq
+    }
+
+    /// Whether the event comes from a journal that is merged.
+    #[inline]
+    pub(crate) fn merges(self) -> bool {
+        matches!(self.mode, Mode::Merge | Mode::Remerge)
     }
 }
 
@@ -293,7 +306,7 @@ impl Namespace {
         moved: &Snapshot<'_>,
     ) -> Outcome {
         let ino = moved.attr.ino;
-        if when.mode == Mode::Merge && moved.attr.is_dir() && self.is_within(to.0, ino) {
+        if when.merges() && moved.attr.is_dir() && self.is_within(to.0, ino) {
             // Somebody moved the destination below what is to be moved there.
             return Outcome::Rejected;
         }
@@ -312,7 +325,7 @@ impl Namespace {
         to: (Ino, &[u8]),
         [moved, back]: [&Snapshot<'_>; 2],
     ) -> Outcome {
-        if when.mode == Mode::Merge {
+        if when.merges() {
             let below = |dir, inode: &Snapshot<'_>| {
                 inode.attr.is_dir() && self.is_within(dir, inode.attr.ino)
             };
@@ -419,16 +432,20 @@ impl Namespace {
 /// Queues a directory, in the order of the events since which directories are dirty. That is the
 /// order in which they come, but for what is found out late: while a directory is fetched, or by
 /// a merge that goes on while newer events are applied.
+/// Notes since when a directory is dirty. The queue is in order of positions: mostly the new one is
+/// the largest, but a merge dirties directories at the position where it began, and nothing behind
+/// that may be forgotten until they are stored.
 #[inline]
-fn queue_dirty(queue: &mut VecDeque<(Seq, Ino)>, dir: &mut Dir, seq: Seq, ino: Ino) {
+pub(crate) fn queue_dirty(queue: &mut VecDeque<(Seq, Ino)>, dir: &mut Dir, seq: Seq, ino: Ino) {
     if dir.dirty_since.is_some_and(|since| since <= seq) {
         return;
     }
+    // If it was dirty since later, that entry of the queue is void now.
     dir.dirty_since = Some(seq);
     if queue.back().is_none_or(|(last, _)| *last <= seq) {
         queue.push_back((seq, ino));
     } else {
-        let at = queue.partition_point(|(since, _)| *since <= seq);
+        let at = queue.partition_point(|(queued, _)| *queued <= seq);
         queue.insert(at, (seq, ino));
     }
 }

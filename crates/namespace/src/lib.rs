@@ -124,17 +124,19 @@ impl Namespace {
         for dir in [Ino::ANCHOR, Ino::LINKS, Ino::ROOT] {
             namespace.dirs.insert(dir, Box::new(Dir::new(true)));
         }
-        namespace.make_root(time);
+        namespace.make_root((0, 0), time);
         namespace
     }
 
-    /// Makes the root directory: owned by root, mode 755. For a cluster that has none yet.
-    pub fn make_root(&mut self, time: Timestamp) {
+    /// Makes the root directory with this owner and group, mode 755. For a cluster that has none yet.
+    pub fn make_root(&mut self, (uid, gid): (u32, u32), time: Timestamp) {
         let root = journal::Create {
             parent: Ino::ANCHOR,
             name: ROOT_NAME,
             ino: Ino::ROOT,
             mode: FileType::Directory.mode_bits() | 0o755,
+            uid,
+            gid,
             time,
             mtime: time,
             atime: time,

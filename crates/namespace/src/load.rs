@@ -147,6 +147,59 @@ impl Namespace {
         }
     }
 
+    /// As [`Namespace::needs`], for an event of another journal: where it puts a directory in the
+    /// place of one, the names in that one must be here to be taken over. `is_new` says which
+    /// directories the journal made itself: those have no names but what it gave them.
+    #[must_use]
+    pub fn needs_in_merge(&self, event: &Event<'_>, is_new: impl Fn(Ino) -> bool) -> Option<Ino> {
+        let (parent, name, winner) = match *event {
+            Event::Create(ref create) if is_dir(create) && !is_new(create.parent) => {
+                (create.parent, create.name, create.ino)
+            }
+            Event::Rename { new_parent, new_name, ref moved, .. } if moved.attr.is_dir() => {
+                (new_parent, new_name, moved.attr.ino)
+            }
+            Event::Create(_)
+            | Event::Rename { .. }
+            | Event::Link { .. }
+            | Event::Unlink { .. }
+            | Event::Rmdir { .. }
+            | Event::SetAttr { .. }
+            | Event::SetXattr { .. }
+            | Event::SetData { .. }
+            | Event::SetPolicy { .. }
+            | Event::Session { .. }
+            | Event::Merged { .. } => return self.needs(event),
+        };
+        let loser = self.dirs.get(&parent).and_then(|dir| dir.find(name));
+        let loser = loser.filter(|loser| loser.ino != winner && !is_new(loser.ino));
+        self.needs(event)
+            .or_else(|| self.name_needed(parent, name))
+            .or_else(|| self.adoption_needed(loser?.ino, winner))
+    }
+
+    /// A directory that must be here before one takes over the names of another.
+    fn adoption_needed(&self, loser: Ino, winner: Ino) -> Option<Ino> {
+        let mut pairs = vec![(loser, winner)];
+        while let Some((loser, winner)) = pairs.pop() {
+            if !self.is_dir(loser) {
+                continue;
+            }
+            let Some(content) = self.dirs.get(&loser).filter(|dir| dir.complete) else {
+                return Some(loser);
+            };
+            let Some(own) = self.dirs.get(&winner) else { continue };
+            if !own.complete {
+                return Some(winner);
+            }
+            let both = content
+                .list(None)
+                .filter_map(|(name, dentry)| Some((dentry.ino, own.find(name)?.ino)));
+            pairs.extend(both.filter(|(loser, winner)| loser != winner));
+        }
+        None
+    }
+
     /// The inode is not here, and its home has not been fetched.
     fn home_needed(&self, ino: Ino, home: Ino) -> Option<Ino> {
         (!self.knows(ino) && !self.is_complete(home)).then_some(home)
@@ -210,4 +263,8 @@ impl Namespace {
     pub fn dirty_since(&self, ino: Ino) -> Option<Seq> {
         self.dirs.get(&ino).and_then(|dir| dir.dirty_since)
     }
+}
+
+fn is_dir(create: &Create<'_>) -> bool {
+    create.file_type() == FileType::Directory
 }

@@ -87,10 +87,13 @@ impl Namespace {
     pub(crate) fn refresh(&mut self, when: When, snapshot: &Snapshot<'_>) {
         let ino = snapshot.attr.ino;
         let Some(known) = self.inodes.get_mut(ino) else { return };
+        if when.is_in(known.version) {
+            return;
+        }
         if when.mode != Mode::Replay {
             known.ctime = when.time;
             known.version = known.version.max(when.seq);
-        } else if !when.is_in(known.version) {
+        } else {
             let home = (known.home, known.home_hash);
             self.insert_snapshot(when.seq, home, snapshot, snapshot.attr.nlink);
         }
@@ -179,13 +182,14 @@ impl Namespace {
         if here && found.is_some_and(Dentry::is_remote) {
             self.count_name(when, ino, -1);
         }
-        here || when.mode != Mode::Merge || !self.knows(ino)
+        here || !when.merges() || !self.knows(ino)
     }
 
     /// An inode with several names has one more or less. In a replay the events say how many.
     pub(crate) fn count_name(&mut self, when: When, ino: Ino, change: i32) {
         if when.mode != Mode::Replay
             && let Some(inode) = self.inodes.get_mut(ino)
+            && !when.is_in(inode.version)
         {
             inode.nlink = inode.nlink.saturating_add_signed(change);
         }
@@ -204,7 +208,7 @@ impl Namespace {
         }
         let both_dirs =
             before.file_type() == FileType::Directory && winner.file_type == FileType::Directory;
-        if both_dirs && when.mode == Mode::Merge {
+        if both_dirs && when.merges() {
             self.adopt(when.seq, before.ino, winner.ino);
         }
         self.release(when, place, before);

@@ -257,10 +257,16 @@ impl Namespace {
         time: Timestamp,
     ) -> Plan<'a> {
         let dir = self.writable_dir(cred, parent)?;
-        let (_, inode) = self.existing(parent, name)?;
-        self.sticky(cred, dir, inode)?;
-        if inode.is_dir() {
-            return Err(Errno::IsDirectory.into());
+        match self.existing(parent, name) {
+            Ok((_, inode)) => {
+                self.sticky(cred, dir, inode)?;
+                if inode.is_dir() {
+                    return Err(Errno::IsDirectory.into());
+                }
+            }
+            // A name of nothing: removing it is all that can be done with it.
+            Err(Refusal::Errno(Errno::Io)) => {}
+            Err(refusal) => return Err(refusal),
         }
         Ok(Planned::plain(Event::Unlink { parent, name, time }))
     }

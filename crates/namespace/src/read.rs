@@ -1,5 +1,6 @@
 //! Questions to the namespace: they change nothing.
 
+use journal::Event;
 use types::{Attr, Cred, Errno, FileType, Ino, Path, SYMLINK_BYTES_MAX};
 
 use crate::inode::Inode;
@@ -53,6 +54,30 @@ impl Namespace {
             return if links { Err(Errno::Io.into()) } else { Err(Refusal::Cold(Ino::LINKS)) };
         }
         Ok(Some(dentry.ino))
+    }
+
+    /// Whether an event gives or takes a name of an inode with several, or makes one.
+    #[must_use]
+    pub fn is_about_links(&self, event: &Event<'_>) -> bool {
+        let remote = |dir: Ino, name: &[u8]| {
+            let found = self.dirs.get(&dir).and_then(|dir| dir.find(name));
+            found.is_some_and(crate::page::Dentry::is_remote)
+        };
+        match *event {
+            Event::Link { .. } => true,
+            Event::Unlink { parent, name, .. } => remote(parent, name),
+            Event::Rename { parent, name, new_parent, new_name, .. } => {
+                remote(parent, name) || remote(new_parent, new_name)
+            }
+            Event::Create(_)
+            | Event::Rmdir { .. }
+            | Event::SetAttr { .. }
+            | Event::SetXattr { .. }
+            | Event::SetData { .. }
+            | Event::SetPolicy { .. }
+            | Event::Session { .. }
+            | Event::Merged { .. } => false,
+        }
     }
 
     /// What stands under a name, without asking for permission: for servers and merges.
@@ -148,6 +173,8 @@ impl Namespace {
             if attrs {
                 match self.inodes.get(dentry.ino) {
                     Some(inode) => attr = self.attr_of(dentry.ino, inode),
+                    // A name of nothing, if a merge was lost in part: it can be seen and removed.
+                    None if self.is_complete(Ino::LINKS) => {}
                     None => return Err(Refusal::Cold(Ino::LINKS)),
                 }
             }

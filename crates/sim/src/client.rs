@@ -99,6 +99,7 @@ impl World {
         let Client { effects, conn, .. } = &mut self.clients[client];
         let frames = std::mem::take(&mut effects.frames);
         let completed = std::mem::take(&mut effects.completed);
+        let restarted = std::mem::take(&mut effects.restarted);
         let conn = *conn;
         let mut rest = frames.as_slice();
         while let Ok(Some((_, length))) = wire::frame::decode(rest) {
@@ -106,6 +107,9 @@ impl World {
                 self.send_to_server(conn, Event::ToServer(conn, rest[..length].to_vec()));
             }
             rest = &rest[length..];
+        }
+        if restarted && let Some(project) = &mut self.clients[client].project {
+            project.server_restarted();
         }
         for (tid, result) in completed {
             self.completed(client, tid, result);

@@ -38,6 +38,8 @@ pub struct Issued {
     pub applied: Option<Applied>,
     /// The client heard that it succeeded.
     pub delivered: bool,
+    /// What the first answer must be, from the time when the change was applied.
+    expected: Option<Expected>,
     /// It had nothing to do: a rename to the same inode.
     pub no_change: bool,
     /// The client was told that a change which had succeeded is lost.
@@ -123,6 +125,7 @@ impl Oracle {
             journal,
             applied: None,
             delivered: false,
+            expected: None,
             no_change: false,
             told_lost: false,
         };
@@ -179,52 +182,87 @@ impl Oracle {
             return self.numbers.grant(key.0, *range);
         }
         safe_survives::answer(answer, reply)?;
-        if let Some(applied) = issued.applied {
-            return exactly_once::repeated(&self.model, &applied, reply, answer);
-        }
-        let ino = match (&call.what, answer) {
-            (What::Create { .. }, Answer::Attr(attr)) => {
-                self.numbers.use_one(key, attr.ino)?;
-                attr.ino
-            }
-            _ => Ino(0),
-        };
         if self.must_be_safe(&call) && reply.seq > reply.safe {
             return Err("acknowledged before it was durable".into());
         }
-        if self.is_unknown(&call) {
-            let applied = Applied { seq: reply.seq, ino, time: reply.time };
-            self.requests.get_mut(&key).expect("found above").applied = Some(applied);
-            return Ok(());
+        let applied = issued.applied;
+        let expected = self.request(key).expected.take();
+        match (applied, expected) {
+            (Some(_), Some(expected)) => self.compare(&expected, answer),
+            (Some(applied), None) => exactly_once::repeated(&self.model, &applied, reply, answer),
+            (None, _) if self.is_unknown(&call) => Ok(()),
+            (None, _) => self.answered(key, &call, answer),
         }
-        if self.is_busy(key.0, &call) {
-            return Err(format!("the subtree blocks others, but the answer was {answer:?}"));
-        }
-        let expected =
-            expect::perform(&mut self.model, &call, reply.time, ino).map_err(|errno| {
-                format!("must fail with {}, was answered {answer:?}", errno.symbol())
-            })?;
-        if !expect::agrees(&expected, answer, |attr| self.blur(attr)) {
-            return Err(format!("expected {expected:?}, was answered {answer:?}"));
-        }
-        if call.what.is_change() && reply.time.0 != 0 {
-            self.note_applied(key, Applied { seq: reply.seq, ino, time: reply.time });
-        } else {
-            self.requests.get_mut(&key).expect("found above").no_change = true;
-        }
-        Ok(())
     }
 
-    fn note_applied(&mut self, key: Key, applied: Applied) {
-        self.requests.get_mut(&key).expect("a request that was answered").applied = Some(applied);
-        self.log.push(key);
+    /// A question was answered, or a change that had nothing to do.
+    fn answered(&mut self, key: Key, call: &Call, answer: &Answer) -> Result<(), Violation> {
+        if self.is_busy(key.0, call) {
+            return Err(format!("the subtree blocks others, but the answer was {answer:?}"));
+        }
+        let before = call.what.is_change().then(|| self.model.clone());
+        let expected = expect::perform(&mut self.model, call, Timestamp(1), Ino(u64::MAX))
+            .map_err(|errno| {
+                format!("must fail with {}, was answered {answer:?}", errno.symbol())
+            })?;
+        if before.is_some_and(|before| before != self.model) {
+            return Err("answered, but not carried out".into());
+        }
+        self.request(key).no_change = true;
+        self.compare(&expected, answer)
+    }
+
+    fn compare(&self, expected: &Expected, answer: &Answer) -> Result<(), Violation> {
+        if expect::agrees(expected, answer, |attr| self.blur(attr)) {
+            return Ok(());
+        }
+        Err(format!("expected {expected:?}, was answered {answer:?}"))
+    }
+
+    fn request(&mut self, key: Key) -> &mut Issued {
+        self.requests.get_mut(&key).expect("whoever asks has found it before")
+    }
+
+    /// The server carried a change out: the model follows.
+    ///
+    /// # Errors
+    /// If it must not have.
+    pub fn applied(&mut self, change: &mds::Observed) -> Result<(), Violation> {
+        let mds::Observed { client, tid, seq, ino, time, .. } = *change;
+        let key = (client, tid);
+        let Some(issued) = self.requests.get(&key) else { return Ok(()) };
+        let call = issued.call.clone();
+        let about = |what: String| format!("{client} {tid}: {call:?}: {what}");
+        let applied = Applied { seq, ino, time };
+        if let Some(before) = issued.applied {
+            return Err(about(format!("carried out twice: {before:?}, {applied:?}")));
+        }
+        if ino != Ino(0) {
+            self.numbers.use_one(key, ino).map_err(about)?;
+        }
+        if self.is_busy(client, &call) {
+            return Err(about("carried out in a subtree that blocks others".into()));
+        }
+        let unknown = self.is_unknown(&call);
+        let expected = if unknown {
+            Expected::Anything
+        } else {
+            expect::perform(&mut self.model, &call, time, ino)
+                .map_err(|errno| about(format!("carried out, must fail with {}", errno.symbol())))?
+        };
+        let issued = self.request(key);
+        (issued.applied, issued.expected) = (Some(applied), Some(expected));
         self.undone.retain(|undone| *undone != key);
-        if applied.seq == Seq(0) {
-            let call = self.requests[&key].call.clone();
+        if unknown {
+            return Ok(());
+        }
+        self.log.push(key);
+        if seq == Seq(0) {
             for region in self.regions_of(&call) {
                 self.regions[region].soft = true;
             }
         }
+        Ok(())
     }
 
     fn failed(&mut self, key: Key, failure: &Failure) -> Result<(), Violation> {
@@ -234,7 +272,7 @@ impl Oracle {
         if issued.applied.is_some() {
             return exactly_once::refused(issued, failure, self.store_fails);
         }
-        if self.is_excused(failure.errno, &call, issued.delivered) || self.is_unknown(&call) {
+        if self.is_excused(failure.errno, issued) || self.is_unknown(&call) {
             return Ok(());
         }
         if failure.errno == Errno::Busy && self.is_busy(key.0, &call) {
@@ -258,15 +296,20 @@ impl Oracle {
     }
 
     /// Failures that say nothing about the namespace.
-    fn is_excused(&self, errno: Errno, call: &Call, resent: bool) -> bool {
+    fn is_excused(&self, errno: Errno, issued: &Issued) -> bool {
+        let Issued { call, journal, delivered: resent, .. } = issued;
         match errno {
             // The server does not have the inode in memory: the client walks its path again.
-            Errno::Stale => !resent && call.what != What::Sync,
+            Errno::Stale => !*resent && call.what != What::Sync,
             Errno::Again => true,
             Errno::NoSpace | Errno::Io => self.store_fails,
-            Errno::BadMessage | Errno::Invalid | Errno::CrossDevice | Errno::NotPermitted => {
-                matches!(call.what, What::Merge { .. })
-            }
+            Errno::CrossDevice => match &call.what {
+                What::Merge { subtree, .. } => {
+                    let known = self.regions.iter().all(|region| region.known);
+                    !known || merges::must_be_refused(&self.model, *subtree, journal)
+                }
+                _ => false,
+            },
             _ => false,
         }
     }
@@ -320,6 +363,7 @@ impl Oracle {
         }
         for key in std::mem::take(&mut self.log) {
             let issued = self.requests.get_mut(&key).expect("logged requests are kept");
+            issued.expected = None;
             let Some(applied) = issued.applied.take() else { continue };
             if applied.seq > last {
                 self.undone.push(key);
@@ -361,6 +405,9 @@ impl Oracle {
     fn is_unknown(&self, call: &Call) -> bool {
         if self.regions.iter().all(|region| region.known) {
             return false;
+        }
+        if let What::Walk { .. } = call.what {
+            return true;
         }
         let strange = call.what.touched().0.iter().any(|ino| self.model.node(*ino).is_none());
         strange || self.regions_of(call).iter().any(|at| !self.regions[*at].known)

@@ -59,6 +59,20 @@ impl Project {
         }
     }
 
+    /// The server lost its memory, and with it merges that nothing keeps: what builds on them is
+    /// given up.
+    pub(crate) fn server_restarted(&mut self) {
+        let Some(inner) = &mut self.inner else { return };
+        if !self.global {
+            inner.clear();
+            self.dirs.truncate(1);
+            self.files.clear();
+            if matches!(self.stage, Stage::Merging(_) | Stage::Interrupted) {
+                self.stage = Stage::Working;
+            }
+        }
+    }
+
     fn policy(&self) -> Policy {
         let cell = if self.global { "weak-global" } else { "weak-none" };
         let mut policy = Policy::of_cell(Cell::from_name(cell).expect("a cell of Table II"));
@@ -268,7 +282,9 @@ impl World {
                 let gone = result.as_ref().is_err_and(|failure| failure.errno == Errno::Stale);
                 let released = flags.release && (result.is_ok() || gone);
                 let region = &mut self.oracle.regions[project.region];
-                if result.is_err() && !gone {
+                let refused =
+                    result.as_ref().is_err_and(|failure| failure.errno == Errno::CrossDevice);
+                if result.is_err() && !gone && !refused {
                     project.stage = Stage::Interrupted;
                     return true;
                 }
@@ -278,6 +294,12 @@ impl World {
                 if let Some(inner) = &mut project.inner {
                     inner.clear();
                 }
+                project.dirs = vec![region.root];
+                if region.known {
+                    let dirs = crate::workload::dirs(&self.oracle.model, region.root);
+                    project.dirs = dirs;
+                }
+                project.files.clear();
                 if released || gone {
                     region.owner = None;
                     project.stage = Stage::Done;

@@ -70,6 +70,7 @@ impl World {
         }
         let regions: Vec<_> =
             regions.into_iter().map(|(path, kind)| self.make_region(&path, kind)).collect();
+        let _ = self.ask(What::Sync);
         let tree = self.read_tree();
         self.oracle.learn(tree::to_model(&tree));
         self.oracle.regions = regions;

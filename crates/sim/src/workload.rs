@@ -47,6 +47,11 @@ fn cred(rng: &mut Rng) -> Cred {
     }
 }
 
+/// The directories of a region, its root first.
+pub(crate) fn dirs(model: &Model, root: Ino) -> Vec<Ino> {
+    Places::of(model, root, 1).dirs
+}
+
 /// What there is in a region.
 struct Places {
     dirs: Vec<Ino>,

@@ -300,9 +300,14 @@ impl World {
         let mut effects = std::mem::take(&mut self.effects);
         let frames: Vec<(ConnId, Vec<u8>)> =
             effects.outbox.iter().map(|(conn, frame)| (conn, frame.to_vec())).collect();
-        for (conn, frame) in frames {
+        let mut observed = effects.observed.drain(..).peekable();
+        for (at, (conn, frame)) in frames.into_iter().enumerate() {
+            while let Some(change) = observed.next_if(|change| change.messages <= at) {
+                self.observe(&change);
+            }
             self.emit(conn, frame);
         }
+        observed.for_each(|change| self.observe(&change));
         self.note_recovery(None);
         self.to_monitor(&effects.to_monitor);
         for (token, op) in effects.store.drain(..) {
@@ -364,6 +369,15 @@ impl World {
             let result = self.oracle.recovered(last);
             self.check(result);
         }
+    }
+
+    fn observe(&mut self, change: &mds::Observed) {
+        let mds::Observed { client, tid, seq, .. } = change;
+        self.note(format_args!("mds.0  applied {client} {tid} {seq}"));
+        // What was recovered is known by now: changes come after that.
+        self.note_recovery(None);
+        let result = self.oracle.applied(change);
+        self.check(result);
     }
 
     fn emit(&mut self, conn: ConnId, frame: Vec<u8>) {

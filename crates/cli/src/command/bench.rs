@@ -25,6 +25,8 @@ mod trim;
 mod worker;
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use clap::{Args as ClapArgs, ValueEnum};
 use cudele::{Errno, Error, Result};
@@ -129,6 +131,17 @@ impl Name {
     }
 }
 
+/// An interrupt ends the client processes by itself; this one goes on just long enough to end the
+/// daemons and remove their files.
+fn interrupts() -> Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, flag.clone())
+            .map_err(|error| Error::new(Errno::Io, "signals", error.to_string()))?;
+    }
+    Ok(flag)
+}
+
 pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     if args.worker {
         return worker::run();
@@ -147,6 +160,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         quick,
         names: args.names.clone(),
         rows: Vec::new(),
+        interrupted: interrupts()?,
     };
     let mut printed = 0;
     for experiment in name.experiments() {

@@ -74,6 +74,9 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         "kept": args.keep.then(|| cluster.dir()),
     });
     context.print(&value, || text(&outcomes, &source, elapsed))?;
+    if !args.keep {
+        say(context, "Stopping the cluster and removing its files ...");
+    }
     cluster.end(context)?;
     if equal {
         return Ok(());

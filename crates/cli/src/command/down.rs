@@ -39,7 +39,26 @@ pub(crate) fn run(context: &Context, _: &Args) -> Result<()> {
 /// If the monitor does not answer, or not everything is written after ten minutes.
 pub(crate) fn stop(cluster: &Cluster) -> Result<()> {
     let start = Instant::now();
-    cluster.stop()?;
+    // Asking again changes nothing, and a large namespace takes a while to be written.
+    let mut late = false;
+    while let Err(error) = cluster.stop() {
+        if late && matches!(error.errno, Errno::NotFound | Errno::Refused) {
+            break;
+        }
+        if error.errno != Errno::TimedOut {
+            return Err(error);
+        }
+        late = true;
+        let seconds = start.elapsed().as_secs();
+        if start.elapsed() > PATIENCE {
+            let cause = format!("not everything is written after {seconds} seconds");
+            return Err(Error { cause, ..error }.remedy(
+                "make room in the store if it is full, and stop it again; what was synced is in \
+                 the journal in any case",
+            ));
+        }
+        eprintln!("cudele: still writing after {seconds} seconds; the store may be slow or full");
+    }
     // The monitor ends last; its socket goes with it.
     while Cluster::connect(cluster.address()).is_ok() {
         if start.elapsed() > PATIENCE {

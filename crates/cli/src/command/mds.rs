@@ -33,7 +33,9 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         Some(address) => address.parse()?,
         None => Address::Unix(dir.join(format!("mds.{}.sock", args.rank))),
     };
-    let mut settings = Settings::default();
+    // Who makes a cluster owns its root directory, or could not use it.
+    let cred = cudele::own_cred();
+    let mut settings = Settings { root_owner: (cred.uid, cred.gid), ..Settings::default() };
     for setting in &args.settings {
         apply(&mut settings, setting)?;
     }

@@ -14,7 +14,7 @@ use cudele::{
 };
 
 use super::strong::{is_missing, parse};
-use super::{Phase, Report, Tally, Target};
+use super::{LINKS_AND_ATTRIBUTES, Phase, Report, Tally, Target};
 use crate::source::shown;
 
 enum PutOff {
@@ -72,7 +72,7 @@ impl Blind {
             bytes: self.subtree.pending_bytes(),
         });
         report.phases.push(Phase {
-            name: "links and attributes".to_owned(),
+            name: LINKS_AND_ATTRIBUTES.to_owned(),
             seconds: report.tally.attributes.as_secs_f64(),
             bytes: 0,
         });

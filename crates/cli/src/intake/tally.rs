@@ -64,6 +64,9 @@ impl Tally {
     }
 }
 
+/// The phase after the creates, for what had to wait.
+pub(crate) const LINKS_AND_ATTRIBUTES: &str = "links and attributes";
+
 /// A part of the metadata work that is timed by itself.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Phase {
@@ -188,13 +191,12 @@ impl Report {
             bytes(tally.content_bytes),
         );
         for phase in &self.phases {
-            let _ = writeln!(
-                text,
-                "  {:<24} {:>10}   {:>12} creates/s",
-                phase.name,
-                seconds(phase.seconds),
-                per_second(tally.creates(), phase.seconds)
-            );
+            let rate = if phase.name == LINKS_AND_ATTRIBUTES {
+                String::new()
+            } else {
+                format!("   {:>12} creates/s", per_second(tally.creates(), phase.seconds))
+            };
+            let _ = writeln!(text, "  {:<24} {:>10}{rate}", phase.name, seconds(phase.seconds));
         }
         let _ = writeln!(
             text,

@@ -212,8 +212,6 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.explain();
-        } else if !self.daemons("mon").is_empty() {
-            let _ = self.command(&["down"]).output();
         }
         self.kill_all("mds");
         self.kill_all("mon");

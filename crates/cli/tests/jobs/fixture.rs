@@ -64,6 +64,15 @@ impl World {
         said(command.env("CUDELE_STATE", self.path("elsewhere")).output().expect("it runs"))
     }
 
+    /// Waits until the cluster says that nothing is decoupled: it hears of that twice a second.
+    pub(crate) fn await_released(&self) {
+        let start = std::time::Instant::now();
+        while self.json(&["status"])["decoupled"] != serde_json::json!([]) {
+            assert!(start.elapsed() < Duration::from_secs(20), "still decoupled");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// The facts that a command prints.
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let said = self.run(&[&["--json"], arguments].concat());
@@ -128,7 +137,7 @@ pub(crate) fn make_tree(root: &Path) {
     for number in 0_u32..5 * 1024 * 256 {
         large.write_all(&number.to_le_bytes()).unwrap();
     }
-    fs::write(root.join(OsStr::from_bytes(b"not utf-8 \xff\xfe\n")), b"bytes").unwrap();
+    fs::write(root.join(OsStr::from_bytes(b"not utf-8 \xff\xfe")), b"bytes").unwrap();
     fs::hard_link(root.join("a/file.000"), root.join("a/b/hard")).unwrap();
     fs::hard_link(root.join("a/file.000"), root.join("hard too")).unwrap();
     symlink("../../../etc/passwd", root.join("a/b/c/link")).unwrap();
@@ -146,4 +155,5 @@ pub(crate) fn make_tree(root: &Path) {
 }
 
 /// Names below the root of the tree, without the root.
-pub(crate) const ENTRIES: u64 = 300 + 3 + 4 + 3 + 2 + 3 + 1 + 1;
+/// Files, directories, odd files, hard links, symbolic links, the FIFO.
+pub(crate) const ENTRIES: u64 = 300 + 4 + 5 + 2 + 3 + 1;

@@ -5,7 +5,7 @@
 
 use journal::{Event, JournalError};
 use namespace::{Batch, Mode, Outcome, Refusal};
-use types::Ino;
+use types::{FileType, Ino};
 use wire::{MergeFlags, MergeReport, MergeSample, SampleKind};
 
 use super::{Merge, SAMPLES_MAX, Slice};
@@ -45,6 +45,7 @@ impl Mds {
                 }
                 if let Event::Create(create) = &record.event
                     && blind
+                    && !may_meet_directory(merge, create)
                 {
                     batch.push(create);
                     if batch.is_full() {
@@ -79,7 +80,8 @@ impl Mds {
 
     /// Applies one event, or returns the directory that must be fetched first.
     fn merge_event(&mut self, merge: &mut Merge, event: &Event<'_>) -> Option<Ino> {
-        if let Some(dir) = self.namespace.needs(event) {
+        let is_new = |dir| merge.new_dirs.contains(&dir);
+        if let Some(dir) = self.namespace.needs_in_merge(event, is_new) {
             return Some(dir);
         }
         let MergeFlags { dry_run, check, .. } = merge.flags;
@@ -121,6 +123,11 @@ impl Mds {
             Err(Refusal::Errno(_)) => Ok(false),
         }
     }
+}
+
+/// Whether a new directory may take the place of one, whose names it then takes over.
+fn may_meet_directory(merge: &Merge, create: &journal::Create<'_>) -> bool {
+    create.file_type() == FileType::Directory && !merge.new_dirs.contains(&create.parent)
 }
 
 fn note(report: &mut MergeReport, outcome: Outcome, event: &Event<'_>) {

@@ -115,7 +115,8 @@ impl Mds {
         Performed::Changed { answer: Answer::Done, seq, ino: Ino(0), time, ack_safe }
     }
 
-    /// Journals an event if the policy of one of the places it touches streams, and applies it.
+    /// Journals an event if the policy of one of the places it touches streams, or if it is about
+    /// an inode with several names, and applies it.
     #[inline]
     fn journal_and_apply(
         &mut self,
@@ -132,6 +133,9 @@ impl Mds {
             streams |= policy.streams;
             ack_safe |= policy.ack_safe;
         }
+        // An inode with several names lives in a place of its own: without the journal, a crash
+        // between the checkpoints of that place and of the names' would leave names of nothing.
+        streams = streams || self.namespace.is_about_links(event);
         let seq = streams.then(|| self.log.append(self.clock.now, origin, event));
         self.namespace.apply(seq.unwrap_or(self.log.last()), Mode::Live, event);
         self.note_freed();

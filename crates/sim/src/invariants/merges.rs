@@ -1,7 +1,7 @@
 //! Promise: a merge applies the journal as a whole, event by event as the journal says, or refuses
 //! it and changes nothing; merging twice is merging once (M-04, A-07, J-09).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use journal::{Event, SegmentReader};
 use model::{Model, Node};
@@ -23,6 +23,30 @@ pub fn apply(model: &mut Model, journal: &[u8]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Whether a journal must be refused because it is about a directory that is gone: somebody else
+/// removed it, or it was lost.
+#[must_use]
+pub fn must_be_refused(model: &Model, root: Ino, journal: &[u8]) -> bool {
+    let mut new = BTreeSet::new();
+    let Ok(mut reader) = SegmentReader::open(journal) else { return true };
+    while let Ok(Some(block)) = reader.next_block() {
+        let mut events = block.events();
+        while let Ok(Some(record)) = events.next_event() {
+            let mut dirs: Vec<Ino> =
+                record.event.dentry().map(|(dir, _)| dir).into_iter().collect();
+            match record.event {
+                Event::Create(create) => drop(new.insert(create.ino)),
+                Event::Rename { new_parent, .. } => dirs.push(new_parent),
+                _ => {}
+            }
+            if dirs.iter().any(|dir| !new.contains(dir) && !model.is_within(*dir, root)) {
+                return true;
+            }
+        }
+    }
+    false
 }
 
 /// Applying the journal that was merged last changes no name.

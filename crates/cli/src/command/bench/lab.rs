@@ -2,6 +2,8 @@
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cudele::{Errno, Error, Policy, Result};
 
@@ -25,6 +27,8 @@ pub(crate) struct Lab {
     pub(crate) names: PathBuf,
     /// Rows so far.
     pub(crate) rows: Vec<Row>,
+    /// Set when somebody asks the process to end: then it removes its cluster first.
+    pub(crate) interrupted: Arc<AtomicBool>,
 }
 
 /// A size and how it is written: `100K`.
@@ -63,7 +67,13 @@ impl Lab {
     }
 
     /// A cluster for this experiment.
+    ///
+    /// # Errors
+    /// `ECANCELED` after an interrupt; whatever keeps a cluster from starting.
     pub(crate) fn cluster(&self, settings: &[&str]) -> Result<TestCluster> {
+        if self.interrupted.load(Ordering::Relaxed) {
+            return Err(Error::of(Errno::Canceled, "bench"));
+        }
         let settings: Vec<_> = settings.iter().map(|setting| (*setting).to_owned()).collect();
         TestCluster::start(&self.place, &settings)
     }

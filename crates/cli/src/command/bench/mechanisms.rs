@@ -15,16 +15,14 @@ use super::row::Row;
 use super::stats::real;
 
 const BENCH: &str = "mechanisms";
-/// Up to so many files, the mechanisms that cost a request per file are measured too.
-const RPC_FILES_MAX: u64 = 100_000;
-
 pub(crate) fn run(lab: &mut Lab) -> Result<()> {
-    let mut sizes = vec![lab.files(100_000, 2_000)];
+    let mut sizes = vec![(lab.files(100_000, 2_000), true)];
     if lab.files.is_none() {
-        sizes.push(if lab.quick { 20_000 } else { 1_000_000 });
+        // Larger, but without the mechanisms that cost a request per file.
+        sizes.push((if lab.quick { 20_000 } else { 1_000_000 }, false));
     }
-    for files in sizes {
-        let mut rows = Rows::new(files);
+    for (files, requests) in sizes {
+        let mut rows = Rows::new(files, requests);
         let mut store = String::new();
         for repetition in 0..lab.repeat {
             lab.progress(BENCH, repetition, &format!("{files} files"));
@@ -39,6 +37,8 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
 
 struct Rows {
     files: u64,
+    /// Whether the mechanisms that cost a request per file are measured.
+    requests: bool,
     append: Row,
     rpcs: Row,
     stream: Row,
@@ -50,10 +50,11 @@ struct Rows {
 }
 
 impl Rows {
-    fn new(files: u64) -> Self {
+    fn new(files: u64, requests: bool) -> Self {
         let row = |name| Row::new(BENCH, name, files);
         Self {
             files,
+            requests,
             append: row("append_client_journal"),
             rpcs: row("rpcs"),
             stream: row("rpcs+stream"),
@@ -74,7 +75,7 @@ impl Rows {
         self.append.note("client_cpu_us", append.part("append_cpu") * 1e6 / real(files));
         self.append.against(base);
         journal(&mut self.append, &append);
-        if files <= RPC_FILES_MAX {
+        if self.requests {
             let rpcs = create(cluster, "posix-volatile", files)?;
             self.rpcs.push(rpcs.seconds());
             self.rpcs.cpu(std::slice::from_ref(&rpcs));

@@ -13,8 +13,11 @@ const BENCH: &str = "memory";
 pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     let files = lab.files(1_000_000, 5_000);
     let clients = lab.clients(8);
-    let names = ["by_merge", "by_rpcs", "by_rpcs+stream"];
-    let mut rows = names.map(|name| Row::new(BENCH, name, files));
+    // As many clients as it takes to be done soon; together they create as many files.
+    let share = files.div_ceil(u64::from(clients));
+    let by_clients = |name| Row::new(BENCH, name, share).clients(clients);
+    let by_merge = Row::new(BENCH, "by_merge", files);
+    let mut rows = [by_merge, by_clients("by_rpcs"), by_clients("by_rpcs+stream")];
     let mut store = String::new();
     for repetition in 0..lab.repeat {
         for row in &mut rows {
@@ -27,12 +30,13 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
                     fill(&cluster, Fill { dir: &dir, first: 0, files, merge: true })?
                         .part("volatile_apply")
                 }
-                "by_rpcs" => create(&cluster, "posix-volatile", files, clients)?,
-                _ => create(&cluster, "posix", files, clients)?,
+                "by_rpcs" => create(&cluster, "posix-volatile", share, clients)?,
+                _ => create(&cluster, "posix", share, clients)?,
             };
             row.push(seconds);
             let grown = cluster.resident_bytes()?.saturating_sub(before);
-            row.note("bytes_per_inode", real(grown) / real(files.max(1)));
+            let inodes = row.files * u64::from(row.clients);
+            row.note("bytes_per_inode", real(grown) / real(inodes));
             cluster.store().clone_into(&mut store);
         }
     }
@@ -40,11 +44,10 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     Ok(())
 }
 
-/// Creates in one directory, by as many clients as it takes to be done soon.
-fn create(cluster: &TestCluster, preset: &str, files: u64, clients: u32) -> Result<f64> {
-    let policy = policy(preset, files)?;
+/// Creates in one directory, a share by each client.
+fn create(cluster: &TestCluster, preset: &str, share: u64, clients: u32) -> Result<f64> {
+    let policy = policy(preset, share)?;
     let dir = cluster.directory(Some(&policy))?;
-    let share = files.div_ceil(u64::from(clients));
     let tasks = (0..u64::from(clients)).map(|client| Task::Create {
         dir: dir.clone(),
         first: client * share,

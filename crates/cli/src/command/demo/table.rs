@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use crate::figures::{average, bytes, count, per_second, rate, seconds};
-use crate::intake::{Phase, Report};
+use crate::intake::{LINKS_AND_ATTRIBUTES, Phase, Report};
 
 /// Seconds per create of one phase.
 #[allow(clippy::cast_precision_loss, reason = "a ratio of times")]
@@ -102,13 +102,13 @@ pub(super) fn text(posix: Report, batch: Report) -> String {
 fn section(text: &mut String, preset: &str, report: &Report, base: &Report) {
     let creates = report.tally.creates();
     let mut line = |name: &str, spent: f64, each: f64| {
-        let _ = writeln!(
-            text,
-            "{name:<24} {:>12} {:>14} {:>11.1}x",
-            seconds(spent),
-            per_second(creates, spent),
-            slowdown(each, base)
-        );
+        let spent_text = seconds(spent);
+        let _ = if each > 0.0 {
+            let (rate, slowdown) = (per_second(creates, spent), slowdown(each, base));
+            writeln!(text, "{name:<24} {spent_text:>12} {rate:>14} {slowdown:>11.1}x")
+        } else {
+            writeln!(text, "{name:<24} {spent_text:>12}")
+        };
     };
     for phase in &report.phases {
         let name = if report.phases.len() > 1 {
@@ -116,7 +116,9 @@ fn section(text: &mut String, preset: &str, report: &Report, base: &Report) {
         } else {
             format!("{preset}: {}", phase.name)
         };
-        line(&name, phase.seconds, each(report, phase));
+        // Links and attributes of directories are not creates: a rate of them would mean nothing.
+        let rated = phase.name != LINKS_AND_ATTRIBUTES;
+        line(&name, phase.seconds, if rated { each(report, phase) } else { 0.0 });
     }
     if report.phases.len() > 1 {
         let whole = Phase { name: preset.to_owned(), seconds: report.metadata_seconds(), bytes: 0 };

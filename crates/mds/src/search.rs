@@ -1,0 +1,112 @@
+//! Looking for inodes by their numbers.
+//!
+//! The metadata store finds an inode by the directory that names it. Where only a number is known,
+//! after a restart or because its directory was forgotten, the directories are walked through from
+//! the top of a subtree until it turns up. That is slow, and only done where nobody could be told
+//! to walk the path again.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use namespace::Refusal;
+use types::{Cred, Ino};
+
+use crate::{Effects, Mds, Phase};
+
+/// What happens when a search ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Goal {
+    /// The server serves.
+    Serve,
+    /// The merge at the head of the queue goes on.
+    Merge(Ino),
+}
+
+/// A search under way.
+#[derive(Debug)]
+pub(crate) struct Search {
+    goal: Goal,
+    wanted: BTreeSet<Ino>,
+    /// Directories yet to be looked into.
+    queue: VecDeque<Ino>,
+    /// A directory is being fetched.
+    waiting: bool,
+}
+
+impl Mds {
+    /// Looks for inodes in a subtree.
+    pub(crate) fn search_for(
+        &mut self,
+        goal: Goal,
+        top: Ino,
+        wanted: BTreeSet<Ino>,
+        effects: &mut Effects,
+    ) {
+        // Inodes with several names are not in the directories that name them.
+        let queue = VecDeque::from([Ino::LINKS, top]);
+        self.search = Some(Search { goal, wanted, queue, waiting: false });
+        self.search_on(effects);
+    }
+
+    pub(crate) fn search_for_merge(&mut self, subtree: Ino, ino: Ino, effects: &mut Effects) {
+        self.search_for(Goal::Merge(ino), subtree, BTreeSet::from([ino]), effects);
+    }
+
+    /// A directory that the search waited for is here, or cannot be fetched.
+    pub(crate) fn search_fetched(&mut self) {
+        if let Some(search) = &mut self.search {
+            search.waiting = false;
+        }
+    }
+
+    /// Tries again what could not be fetched.
+    pub(crate) fn search_tick(&mut self, effects: &mut Effects) {
+        if self.search.as_ref().is_some_and(|search| !search.waiting) {
+            self.search_on(effects);
+        }
+    }
+
+    /// Goes on until everything is found, everything was looked into, or a directory is missing.
+    pub(crate) fn search_on(&mut self, effects: &mut Effects) {
+        let Some(mut search) = self.search.take() else { return };
+        loop {
+            search.wanted.retain(|ino| !self.namespace.is_anchored(*ino));
+            let dir = search.queue.pop_front();
+            let Some(dir) = dir.filter(|_| !search.wanted.is_empty()) else {
+                return self.search_ended(search.goal, effects);
+            };
+            match self.look_into(dir) {
+                Ok(dirs) => search.queue.extend(dirs),
+                Err(Refusal::Cold(cold)) => {
+                    search.queue.push_front(dir);
+                    search.waiting = true;
+                    self.search = Some(search);
+                    return self.search_waits_for(cold, effects);
+                }
+                Err(Refusal::Errno(_)) => {}
+            }
+        }
+    }
+
+    /// The directories in a directory, all of whose inodes are in memory then.
+    fn look_into(&self, dir: Ino) -> Result<Vec<Ino>, Refusal> {
+        if dir == Ino::LINKS {
+            let here = self.namespace.is_complete(dir);
+            return if here { Ok(Vec::new()) } else { Err(Refusal::Cold(dir)) };
+        }
+        let entries = self.namespace.list(&Cred::root(), dir, None, usize::MAX, false)?;
+        let dirs = entries.into_iter().filter(|entry| entry.attr.is_dir());
+        Ok(dirs.map(|entry| entry.attr.ino).collect())
+    }
+
+    fn search_ended(&mut self, goal: Goal, effects: &mut Effects) {
+        match goal {
+            Goal::Serve => {
+                // Unless it was told to stop meanwhile.
+                if matches!(self.phase, Phase::Reconnecting { .. }) {
+                    self.become_active(effects);
+                }
+            }
+            Goal::Merge(ino) => self.merge_searched(ino),
+        }
+    }
+}
