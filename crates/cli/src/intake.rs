@@ -1,6 +1,6 @@
 //! Bringing a source into the namespace.
 //!
-//! [`strong`] makes one request per entry under whatever policy is in force. [`decoupled`] takes
+//! [`strong()`] makes one request per entry under whatever policy is in force. [`decoupled`] takes
 //! the destination for this client, appends everything to its journal and carries out the policy.
 //! What both share is here: where an entry goes, which attributes must wait (a directory's times
 //! until its content is there), and what is measured.

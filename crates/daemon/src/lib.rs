@@ -1,7 +1,7 @@
 //! The daemons: the state machines of `mds` and `mon`, with sockets, threads, clocks and a store.
 //!
 //! A daemon is one loop on one thread: poll the sockets, hand what arrived to the state machine,
-//! carry its effects out. Store operations run on worker threads ([`workers`]); their results come
+//! carry its effects out. Store operations run on worker threads (`workers`); their results come
 //! back as inputs. Nothing here decides anything.
 #![allow(
     clippy::disallowed_methods,
