@@ -7,7 +7,7 @@
 //!
 //! * a *segment* ([`segment`]) is one object or file: a header naming its writer, then blocks;
 //! * a *block* ([`block`]) is up to 64 KiB of events behind a checksum;
-//! * an *event* ([`Event`]) is delta-encoded against the one before it in the block ([`codec`]).
+//! * an *event* ([`Event`]) is delta-encoded against the one before it in the block (`codec`).
 //!
 //! What this crate is not: it reads and writes no files, knows no namespace, and decides nothing
 //! about trimming. The byte layout is documented in `docs/formats/journal.md`.

@@ -3,8 +3,8 @@
 //!
 //! Two maps hold everything: inodes by number, and inode numbers by directory and name. What can
 //! be counted is counted and never stored (links, entries, sub-directories), so that it cannot be
-//! wrong. Requests ([`request`]) check the rules of POSIX and change the maps at once, without
-//! events in between; [`apply`] carries out journal events blindly, as a merge does.
+//! wrong. Requests (`request`) check the rules of POSIX and change the maps at once, without
+//! events in between; `apply` carries out journal events blindly, as a merge does.
 //!
 //! What this crate is not: fast, small, or used outside tests. It shares no code with crate
 //! `namespace`, knows no pages, no checkpoints and no directories that are not in memory.

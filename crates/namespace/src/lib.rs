@@ -1,7 +1,7 @@
 //! The namespace: inodes, dentries and directories in memory, and the only function that changes
 //! them.
 //!
-//! * [`Namespace::apply`] carries out a journal [`Event`]. It is *total*: it checks nothing, cannot
+//! * [`Namespace::apply`] carries out a journal [`Event`](journal::Event). It is *total*: it checks nothing, cannot
 //!   fail and reports what it displaced. Live requests, recovery, merges and the client's own view
 //!   of a decoupled subtree all go through it (design idea 1).
 //! * The `plan_*` functions (module [`plan`]) check every rule of POSIX, change nothing and return
