@@ -140,11 +140,12 @@ impl StrongLog {
     }
 
     pub(crate) fn removed(&self, parent: Ino, name: &[u8], directory: bool) -> Result<()> {
-        let time = crate::now();
+        // The server knows which inode it was; here it was never asked for.
+        let (ino, time) = (Ino(0), crate::now());
         self.append(&if directory {
-            Event::Rmdir { parent, name, time }
+            Event::Rmdir { parent, name, ino, time }
         } else {
-            Event::Unlink { parent, name, time }
+            Event::Unlink { parent, name, ino, time }
         })
     }
 
@@ -158,7 +159,16 @@ impl StrongLog {
         let moved = Snapshot { attr: *moved, data: &[], extra: &[] };
         let exchanged = back.map(|attr| Snapshot { attr: *attr, data: &[], extra: &[] });
         let time = crate::now();
-        self.append(&Event::Rename { parent, name, new_parent, new_name, moved, exchanged, time })
+        self.append(&Event::Rename {
+            parent,
+            name,
+            new_parent,
+            new_name,
+            moved,
+            exchanged,
+            replaced: Ino(0),
+            time,
+        })
     }
 
     pub(crate) fn set_attr(&self, home: Ino, ino: Ino, change: &AttrChange) -> Result<()> {

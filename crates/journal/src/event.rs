@@ -31,6 +31,9 @@ pub enum Event<'a> {
         parent: Ino,
         /// The name.
         name: &'a [u8],
+        /// What it names: replay must take the link away even where the name is gone already.
+        /// 0 if the writer does not know.
+        ino: Ino,
         /// When.
         time: Timestamp,
     },
@@ -40,6 +43,8 @@ pub enum Event<'a> {
         parent: Ino,
         /// Its name.
         name: &'a [u8],
+        /// The directory itself, or 0 if the writer does not know.
+        ino: Ino,
         /// When.
         time: Timestamp,
     },
@@ -58,6 +63,8 @@ pub enum Event<'a> {
         /// The inode that moves the other way (`RENAME_EXCHANGE`); without it, whatever had the
         /// new name is replaced.
         exchanged: Option<Snapshot<'a>>,
+        /// What had the new name and is replaced, as with `ino` of [`Event::Unlink`]; 0 for nothing.
+        replaced: Ino,
         /// When.
         time: Timestamp,
     },
@@ -297,9 +304,10 @@ impl<'a> Event<'a> {
             | Self::SetXattr { ino, .. }
             | Self::SetData { ino, .. }
             | Self::SetPolicy { ino, .. } => Some(ino),
+            Self::Unlink { ino, .. } | Self::Rmdir { ino, .. } => (ino.0 != 0).then_some(ino),
             Self::Merged { subtree, .. } => Some(subtree),
             Self::Rename { moved, .. } => Some(moved.attr.ino),
-            Self::Unlink { .. } | Self::Rmdir { .. } | Self::Session { .. } => None,
+            Self::Session { .. } => None,
         }
     }
 }

@@ -96,8 +96,8 @@ impl Raw {
                 data: &self.other,
             }),
             1 => Event::Link { parent, name, ino, home: Ino(3), inode: self.snapshot(), time },
-            2 => Event::Unlink { parent, name, time },
-            3 => Event::Rmdir { parent, name, time },
+            2 => Event::Unlink { parent, name, ino, time },
+            3 => Event::Rmdir { parent, name, ino, time },
             4 => Event::Rename {
                 parent,
                 name,
@@ -105,6 +105,7 @@ impl Raw {
                 new_name: name,
                 moved: self.snapshot(),
                 exchanged: (c % 2 == 0).then(|| self.snapshot()),
+                replaced: Ino(c.cast_unsigned()),
                 time,
             },
             5 => Event::SetAttr {
@@ -298,7 +299,12 @@ fn reads_v1() {
             (Origin { client: ClientId(1), tid: Tid(2) }, create(b"b", (1 << 40) + 1, 1_000)),
             (
                 Origin { client: ClientId(2), tid: Tid(1) },
-                Event::Unlink { parent: Ino(1), name: b"a", time: Timestamp(2_000) },
+                Event::Unlink {
+                    parent: Ino(1),
+                    name: b"a",
+                    ino: Ino(1 << 40),
+                    time: Timestamp(2_000),
+                },
             ),
         ],
     );

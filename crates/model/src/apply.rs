@@ -36,9 +36,22 @@ impl Model {
             Event::Link { parent, name, ino, ref inode, time, home: _ } => {
                 self.apply_link((parent, name), ino, node(inode), time)
             }
-            Event::Unlink { parent, name, time } => self.apply_removal(parent, name, false, time),
-            Event::Rmdir { parent, name, time } => self.apply_removal(parent, name, true, time),
-            Event::Rename { parent, name, new_parent, new_name, moved, exchanged, time } => {
+            Event::Unlink { parent, name, time, ino: _ } => {
+                self.apply_removal(parent, name, false, time)
+            }
+            Event::Rmdir { parent, name, time, ino: _ } => {
+                self.apply_removal(parent, name, true, time)
+            }
+            Event::Rename {
+                parent,
+                name,
+                new_parent,
+                new_name,
+                moved,
+                exchanged,
+                time,
+                replaced: _,
+            } => {
                 let (from, to) = ((parent, name), (new_parent, new_name));
                 match exchanged {
                     None => self.apply_rename(from, to, node(&moved), time),

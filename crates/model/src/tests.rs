@@ -46,6 +46,7 @@ fn a_directory_does_not_move_below_itself() {
         new_name: b"c",
         moved: Snapshot { attr, ..Snapshot::default() },
         exchanged: None,
+        replaced: Ino(0),
         time: Timestamp(3),
     };
     assert_eq!(apply(&mut model, &event), Outcome::Rejected);

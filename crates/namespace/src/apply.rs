@@ -89,12 +89,25 @@ impl Namespace {
                 let inode = Snapshot { attr: types::Attr { ino, ..inode.attr }, ..inode };
                 self.apply_link(at(time), (parent, name), home, &inode)
             }
-            Event::Unlink { parent, name, time } => self.apply_unlink(at(time), parent, name),
-            Event::Rmdir { parent, name, time } => self.apply_rmdir(at(time), parent, name),
-            Event::Rename { parent, name, new_parent, new_name, moved, exchanged, time } => {
+            Event::Unlink { parent, name, ino, time } => {
+                self.apply_unlink(at(time), (parent, name), ino)
+            }
+            Event::Rmdir { parent, name, ino, time } => {
+                self.apply_rmdir(at(time), (parent, name), ino)
+            }
+            Event::Rename {
+                parent,
+                name,
+                new_parent,
+                new_name,
+                moved,
+                exchanged,
+                replaced,
+                time,
+            } => {
                 let (from, to) = ((parent, name), (new_parent, new_name));
                 match exchanged {
-                    None => self.apply_rename(at(time), from, to, &moved),
+                    None => self.apply_rename(at(time), from, (to, replaced), &moved),
                     Some(back) => self.apply_exchange(at(time), from, to, [&moved, &back]),
                 }
             }
@@ -268,16 +281,16 @@ impl Namespace {
         }
     }
 
-    fn apply_unlink(&mut self, when: When, parent: Ino, name: &[u8]) -> Outcome {
+    fn apply_unlink(&mut self, when: When, (parent, name): (Ino, &[u8]), ino: Ino) -> Outcome {
         if let Some(dentry) = self.dir_mut(parent).find(name)
             && dentry.file_type() == FileType::Directory
         {
             return Outcome::Rejected;
         }
-        self.remove_name(when, parent, name)
+        self.remove_name(when, (parent, name), ino)
     }
 
-    fn apply_rmdir(&mut self, when: When, parent: Ino, name: &[u8]) -> Outcome {
+    fn apply_rmdir(&mut self, when: When, (parent, name): (Ino, &[u8]), ino: Ino) -> Outcome {
         if let Some(dentry) = self.dir_mut(parent).find(name) {
             let has_entries = self.dirs.get(&dentry.ino).is_some_and(|dir| dir.entries > 0);
             let is_dir = dentry.file_type() == FileType::Directory;
@@ -285,15 +298,18 @@ impl Namespace {
                 return Outcome::Rejected;
             }
         }
-        self.remove_name(when, parent, name)
+        self.remove_name(when, (parent, name), ino)
     }
 
-    fn remove_name(&mut self, when: When, parent: Ino, name: &[u8]) -> Outcome {
+    fn remove_name(&mut self, when: When, (parent, name): (Ino, &[u8]), ino: Ino) -> Outcome {
         let hash = name_hash(name);
         let before = self.dir_mut(parent).unset(hash, name);
         self.touch(when, parent);
         if let Some(before) = before {
             self.release(when, (parent, hash), before);
+        }
+        if before.is_none_or(|before| before.ino != ino) {
+            self.release_unseen(when, ino);
         }
         Outcome::Done
     }
@@ -302,7 +318,7 @@ impl Namespace {
         &mut self,
         when: When,
         from: (Ino, &[u8]),
-        to: (Ino, &[u8]),
+        (to, replaced): ((Ino, &[u8]), Ino),
         moved: &Snapshot<'_>,
     ) -> Outcome {
         let ino = moved.attr.ino;
@@ -315,7 +331,11 @@ impl Namespace {
             self.touch(when, from.0);
         }
         let goes = self.take_name(when, from, ino);
-        self.move_to(when, goes, to, moved)
+        let outcome = self.move_to(when, goes, to, moved);
+        if outcome != Outcome::Replaced(replaced) {
+            self.release_unseen(when, replaced);
+        }
+        outcome
     }
 
     fn apply_exchange(

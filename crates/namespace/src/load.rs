@@ -132,12 +132,23 @@ impl Namespace {
                 .old_name_needed(ino, home)
                 .or_else(|| self.home_needed(ino, Ino::LINKS))
                 .or_else(|| self.name_needed(parent, name)),
-            Event::Unlink { parent, name, .. } | Event::Rmdir { parent, name, .. } => {
-                self.name_needed(parent, name)
-            }
-            Event::Rename { parent, name, new_parent, new_name, moved, exchanged, .. } => self
+            Event::Unlink { parent, name, ino, .. } => self
+                .name_needed(parent, name)
+                .or_else(|| self.lost_name_needed((parent, name), ino)),
+            Event::Rmdir { parent, name, .. } => self.name_needed(parent, name),
+            Event::Rename {
+                parent,
+                name,
+                new_parent,
+                new_name,
+                moved,
+                exchanged,
+                replaced,
+                ..
+            } => self
                 .name_needed(parent, name)
                 .or_else(|| self.name_needed(new_parent, new_name))
+                .or_else(|| self.lost_name_needed((new_parent, new_name), replaced))
                 .or_else(|| self.links_needed(&moved))
                 .or_else(|| exchanged.and_then(|back| self.links_needed(&back))),
             Event::SetAttr { ino, home, .. }
@@ -214,6 +225,13 @@ impl Namespace {
     /// An inode that is not here may be one with several names.
     fn links_needed(&self, snapshot: &Snapshot<'_>) -> Option<Ino> {
         if snapshot.attr.is_dir() { None } else { self.home_needed(snapshot.attr.ino, Ino::LINKS) }
+    }
+
+    /// The name that an inode loses is gone already: if it has others, it must be here to be told.
+    fn lost_name_needed(&self, (parent, name): (Ino, &[u8]), ino: Ino) -> Option<Ino> {
+        let found = self.dirs.get(&parent).and_then(|dir| dir.find(name));
+        let gone = found.is_none_or(|dentry| dentry.ino != ino);
+        (gone && ino.0 != 0).then(|| self.home_needed(ino, Ino::LINKS)).flatten()
     }
 
     /// What stands under a name is unknown, or is a hard link whose inode is not here.

@@ -227,7 +227,23 @@ impl Namespace {
             return;
         }
         // The same goes for a second name that came when the inode still had one.
-        if inode.home != Ino::LINKS || when.is_in(inode.version) {
+        if inode.home == Ino::LINKS {
+            self.lose_link(when, ino);
+        }
+    }
+
+    /// As [`Namespace::release`] in a replay, for a name that the store has not got any more: where
+    /// the inode has others, it still counts this one.
+    pub(crate) fn release_unseen(&mut self, when: When, ino: Ino) {
+        if when.mode == Mode::Replay && self.home_of(ino) == Some(Ino::LINKS) {
+            self.lose_link(when, ino);
+        }
+    }
+
+    /// An inode with several names lost one of them.
+    fn lose_link(&mut self, when: When, ino: Ino) {
+        let Some(inode) = self.inodes.get_mut(ino) else { return };
+        if when.is_in(inode.version) {
             return;
         }
         inode.nlink = inode.nlink.saturating_sub(1);

@@ -71,11 +71,21 @@ impl<'a> Planned<'a> {
                 new_name,
                 ref moved,
                 ref exchanged,
+                replaced,
                 time,
             } => {
                 let moved = lend(moved, &self.first);
                 let exchanged = exchanged.as_ref().map(|inode| lend(inode, &self.second));
-                Event::Rename { parent, name, new_parent, new_name, moved, exchanged, time }
+                Event::Rename {
+                    parent,
+                    name,
+                    new_parent,
+                    new_name,
+                    moved,
+                    exchanged,
+                    replaced,
+                    time,
+                }
             }
             event @ (Event::Create(_)
             | Event::Unlink { .. }
@@ -257,18 +267,19 @@ impl Namespace {
         time: Timestamp,
     ) -> Plan<'a> {
         let dir = self.writable_dir(cred, parent)?;
-        match self.existing(parent, name) {
-            Ok((_, inode)) => {
+        let ino = match self.existing(parent, name) {
+            Ok((ino, inode)) => {
                 self.sticky(cred, dir, inode)?;
                 if inode.is_dir() {
                     return Err(Errno::IsDirectory.into());
                 }
+                ino
             }
             // A name of nothing: removing it is all that can be done with it.
-            Err(Refusal::Errno(Errno::Io)) => {}
+            Err(Refusal::Errno(Errno::Io)) => Ino(0),
             Err(refusal) => return Err(refusal),
-        }
-        Ok(Planned::plain(Event::Unlink { parent, name, time }))
+        };
+        Ok(Planned::plain(Event::Unlink { parent, name, ino, time }))
     }
 
     /// `rmdir`.
@@ -290,7 +301,7 @@ impl Namespace {
         }
         self.sticky(cred, dir, inode)?;
         self.is_empty(ino)?;
-        Ok(Planned::plain(Event::Rmdir { parent, name, time }))
+        Ok(Planned::plain(Event::Rmdir { parent, name, ino, time }))
     }
 
     fn is_empty(&self, dir: Ino) -> Result<(), Refusal> {

@@ -20,7 +20,7 @@ fn sample() -> Vec<u8> {
         create(100, b"dir", 101, FileType::Directory),
         create(101, b"file", 102, FileType::Regular),
         create(7, b"elsewhere", 103, FileType::Regular),
-        Event::Unlink { parent: Ino(101), name: b"file", time },
+        Event::Unlink { parent: Ino(101), name: b"file", ino: Ino(102), time },
     ] {
         buffer.append(Origin::default(), &event);
     }

@@ -118,11 +118,13 @@ impl<'a> Decoder<'a> {
             }
             EventKind::Unlink => {
                 let (parent, name_len, time) = read_dentry(context, reader)?;
-                Event::Unlink { parent, name: &context.name[..name_len], time }
+                let ino = read_ino(context, reader)?;
+                Event::Unlink { parent, name: &context.name[..name_len], ino, time }
             }
             EventKind::Rmdir => {
                 let (parent, name_len, time) = read_dentry(context, reader)?;
-                Event::Rmdir { parent, name: &context.name[..name_len], time }
+                let ino = read_ino(context, reader)?;
+                Event::Rmdir { parent, name: &context.name[..name_len], ino, time }
             }
             EventKind::Rename => {
                 let (parent, name_len, time) = read_dentry(context, reader)?;
@@ -131,8 +133,18 @@ impl<'a> Decoder<'a> {
                 let moved = read_snapshot(reader)?;
                 let exchanged =
                     if read_bool(reader)? { Some(read_snapshot(reader)?) } else { None };
+                let replaced = Ino(reader.varint()?);
                 let name = &context.name[..name_len];
-                Event::Rename { parent, name, new_parent, new_name, moved, exchanged, time }
+                Event::Rename {
+                    parent,
+                    name,
+                    new_parent,
+                    new_name,
+                    moved,
+                    exchanged,
+                    replaced,
+                    time,
+                }
             }
             EventKind::SetAttr => {
                 let (ino, home, time) = read_inode(context, reader)?;

@@ -120,10 +120,21 @@ impl Encoder {
                 out.put_signed(home.0.wrapping_sub(parent.0).cast_signed());
                 put_snapshot(&inode, out);
             }
-            Event::Unlink { parent, name, time } | Event::Rmdir { parent, name, time } => {
+            Event::Unlink { parent, name, ino, time }
+            | Event::Rmdir { parent, name, ino, time } => {
                 put_dentry(context, parent, name, time, out);
+                put_ino(context, ino, out);
             }
-            Event::Rename { parent, name, new_parent, new_name, moved, exchanged, time } => {
+            Event::Rename {
+                parent,
+                name,
+                new_parent,
+                new_name,
+                moved,
+                exchanged,
+                replaced,
+                time,
+            } => {
                 put_dentry(context, parent, name, time, out);
                 out.put_signed(new_parent.0.wrapping_sub(parent.0).cast_signed());
                 out.put_bytes(new_name);
@@ -132,6 +143,7 @@ impl Encoder {
                 if let Some(exchanged) = exchanged {
                     put_snapshot(&exchanged, out);
                 }
+                out.put_varint(replaced.0);
             }
             Event::SetAttr { ino, home, change, time } => {
                 put_inode(context, ino, home, time, out);

@@ -34,7 +34,7 @@ impl Namespace {
         let target = self.find(to.0, to.1)?;
         let (moved, first) = self.snapshot(ino, inode, time);
         let mut planned = Planned {
-            event: Event::Unlink { parent: from.0, name: from.1, time },
+            event: Event::Unlink { parent: from.0, name: from.1, ino, time },
             first,
             second: None,
         };
@@ -66,6 +66,7 @@ impl Namespace {
             new_name: to.1,
             moved,
             exchanged,
+            replaced: target.filter(|_| !flags.exchange).unwrap_or_default(),
             time,
         };
         Ok(Some(planned))
