@@ -37,6 +37,9 @@ pub(crate) struct Checkpoint {
     captured: VecDeque<(Seq, Ino, StoreOp)>,
     /// Writes that failed and are tried again.
     failed: VecDeque<(Ino, StoreOp, Moment)>,
+    /// Deletions under way, and those that failed and are tried again.
+    forgetting: usize,
+    unforgotten: VecDeque<(StoreOp, Moment)>,
     /// Inodes that are gone, and the newest event when they went.
     purges: VecDeque<(Seq, Freed)>,
     /// Merges that are in memory only: since which position, of which subtree, and the journal
@@ -58,7 +61,9 @@ impl Checkpoint {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.target.is_none() && self.capturing.is_none() && self.committing.is_empty()
+        let written =
+            self.target.is_none() && self.capturing.is_none() && self.committing.is_empty();
+        written && self.forgetting == 0 && self.unforgotten.is_empty()
     }
 }
 
@@ -162,11 +167,11 @@ impl Mds {
     pub(crate) fn trim(&mut self, effects: &mut Effects) {
         let unwritten = self.oldest_unwritten();
         // The last segment says where positions and requests stand; the tables do when it is gone.
-        let keep = if self.is_journal_ended() { 0 } else { 1 };
+        let ended = self.is_journal_ended();
         let mut objects = Vec::new();
         while let Some(segment) = self.log.oldest()
             && segment.last < unwritten
-            && self.log.segment_count() > keep
+            && (ended || self.log.is_continued())
         {
             if let Some(index) = self.log.drop_oldest() {
                 objects.push(segment_name(self.rank, index));
@@ -174,12 +179,12 @@ impl Mds {
         }
         if !objects.is_empty() {
             self.counters.trimmed_segments += objects.len() as u64;
-            self.store(Waiting::Forget, StoreOp::Delete { objects }, effects);
+            self.forget(StoreOp::Delete { objects }, effects);
         }
         self.forget_merges(unwritten, effects);
         let waiters = std::mem::take(&mut self.checkpoint.waiters);
         for (seq, conn, tid) in waiters {
-            if unwritten > seq {
+            if unwritten > seq && self.log.safe() >= seq {
                 self.reply_with((conn, tid), seq, Answer::Safe(seq), effects);
             } else {
                 self.checkpoint.waiters.push((seq, conn, tid));
@@ -208,7 +213,7 @@ impl Mds {
         self.tables.forget_released(&subtrees);
         let objects: Vec<String> = done.into_iter().filter_map(|(.., object)| object).collect();
         if !objects.is_empty() {
-            self.store(Waiting::Forget, StoreOp::Delete { objects }, effects);
+            self.forget(StoreOp::Delete { objects }, effects);
         }
     }
 
@@ -218,6 +223,11 @@ impl Mds {
             && let Some((dir, op, _)) = self.checkpoint.failed.pop_front()
         {
             self.store(Waiting::Checkpoint(dir), op, effects);
+        }
+        if self.checkpoint.unforgotten.front().is_some_and(|(_, at)| now.since(*at) >= RETRY)
+            && let Some((op, _)) = self.checkpoint.unforgotten.pop_front()
+        {
+            self.forget(op, effects);
         }
         let many = self.log.segment_count() > self.settings.segments_max;
         if many && self.checkpoint.target.is_none() && self.log.oldest().is_some() {
@@ -230,6 +240,19 @@ impl Mds {
             self.trim(effects);
         }
         self.purge_tick(effects);
+    }
+
+    /// Deletes what nobody needs any more.
+    pub(crate) fn forget(&mut self, op: StoreOp, effects: &mut Effects) {
+        self.checkpoint.forgetting += 1;
+        self.store(Waiting::Forget, op, effects);
+    }
+
+    pub(crate) fn forgotten(&mut self, result: Result<StoreResult, Box<StoreFailure>>) {
+        self.checkpoint.forgetting -= 1;
+        if let Err(failure) = result {
+            self.checkpoint.unforgotten.push_back((failure.op, self.clock.now));
+        }
     }
 
     /// Notes inodes that lost their last name.
@@ -259,7 +282,7 @@ impl Mds {
             } else {
                 StoreOp::PurgeData { ino: freed.ino }
             };
-            self.store(Waiting::Forget, op, effects);
+            self.forget(op, effects);
         }
     }
 

@@ -258,7 +258,7 @@ impl Mds {
             Waiting::Fetch(dir) => self.fetched(dir, result, effects),
             Waiting::Checkpoint(dir) => self.committed(dir, result, effects),
             Waiting::MergeObject(id) => self.merge_object_read(id, result, effects),
-            Waiting::Forget => {}
+            Waiting::Forget => self.forgotten(result),
         }
     }
 

@@ -159,6 +159,11 @@ impl Log {
         (!in_use && oldest.last <= self.safe).then_some(oldest)
     }
 
+    /// Whether a segment behind the oldest is in the store, at least its beginning.
+    pub(crate) fn is_continued(&self) -> bool {
+        self.segments.iter().skip(1).any(|segment| segment.first <= self.safe)
+    }
+
     pub(crate) fn drop_oldest(&mut self) -> Option<u64> {
         let segment = self.segments.pop_front()?;
         if self.segments.is_empty() {

@@ -351,7 +351,7 @@ impl Mds {
         let (next_index, last) = (chain.next_index(), chain.last());
         let (segments, garbage) = chain.into_parts();
         if !garbage.is_empty() {
-            self.store(Waiting::Forget, StoreOp::Delete { objects: garbage }, effects);
+            self.forget(StoreOp::Delete { objects: garbage }, effects);
         }
         self.log.resume(self.tables.epoch(), segments, (next_index, last));
         self.wait_for_clients(effects);

@@ -53,6 +53,8 @@ pub(crate) struct Held {
     pub(crate) answer: Answer,
     /// Journal position that must be safe as well.
     pub(crate) seq: Seq,
+    /// The decoupling that does not happen if the tables cannot be stored.
+    pub(crate) begins: Option<Ino>,
 }
 
 /// Where the journal ended when a tenure stopped cleanly and left none: without it positions and
@@ -366,7 +368,7 @@ impl Mds {
                 {
                     self.add_own(range);
                 }
-                for Held { conn, tid, answer, seq } in held {
+                for Held { conn, tid, answer, seq, .. } in held {
                     self.answer_when_safe((seq, Timestamp(0)), (conn, tid), answer, effects);
                 }
                 self.retry_waiting(fetch::NUMBERS, effects);
@@ -383,11 +385,14 @@ impl Mds {
                 );
             }
             Err(failure) => {
-                // The numbers stay unused and the subtree stays as it was in memory; whoever asked
-                // is told, and asking again is harmless.
+                // The numbers stay unused and the subtree stays what it was; whoever asked is
+                // told, and asking again is harmless.
                 self.tables.failed = Some(self.clock.now);
                 self.tables.dirty = true;
-                for Held { conn, tid, .. } in held {
+                for Held { conn, tid, begins, .. } in held {
+                    if let Some(subtree) = begins {
+                        self.tables.decoupled.remove(&subtree);
+                    }
                     self.reply_error(conn, tid, failure.error.errno.into(), effects);
                 }
             }

@@ -19,6 +19,8 @@ enum Stage {
     New,
     /// The monitor was asked.
     Asked(Tid),
+    /// The answer was that the store fails: whether it was done is not known.
+    Refused,
     /// Appending.
     Working,
     /// A merge is under way.
@@ -87,7 +89,7 @@ impl World {
     pub(crate) fn work_on_project(&mut self, client: usize) {
         let Some(mut project) = self.clients[client].project.take() else { return };
         match project.stage {
-            Stage::New => self.ask_for_subtree(client, &mut project),
+            Stage::New | Stage::Refused => self.ask_for_subtree(client, &mut project),
             Stage::Asked(tid) => self.asked(client, &mut project, tid),
             Stage::Working => self.append(client, &mut project),
             Stage::Interrupted => self.merge(client, &mut project),
@@ -141,7 +143,7 @@ impl World {
                     self.check(Err(format!("a decoupling was refused: {failure:?}")));
                 }
                 self.oracle.regions[project.region].closed = false;
-                project.stage = Stage::New;
+                project.stage = Stage::Refused;
             }
         }
     }
@@ -238,11 +240,11 @@ impl World {
     pub(crate) fn finish_project(&mut self, client: usize) -> bool {
         let Some(project) = &self.clients[client].project else { return false };
         let busy = match project.stage {
-            Stage::Asked(_) | Stage::Interrupted => true,
+            Stage::Asked(_) | Stage::Refused | Stage::Interrupted => true,
             Stage::New | Stage::Working | Stage::Merging(_) | Stage::Done => false,
         };
         if busy && self.clients[client].alive {
-            self.run_until(20_000_000, |_| false);
+            self.run_until(100_000_000, |_| false);
             self.work_on_project(client);
         }
         busy && self.clients[client].alive

@@ -210,6 +210,8 @@ impl World {
                 break;
             }
         }
+        // What clients did that were killed is promised to nobody until the journal has it.
+        let _ = self.ask(What::Sync);
         self.check_quiet();
     }
 

@@ -40,7 +40,8 @@ impl Mds {
             let range = known.ranges.first().copied().unwrap_or_default();
             let answer = Decoupled { root, range, epoch: known.epoch, empty };
             let answer = Answer::Decoupled(answer);
-            self.tables.hold(Held { conn, tid, answer, seq: self.log.last() });
+            let seq = self.log.last();
+            self.tables.hold(Held { conn, tid, answer, seq, begins: None });
             return Ok(Performed::Later);
         }
         let text = policy.to_yaml();
@@ -50,12 +51,13 @@ impl Mds {
         let seq = self.log.append(self.clock.now, Origin::default(), &event);
         self.namespace.apply(seq, Mode::Live, &event);
         let epoch = self.tables.epoch();
-        if policy.is_decoupled() {
+        let begins = policy.is_decoupled().then_some(ino);
+        if begins.is_some() {
             let decoupling = Tables::decoupling(client, &policy, range, epoch);
             self.tables.decoupled.insert(ino, decoupling);
         }
         let answer = Answer::Decoupled(Decoupled { root, range, epoch, empty });
-        self.tables.hold(Held { conn, tid, answer, seq });
+        self.tables.hold(Held { conn, tid, answer, seq, begins });
         Ok(Performed::Later)
     }
 
@@ -108,7 +110,13 @@ impl Mds {
         if let Some(known) = self.tables.decoupled.get_mut(&subtree) {
             known.ranges.push(range);
         }
-        self.tables.hold(Held { conn, tid, answer: Answer::Range(range), seq: Seq(0) });
+        self.tables.hold(Held {
+            conn,
+            tid,
+            answer: Answer::Range(range),
+            seq: Seq(0),
+            begins: None,
+        });
         Ok(Performed::Later)
     }
 
@@ -124,7 +132,7 @@ impl Mds {
             self.owned(subtree, client)?;
         }
         self.tables.decoupled.remove(&subtree);
-        self.tables.hold(Held { conn, tid, answer: Answer::Done, seq: Seq(0) });
+        self.tables.hold(Held { conn, tid, answer: Answer::Done, seq: Seq(0), begins: None });
         Ok(Performed::Later)
     }
 
@@ -148,7 +156,7 @@ impl Mds {
         if let Some(known) = self.tables.decoupled.get_mut(&subtree) {
             known.released = true;
         }
-        self.tables.hold(Held { conn, tid, answer, seq: Seq(0) });
+        self.tables.hold(Held { conn, tid, answer, seq: Seq(0), begins: None });
         self.tables_tick(effects);
     }
 }
