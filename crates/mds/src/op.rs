@@ -55,7 +55,8 @@ impl Mds {
             effects.close.push(conn);
             return;
         };
-        if request.op.is_mutation() && client.0 != 0 {
+        // A sync is about the changes before it, those that wait among them.
+        if (request.op.is_mutation() || request.op == Op::Sync) && client.0 != 0 {
             let session = self.sessions.get_mut(client);
             if !session.blocked.is_empty() {
                 session.blocked.push_back(Message::Request(request).to_frame());

@@ -272,7 +272,13 @@ impl Oracle {
         if issued.applied.is_some() {
             return exactly_once::refused(issued, failure, self.store_fails);
         }
-        if self.is_excused(failure.errno, issued) || self.is_unknown(&call) {
+        if self.is_excused(failure.errno, issued) {
+            return Ok(());
+        }
+        let too_late = self.late && failure.errno == Errno::Stale;
+        if too_late || self.is_unknown(&call) {
+            // What it is about was in a region that keeps nothing, or nobody waited for it.
+            self.request(key).told_lost = true;
             return Ok(());
         }
         if failure.errno == Errno::Busy && self.is_busy(key.0, &call) {
