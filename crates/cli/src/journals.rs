@@ -48,7 +48,8 @@ impl Names {
             | Event::SetData { .. }
             | Event::SetPolicy { .. }
             | Event::Session { .. }
-            | Event::Merged { .. } => {}
+            | Event::Merged { .. }
+            | Event::Stored { .. } => {}
         }
     }
 
@@ -131,7 +132,8 @@ pub(crate) fn each_event(
                 | Event::SetData { .. }
                 | Event::SetPolicy { .. }
                 | Event::Session { .. }
-                | Event::Merged { .. } => None,
+                | Event::Merged { .. }
+                | Event::Stored { .. } => None,
             };
             show(&Story { record, path, to });
         }
@@ -144,6 +146,7 @@ impl Story<'_> {
     pub(crate) fn client(&self) -> Option<ClientId> {
         match self.record.event {
             Event::Session { client, .. } | Event::Merged { client, .. } => Some(client),
+            Event::Stored { .. } => None,
             Event::Create(_)
             | Event::Link { .. }
             | Event::Unlink { .. }
@@ -174,7 +177,8 @@ impl Story<'_> {
             | Event::SetXattr { .. }
             | Event::SetPolicy { .. }
             | Event::Session { .. }
-            | Event::Merged { .. } => 0,
+            | Event::Merged { .. }
+            | Event::Stored { .. } => 0,
         }
     }
 
@@ -224,10 +228,13 @@ impl Story<'_> {
                 format!("  {}", String::from_utf8_lossy(policy).trim().replace('\n', ", "))
             }
             Event::Session { client, tid } => format!(" {client} up to request {}", tid.0),
-            Event::Merged { client, object, events, .. } => {
-                format!("  {events} events of {client} from {}", shown(object))
+            Event::Merged { client, object, first, events, .. } => {
+                format!("  {events} events of {client} after {first} from {}", shown(object))
             }
-            Event::Unlink { .. } | Event::Rmdir { .. } | Event::Rename { .. } => String::new(),
+            Event::Unlink { .. }
+            | Event::Rmdir { .. }
+            | Event::Rename { .. }
+            | Event::Stored { .. } => String::new(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The changes that can happen to a namespace.
 
+use types::bytes::{Put, Reader};
 use types::{Attr, AttrChange, ClientId, FileType, Ino, Tid, Timestamp};
 
 /// One change of a namespace. Borrowed: planning and decoding build events without allocating.
@@ -124,8 +125,9 @@ pub enum Event<'a> {
         /// Its newest completed request.
         tid: Tid,
     },
-    /// A client journal that is kept as an object was applied at this point, in memory only:
-    /// recovery applies it again from the object.
+    /// Some events of a client journal that is kept as an object were applied at this point, in
+    /// memory only: recovery applies them again from the object. A merge goes on between requests,
+    /// so it is recorded in pieces, each where it happened.
     Merged {
         /// Root of the decoupled subtree.
         subtree: Ino,
@@ -133,8 +135,23 @@ pub enum Event<'a> {
         client: ClientId,
         /// Name of the journal object.
         object: &'a [u8],
-        /// How many of its events were applied.
+        /// The first event that was applied, counted from 0.
+        first: u64,
+        /// How many were applied.
         events: u64,
+        /// Whether these were the last: the merge is complete.
+        last: bool,
+        /// Directories that took over the names of others whose place they took: pairs of winner
+        /// and loser, as [`adopted_pairs`] reads them. The stored winner may already have the
+        /// place while what it took over is only in memory.
+        adopted: &'a [u8],
+    },
+    /// A directory was about to be written to the metadata store with changes that no journal
+    /// holds. If the store has that write, replay forgets what earlier events made of the
+    /// directory and takes what is stored.
+    Stored {
+        /// The directory.
+        dir: Ino,
     },
 }
 
@@ -216,11 +233,13 @@ pub enum EventKind {
     Session = 9,
     /// [`Event::Merged`].
     Merged = 10,
+    /// [`Event::Stored`].
+    Stored = 11,
 }
 
 impl EventKind {
     /// Every kind.
-    pub const ALL: [EventKind; 11] = [
+    pub const ALL: [EventKind; 12] = [
         Self::Create,
         Self::Link,
         Self::Unlink,
@@ -232,6 +251,7 @@ impl EventKind {
         Self::SetPolicy,
         Self::Session,
         Self::Merged,
+        Self::Stored,
     ];
 
     /// The word used in filters and output.
@@ -249,6 +269,7 @@ impl EventKind {
             Self::SetPolicy => "setpolicy",
             Self::Session => "session",
             Self::Merged => "merged",
+            Self::Stored => "stored",
         }
     }
 
@@ -273,6 +294,7 @@ impl<'a> Event<'a> {
             Self::SetPolicy { .. } => EventKind::SetPolicy,
             Self::Session { .. } => EventKind::Session,
             Self::Merged { .. } => EventKind::Merged,
+            Self::Stored { .. } => EventKind::Stored,
         }
     }
 
@@ -290,7 +312,8 @@ impl<'a> Event<'a> {
             | Self::SetData { .. }
             | Self::SetPolicy { .. }
             | Self::Session { .. }
-            | Self::Merged { .. } => None,
+            | Self::Merged { .. }
+            | Self::Stored { .. } => None,
         }
     }
 
@@ -305,9 +328,21 @@ impl<'a> Event<'a> {
             | Self::SetData { ino, .. }
             | Self::SetPolicy { ino, .. } => Some(ino),
             Self::Unlink { ino, .. } | Self::Rmdir { ino, .. } => (ino.0 != 0).then_some(ino),
-            Self::Merged { subtree, .. } => Some(subtree),
+            Self::Merged { subtree: dir, .. } | Self::Stored { dir } => Some(dir),
             Self::Rename { moved, .. } => Some(moved.attr.ino),
             Self::Session { .. } => None,
         }
     }
+}
+
+/// Appends a pair to the `adopted` of an [`Event::Merged`].
+pub fn push_adopted(pairs: &mut Vec<u8>, winner: Ino, loser: Ino) {
+    pairs.put_varint(winner.0);
+    pairs.put_varint(loser.0);
+}
+
+/// The pairs of winner and loser in an [`Event::Merged`]. Ends at what is malformed.
+pub fn adopted_pairs(pairs: &[u8]) -> impl Iterator<Item = (Ino, Ino)> {
+    let mut reader = Reader::new(pairs);
+    std::iter::from_fn(move || Some((Ino(reader.varint().ok()?), Ino(reader.varint().ok()?))))
 }

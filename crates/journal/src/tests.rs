@@ -135,19 +135,23 @@ impl Raw {
             },
             8 => Event::SetPolicy { ino, home: parent, policy: &self.other, time },
             9 => Event::Session { client: ClientId(self.parent), tid: Tid(self.ino) },
-            _ => Event::Merged {
+            10 => Event::Merged {
                 subtree: ino,
                 client: ClientId(1),
                 object: &self.other,
+                first: a.cast_unsigned(),
                 events: b.cast_unsigned(),
+                last: c % 2 == 0,
+                adopted: &self.name,
             },
+            _ => Event::Stored { dir: ino },
         }
     }
 }
 
 fn raw() -> impl Strategy<Value = Raw> {
     (
-        0..11u8,
+        0..12u8,
         prop_oneof![Just(1u64), any::<u64>()],
         prop::collection::vec(prop_oneof![Just(b'a'), any::<u8>()], 1..=255),
         prop::collection::vec(any::<u8>(), 0..100),

@@ -7,10 +7,11 @@
 
 use std::collections::VecDeque;
 
+use journal::Event;
 use metastore::Rows;
 use metastore::request::{StoreFailure, StoreOp, StoreResult, segment_name};
 use namespace::{Capture, Freed};
-use types::{ConnId, Ino, Moment, Seq, Span, Tid};
+use types::{ConnId, Ino, Moment, Origin, Seq, Span, Tid};
 use wire::Answer;
 
 use crate::{Effects, Mds, Waiting};
@@ -29,7 +30,7 @@ pub(crate) struct Checkpoint {
     /// Everything changed up to here is to be written.
     target: Option<Seq>,
     /// The directory being captured.
-    capturing: Option<(Capture, Rows)>,
+    capturing: Option<(Capture, Rows, Seq)>,
     /// Directories being written, with the position since which they were dirty.
     committing: Vec<(Ino, Seq)>,
     /// Directories that were captured, and the newest event that they may show: the journal goes
@@ -88,16 +89,16 @@ impl Mds {
         if self.checkpoint.capturing.is_none() && !self.next_capture(effects) {
             return;
         }
-        let Some((capture, rows)) = &mut self.checkpoint.capturing else { return };
+        let Some((capture, rows, _)) = &mut self.checkpoint.capturing else { return };
         if !self.namespace.capture(capture, rows, self.settings.capture_rows) {
             return;
         }
-        let Some((capture, rows)) = self.checkpoint.capturing.take() else { return };
+        let Some((capture, rows, position)) = self.checkpoint.capturing.take() else { return };
         let ino = capture.dir;
         self.counters.commits += 1;
         self.counters.committed_rows += rows.len() as u64;
         let counts = self.namespace.counts(ino);
-        let op = StoreOp::CommitDir { ino, rows, counts };
+        let op = StoreOp::CommitDir { ino, rows, counts, position };
         self.checkpoint.captured.push_back((self.last_seq(), ino, op));
         self.commit_captured(effects);
     }
@@ -125,7 +126,11 @@ impl Mds {
                 }
                 let Some(capture) = self.namespace.begin_capture(ino) else { return false };
                 self.checkpoint.committing.push((ino, since));
-                self.checkpoint.capturing = Some((capture, Rows::new()));
+                if capture.overtakes.is_some_and(|seq| seq >= self.log.first_replayed()) {
+                    let event = Event::Stored { dir: ino };
+                    self.log.append(self.clock.now, Origin::default(), &event);
+                }
+                self.checkpoint.capturing = Some((capture, Rows::new(), self.last_seq()));
                 true
             }
             Some(_) | None => {
@@ -159,8 +164,7 @@ impl Mds {
     fn oldest_unwritten(&mut self) -> Seq {
         let dirty = self.namespace.dirtiest().map_or(Seq(u64::MAX), |(since, _)| since);
         let committing = self.checkpoint.committing.iter().map(|(_, since)| *since).min();
-        let others = [committing, self.merges.pinned()];
-        others.into_iter().flatten().fold(dirty, Seq::min)
+        committing.map_or(dirty, |since| since.min(dirty))
     }
 
     /// Deletes the segments that nothing depends on, and answers whoever waited for that.
@@ -195,6 +199,8 @@ impl Mds {
     /// Notes a merge that was applied: until the metadata store has it, it may have to be repeated.
     pub(crate) fn note_merge(&mut self, seq: Seq, subtree: Ino, object: &[u8]) {
         let object = (!object.is_empty()).then(|| String::from_utf8_lossy(object).into_owned());
+        // A journal may be merged again, and then is needed for that.
+        self.checkpoint.merges.retain(|(.., known)| known.is_none() || *known != object);
         self.checkpoint.merges.push((seq, subtree, object));
     }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use metastore::Rows;
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
-use types::{ClientId, ConnId, Ino, Map, Set};
+use types::{ClientId, ConnId, Ino, Map, Seq, Set};
 use wire::{Message, Request};
 
 use crate::op::touched;
@@ -36,7 +36,16 @@ enum Waiter {
 pub(crate) struct Fetches {
     waiting: Map<Ino, Vec<Waiter>>,
     /// Directories that arrived, and how many of their rows are in the namespace.
-    arrived: VecDeque<(Ino, Rows, usize)>,
+    arrived: VecDeque<Arrived>,
+}
+
+/// A directory on its way into the namespace.
+#[derive(Debug)]
+struct Arrived {
+    dir: Ino,
+    rows: Rows,
+    position: Seq,
+    done: usize,
 }
 
 impl Fetches {
@@ -120,13 +129,12 @@ impl Mds {
         result: Result<StoreResult, Box<StoreFailure>>,
         effects: &mut Effects,
     ) {
-        match result {
-            Ok(StoreResult::Dir(loaded)) => {
-                self.fetches.arrived.push_back((dir, loaded.rows, 0));
-            }
-            Ok(_) => self.fetches.arrived.push_back((dir, Rows::new(), 0)),
-            Err(failure) => self.fetch_failed(dir, &failure, effects),
-        }
+        let (rows, position) = match result {
+            Ok(StoreResult::Dir(loaded)) => (loaded.rows, loaded.manifest.position),
+            Ok(_) => (Rows::new(), Seq(0)),
+            Err(failure) => return self.fetch_failed(dir, &failure, effects),
+        };
+        self.fetches.arrived.push_back(Arrived { dir, rows, position, done: 0 });
         if self.phase == Phase::Recovering {
             while self.fetches.has_work() {
                 self.fetch_step(effects);
@@ -189,15 +197,15 @@ impl Mds {
 
     /// Puts a slice of an arrived directory into the namespace.
     pub(crate) fn fetch_step(&mut self, effects: &mut Effects) {
-        let Some((dir, rows, done)) = self.fetches.arrived.front_mut() else { return };
-        let dir = *dir;
+        let Some(arrived) = self.fetches.arrived.front_mut() else { return };
+        let Arrived { dir, ref rows, position, ref mut done } = *arrived;
         self.namespace.load(dir, rows.iter_from(*done).take(ROWS_PER_SLICE));
         *done += ROWS_PER_SLICE;
         if *done < rows.len() {
             return;
         }
         self.fetches.arrived.pop_front();
-        self.namespace.finish_load(dir);
+        self.namespace.finish_load(dir, position);
         self.retry_waiting(dir, effects);
     }
 

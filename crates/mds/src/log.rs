@@ -140,6 +140,12 @@ impl Log {
         self.segments.front().map_or(Seq(u64::MAX), |segment| segment.first)
     }
 
+    /// Position of the first event that a replay could begin with.
+    pub(crate) fn first_replayed(&self) -> Seq {
+        let unwritten = (!self.buffer.is_empty()).then_some(Seq(self.written.0 + 1));
+        self.segments.front().map(|segment| segment.first).or(unwritten).unwrap_or(Seq(u64::MAX))
+    }
+
     /// Whether a journal exists: with no streaming subtree none is ever written (M-02).
     pub(crate) fn has_segments(&self) -> bool {
         !self.segments.is_empty()

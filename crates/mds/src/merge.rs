@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use journal::{Event, JournalError, SegmentHeader, Writer, segment};
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use namespace::Batch;
-use types::{ClientId, ConnId, Errno, Ino, InoRange, Moment, Origin, Seq, Set, Tid, check_name};
+use types::{ClientId, ConnId, Errno, Ino, InoRange, Moment, Seq, Set, Tid, check_name};
 use wire::{Answer, Failure, MergeFlags, MergeReport, Message, Op};
 
 use crate::op::{Performed, Performing};
@@ -48,6 +48,8 @@ struct Merge {
     /// Where the next block starts, and how many of its events are done.
     offset: usize,
     skip: usize,
+    /// How many events are applied.
+    applied: u64,
     /// Directories that the journal itself created.
     new_dirs: Set<Ino>,
     /// Inodes that were looked for in the subtree and not found.
@@ -74,13 +76,6 @@ pub(crate) struct Merges {
 impl Merges {
     pub(crate) fn has_work(&self) -> bool {
         !self.waiting && self.queue.front().is_some_and(|merge| merge.stage != Stage::Finishing)
-    }
-
-    /// The position of a merge that is being applied and would be repeated after a crash: its
-    /// event must stay in the journal until all of it is stored.
-    pub(crate) fn pinned(&self) -> Option<Seq> {
-        let applying = |merge: &&Merge| merge.stage == Stage::Applying && !merge.object.is_empty();
-        self.queue.front().filter(applying).map(|merge| merge.seq)
     }
 
     /// Whether the merge at the head of the queue waits for a directory.
@@ -153,6 +148,7 @@ impl Mds {
             stage: Stage::Receiving,
             offset: segment::HEADER_BYTES,
             skip: 0,
+            applied: 0,
             new_dirs: Set::default(),
             absent: Set::default(),
             last_dir: Ino(0),
@@ -325,11 +321,6 @@ impl Mds {
         merge.skip = 0;
         merge.stage = Stage::Applying;
         merge.seq = self.last_seq();
-        if !merge.object.is_empty() && !merge.flags.dry_run {
-            let Merge { subtree, client, ref object, .. } = *merge;
-            let event = Event::Merged { subtree, client, object, events: merge.report.events };
-            merge.seq = self.log.append(self.clock.now, Origin::default(), &event);
-        }
     }
 
     fn verify_slice(&mut self, merge: &mut Merge) -> Result<Verified, Failure> {
@@ -399,9 +390,10 @@ impl Mds {
             | Event::SetData { ino, .. } => self.verify_inode(merge, ino),
             Event::Unlink { .. } | Event::Rmdir { .. } => Ok(()),
             // Policies, sessions and merges are the server's business.
-            Event::SetPolicy { .. } | Event::Session { .. } | Event::Merged { .. } => {
-                Err(Errno::NotPermitted.into())
-            }
+            Event::SetPolicy { .. }
+            | Event::Session { .. }
+            | Event::Merged { .. }
+            | Event::Stored { .. } => Err(Errno::NotPermitted.into()),
         }
     }
 

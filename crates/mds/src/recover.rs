@@ -1,10 +1,12 @@
 //! Recovery: taking over a rank. Fence the predecessor, replay its journal over the metadata
 //! store, wait a moment for clients to send again what was applied but not safe, then serve.
 
+use std::ops::Range;
+
 use journal::{BlockReader, Event, Record, segment};
 use metastore::Rows;
 use metastore::request::{
-    Condition, StoreFailure, StoreOp, StoreResult, Token, journal_prefix, rank_name,
+    Condition, LoadedDir, StoreFailure, StoreOp, StoreResult, Token, journal_prefix, rank_name,
 };
 use namespace::Mode;
 use types::{ClientId, Errno, Error, Ino, Seq, Set};
@@ -30,7 +32,10 @@ enum Step {
     /// A segment of this name is read.
     ReadSegment(String),
     Replay,
-    ReadMerged,
+    /// A client's journal of this name is read.
+    ReadMerged(String),
+    /// A directory is read, to see whether the store has what the journal says it might have.
+    ReadStored,
 }
 
 /// The state of a recovery.
@@ -45,22 +50,32 @@ pub(crate) struct Recovery {
     skip: u64,
     /// The last event that was applied: others may be found twice.
     applied: Seq,
-    /// A client's journal that was merged: it is applied at this point of the replay.
+    /// The client's journal of which parts were merged last.
     merged: Option<Merged>,
+    /// The directory that was read, for the event that asked for it.
+    stored: Option<Option<Box<LoadedDir>>>,
 }
 
 /// A client's journal that is applied again, and how far.
 #[derive(Debug)]
 struct Merged {
+    object: String,
     bytes: Vec<u8>,
+    /// Where the next block starts, and how many of its events are done.
     offset: usize,
     skip: u64,
+    /// How many events of the journal are done.
+    done: u64,
+    /// The position of the part that is being applied.
+    part: Seq,
     new_dirs: Set<Ino>,
 }
 
 impl Merged {
-    fn new(bytes: Vec<u8>) -> Self {
-        Self { bytes, offset: segment::HEADER_BYTES, skip: 0, new_dirs: Set::default() }
+    fn new(object: String, bytes: Vec<u8>) -> Self {
+        let offset = segment::HEADER_BYTES;
+        let part = Seq(0);
+        Self { object, bytes, offset, skip: 0, done: 0, part, new_dirs: Set::default() }
     }
 }
 
@@ -129,17 +144,25 @@ impl Mds {
                 self.next_segment(effects)
             }
             (Step::ReadSegment(_), StoreResult::Missing) => self.next_segment(effects),
-            (Step::ReadMerged, StoreResult::Bytes(bytes, _)) => {
-                self.recovery.merged = Some(Merged::new(bytes));
-                self.recovery.step = Step::Replay;
-                self.recovery_continue(effects);
+            (Step::ReadMerged(object), StoreResult::Bytes(bytes, _)) => {
+                self.recovery.merged = Some(Merged::new(object.clone(), bytes));
+                self.replay_on(effects);
                 Ok(())
             }
-            (Step::ReadMerged, StoreResult::Missing) => {
+            (Step::ReadMerged(object), StoreResult::Missing) => {
                 // It was removed by its owner, after a checkpoint made it redundant.
-                self.recovery.merged = Some(Merged::new(Vec::new()));
-                self.recovery.step = Step::Replay;
-                self.recovery_continue(effects);
+                self.recovery.merged = Some(Merged::new(object.clone(), Vec::new()));
+                self.replay_on(effects);
+                Ok(())
+            }
+            (Step::ReadStored, StoreResult::Dir(loaded)) => {
+                self.recovery.stored = Some(Some(loaded));
+                self.replay_on(effects);
+                Ok(())
+            }
+            (Step::ReadStored, StoreResult::Missing) => {
+                self.recovery.stored = Some(None);
+                self.replay_on(effects);
                 Ok(())
             }
             (step, result) => {
@@ -147,6 +170,11 @@ impl Mds {
                 Err(Error::new(Errno::Io, self.rank.to_string(), cause))
             }
         }
+    }
+
+    fn replay_on(&mut self, effects: &mut Effects) {
+        self.recovery.step = Step::Replay;
+        self.recovery_continue(effects);
     }
 
     fn take_over(
@@ -174,7 +202,8 @@ impl Mds {
         while !self.namespace.capture(&mut capture, &mut rows, usize::MAX / 2) {}
         let counts = self.namespace.counts(Ino::ANCHOR);
         self.recovery.step = Step::StoreRoot;
-        let op = StoreOp::CommitDir { ino: Ino::ANCHOR, rows, counts };
+        let position = Seq(0);
+        let op = StoreOp::CommitDir { ino: Ino::ANCHOR, rows, counts, position };
         self.store(Waiting::Recovery, op, effects);
     }
 
@@ -213,7 +242,8 @@ impl Mds {
             | Step::StoreRoot
             | Step::ListSegments
             | Step::ReadSegment(_)
-            | Step::ReadMerged => return,
+            | Step::ReadMerged(_)
+            | Step::ReadStored => return,
         }
         let Some(segment) = self.recovery.segment.take() else { return };
         let result = match self.replay_segment(&segment.bytes[..segment.intact], effects) {
@@ -284,22 +314,41 @@ impl Mds {
         }
         match record.event {
             Event::Session { client, tid } => self.sessions.recovered(client, tid),
-            Event::Merged { subtree, object, .. } => match self.recovery.merged.take() {
-                Some(mut merged) => {
-                    if let Some(dir) = self.merge_again(record.seq, &mut merged) {
-                        self.recovery.merged = Some(merged);
-                        self.recovery_waits_for(dir, effects);
-                        return false;
-                    }
-                    self.note_merge(record.seq, subtree, object);
-                }
-                None => {
-                    self.recovery.step = Step::ReadMerged;
-                    let object = String::from_utf8_lossy(object).into_owned();
+            Event::Merged { object, first, events, adopted, .. } => {
+                let name = String::from_utf8_lossy(object);
+                let known = self.recovery.merged.take().filter(|merged| merged.object == name);
+                let Some(mut merged) = known else {
+                    let object = name.into_owned();
+                    self.recovery.step = Step::ReadMerged(object.clone());
                     self.store(Waiting::Recovery, StoreOp::Get { object }, effects);
                     return false;
+                };
+                let wanted = self
+                    .merge_again(record.seq, first..first + events, &mut merged)
+                    .or_else(|| self.adopt_again(record.seq, adopted));
+                self.recovery.merged = Some(merged);
+                if let Some(dir) = wanted {
+                    self.recovery_waits_for(dir, effects);
+                    return false;
                 }
-            },
+                if let Event::Merged { subtree, last: true, .. } = record.event {
+                    self.note_merge(record.seq, subtree, object);
+                    self.recovery.merged = None;
+                }
+            }
+            Event::Stored { dir } => {
+                let Some(stored) = self.recovery.stored.take() else {
+                    self.recovery.step = Step::ReadStored;
+                    self.store(Waiting::Recovery, StoreOp::LoadDir { ino: dir }, effects);
+                    return false;
+                };
+                if let Some(loaded) = stored
+                    && loaded.manifest.position >= record.seq
+                {
+                    let LoadedDir { manifest, rows } = *loaded;
+                    self.namespace.replace(dir, rows.iter(), manifest.position);
+                }
+            }
             Event::Create(_)
             | Event::Link { .. }
             | Event::Unlink { .. }
@@ -316,29 +365,54 @@ impl Mds {
         true
     }
 
-    /// Applies a client's journal again that was merged before the restart (weak consistency with
-    /// global durability). Returns a directory that must be fetched first.
-    fn merge_again(&mut self, seq: Seq, merged: &mut Merged) -> Option<Ino> {
-        let Merged { bytes, offset, skip, new_dirs } = merged;
+    /// Applies a part of a client's journal again that was merged before the restart (weak
+    /// consistency with global durability). Returns a directory that must be fetched first.
+    fn merge_again(&mut self, seq: Seq, part: Range<u64>, merged: &mut Merged) -> Option<Ino> {
+        if merged.part != seq && merged.done > part.start {
+            // It was merged once more from the start.
+            (merged.offset, merged.skip, merged.done) = (segment::HEADER_BYTES, 0, 0);
+        }
+        merged.part = seq;
+        let Merged { bytes, offset, skip, done, new_dirs, .. } = merged;
         // It was verified when it was merged; what cannot be read now is not applied.
-        while let Ok((block, next)) = journal::Block::read(bytes, *offset) {
+        while *done < part.end
+            && let Ok((block, next)) = journal::Block::read(bytes, *offset)
+        {
             let mut events = block.events();
             for _ in 0..*skip {
                 events.next_event().ok()?;
             }
-            while let Ok(Some(record)) = events.next_event() {
+            while *done < part.end
+                && let Ok(Some(record)) = events.next_event()
+            {
                 let is_new = |dir| new_dirs.contains(&dir);
-                if let Some(dir) = self.namespace.needs_in_merge(&record.event, is_new) {
-                    return Some(dir);
+                if *done >= part.start {
+                    if let Some(dir) = self.namespace.needs_in_merge(&record.event, is_new) {
+                        return Some(dir);
+                    }
+                    self.namespace.apply(seq, Mode::Remerge, &record.event);
+                    self.counters.recovered_events += 1;
                 }
                 if let Event::Create(create) = &record.event {
                     new_dirs.insert(create.ino);
                 }
-                self.namespace.apply(seq, Mode::Remerge, &record.event);
-                self.counters.recovered_events += 1;
                 *skip += 1;
+                *done += 1;
             }
-            (*offset, *skip) = (next, 0);
+            if *skip >= u64::from(block.count) {
+                (*offset, *skip) = (next, 0);
+            }
+        }
+        None
+    }
+
+    /// Lets directories take over names again. Returns a directory that must be fetched first.
+    fn adopt_again(&mut self, seq: Seq, adopted: &[u8]) -> Option<Ino> {
+        for (winner, loser) in journal::adopted_pairs(adopted) {
+            if let Some(dir) = self.namespace.needs_to_adopt(winner, loser) {
+                return Some(dir);
+            }
+            self.namespace.adopt_again(seq, winner, loser);
         }
         None
     }
@@ -370,7 +444,7 @@ fn remembered(record: &Record<'_>) -> Option<Remembered> {
         | Event::SetXattr { time, .. }
         | Event::SetData { time, .. }
         | Event::SetPolicy { time, .. } => (Ino(0), time),
-        Event::Session { .. } | Event::Merged { .. } => return None,
+        Event::Session { .. } | Event::Merged { .. } | Event::Stored { .. } => return None,
     };
     Some(Remembered { tid: record.origin.tid, seq: record.seq, ino, time })
 }

@@ -9,8 +9,8 @@
 use std::collections::BTreeSet;
 
 use crc32c::crc32c;
-use types::DirFragId;
 use types::bytes::{Malformed, Put, Reader};
+use types::{DirFragId, Seq};
 
 use crate::error::{FormatError, KNOWN_VERSION, malformed};
 use crate::object::{RunId, manifest_name, put_dirfrag, read_dirfrag};
@@ -21,7 +21,7 @@ pub const MANIFEST_VERSION: u16 = 1;
 
 const MAGIC: &[u8; 8] = b"CUDLMANI";
 const FLAG_COUNTS_EXACT: u16 = 1;
-const HEADER_BYTES: usize = 8 + 2 + 2 + 16 + 4 * 8 + 4;
+const HEADER_BYTES: usize = 8 + 2 + 2 + 16 + 5 * 8 + 4;
 const RUN_BYTES: usize = 4 * 8 + 4;
 const CRC_BYTES: usize = 4;
 
@@ -45,6 +45,9 @@ pub struct Manifest {
     /// Whether `entries` and `subdirs` are exact. They are not after runs were attached by
     /// reference whose names may exist already; loading the fragment makes them so again.
     pub counts_exact: bool,
+    /// Whatever happened to the directory up to this position of the rank's journal is in the runs,
+    /// journalled or not.
+    pub position: Seq,
 }
 
 /// A run as its manifest knows it.
@@ -108,6 +111,7 @@ impl Manifest {
         out.put_u64(self.next_run);
         out.put_u64(self.entries);
         out.put_u64(self.subdirs);
+        out.put_u64(self.position.0);
         out.put_u32(u32::try_from(self.runs.len()).expect("a fragment has few runs"));
         for run in &self.runs {
             out.put_u64(run.id.0);
@@ -185,6 +189,7 @@ fn decode(bytes: &[u8]) -> Result<Manifest, Malformed> {
         next_run: reader.u64()?,
         entries: reader.u64()?,
         subdirs: reader.u64()?,
+        position: Seq(reader.u64()?),
         runs: Vec::new(),
     };
     let count = reader.u32()? as usize;

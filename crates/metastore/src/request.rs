@@ -4,7 +4,7 @@
 //! [`StoreResult`]. A driver carries the operation out on a worker thread, or a simulator against
 //! a store in memory that may lose, tear or delay it.
 
-use types::{ClientId, Error, Ino};
+use types::{ClientId, Error, Ino, Seq};
 
 use crate::{Manifest, Rows};
 
@@ -81,6 +81,8 @@ pub enum StoreOp {
         rows: Rows,
         /// Number of entries and sub-directories afterwards, and whether that is exact.
         counts: (u64, u64, bool),
+        /// See [`Manifest::position`].
+        position: Seq,
     },
 }
 

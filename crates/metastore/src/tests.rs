@@ -154,6 +154,7 @@ fn example_manifest() -> Manifest {
         entries: 1040,
         subdirs: 3,
         counts_exact: false,
+        position: types::Seq(0x1234),
     }
 }
 

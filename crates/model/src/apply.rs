@@ -71,7 +71,7 @@ impl Model {
                 node.policy = policy.to_vec();
                 node.attr.ctime = time;
             }),
-            Event::Session { .. } | Event::Merged { .. } => Outcome::Done,
+            Event::Session { .. } | Event::Merged { .. } | Event::Stored { .. } => Outcome::Done,
         }
     }
 

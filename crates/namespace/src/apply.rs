@@ -1,13 +1,12 @@
 //! `apply`: the only function that changes a namespace.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use journal::{Create, Event, Snapshot};
 use types::{AttrChange, FileType, Ino, MODE_PERMISSIONS, Seq, Timestamp, name_hash};
 
 use crate::dir::Dir;
-use crate::inode::{ATTR_DIRTY, HAS_EXTRA, Inode};
+use crate::inode::{HAS_EXTRA, Inode};
 use crate::page::{Dentry, Target};
 use crate::{Extra, Namespace};
 
@@ -135,7 +134,7 @@ impl Namespace {
                 self.note_policy(ino);
                 outcome
             }
-            Event::Session { .. } | Event::Merged { .. } => Outcome::Done,
+            Event::Session { .. } | Event::Merged { .. } | Event::Stored { .. } => Outcome::Done,
         }
     }
 
@@ -170,7 +169,7 @@ impl Namespace {
         let file_type = create.file_type();
         let dir = self.dirs.entry(parent).or_insert_with(|| Box::new(Dir::new(false)));
         let before = dir.set(hash, name, Target { ino, file_type, remote: false });
-        queue_dirty(&mut self.dirty_dirs, dir, seq, parent);
+        self.dirty.note(dir, seq, parent);
         self.insert_created(seq, hash, create);
         self.touch_inode(when, parent);
         if before.is_some() || file_type == FileType::Directory {
@@ -435,8 +434,9 @@ impl Namespace {
         }
         (inode.mtime, inode.ctime) = (time, time);
         inode.version = inode.version.max(seq);
-        if inode.flags & ATTR_DIRTY == 0 {
-            inode.flags |= ATTR_DIRTY;
+        let marks = self.dirty.marks();
+        if inode.flags & marks != marks {
+            inode.flags |= marks;
             self.mark_inode(seq, dir);
         }
     }
@@ -445,28 +445,7 @@ impl Namespace {
     #[inline]
     pub(crate) fn note_dirty(&mut self, seq: Seq, ino: Ino) {
         let dir = self.dirs.entry(ino).or_insert_with(|| Box::new(Dir::new(false)));
-        queue_dirty(&mut self.dirty_dirs, dir, seq, ino);
-    }
-}
-
-/// Queues a directory, in the order of the events since which directories are dirty. That is the
-/// order in which they come, but for what is found out late: while a directory is fetched, or by
-/// a merge that goes on while newer events are applied.
-/// Notes since when a directory is dirty. The queue is in order of positions: mostly the new one is
-/// the largest, but a merge dirties directories at the position where it began, and nothing behind
-/// that may be forgotten until they are stored.
-#[inline]
-pub(crate) fn queue_dirty(queue: &mut VecDeque<(Seq, Ino)>, dir: &mut Dir, seq: Seq, ino: Ino) {
-    if dir.dirty_since.is_some_and(|since| since <= seq) {
-        return;
-    }
-    // If it was dirty since later, that entry of the queue is void now.
-    dir.dirty_since = Some(seq);
-    if queue.back().is_none_or(|(last, _)| *last <= seq) {
-        queue.push_back((seq, ino));
-    } else {
-        let at = queue.partition_point(|(queued, _)| *queued <= seq);
-        queue.insert(at, (seq, ino));
+        self.dirty.note(dir, seq, ino);
     }
 }
 

@@ -25,6 +25,10 @@ pub(crate) struct Dir {
     pub(crate) subdirs: u64,
     /// Position of the oldest journal event whose effect the store does not have.
     pub(crate) dirty_since: Option<Seq>,
+    /// Whether it changed since its last checkpoint in ways that no journal holds.
+    pub(crate) unjournalled: bool,
+    /// Position of the newest journalled event that may have changed it.
+    pub(crate) journalled: Seq,
     /// Whether a checkpoint of this directory is under way.
     pub(crate) flushing: bool,
     /// A change of mtime that arrived before the directory's own inode was in memory.
@@ -44,6 +48,8 @@ impl Dir {
             entries: 0,
             subdirs: 0,
             dirty_since: None,
+            unjournalled: false,
+            journalled: Seq(0),
             flushing: false,
             touched: None,
             policy: (0, Ino(0)),

@@ -8,7 +8,7 @@
 use metastore::{InodeRecord, RowValue, Rows};
 use types::{Ino, Seq};
 
-use crate::inode::ATTR_DIRTY;
+use crate::inode::{ATTR_DIRTY, ATTR_UNJOURNALLED};
 use crate::page::Dentry;
 use crate::{Extra, Namespace};
 
@@ -17,25 +17,24 @@ use crate::{Extra, Namespace};
 pub struct Capture {
     /// The directory.
     pub dir: Ino,
+    /// If it is about to be stored with changes that no journal holds: the position of the newest
+    /// journalled event that may have changed it. If replay could begin at or before that, an
+    /// [`Event::Stored`](journal::Event::Stored) must go first.
+    pub overtakes: Option<Seq>,
     page: usize,
 }
 
 impl Namespace {
     /// The directory that has been dirty longest, and since which event.
     pub fn dirtiest(&mut self) -> Option<(Seq, Ino)> {
-        while let Some(&(seq, ino)) = self.dirty_dirs.front() {
-            if self.dirs.get(&ino).is_some_and(|dir| dir.dirty_since == Some(seq)) {
-                return Some((seq, ino));
-            }
-            self.dirty_dirs.pop_front();
-        }
-        None
+        let dirs = &self.dirs;
+        self.dirty.first(|seq, ino| dirs.get(&ino).is_some_and(|dir| dir.dirty_since == Some(seq)))
     }
 
     /// How many directories wait for a checkpoint, at most.
     #[must_use]
     pub fn dirty_directories(&self) -> usize {
-        self.dirty_dirs.len()
+        self.dirty.len()
     }
 
     /// Starts a checkpoint of a directory. From now until [`Namespace::end_capture`] it must not
@@ -47,7 +46,8 @@ impl Namespace {
         // Names that are removed from here on must leave tombstones: the run that is being
         // written may bring them back.
         dir.stored = true;
-        Some(Capture { dir: ino, page: 0 })
+        let unjournalled = std::mem::take(&mut dir.unjournalled);
+        Some(Capture { dir: ino, overtakes: unjournalled.then_some(dir.journalled), page: 0 })
     }
 
     /// Captures pages until about `budget` rows were taken. Returns whether the directory is done.
@@ -125,7 +125,7 @@ fn push_row(
         debug_assert!(false, "a primary dentry names an inode in memory");
         return;
     };
-    inode.flags &= !ATTR_DIRTY;
+    inode.flags &= !(ATTR_DIRTY | ATTR_UNJOURNALLED);
     let extra = extras.get(&dentry.ino);
     let (data, encoded): (&[u8], &[u8]) =
         extra.map_or((&[], &[]), |extra| (&extra.data, extra.encoded()));

@@ -19,6 +19,8 @@ const RECENT: usize = 16;
 pub(crate) const HAS_EXTRA: u8 = 1;
 /// A directory whose attributes changed since its dentry was last marked.
 pub(crate) const ATTR_DIRTY: u8 = 2;
+/// As [`ATTR_DIRTY`], for changes that no journal holds.
+pub(crate) const ATTR_UNJOURNALLED: u8 = 4;
 
 /// An inode in memory: 88 bytes.
 #[derive(Clone, Copy, Debug, Default)]

@@ -26,6 +26,7 @@
 mod apply;
 mod batch;
 mod dir;
+mod dirty;
 mod extra;
 pub mod flush;
 mod inode;
@@ -37,7 +38,6 @@ mod read;
 mod slots;
 mod subtree;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use policy::Policy;
@@ -53,6 +53,7 @@ pub use subtree::InForce;
 pub use types::{Cred, RenameFlags, XattrFlags};
 
 use dir::Dir;
+use dirty::Dirty;
 use inode::{Inode, InodeTable};
 
 /// Why a request cannot be planned.
@@ -90,9 +91,10 @@ pub struct Namespace {
     default_policy: Arc<InForce>,
     /// Incremented whenever the effective policy of some directory may have changed.
     policy_generation: u64,
-    /// Directories in the order in which they became dirty.
-    dirty_dirs: VecDeque<(Seq, Ino)>,
+    dirty: Dirty,
     freed: Vec<Freed>,
+    /// Directories that took over the names of others in a merge: winner and loser.
+    adopted: Vec<(Ino, Ino)>,
 }
 
 impl Default for Namespace {
@@ -112,7 +114,8 @@ impl Namespace {
             policies: Map::default(),
             default_policy: Arc::new(InForce::new(Policy::default())),
             policy_generation: 1,
-            dirty_dirs: VecDeque::new(),
+            dirty: Dirty::new(),
+            adopted: Vec::new(),
             freed: Vec::new(),
         }
     }
@@ -190,6 +193,18 @@ impl Namespace {
         let mut freed = std::mem::take(&mut self.freed);
         freed.retain(|freed| !self.knows(freed.ino));
         freed
+    }
+
+    /// Whether changes from now on are in the journal. After a crash those that are not are lost
+    /// unless they were stored, and replay must not undo what was stored of them.
+    pub fn set_journalled(&mut self, journalled: bool) {
+        self.dirty.journalled = journalled;
+    }
+
+    /// Directories that took over the names of others in merges since the last call: winner and
+    /// loser.
+    pub fn take_adopted(&mut self) -> Vec<(Ino, Ino)> {
+        std::mem::take(&mut self.adopted)
     }
 
     fn attr_of(&self, ino: Ino, inode: &Inode) -> Attr {

@@ -4,6 +4,7 @@ use journal::{Create, Event, Snapshot};
 use metastore::{InodeRecord, Row, RowValue};
 use types::{FileType, Ino, Seq, name_hash};
 
+use crate::dir::Dir;
 use crate::inode::Inode;
 use crate::page::Target;
 use crate::{Extra, Namespace, link_name};
@@ -13,24 +14,43 @@ impl Namespace {
     /// [`Namespace::finish_load`] after the last one.
     pub fn load<'a>(&mut self, dir: Ino, rows: impl Iterator<Item = Row<'a>>) {
         for row in rows {
-            self.load_row(dir, &row);
+            self.load_row(dir, &row, Newer::Memory);
         }
     }
 
-    fn load_row(&mut self, dir: Ino, row: &Row<'_>) {
+    /// Forgets what replayed events made of a directory and takes what is stored, in which is all
+    /// of that and more.
+    pub fn replace<'a>(&mut self, ino: Ino, rows: impl Iterator<Item = Row<'a>>, position: Seq) {
+        let old = self.dir_mut(ino);
+        let mut new = Dir::new(false);
+        (new.touched, new.policy) = (old.touched, old.policy);
+        let old = std::mem::replace(old, new);
+        for (_, dentry) in old.list(None) {
+            if !dentry.is_remote() && self.home_of(dentry.ino) == Some(ino) {
+                self.inodes.remove(dentry.ino);
+                self.extras.remove(&dentry.ino);
+            }
+        }
+        for row in rows {
+            self.load_row(ino, &row, Newer::Store);
+        }
+        self.finish_load(ino, position);
+    }
+
+    fn load_row(&mut self, dir: Ino, row: &Row<'_>, ties: Newer) {
         match row.value {
             RowValue::Removed => {}
             RowValue::Remote { ino, file_type } => {
                 let target = Target { ino, file_type, remote: true };
                 self.dir_mut(dir).add_stored(row.name, target);
             }
-            RowValue::Inode(record) => self.load_inode(dir, row.name, &record),
+            RowValue::Inode(record) => self.load_inode(dir, row.name, &record, ties),
         }
     }
 
     /// In a replay, rows of one inode may be found in several directories: it moved, and not all
     /// of them were checkpointed since. The newest counts.
-    fn load_inode(&mut self, dir: Ino, name: &[u8], record: &InodeRecord<'_>) {
+    fn load_inode(&mut self, dir: Ino, name: &[u8], record: &InodeRecord<'_>, ties: Newer) {
         let ino = record.attr.ino;
         let hash = name_hash(name);
         if self.dir_mut(dir).find_any(hash, name).is_some() {
@@ -40,7 +60,7 @@ impl Namespace {
         if let Some(known) = self.inodes.get(ino)
             && (known.home, known.home_hash) != (dir, hash)
         {
-            let newer = known.version >= record.version;
+            let newer = ties.is_memory(known.version, record.version);
             if newer && known.home == Ino::LINKS {
                 self.dir_mut(dir).set(hash, name, Target { ino, file_type, remote: true });
                 return self.note_stale(dir);
@@ -58,7 +78,8 @@ impl Namespace {
             self.note_stale(old);
         }
         self.dir_mut(dir).add_stored(name, Target { ino, file_type, remote: false });
-        if self.inodes.get(ino).is_some_and(|known| known.version >= record.version) {
+        let known = self.inodes.get(ino);
+        if known.is_some_and(|known| ties.is_memory(known.version, record.version)) {
             return;
         }
         let version = record.version;
@@ -96,10 +117,10 @@ impl Namespace {
     pub fn load_entry(&mut self, dir: Ino, name: &[u8], attr: &types::Attr, data: &[u8]) {
         let record = InodeRecord { attr: *attr, version: Seq(0), data, extra: &[] };
         if attr.is_dir() || attr.nlink < 2 {
-            return self.load_inode(dir, name, &record);
+            return self.load_inode(dir, name, &record, Newer::Memory);
         }
         let (ino, file_type) = (attr.ino, attr.file_type());
-        self.load_inode(Ino::LINKS, &link_name(ino), &record);
+        self.load_inode(Ino::LINKS, &link_name(ino), &record, Newer::Memory);
         self.dir_mut(dir).add_stored(name, Target { ino, file_type, remote: true });
     }
 
@@ -116,10 +137,13 @@ impl Namespace {
     }
 
     /// Every row of the directory has been added: from now on a missing name does not exist.
-    pub fn finish_load(&mut self, dir: Ino) {
+    /// `position` is the one up to which the store has everything.
+    pub fn finish_load(&mut self, dir: Ino, position: Seq) {
         let dir = self.dir_mut(dir);
         dir.complete = true;
         dir.stored = true;
+        // Which of the events up to there were about this directory is not known.
+        dir.journalled = dir.journalled.max(position);
     }
 
     /// The directory that must be fetched before an event can be applied exactly, if any. Live
@@ -127,7 +151,10 @@ impl Namespace {
     #[must_use]
     pub fn needs(&self, event: &Event<'_>) -> Option<Ino> {
         match *event {
-            Event::Create(Create { .. }) | Event::Session { .. } | Event::Merged { .. } => None,
+            Event::Create(Create { .. })
+            | Event::Session { .. }
+            | Event::Merged { .. }
+            | Event::Stored { .. } => None,
             Event::Link { ino, home, parent, name, .. } => self
                 .old_name_needed(ino, home)
                 .or_else(|| self.home_needed(ino, Ino::LINKS))
@@ -180,7 +207,8 @@ impl Namespace {
             | Event::SetData { .. }
             | Event::SetPolicy { .. }
             | Event::Session { .. }
-            | Event::Merged { .. } => return self.needs(event),
+            | Event::Merged { .. }
+            | Event::Stored { .. } => return self.needs(event),
         };
         let loser = self.dirs.get(&parent).and_then(|dir| dir.find(name));
         let loser = loser.filter(|loser| loser.ino != winner && !is_new(loser.ino));
@@ -189,11 +217,17 @@ impl Namespace {
             .or_else(|| self.adoption_needed(loser?.ino, winner))
     }
 
+    /// A directory that must be here before [`Namespace::adopt_again`].
+    #[must_use]
+    pub fn needs_to_adopt(&self, winner: Ino, loser: Ino) -> Option<Ino> {
+        if self.is_complete(loser) { self.adoption_needed(loser, winner) } else { Some(loser) }
+    }
+
     /// A directory that must be here before one takes over the names of another.
     fn adoption_needed(&self, loser: Ino, winner: Ino) -> Option<Ino> {
         let mut pairs = vec![(loser, winner)];
         while let Some((loser, winner)) = pairs.pop() {
-            if !self.is_dir(loser) {
+            if !self.is_dir(loser) && !self.is_complete(loser) {
                 continue;
             }
             let Some(content) = self.dirs.get(&loser).filter(|dir| dir.complete) else {
@@ -280,6 +314,23 @@ impl Namespace {
     #[must_use]
     pub fn dirty_since(&self, ino: Ino) -> Option<Seq> {
         self.dirs.get(&ino).and_then(|dir| dir.dirty_since)
+    }
+}
+
+/// What counts if an inode is of the same version in memory and in the store: changes that are not
+/// journalled have the version of the newest event before them.
+#[derive(Clone, Copy, Debug)]
+enum Newer {
+    Memory,
+    Store,
+}
+
+impl Newer {
+    fn is_memory(self, known: Seq, stored: Seq) -> bool {
+        match self {
+            Self::Memory => known >= stored,
+            Self::Store => known > stored,
+        }
     }
 }
 

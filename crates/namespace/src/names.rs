@@ -210,6 +210,7 @@ impl Namespace {
             before.file_type() == FileType::Directory && winner.file_type == FileType::Directory;
         if both_dirs && when.merges() {
             self.adopt(when.seq, before.ino, winner.ino);
+            self.adopted.push((winner.ino, before.ino));
         }
         self.release(when, place, before);
         Outcome::Replaced(before.ino)
@@ -288,6 +289,19 @@ impl Namespace {
         }
         for (place, dentry) in linked {
             self.release(when, place, dentry);
+        }
+    }
+
+    /// As when one directory took the place of another in a merge before a crash, should that not
+    /// be stored. The directories must be here: see [`Namespace::needs_to_adopt`].
+    pub fn adopt_again(&mut self, seq: Seq, winner: Ino, loser: Ino) {
+        self.adopt(seq, loser, winner);
+        let Some(dir) = self.dirs.remove(&loser) else { return };
+        for (_, dentry) in dir.list(None) {
+            if !dentry.is_remote() && self.home_of(dentry.ino) == Some(loser) {
+                self.inodes.remove(dentry.ino);
+                self.extras.remove(&dentry.ino);
+            }
         }
     }
 

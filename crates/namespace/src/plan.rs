@@ -95,7 +95,8 @@ impl<'a> Planned<'a> {
             | Event::SetData { .. }
             | Event::SetPolicy { .. }
             | Event::Session { .. }
-            | Event::Merged { .. }) => event,
+            | Event::Merged { .. }
+            | Event::Stored { .. }) => event,
         }
     }
 }

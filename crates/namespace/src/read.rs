@@ -76,7 +76,8 @@ impl Namespace {
             | Event::SetData { .. }
             | Event::SetPolicy { .. }
             | Event::Session { .. }
-            | Event::Merged { .. } => false,
+            | Event::Merged { .. }
+            | Event::Stored { .. } => false,
         }
     }
 

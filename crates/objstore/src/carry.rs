@@ -6,7 +6,7 @@
 
 use metastore::request::{Condition, LoadedDir, StoreFailure, StoreOp, StoreResult};
 use metastore::{Manifest, Rows, RunId, RunInfo, RunReader, manifest_name, run_name};
-use types::{DirFragId, Errno, Error, Frag, Ino, Result};
+use types::{DirFragId, Errno, Error, Frag, Ino, Result, Seq};
 
 use crate::{Expect, ObjectStore, Outcome, SyncScope, Version};
 
@@ -59,7 +59,9 @@ fn try_op(store: &dyn ObjectStore, op: &StoreOp) -> Result<StoreResult> {
         StoreOp::PurgeData { ino } => delete_all(store, &data_prefix(*ino)),
         StoreOp::PurgeDir { ino } => delete_all(store, &metastore::prefix(whole(*ino))),
         StoreOp::LoadDir { ino } => load_dir(store, *ino),
-        StoreOp::CommitDir { ino, rows, counts } => commit_dir(store, *ino, rows, *counts),
+        StoreOp::CommitDir { ino, rows, counts, position } => {
+            commit_dir(store, *ino, rows, *counts, *position)
+        }
     }
 }
 
@@ -114,6 +116,7 @@ fn commit_dir(
     ino: Ino,
     rows: &Rows,
     (entries, subdirs, exact): (u64, u64, bool),
+    position: Seq,
 ) -> Result<StoreResult> {
     let dir = whole(ino);
     let current = read_manifest(store, dir)?;
@@ -123,6 +126,7 @@ fn commit_dir(
     manifest.next_run += 1;
     manifest.generation += 1;
     (manifest.entries, manifest.subdirs, manifest.counts_exact) = (entries, subdirs, exact);
+    manifest.position = position;
     let mut run = metastore::encode_run(dir, id, rows);
     let mut replaced = Vec::new();
     let info = RunInfo::of(&RunReader::open_as(dir, id, &run)?);

@@ -17,7 +17,7 @@ pub(crate) fn store_op(op: &StoreOp) -> String {
         StoreOp::PurgeData { ino } => format!("purge data of {ino}"),
         StoreOp::PurgeDir { ino } => format!("purge directory {ino}"),
         StoreOp::LoadDir { ino } => format!("load {ino}"),
-        StoreOp::CommitDir { ino, rows, counts: (entries, subdirs, exact) } => {
+        StoreOp::CommitDir { ino, rows, counts: (entries, subdirs, exact), .. } => {
             let about = if *exact { "" } else { "at least " };
             format!(
                 "commit {ino}: {} rows, {about}{entries} entries, {subdirs} directories",

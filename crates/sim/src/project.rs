@@ -10,6 +10,7 @@ use types::{AttrChange, Cred, Errno, Ino, Seq, Tid, Timestamp};
 use wire::{Answer, Failure, MergeFlags, Message};
 
 use crate::call::{Call, What};
+use crate::client::Client;
 use crate::world::{Event, World};
 
 /// Where a project stands.
@@ -248,6 +249,15 @@ impl World {
             self.work_on_project(client);
         }
         busy && self.clients[client].alive
+    }
+
+    /// The region of which a client does not know whether it has it, and never will.
+    pub(crate) fn asked_in_vain(&mut self, client: usize) -> Option<usize> {
+        let Client { alive, project, .. } = &mut self.clients[client];
+        let project = project.as_mut().filter(|_| !*alive)?;
+        let asked = matches!(project.stage, Stage::Asked(_) | Stage::Refused);
+        project.stage = Stage::Done;
+        asked.then_some(project.region)
     }
 
     /// Returns whether the answer was the project's.

@@ -236,6 +236,13 @@ impl World {
         let alive = requests.filter(|((client, _), _)| !dead.contains(client));
         let result = applied_survives::check(alive.map(|(_, issued)| issued));
         self.check(result);
+        for client in 0..self.clients.len() {
+            if let Some(region) = self.asked_in_vain(client) {
+                // Whether a client got the subtree that died while it asked is not known.
+                let subtree = self.oracle.regions[region].root;
+                let _ = self.ask(What::Release { subtree });
+            }
+        }
         for region in 0..self.oracle.regions.len() {
             self.oracle.regions[region].closed = false;
             let Region { root: subtree, owner, .. } = self.oracle.regions[region];

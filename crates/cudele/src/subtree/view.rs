@@ -47,7 +47,7 @@ impl Subtree {
                 self.inner.view().namespace_mut().load_entry(dir, name, attr, &data);
             }
             if !more || entries.is_empty() {
-                self.inner.view().namespace_mut().finish_load(dir);
+                self.inner.view().namespace_mut().finish_load(dir, types::Seq(0));
                 return Ok(());
             }
             after = entries.last().map(|(name, _)| name.clone());

@@ -173,8 +173,12 @@ impl<'a> Decoder<'a> {
                 let subtree = read_ino(context, reader)?;
                 let client = ClientId(reader.varint()?);
                 let object = reader.bytes()?;
-                Event::Merged { subtree, client, object, events: reader.varint()? }
+                let (first, events) = (reader.varint()?, reader.varint()?);
+                let last = read_bool(reader)?;
+                let adopted = reader.bytes()?;
+                Event::Merged { subtree, client, object, first, events, last, adopted }
             }
+            EventKind::Stored => Event::Stored { dir: read_ino(context, reader)? },
         })
     }
 }

@@ -47,7 +47,8 @@ impl Encoder {
             | Event::SetData { .. }
             | Event::SetPolicy { .. }
             | Event::Session { .. }
-            | Event::Merged { .. } => self.encode_other(origin, event, out),
+            | Event::Merged { .. }
+            | Event::Stored { .. } => self.encode_other(origin, event, out),
         }
     }
 
@@ -168,12 +169,16 @@ impl Encoder {
                 out.put_varint(client.0);
                 out.put_varint(tid.0);
             }
-            Event::Merged { subtree, client, object, events } => {
+            Event::Merged { subtree, client, object, first, events, last, adopted } => {
                 put_ino(context, subtree, out);
                 out.put_varint(client.0);
                 out.put_bytes(object);
+                out.put_varint(first);
                 out.put_varint(events);
+                out.put_u8(u8::from(last));
+                out.put_bytes(adopted);
             }
+            Event::Stored { dir } => put_ino(context, dir, out),
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use journal::{Event, JournalError};
 use namespace::{Batch, Mode, Outcome, Refusal};
-use types::{FileType, Ino};
+use types::{FileType, Ino, Origin, Seq};
 use wire::{MergeFlags, MergeReport, MergeSample, SampleKind};
 
 use super::{Merge, SAMPLES_MAX, Slice};
@@ -13,6 +13,11 @@ use crate::Mds;
 
 impl Mds {
     pub(super) fn apply_slice(&mut self, merge: &mut Merge) -> Result<Slice, JournalError> {
+        let first = merge.applied;
+        let recorded = !merge.object.is_empty() && !merge.flags.dry_run;
+        // The event that records this slice follows it at once.
+        merge.seq = Seq(self.last_seq().0 + u64::from(recorded));
+        self.namespace.set_journalled(recorded);
         let bytes = std::mem::take(&mut merge.bytes);
         let mut batch = std::mem::take(&mut self.merges.batch);
         let result = self.apply_blocks(merge, &bytes, &mut batch);
@@ -20,8 +25,37 @@ impl Mds {
         self.merge_creates(merge, &mut batch);
         self.merges.batch = batch;
         merge.bytes = bytes;
+        self.namespace.set_journalled(true);
+        let adopted = self.namespace.take_adopted();
+        if recorded {
+            let last = matches!(result, Ok(Slice::Done));
+            self.record_slice(merge, first, &adopted, last);
+        }
         self.note_freed();
         result
+    }
+
+    /// Says in the journal which events of a journal that recovery can read were applied. Recovery
+    /// then applies them between the same events of others.
+    fn record_slice(&mut self, merge: &Merge, first: u64, adopted: &[(Ino, Ino)], last: bool) {
+        if merge.applied == first && !last {
+            return;
+        }
+        let mut pairs = Vec::new();
+        for (winner, loser) in adopted {
+            journal::push_adopted(&mut pairs, *winner, *loser);
+        }
+        let event = Event::Merged {
+            subtree: merge.subtree,
+            client: merge.client,
+            object: &merge.object,
+            first,
+            events: merge.applied - first,
+            last,
+            adopted: &pairs,
+        };
+        let seq = self.log.append(self.clock.now, Origin::default(), &event);
+        debug_assert_eq!(seq, merge.seq, "nothing is journalled during a slice");
     }
 
     fn apply_blocks(
@@ -58,6 +92,7 @@ impl Mds {
                     }
                 }
                 merge.skip += 1;
+                merge.applied += 1;
                 budget -= 1;
             }
             merge.offset = next;

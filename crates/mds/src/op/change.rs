@@ -137,7 +137,9 @@ impl Mds {
         // between the checkpoints of that place and of the names' would leave names of nothing.
         streams = streams || self.namespace.is_about_links(event);
         let seq = streams.then(|| self.log.append(self.clock.now, origin, event));
+        self.namespace.set_journalled(seq.is_some());
         self.namespace.apply(seq.unwrap_or(self.log.last()), Mode::Live, event);
+        self.namespace.set_journalled(true);
         self.note_freed();
         (seq, ack_safe)
     }

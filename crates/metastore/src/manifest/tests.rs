@@ -1,4 +1,4 @@
-use types::{Frag, Ino};
+use types::{Frag, Ino, Seq};
 
 use super::*;
 
@@ -12,6 +12,7 @@ fn manifest() -> Manifest {
         entries: 17,
         subdirs: 4,
         counts_exact: true,
+        position: Seq(99),
     }
 }
 

@@ -54,7 +54,7 @@ impl Store {
             Row { name, value }
         });
         namespace.load(dir, rows);
-        namespace.finish_load(dir);
+        namespace.finish_load(dir, types::Seq(0));
     }
 }
 

@@ -79,7 +79,8 @@ fn names_once() -> impl FnMut(&Event<'_>) -> bool {
             | Event::SetData { .. }
             | Event::SetPolicy { .. }
             | Event::Session { .. }
-            | Event::Merged { .. } => (None, own),
+            | Event::Merged { .. }
+            | Event::Stored { .. } => (None, own),
         };
         let fresh = given.as_ref().is_none_or(|name| !used.contains(name));
         if fresh {
@@ -115,7 +116,7 @@ fn on_model(model: &mut Model, event: &Event<'_>) -> Outcome {
 fn merge(namespace: &mut Namespace, model: &mut Model, journal: &JournalBuffer) {
     for_each(journal, |_, event| {
         while let Some(dir) = namespace.needs(event) {
-            namespace.finish_load(dir);
+            namespace.finish_load(dir, types::Seq(0));
         }
         let outcome = namespace.apply(Seq(1 << 32), Mode::Merge, event);
         assert_eq!(outcome, on_model(model, event), "{event:?}");
@@ -144,7 +145,8 @@ fn takes_a_name(event: &Event<'_>) -> bool {
         | Event::SetData { .. }
         | Event::SetPolicy { .. }
         | Event::Session { .. }
-        | Event::Merged { .. } => false,
+        | Event::Merged { .. }
+        | Event::Stored { .. } => false,
     }
 }
 

@@ -1,0 +1,71 @@
+//! Which directories must be stored, in which order, and what of them the journal does not hold.
+
+use std::collections::VecDeque;
+
+use types::{Ino, Seq};
+
+use crate::dir::Dir;
+use crate::inode::{ATTR_DIRTY, ATTR_UNJOURNALLED};
+
+/// Directories that the store does not have as they are.
+#[derive(Debug)]
+pub(crate) struct Dirty {
+    /// By the position of the oldest change that is not stored. An entry is void if the directory
+    /// says something else.
+    queue: VecDeque<(Seq, Ino)>,
+    /// Whether changes are in the journal, from now on.
+    pub(crate) journalled: bool,
+}
+
+impl Dirty {
+    pub(crate) fn new() -> Self {
+        Self { queue: VecDeque::new(), journalled: true }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Notes a change of a directory.
+    #[inline]
+    pub(crate) fn note(&mut self, dir: &mut Dir, seq: Seq, ino: Ino) {
+        if self.journalled {
+            dir.journalled = dir.journalled.max(seq);
+        } else {
+            dir.unjournalled = true;
+        }
+        if dir.dirty_since.is_none_or(|since| since > seq) {
+            self.insert(dir, seq, ino);
+        }
+    }
+
+    /// Mostly the new position is the largest. What is found out late is older: that a directory
+    /// was out of date in the store.
+    fn insert(&mut self, dir: &mut Dir, seq: Seq, ino: Ino) {
+        // If it was dirty since later, that entry of the queue is void now.
+        dir.dirty_since = Some(seq);
+        if self.queue.back().is_none_or(|(last, _)| *last <= seq) {
+            self.queue.push_back((seq, ino));
+        } else {
+            let at = self.queue.partition_point(|(queued, _)| *queued <= seq);
+            self.queue.insert(at, (seq, ino));
+        }
+    }
+
+    /// The flags of an inode whose home knows of a change like those that are made now.
+    #[inline]
+    pub(crate) fn marks(&self) -> u8 {
+        if self.journalled { ATTR_DIRTY } else { ATTR_DIRTY | ATTR_UNJOURNALLED }
+    }
+
+    /// The first entry that `is_valid`.
+    pub(crate) fn first(&mut self, is_valid: impl Fn(Seq, Ino) -> bool) -> Option<(Seq, Ino)> {
+        while let Some(&(seq, ino)) = self.queue.front() {
+            if is_valid(seq, ino) {
+                return Some((seq, ino));
+            }
+            self.queue.pop_front();
+        }
+        None
+    }
+}
