@@ -196,23 +196,30 @@ impl Mds {
             return self.reply((conn, request.tid), seq, time, Ok(Answer::Done), effects);
         };
         let ino = known.map(|known| known.ino).filter(|ino| ino.0 != 0);
-        let attr = match ino {
-            Some(ino) => self.namespace.getattr(ino),
-            None => self.namespace.lookup(&Cred::root(), parent, name),
-        };
+        let here = ino.map(|ino| self.namespace.getattr(ino)).and_then(Result::ok);
+        let named = || self.namespace.lookup(&Cred::root(), parent, name);
+        let attr = here.map_or_else(named, Ok);
+        let other = |attr: &Attr| ino.is_some_and(|ino| attr.ino != ino);
+        let attr = attr.and_then(|attr| match other(&attr) {
+            true => Err(types::Errno::NotFound.into()),
+            false => Ok(attr),
+        });
         match (attr, ino) {
             (Ok(attr), _) => {
                 self.reply((conn, request.tid), seq, time, Ok(Answer::Attr(attr)), effects);
             }
             (Err(Refusal::Cold(dir)), _) => self.park(conn, client, request, dir, effects),
             (Err(Refusal::Errno(_)), Some(ino)) => {
-                // Somebody removed it since, or it is not in memory: this is what it was.
+                // Somebody removed it since, or moved it where it is not in memory: this is what
+                // it was.
                 let wire::NewInode { mode, size, rdev, .. } = *new;
+                let is_dir = types::FileType::from_mode(mode) == Some(types::FileType::Directory);
+                let nlink = if is_dir { 2 } else { 1 };
                 let (uid, gid) = new.owner.unwrap_or((request.cred.uid, request.cred.gid));
                 let (mtime, ctime, btime) = (new.mtime.unwrap_or(time), time, time);
                 let atime = new.atime.unwrap_or(mtime);
                 let attr =
-                    Attr { ino, mode, uid, gid, nlink: 0, rdev, size, atime, mtime, ctime, btime };
+                    Attr { ino, mode, uid, gid, nlink, rdev, size, atime, mtime, ctime, btime };
                 self.reply((conn, request.tid), seq, time, Ok(Answer::Attr(attr)), effects);
             }
             (Err(Refusal::Errno(errno)), None) => {
