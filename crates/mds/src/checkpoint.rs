@@ -38,7 +38,10 @@ pub(crate) struct Checkpoint {
     captured: VecDeque<(Seq, Ino, StoreOp)>,
     /// Writes that failed and are tried again.
     failed: VecDeque<(Ino, StoreOp, Moment)>,
-    /// Deletions under way, and those that failed and are tried again.
+    /// Journal segments are being deleted; or that failed and is tried again.
+    trimming: bool,
+    untrimmed: Option<(StoreOp, Moment)>,
+    /// Other deletions under way, and those that failed and are tried again.
     forgetting: usize,
     unforgotten: VecDeque<(StoreOp, Moment)>,
     /// Inodes that are gone, and the newest event when they went.
@@ -64,7 +67,7 @@ impl Checkpoint {
     pub(crate) fn is_idle(&self) -> bool {
         let written =
             self.target.is_none() && self.capturing.is_none() && self.committing.is_empty();
-        written && self.forgetting == 0 && self.unforgotten.is_empty()
+        written && !self.trimming && self.forgetting == 0 && self.unforgotten.is_empty()
     }
 }
 
@@ -173,7 +176,9 @@ impl Mds {
         // The last segment says where positions and requests stand; the tables do when it is gone.
         let ended = self.is_journal_ended();
         let mut objects = Vec::new();
-        while let Some(segment) = self.log.oldest()
+        // One deletion after the other: should one fail, what is left must have no hole.
+        while !self.checkpoint.trimming
+            && let Some(segment) = self.log.oldest()
             && segment.last < unwritten
             && (ended || self.log.is_continued())
         {
@@ -183,7 +188,8 @@ impl Mds {
         }
         if !objects.is_empty() {
             self.counters.trimmed_segments += objects.len() as u64;
-            self.forget(StoreOp::Delete { objects }, effects);
+            self.checkpoint.trimming = true;
+            self.store(Waiting::Trim, StoreOp::Delete { objects }, effects);
         }
         self.forget_merges(unwritten, effects);
         let waiters = std::mem::take(&mut self.checkpoint.waiters);
@@ -235,6 +241,10 @@ impl Mds {
         {
             self.forget(op, effects);
         }
+        if let Some((op, _)) = self.checkpoint.untrimmed.take_if(|(_, at)| now.since(*at) >= RETRY)
+        {
+            self.store(Waiting::Trim, op, effects);
+        }
         let many = self.log.segment_count() > self.settings.segments_max;
         if many && self.checkpoint.target.is_none() && self.log.oldest().is_some() {
             self.checkpoint.target = self.log.trim_target(self.settings.segments_max / 2);
@@ -258,6 +268,22 @@ impl Mds {
         self.checkpoint.forgetting -= 1;
         if let Err(failure) = result {
             self.checkpoint.unforgotten.push_back((failure.op, self.clock.now));
+        }
+    }
+
+    pub(crate) fn trimmed(
+        &mut self,
+        result: Result<StoreResult, Box<StoreFailure>>,
+        effects: &mut Effects,
+    ) {
+        match result {
+            Ok(_) => {
+                self.checkpoint.trimming = false;
+                self.trim(effects);
+            }
+            Err(failure) => {
+                self.checkpoint.untrimmed = Some((failure.op, self.clock.now));
+            }
         }
     }
 

@@ -116,6 +116,7 @@ enum Waiting {
     Fetch(Ino),
     Checkpoint(Ino),
     MergeObject(u64),
+    Trim,
     Forget,
 }
 
@@ -258,6 +259,7 @@ impl Mds {
             Waiting::Fetch(dir) => self.fetched(dir, result, effects),
             Waiting::Checkpoint(dir) => self.committed(dir, result, effects),
             Waiting::MergeObject(id) => self.merge_object_read(id, result, effects),
+            Waiting::Trim => self.trimmed(result, effects),
             Waiting::Forget => self.forgotten(result),
         }
     }
