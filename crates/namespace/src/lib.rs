@@ -201,6 +201,12 @@ impl Namespace {
         self.dirty.journalled = journalled;
     }
 
+    /// Whether [`Namespace::take_adopted`] would return something.
+    #[must_use]
+    pub fn has_adopted(&self) -> bool {
+        !self.adopted.is_empty()
+    }
+
     /// Directories that took over the names of others in merges since the last call: winner and
     /// loser.
     pub fn take_adopted(&mut self) -> Vec<(Ino, Ino)> {

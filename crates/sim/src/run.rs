@@ -211,7 +211,7 @@ impl World {
             }
         }
         // What clients did that were killed is promised to nobody until the journal has it.
-        let _ = self.ask(What::Sync);
+        let _ = self.ask_at("", &What::Sync);
         self.check_quiet();
     }
 
