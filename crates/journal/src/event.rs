@@ -125,9 +125,10 @@ pub enum Event<'a> {
         /// Its newest completed request.
         tid: Tid,
     },
-    /// Some events of a client journal that is kept as an object were applied at this point, in
+    /// Some creates of a client journal that is kept as an object were applied at this point, in
     /// memory only: recovery applies them again from the object. A merge goes on between requests,
-    /// so it is recorded in pieces, each where it happened.
+    /// so it is recorded in slices, each where it happened. What else a client journal holds
+    /// follows as events of its own.
     Merged {
         /// Root of the decoupled subtree.
         subtree: Ino,
@@ -135,16 +136,15 @@ pub enum Event<'a> {
         client: ClientId,
         /// Name of the journal object.
         object: &'a [u8],
-        /// The first event that was applied, counted from 0.
+        /// The first event of the slice, counted from 0.
         first: u64,
-        /// How many were applied.
+        /// How many events, all of them creates.
         events: u64,
-        /// Whether these were the last: the merge is complete.
+        /// Whether the merge is complete.
         last: bool,
-        /// Directories that took over the names of others whose place they took: pairs of winner
-        /// and loser, as [`adopted_pairs`] reads them. The stored winner may already have the
-        /// place while what it took over is only in memory.
-        adopted: &'a [u8],
+        /// What the slice did to others, as [`Loss::all`] reads it. The store may already have the
+        /// winner's name while what became of the loser is only in memory.
+        losses: &'a [u8],
     },
     /// A directory was about to be written to the metadata store with changes that no journal
     /// holds. If the store has that write, replay forgets what earlier events made of the
@@ -335,14 +335,35 @@ impl<'a> Event<'a> {
     }
 }
 
-/// Appends a pair to the `adopted` of an [`Event::Merged`].
-pub fn push_adopted(pairs: &mut Vec<u8>, winner: Ino, loser: Ino) {
-    pairs.put_varint(winner.0);
-    pairs.put_varint(loser.0);
+/// What the creates of a merge did to others: the `losses` of an [`Event::Merged`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// The directory that took over the names of the loser, or 0.
+    pub winner: Ino,
+    /// A directory whose place was taken; without a winner, an inode that lost names.
+    pub loser: Ino,
+    /// How many names.
+    pub names: u32,
+    /// When.
+    pub time: Timestamp,
 }
 
-/// The pairs of winner and loser in an [`Event::Merged`]. Ends at what is malformed.
-pub fn adopted_pairs(pairs: &[u8]) -> impl Iterator<Item = (Ino, Ino)> {
-    let mut reader = Reader::new(pairs);
-    std::iter::from_fn(move || Some((Ino(reader.varint().ok()?), Ino(reader.varint().ok()?))))
+impl Loss {
+    /// Appends it to others.
+    pub fn put(&self, losses: &mut Vec<u8>) {
+        losses.put_varint(self.winner.0);
+        losses.put_varint(self.loser.0);
+        losses.put_varint(u64::from(self.names));
+        losses.put_signed(self.time.0);
+    }
+
+    /// Reads losses. Ends at what is malformed.
+    pub fn all(losses: &[u8]) -> impl Iterator<Item = Self> {
+        let mut reader = Reader::new(losses);
+        std::iter::from_fn(move || {
+            let (winner, loser) = (Ino(reader.varint().ok()?), Ino(reader.varint().ok()?));
+            let (names, time) = (reader.varint_u32().ok()?, Timestamp(reader.signed().ok()?));
+            Some(Self { winner, loser, names, time })
+        })
+    }
 }

@@ -26,7 +26,7 @@ pub use block::{Block, BlockReader, Record};
 pub use buffer::JournalBuffer;
 pub use codec::Encoder;
 pub use error::JournalError;
-pub use event::{Create, Event, EventKind, Snapshot, adopted_pairs, push_adopted};
+pub use event::{Create, Event, EventKind, Loss, Snapshot};
 pub use segment::{SegmentHeader, SegmentReader, Writer};
 
 /// The checksum that every format of the project uses (CRC-32C).

@@ -142,7 +142,7 @@ impl Raw {
                 first: a.cast_unsigned(),
                 events: b.cast_unsigned(),
                 last: c % 2 == 0,
-                adopted: &self.name,
+                losses: &self.name,
             },
             _ => Event::Stored { dir: ino },
         }

@@ -98,6 +98,11 @@ impl Mds {
         }
         let Some((capture, rows, position)) = self.checkpoint.capturing.take() else { return };
         let ino = capture.dir;
+        if !self.namespace.is_flushing(ino) {
+            // It is gone, and with it what was not captured.
+            self.checkpoint.committing.retain(|(dir, _)| *dir != ino);
+            return self.fetch_after_commit(ino, effects);
+        }
         self.counters.commits += 1;
         self.counters.committed_rows += rows.len() as u64;
         let counts = self.namespace.counts(ino);

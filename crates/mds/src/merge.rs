@@ -48,8 +48,9 @@ struct Merge {
     /// Where the next block starts, and how many of its events are done.
     offset: usize,
     skip: usize,
-    /// How many events are applied.
+    /// How many events are applied, and how many of them the journal knows of.
     applied: u64,
+    recorded: u64,
     /// Directories that the journal itself created.
     new_dirs: Set<Ino>,
     /// Inodes that were looked for in the subtree and not found.
@@ -60,6 +61,13 @@ struct Merge {
     seq: Seq,
     started: Moment,
     report: MergeReport,
+}
+
+impl Merge {
+    /// Whether recovery could read the journal and repeat the merge.
+    fn is_recorded(&self) -> bool {
+        !self.object.is_empty() && !self.flags.dry_run
+    }
 }
 
 /// See the module documentation.
@@ -149,6 +157,7 @@ impl Mds {
             offset: segment::HEADER_BYTES,
             skip: 0,
             applied: 0,
+            recorded: 0,
             new_dirs: Set::default(),
             absent: Set::default(),
             last_dir: Ino(0),

@@ -3,13 +3,13 @@
 
 use std::ops::Range;
 
-use journal::{BlockReader, Event, Record, segment};
+use journal::{BlockReader, Event, Loss, Record, segment};
 use metastore::Rows;
 use metastore::request::{
     Condition, LoadedDir, StoreFailure, StoreOp, StoreResult, Token, journal_prefix, rank_name,
 };
 use namespace::Mode;
-use types::{ClientId, Errno, Error, Ino, Seq, Set};
+use types::{ClientId, Errno, Error, Ino, Seq};
 
 use crate::chain::{Chain, Found, Next};
 use crate::session::Remembered;
@@ -54,6 +54,8 @@ pub(crate) struct Recovery {
     merged: Option<Merged>,
     /// The directory that was read, for the event that asked for it.
     stored: Option<Option<Box<LoadedDir>>>,
+    /// How many of the losses of an event are repeated.
+    losses: usize,
 }
 
 /// A client's journal that is applied again, and how far.
@@ -68,14 +70,13 @@ struct Merged {
     done: u64,
     /// The position of the part that is being applied.
     part: Seq,
-    new_dirs: Set<Ino>,
 }
 
 impl Merged {
     fn new(object: String, bytes: Vec<u8>) -> Self {
         let offset = segment::HEADER_BYTES;
         let part = Seq(0);
-        Self { object, bytes, offset, skip: 0, done: 0, part, new_dirs: Set::default() }
+        Self { object, bytes, offset, skip: 0, done: 0, part }
     }
 }
 
@@ -314,7 +315,7 @@ impl Mds {
         }
         match record.event {
             Event::Session { client, tid } => self.sessions.recovered(client, tid),
-            Event::Merged { object, first, events, adopted, .. } => {
+            Event::Merged { object, first, events, losses, .. } => {
                 let name = String::from_utf8_lossy(object);
                 let known = self.recovery.merged.take().filter(|merged| merged.object == name);
                 let Some(mut merged) = known else {
@@ -323,12 +324,13 @@ impl Mds {
                     self.store(Waiting::Recovery, StoreOp::Get { object }, effects);
                     return false;
                 };
-                let wanted = self
-                    .merge_again(record.seq, first..first + events, &mut merged)
-                    .or_else(|| self.adopt_again(record.seq, adopted));
+                let wanted = self.merge_again(record.seq, first..first + events, &mut merged);
                 self.recovery.merged = Some(merged);
                 if let Some(dir) = wanted {
                     self.recovery_waits_for(dir, effects);
+                    return false;
+                }
+                if !self.lose_again(record.seq, losses, effects) {
                     return false;
                 }
                 if let Event::Merged { subtree, last: true, .. } = record.event {
@@ -337,16 +339,8 @@ impl Mds {
                 }
             }
             Event::Stored { dir } => {
-                let Some(stored) = self.recovery.stored.take() else {
-                    self.recovery.step = Step::ReadStored;
-                    self.store(Waiting::Recovery, StoreOp::LoadDir { ino: dir }, effects);
+                if self.replace_if_stored(dir, record.seq, effects).is_none() {
                     return false;
-                };
-                if let Some(loaded) = stored
-                    && loaded.manifest.position >= record.seq
-                {
-                    let LoadedDir { manifest, rows } = *loaded;
-                    self.namespace.replace(dir, rows.iter(), manifest.position);
                 }
             }
             Event::Create(_)
@@ -373,7 +367,7 @@ impl Mds {
             (merged.offset, merged.skip, merged.done) = (segment::HEADER_BYTES, 0, 0);
         }
         merged.part = seq;
-        let Merged { bytes, offset, skip, done, new_dirs, .. } = merged;
+        let Merged { bytes, offset, skip, done, .. } = merged;
         // It was verified when it was merged; what cannot be read now is not applied.
         while *done < part.end
             && let Ok((block, next)) = journal::Block::read(bytes, *offset)
@@ -385,16 +379,12 @@ impl Mds {
             while *done < part.end
                 && let Ok(Some(record)) = events.next_event()
             {
-                let is_new = |dir| new_dirs.contains(&dir);
                 if *done >= part.start {
-                    if let Some(dir) = self.namespace.needs_in_merge(&record.event, is_new) {
+                    if let Some(dir) = self.namespace.needs(&record.event) {
                         return Some(dir);
                     }
                     self.namespace.apply(seq, Mode::Remerge, &record.event);
                     self.counters.recovered_events += 1;
-                }
-                if let Event::Create(create) = &record.event {
-                    new_dirs.insert(create.ino);
                 }
                 *skip += 1;
                 *done += 1;
@@ -406,15 +396,47 @@ impl Mds {
         None
     }
 
-    /// Lets directories take over names again. Returns a directory that must be fetched first.
-    fn adopt_again(&mut self, seq: Seq, adopted: &[u8]) -> Option<Ino> {
-        for (winner, loser) in journal::adopted_pairs(adopted) {
-            if let Some(dir) = self.namespace.needs_to_adopt(winner, loser) {
-                return Some(dir);
+    /// Repeats what a part of a merge did to others. Returns whether that is done; if not,
+    /// something is being fetched.
+    fn lose_again(&mut self, seq: Seq, losses: &[u8], effects: &mut Effects) -> bool {
+        for loss in Loss::all(losses).skip(self.recovery.losses) {
+            if loss.winner.0 != 0 {
+                match self.replace_if_stored(loss.winner, seq, effects) {
+                    None => return false,
+                    Some(true) => {
+                        self.namespace.drop_loser(loss.loser);
+                        self.recovery.losses += 1;
+                        continue;
+                    }
+                    Some(false) => {}
+                }
             }
-            self.namespace.adopt_again(seq, winner, loser);
+            if let Some(dir) = self.namespace.needs_to_lose(&loss) {
+                // That the winner is not stored is asked once more afterwards.
+                self.recovery_waits_for(dir, effects);
+                return false;
+            }
+            self.namespace.lose_again(seq, &loss);
+            self.recovery.losses += 1;
         }
-        None
+        self.recovery.losses = 0;
+        true
+    }
+
+    /// Takes a directory as it is stored if that is how it was at this position or later. Returns
+    /// whether it did, or nothing while the directory is being read.
+    fn replace_if_stored(&mut self, dir: Ino, seq: Seq, effects: &mut Effects) -> Option<bool> {
+        let Some(stored) = self.recovery.stored.take() else {
+            self.recovery.step = Step::ReadStored;
+            self.store(Waiting::Recovery, StoreOp::LoadDir { ino: dir }, effects);
+            return None;
+        };
+        let Some(loaded) = stored.filter(|loaded| loaded.manifest.position >= seq) else {
+            return Some(false);
+        };
+        let LoadedDir { manifest, rows } = *loaded;
+        self.namespace.replace(dir, rows.iter(), manifest.position);
+        Some(true)
     }
 
     /// The whole journal is applied.

@@ -17,8 +17,8 @@ pub enum Mode {
     Live,
     /// It comes from another journal that may have been merged before.
     Merge,
-    /// It comes from another journal that was merged, at this position, before a restart: inodes
-    /// that later events changed stay as they are.
+    /// It is a create of another journal that was merged, among others at the same position,
+    /// before a restart. What it did to others is repeated by [`Namespace::lose_again`].
     Remerge,
     /// It comes from this rank's own journal after a restart: parts of its effect may already be
     /// in the metadata store, even together with those of later events.
@@ -59,13 +59,19 @@ impl When {
     /// Whether an inode of this version is of a later time than the event.
     #[inline]
     pub(crate) fn is_before(self, version: Seq) -> bool {
-        matches!(self.mode, Mode::Remerge | Mode::Replay) && version > self.seq
+        self.repeats() && version > self.seq
     }
 
-    /// Whether the event comes from a journal that is merged.
+    /// Whether the event was applied before a restart: the namespace may be ahead of it.
+    #[inline]
+    pub(crate) fn repeats(self) -> bool {
+        matches!(self.mode, Mode::Remerge | Mode::Replay)
+    }
+
+    /// Whether the event comes from a journal that is merged now.
     #[inline]
     pub(crate) fn merges(self) -> bool {
-        matches!(self.mode, Mode::Merge | Mode::Remerge)
+        self.mode == Mode::Merge
     }
 }
 
@@ -170,7 +176,7 @@ impl Namespace {
         let dir = self.dirs.entry(parent).or_insert_with(|| Box::new(Dir::new(false)));
         let before = dir.set(hash, name, Target { ino, file_type, remote: false });
         self.dirty.note(dir, seq, parent);
-        self.insert_created(seq, hash, create);
+        self.insert_created(when, hash, create);
         self.touch_inode(when, parent);
         if before.is_some() || file_type == FileType::Directory {
             return self.created(when, (parent, hash), (ino, file_type), before);
@@ -203,19 +209,28 @@ impl Namespace {
         let Some(known) = self.inodes.get(ino) else { return Outcome::Done };
         let remote = known.home == Ino::LINKS;
         let here = remote || (known.home, known.home_hash) == (parent, hash);
-        if when.mode == Mode::Replay && here {
-            let target = Target { ino, file_type: known.file_type(), remote };
-            if let Some(before) = self.dir_mut(parent).set(hash, name, target) {
-                self.displace(when, (parent, hash), before, target);
-            }
+        if !when.repeats() {
+            return Outcome::Done;
+        }
+        let target = Target { ino, file_type: known.file_type(), remote };
+        // The inode may be elsewhere by now. Still it took the name from whatever had it.
+        let dir = self.dir_mut(parent);
+        let before = if here {
+            dir.set(hash, name, target)
+        } else {
+            let other = dir.find_any(hash, name).is_some_and(|dentry| dentry.ino != ino);
+            if other { dir.unset(hash, name) } else { None }
+        };
+        if let Some(before) = before {
+            self.displace(when, (parent, hash), before, target);
         }
         Outcome::Done
     }
 
     #[inline]
-    fn insert_created(&mut self, seq: Seq, home_hash: u32, create: &Create<'_>) {
+    fn insert_created(&mut self, when: When, home_hash: u32, create: &Create<'_>) {
         let extra = !create.data.is_empty();
-        let inode = Inode {
+        let mut inode = Inode {
             mode: create.mode,
             uid: create.uid,
             gid: create.gid,
@@ -228,9 +243,10 @@ impl Namespace {
             mtime: create.mtime,
             ctime: create.time,
             btime: create.time,
-            version: seq,
+            version: when.seq,
             flags: if extra { HAS_EXTRA } else { 0 },
         };
+        inode.stamp(when);
         self.inodes.insert(create.ino, inode);
         if extra {
             self.extras.insert(create.ino, Arc::new(Extra::from_parts(create.data, &[])));
@@ -281,8 +297,10 @@ impl Namespace {
     }
 
     fn apply_unlink(&mut self, when: When, (parent, name): (Ino, &[u8]), ino: Ino) -> Outcome {
+        // In a replay the name may be that of something later, which will get it back.
         if let Some(dentry) = self.dir_mut(parent).find(name)
             && dentry.file_type() == FileType::Directory
+            && !when.repeats()
         {
             return Outcome::Rejected;
         }
@@ -293,7 +311,7 @@ impl Namespace {
         if let Some(dentry) = self.dir_mut(parent).find(name) {
             let has_entries = self.dirs.get(&dentry.ino).is_some_and(|dir| dir.entries > 0);
             let is_dir = dentry.file_type() == FileType::Directory;
-            if !is_dir || (has_entries && when.mode != Mode::Replay) {
+            if (!is_dir || has_entries) && !when.repeats() {
                 return Outcome::Rejected;
             }
         }
@@ -393,7 +411,7 @@ impl Namespace {
             self.extras.remove(&ino).unwrap_or_default()
         };
         change(inode, Arc::make_mut(&mut extra));
-        inode.version = inode.version.max(when.seq);
+        inode.stamp(when);
         if extra.is_empty() {
             inode.flags &= !HAS_EXTRA;
         } else {
@@ -433,7 +451,7 @@ impl Namespace {
             return;
         }
         (inode.mtime, inode.ctime) = (time, time);
-        inode.version = inode.version.max(seq);
+        inode.stamp(when);
         let marks = self.dirty.marks();
         if inode.flags & marks != marks {
             inode.flags |= marks;

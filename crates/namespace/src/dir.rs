@@ -29,8 +29,8 @@ pub(crate) struct Dir {
     pub(crate) unjournalled: bool,
     /// Position of the newest journalled event that may have changed it.
     pub(crate) journalled: Seq,
-    /// Whether a checkpoint of this directory is under way.
-    pub(crate) flushing: bool,
+    /// While a checkpoint of this directory is under way: since when it was dirty before.
+    pub(crate) flushing: Option<Seq>,
     /// A change of mtime that arrived before the directory's own inode was in memory.
     pub(crate) touched: Option<(Timestamp, Seq)>,
     /// Effective policy and the generation of policies in which it was worked out.
@@ -50,7 +50,7 @@ impl Dir {
             dirty_since: None,
             unjournalled: false,
             journalled: Seq(0),
-            flushing: false,
+            flushing: None,
             touched: None,
             policy: (0, Ino(0)),
         }
@@ -128,6 +128,11 @@ impl Dir {
     pub(crate) fn name_by_hash(&self, hash: u32, ino: Ino) -> Option<Vec<u8>> {
         let page = &self.pages[self.page_of(hash)?];
         page.same_hash(hash).find(|(_, dentry)| dentry.ino == ino).map(|(name, _)| name.to_vec())
+    }
+
+    /// Position of the oldest event whose effect is not sure to be in the store.
+    pub(crate) fn unstored_since(&self) -> Option<Seq> {
+        self.dirty_since.into_iter().chain(self.flushing).min()
     }
 
     pub(crate) fn mark_dirty(&mut self, hash: u32, ino: Ino) -> bool {

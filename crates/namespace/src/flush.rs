@@ -41,8 +41,7 @@ impl Namespace {
     /// be fetched.
     pub fn begin_capture(&mut self, ino: Ino) -> Option<Capture> {
         let dir = self.dirs.get_mut(&ino)?;
-        dir.flushing = true;
-        dir.dirty_since = None;
+        dir.flushing = Some(dir.dirty_since.take().unwrap_or(Seq(u64::MAX)));
         // Names that are removed from here on must leave tombstones: the run that is being
         // written may bring them back.
         dir.stored = true;
@@ -70,14 +69,14 @@ impl Namespace {
     /// The checkpoint is in the store, or the directory is gone.
     pub fn end_capture(&mut self, ino: Ino) {
         if let Some(dir) = self.dirs.get_mut(&ino) {
-            dir.flushing = false;
+            dir.flushing = None;
         }
     }
 
     /// Whether a checkpoint of the directory is under way.
     #[must_use]
     pub fn is_flushing(&self, ino: Ino) -> bool {
-        self.dirs.get(&ino).is_some_and(|dir| dir.flushing)
+        self.dirs.get(&ino).is_some_and(|dir| dir.flushing.is_some())
     }
 
     /// Marks everything in a complete directory for the next checkpoint, which can then replace

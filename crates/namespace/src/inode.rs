@@ -8,6 +8,8 @@
 
 use types::{Attr, FileType, Ino, MODE_TYPE, Map, Seq, Timestamp};
 
+use crate::apply::When;
+
 const BLOCK_BITS: u32 = 6;
 const BLOCK_INODES: usize = 1 << BLOCK_BITS;
 const SPAN_BITS: u32 = 6;
@@ -21,6 +23,8 @@ pub(crate) const HAS_EXTRA: u8 = 1;
 pub(crate) const ATTR_DIRTY: u8 = 2;
 /// As [`ATTR_DIRTY`], for changes that no journal holds.
 pub(crate) const ATTR_UNJOURNALLED: u8 = 4;
+/// The last change was a replay: of the same version, the store's is at least as new.
+pub(crate) const REPLAYED: u8 = 8;
 
 /// An inode in memory: 88 bytes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,6 +51,13 @@ pub(crate) struct Inode {
 }
 
 impl Inode {
+    /// Notes a change.
+    #[inline]
+    pub(crate) fn stamp(&mut self, when: When) {
+        self.version = self.version.max(when.seq);
+        self.flags = self.flags & !REPLAYED | if when.repeats() { REPLAYED } else { 0 };
+    }
+
     pub(crate) fn is_dir(&self) -> bool {
         self.mode & MODE_TYPE == FileType::Directory.mode_bits()
     }

@@ -27,6 +27,7 @@ mod apply;
 mod batch;
 mod dir;
 mod dirty;
+mod exact;
 mod extra;
 pub mod flush;
 mod inode;
@@ -40,6 +41,7 @@ mod subtree;
 
 use std::sync::Arc;
 
+use journal::Loss;
 use policy::Policy;
 use types::{Attr, Errno, FileType, Ino, Map, Seq, Timestamp, name_hash};
 
@@ -93,8 +95,7 @@ pub struct Namespace {
     policy_generation: u64,
     dirty: Dirty,
     freed: Vec<Freed>,
-    /// Directories that took over the names of others in a merge: winner and loser.
-    adopted: Vec<(Ino, Ino)>,
+    losses: Vec<Loss>,
 }
 
 impl Default for Namespace {
@@ -115,7 +116,7 @@ impl Namespace {
             default_policy: Arc::new(InForce::new(Policy::default())),
             policy_generation: 1,
             dirty: Dirty::new(),
-            adopted: Vec::new(),
+            losses: Vec::new(),
             freed: Vec::new(),
         }
     }
@@ -201,16 +202,15 @@ impl Namespace {
         self.dirty.journalled = journalled;
     }
 
-    /// Whether [`Namespace::take_adopted`] would return something.
+    /// Whether [`Namespace::take_losses`] would return something.
     #[must_use]
-    pub fn has_adopted(&self) -> bool {
-        !self.adopted.is_empty()
+    pub fn has_losses(&self) -> bool {
+        !self.losses.is_empty()
     }
 
-    /// Directories that took over the names of others in merges since the last call: winner and
-    /// loser.
-    pub fn take_adopted(&mut self) -> Vec<(Ino, Ino)> {
-        std::mem::take(&mut self.adopted)
+    /// What merges did to others since the last call.
+    pub fn take_losses(&mut self) -> Vec<Loss> {
+        std::mem::take(&mut self.losses)
     }
 
     fn attr_of(&self, ino: Ino, inode: &Inode) -> Attr {

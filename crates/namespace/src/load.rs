@@ -1,11 +1,11 @@
 //! Fetching: putting a directory's rows from the metadata store below what is in memory.
 
-use journal::{Create, Event, Snapshot};
+use journal::{Create, Event, Loss, Snapshot};
 use metastore::{InodeRecord, Row, RowValue};
 use types::{FileType, Ino, Seq, name_hash};
 
 use crate::dir::Dir;
-use crate::inode::Inode;
+use crate::inode::{Inode, REPLAYED};
 use crate::page::Target;
 use crate::{Extra, Namespace, link_name};
 
@@ -60,7 +60,7 @@ impl Namespace {
         if let Some(known) = self.inodes.get(ino)
             && (known.home, known.home_hash) != (dir, hash)
         {
-            let newer = ties.is_memory(known.version, record.version);
+            let newer = ties.is_memory(known, record.version);
             if newer && known.home == Ino::LINKS {
                 self.dir_mut(dir).set(hash, name, Target { ino, file_type, remote: true });
                 return self.note_stale(dir);
@@ -79,7 +79,7 @@ impl Namespace {
         }
         self.dir_mut(dir).add_stored(name, Target { ino, file_type, remote: false });
         let known = self.inodes.get(ino);
-        if known.is_some_and(|known| ties.is_memory(known.version, record.version)) {
+        if known.is_some_and(|known| ties.is_memory(known, record.version)) {
             return;
         }
         let version = record.version;
@@ -151,7 +151,10 @@ impl Namespace {
     #[must_use]
     pub fn needs(&self, event: &Event<'_>) -> Option<Ino> {
         match *event {
-            Event::Create(Create { .. })
+            Event::Create(ref create) if is_dir(create) => {
+                self.takeover_needed((create.parent, create.name), create.ino)
+            }
+            Event::Create(_)
             | Event::Session { .. }
             | Event::Merged { .. }
             | Event::Stored { .. } => None,
@@ -177,7 +180,11 @@ impl Namespace {
                 .or_else(|| self.name_needed(new_parent, new_name))
                 .or_else(|| self.lost_name_needed((new_parent, new_name), replaced))
                 .or_else(|| self.links_needed(&moved))
-                .or_else(|| exchanged.and_then(|back| self.links_needed(&back))),
+                .or_else(|| exchanged.and_then(|back| self.links_needed(&back)))
+                .or_else(|| {
+                    self.takeover_needed((new_parent, new_name), moved.attr.ino)
+                        .filter(|_| moved.attr.is_dir() && exchanged.is_none())
+                }),
             Event::SetAttr { ino, home, .. }
             | Event::SetXattr { ino, home, .. }
             | Event::SetData { ino, home, .. }
@@ -211,32 +218,45 @@ impl Namespace {
             | Event::Stored { .. } => return self.needs(event),
         };
         let loser = self.dirs.get(&parent).and_then(|dir| dir.find(name));
-        let loser = loser.filter(|loser| loser.ino != winner && !is_new(loser.ino));
-        self.needs(event)
-            .or_else(|| self.name_needed(parent, name))
-            .or_else(|| self.adoption_needed(loser?.ino, winner))
+        if loser.is_some_and(|loser| is_new(loser.ino)) {
+            return None;
+        }
+        self.needs(event).or_else(|| self.name_needed(parent, name)).or_else(|| {
+            let loser = loser.filter(|loser| loser.ino != winner)?;
+            self.adoption_needed(loser.ino, winner)
+        })
     }
 
-    /// A directory that must be here before [`Namespace::adopt_again`].
+    /// A directory that must be here before one takes the place of whatever is known to be there.
+    fn takeover_needed(&self, (parent, name): (Ino, &[u8]), winner: Ino) -> Option<Ino> {
+        let loser = self.dirs.get(&parent).and_then(|dir| dir.find(name))?.ino;
+        (loser != winner && self.is_dir(loser) && !self.is_complete(loser)).then_some(loser)
+    }
+
+    /// A directory that must be here before [`Namespace::lose_again`].
     #[must_use]
-    pub fn needs_to_adopt(&self, winner: Ino, loser: Ino) -> Option<Ino> {
-        if self.is_complete(loser) { self.adoption_needed(loser, winner) } else { Some(loser) }
+    pub fn needs_to_lose(&self, loss: &Loss) -> Option<Ino> {
+        let Loss { winner, loser, .. } = *loss;
+        if winner.0 == 0 {
+            self.home_needed(loser, Ino::LINKS)
+        } else {
+            [loser, winner].into_iter().find(|dir| !self.is_complete(*dir))
+        }
     }
 
     /// A directory that must be here before one takes over the names of another.
     fn adoption_needed(&self, loser: Ino, winner: Ino) -> Option<Ino> {
         let mut pairs = vec![(loser, winner)];
         while let Some((loser, winner)) = pairs.pop() {
-            if !self.is_dir(loser) && !self.is_complete(loser) {
+            if !self.is_dir(loser) {
                 continue;
             }
             let Some(content) = self.dirs.get(&loser).filter(|dir| dir.complete) else {
                 return Some(loser);
             };
-            let Some(own) = self.dirs.get(&winner) else { continue };
-            if !own.complete {
+            let Some(own) = self.dirs.get(&winner).filter(|dir| dir.complete) else {
                 return Some(winner);
-            }
+            };
             let both = content
                 .list(None)
                 .filter_map(|(name, dentry)| Some((dentry.ino, own.find(name)?.ino)));
@@ -288,7 +308,8 @@ impl Namespace {
         }
         let Some(dir) = self.dirs.get(&ino) else { return false };
         let touched = dir.touched.is_some() && !self.knows(ino);
-        let busy = dir.flushing || dir.dirty_since.is_some() || dir.dirty() > 0 || touched;
+        let busy =
+            dir.flushing.is_some() || dir.dirty_since.is_some() || dir.dirty() > 0 || touched;
         if busy || dir.list(None).any(|(_, dentry)| self.dirs.contains_key(&dentry.ino)) {
             return false;
         }
@@ -326,10 +347,10 @@ enum Newer {
 }
 
 impl Newer {
-    fn is_memory(self, known: Seq, stored: Seq) -> bool {
+    fn is_memory(self, known: &Inode, stored: Seq) -> bool {
         match self {
-            Self::Memory => known >= stored,
-            Self::Store => known > stored,
+            Self::Memory if known.flags & REPLAYED == 0 => known.version >= stored,
+            Self::Memory | Self::Store => known.version > stored,
         }
     }
 }

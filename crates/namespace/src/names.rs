@@ -8,10 +8,11 @@
 
 use std::sync::Arc;
 
-use journal::Snapshot;
-use types::{FileType, Ino, Seq, name_hash};
+use journal::{Loss, Snapshot};
+use types::{FileType, Ino, Seq, Timestamp, name_hash};
 
 use crate::apply::When;
+use crate::dir::Dir;
 use crate::inode::{HAS_EXTRA, Inode};
 use crate::page::{Dentry, Target};
 use crate::{Extra, Freed, Mode, Namespace, Outcome, link_hash, link_name};
@@ -76,7 +77,7 @@ impl Namespace {
             }
             None => {
                 let nlink = if when.mode == Mode::Replay { snapshot.attr.nlink } else { 1 };
-                self.insert_snapshot(when.seq, home, snapshot, nlink);
+                self.insert_snapshot(when, home, snapshot, nlink);
                 false
             }
         }
@@ -92,22 +93,23 @@ impl Namespace {
         }
         if when.mode != Mode::Replay {
             known.ctime = when.time;
-            known.version = known.version.max(when.seq);
+            known.stamp(when);
         } else {
             let home = (known.home, known.home_hash);
-            self.insert_snapshot(when.seq, home, snapshot, snapshot.attr.nlink);
+            self.insert_snapshot(when, home, snapshot, snapshot.attr.nlink);
         }
     }
 
     fn insert_snapshot(
         &mut self,
-        seq: Seq,
+        when: When,
         (home, home_hash): (Ino, u32),
         snapshot: &Snapshot<'_>,
         nlink: u32,
     ) {
         let ino = snapshot.attr.ino;
-        let mut inode = Inode { home, home_hash, version: seq, ..Inode::default() };
+        let mut inode = Inode { home, home_hash, ..Inode::default() };
+        inode.stamp(when);
         inode.set_attr(&snapshot.attr);
         inode.nlink = nlink;
         self.put_inode(ino, inode, Extra::from_parts(snapshot.data, snapshot.extra));
@@ -128,7 +130,7 @@ impl Namespace {
     pub(crate) fn insert_linked(&mut self, when: When, snapshot: &Snapshot<'_>) {
         let ino = snapshot.attr.ino;
         let nlink = if when.mode == Mode::Replay { snapshot.attr.nlink } else { 0 };
-        self.insert_snapshot(when.seq, (Ino::LINKS, link_hash(ino)), snapshot, nlink);
+        self.insert_snapshot(when, (Ino::LINKS, link_hash(ino)), snapshot, nlink);
         self.keep_in_links(when.seq, ino, snapshot.attr.file_type());
     }
 
@@ -209,10 +211,20 @@ impl Namespace {
         let both_dirs =
             before.file_type() == FileType::Directory && winner.file_type == FileType::Directory;
         if both_dirs && when.merges() {
-            self.adopt(when.seq, before.ino, winner.ino);
-            self.adopted.push((winner.ino, before.ino));
+            self.adopt_all(when, before.ino, winner.ino);
+        } else if both_dirs && when.repeats() {
+            // If it lost to a merge, what the winner took over of it follows; by then it may only
+            // have what it had. Without a merge it is empty.
+            let has_names = self.dirs.get(&before.ino).is_none_or(|dir| dir.entries > 0);
+            if has_names || when.mode == Mode::Remerge {
+                return Outcome::Replaced(before.ino);
+            }
         }
         self.release(when, place, before);
+        if both_dirs && when.repeats() && !self.knows(before.ino) {
+            // Should it be said that it lost names, the store may know too much about it.
+            self.dirs.insert(before.ino, Box::new(Dir::new(true)));
+        }
         Outcome::Replaced(before.ino)
     }
 
@@ -241,15 +253,30 @@ impl Namespace {
         }
     }
 
+    fn note_lost_name(&mut self, ino: Ino, time: Timestamp) {
+        let known = |loss: &&mut Loss| (loss.winner, loss.loser) == (Ino(0), ino);
+        match self.losses.iter_mut().find(known) {
+            Some(loss) => (loss.names, loss.time) = (loss.names + 1, time),
+            None => self.losses.push(Loss { winner: Ino(0), loser: ino, names: 1, time }),
+        }
+    }
+
     /// An inode with several names lost one of them.
     fn lose_link(&mut self, when: When, ino: Ino) {
+        self.lose_links(when, ino, 1);
+    }
+
+    fn lose_links(&mut self, when: When, ino: Ino, names: u32) {
+        if when.merges() && self.knows(ino) {
+            self.note_lost_name(ino, when.time);
+        }
         let Some(inode) = self.inodes.get_mut(ino) else { return };
-        if when.is_in(inode.version) {
+        if when.mode == Mode::Remerge || when.is_in(inode.version) {
             return;
         }
-        inode.nlink = inode.nlink.saturating_sub(1);
+        inode.nlink = inode.nlink.saturating_sub(names);
         inode.ctime = when.time;
-        inode.version = inode.version.max(when.seq);
+        inode.stamp(when);
         if inode.nlink == 0 {
             self.dir_mut(Ino::LINKS).unset(link_hash(ino), &link_name(ino));
             self.note_dirty(when.seq, Ino::LINKS);
@@ -292,46 +319,71 @@ impl Namespace {
         }
     }
 
-    /// As when one directory took the place of another in a merge before a crash, should that not
-    /// be stored. The directories must be here: see [`Namespace::needs_to_adopt`].
-    pub fn adopt_again(&mut self, seq: Seq, winner: Ino, loser: Ino) {
-        self.adopt(seq, loser, winner);
-        let Some(dir) = self.dirs.remove(&loser) else { return };
-        for (_, dentry) in dir.list(None) {
-            if !dentry.is_remote() && self.home_of(dentry.ino) == Some(loser) {
-                self.inodes.remove(dentry.ino);
-                self.extras.remove(&dentry.ino);
-            }
+    /// What creates of a merge did to others before a restart, should that not be stored. What it
+    /// is about must be here: see [`Namespace::needs_to_lose`]. If the winner is stored as it was
+    /// afterwards, [`Namespace::replace`] it and [`Namespace::drop_loser`] instead: what is stored
+    /// of the loser may be from before it lost names.
+    pub fn lose_again(&mut self, seq: Seq, loss: &Loss) {
+        let Loss { winner, loser, names, time } = *loss;
+        let when = When { seq, mode: Mode::Replay, time };
+        if winner.0 == 0 {
+            return self.lose_links(when, loser, names);
+        }
+        self.adopt(when, loser, winner);
+        self.drop_loser(loser);
+    }
+
+    /// Forgets a directory that lost its place, in a replay. Not what is in it: what the winner
+    /// did not take over may be what it had later, and then will be elsewhere.
+    pub fn drop_loser(&mut self, loser: Ino) {
+        self.dirs.remove(&loser);
+        self.inodes.remove(loser);
+        self.extras.remove(&loser);
+        if self.policies.remove(&loser).is_some() {
+            self.policy_generation += 1;
         }
     }
 
     /// A directory takes over the names of one whose place it takes: two clients made the same
     /// directory, and the interferer's other names stay. Names that both have remain the
     /// winner's, and where both are directories the same happens one level down.
-    fn adopt(&mut self, seq: Seq, loser: Ino, winner: Ino) {
+    fn adopt_all(&mut self, when: When, loser: Ino, winner: Ino) {
         let mut pairs = vec![(loser, winner)];
         while let Some((loser, winner)) = pairs.pop() {
-            let Some(dir) = self.dirs.get(&loser) else { continue };
-            let names: Vec<_> =
-                dir.list(None).map(|(name, dentry)| (name.to_vec(), dentry)).collect();
-            for (name, dentry) in names {
-                let file_type = dentry.file_type();
-                match self.dir_mut(winner).find(&name) {
-                    None => self.hand_over(seq, (loser, winner), &name, dentry),
-                    Some(own) => {
-                        let is_dir = |file_type| file_type == FileType::Directory;
-                        if is_dir(file_type) && is_dir(own.file_type()) {
-                            pairs.push((dentry.ino, own.ino));
-                        }
+            pairs.extend(self.adopt(when, loser, winner));
+            self.losses.push(Loss { winner, loser, names: 1, time: when.time });
+        }
+    }
+
+    /// A directory takes over the names of another that it does not have. Returns the directories
+    /// of both that have the same name.
+    fn adopt(&mut self, when: When, loser: Ino, winner: Ino) -> Vec<(Ino, Ino)> {
+        let mut pairs = Vec::new();
+        let Some(dir) = self.dirs.get(&loser) else { return pairs };
+        // What the loser has not stored is the winner's to store.
+        let since = dir.unstored_since().map_or(when.seq, |since| since.min(when.seq));
+        let names: Vec<_> = dir.list(None).map(|(name, dentry)| (name.to_vec(), dentry)).collect();
+        for (name, dentry) in names {
+            match self.dir_mut(winner).find(&name) {
+                None => self.hand_over(when, (loser, winner), &name, dentry),
+                // It was taken over before.
+                Some(own) if own.ino == dentry.ino => {
+                    self.dir_mut(loser).unset(name_hash(&name), &name);
+                }
+                Some(own) => {
+                    let is_dir = |dentry: Dentry| dentry.file_type() == FileType::Directory;
+                    if is_dir(dentry) && is_dir(own) {
+                        pairs.push((dentry.ino, own.ino));
                     }
                 }
             }
-            self.note_dirty(seq, winner);
         }
+        self.note_dirty(since, winner);
         self.policy_generation += 1;
+        pairs
     }
 
-    fn hand_over(&mut self, seq: Seq, (loser, winner): (Ino, Ino), name: &[u8], dentry: Dentry) {
+    fn hand_over(&mut self, when: When, (loser, winner): (Ino, Ino), name: &[u8], dentry: Dentry) {
         let Dentry { ino, .. } = dentry;
         let (file_type, remote) = (dentry.file_type(), dentry.is_remote());
         let hash = name_hash(name);
@@ -339,7 +391,7 @@ impl Namespace {
         self.dir_mut(winner).set(hash, name, Target { ino, file_type, remote });
         if !remote && let Some(inode) = self.inodes.get_mut(ino) {
             inode.home = winner;
-            inode.version = inode.version.max(seq);
+            inode.stamp(when);
         }
     }
 }

@@ -53,7 +53,7 @@ pub struct Planned<'a> {
 }
 
 impl<'a> Planned<'a> {
-    fn plain(event: Event<'a>) -> Self {
+    pub(crate) fn plain(event: Event<'a>) -> Self {
         Self { event, first: None, second: None }
     }
 

@@ -175,8 +175,8 @@ impl<'a> Decoder<'a> {
                 let object = reader.bytes()?;
                 let (first, events) = (reader.varint()?, reader.varint()?);
                 let last = read_bool(reader)?;
-                let adopted = reader.bytes()?;
-                Event::Merged { subtree, client, object, first, events, last, adopted }
+                let losses = reader.bytes()?;
+                Event::Merged { subtree, client, object, first, events, last, losses }
             }
             EventKind::Stored => Event::Stored { dir: read_ino(context, reader)? },
         })

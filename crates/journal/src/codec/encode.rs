@@ -169,14 +169,14 @@ impl Encoder {
                 out.put_varint(client.0);
                 out.put_varint(tid.0);
             }
-            Event::Merged { subtree, client, object, first, events, last, adopted } => {
+            Event::Merged { subtree, client, object, first, events, last, losses } => {
                 put_ino(context, subtree, out);
                 out.put_varint(client.0);
                 out.put_bytes(object);
                 out.put_varint(first);
                 out.put_varint(events);
                 out.put_u8(u8::from(last));
-                out.put_bytes(adopted);
+                out.put_bytes(losses);
             }
             Event::Stored { dir } => put_ino(context, dir, out),
         }

@@ -13,11 +13,8 @@ use crate::Mds;
 
 impl Mds {
     pub(super) fn apply_slice(&mut self, merge: &mut Merge) -> Result<Slice, JournalError> {
-        let first = merge.applied;
-        let recorded = !merge.object.is_empty() && !merge.flags.dry_run;
-        // The event that records this slice follows it at once.
-        merge.seq = Seq(self.last_seq().0 + u64::from(recorded));
-        self.namespace.set_journalled(recorded);
+        self.namespace.set_journalled(merge.is_recorded());
+        self.begin_record(merge);
         let bytes = std::mem::take(&mut merge.bytes);
         let mut batch = std::mem::take(&mut self.merges.batch);
         let result = self.apply_blocks(merge, &bytes, &mut batch);
@@ -26,36 +23,9 @@ impl Mds {
         self.merges.batch = batch;
         merge.bytes = bytes;
         self.namespace.set_journalled(true);
-        let adopted = self.namespace.take_adopted();
-        if recorded {
-            let last = matches!(result, Ok(Slice::Done));
-            self.record_slice(merge, first, &adopted, last);
-        }
+        self.record(merge, matches!(result, Ok(Slice::Done)));
         self.note_freed();
         result
-    }
-
-    /// Says in the journal which events of a journal that recovery can read were applied. Recovery
-    /// then applies them between the same events of others.
-    fn record_slice(&mut self, merge: &Merge, first: u64, adopted: &[(Ino, Ino)], last: bool) {
-        if merge.applied == first && !last {
-            return;
-        }
-        let mut pairs = Vec::new();
-        for (winner, loser) in adopted {
-            journal::push_adopted(&mut pairs, *winner, *loser);
-        }
-        let event = Event::Merged {
-            subtree: merge.subtree,
-            client: merge.client,
-            object: &merge.object,
-            first,
-            events: merge.applied - first,
-            last,
-            adopted: &pairs,
-        };
-        let seq = self.log.append(self.clock.now, Origin::default(), &event);
-        debug_assert_eq!(seq, merge.seq, "nothing is journalled during a slice");
     }
 
     fn apply_blocks(
@@ -93,13 +63,50 @@ impl Mds {
                 }
                 merge.skip += 1;
                 merge.applied += 1;
-                // What a directory took over is repeated at the end of the slice.
-                budget = if self.namespace.has_adopted() { 0 } else { budget - 1 };
+                budget -= 1;
+                if self.namespace.has_losses() {
+                    // They are repeated behind the creates of a record, so they end it.
+                    self.merge_creates(merge, batch);
+                    self.record(merge, false);
+                }
             }
             merge.offset = next;
             merge.skip = 0;
         }
         Ok(Slice::Done)
+    }
+
+    /// What is applied from now on belongs to the next record in the journal.
+    fn begin_record(&mut self, merge: &mut Merge) {
+        merge.recorded = merge.applied;
+        merge.seq = Seq(self.last_seq().0 + u64::from(merge.is_recorded()));
+    }
+
+    /// Says in the journal which creates of a journal that recovery can read were applied since
+    /// the last record. Recovery then applies them between the same events of others.
+    fn record(&mut self, merge: &mut Merge, last: bool) {
+        let losses = self.namespace.take_losses();
+        let events = merge.applied - merge.recorded;
+        if !merge.is_recorded() || (events == 0 && losses.is_empty() && !last) {
+            return;
+        }
+        let mut encoded = Vec::new();
+        losses.iter().for_each(|loss| loss.put(&mut encoded));
+        let event = Event::Merged {
+            subtree: merge.subtree,
+            client: merge.client,
+            object: &merge.object,
+            first: merge.recorded,
+            events,
+            last,
+            losses: &encoded,
+        };
+        merge.recorded = merge.applied;
+        let seq = self.log.append(self.clock.now, Origin::default(), &event);
+        debug_assert_eq!(seq, merge.seq, "nothing else is journalled between records");
+        if !last {
+            self.begin_record(merge);
+        }
     }
 
     /// Applies the creates of a batch. They need no directory to be fetched.
@@ -142,9 +149,26 @@ impl Mds {
             return None;
         }
         self.counters.merged_events += 1;
-        let outcome = self.namespace.apply(merge.seq, Mode::Merge, event);
+        let outcome = if creates || !merge.is_recorded() {
+            self.namespace.apply(merge.seq, Mode::Merge, event)
+        } else {
+            self.merge_exactly(merge, event)
+        };
         note(&mut merge.report, outcome, event);
         None
+    }
+
+    /// Applies an event other than a create. What it did becomes events of the rank's journal.
+    fn merge_exactly(&mut self, merge: &mut Merge, event: &Event<'_>) -> Outcome {
+        self.record(merge, false);
+        let (log, now) = (&mut self.log, self.clock.now);
+        let outcome = self.namespace.merge_exactly(merge.seq, event, |event| {
+            log.append(now, Origin::default(), event);
+        });
+        self.begin_record(merge);
+        // It is about to be counted.
+        merge.recorded += 1;
+        outcome
     }
 
     /// Whether a create meets a name that somebody else made; `Err` with a directory to fetch.

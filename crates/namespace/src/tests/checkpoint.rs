@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use journal::JournalBuffer;
+use journal::{Event, JournalBuffer};
 use metastore::{InodeRecord, Row, RowValue, Rows};
 use proptest::prelude::*;
 use types::{Attr, FileType, Ino, Origin, Seq, Timestamp};
 
 use super::tree::{self, warm};
-use super::world::{At, Op, at, change_or_policy, cred, peek, plan, resolve};
+use super::world::{At, Op, at, change_op, change_or_policy, cred, peek, plan, resolve};
 use crate::{Capture, Cred, Freed, Mode, Namespace, NewInode, Planned, Refusal};
 
 /// A row as the store keeps it.
@@ -22,6 +22,7 @@ enum Stored {
 /// The metadata store.
 #[derive(Default)]
 struct Store {
+    positions: BTreeMap<Ino, Seq>,
     dirs: BTreeMap<Ino, BTreeMap<Vec<u8>, Stored>>,
 }
 
@@ -44,7 +45,16 @@ impl Store {
     }
 
     fn load(&self, namespace: &mut Namespace, dir: Ino) {
-        let rows = self.dirs.get(&dir).into_iter().flatten().map(|(name, stored)| {
+        namespace.load(dir, self.rows(dir));
+        namespace.finish_load(dir, self.positions.get(&dir).copied().unwrap_or_default());
+    }
+
+    fn replace(&self, namespace: &mut Namespace, dir: Ino) {
+        namespace.replace(dir, self.rows(dir), self.positions[&dir]);
+    }
+
+    fn rows(&self, dir: Ino) -> impl Iterator<Item = Row<'_>> {
+        self.dirs.get(&dir).into_iter().flatten().map(|(name, stored)| {
             let value = match *stored {
                 Stored::Remote(ino, file_type) => RowValue::Remote { ino, file_type },
                 Stored::Inode { attr, version, ref data, ref extra } => {
@@ -52,9 +62,7 @@ impl Store {
                 }
             };
             Row { name, value }
-        });
-        namespace.load(dir, rows);
-        namespace.finish_load(dir, types::Seq(0));
+        })
     }
 }
 
@@ -63,6 +71,7 @@ struct Flight {
     capture: Capture,
     rows: Rows,
     since: Seq,
+    position: Seq,
 }
 
 /// A server, its journal and its store.
@@ -72,6 +81,8 @@ struct Server {
     store: Store,
     flights: Vec<Flight>,
     freed: Vec<(Seq, Freed)>,
+    /// Journals that were merged, a slice each.
+    merged: Vec<JournalBuffer>,
     /// Events before this one are forgotten.
     trimmed: Seq,
     next: u64,
@@ -79,9 +90,11 @@ struct Server {
     trace: String,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Step {
     Do(Op, u8),
+    /// Merges a journal.
+    Merge(Vec<Op>),
     /// Begins a checkpoint of the directory of this number among those that are dirty.
     Begin(u8),
     /// Captures some rows for one of those under way.
@@ -100,6 +113,7 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         60 => (change_or_policy(), 0..10u8).prop_map(|(op, who)| Step::Do(op, who)),
+        6 => prop::collection::vec(change_op(), 1..12).prop_map(Step::Merge),
         12 => any::<u8>().prop_map(Step::Begin),
         6 => (any::<u8>(), 1..3u8).prop_map(|(flight, budget)| Step::Capture(flight, budget)),
         9 => any::<u8>().prop_map(Step::Commit),
@@ -118,6 +132,7 @@ impl Server {
             store: Store::default(),
             flights: Vec::new(),
             freed: Vec::new(),
+            merged: Vec::new(),
             trimmed: Seq(1),
             next: 1,
             trace: String::new(),
@@ -173,6 +188,100 @@ impl Server {
         self.freed.extend(self.namespace.take_freed().into_iter().map(|freed| (seq, freed)));
     }
 
+    /// Merges the journal of a client that did this blindly, in slices as a server does.
+    fn merge(&mut self, ops: &[Op]) {
+        let mut slice = JournalBuffer::new(Seq(1), false);
+        for (at, op) in ops.iter().enumerate() {
+            let (one, two) = op.places();
+            let targets = (self.resolve(one), self.resolve(two));
+            let number = self.next * 100 + at as u64;
+            let fresh = (Ino(1_000_000 + number), Timestamp(number.cast_signed()));
+            // What is no directory of the subtree is refused before anything is merged.
+            let _ = self.warm(|namespace| namespace.getattr(targets.0.dir));
+            if !self.namespace.is_dir(targets.0.dir) {
+                continue;
+            }
+            let planned = match op.blindly(targets.0, fresh) {
+                Some(planned) => Ok(Some(planned)),
+                None => self.warm(|namespace| plan(namespace, &Cred::root(), *op, targets, fresh)),
+            };
+            let Ok(Some(planned)) = planned else { continue };
+            let event = planned.event();
+            self.fetch_for(|namespace| namespace.needs_in_merge(&event, |_| false));
+            if matches!(event, Event::Create(_)) {
+                self.trace += &format!("\n  merge at {} {event:?}", self.next);
+                slice.append(Origin::default(), &event);
+                self.namespace.apply(Seq(self.next), Mode::Merge, &event);
+                if self.namespace.has_losses() {
+                    self.record(std::mem::replace(&mut slice, JournalBuffer::new(Seq(1), false)));
+                }
+            } else {
+                self.record(std::mem::replace(&mut slice, JournalBuffer::new(Seq(1), false)));
+                let Self { journal, next, trace, .. } = self;
+                self.namespace.merge_exactly(Seq(*next), &event, |event| {
+                    let seq = journal.append(Origin::default(), event);
+                    *trace += &format!("\n  merged {seq} {event:?}");
+                    *next += 1;
+                });
+                self.record(JournalBuffer::new(Seq(1), false));
+            }
+        }
+        self.record(slice);
+    }
+
+    fn fetch_for(&mut self, needs: impl Fn(&Namespace) -> Option<Ino>) {
+        let Self { namespace, store, flights, .. } = self;
+        while let Some(dir) = needs(namespace) {
+            fetch(namespace, store, flights, dir);
+        }
+    }
+
+    /// Writes down that a slice was merged.
+    fn record(&mut self, mut slice: JournalBuffer) {
+        let mut losses = Vec::new();
+        self.namespace.take_losses().iter().for_each(|loss| loss.put(&mut losses));
+        slice.close_block();
+        let event = Event::Merged {
+            subtree: Ino(self.merged.len() as u64),
+            client: types::ClientId(1),
+            object: b"",
+            first: 0,
+            events: 0,
+            last: true,
+            losses: &losses,
+        };
+        self.merged.push(slice);
+        let seq = self.journal.append(Origin::default(), &event);
+        self.next += 1;
+        self.freed.extend(self.namespace.take_freed().into_iter().map(|freed| (seq, freed)));
+    }
+
+    /// Applies a slice again.
+    fn remerge(namespace: &mut Namespace, store: &Store, at: (Seq, &JournalBuffer, &[u8])) {
+        let (seq, slice, losses) = at;
+        for block in slice.blocks() {
+            let (block, _) = journal::Block::read(block, 0).expect("written just now");
+            let mut events = block.events();
+            while let Some(record) = events.next_event().expect("written just now") {
+                while let Some(dir) = namespace.needs(&record.event) {
+                    store.load(namespace, dir);
+                }
+                namespace.apply(seq, Mode::Remerge, &record.event);
+            }
+        }
+        for loss in journal::Loss::all(losses) {
+            if store.positions.get(&loss.winner).is_some_and(|position| *position >= seq) {
+                store.replace(namespace, loss.winner);
+                namespace.drop_loser(loss.loser);
+                continue;
+            }
+            while let Some(dir) = namespace.needs_to_lose(&loss) {
+                store.load(namespace, dir);
+            }
+            namespace.lose_again(seq, &loss);
+        }
+    }
+
     fn begin(&mut self, pick: u8) -> bool {
         let namespace = &mut self.namespace;
         let mut dirty = namespace.directory_list();
@@ -184,7 +293,12 @@ impl Server {
         let since = namespace.dirty_since(dir).expect("it is dirty");
         let capture = namespace.begin_capture(dir).expect("it is there");
         self.trace += &format!("\nbegin {dir} since {since}");
-        self.flights.push(Flight { capture, rows: Rows::new(), since });
+        self.flights.push(Flight {
+            capture,
+            rows: Rows::new(),
+            since,
+            position: Seq(self.next - 1),
+        });
         true
     }
 
@@ -221,6 +335,7 @@ impl Server {
     fn run(&mut self, step: Step) {
         match step {
             Step::Do(op, who) => self.perform(op, who),
+            Step::Merge(ops) => self.merge(&ops),
             Step::Begin(pick) => {
                 self.begin(pick);
             }
@@ -248,7 +363,7 @@ impl Server {
     fn crash(&mut self) {
         // Walking the tree commits checkpoints that are in its way, which must not help.
         let before = {
-            let stored = self.store.dirs.clone();
+            let stored = (self.store.dirs.clone(), self.store.positions.clone());
             let flights = std::mem::take(&mut self.flights);
             for flight in &flights {
                 // They are in memory as a whole, or they could not be written.
@@ -262,7 +377,7 @@ impl Server {
                 }
                 store.load(namespace, dir);
             });
-            self.store.dirs = stored;
+            (self.store.dirs, self.store.positions) = stored;
             if blind.is_empty() { Some(before) } else { None }
         };
         self.trace += "\ncrash";
@@ -293,6 +408,10 @@ impl Server {
                     assert!(!self.namespace.is_complete(dir), "{dir} was fetched before");
                     self.store.load(&mut self.namespace, dir);
                 }
+                if let Event::Merged { subtree, losses, .. } = record.event {
+                    let slice = &self.merged[subtree.0 as usize];
+                    Self::remerge(&mut self.namespace, &self.store, (record.seq, slice, losses));
+                }
                 self.namespace.apply(record.seq, Mode::Replay, &record.event);
             }
         }
@@ -302,7 +421,12 @@ impl Server {
 
 fn commit(namespace: &mut Namespace, store: &mut Store, mut flight: Flight) {
     while !namespace.capture(&mut flight.capture, &mut flight.rows, 2) {}
+    if !namespace.is_flushing(flight.capture.dir) {
+        // It is gone, and nobody knows how much of it was captured.
+        return;
+    }
     store.commit(flight.capture.dir, &flight.rows);
+    store.positions.insert(flight.capture.dir, flight.position);
     namespace.end_capture(flight.capture.dir);
 }
 

@@ -51,7 +51,9 @@ pub(super) fn of_namespace(namespace: &mut Namespace, fetch: Fetch<'_>) -> Tree 
     }
     let mut todo = vec![(String::new(), Ino::ROOT)];
     while let Some((path, ino)) = todo.pop() {
-        let attr = warm(namespace, fetch, |namespace| namespace.getattr(ino)).expect("named");
+        let attr = warm(namespace, fetch, |namespace| namespace.getattr(ino));
+        let attr =
+            attr.unwrap_or_else(|errno| panic!("{path} names {ino}: {errno:?}, of {tree:#?}"));
         let data = namespace.data(ino).unwrap().to_vec();
         let names = namespace.xattr_names(ino).unwrap();
         let xattrs = names

@@ -1,5 +1,6 @@
 //! Random operations: few names and few directories, so that they meet often.
 
+use journal::{Create, Event};
 use model::Model;
 use proptest::prelude::*;
 use types::{Attr, AttrChange, Errno, Ino, Timestamp};
@@ -158,6 +159,25 @@ impl Op {
             | Op::List(at)
             | Op::Access { at, .. } => (at, at),
         }
+    }
+
+    /// A create that asks for nothing, as a decoupled client makes it.
+    pub(super) fn blindly(
+        self,
+        at: Target,
+        (ino, time): (Ino, Timestamp),
+    ) -> Option<Planned<'static>> {
+        let Op::Create { .. } = self else { return None };
+        let NewInode { mode, size, data, .. } = self.new_inode(time);
+        let known = types::FileType::from_mode(mode).is_some();
+        if !known || types::check_name(at.name).is_err() {
+            return None;
+        }
+        let (parent, name) = (at.dir, at.name);
+        let (mtime, atime) = (time, time);
+        let create =
+            Create { parent, name, ino, mode, size, time, mtime, atime, data, ..Create::default() };
+        Some(Planned::plain(Event::Create(create)))
     }
 
     fn new_inode(self, time: Timestamp) -> NewInode<'static> {

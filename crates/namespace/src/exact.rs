@@ -1,0 +1,194 @@
+//! Merging one event of another journal, and saying what exactly that did.
+//!
+//! What an event of a client journal does depends on what it finds: somebody may have moved the
+//! inode that it moves. Replay must not decide that again, because it may find something else. So
+//! the rank's own journal holds what was done, as events that are replayed like all others.
+
+use journal::{Event, Snapshot};
+use types::{AttrChange, Ino, Seq, Timestamp};
+
+use crate::{Extra, Mode, Namespace, Outcome};
+
+type Place<'a> = (Ino, &'a [u8]);
+
+impl Namespace {
+    /// Carries out an event other than a create as [`Mode::Merge`] does, and hands over the events
+    /// that say what it did, for [`Mode::Replay`].
+    pub fn merge_exactly(
+        &mut self,
+        seq: Seq,
+        event: &Event<'_>,
+        record: impl FnMut(&Event<'_>),
+    ) -> Outcome {
+        let outcome = self.merge_and_record(seq, event, record);
+        // Replay counts the links that these events take by itself.
+        self.losses.retain(|loss| loss.winner.0 != 0);
+        outcome
+    }
+
+    fn merge_and_record(
+        &mut self,
+        seq: Seq,
+        event: &Event<'_>,
+        mut record: impl FnMut(&Event<'_>),
+    ) -> Outcome {
+        let named = |(dir, name): Place<'_>| self.dirs.get(&dir).and_then(|dir| dir.find(name));
+        let goes = |at: Place<'_>, inode: &Snapshot<'_>| {
+            let here = named(at).is_some_and(|dentry| dentry.ino == inode.attr.ino);
+            here || !self.knows(inode.attr.ino)
+        };
+        match *event {
+            Event::Unlink { parent, name, time, .. } => {
+                let ino = named((parent, name)).map(|dentry| dentry.ino).unwrap_or_default();
+                self.merged(seq, event, || record(&Event::Unlink { parent, name, ino, time }))
+            }
+            Event::Rmdir { parent, name, time, .. } => {
+                let ino = named((parent, name)).map(|dentry| dentry.ino).unwrap_or_default();
+                self.merged(seq, event, || record(&Event::Rmdir { parent, name, ino, time }))
+            }
+            Event::Link { parent, name, ino, time, .. } => {
+                let home = self.home_of(ino).unwrap_or(Ino::LINKS);
+                let outcome = self.apply(seq, Mode::Merge, event);
+                if outcome != Outcome::Rejected {
+                    self.with_snapshot(ino, |inode| {
+                        record(&Event::Link { parent, name, ino, home, inode, time });
+                    });
+                }
+                outcome
+            }
+            Event::SetAttr { ino, change, time, .. } => {
+                let home = self.home_of(ino).unwrap_or_default();
+                self.merged(seq, event, || record(&Event::SetAttr { ino, home, change, time }))
+            }
+            Event::SetXattr { ino, name, value, time, .. } => {
+                let home = self.home_of(ino).unwrap_or_default();
+                let event_there = Event::SetXattr { ino, home, name, value, time };
+                self.merged(seq, event, || record(&event_there))
+            }
+            Event::SetData { ino, data, size, time, .. } => {
+                let home = self.home_of(ino).unwrap_or_default();
+                let event_there = Event::SetData { ino, home, data, size, time };
+                self.merged(seq, event, || record(&event_there))
+            }
+            Event::Rename {
+                parent,
+                name,
+                new_parent,
+                new_name,
+                ref moved,
+                exchanged,
+                time,
+                ..
+            } => {
+                let (from, to) = ((parent, name), (new_parent, new_name));
+                let first = goes(from, moved);
+                let second = exchanged.as_ref().is_some_and(|back| goes(to, back));
+                let outcome = self.apply(seq, Mode::Merge, event);
+                if outcome == Outcome::Rejected {
+                    return outcome;
+                }
+                let back = exchanged.map(|back| back.attr.ino);
+                let done = Moves { from, to, moved: moved.attr.ino, back, outcome, time };
+                self.record_moves(&done, (first, second), &mut record);
+                outcome
+            }
+            Event::Create(_)
+            | Event::SetPolicy { .. }
+            | Event::Session { .. }
+            | Event::Merged { .. }
+            | Event::Stored { .. } => {
+                debug_assert!(false, "{event:?} is merged in another way");
+                Outcome::Rejected
+            }
+        }
+    }
+
+    fn merged(&mut self, seq: Seq, event: &Event<'_>, record: impl FnOnce()) -> Outcome {
+        let outcome = self.apply(seq, Mode::Merge, event);
+        if outcome != Outcome::Rejected {
+            record();
+        }
+        outcome
+    }
+
+    /// Lends an inode as it is.
+    fn with_snapshot(&self, ino: Ino, then: impl FnOnce(Snapshot<'_>)) {
+        let Some(inode) = self.inodes.get(ino) else { return };
+        let extra = self.extra(ino, inode);
+        let data = extra.map_or(&[][..], |extra| &extra.data);
+        let encoded = extra.map_or(&[][..], |extra| Extra::encoded(extra));
+        then(Snapshot { attr: inode.attr(ino), data, extra: encoded });
+    }
+
+    /// Says what became of a rename: each inode moved, or stayed because it was elsewhere.
+    fn record_moves(
+        &self,
+        done: &Moves<'_>,
+        (first, second): (bool, bool),
+        record: &mut dyn FnMut(&Event<'_>),
+    ) {
+        let Moves { from, to, moved, back, outcome, time } = *done;
+        let replaced = if let Outcome::Replaced(ino) = outcome { ino } else { Ino(0) };
+        match back {
+            Some(back) if first && second => self.with_snapshot(moved, |moved| {
+                self.with_snapshot(back, |back| {
+                    record(&rename(from, to, moved, Some(back), Ino(0), time));
+                });
+            }),
+            _ if first => self.with_snapshot(moved, |moved| {
+                record(&rename(from, to, moved, None, replaced, time));
+            }),
+            Some(back) if second => self.with_snapshot(back, |back| {
+                record(&rename(to, from, back, None, replaced, time));
+            }),
+            _ => {}
+        }
+        // Whatever stayed has a new ctime, and the directories have new times.
+        let stayed = [(!first).then_some(moved), back.filter(|_| !second)];
+        for ino in stayed.into_iter().flatten() {
+            self.record_times(ino, AttrChange::default(), time, record);
+        }
+        if !first || (back.is_some() && !second) {
+            let change = AttrChange { mtime: Some(time), ..AttrChange::default() };
+            for dir in [from.0, to.0] {
+                let is_touched = self.inodes.get(dir).is_some_and(|dir| dir.mtime == time);
+                if is_touched {
+                    self.record_times(dir, change, time, record);
+                }
+            }
+        }
+    }
+
+    fn record_times(
+        &self,
+        ino: Ino,
+        change: AttrChange,
+        time: Timestamp,
+        record: &mut dyn FnMut(&Event<'_>),
+    ) {
+        if let Some(home) = self.home_of(ino) {
+            record(&Event::SetAttr { ino, home, change, time });
+        }
+    }
+}
+
+/// A rename that was merged.
+struct Moves<'a> {
+    from: Place<'a>,
+    to: Place<'a>,
+    moved: Ino,
+    back: Option<Ino>,
+    outcome: Outcome,
+    time: Timestamp,
+}
+
+fn rename<'a>(
+    (parent, name): Place<'a>,
+    (new_parent, new_name): Place<'a>,
+    moved: Snapshot<'a>,
+    exchanged: Option<Snapshot<'a>>,
+    replaced: Ino,
+    time: Timestamp,
+) -> Event<'a> {
+    Event::Rename { parent, name, new_parent, new_name, moved, exchanged, replaced, time }
+}
