@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use journal::{Event, JournalError, SegmentHeader, Writer, segment};
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use namespace::Batch;
-use types::{ClientId, ConnId, Errno, Ino, InoRange, Moment, Seq, Set, Tid, check_name};
+use types::{ClientId, ConnId, Errno, Ino, InoRange, Map, Moment, Seq, Set, Tid, check_name};
 use wire::{Answer, Failure, MergeFlags, MergeReport, Message, Op};
 
 use crate::op::{Performed, Performing};
@@ -51,6 +51,8 @@ struct Merge {
     /// How many events are applied, and how many of them the journal knows of.
     applied: u64,
     recorded: u64,
+    /// Position of the event applied last, in its own journal.
+    newest: Seq,
     /// Directories that the journal itself created.
     new_dirs: Set<Ino>,
     /// Inodes that were looked for in the subtree and not found.
@@ -68,6 +70,11 @@ impl Merge {
     fn is_recorded(&self) -> bool {
         !self.object.is_empty() && !self.flags.dry_run
     }
+
+    /// Whether it is noted what of the journal is applied, so that it is applied once.
+    fn is_noted(&self) -> bool {
+        !self.flags.strong_log && !self.flags.dry_run
+    }
 }
 
 /// See the module documentation.
@@ -75,6 +82,9 @@ impl Merge {
 pub(crate) struct Merges {
     receiving: Vec<Merge>,
     queue: VecDeque<Merge>,
+    /// Up to which position the journal of a decoupled subtree is applied. A client that was not
+    /// told merges it again.
+    done: Map<Ino, Seq>,
     /// Creates on their way into the namespace; empty between slices.
     batch: Batch,
     next_id: u64,
@@ -84,6 +94,17 @@ pub(crate) struct Merges {
 impl Merges {
     pub(crate) fn has_work(&self) -> bool {
         !self.waiting && self.queue.front().is_some_and(|merge| merge.stage != Stage::Finishing)
+    }
+
+    /// The journal of a subtree is applied up to this position.
+    pub(crate) fn note_done(&mut self, subtree: Ino, seq: Seq) {
+        let done = self.done.entry(subtree).or_default();
+        *done = seq.max(*done);
+    }
+
+    /// A subtree is given to a client, or is everybody's again: journals of it begin anew.
+    pub(crate) fn forget(&mut self, subtree: Ino) {
+        self.done.remove(&subtree);
     }
 
     /// Whether the merge at the head of the queue waits for a directory.
@@ -158,6 +179,7 @@ impl Mds {
             skip: 0,
             applied: 0,
             recorded: 0,
+            newest: Seq(0),
             new_dirs: Set::default(),
             absent: Set::default(),
             last_dir: Ino(0),

@@ -315,7 +315,7 @@ impl Mds {
         }
         match record.event {
             Event::Session { client, tid } => self.sessions.recovered(client, tid),
-            Event::Merged { object, first, events, losses, .. } => {
+            Event::Merged { subtree, object, first, events, losses, .. } => {
                 let name = String::from_utf8_lossy(object);
                 let known = self.recovery.merged.take().filter(|merged| merged.object == name);
                 let Some(mut merged) = known else {
@@ -324,7 +324,8 @@ impl Mds {
                     self.store(Waiting::Recovery, StoreOp::Get { object }, effects);
                     return false;
                 };
-                let wanted = self.merge_again(record.seq, first..first + events, &mut merged);
+                let part = first..first.saturating_add(events);
+                let wanted = self.merge_again((record.seq, subtree), part, &mut merged);
                 self.recovery.merged = Some(merged);
                 if let Some(dir) = wanted {
                     self.recovery_waits_for(dir, effects);
@@ -333,7 +334,7 @@ impl Mds {
                 if !self.lose_again(record.seq, losses, effects) {
                     return false;
                 }
-                if let Event::Merged { subtree, last: true, .. } = record.event {
+                if let Event::Merged { last: true, .. } = record.event {
                     self.note_merge(record.seq, subtree, object);
                     self.recovery.merged = None;
                 }
@@ -361,7 +362,12 @@ impl Mds {
 
     /// Applies a part of a client's journal again that was merged before the restart (weak
     /// consistency with global durability). Returns a directory that must be fetched first.
-    fn merge_again(&mut self, seq: Seq, part: Range<u64>, merged: &mut Merged) -> Option<Ino> {
+    fn merge_again(
+        &mut self,
+        (seq, subtree): (Seq, Ino),
+        part: Range<u64>,
+        merged: &mut Merged,
+    ) -> Option<Ino> {
         if merged.part != seq && merged.done > part.start {
             // It was merged once more from the start.
             (merged.offset, merged.skip, merged.done) = (segment::HEADER_BYTES, 0, 0);
@@ -384,6 +390,7 @@ impl Mds {
                         return Some(dir);
                     }
                     self.namespace.apply(seq, Mode::Remerge, &record.event);
+                    self.merges.note_done(subtree, record.seq);
                     self.counters.recovered_events += 1;
                 }
                 *skip += 1;

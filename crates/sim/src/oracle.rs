@@ -190,7 +190,10 @@ impl Oracle {
         match (applied, expected) {
             (Some(_), Some(expected)) => self.compare(&expected, answer),
             (Some(applied), None) => exactly_once::repeated(&self.model, &applied, reply, answer),
-            (None, _) if self.is_unknown(&call) => Ok(()),
+            (None, _) if self.is_unknown(&call) => {
+                self.request(key).no_change = true;
+                Ok(())
+            }
             (None, _) => self.answered(key, &call, answer),
         }
     }
@@ -273,6 +276,8 @@ impl Oracle {
             return exactly_once::refused(issued, failure, self.store_fails);
         }
         if self.is_excused(failure.errno, issued) {
+            // Sent again while the store fails, a change is refused like any other.
+            self.request(key).told_lost = matches!(failure.errno, Errno::NoSpace | Errno::Io);
             return Ok(());
         }
         let too_late = self.late && failure.errno == Errno::Stale;

@@ -24,6 +24,9 @@ impl Mds {
         merge.bytes = bytes;
         self.namespace.set_journalled(true);
         self.record(merge, matches!(result, Ok(Slice::Done)));
+        if merge.is_noted() {
+            self.merges.note_done(merge.subtree, merge.newest);
+        }
         self.note_freed();
         result
     }
@@ -37,6 +40,8 @@ impl Mds {
         // Creates that nobody asks about are blind, and most of any journal.
         let blind = !merge.flags.dry_run && !merge.flags.check;
         let mut budget = self.settings.merge_events;
+        let done = self.merges.done.get(&merge.subtree).copied().unwrap_or_default();
+        let done = if merge.is_noted() { done } else { Seq(0) };
         while merge.offset < bytes.len() {
             let (block, next) = journal::Block::read(bytes, merge.offset)?;
             let mut events = block.events();
@@ -46,6 +51,12 @@ impl Mds {
             while let Some(record) = events.next_event()? {
                 if budget == 0 {
                     return Ok(Slice::More);
+                }
+                if record.seq <= done {
+                    merge.skip += 1;
+                    merge.applied += 1;
+                    merge.recorded += 1;
+                    continue;
                 }
                 if let Event::Create(create) = &record.event
                     && blind
@@ -61,6 +72,7 @@ impl Mds {
                         return Ok(Slice::Cold(dir));
                     }
                 }
+                merge.newest = record.seq;
                 merge.skip += 1;
                 merge.applied += 1;
                 budget -= 1;

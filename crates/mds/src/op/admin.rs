@@ -55,6 +55,7 @@ impl Mds {
         if begins.is_some() {
             let decoupling = Tables::decoupling(client, &policy, range, epoch);
             self.tables.decoupled.insert(ino, decoupling);
+            self.merges.forget(ino);
         }
         let answer = Answer::Decoupled(Decoupled { root, range, epoch, empty });
         self.tables.hold(Held { conn, tid, answer, seq, begins });
@@ -132,6 +133,7 @@ impl Mds {
             self.owned(subtree, client)?;
         }
         self.tables.decoupled.remove(&subtree);
+        self.merges.forget(subtree);
         self.tables.hold(Held { conn, tid, answer: Answer::Done, seq: Seq(0), begins: None });
         Ok(Performed::Later)
     }
