@@ -71,6 +71,15 @@ impl Merge {
         !self.object.is_empty() && !self.flags.dry_run
     }
 
+    /// Notes a directory that the journal itself created.
+    fn note_new(&mut self, event: &Event<'_>) {
+        if let Event::Create(create) = event
+            && create.file_type() == types::FileType::Directory
+        {
+            self.new_dirs.insert(create.ino);
+        }
+    }
+
     /// Whether it is noted what of the journal is applied, so that it is applied once.
     fn is_noted(&self) -> bool {
         !self.flags.strong_log && !self.flags.dry_run
@@ -100,6 +109,12 @@ impl Merges {
     pub(crate) fn note_done(&mut self, subtree: Ino, seq: Seq) {
         let done = self.done.entry(subtree).or_default();
         *done = seq.max(*done);
+    }
+
+    /// Up to where the journal of a merge is applied.
+    fn done_of(&self, merge: &Merge) -> Seq {
+        let done = self.done.get(&merge.subtree).filter(|_| merge.is_noted());
+        done.copied().unwrap_or_default()
     }
 
     /// A subtree is given to a client, or is everybody's again: journals of it begin anew.
@@ -367,6 +382,7 @@ impl Mds {
             Failure { errno: error.errno, text: error.to_string() }
         };
         let mut budget = self.settings.merge_events;
+        let done = self.merges.done_of(merge);
         while merge.offset < bytes.len() {
             if budget == 0 {
                 return Ok(Verified::More);
@@ -374,6 +390,11 @@ impl Mds {
             let (block, next) = journal::Block::read(bytes, merge.offset).map_err(damaged)?;
             let mut events = block.events();
             while let Some(record) = events.next_event().map_err(damaged)? {
+                // What is applied was verified then; what it was about may be gone by now.
+                if record.seq <= done {
+                    merge.note_new(&record.event);
+                    continue;
+                }
                 match self.verify(merge, &record.event) {
                     Ok(()) => {}
                     Err(Doubt::Unknown(ino)) => return Ok(Verified::Unknown(ino)),
@@ -404,9 +425,7 @@ impl Mds {
                 if !own {
                     return Err(Errno::NotPermitted.into());
                 }
-                if create.file_type() == types::FileType::Directory {
-                    merge.new_dirs.insert(create.ino);
-                }
+                merge.note_new(event);
                 Ok(())
             }
             Event::Rename { new_parent, new_name, ref moved, ref exchanged, .. } => {

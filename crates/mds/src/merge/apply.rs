@@ -40,8 +40,7 @@ impl Mds {
         // Creates that nobody asks about are blind, and most of any journal.
         let blind = !merge.flags.dry_run && !merge.flags.check;
         let mut budget = self.settings.merge_events;
-        let done = self.merges.done.get(&merge.subtree).copied().unwrap_or_default();
-        let done = if merge.is_noted() { done } else { Seq(0) };
+        let done = self.merges.done_of(merge);
         while merge.offset < bytes.len() {
             let (block, next) = journal::Block::read(bytes, merge.offset)?;
             let mut events = block.events();
