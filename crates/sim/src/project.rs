@@ -76,6 +76,11 @@ impl Project {
         }
     }
 
+    /// Whether it is about a region and its merges survive crashes.
+    pub(crate) fn keeps(&self, region: usize) -> bool {
+        self.region == region && self.global
+    }
+
     fn policy(&self) -> Policy {
         let cell = if self.global { "weak-global" } else { "weak-none" };
         let mut policy = Policy::of_cell(Cell::from_name(cell).expect("a cell of Table II"));

@@ -16,27 +16,43 @@ const LINK: u32 = 0o120_000;
 pub(crate) fn next(world: &mut World, client: usize) -> Option<Call> {
     let id = world.clients[client].id();
     let careful = world.clients[client].careful;
-    let regions: Vec<Ino> = world
-        .oracle
-        .regions
-        .iter()
-        .filter(|region| region.known && !region.closed)
-        .filter(|region| match region.kind {
+    let regions: Vec<usize> = (0..world.oracle.regions.len())
+        .filter(|at| world.oracle.regions[*at].known && !world.oracle.regions[*at].closed)
+        .filter(|at| match world.oracle.regions[*at].kind {
             Kind::AckSafe => careful,
             Kind::Strong | Kind::Volatile => !careful,
-            Kind::Decoupled => !careful && region.owner.is_some_and(|(owner, _)| owner != id),
+            Kind::Decoupled => {
+                let owner = world.oracle.regions[*at].owner;
+                !careful && owner.is_some_and(|(owner, _)| owner != id)
+            }
         })
-        .map(|region| region.root)
         .collect();
     if regions.is_empty() {
         return None;
     }
-    let root = world.rng.pick(&regions);
+    let at = regions[world.rng.index(regions.len())];
+    let root = world.oracle.regions[at].root;
     let mut rng = world.rng.fork();
     let places = Places::of(&world.oracle.model, root, world.plan.names);
     let cred = cred(&mut rng);
-    let what = places.what(&world.plan.weights, &mut rng);
+    let mut weights = world.plan.weights;
+    if !keeps_links(world, at) {
+        weights.link = 0;
+    }
+    let what = places.what(&weights, &mut rng);
     Some(Call { cred, what })
+}
+
+/// Whether hard links survive in a region as all else does. An inode with several names is not in
+/// the directories that name it: where changes are not journalled, a crash may leave it with more
+/// links than names, or names of nothing.
+fn keeps_links(world: &World, at: usize) -> bool {
+    let projects = world.clients.iter().filter_map(|client| client.project.as_ref());
+    match world.oracle.regions[at].kind {
+        Kind::Strong | Kind::AckSafe => true,
+        Kind::Volatile => false,
+        Kind::Decoupled => projects.into_iter().any(|project| project.keeps(at)),
+    }
 }
 
 fn cred(rng: &mut Rng) -> Cred {
