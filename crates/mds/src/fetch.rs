@@ -235,8 +235,14 @@ impl Mds {
         let Some(conn) = self.sessions.conn_of(client) else { return };
         while let Some(frame) = self.sessions.get_mut(client).blocked.pop_front() {
             let left = self.sessions.get_mut(client).blocked.len();
-            if let Some(Message::Request(request)) = decode(&frame) {
-                self.execute_once(conn, client, &request, effects);
+            match decode(&frame) {
+                Some(Message::Request(request)) => {
+                    self.execute_once(conn, client, &request, effects);
+                }
+                Some(Message::Chunk { tid, bytes }) => {
+                    self.take_chunk((conn, tid), bytes, effects);
+                }
+                Some(_) | None => {}
             }
             if self.sessions.get_mut(client).blocked.len() > left {
                 return;

@@ -223,6 +223,24 @@ impl Mds {
             self.early.push_back((conn, Message::Chunk { tid, bytes }.to_frame()));
             return;
         }
+        if let Some(client) = self.sessions.client(conn)
+            && self.sessions.first_blocked(client).is_some()
+        {
+            // Its merge may be among what waits.
+            let frame = Message::Chunk { tid, bytes }.to_frame();
+            self.sessions.get_mut(client).blocked.push_back(frame);
+            return;
+        }
+        self.take_chunk((conn, tid), bytes, effects);
+    }
+
+    /// A chunk that nothing of its client precedes any more.
+    pub(crate) fn take_chunk(
+        &mut self,
+        (conn, tid): (ConnId, Tid),
+        bytes: &[u8],
+        effects: &mut Effects,
+    ) {
         let merges = &mut self.merges.receiving;
         // A chunk without a merge follows a merge that was refused.
         let Some(at) = merges.iter().position(|m| (m.conn, m.tid) == (conn, tid)) else { return };

@@ -273,7 +273,8 @@ impl Oracle {
         let call = issued.call.clone();
         let text = || format!("failed with {} ({})", failure.errno.symbol(), failure.text);
         if issued.applied.is_some() {
-            return exactly_once::refused(issued, failure, self.store_fails);
+            let excuses = (self.store_fails, self.late);
+            return exactly_once::refused(issued, failure, excuses);
         }
         if self.is_excused(failure.errno, issued) {
             // Sent again while the store fails, a change is refused like any other.

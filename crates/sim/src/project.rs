@@ -126,7 +126,7 @@ impl World {
             // The server crashed: the question is asked again.
             None if self.recovered && !self.is_asked(tid) => {
                 self.oracle.regions[project.region].closed = false;
-                project.stage = Stage::New;
+                project.stage = Stage::Refused;
             }
             None => {}
             Some(Ok(Answer::Decoupled(answer))) => {

@@ -60,7 +60,7 @@ impl Region {
             return *attr;
         }
         if !self.known {
-            return Attr { ino, mode, ..Attr::default() };
+            return Attr { ino, mode: mode & types::MODE_TYPE, ..Attr::default() };
         }
         // A decoupling changes it at a time that nobody is told.
         let ctime = if self.kind == Kind::Decoupled { Timestamp(0) } else { attr.ctime };

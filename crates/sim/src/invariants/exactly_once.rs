@@ -40,9 +40,16 @@ pub fn repeated(
 ///
 /// # Errors
 /// Unless that says nothing about it.
-pub fn refused(issued: &Issued, failure: &Failure, store_fails: bool) -> Result<(), String> {
+pub fn refused(
+    issued: &Issued,
+    failure: &Failure,
+    (store_fails, late): (bool, bool),
+) -> Result<(), String> {
     match failure.errno {
         Errno::NoSpace | Errno::Io if store_fails => Ok(()),
+        // The client was away for so long that its answer is forgotten, and the server does not
+        // have the directory in memory: the client walks its path again.
+        Errno::Stale if late => Ok(()),
         _ => Err(format!(
             "was applied ({:?}) and then refused with {} ({})",
             issued.applied,
