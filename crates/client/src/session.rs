@@ -123,6 +123,12 @@ impl Session {
         tid
     }
 
+    /// Whether the server has welcomed the client: requests are sent at once.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.connected
+    }
+
     /// Gives a request up: its answer will be ignored, and it is not sent again.
     pub fn forget(&mut self, tid: Tid) {
         self.unanswered.retain(|(known, _)| *known != tid);

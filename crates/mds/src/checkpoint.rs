@@ -217,8 +217,8 @@ impl Mds {
 
     /// Merges that the metadata store has need no journal object and no repetition any more.
     fn forget_merges(&mut self, unwritten: Seq, effects: &mut Effects) {
-        // A journal object goes only after the segment that names it.
-        let kept = self.log.first_kept();
+        // A journal object goes only when the segment that names it is gone.
+        let kept = if self.checkpoint.trimming { Seq(0) } else { self.log.first_kept() };
         let (done, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.checkpoint.merges)
             .into_iter()
             .partition(|(seq, _, object)| unwritten > *seq && (object.is_none() || *seq < kept));

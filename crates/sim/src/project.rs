@@ -185,7 +185,7 @@ impl World {
             pending.into_iter().all(|(call, _)| !self.is_about(call, root))
         });
         self.oracle.regions[project.region].closed = true;
-        if !quiet || self.clients[client].conn.is_none() {
+        if !quiet || !self.clients[client].session.is_connected() {
             project.stage = Stage::Interrupted;
             return;
         }
