@@ -261,6 +261,10 @@ impl World {
         let Client { alive, project, .. } = &mut self.clients[client];
         let project = project.as_mut().filter(|_| !*alive)?;
         let asked = matches!(project.stage, Stage::Asked(_) | Stage::Refused);
+        if matches!(project.stage, Stage::Merging(_) | Stage::Interrupted) {
+            // Nobody was told how much of its last merge there is.
+            self.oracle.regions[project.region].known = false;
+        }
         project.stage = Stage::Done;
         asked.then_some(project.region)
     }
