@@ -106,7 +106,8 @@ impl Mds {
         self.counters.commits += 1;
         self.counters.committed_rows += rows.len() as u64;
         let counts = self.namespace.counts(ino);
-        let op = StoreOp::CommitDir { ino, rows, counts, position };
+        let touched = self.namespace.untold_change(ino);
+        let op = StoreOp::CommitDir { ino, rows, counts, position, touched };
         self.checkpoint.captured.push_back((self.last_seq(), ino, op));
         self.commit_captured(effects);
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use metastore::Rows;
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
-use types::{ClientId, ConnId, Ino, Map, Seq, Set};
+use types::{ClientId, ConnId, Ino, Map, Seq, Set, Timestamp};
 use wire::{Message, Request};
 
 use crate::op::touched;
@@ -45,6 +45,7 @@ struct Arrived {
     dir: Ino,
     rows: Rows,
     position: Seq,
+    touched: (Timestamp, Seq),
     done: usize,
 }
 
@@ -129,12 +130,15 @@ impl Mds {
         result: Result<StoreResult, Box<StoreFailure>>,
         effects: &mut Effects,
     ) {
-        let (rows, position) = match result {
-            Ok(StoreResult::Dir(loaded)) => (loaded.rows, loaded.manifest.position),
-            Ok(_) => (Rows::new(), Seq(0)),
+        let (rows, position, touched) = match result {
+            Ok(StoreResult::Dir(loaded)) => {
+                let metastore::request::LoadedDir { manifest, rows } = *loaded;
+                (rows, manifest.position, manifest.touched)
+            }
+            Ok(_) => (Rows::new(), Seq(0), Default::default()),
             Err(failure) => return self.fetch_failed(dir, &failure, effects),
         };
-        self.fetches.arrived.push_back(Arrived { dir, rows, position, done: 0 });
+        self.fetches.arrived.push_back(Arrived { dir, rows, position, touched, done: 0 });
         if self.phase == Phase::Recovering {
             while self.fetches.has_work() {
                 self.fetch_step(effects);
@@ -198,14 +202,14 @@ impl Mds {
     /// Puts a slice of an arrived directory into the namespace.
     pub(crate) fn fetch_step(&mut self, effects: &mut Effects) {
         let Some(arrived) = self.fetches.arrived.front_mut() else { return };
-        let Arrived { dir, ref rows, position, ref mut done } = *arrived;
+        let Arrived { dir, ref rows, position, touched, ref mut done } = *arrived;
         self.namespace.load(dir, rows.iter_from(*done).take(ROWS_PER_SLICE));
         *done += ROWS_PER_SLICE;
         if *done < rows.len() {
             return;
         }
         self.fetches.arrived.pop_front();
-        self.namespace.finish_load(dir, position);
+        self.namespace.finish_load(dir, position, touched);
         self.retry_waiting(dir, effects);
     }
 

@@ -201,6 +201,7 @@ impl Mds {
             Input::Tick => self.tick(effects),
             Input::Terminate => self.terminate(effects),
         }
+        self.resend_on(effects);
         self.log_step(effects);
         if self.phase == Phase::Stopping {
             self.try_stop(effects);

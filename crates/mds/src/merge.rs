@@ -219,7 +219,8 @@ impl Mds {
         bytes: &[u8],
         effects: &mut Effects,
     ) {
-        if matches!(self.phase, Phase::Recovering | Phase::Reconnecting { .. }) {
+        let waits = matches!(self.phase, Phase::Recovering | Phase::Reconnecting { .. });
+        if waits || self.is_any_early(conn) {
             self.early.push_back((conn, Message::Chunk { tid, bytes }.to_frame()));
             return;
         }

@@ -45,6 +45,10 @@ impl Mds {
     pub(crate) fn request(&mut self, conn: ConnId, request: Request<'_>, effects: &mut Effects) {
         self.counters.requests += 1;
         match self.phase {
+            Phase::Active if self.is_resending(&request) => {
+                let frame = Message::Request(request).to_frame();
+                return self.early.push_back((conn, frame));
+            }
             Phase::Active => {}
             Phase::Recovering | Phase::Reconnecting { .. } => {
                 return self.request_early(conn, &request, effects);

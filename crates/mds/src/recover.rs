@@ -203,8 +203,8 @@ impl Mds {
         while !self.namespace.capture(&mut capture, &mut rows, usize::MAX / 2) {}
         let counts = self.namespace.counts(Ino::ANCHOR);
         self.recovery.step = Step::StoreRoot;
-        let position = Seq(0);
-        let op = StoreOp::CommitDir { ino: Ino::ANCHOR, rows, counts, position };
+        let (position, touched) = (Seq(0), Default::default());
+        let op = StoreOp::CommitDir { ino: Ino::ANCHOR, rows, counts, position, touched };
         self.store(Waiting::Recovery, op, effects);
     }
 
@@ -442,7 +442,7 @@ impl Mds {
             return Some(false);
         };
         let LoadedDir { manifest, rows } = *loaded;
-        self.namespace.replace(dir, rows.iter(), manifest.position);
+        self.namespace.replace(dir, rows.iter(), (manifest.position, manifest.touched));
         Some(true)
     }
 

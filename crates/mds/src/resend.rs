@@ -6,7 +6,7 @@
 //! walks the path again; a change that is sent again cannot do that, so what it is about is looked
 //! for before it is carried out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use types::{ConnId, Ino, Seq};
 use wire::{Message, Op, Request};
@@ -20,6 +20,10 @@ use crate::{Effects, Mds, Phase};
 pub(crate) struct Resend {
     /// Requests that clients sent again, with their former positions.
     requests: Vec<(Seq, ConnId, Vec<u8>)>,
+    /// Those that are being carried out, in their first order, one after the other. Until the last
+    /// is done, whatever else arrives waits.
+    ordered: VecDeque<(ConnId, Vec<u8>)>,
+    busy: bool,
     /// Directories were recovered whose place in the tree is not known yet.
     orphans: bool,
 }
@@ -69,6 +73,7 @@ impl Mds {
     /// A connection ended: what was sent again over it will be sent once more.
     pub(crate) fn forget_resent(&mut self, conn: ConnId) {
         self.resend.requests.retain(|(_, from, _)| *from != conn);
+        self.resend.ordered.retain(|(from, _)| *from != conn);
     }
 
     /// Becomes active if every client is back, or had its time.
@@ -116,11 +121,35 @@ impl Mds {
         let mut resent = std::mem::take(&mut self.resend.requests);
         resent.sort_by_key(|(seq, ..)| *seq);
         self.counters.replayed += resent.len() as u64;
-        let frames = resent.into_iter().map(|(_, conn, frame)| (conn, frame));
-        let frames: Vec<_> = frames.chain(std::mem::take(&mut self.early)).collect();
-        for (conn, frame) in frames {
+        self.resend.ordered = resent.into_iter().map(|(_, conn, frame)| (conn, frame)).collect();
+        self.resend.busy = true;
+        self.resend_on(effects);
+        self.beacon_tick(effects);
+    }
+
+    /// Whether something that came over a connection waits to be handled.
+    pub(crate) fn is_any_early(&self, conn: ConnId) -> bool {
+        self.early.iter().any(|(from, _)| *from == conn)
+    }
+
+    /// Whether a request must wait because not all that was sent again is done.
+    pub(crate) fn is_resending(&self, request: &Request<'_>) -> bool {
+        self.resend.busy && request.replay.is_none()
+    }
+
+    /// Goes on with what was sent again, unless it waits for a directory; then with all else.
+    pub(crate) fn resend_on(&mut self, effects: &mut Effects) {
+        while self.resend.busy && !self.sessions.is_any_blocked() {
+            match self.resend.ordered.pop_front() {
+                Some((conn, frame)) => self.take_frame(conn, &frame, effects),
+                None => self.resend.busy = false,
+            }
+        }
+        if self.resend.busy || self.early.is_empty() || !self.is_active() {
+            return;
+        }
+        for (conn, frame) in std::mem::take(&mut self.early) {
             self.take_frame(conn, &frame, effects);
         }
-        self.beacon_tick(effects);
     }
 }

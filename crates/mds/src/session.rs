@@ -173,6 +173,11 @@ impl Sessions {
         self.by_client.get(&client)?.blocked.front().map(Vec::as_slice)
     }
 
+    /// Whether a change of some client waits.
+    pub(crate) fn is_any_blocked(&self) -> bool {
+        self.by_client.values().any(|session| !session.blocked.is_empty())
+    }
+
     /// What the journal must say about each client, sorted by client: up to where changes are
     /// done, and the exceptions.
     pub(crate) fn summaries(&self) -> Vec<(ClientId, Vec<Tid>)> {

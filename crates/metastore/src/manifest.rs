@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use crc32c::crc32c;
 use types::bytes::{Malformed, Put, Reader};
-use types::{DirFragId, Seq};
+use types::{DirFragId, Seq, Timestamp};
 
 use crate::error::{FormatError, KNOWN_VERSION, malformed};
 use crate::object::{RunId, manifest_name, put_dirfrag, read_dirfrag};
@@ -21,7 +21,7 @@ pub const MANIFEST_VERSION: u16 = 1;
 
 const MAGIC: &[u8; 8] = b"CUDLMANI";
 const FLAG_COUNTS_EXACT: u16 = 1;
-const HEADER_BYTES: usize = 8 + 2 + 2 + 16 + 5 * 8 + 4;
+const HEADER_BYTES: usize = 8 + 2 + 2 + 16 + 7 * 8 + 4;
 const RUN_BYTES: usize = 4 * 8 + 4;
 const CRC_BYTES: usize = 4;
 
@@ -48,6 +48,10 @@ pub struct Manifest {
     /// Whatever happened to the directory up to this position of the rank's journal is in the runs,
     /// journalled or not.
     pub position: Seq,
+    /// When its content changed last, and by which event, if that is not known to be stored in its
+    /// inode: after a crash a directory may be written before its inode was found. Zeros for no
+    /// such change.
+    pub touched: (Timestamp, Seq),
 }
 
 /// A run as its manifest knows it.
@@ -112,6 +116,8 @@ impl Manifest {
         out.put_u64(self.entries);
         out.put_u64(self.subdirs);
         out.put_u64(self.position.0);
+        out.put_u64(self.touched.0.0.cast_unsigned());
+        out.put_u64(self.touched.1.0);
         out.put_u32(u32::try_from(self.runs.len()).expect("a fragment has few runs"));
         for run in &self.runs {
             out.put_u64(run.id.0);
@@ -190,6 +196,7 @@ fn decode(bytes: &[u8]) -> Result<Manifest, Malformed> {
         entries: reader.u64()?,
         subdirs: reader.u64()?,
         position: Seq(reader.u64()?),
+        touched: (Timestamp(reader.u64()?.cast_signed()), Seq(reader.u64()?)),
         runs: Vec::new(),
     };
     let count = reader.u32()? as usize;

@@ -4,7 +4,7 @@
 //! [`StoreResult`]. A driver carries the operation out on a worker thread, or a simulator against
 //! a store in memory that may lose, tear or delay it.
 
-use types::{ClientId, Error, Ino, Seq};
+use types::{ClientId, Error, Ino, Seq, Timestamp};
 
 use crate::{Manifest, Rows};
 
@@ -83,6 +83,8 @@ pub enum StoreOp {
         counts: (u64, u64, bool),
         /// See [`Manifest::position`].
         position: Seq,
+        /// See [`Manifest::touched`].
+        touched: (Timestamp, Seq),
     },
 }
 

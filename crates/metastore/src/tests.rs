@@ -155,6 +155,7 @@ fn example_manifest() -> Manifest {
         subdirs: 3,
         counts_exact: false,
         position: types::Seq(0x1234),
+        touched: (types::Timestamp(0), types::Seq(0)),
     }
 }
 

@@ -6,7 +6,7 @@
 //! picture gives the present (see [`Mode::Replay`](crate::Mode::Replay)).
 
 use metastore::{InodeRecord, RowValue, Rows};
-use types::{Ino, Seq};
+use types::{Ino, Seq, Timestamp};
 
 use crate::inode::{ATTR_DIRTY, ATTR_UNJOURNALLED};
 use crate::page::Dentry;
@@ -71,6 +71,13 @@ impl Namespace {
         if let Some(dir) = self.dirs.get_mut(&ino) {
             dir.flushing = None;
         }
+    }
+
+    /// When the directory changed last, and by which event, if its inode is not here to tell.
+    /// Zeros for no such change.
+    #[must_use]
+    pub fn untold_change(&self, ino: Ino) -> (Timestamp, Seq) {
+        self.dirs.get(&ino).and_then(|dir| dir.touched).unwrap_or_default()
     }
 
     /// Whether a checkpoint of the directory is under way.

@@ -2,7 +2,7 @@
 
 use journal::{Create, Event, Loss, Snapshot};
 use metastore::{InodeRecord, Row, RowValue};
-use types::{FileType, Ino, Seq, name_hash};
+use types::{FileType, Ino, Seq, Timestamp, name_hash};
 
 use crate::dir::Dir;
 use crate::inode::{Inode, REPLAYED};
@@ -20,7 +20,12 @@ impl Namespace {
 
     /// Forgets what replayed events made of a directory and takes what is stored, in which is all
     /// of that and more.
-    pub fn replace<'a>(&mut self, ino: Ino, rows: impl Iterator<Item = Row<'a>>, position: Seq) {
+    pub fn replace<'a>(
+        &mut self,
+        ino: Ino,
+        rows: impl Iterator<Item = Row<'a>>,
+        (position, touched): (Seq, (Timestamp, Seq)),
+    ) {
         let old = self.dir_mut(ino);
         let mut new = Dir::new(false);
         (new.touched, new.policy) = (old.touched, old.policy);
@@ -34,7 +39,7 @@ impl Namespace {
         for row in rows {
             self.load_row(ino, &row, Newer::Store);
         }
-        self.finish_load(ino, position);
+        self.finish_load(ino, position, touched);
     }
 
     fn load_row(&mut self, dir: Ino, row: &Row<'_>, ties: Newer) {
@@ -126,9 +131,9 @@ impl Namespace {
 
     /// A change of mtime that came before the directory's inode.
     fn settle_touch(&mut self, ino: Ino) {
-        let Some(dir) = self.dirs.get_mut(&ino) else { return };
-        let Some((time, seq)) = dir.touched.take() else { return };
-        if let Some(inode) = self.inodes.get_mut(ino)
+        let Some(inode) = self.inodes.get_mut(ino) else { return };
+        let touched = self.dirs.get_mut(&ino).and_then(|dir| dir.touched.take());
+        if let Some((time, seq)) = touched
             && inode.version < seq
         {
             (inode.mtime, inode.ctime, inode.version) = (time, time, seq);
@@ -137,13 +142,18 @@ impl Namespace {
     }
 
     /// Every row of the directory has been added: from now on a missing name does not exist.
-    /// `position` is the one up to which the store has everything.
-    pub fn finish_load(&mut self, dir: Ino, position: Seq) {
-        let dir = self.dir_mut(dir);
+    /// `position` is the one up to which the store has everything, and `touched` a change that its
+    /// inode may not show.
+    pub fn finish_load(&mut self, ino: Ino, position: Seq, touched: (Timestamp, Seq)) {
+        let dir = self.dir_mut(ino);
         dir.complete = true;
         dir.stored = true;
         // Which of the events up to there were about this directory is not known.
         dir.journalled = dir.journalled.max(position);
+        if dir.touched.is_none_or(|(_, seq)| seq < touched.1) && touched.1 != Seq(0) {
+            dir.touched = Some(touched);
+        }
+        self.settle_touch(ino);
     }
 
     /// The directory that must be fetched before an event can be applied exactly, if any. Live

@@ -6,7 +6,7 @@
 
 use metastore::request::{Condition, LoadedDir, StoreFailure, StoreOp, StoreResult};
 use metastore::{Manifest, Rows, RunId, RunInfo, RunReader, manifest_name, run_name};
-use types::{DirFragId, Errno, Error, Frag, Ino, Result, Seq};
+use types::{DirFragId, Errno, Error, Frag, Ino, Result, Seq, Timestamp};
 
 use crate::{Expect, ObjectStore, Outcome, SyncScope, Version};
 
@@ -59,8 +59,8 @@ fn try_op(store: &dyn ObjectStore, op: &StoreOp) -> Result<StoreResult> {
         StoreOp::PurgeData { ino } => delete_all(store, &data_prefix(*ino)),
         StoreOp::PurgeDir { ino } => delete_all(store, &metastore::prefix(whole(*ino))),
         StoreOp::LoadDir { ino } => load_dir(store, *ino),
-        StoreOp::CommitDir { ino, rows, counts, position } => {
-            commit_dir(store, *ino, rows, *counts, *position)
+        StoreOp::CommitDir { ino, rows, counts, position, touched } => {
+            commit_dir(store, *ino, rows, *counts, (*position, *touched))
         }
     }
 }
@@ -116,7 +116,7 @@ fn commit_dir(
     ino: Ino,
     rows: &Rows,
     (entries, subdirs, exact): (u64, u64, bool),
-    position: Seq,
+    (position, touched): (Seq, (Timestamp, Seq)),
 ) -> Result<StoreResult> {
     let dir = whole(ino);
     let current = read_manifest(store, dir)?;
@@ -126,7 +126,7 @@ fn commit_dir(
     manifest.next_run += 1;
     manifest.generation += 1;
     (manifest.entries, manifest.subdirs, manifest.counts_exact) = (entries, subdirs, exact);
-    manifest.position = position;
+    (manifest.position, manifest.touched) = (position, touched);
     let mut run = metastore::encode_run(dir, id, rows);
     let mut replaced = Vec::new();
     let info = RunInfo::of(&RunReader::open_as(dir, id, &run)?);

@@ -157,9 +157,9 @@ fn copy_of(op: &StoreOp) -> StoreOp {
         StoreOp::PurgeData { ino } => StoreOp::PurgeData { ino: *ino },
         StoreOp::PurgeDir { ino } => StoreOp::PurgeDir { ino: *ino },
         StoreOp::LoadDir { ino } => StoreOp::LoadDir { ino: *ino },
-        StoreOp::CommitDir { ino, rows, counts, position } => {
-            let (counts, position) = (*counts, *position);
-            StoreOp::CommitDir { ino: *ino, rows: rows.clone(), counts, position }
+        StoreOp::CommitDir { ino, rows, counts, position, touched } => {
+            let (ino, counts, position, touched) = (*ino, *counts, *position, *touched);
+            StoreOp::CommitDir { ino, rows: rows.clone(), counts, position, touched }
         }
     }
 }

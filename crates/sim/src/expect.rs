@@ -191,13 +191,15 @@ pub(crate) fn agrees(expected: &Expected, answer: &Answer, blur: impl Fn(&Attr) 
     }
 }
 
-/// Listings do not say how many entries a sub-directory has unless it is in memory.
+/// Listings do not say how many entries a sub-directory has unless it is in memory, nor, after a
+/// crash, when that changed last.
 fn same_entry(expected: &Attr, found: &Attr, attrs: bool) -> bool {
     if !attrs {
         return expected.ino == found.ino && expected.file_type() == found.file_type();
     }
     if expected.is_dir() {
-        return *expected == Attr { nlink: expected.nlink, size: expected.size, ..*found };
+        let Attr { nlink, size, mtime, ctime, .. } = *expected;
+        return *expected == Attr { nlink, size, mtime, ctime, ..*found };
     }
     expected == found
 }

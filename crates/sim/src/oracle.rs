@@ -65,6 +65,8 @@ pub struct Oracle {
     /// The namespace when everything was durable last, and what was done since.
     base: Model,
     log: Vec<Key>,
+    /// What was done since in regions that are unknown.
+    unknown: Vec<Key>,
     /// Every request since then.
     pub requests: BTreeMap<Key, Issued>,
     /// The largest position that the server called safe.
@@ -90,6 +92,7 @@ impl Oracle {
             model: Model::default(),
             base: Model::default(),
             log: Vec::new(),
+            unknown: Vec::new(),
             requests: BTreeMap::new(),
             safe: Seq(0),
             regions: Vec::new(),
@@ -114,6 +117,7 @@ impl Oracle {
     pub fn settle(&mut self) {
         self.base = self.model.clone();
         self.log.clear();
+        self.unknown.clear();
         self.requests.clear();
         self.undone.clear();
     }
@@ -190,7 +194,8 @@ impl Oracle {
         match (applied, expected) {
             (Some(_), Some(expected)) => self.compare(&expected, answer),
             (Some(applied), None) => exactly_once::repeated(&self.model, &applied, reply, answer),
-            (None, _) if self.is_unknown(&call) => {
+            // Whether it was done was forgotten while the client was away.
+            (None, _) if self.is_unknown(&call) || (self.late && call.what.is_change()) => {
                 self.request(key).no_change = true;
                 Ok(())
             }
@@ -257,6 +262,7 @@ impl Oracle {
         (issued.applied, issued.expected) = (Some(applied), Some(expected));
         self.undone.retain(|undone| *undone != key);
         if unknown {
+            self.unknown.push(key);
             return Ok(());
         }
         self.log.push(key);
@@ -373,6 +379,15 @@ impl Oracle {
         for region in &mut self.regions {
             region.known &= !region.soft;
         }
+        let (unknown, requests) = (&mut self.unknown, &mut self.requests);
+        unknown.retain(|key| {
+            let Some(issued) = requests.get_mut(key) else { return false };
+            let kept = issued.applied.is_some_and(|it| it.seq > Seq(0) && it.seq <= last);
+            if !kept {
+                (issued.applied, issued.told_lost) = (None, true);
+            }
+            kept
+        });
         for key in std::mem::take(&mut self.log) {
             let issued = self.requests.get_mut(&key).expect("logged requests are kept");
             issued.expected = None;

@@ -46,6 +46,8 @@ pub(crate) struct Project {
     block: bool,
     /// Events until the next merge.
     target: u64,
+    /// Whether the next merge gives the subtree back, however often it is tried.
+    release: bool,
 }
 
 impl Project {
@@ -59,6 +61,7 @@ impl Project {
             global,
             block,
             target: 0,
+            release: false,
         }
     }
 
@@ -173,6 +176,7 @@ impl World {
             one_event(project, &mut rng, self.plan.names, time);
         }
         if project.inner.as_ref().is_some_and(|inner| inner.events() >= project.target) {
+            project.release = self.rng.percent(20);
             self.merge(client, project);
         }
     }
@@ -202,7 +206,7 @@ impl World {
                 announced = 0;
             }
         }
-        let flags = MergeFlags { release: self.rng.percent(20), ..MergeFlags::default() };
+        let flags = MergeFlags { release: project.release, ..MergeFlags::default() };
         let what = What::Merge { subtree: root, bytes: announced, object, flags };
         let tid = self.call(client, Call::root(what), 0, bytes.clone());
         if announced > 0

@@ -47,7 +47,11 @@ impl Subtree {
                 self.inner.view().namespace_mut().load_entry(dir, name, attr, &data);
             }
             if !more || entries.is_empty() {
-                self.inner.view().namespace_mut().finish_load(dir, types::Seq(0));
+                self.inner.view().namespace_mut().finish_load(
+                    dir,
+                    types::Seq(0),
+                    Default::default(),
+                );
                 return Ok(());
             }
             after = entries.last().map(|(name, _)| name.clone());

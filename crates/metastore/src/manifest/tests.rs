@@ -1,4 +1,4 @@
-use types::{Frag, Ino, Seq};
+use types::{Frag, Ino, Seq, Timestamp};
 
 use super::*;
 
@@ -13,6 +13,7 @@ fn manifest() -> Manifest {
         subdirs: 4,
         counts_exact: true,
         position: Seq(99),
+        touched: (Timestamp(-7), Seq(8)),
     }
 }
 

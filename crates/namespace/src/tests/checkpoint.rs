@@ -22,7 +22,7 @@ enum Stored {
 /// The metadata store.
 #[derive(Default)]
 struct Store {
-    positions: BTreeMap<Ino, Seq>,
+    positions: BTreeMap<Ino, (Seq, (Timestamp, Seq))>,
     dirs: BTreeMap<Ino, BTreeMap<Vec<u8>, Stored>>,
 }
 
@@ -46,7 +46,8 @@ impl Store {
 
     fn load(&self, namespace: &mut Namespace, dir: Ino) {
         namespace.load(dir, self.rows(dir));
-        namespace.finish_load(dir, self.positions.get(&dir).copied().unwrap_or_default());
+        let (position, touched) = self.positions.get(&dir).copied().unwrap_or_default();
+        namespace.finish_load(dir, position, touched);
     }
 
     fn replace(&self, namespace: &mut Namespace, dir: Ino) {
@@ -270,7 +271,7 @@ impl Server {
             }
         }
         for loss in journal::Loss::all(losses) {
-            if store.positions.get(&loss.winner).is_some_and(|position| *position >= seq) {
+            if store.positions.get(&loss.winner).is_some_and(|(position, _)| *position >= seq) {
                 store.replace(namespace, loss.winner);
                 namespace.drop_loser(loss.loser);
                 continue;
@@ -426,7 +427,8 @@ fn commit(namespace: &mut Namespace, store: &mut Store, mut flight: Flight) {
         return;
     }
     store.commit(flight.capture.dir, &flight.rows);
-    store.positions.insert(flight.capture.dir, flight.position);
+    let touched = namespace.untold_change(flight.capture.dir);
+    store.positions.insert(flight.capture.dir, (flight.position, touched));
     namespace.end_capture(flight.capture.dir);
 }
 

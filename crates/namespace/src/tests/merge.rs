@@ -116,7 +116,7 @@ fn on_model(model: &mut Model, event: &Event<'_>) -> Outcome {
 fn merge(namespace: &mut Namespace, model: &mut Model, journal: &JournalBuffer) {
     for_each(journal, |_, event| {
         while let Some(dir) = namespace.needs(event) {
-            namespace.finish_load(dir, types::Seq(0));
+            namespace.finish_load(dir, types::Seq(0), Default::default());
         }
         let outcome = namespace.apply(Seq(1 << 32), Mode::Merge, event);
         assert_eq!(outcome, on_model(model, event), "{event:?}");

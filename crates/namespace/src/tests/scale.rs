@@ -63,7 +63,7 @@ fn a_large_directory_is_stored_and_fetched_while_it_grows() {
 
     let mut again = Namespace::new();
     again.load(Ino::ROOT, rows.iter());
-    again.finish_load(Ino::ROOT, types::Seq(0));
+    again.finish_load(Ino::ROOT, types::Seq(0), Default::default());
     assert_eq!(again.counts(Ino::ROOT), (number, 0, true));
     assert_eq!(again.inodes(), number);
 }

@@ -49,7 +49,7 @@ pub fn refused(
         Errno::NoSpace | Errno::Io if store_fails => Ok(()),
         // The client was away for so long that its answer is forgotten, and the server does not
         // have the directory in memory: the client walks its path again.
-        Errno::Stale if late => Ok(()),
+        Errno::Stale | Errno::NotFound if late => Ok(()),
         _ => Err(format!(
             "was applied ({:?}) and then refused with {} ({})",
             issued.applied,
