@@ -9,17 +9,19 @@
 //! Merges are carried out one after the other (J-10), in slices between requests.
 
 mod apply;
+mod verify;
 
 use std::collections::VecDeque;
 
 use journal::{Event, JournalError, SegmentHeader, Writer, segment};
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use namespace::Batch;
-use types::{ClientId, ConnId, Errno, Ino, InoRange, Map, Moment, Seq, Set, Tid, check_name};
+use types::{ClientId, ConnId, Errno, Ino, InoRange, Map, Moment, Seq, Set, Tid};
 use wire::{Answer, Failure, MergeFlags, MergeReport, Message, Op};
 
 use crate::op::{Performed, Performing};
 use crate::{Effects, Mds, Phase, Waiting};
+use verify::Verified;
 
 /// Conflicts listed in a report.
 const SAMPLES_MAX: usize = 100;
@@ -129,26 +131,6 @@ impl Merges {
 
     pub(crate) fn resume(&mut self) {
         self.waiting = false;
-    }
-}
-
-/// How far the verification got.
-enum Verified {
-    More,
-    Done,
-    /// It depends on an inode that is not in memory.
-    Unknown(Ino),
-}
-
-/// Why an event is not accepted, for now or for good.
-enum Doubt {
-    Refused(Errno),
-    Unknown(Ino),
-}
-
-impl From<Errno> for Doubt {
-    fn from(errno: Errno) -> Self {
-        Self::Refused(errno)
     }
 }
 
@@ -386,117 +368,6 @@ impl Mds {
         merge.skip = 0;
         merge.stage = Stage::Applying;
         merge.seq = self.last_seq();
-    }
-
-    fn verify_slice(&mut self, merge: &mut Merge) -> Result<Verified, Failure> {
-        let bytes = std::mem::take(&mut merge.bytes);
-        let result = self.verify_blocks(merge, &bytes);
-        merge.bytes = bytes;
-        result
-    }
-
-    fn verify_blocks(&mut self, merge: &mut Merge, bytes: &[u8]) -> Result<Verified, Failure> {
-        let damaged = |error: JournalError| {
-            let error = error.in_journal("client journal");
-            Failure { errno: error.errno, text: error.to_string() }
-        };
-        let mut budget = self.settings.merge_events;
-        let done = self.merges.done_of(merge);
-        while merge.offset < bytes.len() {
-            if budget == 0 {
-                return Ok(Verified::More);
-            }
-            let (block, next) = journal::Block::read(bytes, merge.offset).map_err(damaged)?;
-            let mut events = block.events();
-            while let Some(record) = events.next_event().map_err(damaged)? {
-                // What is applied was verified then; what it was about may be gone by now.
-                if record.seq <= done {
-                    merge.note_new(&record.event);
-                    continue;
-                }
-                match self.verify(merge, &record.event) {
-                    Ok(()) => {}
-                    Err(Doubt::Unknown(ino)) => return Ok(Verified::Unknown(ino)),
-                    Err(Doubt::Refused(errno)) => {
-                        let (seq, event) = (record.seq.0, &record.event);
-                        let text = format!("event {seq} of the journal is not allowed: {event:?}");
-                        return Err(Failure { errno, text });
-                    }
-                }
-            }
-            merge.report.events += u64::from(block.count);
-            merge.offset = next;
-            budget = budget.saturating_sub(block.count as usize);
-        }
-        Ok(Verified::Done)
-    }
-
-    /// What every merge checks: legal names, inside the subtree, own inode numbers.
-    fn verify(&self, merge: &mut Merge, event: &Event<'_>) -> Result<(), Doubt> {
-        if let Some((parent, name)) = event.dentry() {
-            check_name(name)?;
-            self.verify_dir(merge, parent)?;
-        }
-        match *event {
-            Event::Create(ref create) => {
-                let own = merge.flags.strong_log
-                    || merge.ranges.iter().any(|range| range.contains(create.ino));
-                if !own {
-                    return Err(Errno::NotPermitted.into());
-                }
-                merge.note_new(event);
-                Ok(())
-            }
-            Event::Rename { new_parent, new_name, ref moved, ref exchanged, .. } => {
-                check_name(new_name)?;
-                self.verify_dir(merge, new_parent)?;
-                self.verify_inode(merge, moved.attr.ino)?;
-                exchanged.as_ref().map_or(Ok(()), |back| self.verify_inode(merge, back.attr.ino))
-            }
-            Event::Link { ino, .. }
-            | Event::SetAttr { ino, .. }
-            | Event::SetXattr { ino, .. }
-            | Event::SetData { ino, .. } => self.verify_inode(merge, ino),
-            Event::Unlink { .. } | Event::Rmdir { .. } => Ok(()),
-            // Policies, sessions and merges are the server's business.
-            Event::SetPolicy { .. }
-            | Event::Session { .. }
-            | Event::Merged { .. }
-            | Event::Stored { .. } => Err(Errno::NotPermitted.into()),
-        }
-    }
-
-    #[inline]
-    fn verify_dir(&self, merge: &mut Merge, dir: Ino) -> Result<(), Doubt> {
-        if dir == merge.last_dir {
-            return Ok(());
-        }
-        let free = dir == merge.subtree || merge.flags.strong_log || merge.new_dirs.contains(&dir);
-        if !free {
-            self.verify_place(merge, dir)?;
-            if !self.namespace.is_dir(dir) {
-                return Err(Errno::CrossDevice.into());
-            }
-        }
-        merge.last_dir = dir;
-        Ok(())
-    }
-
-    fn verify_inode(&self, merge: &Merge, ino: Ino) -> Result<(), Doubt> {
-        let free = merge.flags.strong_log || merge.ranges.iter().any(|range| range.contains(ino));
-        if free { Ok(()) } else { self.verify_place(merge, ino) }
-    }
-
-    /// An inode that exists must be in the subtree.
-    fn verify_place(&self, merge: &Merge, ino: Ino) -> Result<(), Doubt> {
-        if !self.namespace.is_anchored(ino) && !merge.absent.contains(&ino) {
-            return Err(Doubt::Unknown(ino));
-        }
-        if self.namespace.is_within(ino, merge.subtree) {
-            Ok(())
-        } else {
-            Err(Errno::CrossDevice.into())
-        }
     }
 
     /// Answers merges that are applied, once what they promise is durable.

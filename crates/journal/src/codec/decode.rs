@@ -169,15 +169,7 @@ impl<'a> Decoder<'a> {
             EventKind::Session => {
                 Event::Session { client: ClientId(reader.varint()?), tid: Tid(reader.varint()?) }
             }
-            EventKind::Merged => {
-                let subtree = read_ino(context, reader)?;
-                let client = ClientId(reader.varint()?);
-                let object = reader.bytes()?;
-                let (first, events) = (reader.varint()?, reader.varint()?);
-                let last = read_bool(reader)?;
-                let losses = reader.bytes()?;
-                Event::Merged { subtree, client, object, first, events, last, losses }
-            }
+            EventKind::Merged => read_merged(context, reader)?,
             EventKind::Stored => Event::Stored { dir: read_ino(context, reader)? },
         })
     }
@@ -232,6 +224,16 @@ fn read_name(
     context.name[shared..length].copy_from_slice(suffix);
     context.name_len = length;
     Ok(())
+}
+
+fn read_merged<'a>(context: &mut Context, reader: &mut Reader<'a>) -> Result<Event<'a>, Malformed> {
+    let subtree = read_ino(context, reader)?;
+    let client = ClientId(reader.varint()?);
+    let object = reader.bytes()?;
+    let (first, events) = (reader.varint()?, reader.varint()?);
+    let last = read_bool(reader)?;
+    let losses = reader.bytes()?;
+    Ok(Event::Merged { subtree, client, object, first, events, last, losses })
 }
 
 fn read_raw_name<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {

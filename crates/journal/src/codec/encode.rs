@@ -169,18 +169,23 @@ impl Encoder {
                 out.put_varint(client.0);
                 out.put_varint(tid.0);
             }
-            Event::Merged { subtree, client, object, first, events, last, losses } => {
-                put_ino(context, subtree, out);
-                out.put_varint(client.0);
-                out.put_bytes(object);
-                out.put_varint(first);
-                out.put_varint(events);
-                out.put_u8(u8::from(last));
-                out.put_bytes(losses);
-            }
+            Event::Merged { .. } => put_merged(context, event, out),
             Event::Stored { dir } => put_ino(context, dir, out),
         }
     }
+}
+
+fn put_merged(context: &mut Context, event: &Event<'_>, out: &mut Vec<u8>) {
+    let Event::Merged { subtree, client, object, first, events, last, losses } = *event else {
+        return;
+    };
+    put_ino(context, subtree, out);
+    out.put_varint(client.0);
+    out.put_bytes(object);
+    out.put_varint(first);
+    out.put_varint(events);
+    out.put_u8(u8::from(last));
+    out.put_bytes(losses);
 }
 
 fn details_of(create: &Create<'_>) -> u8 {
