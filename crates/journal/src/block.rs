@@ -14,9 +14,9 @@
 use types::bytes::Reader;
 use types::{Origin, Seq};
 
-use crate::codec::Decoder;
+use crate::codec::{Decoder, State};
 use crate::error::JournalError;
-use crate::event::Event;
+use crate::event::{Create, Event};
 
 /// Length of a block header in bytes.
 pub const HEADER_BYTES: usize = 28;
@@ -119,6 +119,17 @@ impl<'a> Block<'a> {
         }
     }
 
+    /// The events from a place on that a reader of this block marked.
+    #[must_use]
+    pub fn events_from(&self, mark: &Mark) -> BlockReader<'a> {
+        BlockReader {
+            decoder: Decoder::resumed(self.payload, self.origins, &mark.state),
+            seq: mark.seq,
+            left: mark.left,
+            base: self.base,
+        }
+    }
+
     /// Length of the encoded events in bytes.
     #[must_use]
     pub fn payload_bytes(&self) -> usize {
@@ -147,7 +158,41 @@ pub struct BlockReader<'a> {
     base: usize,
 }
 
+/// Where a [`BlockReader`] stands, to go on from there later.
+#[derive(Clone, Debug)]
+pub struct Mark {
+    state: State,
+    seq: Seq,
+    left: u32,
+}
+
 impl BlockReader<'_> {
+    /// Marks the place before the next event.
+    #[must_use]
+    pub fn mark(&self) -> Mark {
+        Mark { state: self.decoder.state(), seq: self.seq, left: self.left }
+    }
+
+    /// The next event if it is a create. Most events are, and an event of any kind is several
+    /// times as large, which costs more than decoding it.
+    ///
+    /// # Errors
+    /// As [`BlockReader::next_event`].
+    #[inline]
+    pub fn next_create(&mut self) -> Result<Option<(Seq, Origin, Create<'_>)>, JournalError> {
+        let base = self.base;
+        if self.left == 0 || !self.decoder.is_at_create() {
+            return Ok(None);
+        }
+        self.left -= 1;
+        let seq = self.seq;
+        self.seq.0 = self.seq.0.wrapping_add(1);
+        match self.decoder.next_create() {
+            Ok((origin, create)) => Ok(Some((seq, origin, create))),
+            Err(malformed) => Err(JournalError::at(base, malformed)),
+        }
+    }
+
     /// The next event, or `None` after the last.
     ///
     /// # Errors

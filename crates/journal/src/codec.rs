@@ -93,5 +93,5 @@ impl Context {
     }
 }
 
-pub(crate) use decode::Decoder;
+pub(crate) use decode::{Decoder, State};
 pub use encode::Encoder;

@@ -22,7 +22,7 @@ mod error;
 mod event;
 pub mod segment;
 
-pub use block::{Block, BlockReader, Record};
+pub use block::{Block, BlockReader, Mark, Record};
 pub use buffer::JournalBuffer;
 pub use codec::Encoder;
 pub use error::JournalError;

@@ -13,7 +13,7 @@ mod verify;
 
 use std::collections::VecDeque;
 
-use journal::{Event, JournalError, SegmentHeader, Writer, segment};
+use journal::{Create, Event, JournalError, Mark, SegmentHeader, Writer, segment};
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use namespace::Batch;
 use types::{ClientId, ConnId, Errno, Ino, InoRange, Map, Moment, Seq, Set, Tid};
@@ -50,6 +50,8 @@ struct Merge {
     /// Where the next block starts, and how many of its events are done.
     offset: usize,
     skip: usize,
+    /// The same place in the block, if it need not be searched for.
+    mark: Option<Mark>,
     /// How many events are applied, and how many of them the journal knows of.
     applied: u64,
     recorded: u64,
@@ -75,9 +77,14 @@ impl Merge {
 
     /// Notes a directory that the journal itself created.
     fn note_new(&mut self, event: &Event<'_>) {
-        if let Event::Create(create) = event
-            && create.file_type() == types::FileType::Directory
-        {
+        if let Event::Create(create) = event {
+            self.note_created(create);
+        }
+    }
+
+    #[inline]
+    fn note_created(&mut self, create: &Create<'_>) {
+        if create.file_type() == types::FileType::Directory {
             self.new_dirs.insert(create.ino);
         }
     }
@@ -174,6 +181,7 @@ impl Mds {
             stage: Stage::Receiving,
             offset: segment::HEADER_BYTES,
             skip: 0,
+            mark: None,
             applied: 0,
             recorded: 0,
             newest: Seq(0),

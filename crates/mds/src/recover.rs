@@ -3,13 +3,13 @@
 
 use std::ops::Range;
 
-use journal::{BlockReader, Event, Loss, Record, segment};
+use journal::{BlockReader, Create, Event, Loss, Record, segment};
 use metastore::Rows;
 use metastore::request::{
     Condition, LoadedDir, StoreFailure, StoreOp, StoreResult, Token, journal_prefix, rank_name,
 };
-use namespace::Mode;
-use types::{ClientId, Errno, Error, Ino, Seq};
+use namespace::{Batch, Mode};
+use types::{ClientId, Errno, Error, FileType, Ino, Seq};
 
 use crate::chain::{Chain, Found, Next};
 use crate::session::Remembered;
@@ -54,6 +54,8 @@ pub(crate) struct Recovery {
     merged: Option<Merged>,
     /// The directory that was read, for the event that asked for it.
     stored: Option<Option<Box<LoadedDir>>>,
+    /// Creates on their way into the namespace; empty between blocks.
+    batch: Batch,
     /// How many of the losses of an event are repeated.
     losses: usize,
 }
@@ -289,10 +291,37 @@ impl Mds {
         // Runs of requests are one client's: sessions are looked up once for each.
         let mut client = ClientId(0);
         let mut changes = Vec::new();
-        while let Some(record) = events.next_event()? {
+        // Creates of files need nothing from the store. Most events are that.
+        let mut batch = std::mem::take(&mut self.recovery.batch);
+        loop {
+            let record = if let Some((seq, origin, create)) = events.next_create()? {
+                let is_file = create.file_type() != FileType::Directory;
+                if is_file && seq > self.recovery.applied {
+                    batch.push(seq, &create);
+                    if batch.is_full() {
+                        self.replay_creates(&mut batch);
+                    }
+                    if origin.client != client || changes.len() >= RUN_MAX {
+                        self.sessions.recovered_changes(client, &mut changes);
+                        client = origin.client;
+                    }
+                    let Create { ino, time, .. } = create;
+                    changes.push(Remembered { tid: origin.tid, seq, ino, time });
+                    self.recovery.applied = seq;
+                    self.recovery.skip += 1;
+                    continue;
+                }
+                Record { seq, origin, event: Event::Create(create) }
+            } else if let Some(record) = events.next_event()? {
+                record
+            } else {
+                break;
+            };
+            self.replay_creates(&mut batch);
             let again = record.seq <= self.recovery.applied;
             if !again && !self.replay_record(&record, effects) {
                 self.sessions.recovered_changes(client, &mut changes);
+                self.recovery.batch = batch;
                 return Ok(false);
             }
             if record.origin.client != client || changes.len() >= RUN_MAX {
@@ -303,8 +332,15 @@ impl Mds {
             self.recovery.applied = self.recovery.applied.max(record.seq);
             self.recovery.skip += 1;
         }
+        self.replay_creates(&mut batch);
+        self.recovery.batch = batch;
         self.sessions.recovered_changes(client, &mut changes);
         Ok(true)
+    }
+
+    fn replay_creates(&mut self, batch: &mut Batch) {
+        self.counters.recovered_events += batch.len() as u64;
+        self.namespace.apply_batch(Mode::Replay, batch, |_, _| ());
     }
 
     /// Returns whether the event was applied; if not, something is being fetched.

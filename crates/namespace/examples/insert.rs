@@ -169,13 +169,13 @@ fn merge(namespace: &mut Namespace, journal: &[Vec<u8>]) {
         while let Some(record) = events.next_event().expect("just written") {
             assert!(namespace.needs(&record.event).is_none());
             let Event::Create(create) = record.event else { continue };
-            batch.push(&create);
+            batch.push(Seq(1), &create);
             if batch.is_full() {
-                namespace.apply_batch(Seq(1), Mode::Merge, &mut batch, |_, _| ());
+                namespace.apply_batch(Mode::Merge, &mut batch, |_, _| ());
             }
         }
     }
-    namespace.apply_batch(Seq(1), Mode::Merge, &mut batch, |_, _| ());
+    namespace.apply_batch(Mode::Merge, &mut batch, |_, _| ());
 }
 
 fn encode(load: &Load) -> Vec<Vec<u8>> {

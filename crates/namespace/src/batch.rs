@@ -24,6 +24,7 @@ const BATCH_CREATES: usize = 32;
 /// A create without its bytes.
 #[derive(Clone, Copy, Debug)]
 struct Staged {
+    seq: Seq,
     create: Create<'static>,
     hash: u32,
     /// Where the name, and behind it the data, end in [`Batch::bytes`].
@@ -39,16 +40,16 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Adds a create. It is copied, because a journal's reader lends an event only until the next.
+    /// Adds a create of this position. It is copied, because a journal's reader lends an event only until the next.
     #[inline]
-    pub fn push(&mut self, create: &Create<'_>) {
+    pub fn push(&mut self, seq: Seq, create: &Create<'_>) {
         self.bytes.extend_from_slice(create.name);
         let name_end = self.bytes.len();
         self.bytes.extend_from_slice(create.data);
         let data_end = self.bytes.len();
         let hash = name_hash(create.name);
         let create = Create { name: &[], data: &[], ..*create };
-        self.staged.push(Staged { create, hash, name_end, data_end });
+        self.staged.push(Staged { seq, create, hash, name_end, data_end });
     }
 
     /// Creates held.
@@ -75,7 +76,6 @@ impl Namespace {
     /// each one and its outcome, and leaves the batch empty.
     pub fn apply_batch(
         &mut self,
-        seq: Seq,
         mode: Mode,
         batch: &mut Batch,
         mut done: impl FnMut(&Create<'_>, Outcome),
@@ -87,7 +87,7 @@ impl Namespace {
             let data = &batch.bytes[staged.name_end..staged.data_end];
             start = staged.data_end;
             let create = Create { name, data, ..staged.create };
-            done(&create, self.create_hashed(seq, mode, &create, staged.hash));
+            done(&create, self.create_hashed(staged.seq, mode, &create, staged.hash));
         }
         batch.staged.clear();
         batch.bytes.clear();

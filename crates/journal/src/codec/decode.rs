@@ -6,6 +6,13 @@ use types::{Attr, AttrChange, ClientId, FileType, Ino, NAME_BYTES_MAX, Origin, T
 use super::*;
 use crate::event::{Create, Event, EventKind, Snapshot};
 
+/// Where a decoder is in its payload.
+#[derive(Clone, Debug)]
+pub(crate) struct State {
+    offset: usize,
+    context: Context,
+}
+
 /// Decodes the payload of one block.
 #[derive(Clone, Debug)]
 pub(crate) struct Decoder<'a> {
@@ -17,6 +24,32 @@ pub(crate) struct Decoder<'a> {
 impl<'a> Decoder<'a> {
     pub(crate) fn new(payload: &'a [u8], origins: bool) -> Self {
         Self { reader: Reader::new(payload), context: Context::new(), origins }
+    }
+
+    /// A decoder that goes on where another one of the same payload was.
+    pub(crate) fn resumed(payload: &'a [u8], origins: bool, state: &State) -> Self {
+        let mut reader = Reader::new(payload);
+        // A mark of another payload may lie behind the end of this one: then there is nothing left.
+        let _ = reader.take(state.offset.min(payload.len()));
+        Self { reader, context: state.context.clone(), origins }
+    }
+
+    /// Where the decoder is.
+    pub(crate) fn state(&self) -> State {
+        State { offset: self.reader.offset(), context: self.context.clone() }
+    }
+
+    /// Whether the next event is a create.
+    #[inline]
+    pub(crate) fn is_at_create(&self) -> bool {
+        self.reader.rest().first().is_some_and(|tag| tag & CREATE != 0)
+    }
+
+    /// The next event, which is a create.
+    #[inline]
+    pub(crate) fn next_create(&mut self) -> Result<(Origin, Create<'_>), Malformed> {
+        let flags = self.reader.u8()?;
+        self.create(flags)
     }
 
     /// The next event and its origin, or `None` at the end.

@@ -3,7 +3,7 @@
 //! Creates are applied in batches, because then their cache misses overlap; everything else one by
 //! one. The order of the journal is kept, whatever it holds.
 
-use journal::{Event, JournalError};
+use journal::{Block, BlockReader, Event, JournalError};
 use namespace::{Batch, Mode, Outcome, Refusal};
 use types::{FileType, Ino, Origin, Seq};
 use wire::{MergeFlags, MergeReport, MergeSample, SampleKind};
@@ -42,36 +42,41 @@ impl Mds {
         let mut budget = self.settings.merge_events;
         let done = self.merges.done_of(merge);
         while merge.offset < bytes.len() {
-            let (block, next) = journal::Block::read(bytes, merge.offset)?;
-            let mut events = block.events();
-            for _ in 0..merge.skip {
-                events.next_event()?;
-            }
-            while let Some(record) = events.next_event()? {
+            let (block, next) = Block::read(bytes, merge.offset)?;
+            let mut events = events_of(&block, merge)?;
+            loop {
                 if budget == 0 {
+                    merge.mark = Some(events.mark());
                     return Ok(Slice::More);
                 }
-                if record.seq <= done {
+                let (seq, event) = if let Some((seq, _, create)) = events.next_create()? {
+                    if seq > done && blind && !may_meet_directory(merge, &create) {
+                        batch.push(merge.seq, &create);
+                        if batch.is_full() {
+                            self.merge_creates(merge, batch);
+                        }
+                        (seq, None)
+                    } else {
+                        (seq, Some(Event::Create(create)))
+                    }
+                } else if let Some(record) = events.next_event()? {
+                    (record.seq, Some(record.event))
+                } else {
+                    break;
+                };
+                if seq <= done {
                     merge.skip += 1;
                     merge.applied += 1;
                     merge.recorded += 1;
                     continue;
                 }
-                if let Event::Create(create) = &record.event
-                    && blind
-                    && !may_meet_directory(merge, create)
-                {
-                    batch.push(create);
-                    if batch.is_full() {
-                        self.merge_creates(merge, batch);
-                    }
-                } else {
+                if let Some(event) = event {
                     self.merge_creates(merge, batch);
-                    if let Some(dir) = self.merge_event(merge, &record.event) {
+                    if let Some(dir) = self.merge_event(merge, &event) {
                         return Ok(Slice::Cold(dir));
                     }
                 }
-                merge.newest = record.seq;
+                merge.newest = seq;
                 merge.skip += 1;
                 merge.applied += 1;
                 budget -= 1;
@@ -122,10 +127,10 @@ impl Mds {
 
     /// Applies the creates of a batch. They need no directory to be fetched.
     fn merge_creates(&mut self, merge: &mut Merge, batch: &mut Batch) {
-        let Merge { seq, ref mut report, .. } = *merge;
+        let Merge { ref mut report, .. } = *merge;
         report.created += batch.len() as u64;
         self.counters.merged_events += batch.len() as u64;
-        self.namespace.apply_batch(seq, Mode::Merge, batch, |create, outcome| {
+        self.namespace.apply_batch(Mode::Merge, batch, |create, outcome| {
             if outcome != Outcome::Done {
                 note(report, outcome, &Event::Create(*create));
             }
@@ -194,6 +199,18 @@ impl Mds {
             Err(Refusal::Errno(_)) => Ok(false),
         }
     }
+}
+
+/// The events of a block that are not applied yet.
+fn events_of<'a>(block: &Block<'a>, merge: &mut Merge) -> Result<BlockReader<'a>, JournalError> {
+    if let Some(mark) = merge.mark.take() {
+        return Ok(block.events_from(&mark));
+    }
+    let mut events = block.events();
+    for _ in 0..merge.skip {
+        events.next_event()?;
+    }
+    Ok(events)
 }
 
 /// Whether a new directory may take the place of one, whose names it then takes over.

@@ -3,7 +3,7 @@
 //!
 //! Every check takes constant time, whatever is in the namespace.
 
-use journal::{Event, JournalError};
+use journal::{Create, Event, JournalError};
 use types::{Errno, Ino, check_name};
 use wire::Failure;
 
@@ -51,17 +51,27 @@ impl Mds {
             }
             let (block, next) = journal::Block::read(bytes, merge.offset).map_err(damaged)?;
             let mut events = block.events();
-            while let Some(record) = events.next_event().map_err(damaged)? {
+            loop {
+                let (seq, event) =
+                    if let Some((seq, _, create)) = events.next_create().map_err(damaged)? {
+                        if seq > done && self.verify_create(merge, &create).is_ok() {
+                            continue;
+                        }
+                        (seq, Event::Create(create))
+                    } else if let Some(record) = events.next_event().map_err(damaged)? {
+                        (record.seq, record.event)
+                    } else {
+                        break;
+                    };
                 // What is applied was verified then; what it was about may be gone by now.
-                if record.seq <= done {
-                    merge.note_new(&record.event);
+                if seq <= done {
+                    merge.note_new(&event);
                     continue;
                 }
-                match self.verify(merge, &record.event) {
+                match self.verify(merge, &event) {
                     Ok(()) => {}
                     Err(Doubt::Unknown(ino)) => return Ok(Verified::Unknown(ino)),
                     Err(Doubt::Refused(errno)) => {
-                        let (seq, event) = (record.seq.0, &record.event);
                         let text = format!("event {seq} of the journal is not allowed: {event:?}");
                         return Err(Failure { errno, text });
                     }
@@ -74,22 +84,30 @@ impl Mds {
         Ok(Verified::Done)
     }
 
+    /// As [`Mds::verify`], for what most events are.
+    #[inline]
+    fn verify_create(&self, merge: &mut Merge, create: &Create<'_>) -> Result<(), Doubt> {
+        check_name(create.name)?;
+        self.verify_dir(merge, create.parent)?;
+        let own =
+            merge.flags.strong_log || merge.ranges.iter().any(|range| range.contains(create.ino));
+        if !own {
+            return Err(Errno::NotPermitted.into());
+        }
+        merge.note_created(create);
+        Ok(())
+    }
+
     /// What every merge checks: legal names, inside the subtree, own inode numbers.
     fn verify(&self, merge: &mut Merge, event: &Event<'_>) -> Result<(), Doubt> {
+        if let Event::Create(create) = event {
+            return self.verify_create(merge, create);
+        }
         if let Some((parent, name)) = event.dentry() {
             check_name(name)?;
             self.verify_dir(merge, parent)?;
         }
         match *event {
-            Event::Create(ref create) => {
-                let own = merge.flags.strong_log
-                    || merge.ranges.iter().any(|range| range.contains(create.ino));
-                if !own {
-                    return Err(Errno::NotPermitted.into());
-                }
-                merge.note_new(event);
-                Ok(())
-            }
             Event::Rename { new_parent, new_name, ref moved, ref exchanged, .. } => {
                 check_name(new_name)?;
                 self.verify_dir(merge, new_parent)?;
@@ -100,7 +118,7 @@ impl Mds {
             | Event::SetAttr { ino, .. }
             | Event::SetXattr { ino, .. }
             | Event::SetData { ino, .. } => self.verify_inode(merge, ino),
-            Event::Unlink { .. } | Event::Rmdir { .. } => Ok(()),
+            Event::Create(_) | Event::Unlink { .. } | Event::Rmdir { .. } => Ok(()),
             // Policies, sessions and merges are the server's business.
             Event::SetPolicy { .. }
             | Event::Session { .. }

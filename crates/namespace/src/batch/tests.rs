@@ -53,11 +53,11 @@ fn in_batches() -> (Namespace, Vec<Outcome>) {
     let mut batch = Batch::default();
     for number in 0..1000 {
         let name = name(number);
-        batch.push(&create(number, &name));
+        batch.push(Seq(9), &create(number, &name));
         if batch.len() as u64 > number % 41 {
             let first = outcomes.len() as u64;
             let mut next = first;
-            namespace.apply_batch(Seq(9), Mode::Merge, &mut batch, |create, outcome| {
+            namespace.apply_batch(Mode::Merge, &mut batch, |create, outcome| {
                 assert_eq!(create.ino, Ino(4096 + next));
                 outcomes.push(outcome);
                 next += 1;
@@ -65,6 +65,6 @@ fn in_batches() -> (Namespace, Vec<Outcome>) {
             assert!(batch.is_empty());
         }
     }
-    namespace.apply_batch(Seq(9), Mode::Merge, &mut batch, |_, outcome| outcomes.push(outcome));
+    namespace.apply_batch(Mode::Merge, &mut batch, |_, outcome| outcomes.push(outcome));
     (namespace, outcomes)
 }
