@@ -1,0 +1,127 @@
+//! Merges that are repeated in a recovery, slice by slice, and directories that the store has as
+//! they were at some position of the journal or later.
+
+use std::ops::Range;
+
+use journal::{Loss, segment};
+use metastore::request::{LoadedDir, StoreOp};
+use namespace::Mode;
+use types::{Ino, Seq};
+
+use super::Step;
+use crate::{Effects, Mds, Waiting};
+
+/// A client's journal that is applied again, and how far.
+#[derive(Debug)]
+pub(super) struct Merged {
+    pub(super) object: String,
+    bytes: Vec<u8>,
+    /// Where the next block starts, and how many of its events are done.
+    offset: usize,
+    skip: u64,
+    /// How many events of the journal are done.
+    done: u64,
+    /// The position of the part that is being applied.
+    part: Seq,
+}
+
+impl Merged {
+    pub(super) fn new(object: String, bytes: Vec<u8>) -> Self {
+        let offset = segment::HEADER_BYTES;
+        let part = Seq(0);
+        Self { object, bytes, offset, skip: 0, done: 0, part }
+    }
+}
+
+impl Mds {
+    /// Applies a part of a client's journal again that was merged before the restart (weak
+    /// consistency with global durability). Returns a directory that must be fetched first.
+    pub(super) fn merge_again(
+        &mut self,
+        (seq, subtree): (Seq, Ino),
+        part: Range<u64>,
+        merged: &mut Merged,
+    ) -> Option<Ino> {
+        if merged.part != seq && merged.done > part.start {
+            // It was merged once more from the start.
+            (merged.offset, merged.skip, merged.done) = (segment::HEADER_BYTES, 0, 0);
+        }
+        merged.part = seq;
+        let Merged { bytes, offset, skip, done, .. } = merged;
+        // It was verified when it was merged; what cannot be read now is not applied.
+        while *done < part.end
+            && let Ok((block, next)) = journal::Block::read(bytes, *offset)
+        {
+            let mut events = block.events();
+            for _ in 0..*skip {
+                events.next_event().ok()?;
+            }
+            while *done < part.end
+                && let Ok(Some(record)) = events.next_event()
+            {
+                if *done >= part.start {
+                    if let Some(dir) = self.namespace.needs(&record.event) {
+                        return Some(dir);
+                    }
+                    self.namespace.apply(seq, Mode::Remerge, &record.event);
+                    self.merges.note_done(subtree, record.seq);
+                    self.counters.recovered_events += 1;
+                }
+                *skip += 1;
+                *done += 1;
+            }
+            if *skip >= u64::from(block.count) {
+                (*offset, *skip) = (next, 0);
+            }
+        }
+        None
+    }
+
+    /// Repeats what a part of a merge did to others. Returns whether that is done; if not,
+    /// something is being fetched.
+    pub(super) fn lose_again(&mut self, seq: Seq, losses: &[u8], effects: &mut Effects) -> bool {
+        for loss in Loss::all(losses).skip(self.recovery.losses) {
+            if loss.winner.0 != 0 {
+                match self.replace_if_stored(loss.winner, seq, effects) {
+                    None => return false,
+                    Some(true) => {
+                        self.namespace.drop_loser(loss.loser);
+                        self.recovery.losses += 1;
+                        continue;
+                    }
+                    Some(false) => {}
+                }
+            }
+            if let Some(dir) = self.namespace.needs_to_lose(&loss) {
+                // That the winner is not stored is asked once more afterwards.
+                self.recovery_waits_for(dir, effects);
+                return false;
+            }
+            self.namespace.lose_again(seq, &loss);
+            self.recovery.losses += 1;
+        }
+        self.recovery.losses = 0;
+        true
+    }
+
+    /// Takes a directory as it is stored if that is how it was at this position or later. Returns
+    /// whether it did, or nothing while the directory is being read.
+    pub(super) fn replace_if_stored(
+        &mut self,
+        dir: Ino,
+        seq: Seq,
+        effects: &mut Effects,
+    ) -> Option<bool> {
+        let Some(stored) = self.recovery.stored.take() else {
+            self.recovery.step = Step::ReadStored;
+            self.store(Waiting::Recovery, StoreOp::LoadDir { ino: dir }, effects);
+            return None;
+        };
+        let Some(loaded) = stored.filter(|loaded| loaded.manifest.position >= seq) else {
+            return Some(false);
+        };
+        let LoadedDir { manifest, rows } = *loaded;
+        self.namespace.replace(dir, rows.iter(), (manifest.position, manifest.touched));
+        Some(true)
+    }
+}
