@@ -1,0 +1,34 @@
+//! Simulations of fixed seeds: what they say, that they say it again, and that no promise breaks.
+
+use expect_test::expect_file;
+
+/// Everything that happens in a small cluster, message by message. A change of the protocol, of the
+/// order of writes or of the recovery shows here. `UPDATE_EXPECT=1` accepts it.
+#[test]
+fn the_transcript_of_a_quiet_cluster() {
+    let report = sim::run(100, true);
+    assert_eq!(report.violation, None);
+    expect_file!["../../testdata/seed-100.txt"].assert_eq(&(report.trace.join("\n") + "\n"));
+}
+
+#[test]
+fn a_seed_gives_the_same_run_again() {
+    for seed in 0..10 {
+        let (one, two) = (sim::run(seed, false), sim::run(seed, false));
+        assert_eq!(one.fingerprint, two.fingerprint, "seed {seed:#x}");
+        assert_eq!((one.checked, one.tenures), (two.checked, two.tenures), "seed {seed:#x}");
+    }
+}
+
+#[test]
+fn different_seeds_give_different_runs() {
+    assert_ne!(sim::run(1, false).fingerprint, sim::run(2, false).fingerprint);
+}
+
+#[test]
+fn no_promise_breaks() {
+    for seed in 0..40 {
+        let report = sim::run(seed, false);
+        assert_eq!(report.violation, None, "again: cargo xtask sim --seed {seed:#x} --transcript");
+    }
+}
