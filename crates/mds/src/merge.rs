@@ -35,6 +35,19 @@ enum Stage {
     Finishing,
 }
 
+/// Tells a journal from others of the same subtree: a checksum of its header and first block, which
+/// holds inode numbers and times. Positions alone do not, because every journal begins at 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct JournalId(u32);
+
+impl JournalId {
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        let first = journal::Block::read(bytes, segment::HEADER_BYTES);
+        let end = first.map_or(bytes.len(), |(_, next)| next);
+        Self(journal::checksum(&bytes[..end]))
+    }
+}
+
 #[derive(Debug)]
 struct Merge {
     id: u64,
@@ -57,6 +70,7 @@ struct Merge {
     recorded: u64,
     /// Position of the event applied last, in its own journal.
     newest: Seq,
+    journal: JournalId,
     /// Directories that the journal itself created.
     new_dirs: Set<Ino>,
     /// Inodes that were looked for in the subtree and not found.
@@ -100,9 +114,9 @@ impl Merge {
 pub(crate) struct Merges {
     receiving: Vec<Merge>,
     queue: VecDeque<Merge>,
-    /// Up to which position the journal of a decoupled subtree is applied. A client that was not
-    /// told merges it again.
-    done: Map<Ino, Seq>,
+    /// Which journal of a decoupled subtree was applied last, and up to which position. A client
+    /// that was not told merges it again; another journal may have the same positions.
+    done: Map<Ino, (JournalId, Seq)>,
     /// Creates on their way into the namespace; empty between slices.
     batch: Batch,
     next_id: u64,
@@ -115,15 +129,16 @@ impl Merges {
     }
 
     /// The journal of a subtree is applied up to this position.
-    pub(crate) fn note_done(&mut self, subtree: Ino, seq: Seq) {
-        let done = self.done.entry(subtree).or_default();
-        *done = seq.max(*done);
+    pub(crate) fn note_done(&mut self, subtree: Ino, journal: JournalId, seq: Seq) {
+        let done = self.done.entry(subtree).or_insert((journal, Seq(0)));
+        let before = if done.0 == journal { done.1 } else { Seq(0) };
+        *done = (journal, seq.max(before));
     }
 
     /// Up to where the journal of a merge is applied.
     fn done_of(&self, merge: &Merge) -> Seq {
         let done = self.done.get(&merge.subtree).filter(|_| merge.is_noted());
-        done.copied().unwrap_or_default()
+        done.filter(|(journal, _)| *journal == merge.journal).map_or(Seq(0), |(_, seq)| *seq)
     }
 
     /// A subtree is given to a client, or is everybody's again: journals of it begin anew.
@@ -185,6 +200,7 @@ impl Mds {
             applied: 0,
             recorded: 0,
             newest: Seq(0),
+            journal: JournalId::default(),
             new_dirs: Set::default(),
             absent: Set::default(),
             last_dir: Ino(0),
@@ -286,6 +302,7 @@ impl Mds {
             let failure = Failure { errno: Errno::Invalid, text };
             return self.reply_error(merge.conn, merge.tid, failure, effects);
         }
+        merge.journal = JournalId::of(&merge.bytes);
         merge.stage = Stage::Verifying;
         merge.started = self.clock.now;
         self.merges.queue.push_back(merge);

@@ -25,7 +25,7 @@ impl Mds {
         self.namespace.set_journalled(true);
         self.record(merge, matches!(result, Ok(Slice::Done)));
         if merge.is_noted() {
-            self.merges.note_done(merge.subtree, merge.newest);
+            self.merges.note_done(merge.subtree, merge.journal, merge.newest);
         }
         self.note_freed();
         result

@@ -9,12 +9,14 @@ use namespace::Mode;
 use types::{Ino, Seq};
 
 use super::Step;
+use crate::merge::JournalId;
 use crate::{Effects, Mds, Waiting};
 
 /// A client's journal that is applied again, and how far.
 #[derive(Debug)]
 pub(super) struct Merged {
     pub(super) object: String,
+    id: JournalId,
     bytes: Vec<u8>,
     /// Where the next block starts, and how many of its events are done.
     offset: usize,
@@ -28,8 +30,8 @@ pub(super) struct Merged {
 impl Merged {
     pub(super) fn new(object: String, bytes: Vec<u8>) -> Self {
         let offset = segment::HEADER_BYTES;
-        let part = Seq(0);
-        Self { object, bytes, offset, skip: 0, done: 0, part }
+        let (id, part) = (JournalId::of(&bytes), Seq(0));
+        Self { object, id, bytes, offset, skip: 0, done: 0, part }
     }
 }
 
@@ -47,7 +49,7 @@ impl Mds {
             (merged.offset, merged.skip, merged.done) = (segment::HEADER_BYTES, 0, 0);
         }
         merged.part = seq;
-        let Merged { bytes, offset, skip, done, .. } = merged;
+        let Merged { id, bytes, offset, skip, done, .. } = merged;
         // It was verified when it was merged; what cannot be read now is not applied.
         while *done < part.end
             && let Ok((block, next)) = journal::Block::read(bytes, *offset)
@@ -64,7 +66,7 @@ impl Mds {
                         return Some(dir);
                     }
                     self.namespace.apply(seq, Mode::Remerge, &record.event);
-                    self.merges.note_done(subtree, record.seq);
+                    self.merges.note_done(subtree, *id, record.seq);
                     self.counters.recovered_events += 1;
                 }
                 *skip += 1;
@@ -72,6 +74,9 @@ impl Mds {
             }
             if *skip >= u64::from(block.count) {
                 (*offset, *skip) = (next, 0);
+            } else if *done < part.end {
+                // It has fewer events than it says: it is not what was verified.
+                return None;
             }
         }
         None
