@@ -14,6 +14,9 @@ use crate::run::{Cargo, Failure, Outcome};
 /// Simulations in every run; `cargo xtask sim` runs as many as there is time for.
 const SEEDS: &str = "250";
 
+/// Where the property tests take their seed from.
+const PROPERTY_SEED: &str = "PROPTEST_RNG_SEED";
+
 /// One thing a change must pass.
 #[derive(Debug)]
 struct Step {
@@ -69,13 +72,31 @@ fn steps(tools: Tools) -> Vec<Step> {
 }
 
 /// nextest runs each test in its own process, and several binaries at once, but no doc tests.
+///
+/// Property tests draw the same cases in every run, so that a run says something about the change
+/// and not about its luck; `cargo xtask properties` draws others.
 fn tests(tools: Tools) -> Vec<Cargo> {
+    let seeded = |arguments: &[&str]| Cargo::new(arguments).with(PROPERTY_SEED, "1");
     if tools.nextest {
         let doc = ["test", "--quiet", "--workspace", "--doc"];
-        vec![Cargo::new(&["nextest", "run", "--workspace"]), Cargo::new(&doc)]
+        vec![seeded(&["nextest", "run", "--workspace"]), Cargo::new(&doc)]
     } else {
-        vec![Cargo::new(&["test", "--quiet", "--workspace"])]
+        vec![seeded(&["test", "--quiet", "--workspace"])]
     }
+}
+
+/// Runs the property tests of all crates with this many other seeds, each of which is printed.
+pub(crate) fn properties(root: &Path, runs: u64) -> Outcome {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let first = now.map_or(2, |now| now.as_secs());
+    for seed in first..first + runs {
+        let seed = seed.to_string();
+        println!("--- {PROPERTY_SEED}={seed}");
+        Cargo::new(&["test", "--quiet", "--workspace", "--lib"])
+            .with(PROPERTY_SEED, seed)
+            .run(root)?;
+    }
+    Ok(())
 }
 
 /// Runs the steps named in `only`, or all of them when it is empty.

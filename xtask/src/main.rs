@@ -34,6 +34,7 @@ usage: cargo xtask CHORE [ARGUMENT]...
   tidy               the checks the compiler does not make: layers, sizes, docs, ...
   sim [OPTION]...    run the simulator with assertions on; the options are its own,
                      for example --seeds 50, --seconds 40, --seed 0x2a
+  properties [RUNS]  run the property tests with other seeds, 10 times or as often as told
   fuzz [TARGET] [--seconds N]
                      feed a decoder random bytes (without TARGET: list the targets)
   fix                rewrite the sources: rustfmt and what clippy can repair
@@ -66,6 +67,7 @@ fn chore(root: &Path, arguments: &[&str]) -> Outcome {
         "ci" | "test" => ci::run(root, rest),
         "tidy" => no_arguments(rest).and_then(|()| tidy::run(root)),
         "sim" => sim(root, rest),
+        "properties" => properties(root, rest),
         "fuzz" => fuzz::run(root, rest),
         "fix" => no_arguments(rest).and_then(|()| fix(root)),
         "hook" => no_arguments(rest).and_then(|()| hook::install(root)),
@@ -89,6 +91,18 @@ fn no_arguments(arguments: &[&str]) -> Outcome {
 fn sim(root: &Path, options: &[&str]) -> Outcome {
     let command = ["run", "--quiet", "--profile", "sim", "-p", "sim", "--bin", "sim", "--"];
     Cargo::new(&command).and(options).run(root)
+}
+
+fn properties(root: &Path, arguments: &[&str]) -> Outcome {
+    let runs = match arguments {
+        [] => 10,
+        [runs, rest @ ..] => {
+            no_arguments(rest)?;
+            let wrong = |_| Failure::Usage(format!("{runs:?} is not a number of runs"));
+            runs.parse().map_err(wrong)?
+        }
+    };
+    ci::properties(root, runs)
 }
 
 /// Repairs what can be repaired. clippy goes first because what it writes is not formatted.

@@ -27,7 +27,7 @@ pub(crate) type Outcome = Result<(), Failure>;
 #[derive(Clone, Debug)]
 pub(crate) struct Cargo {
     arguments: Vec<String>,
-    variables: Vec<(&'static str, &'static str)>,
+    variables: Vec<(&'static str, String)>,
 }
 
 impl Cargo {
@@ -42,15 +42,15 @@ impl Cargo {
     }
 
     /// The same call with a variable set for it.
-    pub(crate) fn with(mut self, name: &'static str, value: &'static str) -> Cargo {
-        self.variables.push((name, value));
+    pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Cargo {
+        self.variables.push((name, value.into()));
         self
     }
 
     fn command(&self, root: &Path) -> Command {
         let mut command = Command::new("cargo");
         command.args(&self.arguments).current_dir(root);
-        command.envs(self.variables.iter().copied());
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command
     }
 

@@ -328,7 +328,7 @@ impl Mds {
     pub(crate) fn evict_tick(&mut self) {
         let now = self.clock.now;
         let due = now.since(self.checkpoint.evicted_at) >= EVICT_INTERVAL;
-        let serving = self.is_active() && !self.merges.is_waiting();
+        let serving = self.is_active() && !self.merges.has_begun();
         if !due || !serving || self.namespace.inodes() <= self.settings.inodes_max {
             return;
         }

@@ -4,7 +4,8 @@
 //! Applying is blind: existence is not checked, the decoupled client wins name by name,
 //! and nothing is journalled, so the cost per event does not depend on what is there (J-12).
 //! What is always verified, in constant time per event, is that the journal is intact and that it
-//! stays inside the subtree and the inode numbers that were given to the client.
+//! stays inside the subtree and the inode numbers that were given to the client. Events about what
+//! others moved or removed are left out and reported.
 //!
 //! Merges are carried out one after the other (J-10), in slices between requests.
 
@@ -71,10 +72,12 @@ struct Merge {
     /// Position of the event applied last, in its own journal.
     newest: Seq,
     journal: JournalId,
-    /// Directories that the journal itself created.
+    /// Directories that the journal itself created; in a log of requests, all inodes.
     new_dirs: Set<Ino>,
-    /// Inodes that were looked for in the subtree and not found.
+    /// Inodes that were looked for in the subtree and not found, or would be in such a directory.
     absent: Set<Ino>,
+    /// Positions of events about something that is not in the subtree, in order.
+    left_out: VecDeque<Seq>,
     /// The directory verified last: events come in runs.
     last_dir: Ino,
     ranges: Vec<InoRange>,
@@ -98,8 +101,17 @@ impl Merge {
 
     #[inline]
     fn note_created(&mut self, create: &Create<'_>) {
-        if create.file_type() == types::FileType::Directory {
+        // The numbers of a log are of no range that says they are its own.
+        if self.flags.strong_log || create.file_type() == types::FileType::Directory {
             self.new_dirs.insert(create.ino);
+        }
+    }
+
+    /// An event is about something that is not in the subtree.
+    fn leave_out(&mut self, seq: Seq, event: &Event<'_>) {
+        self.left_out.push_back(seq);
+        if let Event::Create(create) = event {
+            self.absent.insert(create.ino);
         }
     }
 
@@ -146,9 +158,14 @@ impl Merges {
         self.done.remove(&subtree);
     }
 
-    /// Whether the merge at the head of the queue waits for a directory.
-    pub(crate) fn is_waiting(&self) -> bool {
-        self.waiting
+    /// Whether a merge is under way: what it was verified against must stay in memory.
+    pub(crate) fn has_begun(&self) -> bool {
+        let begun = |merge: &Merge| match merge.stage {
+            Stage::Receiving | Stage::Finishing => false,
+            Stage::Verifying => merge.offset > segment::HEADER_BYTES || merge.last_dir.0 != 0,
+            Stage::Applying => true,
+        };
+        self.waiting || self.queue.front().is_some_and(begun)
     }
 
     pub(crate) fn resume(&mut self) {
@@ -203,6 +220,7 @@ impl Mds {
             journal: JournalId::default(),
             new_dirs: Set::default(),
             absent: Set::default(),
+            left_out: VecDeque::new(),
             last_dir: Ino(0),
             ranges: ranges.unwrap_or_default(),
             seq: Seq(0),

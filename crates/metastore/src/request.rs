@@ -4,7 +4,7 @@
 //! [`StoreResult`]. A driver carries the operation out on a worker thread, or a simulator against
 //! a store in memory that may lose, tear or delay it.
 
-use types::{ClientId, Error, Ino, Seq, Timestamp};
+use types::{ClientId, Error, Ino, InoRange, Seq, Timestamp};
 
 use crate::{Manifest, Rows};
 
@@ -143,10 +143,13 @@ pub fn segment_name(rank: types::Rank, index: u64) -> String {
     format!("journal/mds.{:04x}/{index:016x}", rank.0)
 }
 
-/// Name of the object that holds a client's journal of a decoupled subtree (Global Persist).
+/// Name of the object that holds a client's journal of a decoupled subtree (Global Persist). The
+/// numbers granted with the subtree tell it from those of other decouplings, which recovery may
+/// still need: all of them begin at the same position.
 #[must_use]
-pub fn client_journal_name(subtree: Ino, client: ClientId, part: u64) -> String {
-    format!("journal/client/{:016x}.{:x}.{part:08x}", subtree.0, client.0)
+pub fn client_journal_name(subtree: Ino, client: ClientId, grant: InoRange, part: u64) -> String {
+    let grant = grant.start;
+    format!("journal/client/{:016x}.{:x}.{grant:x}.{part:08x}", subtree.0, client.0)
 }
 
 /// Name of the monitor's map.

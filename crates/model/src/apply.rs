@@ -3,7 +3,8 @@
 //! *The journal wins, name by name.* What an event gives a name to has it afterwards, whoever had
 //! it; names that no event mentions stay. Where a directory takes the place of a directory, it
 //! takes over the names in it. An inode that somebody moved since stays where it is. An event
-//! that would remove a directory with entries, or put one below itself, is rejected.
+//! that would remove a directory with entries, put one below itself, or give or take a name in one
+//! that is gone, is rejected.
 
 use journal::{Create, Event, Snapshot};
 use types::{Attr, Ino, Timestamp};
@@ -31,6 +32,9 @@ impl Model {
             extra(snapshot.extra, &mut node);
             node
         };
+        if self.lacks_place(event) {
+            return Outcome::Rejected;
+        }
         match *event {
             Event::Create(ref create) => self.apply_create(create),
             Event::Link { parent, name, ino, ref inode, time, home: _ } => {
@@ -73,6 +77,13 @@ impl Model {
             }),
             Event::Session { .. } | Event::Merged { .. } | Event::Stored { .. } => Outcome::Done,
         }
+    }
+
+    /// Whether a directory does not exist that the event gives or takes a name in.
+    fn lacks_place(&self, event: &Event<'_>) -> bool {
+        let lacks = |dir| !self.nodes.contains_key(&dir);
+        let other = matches!(*event, Event::Rename { new_parent, .. } if lacks(new_parent));
+        other || event.dentry().is_some_and(|(dir, _)| lacks(dir))
     }
 
     fn with_node(&mut self, ino: Ino, change: impl FnOnce(&mut Node)) -> Outcome {
@@ -144,7 +155,7 @@ impl Model {
         if self.peek(from.0, from.1).is_none_or(|named| named == ino) {
             self.touch(from.0, time);
         }
-        self.place(from, to, moved, time)
+        self.place(self.stays(from, ino), from, to, moved, time)
     }
 
     fn apply_exchange(
@@ -160,37 +171,46 @@ impl Model {
                 return Outcome::Rejected;
             }
         }
-        // The second of two moves must not find its old name taken by the first.
-        let back_is_there = self.peek(to.0, to.1) == Some(back.attr.ino);
-        if back_is_there {
-            self.names.remove(&(to.0, to.1.to_vec()));
+        // Both are decided before either moves: the first may take the place of the second.
+        let stays = [self.stays(from, moved.attr.ino), self.stays(to, back.attr.ino)];
+        if !stays[1] {
+            self.take(to, back.attr.ino);
         }
-        let first = self.place(from, to, moved, time);
-        let second = if back_is_there {
-            self.put((from.0, from.1), back, time)
-        } else {
-            self.place(to, from, back, time)
-        };
+        let first = self.place(stays[0], from, to, moved, time);
+        let second = self.place(stays[1], to, from, back, time);
         if first == Outcome::Done { second } else { first }
     }
 
-    /// Moves an inode from a name to another. If it is not under the old name, somebody moved it
-    /// since, or this journal was merged before: it stays where it is. If it is gone, it is back.
+    /// Whether an inode is not under the name that an event takes it from: somebody moved it
+    /// since, or this journal was merged before. If it is gone, it will be back.
+    fn stays(&self, from: (Ino, &[u8]), ino: Ino) -> bool {
+        self.peek(from.0, from.1) != Some(ino) && self.nodes.contains_key(&ino)
+    }
+
+    fn take(&mut self, from: (Ino, &[u8]), ino: Ino) {
+        if self.peek(from.0, from.1) == Some(ino) {
+            self.names.remove(&(from.0, from.1.to_vec()));
+        }
+    }
+
+    /// Moves an inode from a name to another, unless it stays where it is.
     fn place(
         &mut self,
+        stays: bool,
         from: (Ino, &[u8]),
         to: (Ino, &[u8]),
         snapshot: Node,
         time: Timestamp,
     ) -> Outcome {
         let ino = snapshot.attr.ino;
-        if self.peek(from.0, from.1) == Some(ino) {
-            self.names.remove(&(from.0, from.1.to_vec()));
-        } else if let Some(node) = self.nodes.get_mut(&ino) {
-            node.attr.ctime = time;
+        if stays {
+            if let Some(node) = self.nodes.get_mut(&ino) {
+                node.attr.ctime = time;
+            }
             self.touch(to.0, time);
             return Outcome::Done;
         }
+        self.take(from, ino);
         self.put(to, snapshot, time)
     }
 

@@ -9,8 +9,7 @@
 //! What this crate is not: fast, small, or used outside tests. It shares no code with crate
 //! `namespace`, knows no pages, no checkpoints and no directories that are not in memory.
 //!
-//! Invariant: every inode but the root has a name, unless an event put it into a directory that
-//! does not exist.
+//! Invariant: every inode but the root has a name.
 
 mod apply;
 mod request;

@@ -32,8 +32,8 @@ pub enum Outcome {
     Done,
     /// Another inode lost a name to it: the merging client wins name by name.
     Replaced(Ino),
-    /// It was not carried out: it would have removed a directory that has entries, or changed an
-    /// inode that does not exist.
+    /// It was not carried out: it would have removed a directory that has entries, changed an
+    /// inode that does not exist, or given or taken a name in a directory that does not.
     Rejected,
 }
 
@@ -88,6 +88,9 @@ impl Namespace {
     /// inodes know by their version whether they are ahead.
     pub fn apply(&mut self, seq: Seq, mode: Mode, event: &Event<'_>) -> Outcome {
         let at = |time| When { seq, mode, time };
+        if mode == Mode::Merge && self.lacks_place(event) {
+            return Outcome::Rejected;
+        }
         match *event {
             Event::Create(ref create) => self.apply_create(seq, mode, create),
             Event::Link { parent, name, ino, home, inode, time } => {
@@ -172,12 +175,14 @@ impl Namespace {
         if mode != Mode::Live && self.knows(ino) {
             return self.create_again(when, hash, create);
         }
+        if !self.touch_inode(when, parent) && mode == Mode::Merge {
+            return Outcome::Rejected;
+        }
         let file_type = create.file_type();
         let dir = self.dirs.entry(parent).or_insert_with(|| Box::new(Dir::new(false)));
         let before = dir.set(hash, name, Target { ino, file_type, remote: false });
         self.dirty.note(dir, seq, parent);
         self.insert_created(when, hash, create);
-        self.touch_inode(when, parent);
         if before.is_some() || file_type == FileType::Directory {
             return self.created(when, (parent, hash), (ino, file_type), before);
         }
@@ -205,6 +210,9 @@ impl Namespace {
     #[cold]
     fn create_again(&mut self, when: When, hash: u32, create: &Create<'_>) -> Outcome {
         let Create { parent, name, ino, .. } = *create;
+        if when.merges() && !self.knows(parent) {
+            return Outcome::Rejected;
+        }
         self.touch(when, parent);
         let Some(known) = self.inodes.get(ino) else { return Outcome::Done };
         let remote = known.home == Ino::LINKS;
@@ -439,16 +447,19 @@ impl Namespace {
         self.touch_inode(when, dir);
     }
 
-    /// As [`Namespace::touch`], for a directory that is queued already.
+    /// As [`Namespace::touch`], for a directory that is queued otherwise. Returns whether its inode
+    /// is here; in a merge it is only touched if it is.
     #[inline]
-    fn touch_inode(&mut self, when: When, dir: Ino) {
+    fn touch_inode(&mut self, when: When, dir: Ino) -> bool {
         let When { seq, time, .. } = when;
         let Some(inode) = self.inodes.get_mut(dir) else {
-            self.dir_mut(dir).touched = Some((time, seq));
-            return;
+            if !when.merges() {
+                self.dir_mut(dir).touched = Some((time, seq));
+            }
+            return false;
         };
         if when.is_in(inode.version) {
-            return;
+            return true;
         }
         (inode.mtime, inode.ctime) = (time, time);
         inode.stamp(when);
@@ -457,6 +468,7 @@ impl Namespace {
             inode.flags |= marks;
             self.mark_inode(seq, dir);
         }
+        true
     }
 
     /// Queues a directory for the next checkpoint.

@@ -146,7 +146,7 @@ impl Namespace {
             atime: time,
             ..journal::Create::default()
         };
-        self.apply(Seq(0), Mode::Merge, &journal::Event::Create(root));
+        self.apply(Seq(0), Mode::Live, &journal::Event::Create(root));
     }
 
     /// Number of inodes in memory.

@@ -202,6 +202,15 @@ impl Namespace {
         }
     }
 
+    /// Whether an event of another journal gives or takes a name in a directory that does not exist:
+    /// those that do were brought here when the journal was verified. It is not carried out.
+    #[must_use]
+    pub fn lacks_place(&self, event: &Event<'_>) -> bool {
+        let lacks = |dir| !self.knows(dir);
+        let other = matches!(*event, Event::Rename { new_parent, .. } if lacks(new_parent));
+        event.dentry().is_some_and(|(dir, _)| lacks(dir)) || other
+    }
+
     /// As [`Namespace::needs`], for an event of another journal: where it puts a directory in the
     /// place of one, the names in that one must be here to be taken over. `is_new` says which
     /// directories the journal made itself: those have no names but what it gave them.

@@ -366,8 +366,9 @@ impl Namespace {
         for (name, dentry) in names {
             match self.dir_mut(winner).find(&name) {
                 None => self.hand_over(when, (loser, winner), &name, dentry),
-                // It was taken over before.
-                Some(own) if own.ino == dentry.ino => {
+                // A replay finds what it took over before. In a merge it is one inode with a name in
+                // each of them, and loses one of the two with the loser.
+                Some(own) if own.ino == dentry.ino && !when.merges() => {
                     self.dir_mut(loser).unset(name_hash(&name), &name);
                 }
                 Some(own) => {

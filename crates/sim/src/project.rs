@@ -102,6 +102,10 @@ impl World {
             Stage::Asked(tid) => self.asked(client, &mut project, tid),
             Stage::Working => self.append(client, &mut project),
             Stage::Interrupted => self.merge(client, &mut project),
+            // Another job in the same subtree: its journal begins at position 1 again.
+            Stage::Done if self.rng.percent(30) => {
+                project = Project::new(project.region, project.global, project.block);
+            }
             Stage::Merging(_) | Stage::Done => {}
         }
         self.clients[client].project = Some(project);
@@ -200,7 +204,8 @@ impl World {
         let mut object = String::new();
         let mut announced = bytes.len() as u64;
         if project.global {
-            object = client_journal_name(root, self.clients[client].id(), first);
+            object =
+                client_journal_name(root, self.clients[client].id(), inner.grant().range, first);
             let _ = self.disk.memory.put(&object, &bytes, Expect::Any);
             if self.rng.percent(50) {
                 announced = 0;

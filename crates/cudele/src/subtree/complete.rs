@@ -94,7 +94,8 @@ impl Subtree {
 
     fn object_name(&self) -> String {
         let first = self.inner.header().first_seq;
-        client_journal_name(self.root(), self.owner.client(), first.0)
+        let grant = self.owner.ranges().next().unwrap_or_default();
+        client_journal_name(self.root(), self.owner.client(), grant, first.0)
     }
 
     fn run(&mut self, composition: &Composition, mut flags: MergeFlags) -> Result<Completion> {

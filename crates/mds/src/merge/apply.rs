@@ -50,6 +50,7 @@ impl Mds {
                     return Ok(Slice::More);
                 }
                 let (seq, event) = if let Some((seq, _, create)) = events.next_create()? {
+                    let blind = blind && merge.left_out.front() != Some(&seq);
                     if seq > done && blind && !may_meet_directory(merge, &create) {
                         batch.push(merge.seq, &create);
                         if batch.is_full() {
@@ -72,7 +73,7 @@ impl Mds {
                 }
                 if let Some(event) = event {
                     self.merge_creates(merge, batch);
-                    if let Some(dir) = self.merge_event(merge, &event) {
+                    if let Some(dir) = self.merge_event(merge, (seq, &event)) {
                         return Ok(Slice::Cold(dir));
                     }
                 }
@@ -138,7 +139,16 @@ impl Mds {
     }
 
     /// Applies one event, or returns the directory that must be fetched first.
-    fn merge_event(&mut self, merge: &mut Merge, event: &Event<'_>) -> Option<Ino> {
+    fn merge_event(&mut self, merge: &mut Merge, (seq, event): (Seq, &Event<'_>)) -> Option<Ino> {
+        if merge.left_out.front() == Some(&seq) {
+            merge.left_out.pop_front();
+            self.leave_out(merge, event);
+            return None;
+        }
+        if !merge.flags.dry_run && self.namespace.lacks_place(event) {
+            sample(&mut merge.report, SampleKind::Rejected, event);
+            return None;
+        }
         let is_new = |dir| merge.new_dirs.contains(&dir);
         if let Some(dir) = self.namespace.needs_in_merge(event, is_new) {
             return Some(dir);
@@ -185,6 +195,16 @@ impl Mds {
         // It is about to be counted.
         merge.recorded += 1;
         outcome
+    }
+
+    /// Leaves out an event about something that is not in the subtree: recovery must, too.
+    fn leave_out(&mut self, merge: &mut Merge, event: &Event<'_>) {
+        sample(&mut merge.report, SampleKind::Rejected, event);
+        if merge.is_recorded() {
+            self.record(merge, false);
+            // It is about to be counted.
+            merge.recorded += 1;
+        }
     }
 
     /// Whether a create meets a name that somebody else made; `Err` with a directory to fetch.

@@ -1,6 +1,10 @@
 //! Verifying a journal before anything of it is applied, in slices: that it is intact as a whole,
 //! and that it stays inside the subtree and the inode numbers that were given to the client.
 //!
+//! A journal that claims what it was not given is refused as a whole. An event about something that
+//! is not in the subtree (any more) is left out, and reported: others may have moved or removed it
+//! since, and nobody's work is to be lost for that.
+//!
 //! Every check takes constant time, whatever is in the namespace.
 
 use journal::{Create, Event, JournalError};
@@ -21,6 +25,8 @@ pub(super) enum Verified {
 /// Why an event is not accepted, for now or for good.
 enum Doubt {
     Refused(Errno),
+    /// What it is about is not in the subtree.
+    Gone,
     Unknown(Ino),
 }
 
@@ -71,6 +77,7 @@ impl Mds {
                 match self.verify(merge, &event) {
                     Ok(()) => {}
                     Err(Doubt::Unknown(ino)) => return Ok(Verified::Unknown(ino)),
+                    Err(Doubt::Gone) => merge.leave_out(seq, &event),
                     Err(Doubt::Refused(errno)) => {
                         let text = format!("event {seq} of the journal is not allowed: {event:?}");
                         return Err(Failure { errno, text });
@@ -132,11 +139,11 @@ impl Mds {
         if dir == merge.last_dir {
             return Ok(());
         }
-        let free = dir == merge.subtree || merge.flags.strong_log || merge.new_dirs.contains(&dir);
+        let free = dir == merge.subtree || merge.new_dirs.contains(&dir);
         if !free {
             self.verify_place(merge, dir)?;
             if !self.namespace.is_dir(dir) {
-                return Err(Errno::CrossDevice.into());
+                return Err(Errno::NotDirectory.into());
             }
         }
         merge.last_dir = dir;
@@ -144,7 +151,8 @@ impl Mds {
     }
 
     fn verify_inode(&self, merge: &Merge, ino: Ino) -> Result<(), Doubt> {
-        let free = merge.flags.strong_log || merge.ranges.iter().any(|range| range.contains(ino));
+        let own = merge.ranges.iter().any(|range| range.contains(ino));
+        let free = (own && !merge.absent.contains(&ino)) || merge.new_dirs.contains(&ino);
         if free { Ok(()) } else { self.verify_place(merge, ino) }
     }
 
@@ -153,10 +161,6 @@ impl Mds {
         if !self.namespace.is_anchored(ino) && !merge.absent.contains(&ino) {
             return Err(Doubt::Unknown(ino));
         }
-        if self.namespace.is_within(ino, merge.subtree) {
-            Ok(())
-        } else {
-            Err(Errno::CrossDevice.into())
-        }
+        if self.namespace.is_within(ino, merge.subtree) { Ok(()) } else { Err(Doubt::Gone) }
     }
 }

@@ -35,10 +35,14 @@ impl Mds {
         self.check_free(ino, client)?;
         let root = self.namespace.getattr(ino)?;
         let empty = root.size == 0;
-        if let Some(known) = self.tables.owner(ino) {
-            // The same client asks again: its first answer was lost.
-            let range = known.ranges.first().copied().unwrap_or_default();
-            let answer = Decoupled { root, range, epoch: known.epoch, empty };
+        if let Some(epoch) = self.tables.owner(ino).map(|known| known.epoch) {
+            // The same client asks again: its first answer was lost, or it begins a new journal.
+            // New numbers tell that from the one before.
+            let range = self.tables.grant(policy.allocated_inodes)?;
+            if let Some(known) = self.tables.decoupled.get_mut(&ino) {
+                known.ranges.push(range);
+            }
+            let answer = Decoupled { root, range, epoch, empty };
             let answer = Answer::Decoupled(answer);
             let seq = self.log.last();
             self.tables.hold(Held { conn, tid, answer, seq, begins: None });

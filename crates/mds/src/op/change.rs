@@ -193,7 +193,8 @@ impl Mds {
         let (seq, time) =
             known.map_or((self.last_seq(), Timestamp(0)), |known| (known.seq, known.time));
         let Op::Create { parent, name, ref new } = request.op else {
-            return self.reply((conn, request.tid), seq, time, Ok(Answer::Done), effects);
+            let at = (conn, request.tid);
+            return self.answer_when_safe((seq, time), at, Answer::Done, effects);
         };
         let ino = known.map(|known| known.ino).filter(|ino| ino.0 != 0);
         let here = ino.map(|ino| self.namespace.getattr(ino)).and_then(Result::ok);
@@ -206,7 +207,8 @@ impl Mds {
         });
         match (attr, ino) {
             (Ok(attr), _) => {
-                self.reply((conn, request.tid), seq, time, Ok(Answer::Attr(attr)), effects);
+                let at = (conn, request.tid);
+                self.answer_when_safe((seq, time), at, Answer::Attr(attr), effects);
             }
             (Err(Refusal::Cold(dir)), _) => self.park(conn, client, request, dir, effects),
             (Err(Refusal::Errno(_)), Some(ino)) => {
@@ -220,7 +222,8 @@ impl Mds {
                 let atime = new.atime.unwrap_or(mtime);
                 let attr =
                     Attr { ino, mode, uid, gid, nlink, rdev, size, atime, mtime, ctime, btime };
-                self.reply((conn, request.tid), seq, time, Ok(Answer::Attr(attr)), effects);
+                let at = (conn, request.tid);
+                self.answer_when_safe((seq, time), at, Answer::Attr(attr), effects);
             }
             (Err(Refusal::Errno(errno)), None) => {
                 self.reply_error(conn, request.tid, errno.into(), effects);

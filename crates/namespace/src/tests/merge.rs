@@ -60,15 +60,18 @@ fn journal_of(
     journal
 }
 
-/// Refuses events that give a name which an earlier one gave or took. A journal without them can
-/// be merged any number of times: no event finds the name it gives to be that of a later one.
+/// Refuses events that give a name which an earlier one gave or took, and renames of directories,
+/// which may take over names of others that an earlier event gave and took. A journal without them
+/// can be merged any number of times: no event finds the name it gives to be that of a later one.
 fn names_once() -> impl FnMut(&Event<'_>) -> bool {
     let mut used = BTreeSet::new();
     move |event| {
         let own = event.dentry().map(|(dir, name)| (dir, name.to_vec()));
         let (given, taken) = match *event {
             Event::Create(_) | Event::Link { .. } => (own, None),
-            Event::Rename { new_parent, new_name, exchanged: None, .. } => {
+            Event::Rename { new_parent, new_name, moved, exchanged: None, .. }
+                if !moved.attr.is_dir() =>
+            {
                 (Some((new_parent, new_name.to_vec())), own)
             }
             Event::Rename { .. } => return false,
