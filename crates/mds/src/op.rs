@@ -78,6 +78,10 @@ impl Mds {
         {
             return self.answer_again((conn, client), request, known, effects);
         }
+        if request.replay.is_some() {
+            // Its client was told that it is applied, and sends it to the next server once more.
+            return;
+        }
         let text = "the metadata server is stopping".into();
         self.reply_error(conn, request.tid, Failure { errno: Errno::Again, text }, effects);
     }

@@ -28,6 +28,8 @@ enum Stage {
     Merging(Tid),
     /// A merge was interrupted and must be made again.
     Interrupted,
+    /// The server restarted during a merge that was to release the subtree.
+    Doubtful,
     /// It was released.
     Done,
 }
@@ -74,7 +76,8 @@ impl Project {
             self.dirs.truncate(1);
             self.files.clear();
             if matches!(self.stage, Stage::Merging(_) | Stage::Interrupted) {
-                self.stage = Stage::Working;
+                // Whether the subtree was released with it is not known.
+                self.stage = if self.release { Stage::Doubtful } else { Stage::Working };
             }
         }
     }
@@ -106,7 +109,7 @@ impl World {
             Stage::Done if self.rng.percent(30) => {
                 project = Project::new(project.region, project.global, project.block);
             }
-            Stage::Merging(_) | Stage::Done => {}
+            Stage::Merging(_) | Stage::Doubtful | Stage::Done => {}
         }
         self.clients[client].project = Some(project);
     }
@@ -256,7 +259,9 @@ impl World {
         let Some(project) = &self.clients[client].project else { return false };
         let busy = match project.stage {
             Stage::Asked(_) | Stage::Refused | Stage::Interrupted => true,
-            Stage::New | Stage::Working | Stage::Merging(_) | Stage::Done => false,
+            Stage::New | Stage::Working | Stage::Merging(_) | Stage::Doubtful | Stage::Done => {
+                false
+            }
         };
         if busy && self.clients[client].alive {
             self.run_until(100_000_000, |_| false);
@@ -268,7 +273,13 @@ impl World {
     /// The region of which a client does not know whether it has it, and never will.
     pub(crate) fn asked_in_vain(&mut self, client: usize) -> Option<usize> {
         let Client { alive, project, .. } = &mut self.clients[client];
-        let project = project.as_mut().filter(|_| !*alive)?;
+        let doubtful = |project: &&mut Project| matches!(project.stage, Stage::Doubtful);
+        let project = project.as_mut().filter(|project| !*alive || doubtful(project))?;
+        if doubtful(&project) {
+            project.stage = Stage::Done;
+            self.oracle.regions[project.region].owner = None;
+            return Some(project.region);
+        }
         let asked = matches!(project.stage, Stage::Asked(_) | Stage::Refused);
         if matches!(project.stage, Stage::Merging(_) | Stage::Interrupted) {
             // Nobody was told how much of its last merge there is.
