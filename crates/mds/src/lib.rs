@@ -354,14 +354,19 @@ impl Mds {
     }
 
     fn terminate(&mut self, effects: &mut Effects) {
-        if matches!(self.phase, Phase::Active | Phase::Reconnecting { .. }) {
-            self.phase = Phase::Stopping;
-            self.checkpoint_all();
-            self.beacon_tick(effects);
-        } else if self.phase == Phase::Recovering {
-            // Nothing was accepted yet: the journal still holds everything.
-            self.phase = Phase::Stopped;
-            effects.stopped = true;
+        match self.phase {
+            Phase::Active => {
+                self.phase = Phase::Stopping;
+                self.checkpoint_all();
+                self.beacon_tick(effects);
+            }
+            // Nothing was accepted yet, and the journal still holds everything, also which clients
+            // the next server must wait for.
+            Phase::Recovering | Phase::Reconnecting { .. } => {
+                self.phase = Phase::Stopped;
+                effects.stopped = true;
+            }
+            Phase::Stopping | Phase::Stopped => {}
         }
     }
 
