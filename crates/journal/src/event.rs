@@ -342,7 +342,7 @@ pub struct Loss {
     pub winner: Ino,
     /// A directory whose place was taken; without a winner, an inode that lost names.
     pub loser: Ino,
-    /// How many names.
+    /// How many names. Without a winner and 0: a create of this inode was not carried out.
     pub names: u32,
     /// When.
     pub time: Timestamp,
@@ -355,6 +355,18 @@ impl Loss {
         losses.put_varint(self.loser.0);
         losses.put_varint(u64::from(self.names));
         losses.put_signed(self.time.0);
+    }
+
+    /// Says that the create of this inode was not carried out.
+    #[must_use]
+    pub fn of_create(ino: Ino, time: Timestamp) -> Self {
+        Self { winner: Ino(0), loser: ino, names: 0, time }
+    }
+
+    /// The inode whose create was not carried out, if it is about one.
+    #[must_use]
+    pub fn create(&self) -> Option<Ino> {
+        (self.winner.0 == 0 && self.names == 0).then_some(self.loser)
     }
 
     /// Reads losses. Ends at what is malformed.

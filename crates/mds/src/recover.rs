@@ -341,7 +341,8 @@ impl Mds {
                     return false;
                 };
                 let part = first..first.saturating_add(events);
-                let wanted = self.merge_again((record.seq, subtree), part, &mut merged);
+                let at = (record.seq, subtree);
+                let wanted = self.merge_again(at, (part, losses), &mut merged);
                 self.recovery.merged = Some(merged);
                 if let Some(dir) = wanted {
                     self.recovery_waits_for(dir, effects);

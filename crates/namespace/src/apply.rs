@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use journal::{Create, Event, Snapshot};
+use journal::{Create, Event, Loss, Snapshot};
 use types::{AttrChange, FileType, Ino, MODE_PERMISSIONS, Seq, Timestamp, name_hash};
 
 use crate::dir::Dir;
@@ -176,7 +176,7 @@ impl Namespace {
             return self.create_again(when, hash, create);
         }
         if !self.touch_inode(when, parent) && mode == Mode::Merge {
-            return Outcome::Rejected;
+            return self.refuse_create(create);
         }
         let file_type = create.file_type();
         let dir = self.dirs.entry(parent).or_insert_with(|| Box::new(Dir::new(false)));
@@ -211,7 +211,7 @@ impl Namespace {
     fn create_again(&mut self, when: When, hash: u32, create: &Create<'_>) -> Outcome {
         let Create { parent, name, ino, .. } = *create;
         if when.merges() && !self.knows(parent) {
-            return Outcome::Rejected;
+            return self.refuse_create(create);
         }
         self.touch(when, parent);
         let Some(known) = self.inodes.get(ino) else { return Outcome::Done };
@@ -233,6 +233,13 @@ impl Namespace {
             self.displace(when, (parent, hash), before, target);
         }
         Outcome::Done
+    }
+
+    /// Its directory is gone. Recovery must know: by then the directory may look different.
+    #[cold]
+    fn refuse_create(&mut self, create: &Create<'_>) -> Outcome {
+        self.losses.push(Loss::of_create(create.ino, create.time));
+        Outcome::Rejected
     }
 
     #[inline]

@@ -256,7 +256,9 @@ impl Namespace {
     #[must_use]
     pub fn needs_to_lose(&self, loss: &Loss) -> Option<Ino> {
         let Loss { winner, loser, .. } = *loss;
-        if winner.0 == 0 {
+        if loss.create().is_some() {
+            None
+        } else if winner.0 == 0 {
             self.home_needed(loser, Ino::LINKS)
         } else {
             [loser, winner].into_iter().find(|dir| !self.is_complete(*dir))

@@ -325,6 +325,9 @@ impl Namespace {
     /// of the loser may be from before it lost names.
     pub fn lose_again(&mut self, seq: Seq, loss: &Loss) {
         let Loss { winner, loser, names, time } = *loss;
+        if loss.create().is_some() {
+            return;
+        }
         let when = When { seq, mode: Mode::Replay, time };
         if winner.0 == 0 {
             return self.lose_links(when, loser, names);

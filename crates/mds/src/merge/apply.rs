@@ -146,7 +146,7 @@ impl Mds {
             return None;
         }
         if !merge.flags.dry_run && self.namespace.lacks_place(event) {
-            sample(&mut merge.report, SampleKind::Rejected, event);
+            self.leave_out(merge, event);
             return None;
         }
         let is_new = |dir| merge.new_dirs.contains(&dir);
@@ -197,7 +197,8 @@ impl Mds {
         outcome
     }
 
-    /// Leaves out an event about something that is not in the subtree: recovery must, too.
+    /// Leaves out an event about something that is not in the subtree. Recovery must, too: it is in
+    /// no record.
     fn leave_out(&mut self, merge: &mut Merge, event: &Event<'_>) {
         sample(&mut merge.report, SampleKind::Rejected, event);
         if merge.is_recorded() {

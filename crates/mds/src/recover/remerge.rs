@@ -6,7 +6,7 @@ use std::ops::Range;
 use journal::{Loss, segment};
 use metastore::request::{LoadedDir, StoreOp};
 use namespace::Mode;
-use types::{Ino, Seq};
+use types::{Ino, Seq, Set};
 
 use super::Step;
 use crate::merge::JournalId;
@@ -41,7 +41,7 @@ impl Mds {
     pub(super) fn merge_again(
         &mut self,
         (seq, subtree): (Seq, Ino),
-        part: Range<u64>,
+        (part, losses): (Range<u64>, &[u8]),
         merged: &mut Merged,
     ) -> Option<Ino> {
         if merged.part != seq && merged.done > part.start {
@@ -50,6 +50,7 @@ impl Mds {
         }
         merged.part = seq;
         let Merged { id, bytes, offset, skip, done, .. } = merged;
+        let refused: Set<Ino> = Loss::all(losses).filter_map(|loss| loss.create()).collect();
         // It was verified when it was merged; what cannot be read now is not applied.
         while *done < part.end
             && let Ok((block, next)) = journal::Block::read(bytes, *offset)
@@ -61,7 +62,8 @@ impl Mds {
             while *done < part.end
                 && let Ok(Some(record)) = events.next_event()
             {
-                if *done >= part.start {
+                let is_refused = |ino: Ino| refused.contains(&ino);
+                if *done >= part.start && !record.event.inode().is_some_and(is_refused) {
                     if let Some(dir) = self.namespace.needs(&record.event) {
                         return Some(dir);
                     }
