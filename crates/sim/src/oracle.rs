@@ -315,19 +315,12 @@ impl Oracle {
 
     /// Failures that say nothing about the namespace.
     fn is_excused(&self, errno: Errno, issued: &Issued) -> bool {
-        let Issued { call, journal, delivered: resent, .. } = issued;
+        let Issued { call, delivered: resent, .. } = issued;
         match errno {
             // The server does not have the inode in memory: the client walks its path again.
             Errno::Stale => !*resent && call.what != What::Sync,
             Errno::Again => true,
             Errno::NoSpace | Errno::Io => self.store_fails,
-            Errno::CrossDevice => match &call.what {
-                What::Merge { subtree, .. } => {
-                    let known = self.regions.iter().all(|region| region.known);
-                    !known || merges::must_be_refused(&self.model, *subtree, journal)
-                }
-                _ => false,
-            },
             _ => false,
         }
     }
@@ -341,7 +334,7 @@ impl Oracle {
         self.regions[at].last_merge = journal.to_vec();
         self.regions[at].soft |= !durable;
         if self.regions[at].known {
-            merges::apply(&mut self.model, journal)?;
+            merges::apply(&mut self.model, subtree, journal)?;
             let applied = Applied { seq: self.safe, ino: Ino(0), time: Timestamp(1) };
             self.requests.get_mut(&key).expect("found above").applied = Some(applied);
             self.log.push(key);
@@ -397,7 +390,7 @@ impl Oracle {
             } else if let What::Merge { subtree, .. } = issued.call.what {
                 let journal = issued.journal.clone();
                 if self.regions.iter().any(|region| region.root == subtree && region.known) {
-                    merges::apply(&mut self.model, &journal)?;
+                    merges::apply(&mut self.model, subtree, &journal)?;
                     self.log.push(key);
                 }
                 self.requests.get_mut(&key).expect("found above").applied = Some(applied);

@@ -323,9 +323,7 @@ impl World {
                 let gone = result.as_ref().is_err_and(|failure| failure.errno == Errno::Stale);
                 let released = flags.release && (result.is_ok() || gone);
                 let region = &mut self.oracle.regions[project.region];
-                let refused =
-                    result.as_ref().is_err_and(|failure| failure.errno == Errno::CrossDevice);
-                if result.is_err() && !gone && !refused {
+                if result.is_err() && !gone {
                     project.stage = Stage::Interrupted;
                     return true;
                 }

@@ -1,52 +1,72 @@
-//! Promise: a merge applies the journal as a whole, event by event as the journal says, or refuses
-//! it and changes nothing; merging twice is merging once (M-04, A-07, J-09).
+//! Promise: a merge applies the journal event by event as the journal says, but for events about
+//! what others moved or removed, or refuses it and changes nothing; merging twice is merging once
+//! (M-04, A-07, J-09).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use journal::{Event, SegmentReader};
 use model::{Model, Node};
-use types::Ino;
 use types::bytes::Reader;
+use types::{Ino, Seq};
 
-/// Applies a client's journal to the model.
+/// Applies a client's journal of the subtree at `root` to the model.
 ///
 /// # Errors
 /// If the journal is damaged: then it must not have been merged.
-pub fn apply(model: &mut Model, journal: &[u8]) -> Result<(), String> {
+pub fn apply(model: &mut Model, root: Ino, journal: &[u8]) -> Result<(), String> {
+    let left_out = left_out(model, root, journal)?;
+    for_each(journal, |seq, event| {
+        if !left_out.contains(&seq) {
+            model.apply(event, decode_extra);
+        }
+    })
+}
+
+/// The events that are about a directory which is not in the subtree (any more), or about an inode
+/// that such an event creates.
+fn left_out(model: &Model, root: Ino, journal: &[u8]) -> Result<BTreeSet<Seq>, String> {
+    let (mut new, mut absent, mut left_out) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for_each(journal, |seq, event| {
+        let mut dirs: Vec<Ino> = event.dentry().map(|(dir, _)| dir).into_iter().collect();
+        let mut inodes = Vec::new();
+        match *event {
+            Event::Rename { new_parent, moved, exchanged, .. } => {
+                dirs.push(new_parent);
+                inodes.push(moved.attr.ino);
+                inodes.extend(exchanged.map(|back| back.attr.ino));
+            }
+            Event::Link { ino, .. }
+            | Event::SetAttr { ino, .. }
+            | Event::SetXattr { ino, .. }
+            | Event::SetData { ino, .. } => inodes.push(ino),
+            _ => {}
+        }
+        let outside = |dir: &Ino| !new.contains(dir) && !model.is_within(*dir, root);
+        let gone = dirs.iter().any(outside) || inodes.iter().any(|ino| absent.contains(ino));
+        if let Event::Create(create) = event {
+            if gone {
+                absent.insert(create.ino)
+            } else {
+                new.insert(create.ino)
+            };
+        }
+        if gone {
+            left_out.insert(seq);
+        }
+    })?;
+    Ok(left_out)
+}
+
+fn for_each(journal: &[u8], mut each: impl FnMut(Seq, &Event<'_>)) -> Result<(), String> {
     let damaged = |error: journal::JournalError| format!("a damaged journal was merged: {error:?}");
     let mut reader = SegmentReader::open(journal).map_err(damaged)?;
     while let Some(block) = reader.next_block().map_err(damaged)? {
         let mut events = block.events();
         while let Some(record) = events.next_event().map_err(damaged)? {
-            let event: Event<'_> = record.event;
-            model.apply(&event, decode_extra);
+            each(record.seq, &record.event);
         }
     }
     Ok(())
-}
-
-/// Whether a journal must be refused because it is about a directory that is gone: somebody else
-/// removed it, or it was lost.
-#[must_use]
-pub fn must_be_refused(model: &Model, root: Ino, journal: &[u8]) -> bool {
-    let mut new = BTreeSet::new();
-    let Ok(mut reader) = SegmentReader::open(journal) else { return true };
-    while let Ok(Some(block)) = reader.next_block() {
-        let mut events = block.events();
-        while let Ok(Some(record)) = events.next_event() {
-            let mut dirs: Vec<Ino> =
-                record.event.dentry().map(|(dir, _)| dir).into_iter().collect();
-            match record.event {
-                Event::Create(create) => drop(new.insert(create.ino)),
-                Event::Rename { new_parent, .. } => dirs.push(new_parent),
-                _ => {}
-            }
-            if dirs.iter().any(|dir| !new.contains(dir) && !model.is_within(*dir, root)) {
-                return true;
-            }
-        }
-    }
-    false
 }
 
 /// Applying the journal that was merged last changes no name.
@@ -55,7 +75,7 @@ pub fn must_be_refused(model: &Model, root: Ino, journal: &[u8]) -> bool {
 /// If it does: then part of it is missing.
 pub fn complete(model: &Model, root: Ino, journal: &[u8]) -> Result<(), String> {
     let mut again = model.clone();
-    apply(&mut again, journal)?;
+    apply(&mut again, root, journal)?;
     let (before, after) = (names(model, root), names(&again, root));
     if before == after {
         return Ok(());
