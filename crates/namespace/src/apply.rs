@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use journal::{Create, Event, Loss, Snapshot};
-use types::{AttrChange, FileType, Ino, MODE_PERMISSIONS, Seq, Timestamp, name_hash};
+use types::{FileType, Ino, Seq, Timestamp, name_hash};
 
 use crate::dir::Dir;
 use crate::inode::{HAS_EXTRA, Inode};
@@ -120,7 +120,7 @@ impl Namespace {
                 }
             }
             Event::SetAttr { ino, change, time, .. } => {
-                self.change_inode(at(time), ino, |inode, _| set_attr(inode, &change, time))
+                self.change_inode(at(time), ino, |inode, _| inode.change(&change, time))
             }
             Event::SetXattr { ino, name, value, time, .. } => {
                 self.change_inode(at(time), ino, |inode, extra| {
@@ -484,20 +484,4 @@ impl Namespace {
         let dir = self.dirs.entry(ino).or_insert_with(|| Box::new(Dir::new(false)));
         self.dirty.note(dir, seq, ino);
     }
-}
-
-fn set_attr(inode: &mut Inode, change: &AttrChange, time: Timestamp) {
-    let AttrChange { mode, uid, gid, size, atime, mtime } = *change;
-    if let Some(mode) = mode {
-        inode.mode = (inode.mode & !MODE_PERMISSIONS) | (mode & MODE_PERMISSIONS);
-    }
-    inode.uid = uid.unwrap_or(inode.uid);
-    inode.gid = gid.unwrap_or(inode.gid);
-    if let Some(size) = size {
-        inode.size = size;
-        inode.mtime = time;
-    }
-    inode.atime = atime.unwrap_or(inode.atime);
-    inode.mtime = mtime.unwrap_or(inode.mtime);
-    inode.ctime = time;
 }

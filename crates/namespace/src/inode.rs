@@ -6,7 +6,7 @@
 //! once per inode. The map of spans stays small (2,500 entries for ten million inodes), so that
 //! no create has to wait long for it to grow.
 
-use types::{Attr, FileType, Ino, MODE_TYPE, Map, Seq, Timestamp};
+use types::{Attr, AttrChange, FileType, Ino, MODE_PERMISSIONS, MODE_TYPE, Map, Seq, Timestamp};
 
 use crate::apply::When;
 
@@ -81,6 +81,23 @@ impl Inode {
             ctime: self.ctime,
             btime: self.btime,
         }
+    }
+
+    /// Changes what `chmod`, `chown`, `truncate` and `utimes` change.
+    pub(crate) fn change(&mut self, change: &AttrChange, time: Timestamp) {
+        let AttrChange { mode, uid, gid, size, atime, mtime } = *change;
+        if let Some(mode) = mode {
+            self.mode = (self.mode & !MODE_PERMISSIONS) | (mode & MODE_PERMISSIONS);
+        }
+        self.uid = uid.unwrap_or(self.uid);
+        self.gid = gid.unwrap_or(self.gid);
+        if let Some(size) = size {
+            self.size = size;
+            self.mtime = time;
+        }
+        self.atime = atime.unwrap_or(self.atime);
+        self.mtime = mtime.unwrap_or(self.mtime);
+        self.ctime = time;
     }
 
     pub(crate) fn set_attr(&mut self, attr: &Attr) {
