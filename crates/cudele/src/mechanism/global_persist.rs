@@ -5,8 +5,8 @@ use types::Result;
 
 use super::Material;
 
-/// Bytes given to the store at a time.
-const WRITE_BYTES: usize = 4 << 20;
+/// Bytes given to the store at a time: few calls, and small enough to be copied within a cache.
+const WRITE_BYTES: usize = 256 << 10;
 
 pub(crate) fn global_persist(material: &Material<'_>) -> Result<u64> {
     let Some(object) = &material.object else { return Ok(0) };
