@@ -12,6 +12,7 @@
 mod clock;
 mod mds;
 mod mon;
+mod warm;
 mod workers;
 
 pub use mds::{MdsOptions, run_mds};

@@ -12,6 +12,7 @@ use types::{Clock, ConnId, Errno, Error, Moment, Rank, Result, Span};
 use wire::Message;
 
 use crate::clock::Clocks;
+use crate::warm::Warm;
 use crate::workers::Workers;
 
 /// How often a lost monitor is looked for.
@@ -33,6 +34,8 @@ pub struct MdsOptions {
     pub store: Arc<dyn ObjectStore>,
     /// Tuning.
     pub settings: Settings,
+    /// Bytes of memory to have ready before they are needed.
+    pub warm_bytes: usize,
 }
 
 struct Daemon {
@@ -41,6 +44,7 @@ struct Daemon {
     workers: Workers,
     clocks: Clocks,
     effects: Effects,
+    warm: Warm,
     monitor: Address,
     monitor_conn: Option<ConnId>,
     /// When the monitor was last looked for; `None` before the first time.
@@ -56,7 +60,7 @@ struct Daemon {
 /// # Errors
 /// `EBUSY` if another server holds the rank, `EADDRINUSE`, or whatever made it impossible to go on.
 pub fn run_mds(options: MdsOptions) -> Result<()> {
-    let MdsOptions { rank, address, monitor, store, mut settings } = options;
+    let MdsOptions { rank, address, monitor, store, mut settings, warm_bytes } = options;
     // Held as long as anything can be written: two servers never write one rank's journal.
     let lock = store.lock(&format!("rank/{:04x}.lock", rank.0), &std::process::id().to_string())?;
     settings.address = address.to_string();
@@ -69,6 +73,7 @@ pub fn run_mds(options: MdsOptions) -> Result<()> {
         workers,
         clocks: Clocks::new(),
         effects: Effects::default(),
+        warm: Warm::new(warm_bytes),
         monitor,
         monitor_conn: None,
         monitor_tried: None,
@@ -97,7 +102,8 @@ impl Daemon {
     /// Once around: what arrived, what the store finished, time, work, and the effects of it all.
     fn turn(&mut self) -> Result<()> {
         let busy = self.mds.has_work();
-        let timeout = if busy {
+        let mut idle = !busy && self.mds.is_quiet();
+        let timeout = if busy || (idle && self.warm.is_wanted()) {
             Duration::ZERO
         } else if self.mds.is_quiet() {
             TICK_IDLE
@@ -111,6 +117,7 @@ impl Daemon {
         self.reactor.poll(timeout, |happened| {
             // One reading of the clocks serves everything that arrived together.
             let clock = *clock.get_or_insert_with(|| clocks.read());
+            idle = false;
             match happened {
                 Happened::Opened(conn) => mds.handle(clock, Input::Opened(conn), effects),
                 Happened::Payload(conn, payload) => match Message::decode(payload) {
@@ -140,6 +147,8 @@ impl Daemon {
         }
         if self.mds.has_work() {
             self.handle(clock, Input::Work);
+        } else if idle && self.warm.is_wanted() {
+            self.warm.step();
         }
         self.carry_out();
         Ok(())

@@ -26,6 +26,8 @@ use verify::Verified;
 
 /// Conflicts listed in a report.
 const SAMPLES_MAX: usize = 100;
+/// Creates in a row in one directory that are worth announcing to the namespace.
+const RUN_MIN: usize = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -80,6 +82,10 @@ struct Merge {
     left_out: VecDeque<Seq>,
     /// The directory verified last: events come in runs.
     last_dir: Ino,
+    /// Names that the journal creates in this directory, and their bytes, since it came to it.
+    run: (usize, usize),
+    /// The same for directories that get many.
+    announced: Map<Ino, (usize, usize)>,
     ranges: Vec<InoRange>,
     seq: Seq,
     started: Moment,
@@ -104,6 +110,15 @@ impl Merge {
         // The numbers of a log are of no range that says they are its own.
         if self.flags.strong_log || create.file_type() == types::FileType::Directory {
             self.new_dirs.insert(create.ino);
+        }
+    }
+
+    /// The journal goes on in another directory.
+    fn end_run(&mut self) {
+        let (names, bytes) = std::mem::take(&mut self.run);
+        if names >= RUN_MIN {
+            let all = self.announced.entry(self.last_dir).or_default();
+            *all = (all.0 + names, all.1 + bytes);
         }
     }
 
@@ -222,6 +237,8 @@ impl Mds {
             absent: Set::default(),
             left_out: VecDeque::new(),
             last_dir: Ino(0),
+            run: (0, 0),
+            announced: Map::default(),
             ranges: ranges.unwrap_or_default(),
             seq: Seq(0),
             started: self.clock.now,
@@ -411,6 +428,12 @@ impl Mds {
         merge.skip = 0;
         merge.stage = Stage::Applying;
         merge.seq = self.last_seq();
+        merge.end_run();
+        if !merge.flags.dry_run {
+            for (dir, (names, bytes)) in std::mem::take(&mut merge.announced) {
+                self.namespace.expect(dir, names, bytes);
+            }
+        }
     }
 
     /// Answers merges that are applied, once what they promise is durable.

@@ -2,10 +2,12 @@
 
 use types::{FileType, Ino, Seq, Timestamp, name_hash};
 
-use crate::page::{Dentry, Page, Target};
+use crate::page::{Dentry, PAGE_DENTRIES_MAX, Page, Target};
 
 /// Most leading hash bits that pages are told apart by.
 const DEPTH_MAX: u8 = 24;
+/// Fewer names than this are not worth announcing.
+const ANNOUNCED_MIN: usize = 1024;
 
 /// A directory. It may be *incomplete*: then names that are not here may still be in the metadata
 /// store, and what is here lies on top of it, tombstones included.
@@ -137,6 +139,25 @@ impl Dir {
 
     pub(crate) fn mark_dirty(&mut self, hash: u32, ino: Ino) -> bool {
         self.page_of(hash).is_some_and(|page| self.pages[page].mark_dirty(hash, ino))
+    }
+
+    /// Announces so many new names of so many bytes in all: an empty directory gets the pages they
+    /// will need, so that none of them has to split meanwhile.
+    pub(crate) fn expect(&mut self, names: usize, bytes: usize) {
+        if !self.pages.is_empty() || names < ANNOUNCED_MIN {
+            return;
+        }
+        // Hashes do not fall evenly: no page is planned to be quite full.
+        let pages = names.div_ceil(PAGE_DENTRIES_MAX / 8 * 7).next_power_of_two();
+        let depth = (pages.trailing_zeros() as u8).min(DEPTH_MAX);
+        let share = |all: usize| (all >> depth) + (all >> (depth + 4));
+        let page = |number: u32| {
+            let prefix = if depth == 0 { 0 } else { number << (32 - u32::from(depth)) };
+            Page::awaiting(depth, prefix, (share(names), share(bytes)))
+        };
+        self.pages = (0..1 << depth).map(page).collect();
+        self.index = (0..1 << depth).collect();
+        self.index_bits = depth;
     }
 
     #[inline]

@@ -182,6 +182,14 @@ impl Namespace {
         self.inodes.get(ino).is_some()
     }
 
+    /// Announces so many new names, of so many bytes in all, in a directory: where they are the
+    /// first, memory for them is taken once and nothing moves while they come.
+    pub fn expect(&mut self, dir: Ino, names: usize, bytes: usize) {
+        if let Some(dir) = self.dirs.get_mut(&dir) {
+            dir.expect(names, bytes);
+        }
+    }
+
     /// The directory that stores an inode, if the inode is in memory.
     #[must_use]
     pub fn home_of(&self, ino: Ino) -> Option<Ino> {

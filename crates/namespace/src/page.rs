@@ -88,6 +88,8 @@ pub(crate) struct Page {
     /// Dentries that are not in the metadata store yet, tombstones included.
     pub(crate) dirty: u32,
     tombstones: u32,
+    /// How many names, and bytes of records, are announced: what is too small grows to this.
+    expected: (u32, u32),
 }
 
 impl Page {
@@ -101,7 +103,15 @@ impl Page {
             dead: 0,
             dirty: 0,
             tombstones: 0,
+            expected: (0, 0),
         }
+    }
+
+    /// A page that takes no memory yet, but grows at once to hold so many names of so many bytes.
+    pub(crate) fn awaiting(depth: u8, prefix: u32, (names, bytes): (usize, usize)) -> Self {
+        let names = names.min(PAGE_DENTRIES_MAX);
+        let expected = (names as u32, (names * NAME_AT + bytes) as u32);
+        Self { expected, ..Self::new(depth, prefix, 2) }
     }
 
     #[inline]
@@ -204,9 +214,16 @@ impl Page {
         self.occupied += 1;
         self.slots.insert(at, slot(hash, start));
         if self.slots.is_crowded(self.occupied) {
-            self.slots.grow();
+            self.grow();
         }
         None
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let (names, bytes) = std::mem::take(&mut self.expected);
+        self.slots.grow(names as usize);
+        self.records.reserve_exact((bytes as usize).saturating_sub(self.records.len()));
     }
 
     /// Forgets a name altogether.

@@ -84,8 +84,12 @@ pub(crate) struct Slots {
 impl Slots {
     /// An empty table in which so many slots can be taken before it should grow.
     pub(crate) fn with_room(depth: u8, count: usize) -> Self {
+        Self::with_bits(depth, Self::bits_for(count))
+    }
+
+    fn bits_for(count: usize) -> u8 {
         let lines = count.saturating_mul(4).div_ceil(3).div_ceil(LINE).next_power_of_two();
-        Self::with_bits(depth, lines.trailing_zeros() as u8)
+        lines.trailing_zeros() as u8
     }
 
     fn with_bits(depth: u8, bits: u8) -> Self {
@@ -202,10 +206,11 @@ impl Slots {
         }
     }
 
-    /// Makes the table twice as large.
+    /// Makes the table twice as large, or large enough for so many slots if that is more.
     #[cold]
-    pub(crate) fn grow(&mut self) {
-        let mut larger = Self::with_bits(self.depth, self.bits + 1);
+    pub(crate) fn grow(&mut self, expected: usize) {
+        let wanted = Self::bits_for(expected);
+        let mut larger = Self::with_bits(self.depth, wanted.max(self.bits + 1));
         larger.fill(self.iter_from(0));
         *self = larger;
     }

@@ -25,6 +25,10 @@ pub(crate) struct Args {
     /// segments_max, inodes_max, reconnect_ms
     #[arg(long = "set", value_name = "NAME=VALUE")]
     settings: Vec<String>,
+    /// Memory to have ready before it is needed, in bytes; of use if the allocator keeps what it is
+    /// given back
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    warm_bytes: usize,
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
@@ -49,6 +53,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         monitor,
         store: objstore::open_existing(&field(&text, "store").unwrap_or_default())?,
         settings,
+        warm_bytes: args.warm_bytes,
     })
 }
 

@@ -102,6 +102,7 @@ impl Mds {
             return Err(Errno::NotPermitted.into());
         }
         merge.note_created(create);
+        merge.run = (merge.run.0 + 1, merge.run.1 + create.name.len());
         Ok(())
     }
 
@@ -146,6 +147,7 @@ impl Mds {
                 return Err(Errno::NotDirectory.into());
             }
         }
+        merge.end_run();
         merge.last_dir = dir;
         Ok(())
     }

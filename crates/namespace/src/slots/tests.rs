@@ -64,7 +64,7 @@ proptest! {
                     slots.insert(at, slot(hash, record));
                     model.insert(slot(hash, record));
                     if slots.is_crowded(u32::try_from(model.len()).unwrap()) {
-                        slots.grow();
+                        slots.grow(0);
                     }
                 }
                 Step::Remove(rank) if !model.is_empty() => {
@@ -77,7 +77,7 @@ proptest! {
                     model.remove(&gone);
                 }
                 Step::Remove(_) => {}
-                Step::Grow if slots.bits < 8 => slots.grow(),
+                Step::Grow if slots.bits < 8 => slots.grow(0),
                 Step::Grow => {}
             }
             check(&slots, &model);

@@ -43,6 +43,22 @@ fn a_directory_of_100_000_entries_is_listed_in_hash_order_and_emptied() {
 }
 
 #[test]
+fn announced_names_find_the_same_place_whatever_was_announced() {
+    let as_it_comes = listed(&namespace_with(40_000));
+    for (names, bytes) in [(40_000, 480_000), (5000, 0), (1_000_000, 12), (1024, 1 << 30)] {
+        let mut namespace = Namespace::with_root(Timestamp(1));
+        namespace.expect(Ino::ROOT, names, bytes);
+        assert_eq!(listed(&namespace), []);
+        for number in 0..40_000 {
+            create(&mut namespace, format!("file-{number:07}").as_bytes(), number);
+        }
+        // Too late to be of use, and no harm.
+        namespace.expect(Ino::ROOT, 1_000_000, 12_000_000);
+        assert_eq!(listed(&namespace), as_it_comes, "{names} names announced");
+    }
+}
+
+#[test]
 fn a_large_directory_is_stored_and_fetched_while_it_grows() {
     let mut namespace = namespace_with(30_000);
     let mut rows = Rows::new();
