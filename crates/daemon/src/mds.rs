@@ -146,6 +146,7 @@ impl Daemon {
             self.find_monitor(clock);
         }
         if self.mds.has_work() {
+            self.warm.stop();
             self.handle(clock, Input::Work);
         } else if idle && self.warm.is_wanted() {
             self.warm.step();
