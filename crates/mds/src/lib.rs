@@ -353,8 +353,10 @@ impl Mds {
         self.beacon_tick(effects);
     }
 
-    fn terminate(&mut self, effects: &mut Effects) {
+    pub(crate) fn terminate(&mut self, effects: &mut Effects) {
         match self.phase {
+            // First what clients were told is applied: nobody would wait for them again.
+            Phase::Active if self.is_resend_busy() => self.stop_after_resend(),
             Phase::Active => {
                 self.phase = Phase::Stopping;
                 self.checkpoint_all();

@@ -24,6 +24,8 @@ pub(crate) struct Resend {
     /// is done, whatever else arrives waits.
     ordered: VecDeque<(ConnId, Vec<u8>)>,
     busy: bool,
+    /// The server was told to stop meanwhile.
+    stop: bool,
     /// Directories were recovered whose place in the tree is not known yet.
     orphans: bool,
 }
@@ -137,6 +139,16 @@ impl Mds {
         self.resend.busy && request.replay.is_none()
     }
 
+    /// Whether what was sent again is being carried out.
+    pub(crate) fn is_resend_busy(&self) -> bool {
+        self.resend.busy
+    }
+
+    /// Stops the server when what was sent again is done.
+    pub(crate) fn stop_after_resend(&mut self) {
+        self.resend.stop = true;
+    }
+
     /// Goes on with what was sent again, unless it waits for a directory; then with all else.
     pub(crate) fn resend_on(&mut self, effects: &mut Effects) {
         while self.resend.busy && !self.sessions.is_any_blocked() {
@@ -144,6 +156,9 @@ impl Mds {
                 Some((conn, frame)) => self.take_frame(conn, &frame, effects),
                 None => self.resend.busy = false,
             }
+        }
+        if !self.resend.busy && std::mem::take(&mut self.resend.stop) {
+            self.terminate(effects);
         }
         if self.resend.busy || self.early.is_empty() || !self.is_active() {
             return;
