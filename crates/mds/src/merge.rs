@@ -76,7 +76,9 @@ struct Merge {
     journal: JournalId,
     /// Directories that the journal itself created; in a log of requests, all inodes.
     new_dirs: Set<Ino>,
-    /// Inodes that were looked for in the subtree and not found, or would be in such a directory.
+    /// Whether the whole subtree was searched for an inode in vain: what is in it is in memory.
+    searched: bool,
+    /// Inodes whose creates are left out.
     absent: Set<Ino>,
     /// Positions of events about something that is not in the subtree, in order.
     left_out: VecDeque<Seq>,
@@ -177,7 +179,9 @@ impl Merges {
     pub(crate) fn has_begun(&self) -> bool {
         let begun = |merge: &Merge| match merge.stage {
             Stage::Receiving | Stage::Finishing => false,
-            Stage::Verifying => merge.offset > segment::HEADER_BYTES || merge.last_dir.0 != 0,
+            Stage::Verifying => {
+                merge.searched || merge.last_dir.0 != 0 || merge.offset > segment::HEADER_BYTES
+            }
             Stage::Applying => true,
         };
         self.waiting || self.queue.front().is_some_and(begun)
@@ -234,6 +238,7 @@ impl Mds {
             newest: Seq(0),
             journal: JournalId::default(),
             new_dirs: Set::default(),
+            searched: false,
             absent: Set::default(),
             left_out: VecDeque::new(),
             last_dir: Ino(0),
@@ -414,10 +419,8 @@ impl Mds {
     /// The inode that verification asked for was looked for.
     pub(crate) fn merge_searched(&mut self, ino: Ino) {
         self.merges.waiting = false;
-        if !self.namespace.knows(ino)
-            && let Some(merge) = self.merges.queue.front_mut()
-        {
-            merge.absent.insert(ino);
+        if let Some(merge) = self.merges.queue.front_mut() {
+            merge.searched = !self.namespace.is_within(ino, merge.subtree);
         }
     }
 
@@ -430,8 +433,10 @@ impl Mds {
         merge.seq = self.last_seq();
         merge.end_run();
         if !merge.flags.dry_run {
+            let most = usize::try_from(merge.report.events).unwrap_or(usize::MAX);
             for (dir, (names, bytes)) in std::mem::take(&mut merge.announced) {
-                self.namespace.expect(dir, names, bytes);
+                // What was verified twice was counted twice.
+                self.namespace.expect(dir, names.min(most), bytes);
             }
         }
     }

@@ -88,11 +88,9 @@ impl Namespace {
     /// inodes know by their version whether they are ahead.
     pub fn apply(&mut self, seq: Seq, mode: Mode, event: &Event<'_>) -> Outcome {
         let at = |time| When { seq, mode, time };
-        if mode == Mode::Merge && self.lacks_place(event) {
-            return Outcome::Rejected;
-        }
         match *event {
             Event::Create(ref create) => self.apply_create(seq, mode, create),
+            _ if mode == Mode::Merge && self.lacks_place(event) => Outcome::Rejected,
             Event::Link { parent, name, ino, home, inode, time } => {
                 let inode = Snapshot { attr: types::Attr { ino, ..inode.attr }, ..inode };
                 self.apply_link(at(time), (parent, name), home, &inode)

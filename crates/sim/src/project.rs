@@ -353,7 +353,12 @@ impl World {
 /// Appends one event to the journal of a project.
 fn one_event(project: &mut Project, rng: &mut crate::rng::Rng, names: u64, time: Timestamp) {
     let cred = Cred::root();
-    let dir = project.dirs[rng.index(project.dirs.len())];
+    let dir = match rng.below(30) {
+        // What an honest client never does: a directory outside, and some that do not exist.
+        0 => Ino::ROOT,
+        1 | 2 => Ino((1 << 50) + rng.below(3)),
+        _ => project.dirs[rng.index(project.dirs.len())],
+    };
     let name = format!("n{}", rng.below(names + 2));
     let Some(inner) = &mut project.inner else { return };
     let new = |mode| NewInode { mode, time, ..NewInode::default() };

@@ -57,6 +57,8 @@ impl Mds {
             }
             let (block, next) = journal::Block::read(bytes, merge.offset).map_err(damaged)?;
             let mut events = block.events();
+            // A block that has to wait for something is verified from its start again.
+            let (left_out, run) = (merge.left_out.len(), merge.run);
             loop {
                 let (seq, event) =
                     if let Some((seq, _, create)) = events.next_create().map_err(damaged)? {
@@ -76,7 +78,11 @@ impl Mds {
                 }
                 match self.verify(merge, &event) {
                     Ok(()) => {}
-                    Err(Doubt::Unknown(ino)) => return Ok(Verified::Unknown(ino)),
+                    Err(Doubt::Unknown(ino)) => {
+                        merge.left_out.truncate(left_out);
+                        merge.run = run;
+                        return Ok(Verified::Unknown(ino));
+                    }
                     Err(Doubt::Gone) => merge.leave_out(seq, &event),
                     Err(Doubt::Refused(errno)) => {
                         let text = format!("event {seq} of the journal is not allowed: {event:?}");
@@ -158,11 +164,15 @@ impl Mds {
         if free { Ok(()) } else { self.verify_place(merge, ino) }
     }
 
-    /// An inode that exists must be in the subtree.
+    /// An inode that exists must be in the subtree. If it is not in memory, the subtree is searched
+    /// for it; once that was in vain, everything that is in the subtree is in memory.
     fn verify_place(&self, merge: &Merge, ino: Ino) -> Result<(), Doubt> {
-        if !self.namespace.is_anchored(ino) && !merge.absent.contains(&ino) {
-            return Err(Doubt::Unknown(ino));
+        if self.namespace.is_within(ino, merge.subtree) {
+            Ok(())
+        } else if merge.searched || merge.absent.contains(&ino) || self.namespace.is_anchored(ino) {
+            Err(Doubt::Gone)
+        } else {
+            Err(Doubt::Unknown(ino))
         }
-        if self.namespace.is_within(ino, merge.subtree) { Ok(()) } else { Err(Doubt::Gone) }
     }
 }
