@@ -328,8 +328,9 @@ impl Mds {
     pub(crate) fn evict_tick(&mut self) {
         let now = self.clock.now;
         let due = now.since(self.checkpoint.evicted_at) >= EVICT_INTERVAL;
-        let serving = self.is_active() && !self.merges.has_begun();
-        if !due || !serving || self.namespace.inodes() <= self.settings.inodes_max {
+        // What a merge was verified against, or what requests sent again are about, is needed here.
+        let needed = self.merges.has_begun() || self.is_resend_busy();
+        if !due || !self.is_active() || needed || self.namespace.inodes() <= self.settings.inodes_max {
             return;
         }
         self.checkpoint.evicted_at = now;
