@@ -20,6 +20,7 @@ mod format;
 mod glob;
 mod intake;
 mod journals;
+mod memory;
 mod out;
 mod owned;
 mod progress;

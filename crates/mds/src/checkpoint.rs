@@ -330,7 +330,11 @@ impl Mds {
         let due = now.since(self.checkpoint.evicted_at) >= EVICT_INTERVAL;
         // What a merge was verified against, or what requests sent again are about, is needed here.
         let needed = self.merges.has_begun() || self.is_resend_busy();
-        if !due || !self.is_active() || needed || self.namespace.inodes() <= self.settings.inodes_max {
+        if !due
+            || !self.is_active()
+            || needed
+            || self.namespace.inodes() <= self.settings.inodes_max
+        {
             return;
         }
         self.checkpoint.evicted_at = now;

@@ -94,7 +94,7 @@ pub(crate) fn start(dir: &Path, store: Option<&str>, settings: &[String]) -> Res
     let cluster = Cluster::connect(&Locator::monitor_of(dir))?;
     let mut server = None;
     if !cluster.status()?.mds.iter().any(|entry| runs(&cluster, entry)) {
-        let warm = WARM_BYTES.to_string();
+        let warm = warm_bytes().to_string();
         let mut options = ["--rank", "0", "--warm-bytes", &warm].map(str::to_owned).to_vec();
         options.extend(settings.iter().flat_map(|set| ["--set".to_owned(), set.clone()]));
         let child = spawn(dir, "mds", &options)?;
@@ -191,6 +191,13 @@ const HUGE_PAGES: &str = "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=429
 
 /// Memory that a metadata server has ready: that of a million files.
 const WARM_BYTES: usize = 160 << 20;
+
+/// Memory that a metadata server has ready here. Nothing on a small machine: a server that is idle
+/// must not take what others need.
+fn warm_bytes() -> usize {
+    let spare = crate::memory::available().unwrap_or(0) / 16;
+    if spare < WARM_BYTES { 0 } else { WARM_BYTES }
+}
 
 /// Starts a daemon of this binary in the background, with its output in a log file.
 fn spawn(dir: &Path, daemon: &str, options: &[String]) -> Result<Child> {
