@@ -6,8 +6,10 @@
 
 mod global_persist;
 mod local_persist;
+mod nonvolatile_apply;
 mod volatile_apply;
 
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use journal::SegmentHeader;
@@ -29,8 +31,10 @@ pub(crate) struct Material<'a> {
     pub(crate) persisted_locally: usize,
     pub(crate) persisted_globally: usize,
     pub(crate) merge: MergeFlags,
-    /// The journal object, if the policy persists globally.
+    /// The journal object, if a mechanism puts the journal into the store.
     pub(crate) object: Option<String>,
+    /// Whether that object holds all of the journal by now.
+    pub(crate) stored: AtomicBool,
 }
 
 impl Material<'_> {
@@ -126,12 +130,12 @@ fn one(mechanism: Mechanism, material: &Material<'_>) -> Result<Completion> {
             merge = Some(report);
             material.bytes()
         }),
-        Mechanism::NonvolatileApply => Err(Error::new(
-            Errno::NotSupported,
-            "nonvolatile_apply",
-            "this version does not have it",
-        )
-        .remedy("use global_persist+volatile_apply, which promises the same")),
+        Mechanism::NonvolatileApply => {
+            nonvolatile_apply::nonvolatile_apply(material).map(|(report, bytes)| {
+                merge = Some(report);
+                bytes
+            })
+        }
         Mechanism::Rpcs | Mechanism::Stream => Err(Error::new(
             Errno::Invalid,
             mechanism.name(),

@@ -121,7 +121,7 @@ impl Subtree {
             objects: Vec::new(),
         };
         let subtree = Self::new(fs, path, policy.clone(), owner, answer.root)?;
-        if policy.contains(Mechanism::LocalPersist) || policy.contains(Mechanism::GlobalPersist) {
+        if policy.persists() {
             subtree.remember()?;
         }
         Ok(subtree)

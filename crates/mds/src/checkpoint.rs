@@ -5,6 +5,8 @@
 //! on workers. Requests never wait for a checkpoint, except those that need a directory fetched
 //! while it is being written.
 
+mod settle;
+
 use std::collections::VecDeque;
 
 use journal::Event;
@@ -15,6 +17,9 @@ use types::{ConnId, Ino, Moment, Origin, Seq, Span, Tid};
 use wire::Answer;
 
 use crate::{Effects, Mds, Waiting};
+
+pub(crate) use settle::Settled;
+use settle::Settling;
 
 /// Directories written at the same time.
 const COMMITS_MAX: usize = 4;
@@ -50,13 +55,16 @@ pub(crate) struct Checkpoint {
     /// object that recovery would need.
     merges: Vec<(Seq, Ino, Option<String>)>,
     evicted_at: Moment,
+    /// Merges that are answered when the store has them.
+    settling: Settling,
     /// Who wants to know when everything is written.
     waiters: Vec<(Seq, ConnId, Tid)>,
 }
 
 impl Checkpoint {
     pub(crate) fn has_work(&self) -> bool {
-        self.capturing.is_some() || (self.target.is_some() && self.committing.len() < COMMITS_MAX)
+        let wanted = self.target.is_some() || self.settling.has_work();
+        self.capturing.is_some() || (wanted && self.committing.len() < COMMITS_MAX)
     }
 
     /// Whether a directory waits for the journal.
@@ -67,7 +75,11 @@ impl Checkpoint {
     pub(crate) fn is_idle(&self) -> bool {
         let written =
             self.target.is_none() && self.capturing.is_none() && self.committing.is_empty();
-        written && !self.trimming && self.forgetting == 0 && self.unforgotten.is_empty()
+        written
+            && self.settling.is_empty()
+            && !self.trimming
+            && self.forgetting == 0
+            && self.unforgotten.is_empty()
     }
 }
 
@@ -101,7 +113,8 @@ impl Mds {
         if !self.namespace.is_flushing(ino) {
             // It is gone, and with it what was not captured.
             self.checkpoint.committing.retain(|(dir, _)| *dir != ino);
-            return self.fetch_after_commit(ino, effects);
+            self.fetch_after_commit(ino, effects);
+            return self.settle(effects);
         }
         self.counters.commits += 1;
         self.counters.committed_rows += rows.len() as u64;
@@ -122,25 +135,20 @@ impl Mds {
         }
     }
 
-    /// Picks the directory that is dirty longest. Returns whether there is one to capture.
+    /// Picks a directory that somebody waits for, or the one that is dirty longest. Returns whether
+    /// there is one to capture.
     fn next_capture(&mut self, effects: &mut Effects) -> bool {
+        if let Some((since, ino)) = self.next_settling() {
+            return self.begin_capture(since, ino);
+        }
         let Some(target) = self.checkpoint.target else { return false };
         match self.namespace.dirtiest() {
             Some((since, ino)) if since <= target => {
-                // One write of a directory at a time, and none while it is being fetched: what the
-                // fetch brings would be older than what the write takes out of memory.
-                if self.namespace.is_flushing(ino) || self.fetches.is_waited_for(ino) {
+                if !self.may_capture(ino) {
                     self.checkpoint.target = None;
                     return false;
                 }
-                let Some(capture) = self.namespace.begin_capture(ino) else { return false };
-                self.checkpoint.committing.push((ino, since));
-                if capture.overtakes.is_some_and(|seq| seq >= self.log.first_replayed()) {
-                    let event = Event::Stored { dir: ino };
-                    self.log.append(self.clock.now, Origin::default(), &event);
-                }
-                self.checkpoint.capturing = Some((capture, Rows::new(), self.last_seq()));
-                true
+                self.begin_capture(since, ino)
             }
             Some(_) | None => {
                 self.checkpoint.target = None;
@@ -148,6 +156,23 @@ impl Mds {
                 false
             }
         }
+    }
+
+    /// One write of a directory at a time, and none while it is being fetched: what the fetch brings
+    /// would be older than what the write takes out of memory.
+    fn may_capture(&self, ino: Ino) -> bool {
+        !self.namespace.is_flushing(ino) && !self.fetches.is_waited_for(ino)
+    }
+
+    fn begin_capture(&mut self, since: Seq, ino: Ino) -> bool {
+        let Some(capture) = self.namespace.begin_capture(ino) else { return false };
+        self.checkpoint.committing.push((ino, since));
+        if capture.overtakes.is_some_and(|seq| seq >= self.log.first_replayed()) {
+            let event = Event::Stored { dir: ino };
+            self.log.append(self.clock.now, Origin::default(), &event);
+        }
+        self.checkpoint.capturing = Some((capture, Rows::new(), self.last_seq()));
+        true
     }
 
     pub(crate) fn committed(
@@ -162,8 +187,10 @@ impl Mds {
                 self.namespace.end_capture(dir);
                 self.fetch_after_commit(dir, effects);
                 self.trim(effects);
+                self.settle(effects);
             }
             Err(failure) => {
+                self.fail_settling(dir, &failure.error, effects);
                 self.checkpoint.failed.push_back((dir, failure.op, self.clock.now));
             }
         }
@@ -261,6 +288,7 @@ impl Mds {
             }
             self.trim(effects);
         }
+        self.settle(effects);
         self.purge_tick(effects);
     }
 

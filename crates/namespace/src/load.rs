@@ -352,6 +352,16 @@ impl Namespace {
         all
     }
 
+    /// The directories that the metadata store does not have as they are in memory, sorted.
+    #[must_use]
+    pub fn unstored_directories(&self) -> Vec<Ino> {
+        let unstored = |dir: &Dir| dir.dirty_since.is_some() || dir.flushing.is_some();
+        let dirs = self.dirs.iter().filter(|(_, dir)| unstored(dir));
+        let mut all: Vec<_> = dirs.map(|(ino, _)| *ino).collect();
+        all.sort_unstable();
+        all
+    }
+
     /// The event position since which a directory is dirty, if it is.
     #[must_use]
     pub fn dirty_since(&self, ino: Ino) -> Option<Seq> {

@@ -154,12 +154,14 @@ impl Mechanism {
     }
 
     /// Whether it makes a client's journal visible to others.
-    pub(crate) const fn applies(self) -> bool {
+    #[must_use]
+    pub const fn applies(self) -> bool {
         matches!(self, Self::VolatileApply | Self::NonvolatileApply)
     }
 
     /// Whether it writes a client's journal somewhere to be kept.
-    pub(crate) const fn persists(self) -> bool {
+    #[must_use]
+    pub const fn persists(self) -> bool {
         matches!(self, Self::LocalPersist | Self::GlobalPersist)
     }
 }

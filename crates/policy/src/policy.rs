@@ -83,6 +83,22 @@ impl Policy {
         self.contains(Mechanism::Stream)
     }
 
+    /// Whether the system makes a client's journal visible to others.
+    #[must_use]
+    pub fn applies(&self) -> bool {
+        self.any(Mechanism::applies)
+    }
+
+    /// Whether a client's journal is kept somewhere outside its memory.
+    #[must_use]
+    pub fn persists(&self) -> bool {
+        self.any(Mechanism::persists)
+    }
+
+    fn any(&self, kind: fn(Mechanism) -> bool) -> bool {
+        self.consistency.mechanisms().chain(self.durability.mechanisms()).any(kind)
+    }
+
     /// Whether either expression contains the mechanism.
     #[must_use]
     pub fn contains(&self, mechanism: Mechanism) -> bool {

@@ -214,7 +214,8 @@ impl World {
                 announced = 0;
             }
         }
-        let flags = MergeFlags { release: project.release, ..MergeFlags::default() };
+        let store = project.global && self.rng.percent(30);
+        let flags = MergeFlags { release: project.release, store, ..MergeFlags::default() };
         let what = What::Merge { subtree: root, bytes: announced, object, flags };
         let tid = self.call(client, Call::root(what), 0, bytes.clone());
         if announced > 0

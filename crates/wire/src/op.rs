@@ -36,6 +36,8 @@ pub struct MergeFlags {
     /// The journal is a client's log of strong operations, re-applied after the server lost them
     /// (strong consistency with local durability); no decoupled subtree is involved.
     pub strong_log: bool,
+    /// Answer when the result is in the metadata store (Nonvolatile Apply, M-05).
+    pub store: bool,
 }
 
 /// A request to a metadata server.
@@ -224,8 +226,9 @@ impl Op<'_> {
 }
 
 fn merge_bits(flags: MergeFlags) -> u8 {
-    let MergeFlags { dry_run, release, check, strong_log } = flags;
-    u8::from(dry_run) | u8::from(release) << 1 | u8::from(check) << 2 | u8::from(strong_log) << 3
+    let MergeFlags { dry_run, release, check, strong_log, store } = flags;
+    let bits = [dry_run, release, check, strong_log, store];
+    bits.into_iter().rev().fold(0, |bits, flag| bits << 1 | u8::from(flag))
 }
 
 fn put_ino(out: &mut Vec<u8>, code: u8, ino: Ino) {
@@ -307,8 +310,8 @@ impl<'a> Op<'a> {
             21 => {
                 let (subtree, object) = (ino(reader)?, reader.bytes()?);
                 let bytes = reader.varint()?;
-                let [dry_run, release, check, strong_log] = flags(reader, 4)?;
-                let flags = MergeFlags { dry_run, release, check, strong_log };
+                let [dry_run, release, check, strong_log, store] = flags(reader, 5)?;
+                let flags = MergeFlags { dry_run, release, check, strong_log, store };
                 Op::Merge { subtree, bytes, object, flags }
             }
             22 => Op::Release { subtree: ino(reader)? },
@@ -322,13 +325,13 @@ pub(crate) fn ino(reader: &mut Reader<'_>) -> Result<Ino, Malformed> {
     Ok(Ino(reader.varint()?))
 }
 
-fn flags(reader: &mut Reader<'_>, known: u32) -> Result<[bool; 4], Malformed> {
+fn flags(reader: &mut Reader<'_>, known: u32) -> Result<[bool; 5], Malformed> {
     let start = *reader;
     let bits = reader.u8()?;
     if u32::from(bits) >> known != 0 {
         return Err(start.malformed("known flags"));
     }
-    Ok([0, 1, 2, 3].map(|bit| bits & (1 << bit) != 0))
+    Ok([0, 1, 2, 3, 4].map(|bit| bits & (1 << bit) != 0))
 }
 
 fn new<'a>(reader: &mut Reader<'a>) -> Result<NewInode<'a>, Malformed> {

@@ -82,9 +82,8 @@ impl Blind {
         self.subtree.fs().sync_data()?;
         report.data_seconds += before_data.elapsed().as_secs_f64();
         let policy = self.subtree.policy().clone();
-        let persists =
-            policy.contains(Mechanism::LocalPersist) || policy.contains(Mechanism::GlobalPersist);
-        report.visible = policy.contains(Mechanism::VolatileApply);
+        let persists = policy.persists();
+        report.visible = policy.applies();
         let requests = self.subtree.fs().requests();
         let completion =
             if report.visible { self.subtree.merge()? } else { self.subtree.complete()? };

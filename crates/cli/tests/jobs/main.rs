@@ -11,4 +11,5 @@ mod archives;
 mod fixture;
 mod ingest;
 mod journals;
+mod nonvolatile;
 mod subtrees;

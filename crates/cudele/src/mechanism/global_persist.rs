@@ -1,5 +1,7 @@
 //! Global Persist (M-07): the journal goes into the object store, where any other machine finds it.
 
+use std::sync::atomic::Ordering;
+
 use objstore::SyncScope;
 use types::Result;
 
@@ -32,5 +34,6 @@ pub(crate) fn global_persist(material: &Material<'_>) -> Result<u64> {
     store.write_range(object, offset, &buffer)?;
     offset += buffer.len() as u64;
     store.sync(SyncScope::Object(object))?;
+    material.stored.store(true, Ordering::Release);
     Ok(offset - start)
 }

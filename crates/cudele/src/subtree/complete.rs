@@ -1,5 +1,7 @@
 //! Completing a policy: persisting and merging a decoupled subtree.
 
+use std::sync::atomic::AtomicBool;
+
 use metastore::request::client_journal_name;
 use policy::{Check, Composition, Mechanism, MergeTrigger};
 use types::Result;
@@ -28,7 +30,7 @@ impl Subtree {
     /// As [`Subtree::complete`].
     pub fn merge(&mut self) -> Result<Completion> {
         let mut composition = self.policy.effective();
-        if !composition.contains(Mechanism::VolatileApply) {
+        if !composition.mechanisms().any(Mechanism::applies) {
             composition =
                 Composition::serial([composition, Composition::One(Mechanism::VolatileApply)]);
         }
@@ -49,9 +51,9 @@ impl Subtree {
 
     fn carry_out(&mut self, composition: &Composition, flags: MergeFlags) -> Result<Completion> {
         // File data first: metadata never names data that is less durable than itself.
-        if composition.contains(Mechanism::LocalPersist)
-            || composition.contains(Mechanism::GlobalPersist)
-        {
+        let durable =
+            |mechanism: Mechanism| mechanism.persists() || mechanism == Mechanism::NonvolatileApply;
+        if composition.mechanisms().any(durable) {
             self.fs.sync_data()?;
         }
         let completion = self.run(composition, flags)?;
@@ -84,9 +86,7 @@ impl Subtree {
         self.owner.next_seq = self.inner.next_seq().0;
         self.merged_at = std::time::Instant::now();
         self.merged_in = Some(self.fs.server_epoch());
-        if self.policy.contains(Mechanism::LocalPersist)
-            || self.policy.contains(Mechanism::GlobalPersist)
-        {
+        if self.policy.persists() {
             self.remember()?;
         }
         Ok(())
@@ -100,10 +100,12 @@ impl Subtree {
 
     fn run(&mut self, composition: &Composition, mut flags: MergeFlags) -> Result<Completion> {
         flags.check = self.policy.check == Check::Merge;
-        let merges = composition.contains(Mechanism::VolatileApply);
+        let merges = composition.mechanisms().any(Mechanism::applies);
         let earlier = if merges { self.merge_earlier(flags)? } else { Completion::default() };
         let events = self.inner.events();
-        let object = composition.contains(Mechanism::GlobalPersist).then(|| self.object_name());
+        let stores = composition.contains(Mechanism::GlobalPersist)
+            || composition.contains(Mechanism::NonvolatileApply);
+        let object = stores.then(|| self.object_name());
         let header = self.inner.header();
         let subtree = self.root();
         let material = Material {
@@ -115,6 +117,7 @@ impl Subtree {
             persisted_globally: self.persisted_globally,
             merge: flags,
             object,
+            stored: AtomicBool::new(false),
             blocks: self.inner.blocks(),
         };
         let completion = carry_out(composition, &material);
@@ -125,7 +128,7 @@ impl Subtree {
         if let (Some(merge), Some(before)) = (&mut completion.merge, earlier.merge) {
             *merge = sum(before, std::mem::take(merge));
         }
-        let apply = |step: &&mut crate::Step| step.mechanism == Mechanism::VolatileApply;
+        let apply = |step: &&mut crate::Step| step.mechanism.applies();
         if let Some(step) = completion.steps.iter_mut().find(apply) {
             step.bytes += earlier.bytes;
             step.seconds += earlier.seconds;

@@ -13,7 +13,8 @@ const BENCH: &str = "compositions";
 pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     let files = lab.files(100_000, 1_000);
     let presets = Preset::ALL.iter().map(|preset| preset.name.to_owned());
-    let names: Vec<_> = presets.chain(Cell::all().map(|cell| cell.to_string())).collect();
+    let cells = Cell::all().map(|cell| cell.to_string());
+    let names: Vec<_> = presets.chain(cells).chain(["nonvolatile".to_owned()]).collect();
     let mut base = Row::new(BENCH, "append_client_journal", files);
     let mut rows: Vec<_> = names.iter().map(|name| Row::new(BENCH, name, files)).collect();
     let mut store = String::new();

@@ -96,8 +96,18 @@ impl Lab {
     }
 }
 
-/// A preset or cell of Table II, with room for so many inodes.
+/// What Nonvolatile Apply is part of: no preset and no cell of Table II has it.
+const NONVOLATILE: (&str, &str) =
+    ("nonvolatile", "consistency: append_client_journal + nonvolatile_apply\ndurability: none");
+
+/// A preset or cell of Table II, or `nonvolatile`, with room for so many inodes.
 pub(crate) fn policy(name: &str, files: u64) -> Result<Policy> {
+    if name == NONVOLATILE.0 {
+        return Ok(Policy {
+            allocated_inodes: files.max(1),
+            ..Policy::parse(NONVOLATILE.1)?.policy
+        });
+    }
     let policy = policy::policy_named(name)
         .ok_or_else(|| Error::new(Errno::Invalid, name, "no such preset"))?;
     Ok(Policy { allocated_inodes: files.max(1), ..policy })

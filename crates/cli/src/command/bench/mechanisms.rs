@@ -47,6 +47,7 @@ struct Rows {
     global: Row,
     global_disk: Row,
     apply: Row,
+    store: Row,
 }
 
 impl Rows {
@@ -63,6 +64,7 @@ impl Rows {
             global: row("global_persist"),
             global_disk: row("sequential_write_store"),
             apply: row("volatile_apply"),
+            store: row("nonvolatile_apply"),
         }
     }
 
@@ -102,12 +104,19 @@ impl Rows {
         self.apply.note("apply_seconds", apply.part("apply"));
         let rest = apply.part("volatile_apply") - apply.part("verify") - apply.part("apply");
         self.apply.note("transfer_seconds", rest);
+        let store = decoupled(cluster, "nonvolatile", files)?;
+        mechanism(&mut self.store, &store, "nonvolatile_apply", base);
+        let parts = apply.part("volatile_apply") + global.part("global_persist");
+        // The goal: at most 3 (published: 60).
+        self.store
+            .note("of_volatile_apply_and_global_persist", store.part("nonvolatile_apply") / parts);
         Ok(())
     }
 
     fn into_rows(self) -> impl Iterator<Item = Row> {
-        let Self { append, rpcs, stream, local, local_disk, global, global_disk, apply, .. } = self;
-        let rows = [append, rpcs, stream, local, local_disk, global, global_disk, apply];
+        let Self { append, rpcs, stream, local, global, apply, store, .. } = self;
+        let (local_disk, global_disk) = (self.local_disk, self.global_disk);
+        let rows = [append, rpcs, stream, local, local_disk, global, global_disk, apply, store];
         rows.into_iter().filter(|row| !row.seconds.is_empty())
     }
 }

@@ -1,0 +1,70 @@
+//! Nonvolatile Apply (M-05): through the object store, onto the metadata store, with the metadata
+//! server running.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::fixture::{ENTRIES, World, make_tree};
+
+const POLICY: &str = "consistency: append_client_journal + nonvolatile_apply\ndurability: none\n";
+
+fn counter(world: &World, name: &str) -> u64 {
+    let status = world.json(&["status"]);
+    let counters: &Value = &status["mds"][0]["counters"];
+    counters[name].as_u64().unwrap_or_else(|| panic!("no counter {name} in {status}"))
+}
+
+/// Waits until the server has told the monitor of a merge: it says what it did twice a second.
+fn await_merge(world: &World) {
+    let start = std::time::Instant::now();
+    while counter(world, "merges") == 0 {
+        assert!(start.elapsed().as_secs() < 20, "no merge is told of");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+/// Ends the metadata server without a warning, and starts another.
+fn crash(world: &World) {
+    let pid = world.json(&["status"])["mds"][0]["pid"].as_u64().expect("a pid");
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it runs");
+    world.run(&["up"]).done();
+}
+
+#[test]
+fn its_result_is_in_the_metadata_store() {
+    let world = World::new();
+    let (policy, tree) = (world.path("job.yml"), world.path("tree"));
+    fs::write(&policy, POLICY).unwrap();
+    make_tree(&tree);
+    let written = counter(&world, "commits");
+    let (policy, tree) = (policy.to_str().unwrap(), tree.to_str().unwrap());
+    world.run(&["ingest", "--policy", policy, tree, "/in"]).done();
+    await_merge(&world);
+    // The five directories of the tree, the one with inodes of several names, and the root of the
+    // namespace: each was written once, whatever the number of events.
+    let written = counter(&world, "commits") - written;
+    assert!((5..=7).contains(&written), "{written} directories were written");
+    let before = world.run(&["find", "/in"]).done().out;
+    assert_eq!(before.lines().count() as u64, ENTRIES + 1, "{before}");
+    crash(&world);
+    assert_eq!(world.run(&["find", "/in"]).done().out, before);
+    assert_eq!(counter(&world, "merges"), 0, "nothing had to be merged again");
+    world.run(&["stat", "/in/a/b/hard"]).done();
+    assert_eq!(world.json(&["stat", "/in/a/file.000"])["nlink"], 3);
+}
+
+#[test]
+fn doing_it_again_changes_nothing() {
+    let world = World::new();
+    let policy = world.path("job.yml");
+    fs::write(&policy, POLICY).unwrap();
+    world.run(&["mkdir", "/job"]).done();
+    for _ in 0..2 {
+        world.run(&["decouple", "/job", policy.to_str().unwrap()]).done();
+        world.run(&["merge", "/job"]).done();
+        crash(&world);
+        assert_eq!(world.json(&["stat", "/job"])["size"], 0);
+    }
+}
