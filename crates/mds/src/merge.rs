@@ -12,7 +12,7 @@
 mod apply;
 mod verify;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use journal::{Create, Event, JournalError, Mark, SegmentHeader, Writer, segment};
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
@@ -151,9 +151,16 @@ pub(crate) struct Merges {
     batch: Batch,
     next_id: u64,
     waiting: bool,
+    /// Merges that a crash interrupted, by the object of the client's journal.
+    unfinished: BTreeMap<String, (Ino, ClientId)>,
 }
 
 impl Merges {
+    /// What a crash interrupted is to be done to its end.
+    pub(crate) fn leave(&mut self, unfinished: BTreeMap<String, (Ino, ClientId)>) {
+        self.unfinished = unfinished;
+    }
+
     pub(crate) fn has_work(&self) -> bool {
         !self.waiting && self.queue.front().is_some_and(|merge| merge.stage != Stage::Finishing)
     }
@@ -257,6 +264,18 @@ impl Mds {
             self.store(Waiting::MergeObject(id), StoreOp::Get { object }, effects);
         }
         Ok(Performed::Later)
+    }
+
+    /// Goes on with merges that a crash interrupted, whose journals the store has: after a recovery
+    /// all of a merge is there or, if nothing of it was recorded, nothing (F-03). Their client may
+    /// be gone for good.
+    pub(crate) fn finish_interrupted(&mut self, effects: &mut Effects) {
+        for (object, (subtree, client)) in std::mem::take(&mut self.merges.unfinished) {
+            let (bytes, flags) = (0, MergeFlags::default());
+            let op = Op::Merge { subtree, bytes, object: object.as_bytes(), flags };
+            // Refused if its client does not have the subtree any more: then it was finished.
+            let _ = self.begin_merge((ConnId::NOBODY, Tid(0)), client, &op, effects);
+        }
     }
 
     pub(crate) fn merge_chunk(

@@ -253,6 +253,9 @@ impl Mds {
     ) {
         let safe = self.log.safe();
         let reply = Message::Reply(Reply { tid, seq, time, safe, result });
+        if conn == ConnId::NOBODY {
+            return;
+        }
         if conn == ConnId::MONITOR {
             reply.append_frame(&mut effects.to_monitor);
         } else {

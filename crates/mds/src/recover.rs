@@ -3,6 +3,8 @@
 
 mod remerge;
 
+use std::collections::BTreeMap;
+
 use journal::{BlockReader, Create, Event, Record, segment};
 use metastore::Rows;
 use metastore::request::{
@@ -60,6 +62,8 @@ pub(crate) struct Recovery {
     batch: Batch,
     /// How many of the losses of an event are repeated.
     losses: usize,
+    /// Merges whose last part is not in the journal, by the object of the client's journal.
+    unfinished: BTreeMap<String, (Ino, ClientId)>,
 }
 
 impl Mds {
@@ -331,7 +335,7 @@ impl Mds {
         }
         match record.event {
             Event::Session { client, tid } => self.sessions.recovered(client, tid),
-            Event::Merged { subtree, object, first, events, losses, .. } => {
+            Event::Merged { subtree, client, object, first, events, losses, last } => {
                 let name = String::from_utf8_lossy(object);
                 let known = self.recovery.merged.take().filter(|merged| merged.object == name);
                 let Some(mut merged) = known else {
@@ -351,9 +355,13 @@ impl Mds {
                 if !self.lose_again(record.seq, losses, effects) {
                     return false;
                 }
-                if let Event::Merged { last: true, .. } = record.event {
+                let name = String::from_utf8_lossy(object).into_owned();
+                if last {
                     self.note_merge(record.seq, subtree, object);
                     self.recovery.merged = None;
+                    self.recovery.unfinished.remove(&name);
+                } else {
+                    self.recovery.unfinished.insert(name, (subtree, client));
                 }
             }
             Event::Stored { dir } => {
@@ -380,6 +388,7 @@ impl Mds {
     /// The whole journal is applied.
     fn replayed(&mut self, effects: &mut Effects) {
         self.recovery.step = Step::Idle;
+        self.merges.leave(std::mem::take(&mut self.recovery.unfinished));
         self.namespace.take_freed();
         let chain = std::mem::take(&mut self.recovery.chain);
         let (next_index, last) = (chain.next_index(), chain.last());

@@ -201,8 +201,7 @@ impl World {
             return;
         }
         let Some(inner) = &mut project.inner else { return };
-        let mut bytes = inner.header().encode().to_vec();
-        bytes.extend(inner.blocks().concat());
+        let bytes = journal_of(inner);
         let first = inner.header().first_seq.0;
         let mut object = String::new();
         let mut announced = bytes.len() as u64;
@@ -228,6 +227,19 @@ impl World {
             }
         }
         project.stage = Stage::Merging(tid);
+        self.disturb_merge(client);
+    }
+
+    /// Sometimes the client dies while its journal is being merged, and then the server.
+    fn disturb_merge(&mut self, client: usize) {
+        let faults = &self.plan.faults;
+        if !self.issuing || faults.crashes == 0 || faults.kills == 0 || !self.rng.percent(20) {
+            return;
+        }
+        let at = self.rng.between(1, 6 * self.plan.delay_max);
+        self.schedule(at, Event::Kill(client as u64 - 1));
+        let later = self.rng.between(0, self.plan.delay_max);
+        self.schedule(at + later, Event::Crash);
     }
 
     /// Whether a request is about something below a directory, as far as the model knows.
@@ -284,7 +296,10 @@ impl World {
         let asked = matches!(project.stage, Stage::Asked(_) | Stage::Refused);
         if matches!(project.stage, Stage::Merging(_) | Stage::Interrupted) {
             // Nobody was told how much of its last merge there is.
-            self.oracle.regions[project.region].known = false;
+            let region = &mut self.oracle.regions[project.region];
+            let journal = project.inner.as_mut().filter(|_| project.global && region.known);
+            region.in_doubt = journal.map(journal_of);
+            region.known = false;
         }
         project.stage = Stage::Done;
         asked.then_some(project.region)
@@ -349,6 +364,12 @@ impl World {
             _ => false,
         }
     }
+}
+
+fn journal_of(inner: &mut Decoupled) -> Vec<u8> {
+    let mut bytes = inner.header().encode().to_vec();
+    bytes.extend(inner.blocks().concat());
+    bytes
 }
 
 /// Appends one event to the journal of a project.

@@ -35,6 +35,8 @@ pub struct Region {
     pub closed: bool,
     /// The journal that was merged last.
     pub last_merge: Vec<u8>,
+    /// A journal in the store whose merge nobody was told the end of.
+    pub in_doubt: Option<Vec<u8>>,
 }
 
 impl Region {
@@ -50,6 +52,7 @@ impl Region {
             owner: None,
             closed: false,
             last_merge: Vec::new(),
+            in_doubt: None,
         }
     }
 

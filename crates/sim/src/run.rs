@@ -272,6 +272,14 @@ impl World {
         if self.violation.is_some() {
             return;
         }
+        for region in 0..self.oracle.regions.len() {
+            let Region { root, ref mut in_doubt, .. } = self.oracle.regions[region];
+            if let Some(journal) = in_doubt.take() {
+                let actual = tree::to_model(&actual);
+                let before = &self.oracle.model;
+                self.check(merges::all_or_nothing((before, &actual), root, &journal));
+            }
+        }
         let expected = tree::of_model(&self.oracle.model);
         let result = same_tree::check(&expected, &actual, &self.oracle.regions, when);
         self.check(result);

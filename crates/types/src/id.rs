@@ -56,6 +56,8 @@ id!(
 impl ConnId {
     /// Stands for the connection of a server to the monitor.
     pub const MONITOR: ConnId = ConnId(0);
+    /// Stands for whoever asked for work that a server does on its own: nobody is answered.
+    pub const NOBODY: ConnId = ConnId(u64::MAX);
 }
 
 impl Ino {

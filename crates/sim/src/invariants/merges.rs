@@ -85,6 +85,21 @@ pub fn complete(model: &Model, root: Ino, journal: &[u8]) -> Result<(), String> 
     Err(format!("a merge is not complete: {missing:?}"))
 }
 
+/// A merge that recovery can repeat is there as a whole or not at all, also if its client is gone.
+///
+/// # Errors
+/// If a part of it is there.
+pub fn all_or_nothing(
+    (before, after): (&Model, &Model),
+    root: Ino,
+    journal: &[u8],
+) -> Result<(), String> {
+    if names(before, root) == names(after, root) {
+        return Ok(());
+    }
+    complete(after, root, journal)
+}
+
 fn names(model: &Model, root: Ino) -> BTreeMap<(Ino, Vec<u8>), Ino> {
     let mut all = BTreeMap::new();
     let mut todo = vec![root];
