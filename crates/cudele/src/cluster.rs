@@ -19,6 +19,15 @@ pub struct Cluster {
     link: Mutex<Option<Link>>,
 }
 
+/// What became of a policy that was set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicySet {
+    /// It holds, also for what was there before.
+    InForce,
+    /// It will when this client gives the subtree back; until then the old one does (P-16).
+    Waits(ClientId),
+}
+
 #[derive(Debug)]
 struct Link {
     connection: Connection,
@@ -134,10 +143,23 @@ impl Cluster {
     ///
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `EPERM`, `EINVAL` for the policy, `ENODATA` to remove what is not there.
-    pub fn set_policy(&self, path: &[u8], policy: Option<&str>) -> Result<()> {
+    pub fn set_policy(&self, path: &[u8], policy: Option<&str>) -> Result<PolicySet> {
+        self.set_policy_as(ClientId(0), path, policy)
+    }
+
+    /// The same as a client that may own a decoupled subtree there.
+    pub(crate) fn set_policy_as(
+        &self,
+        client: ClientId,
+        path: &[u8],
+        policy: Option<&str>,
+    ) -> Result<PolicySet> {
         let policy = policy.unwrap_or_default().as_bytes();
-        let answer = self.call(MonOp::SetPolicy { path, policy })?;
-        if answer == MonAnswer::Done { Ok(()) } else { Err(unexpected(&answer)) }
+        match self.call(MonOp::SetPolicy { path, policy, client })? {
+            MonAnswer::Done => Ok(PolicySet::InForce),
+            MonAnswer::Pending(client) => Ok(PolicySet::Waits(client)),
+            answer => Err(unexpected(&answer)),
+        }
     }
 
     /// Ends the cluster cleanly: everything is written down, then the daemons end.

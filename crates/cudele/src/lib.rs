@@ -44,7 +44,7 @@ mod state;
 mod strong_log;
 mod subtree;
 
-pub use cluster::Cluster;
+pub use cluster::{Cluster, PolicySet};
 pub use data::{FileReader, STRIPE_BYTES};
 pub use dir::{Dir, DirEntry, NewFile};
 pub use fs::Fs;

@@ -18,8 +18,8 @@ use wire::Answer;
 
 use crate::{Effects, Mds, Waiting};
 
-pub(crate) use settle::Settled;
 use settle::Settling;
+pub(crate) use settle::{Settled, Then};
 
 /// Directories written at the same time.
 const COMMITS_MAX: usize = 4;

@@ -20,7 +20,7 @@ use namespace::Batch;
 use types::{ClientId, ConnId, Errno, Ino, InoRange, Map, Moment, Seq, Set, Tid};
 use wire::{Answer, Failure, MergeFlags, MergeReport, Message, Op};
 
-use crate::checkpoint::Settled;
+use crate::checkpoint::{Settled, Then};
 use crate::op::{Performed, Performing};
 use crate::{Effects, Mds, Phase, Waiting};
 use verify::Verified;
@@ -480,11 +480,12 @@ impl Mds {
                 self.note_merge(merge.seq, subtree, &merge.object);
             }
             let answer = Answer::Merged(Box::new(report));
-            if flags.store && !flags.dry_run {
+            let store = flags.store || (flags.release && self.next_policy_stores(subtree));
+            if store && !flags.dry_run {
                 let at = (conn, tid);
-                let (release, seq, dirs) = (flags.release, merge.seq, Set::default());
-                let merge = Settled { at, subtree, release, answer, seq, dirs };
-                self.settle_merge(merge, effects);
+                let then = if flags.release { Then::Release } else { Then::Answer };
+                let (seq, dirs) = (merge.seq, Set::default());
+                self.settle_merge(Settled { at, subtree, then, answer, seq, dirs }, effects);
             } else if flags.release && !flags.dry_run {
                 self.release_merged(subtree, (conn, tid), answer, effects);
             } else {

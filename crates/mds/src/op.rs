@@ -2,6 +2,7 @@
 
 mod admin;
 mod change;
+mod policy;
 mod question;
 
 use namespace::Refusal;
@@ -190,7 +191,7 @@ impl Mds {
                 Ok(Performed::Later)
             }
             Op::Decouple { path, client, policy } => {
-                self.decouple((conn, request.tid), &request.cred, path, client, policy)
+                self.decouple((conn, request.tid), &request.cred, path, client, policy, effects)
             }
             Op::Extend { subtree, count } => {
                 self.extend((conn, request.tid), client, subtree, count)
@@ -218,8 +219,12 @@ impl Mds {
             | Op::Rename { .. }
             | Op::SetAttr { .. }
             | Op::SetXattr { .. }
-            | Op::SetData { .. }
-            | Op::SetPolicy { .. } => self.change(client, request),
+            | Op::SetData { .. } => self.change(client, request),
+            Op::SetPolicy { path, policy, client: owner } => {
+                // Others than the monitor speak for themselves only.
+                let client = if conn == ConnId::MONITOR { owner } else { client };
+                self.set_policy((conn, request.tid), &request.cred, (path, policy), client, effects)
+            }
         }
     }
 

@@ -43,6 +43,9 @@ pub(crate) struct Decoupling {
     /// The subtree is everybody's again; its last merge is in memory only, so that its client may
     /// have to merge again after a crash (weak consistency with local durability).
     pub(crate) released: bool,
+    /// The policy that will be in force when the subtree is everybody's again: canonical text,
+    /// empty for none of its own (P-16).
+    pub(crate) next: Option<String>,
 }
 
 /// An answer that waits until the tables are stored.
@@ -167,9 +170,14 @@ impl Tables {
         for (ino, decoupling) in &self.decoupled {
             out.put_varint(ino.0);
             out.put_varint(decoupling.client.0);
-            out.put_u8(u8::from(decoupling.block) | u8::from(decoupling.released) << 1);
+            let waits = decoupling.next.is_some();
+            let flags = [decoupling.block, decoupling.released, waits];
+            out.put_u8(flags.into_iter().rev().fold(0, |bits, flag| bits << 1 | u8::from(flag)));
             out.put_varint(decoupling.epoch.0);
             out.put_bytes(decoupling.policy.as_bytes());
+            if let Some(next) = &decoupling.next {
+                out.put_bytes(next.as_bytes());
+            }
             out.put_varint(decoupling.ranges.len() as u64);
             for range in &decoupling.ranges {
                 out.put_varint(range.start);
@@ -210,15 +218,13 @@ impl Tables {
             let flags = reader.u8()?;
             let (block, released) = (flags & 1 != 0, flags & 2 != 0);
             let epoch = Epoch(reader.varint()?);
-            let start = reader;
-            let policy = std::str::from_utf8(reader.bytes()?)
-                .map_err(|_| start.malformed("UTF-8 text"))?
-                .to_owned();
+            let policy = text(&mut reader)?;
+            let next = if flags & 4 == 0 { None } else { Some(text(&mut reader)?) };
             let mut ranges = Vec::new();
             for _ in 0..reader.length()? {
                 ranges.push(InoRange { start: reader.varint()?, end: reader.varint()? });
             }
-            let decoupling = Decoupling { client, block, ranges, epoch, policy, released };
+            let decoupling = Decoupling { client, block, ranges, epoch, policy, released, next };
             decoupled.insert(ino, decoupling);
         }
         let mut end = JournalEnd {
@@ -272,6 +278,11 @@ impl Tables {
         Ok(range)
     }
 
+    /// They changed.
+    pub(crate) fn touch(&mut self) {
+        self.dirty = true;
+    }
+
     /// Holds an answer back until what it promises is stored.
     pub(crate) fn hold(&mut self, held: Held) {
         self.dirty = true;
@@ -303,6 +314,7 @@ impl Tables {
                 client: decoupling.client,
                 range: decoupling.ranges.first().copied().unwrap_or_default(),
                 policy: decoupling.policy.clone(),
+                next: decoupling.next.clone(),
             })
             .collect()
     }
@@ -320,8 +332,15 @@ impl Tables {
             epoch,
             policy: policy.to_yaml(),
             released: false,
+            next: None,
         }
     }
+}
+
+fn text(reader: &mut Reader<'_>) -> Result<String, Malformed> {
+    let start = *reader;
+    let text = std::str::from_utf8(reader.bytes()?);
+    text.map(str::to_owned).map_err(|_| start.malformed("UTF-8 text"))
 }
 
 fn crc(bytes: &[u8]) -> u32 {

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 
 use policy::Policy;
-use types::{ConnId, Epoch, Errno, Path, Rank, Tid};
+use types::{ClientId, ConnId, Epoch, Errno, Path, Rank, Tid};
 use wire::{Answer, Failure, MdsState, Message, MonAnswer, MonOp, Op, PolicyEntry, Reply, Request};
 
 use crate::effects::Asker;
@@ -42,12 +42,11 @@ impl Forward {
         if answer == Answer::Done && !self.decouple {
             return Ok(MonAnswer::Done);
         }
-        if let Answer::Decoupled(decoupled) = answer
-            && self.decouple
-        {
-            return Ok(MonAnswer::Decoupled(decoupled));
+        match answer {
+            Answer::Decoupled(decoupled) if self.decouple => Ok(MonAnswer::Decoupled(decoupled)),
+            Answer::Pending(client) if !self.decouple => Ok(MonAnswer::Pending(client)),
+            _ => Err(failure(Errno::Io, "the metadata server answered something else")),
         }
-        Err(failure(Errno::Io, "the metadata server answered something else"))
     }
 }
 
@@ -114,9 +113,13 @@ impl Mon {
     pub(crate) fn forward(&mut self, call: Call<'_>, effects: &mut Effects) -> Result<(), Failure> {
         let Call { asker, cred, op } = call;
         self.check_not_stopping()?;
+        let mut owner = ClientId(0);
         let (path, text, client) = match op {
             MonOp::Decouple { path, client, policy } => (path, policy, Some(client)),
-            MonOp::SetPolicy { path, policy } => (path, policy, None),
+            MonOp::SetPolicy { path, policy, client } => {
+                owner = client;
+                (path, policy, None)
+            }
             MonOp::Register | MonOp::Status | MonOp::Stop => {
                 debug_assert!(false, "the monitor does these itself");
                 return Err(Errno::Invalid.into());
@@ -133,7 +136,7 @@ impl Mon {
         let tid = self.forwards.last;
         let op = match client {
             Some(client) => Op::Decouple { path: &path, client, policy: policy.as_bytes() },
-            None => Op::SetPolicy { path: &path, policy: policy.as_bytes() },
+            None => Op::SetPolicy { path: &path, policy: policy.as_bytes(), client: owner },
         };
         effects.send(server, &Message::Request(Request { tid, cred, replay: None, op }));
         let decouple = client.is_some();
@@ -156,7 +159,8 @@ impl Mon {
         let forward = self.forwards.by_tid.remove(&reply.tid).expect("it was found just now");
         let result = reply.result.and_then(|answer| forward.translate(answer));
         let asker = forward.asker;
-        if result.is_ok() {
+        // One that waits is recorded when the server says that the subtree is everybody's again.
+        if result.as_ref().is_ok_and(|answer| !matches!(answer, MonAnswer::Pending(_))) {
             self.record_policy(forward.path, forward.policy);
         }
         match (asker, result) {
@@ -167,7 +171,7 @@ impl Mon {
     }
 
     /// Puts a policy into the map, or takes it out.
-    fn record_policy(&mut self, path: Vec<u8>, policy: String) {
+    pub(crate) fn record_policy(&mut self, path: Vec<u8>, policy: String) {
         let found = self.ledger.map().policies.binary_search_by(|entry| entry.path.cmp(&path));
         match found {
             Ok(index) if policy.is_empty() => {

@@ -33,6 +33,8 @@ struct Server {
     sent: Epoch,
     counters: Vec<(String, u64)>,
     decoupled: Vec<DecoupledSubtree>,
+    /// Policies that are in force when these subtrees are everybody's again.
+    waiting: BTreeMap<Vec<u8>, String>,
 }
 
 /// See the module documentation.
@@ -103,6 +105,7 @@ impl Servers {
             sent: Epoch(0),
             counters: Vec::new(),
             decoupled: Vec::new(),
+            waiting: BTreeMap::new(),
         })
     }
 }
@@ -165,6 +168,16 @@ impl Mon {
         let mut room = REPORT_BYTES_MAX;
         server.counters = fitting(counters.iter(), &mut room, counter_bytes);
         server.decoupled = fitting(decoupled.iter(), &mut room, subtree_bytes);
+        if state == MdsState::Active {
+            let waits = decoupled.into_iter().filter_map(|known| Some((known.path, known.next?)));
+            let before = std::mem::replace(&mut server.waiting, waits.collect());
+            let still = &self.servers.server(rank, now).waiting;
+            let switched: Vec<_> =
+                before.into_iter().filter(|(path, _)| !still.contains_key(path)).collect();
+            for (path, policy) in switched {
+                self.record_policy(path, policy);
+            }
+        }
         let entry = MdsEntry { rank, epoch, address, state, pid, counters: Vec::new() };
         if self.entry(rank) == Some(&entry) {
             return;

@@ -21,6 +21,7 @@ mod policy;
 mod preset;
 mod semantics;
 mod text;
+mod transition;
 mod warning;
 
 pub use composition::{
@@ -34,4 +35,5 @@ pub use option::{
 pub use policy::{ALLOCATED_INODES_DEFAULT, ALLOCATED_INODES_MAX, Policy};
 pub use preset::{Preset, policy_named, policy_names};
 pub use semantics::{Cell, Consistency, Durability, Guarantee, composition_of};
+pub use transition::Transition;
 pub use warning::{Warning, strict, warnings};

@@ -1,7 +1,7 @@
 //! One simulation: a cluster is set up, works under faults for a few rounds, and is compared with
 //! the model after each.
 
-use types::{Errno, Ino, Seq};
+use types::{ClientId, Errno, Ino, Seq};
 use wire::{Answer, Op};
 
 use crate::call::{Call, What};
@@ -119,7 +119,8 @@ impl World {
 
     /// Sets a policy and waits until it is durable.
     pub fn set_policy(&mut self, path: &str, policy: &str) {
-        let op = Op::SetPolicy { path: path.as_bytes(), policy: policy.as_bytes() };
+        let op =
+            Op::SetPolicy { path: path.as_bytes(), policy: policy.as_bytes(), client: ClientId(0) };
         let tid = self.ask_monitor(&op);
         self.run_until(1_000_000_000, |world| world.monitor_answers.contains_key(&tid));
         match self.monitor_answers.remove(&tid) {

@@ -1,7 +1,7 @@
 //! What a metadata server answers.
 
 use types::bytes::{Malformed, Put, Reader};
-use types::{Attr, Epoch, Ino, InoRange, Seq};
+use types::{Attr, ClientId, Epoch, Ino, InoRange, Seq};
 
 use crate::codec::{
     attr, boolean, list, option, put_attr, put_list, put_option, put_range, range, string,
@@ -106,6 +106,8 @@ pub enum Answer {
     Merged(Box<MergeReport>),
     /// Everything up to here is durable.
     Safe(Seq),
+    /// A policy will be in force when this client gives the subtree back (P-16).
+    Pending(ClientId),
 }
 
 impl Answer {
@@ -162,6 +164,10 @@ impl Answer {
                 out.put_u8(10);
                 out.put_varint(seq.0);
             }
+            Answer::Pending(client) => {
+                out.put_u8(11);
+                out.put_varint(client.0);
+            }
         }
     }
 
@@ -191,6 +197,7 @@ impl Answer {
             8 => Answer::Range(range(reader)?),
             9 => Answer::Merged(Box::new(report(reader)?)),
             10 => Answer::Safe(Seq(reader.varint()?)),
+            11 => Answer::Pending(ClientId(reader.varint()?)),
             _ => return Err(start.malformed("a known answer")),
         })
     }

@@ -3,7 +3,7 @@
 use types::bytes::{Malformed, Put, Reader};
 use types::{ClientId, Epoch, Ino, InoRange, Rank};
 
-use crate::codec::{list, put_list, put_range, range, string};
+use crate::codec::{list, option, put_list, put_option, put_range, range, string};
 use crate::op::ino;
 
 /// What a metadata server is doing.
@@ -78,6 +78,9 @@ pub struct DecoupledSubtree {
     pub range: InoRange,
     /// Its policy.
     pub policy: String,
+    /// The policy that will be in force when it is everybody's again, if another one was set
+    /// meanwhile; empty for none of its own.
+    pub next: Option<String>,
 }
 
 /// See the module documentation.
@@ -151,12 +154,13 @@ fn put_mds(out: &mut Vec<u8>, entry: &MdsEntry, live: bool) {
 }
 
 pub(crate) fn put_decoupled(out: &mut Vec<u8>, subtree: &DecoupledSubtree) {
-    let DecoupledSubtree { path, ino, client, range, policy } = subtree;
+    let DecoupledSubtree { path, ino, client, range, policy, next } = subtree;
     out.put_bytes(path);
     out.put_varint(ino.0);
     out.put_varint(client.0);
     put_range(out, *range);
     out.put_bytes(policy.as_bytes());
+    put_option(out, next.as_deref(), |out, next| out.put_bytes(next.as_bytes()));
 }
 
 pub(crate) fn decoupled(reader: &mut Reader<'_>) -> Result<DecoupledSubtree, Malformed> {
@@ -166,6 +170,7 @@ pub(crate) fn decoupled(reader: &mut Reader<'_>) -> Result<DecoupledSubtree, Mal
         client: ClientId(reader.varint()?),
         range: range(reader)?,
         policy: string(reader)?,
+        next: option(reader, string)?,
     })
 }
 

@@ -32,6 +32,8 @@ pub enum MonOp<'a> {
         path: &'a [u8],
         /// Canonical text.
         policy: &'a [u8],
+        /// As which owner of a decoupled subtree; 0 for none.
+        client: ClientId,
     },
     /// Ends the cluster cleanly: every metadata server writes everything down and stops, then the
     /// monitor does.
@@ -49,6 +51,8 @@ pub enum MonAnswer {
     Map(Box<ClusterMap>),
     /// The subtree is the client's.
     Decoupled(Decoupled),
+    /// The policy will be in force when this client gives the subtree back (P-16).
+    Pending(ClientId),
 }
 
 /// What a metadata server tells the monitor regularly.
@@ -82,10 +86,11 @@ impl MonOp<'_> {
                 out.put_varint(client.0);
                 out.put_bytes(policy);
             }
-            MonOp::SetPolicy { path, policy } => {
+            MonOp::SetPolicy { path, policy, client } => {
                 out.put_u8(4);
                 out.put_bytes(path);
                 out.put_bytes(policy);
+                out.put_varint(client.0);
             }
             MonOp::Stop => out.put_u8(5),
         }
@@ -103,7 +108,11 @@ impl<'a> MonOp<'a> {
                 client: ClientId(reader.varint()?),
                 policy: reader.bytes()?,
             },
-            4 => MonOp::SetPolicy { path: reader.bytes()?, policy: reader.bytes()? },
+            4 => MonOp::SetPolicy {
+                path: reader.bytes()?,
+                policy: reader.bytes()?,
+                client: ClientId(reader.varint()?),
+            },
             5 => MonOp::Stop,
             _ => return Err(start.malformed("a known request to the monitor")),
         })
@@ -126,6 +135,10 @@ impl MonAnswer {
                 out.put_u8(3);
                 crate::Answer::Decoupled(decoupled.clone()).encode(out);
             }
+            MonAnswer::Pending(client) => {
+                out.put_u8(4);
+                out.put_varint(client.0);
+            }
         }
     }
 
@@ -141,6 +154,7 @@ impl MonAnswer {
                 };
                 MonAnswer::Decoupled(decoupled)
             }
+            4 => MonAnswer::Pending(ClientId(reader.varint()?)),
             _ => return Err(start.malformed("a known answer of the monitor")),
         })
     }

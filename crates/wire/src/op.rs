@@ -78,8 +78,9 @@ pub enum Op<'a> {
     Sync,
     /// The effective policy of a directory.
     GetPolicy { dir: Ino },
-    /// Stores a policy in a directory, or removes it; sent by the monitor.
-    SetPolicy { path: &'a [u8], policy: &'a [u8] },
+    /// Stores a policy in a directory, or removes it; sent by the monitor on behalf of a client (0
+    /// for one that owns no subtree).
+    SetPolicy { path: &'a [u8], policy: &'a [u8], client: ClientId },
     /// Gives a subtree to one client; sent by the monitor.
     Decouple { path: &'a [u8], client: ClientId, policy: &'a [u8] },
     /// More inode numbers for a decoupled subtree.
@@ -199,10 +200,11 @@ impl Op<'_> {
             }
             Op::Sync => out.put_u8(16),
             Op::GetPolicy { dir } => put_ino(out, 17, dir),
-            Op::SetPolicy { path, policy } => {
+            Op::SetPolicy { path, policy, client } => {
                 out.put_u8(18);
                 out.put_bytes(path);
                 out.put_bytes(policy);
+                out.put_varint(client.0);
             }
             Op::Decouple { path, client, policy } => {
                 out.put_u8(19);
@@ -300,7 +302,11 @@ impl<'a> Op<'a> {
             },
             16 => Op::Sync,
             17 => Op::GetPolicy { dir: ino(reader)? },
-            18 => Op::SetPolicy { path: reader.bytes()?, policy: reader.bytes()? },
+            18 => Op::SetPolicy {
+                path: reader.bytes()?,
+                policy: reader.bytes()?,
+                client: ClientId(reader.varint()?),
+            },
             19 => Op::Decouple {
                 path: reader.bytes()?,
                 client: ClientId(reader.varint()?),

@@ -45,7 +45,7 @@ fn ops() -> Vec<Op<'static>> {
         Op::List { dir: ino, after: Some(b"x"), limit: 10, attrs: true },
         Op::Sync,
         Op::GetPolicy { dir: ino },
-        Op::SetPolicy { path: b"/p", policy: b"consistency: rpcs" },
+        Op::SetPolicy { path: b"/p", policy: b"consistency: rpcs", client: ClientId(7) },
         Op::Decouple { path: b"/p", client: ClientId(3), policy: b"" },
         Op::Extend { subtree: ino, count: 100 },
         Op::Merge {
@@ -111,7 +111,7 @@ fn mon_ops() -> Vec<MonOp<'static>> {
         MonOp::Register,
         MonOp::Status,
         MonOp::Decouple { path, client: ClientId(1), policy: b"x" },
-        MonOp::SetPolicy { path, policy: b"" },
+        MonOp::SetPolicy { path, policy: b"", client: ClientId(7) },
         MonOp::Stop,
     ]
 }

@@ -7,12 +7,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use clap::{Args as ClapArgs, Subcommand};
-use cudele::{Errno, Error, Policy, Result};
+use cudele::{Completion, Errno, Error, Policy, PolicySet, Result};
 use policy::{FILE_BYTES_MAX, Parsed, PolicyError};
 use serde_json::{Map, Value, json};
 
 use crate::context::Context;
-use crate::{format, promise, space};
+use crate::{format, owned, promise, space};
 
 /// Check, set, show and remove policies. A policy is a file of up to eight keys, a preset (posix,
 /// posix-volatile, indexfs, hdfs, batchfs, deltafs, ramdisk) or a cell such as weak-global.
@@ -142,8 +142,22 @@ fn check(context: &Context, args: &Check) -> Result<()> {
 fn set(context: &Context, args: &Set) -> Result<()> {
     let path = space::parse(&args.path)?;
     let Parsed { policy, warnings } = read(&args.policy, args.strict)?;
-    let done = context.cluster()?.set_policy(&path.to_bytes(), Some(&policy.to_yaml()));
-    done.map_err(|error| error.about(path.to_string()))?;
+    let cluster = context.cluster()?;
+    let owned = owned::owner(&cluster, &path)?.filter(|owner| owner.merged_in.is_none());
+    let change = match owned {
+        Some(owner) => {
+            let mut subtree = cluster.mount_as(owner.client())?.attach(path.to_bytes())?;
+            let done = subtree.set_policy(&policy)?;
+            if !policy.is_decoupled() {
+                subtree.forget()?;
+            }
+            Change::Carried(done)
+        }
+        None => {
+            let done = cluster.set_policy(&path.to_bytes(), Some(&policy.to_yaml()));
+            Change::Set(done.map_err(|error| error.about(path.to_string()))?)
+        }
+    };
     if !context.json {
         for warning in warnings {
             eprintln!("cudele: warning: {warning}");
@@ -151,13 +165,54 @@ fn set(context: &Context, args: &Set) -> Result<()> {
     }
     let mut value = promise::to_json(&policy);
     name_path(&mut value, "path", &path.to_bytes());
+    value["change"] = change.to_json();
     context.print(&value, || {
         let mut text = format!("{}: {}\n", format::quoted(&path.to_bytes()), policy.effective());
+        text.push_str(&change.to_text());
         for line in promise::lines(&policy) {
             let _ = writeln!(text, "  {line}");
         }
         text
     })
+}
+
+/// What became of a policy that was set.
+enum Change {
+    Set(PolicySet),
+    /// This machine has the subtree, and did what the change needs.
+    Carried(Completion),
+}
+
+impl Change {
+    fn to_json(&self) -> Value {
+        match self {
+            Self::Set(PolicySet::InForce) => json!({ "state": "in force" }),
+            Self::Set(PolicySet::Waits(client)) => {
+                json!({ "state": "pending", "client": client.0 })
+            }
+            Self::Carried(done) => json!({
+                "state": "in force", "seconds": done.seconds, "events": done.events,
+                "steps": done.steps.iter().map(|step| json!({
+                    "name": step.mechanism.name(), "seconds": step.seconds, "bytes": step.bytes,
+                })).collect::<Vec<_>>(),
+            }),
+        }
+    }
+
+    fn to_text(&self) -> String {
+        match self {
+            Self::Set(PolicySet::InForce) => String::new(),
+            Self::Set(PolicySet::Waits(client)) => format!(
+                "  pending: {client} has the subtree; the old policy holds until it gives it back\n"
+            ),
+            Self::Carried(done) => {
+                let steps = done.steps.iter();
+                let names: Vec<_> = steps.map(|step| step.mechanism.name()).collect();
+                let steps = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
+                format!("  carried out before the change: {steps}, {} events\n", done.events)
+            }
+        }
+    }
 }
 
 fn get(context: &Context, args: &Place) -> Result<()> {

@@ -46,6 +46,7 @@ fn to_json(map: &ClusterMap) -> Value {
             "client": entry.client.0,
             "inodes": [entry.range.start, entry.range.end],
             "policy": entry.policy,
+            "next_policy": entry.next,
         })).collect::<Vec<_>>(),
     })
 }
@@ -78,7 +79,8 @@ fn to_text(map: &ClusterMap) -> String {
     }
     for entry in &map.decoupled {
         let path = String::from_utf8_lossy(&entry.path);
-        let _ = writeln!(text, "decoupled {path} by {}", entry.client);
+        let waits = if entry.next.is_some() { "; another policy waits until it ends" } else { "" };
+        let _ = writeln!(text, "decoupled {path} by {}{waits}", entry.client);
     }
     for entry in &map.policies {
         let path = String::from_utf8_lossy(&entry.path);

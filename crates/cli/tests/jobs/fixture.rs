@@ -73,6 +73,14 @@ impl World {
         }
     }
 
+    /// Ends the metadata server without a warning, and starts another.
+    pub(crate) fn crash(&self) {
+        let pid = self.json(&["status"])["mds"][0]["pid"].as_u64().expect("a pid");
+        let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it runs");
+        self.run(&["up"]).done();
+    }
+
     /// The facts that a command prints.
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let said = self.run(&[&["--json"], arguments].concat());

@@ -13,3 +13,4 @@ mod ingest;
 mod journals;
 mod nonvolatile;
 mod subtrees;
+mod transitions;

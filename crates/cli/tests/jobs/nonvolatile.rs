@@ -24,14 +24,6 @@ fn await_merge(world: &World) {
     }
 }
 
-/// Ends the metadata server without a warning, and starts another.
-fn crash(world: &World) {
-    let pid = world.json(&["status"])["mds"][0]["pid"].as_u64().expect("a pid");
-    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it runs");
-    world.run(&["up"]).done();
-}
-
 #[test]
 fn its_result_is_in_the_metadata_store() {
     let world = World::new();
@@ -48,7 +40,7 @@ fn its_result_is_in_the_metadata_store() {
     assert!((5..=7).contains(&written), "{written} directories were written");
     let before = world.run(&["find", "/in"]).done().out;
     assert_eq!(before.lines().count() as u64, ENTRIES + 1, "{before}");
-    crash(&world);
+    world.crash();
     assert_eq!(world.run(&["find", "/in"]).done().out, before);
     assert_eq!(counter(&world, "merges"), 0, "nothing had to be merged again");
     world.run(&["stat", "/in/a/b/hard"]).done();
@@ -64,7 +56,7 @@ fn doing_it_again_changes_nothing() {
     for _ in 0..2 {
         world.run(&["decouple", "/job", policy.to_str().unwrap()]).done();
         world.run(&["merge", "/job"]).done();
-        crash(&world);
+        world.crash();
         assert_eq!(world.json(&["stat", "/job"])["size"], 0);
     }
 }

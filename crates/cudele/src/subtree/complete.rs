@@ -3,13 +3,14 @@
 use std::sync::atomic::AtomicBool;
 
 use metastore::request::client_journal_name;
-use policy::{Check, Composition, Mechanism, MergeTrigger};
-use types::Result;
+use objstore::SyncScope;
+use policy::{Check, Composition, Mechanism, MergeTrigger, Policy, Transition};
+use types::{Result, Seq};
 use wire::{MergeFlags, MergeReport};
 
-use super::Subtree;
-use crate::Completion;
+use super::{Earlier, Subtree};
 use crate::mechanism::{Material, carry_out};
+use crate::{Completion, Step};
 
 impl Subtree {
     /// Carries out the policy's mechanisms on what was appended since the last time. When this
@@ -36,6 +37,42 @@ impl Subtree {
         }
         let flags = MergeFlags { release: true, ..MergeFlags::default() };
         self.carry_out(&composition, flags)
+    }
+
+    /// Changes the policy while work is under way (P-16): what is held is kept as the new policy
+    /// promises, or merged if that does not decouple; then the new policy is in force. Until this
+    /// returns the old one is, with its promise, also after a crash.
+    ///
+    /// After a change to a policy that does not decouple, the subtree is everybody's.
+    ///
+    /// # Errors
+    /// As [`Subtree::complete`] and `Cluster::set_policy`.
+    pub fn set_policy(&mut self, policy: &Policy) -> Result<Completion> {
+        let Transition { persist, merge, .. } = Transition::between(&self.policy, policy, true);
+        let cluster = self.fs.cluster().clone();
+        let (path, text) = (self.path.to_bytes(), policy.to_yaml());
+        if merge {
+            // The server switches in the moment in which the subtree is everybody's again.
+            cluster.set_policy_as(self.owner.client(), &path, Some(&text))?;
+            return self.merge();
+        }
+        let mut done = Completion::default();
+        if persist.contains(Mechanism::GlobalPersist) {
+            done.steps.extend(self.store_earlier()?);
+        }
+        if self.inner.events() > 0 {
+            let rest = self.carry_out(&persist, MergeFlags::default())?;
+            (done.events, done.bytes) = (rest.events, rest.bytes);
+            done.steps.extend(rest.steps);
+        }
+        done.seconds = done.steps.iter().map(|step| step.seconds).sum();
+        cluster.set_policy_as(self.owner.client(), &path, Some(&text))?;
+        self.policy = policy.clone();
+        self.owner.policy = text;
+        if policy.persists() || self.state.owner()?.is_some() {
+            self.remember()?;
+        }
+        Ok(done)
     }
 
     /// What a merge would do, without doing it.
@@ -92,8 +129,29 @@ impl Subtree {
         Ok(())
     }
 
+    /// Puts journals of earlier processes, which are on this disk only, into the store.
+    fn store_earlier(&mut self) -> Result<Option<Step>> {
+        let (start, mut bytes) = (std::time::Instant::now(), 0);
+        for at in 0..self.earlier.len() {
+            let Earlier { first, object: None, .. } = self.earlier[at] else { continue };
+            let object = self.object_from(first);
+            let store = self.fs.store();
+            store.write_range(&object, 0, &self.earlier[at].bytes)?;
+            store.sync(SyncScope::Object(&object))?;
+            self.owner.objects.push(object.clone());
+            self.earlier[at].object = Some(object);
+            bytes += self.earlier[at].bytes.len() as u64;
+        }
+        let (mechanism, seconds) = (Mechanism::GlobalPersist, start.elapsed().as_secs_f64());
+        Ok((bytes > 0).then_some(Step { mechanism, seconds, bytes }))
+    }
+
     fn object_name(&self) -> String {
-        let first = self.inner.header().first_seq;
+        self.object_from(self.inner.header().first_seq)
+    }
+
+    /// The object of the journal that begins at a position.
+    fn object_from(&self, first: Seq) -> String {
         let grant = self.owner.ranges().next().unwrap_or_default();
         client_journal_name(self.root(), self.owner.client(), grant, first.0)
     }
@@ -128,7 +186,7 @@ impl Subtree {
         if let (Some(merge), Some(before)) = (&mut completion.merge, earlier.merge) {
             *merge = sum(before, std::mem::take(merge));
         }
-        let apply = |step: &&mut crate::Step| step.mechanism.applies();
+        let apply = |step: &&mut Step| step.mechanism.applies();
         if let Some(step) = completion.steps.iter_mut().find(apply) {
             step.bytes += earlier.bytes;
             step.seconds += earlier.seconds;

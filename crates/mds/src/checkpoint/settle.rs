@@ -1,12 +1,14 @@
 //! Nonvolatile Apply, seen from the server (M-05): a merge that is answered when the metadata store
-//! has its result. Whatever is killed then, the result is there after a restart.
+//! has its result. Whatever is killed then, the result is there after a restart. The same for a
+//! subtree whose new policy promises more than the memory of the server (P-16).
 //!
-//! The directories that the merge changed are written at once, each of them once, however many of
+//! The directories that changed are written at once, each of them once, however many of
 //! the journal's events are about it; the rest of the namespace is not.
 
 use types::{ConnId, Error, Ino, Seq, Set, Tid};
 use wire::{Answer, Failure};
 
+use crate::tables::Held;
 use crate::{Effects, Mds};
 
 /// Merges that are answered when the store has them.
@@ -23,13 +25,22 @@ pub(super) struct Settling {
 pub(crate) struct Settled {
     pub(crate) at: (ConnId, Tid),
     pub(crate) subtree: Ino,
-    /// Whether the subtree is everybody's afterwards.
-    pub(crate) release: bool,
+    pub(crate) then: Then,
     pub(crate) answer: Answer,
     /// Changes up to here are to be written.
     pub(crate) seq: Seq,
     /// The directories that are not written yet.
     pub(crate) dirs: Set<Ino>,
+}
+
+/// What happens when it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    Answer,
+    /// It is answered when the tables are stored, too.
+    AnswerWithTables,
+    /// The subtree is everybody's again.
+    Release,
 }
 
 impl Settling {
@@ -64,11 +75,15 @@ impl Mds {
             let mut dirs = std::mem::take(&mut merge.dirs);
             dirs.retain(|dir| self.is_unwritten(*dir, merge.seq));
             if dirs.is_empty() {
-                let Settled { at, subtree, release, answer, .. } = merge;
-                if release {
-                    self.release_merged(subtree, at, answer, effects);
-                } else {
-                    self.reply_with(at, Seq(0), answer, effects);
+                let Settled { at, subtree, then, answer, seq, .. } = merge;
+                match then {
+                    Then::Answer => self.reply_with(at, Seq(0), answer, effects),
+                    Then::AnswerWithTables => {
+                        let (conn, tid) = at;
+                        self.tables.hold(Held { conn, tid, answer, seq, begins: None });
+                        self.tables_tick(effects);
+                    }
+                    Then::Release => self.release_merged(subtree, at, answer, effects),
                 }
             } else {
                 merge.dirs = dirs;

@@ -1,10 +1,11 @@
 //! Decoupling: giving a subtree and a range of inode numbers to one client, and taking them back.
 
-use policy::Policy;
-use types::{ClientId, ConnId, Cred, Errno, Ino, Origin, Seq, Tid};
+use policy::{Policy, Transition};
+use types::{ClientId, ConnId, Cred, Errno, Ino, Origin, Seq, Set, Tid};
 use wire::{Answer, Decoupled, Failure};
 
 use super::{Performed, Performing, Refused};
+use crate::checkpoint::{Settled, Then};
 use crate::tables::{Held, Tables};
 use crate::{Effects, Mds};
 use namespace::Mode;
@@ -22,6 +23,7 @@ impl Mds {
         path: &[u8],
         client: ClientId,
         policy: &[u8],
+        effects: &mut Effects,
     ) -> Performing {
         if let Some(errno) = self.refusing() {
             return Err(errno.into());
@@ -48,6 +50,7 @@ impl Mds {
             self.tables.hold(Held { conn, tid, answer, seq, begins: None });
             return Ok(Performed::Later);
         }
+        let store = Transition::between(&self.in_force(ino), &policy, false).store;
         let text = policy.to_yaml();
         let planned = self.namespace.plan_setpolicy(cred, ino, text.as_bytes(), self.clock.time)?;
         let range = self.tables.grant(policy.allocated_inodes)?;
@@ -62,6 +65,13 @@ impl Mds {
             self.merges.forget(ino);
         }
         let answer = Answer::Decoupled(Decoupled { root, range, epoch, empty });
+        if store {
+            // What is there must be kept as the new policy promises.
+            let (at, then, dirs) = ((conn, tid), Then::AnswerWithTables, Set::default());
+            self.tables.touch();
+            self.settle_merge(Settled { at, subtree: ino, then, answer, seq, dirs }, effects);
+            return Ok(Performed::Later);
+        }
         self.tables.hold(Held { conn, tid, answer, seq, begins });
         Ok(Performed::Later)
     }
@@ -136,9 +146,10 @@ impl Mds {
         if !cred.is_root() || self.tables.owner(subtree).is_none() {
             self.owned(subtree, client)?;
         }
+        let seq = self.switch_policy(subtree);
         self.tables.decoupled.remove(&subtree);
         self.merges.forget(subtree);
-        self.tables.hold(Held { conn, tid, answer: Answer::Done, seq: Seq(0), begins: None });
+        self.tables.hold(Held { conn, tid, answer: Answer::Done, seq, begins: None });
         Ok(Performed::Later)
     }
 
@@ -159,10 +170,11 @@ impl Mds {
         answer: Answer,
         effects: &mut Effects,
     ) {
+        let seq = self.switch_policy(subtree);
         if let Some(known) = self.tables.decoupled.get_mut(&subtree) {
             known.released = true;
         }
-        self.tables.hold(Held { conn, tid, answer, seq: Seq(0), begins: None });
+        self.tables.hold(Held { conn, tid, answer, seq, begins: None });
         self.tables_tick(effects);
     }
 }

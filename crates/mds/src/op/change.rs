@@ -51,7 +51,6 @@ impl Mds {
                 let planned = self.namespace.plan_setdata(cred, ino, data, size, time)?;
                 Ok(self.carry_out(origin, ino, &planned, time))
             }
-            Op::SetPolicy { path, policy } => self.set_policy(cred, path, policy, origin),
             // Not changes.
             Op::Lookup { .. }
             | Op::Walk { .. }
@@ -61,6 +60,7 @@ impl Mds {
             | Op::GetData { .. }
             | Op::List { .. }
             | Op::GetPolicy { .. }
+            | Op::SetPolicy { .. }
             | Op::Sync
             | Op::Decouple { .. }
             | Op::Extend { .. }
@@ -154,23 +154,6 @@ impl Mds {
         } else {
             self.namespace.home_of(ino).unwrap_or(Ino::ROOT)
         }
-    }
-
-    fn set_policy(
-        &mut self,
-        cred: &Cred,
-        path: &[u8],
-        policy: &[u8],
-        origin: Origin,
-    ) -> Performing {
-        let ino = self.resolve_dir(cred, path)?;
-        let time = self.clock.time;
-        let planned = self.namespace.plan_setpolicy(cred, ino, policy, time)?;
-        let event = planned.event();
-        // A policy is an agreement between people; it is durable whatever it says itself.
-        let seq = self.log.append(self.clock.now, origin, &event);
-        self.namespace.apply(seq, Mode::Live, &event);
-        Ok(Performed::Changed { answer: Answer::Done, seq: Some(seq), ino, time, ack_safe: true })
     }
 
     /// The directory at a path.

@@ -270,7 +270,7 @@ fn show_mon_op(op: &MonOp<'_>) -> String {
             let path = String::from_utf8_lossy(path);
             format!("decouple {path} for {client}, {}", show_text(policy))
         }
-        MonOp::SetPolicy { path, policy } => {
+        MonOp::SetPolicy { path, policy, .. } => {
             format!("set policy of {}, {}", String::from_utf8_lossy(path), show_text(policy))
         }
         MonOp::Register | MonOp::Status | MonOp::Stop => format!("{op:?}").to_lowercase(),
@@ -281,7 +281,7 @@ fn show_op_of_server(op: &Op<'_>) -> String {
     if let Op::Decouple { path, client, policy } = op {
         let path = String::from_utf8_lossy(path);
         format!("decouple {path} for {client}, {}", show_text(policy))
-    } else if let Op::SetPolicy { path, policy } = op {
+    } else if let Op::SetPolicy { path, policy, .. } = op {
         format!("set policy of {}, {}", String::from_utf8_lossy(path), show_text(policy))
     } else {
         format!("{op:?}")

@@ -8,7 +8,7 @@ use crate::{Input, WAITING_MAX, format};
 const POLICY: &[u8] = b"{ \"consistency\": \"append_client_journal+volatile_apply\" }";
 
 fn set(path: &[u8]) -> MonOp<'_> {
-    MonOp::SetPolicy { path, policy: POLICY }
+    MonOp::SetPolicy { path, policy: POLICY, client: ClientId(0) }
 }
 
 fn decouple(path: &[u8]) -> MonOp<'_> {
@@ -75,7 +75,7 @@ fn a_policy_is_checked_passed_on_recorded_and_only_then_confirmed() {
     bench.ask(5, 1, set(b"a/./b"));
     bench.reply(1, bench.forward_tid(1), Ok(Answer::Done));
     bench.store();
-    bench.ask(5, 2, MonOp::SetPolicy { path: b"/a/b", policy: b"" });
+    bench.ask(5, 2, MonOp::SetPolicy { path: b"/a/b", policy: b"", client: ClientId(0) });
     bench.reply(1, bench.forward_tid(2), Ok(Answer::Done));
     bench.store();
     bench.check(&expect![[r#"
@@ -117,7 +117,7 @@ fn a_subtree_is_decoupled_by_the_server_and_its_policy_recorded() {
 fn a_policy_that_is_none_changes_nothing_and_the_place_is_named() {
     let mut bench = Bench::serving();
     let policy = b"consistency: rpcs\ninterfere_policy: maybe\n";
-    bench.ask(5, 1, MonOp::SetPolicy { path: b"/a", policy });
+    bench.ask(5, 1, MonOp::SetPolicy { path: b"/a", policy, client: ClientId(0) });
     bench.ask(5, 2, MonOp::Decouple { path: b"/a", client: ClientId(1), policy: b"\xff" });
     bench.ask(5, 3, set(b"/a/../b"));
     assert!(bench.pending.is_empty(), "nothing is stored");
@@ -269,7 +269,11 @@ fn the_map_holds_only_so_many_policies() {
     bench.ask(5, 2, set(b"/short"));
     bench.check_last(&expect![[r#"  to conn.1: tid:4294967297 set policy of /short, "consistency: append_client_journal+volatile_apply" and 7 more lines"#]]);
     bench.ask(5, 3, set(b"/another"));
-    bench.ask(5, 4, MonOp::SetPolicy { path: &path("0001".into()), policy: b"" });
+    bench.ask(
+        5,
+        4,
+        MonOp::SetPolicy { path: &path("0001".into()), policy: b"", client: ClientId(0) },
+    );
     bench.reply(1, bench.forward_tid(3), Ok(Answer::Done));
     bench.settle();
     assert_eq!(bench.stored_map().policies.len(), 1034, "removing is always possible");

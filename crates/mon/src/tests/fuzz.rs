@@ -57,8 +57,10 @@ fn play(bench: &mut Bench, event: Event) {
             let op = match op {
                 0..8 => MonOp::Register,
                 8..12 => MonOp::Status,
-                12..17 => MonOp::SetPolicy { path, policy: b"durability: none" },
-                17..19 => MonOp::SetPolicy { path, policy: b"" },
+                12..17 => {
+                    MonOp::SetPolicy { path, policy: b"durability: none", client: ClientId(0) }
+                }
+                17..19 => MonOp::SetPolicy { path, policy: b"", client: ClientId(0) },
                 19..23 => MonOp::Decouple { path, client: ClientId(1), policy: b"ack: x" },
                 _ => MonOp::Stop,
             };

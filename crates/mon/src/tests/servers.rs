@@ -107,7 +107,7 @@ fn a_server_whose_connection_closes_is_lost_at_once_and_may_come_back() {
 #[test]
 fn a_silent_server_is_lost_after_the_grace() {
     let mut bench = Bench::serving();
-    bench.ask(5, 1, MonOp::SetPolicy { path: b"/a", policy: b"" });
+    bench.ask(5, 1, MonOp::SetPolicy { path: b"/a", policy: b"", client: ClientId(0) });
     bench.wait(999);
     bench.wait(1);
     bench.settle();
@@ -202,7 +202,7 @@ fn the_cluster_stops_when_every_server_has() {
     bench.settle();
     bench.ask(5, 1, MonOp::Stop);
     bench.ask(6, 1, MonOp::Register);
-    bench.ask(6, 2, MonOp::SetPolicy { path: b"/a", policy: b"" });
+    bench.ask(6, 2, MonOp::SetPolicy { path: b"/a", policy: b"", client: ClientId(0) });
     bench.beacon(1, 0, 1, MdsState::Stopping);
     bench.beacon(2, 1, 1, MdsState::Stopping);
     bench.closed(1);

@@ -6,7 +6,7 @@ use super::bench::Bench;
 use crate::{Input, format};
 
 fn set(path: &[u8]) -> MonOp<'_> {
-    MonOp::SetPolicy { path, policy: b"durability: none" }
+    MonOp::SetPolicy { path, policy: b"durability: none", client: ClientId(0) }
 }
 
 #[test]

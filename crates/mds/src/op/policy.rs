@@ -1,0 +1,128 @@
+//! Policies: stored in the inode of a directory, in force for everything below that has none of its
+//! own, and changed while people work (P-16).
+//!
+//! A new policy is in force when its request is answered, also for what was there before: what only
+//! the memory of this server holds is written to the metadata store first, if the new policy
+//! promises more than that. While a client has the subtree, the policy under which it was given
+//! holds on; another one waits in the tables until the subtree is everybody's again.
+
+use namespace::Mode;
+use policy::{Policy, Transition};
+use types::{ClientId, ConnId, Cred, Errno, Ino, Origin, Seq, Set, Tid};
+use wire::{Answer, Failure};
+
+use super::{Performed, Performing, Refused};
+use crate::checkpoint::{Settled, Then};
+use crate::tables::Held;
+use crate::{Effects, Mds};
+
+impl Mds {
+    /// Sets or, with empty text, removes the policy of a directory on behalf of a client.
+    pub(crate) fn set_policy(
+        &mut self,
+        at: (ConnId, Tid),
+        cred: &Cred,
+        (path, text): (&[u8], &[u8]),
+        client: ClientId,
+        effects: &mut Effects,
+    ) -> Performing {
+        let ino = self.resolve_dir(cred, path)?;
+        if self.is_blocked(client, ino) {
+            return Err(Errno::Busy.into());
+        }
+        let time = self.clock.time;
+        let planned = self.namespace.plan_setpolicy(cred, ino, text, time)?;
+        let before = self.in_force(ino);
+        let to = if text.is_empty() { self.inherited(ino) } else { parse(text)? };
+        let held = self.tables.owner(ino).map(|known| known.client);
+        if let Some(owner) = held
+            && (owner != client || !to.is_decoupled())
+        {
+            self.postpone_policy(at, ino, text)?;
+            return Ok(Performed::Later);
+        }
+        // A policy is an agreement between people; it is durable whatever it says itself.
+        let event = planned.event();
+        let seq = self.log.append(self.clock.now, Origin::default(), &event);
+        self.namespace.apply(seq, Mode::Live, &event);
+        if held.is_some()
+            && let Some(known) = self.tables.decoupled.get_mut(&ino)
+        {
+            known.block = to.interfere == policy::InterferePolicy::Block;
+            (known.policy, known.next) = (to.to_yaml(), None);
+        }
+        let answer = Answer::Done;
+        if Transition::between(&before, &to, held.is_some()).store {
+            let then = if held.is_some() { Then::AnswerWithTables } else { Then::Answer };
+            self.settle_merge(
+                Settled { at, subtree: ino, then, answer, seq, dirs: Set::default() },
+                effects,
+            );
+        } else if held.is_some() {
+            let (conn, tid) = at;
+            self.tables.hold(Held { conn, tid, answer, seq, begins: None });
+        } else {
+            return Ok(Performed::Changed { answer, seq: Some(seq), ino, time, ack_safe: true });
+        }
+        Ok(Performed::Later)
+    }
+
+    /// A policy waits until its subtree is everybody's again.
+    fn postpone_policy(
+        &mut self,
+        (conn, tid): (ConnId, Tid),
+        ino: Ino,
+        text: &[u8],
+    ) -> Result<(), Refused> {
+        let Some(known) = self.tables.decoupled.get_mut(&ino) else {
+            return Err(Errno::Stale.into());
+        };
+        known.next = Some(String::from_utf8_lossy(text).into_owned());
+        let answer = Answer::Pending(known.client);
+        self.tables.hold(Held { conn, tid, answer, seq: Seq(0), begins: None });
+        Ok(())
+    }
+
+    /// The policy that waits for a subtree is in force from now on. Returns the position of the
+    /// event that says so, or 0.
+    pub(crate) fn switch_policy(&mut self, subtree: Ino) -> Seq {
+        let known = self.tables.decoupled.get_mut(&subtree);
+        let Some(text) = known.and_then(|known| known.next.take()) else { return Seq(0) };
+        let (root, time) = (Cred::root(), self.clock.time);
+        let planned = self.namespace.plan_setpolicy(&root, subtree, text.as_bytes(), time);
+        // Refused only if there is nothing to remove, or the directory is gone.
+        let Ok(planned) = planned else { return Seq(0) };
+        let event = planned.event();
+        let seq = self.log.append(self.clock.now, Origin::default(), &event);
+        self.namespace.apply(seq, Mode::Live, &event);
+        seq
+    }
+
+    /// Whether the policy that waits for a subtree promises more than the memory of this server.
+    pub(crate) fn next_policy_stores(&mut self, subtree: Ino) -> bool {
+        let Some(known) = self.tables.decoupled.get(&subtree) else { return false };
+        let Some(text) = known.next.clone() else { return false };
+        let from = parse(known.policy.as_bytes()).ok().unwrap_or_default();
+        let to = if text.is_empty() { Ok(self.inherited(subtree)) } else { parse(text.as_bytes()) };
+        to.is_ok_and(|to| Transition::between(&from, &to, true).store)
+    }
+
+    pub(super) fn in_force(&mut self, dir: Ino) -> Policy {
+        self.namespace.effective_policy(dir).1.policy.clone()
+    }
+
+    /// The policy that a directory would be under without one of its own.
+    fn inherited(&mut self, dir: Ino) -> Policy {
+        match self.namespace.home_of(dir) {
+            Some(parent) if dir != Ino::ROOT => self.in_force(parent),
+            Some(_) | None => Policy::default(),
+        }
+    }
+}
+
+fn parse(text: &[u8]) -> Result<Policy, Refused> {
+    let parsed = Policy::parse_bytes(text);
+    parsed.map(|parsed| parsed.policy).map_err(|error| {
+        Refused::Failure(Failure { errno: Errno::Invalid, text: error.to_string() })
+    })
+}
