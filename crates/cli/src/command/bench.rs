@@ -4,6 +4,7 @@
 //! its own in real processes, with clients in processes of their own, and removes it afterwards.
 //! What is compared is measured alternately, repetition by repetition, on the same cluster.
 
+mod block_allow;
 mod cluster;
 mod compositions;
 mod creates;
@@ -80,6 +81,8 @@ enum Name {
     JournalSize,
     /// The journal's cost by segment size and dispatch (Fig 3a)
     Segments,
+    /// An owner under block and allow beside eight busy clients (Fig 8)
+    BlockAllow,
     /// Merging journals of 1K to 10M events
     Merge,
     /// Restart of a killed metadata server
@@ -108,6 +111,7 @@ impl Name {
             Self::Creates => experiments.push(creates::run),
             Self::JournalSize => experiments.push(journal_size::run),
             Self::Segments => experiments.push(segments::run),
+            Self::BlockAllow => experiments.push(block_allow::run),
             Self::Merge => experiments.push(merge::run),
             Self::Recovery => experiments.push(recovery::run),
             Self::Memory => experiments.push(memory::run),
@@ -120,6 +124,7 @@ impl Name {
                 creates::run,
                 journal_size::run,
                 segments::run,
+                block_allow::run,
                 merge::run,
                 recovery::run,
                 memory::run,

@@ -139,6 +139,32 @@ fn merges_grow_by_size_and_arrive_together() {
 }
 
 #[test]
+fn who_is_blocked_is_told_so_while_the_owner_goes_on() {
+    let rows = rows("block-allow", 1, &["--clients", "2"]);
+    let expected = [
+        "owner_alone",
+        "beside_2",
+        "block_2",
+        "allow_2",
+        "beside_2_one_in_flight",
+        "block_2_one_in_flight",
+    ];
+    assert_eq!(names(&rows), expected);
+    for row in &rows {
+        assert!(row["files"].as_u64().unwrap() > 0, "the owner created files: {row}");
+        assert_eq!(row["owner_requests"], 0.0, "the owner asked nobody: {row}");
+        let refused = row["refused_per_second"].as_f64();
+        let served = row["served_per_second"].as_f64();
+        let name = row["name"].as_str().unwrap();
+        // A client that gets another answer than its case says fails, and the experiment with it.
+        assert_eq!(refused.is_some_and(|rate| rate > 0.0), name.starts_with("block"), "{row}");
+        let others_served = name.starts_with("beside") || name.starts_with("allow");
+        assert_eq!(served.is_some_and(|rate| rate > 0.0), others_served, "{row}");
+    }
+    assert!(row(&rows, "block_2")["refused_p99_us"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
 fn a_killed_server_recovers_every_event() {
     let rows = rows("recovery", 500, &["--clients", "2"]);
     assert_eq!(names(&rows), ["empty_journal", "journal_500"]);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use cudele::{Cluster, Errno, Error, Locator, MdsEntry, MdsState, Policy, Result};
+use cudele::{Cluster, Errno, Error, Ino, Locator, MdsEntry, MdsState, Policy, Result};
 
 use super::job::{Job, Task};
 
@@ -119,6 +119,11 @@ impl TestCluster {
             self.cluster.set_policy(path.as_bytes(), Some(&policy.to_yaml()))?;
         }
         Ok(path)
+    }
+
+    /// The inode number of a directory that nobody has decoupled yet.
+    pub(crate) fn ino(&self, path: &str) -> Result<Ino> {
+        Ok(self.cluster.mount()?.stat(path)?.ino)
     }
 
     /// The metadata server, as the monitor knows it.

@@ -7,11 +7,13 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 use cudele::{Errno, Error, Result};
 
 use super::job::{Job, Outcome, READY};
 use super::stats::seconds_between;
+use super::worker::clock_ns;
 
 struct Member {
     child: Child,
@@ -60,6 +62,24 @@ impl Crew {
         }
         let outcomes: Vec<Outcome> =
             self.members.iter_mut().map(Member::outcome).collect::<Result<_>>()?;
+        Ok(Together::of(outcomes))
+    }
+
+    /// Tells all members a start on the machine's clock: `lead` from now. The first one learns when
+    /// the others have ended, and ends after them.
+    pub(crate) fn go_around(mut self, lead: Duration) -> Result<Together> {
+        let lead_ns = u64::try_from(lead.as_nanos()).unwrap_or(u64::MAX);
+        let start_ns = clock_ns().saturating_add(lead_ns);
+        for member in &mut self.members {
+            member.tell(&format!("go {start_ns}"))?;
+        }
+        let Some((first, others)) = self.members.split_first_mut() else {
+            return Ok(Together::of(Vec::new()));
+        };
+        let mut outcomes: Vec<Outcome> =
+            others.iter_mut().map(Member::outcome).collect::<Result<_>>()?;
+        first.tell("end")?;
+        outcomes.insert(0, first.outcome()?);
         Ok(Together::of(outcomes))
     }
 

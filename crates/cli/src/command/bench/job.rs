@@ -1,12 +1,17 @@
 //! What a client process is told to do, and what it reports: lines of JSON over its pipes.
 //!
 //! The dialogue: a [`Job`] on standard input; `ready` when everything that is not measured is
-//! done; a line when all clients are to start; an [`Outcome`].
+//! done; a line when all clients are to start, with a time of the machine's monotonic clock where
+//! they must agree on one; an [`Outcome`].
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+
+/// How long a [`Hammer`] goes on behind its window, so that the others have it until they stop.
+pub(crate) const TAIL: Duration = Duration::from_millis(100);
 
 /// The line that a client writes before it waits for the start.
 pub(crate) const READY: &str = "ready";
@@ -35,6 +40,10 @@ pub(crate) enum Task {
     View { dir: String, policy: String },
     /// Write a file sequentially and sync it: what the disk does without us.
     Write { file: PathBuf, bytes: u64 },
+    /// Decouple a directory and append creates to the client's journal for so long.
+    AppendFor { dir: String, policy: String, window_ns: u64 },
+    /// Send creates, several at a time, for so long.
+    Hammer(Hammer),
     /// Answer every message on a socket with itself.
     Echo { socket: PathBuf },
     /// Send 64 bytes and wait for them to come back, again and again.
@@ -56,6 +65,21 @@ pub(crate) struct Decoupled {
     pub(crate) append_first: bool,
     /// Merge and give the subtree up at the end, whatever the policy.
     pub(crate) merge: bool,
+}
+
+/// See [`Task::Hammer`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Hammer {
+    /// Number of the directory's inode: its path may lead nowhere for this client.
+    pub(crate) dir_ino: u64,
+    /// Number of the first file's name.
+    pub(crate) first: u64,
+    /// Requests under way at the same time.
+    pub(crate) in_flight: usize,
+    /// Every request must be answered with `EBUSY`; otherwise none may fail.
+    pub(crate) refused: bool,
+    /// From the common start; requests are sent before and behind it, too, and not counted.
+    pub(crate) window_ns: u64,
 }
 
 /// What a client process did.

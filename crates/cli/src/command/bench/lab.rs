@@ -122,8 +122,16 @@ pub(crate) fn alone(cluster: &TestCluster, task: Task) -> Result<Outcome> {
 pub(crate) fn together(cluster: &TestCluster, tasks: Vec<Task>) -> Result<Together> {
     let jobs: Vec<Job> = tasks.into_iter().map(|task| cluster.job(task)).collect();
     let crew = Crew::ready(&jobs, &cluster.state())?;
+    measured(cluster, || crew.go())
+}
+
+/// Lets clients do their work, and has the server's processor time with the first one's outcome.
+pub(crate) fn measured(
+    cluster: &TestCluster,
+    work: impl FnOnce() -> Result<Together>,
+) -> Result<Together> {
     let before = cluster.server_cpu_seconds()?;
-    let mut result = crew.go()?;
+    let mut result = work()?;
     let used = cluster.server_cpu_seconds()? - before;
     if let Some(first) = result.outcomes.first_mut() {
         first.server_cpu_seconds = used;

@@ -30,6 +30,8 @@ pub(crate) struct Row {
     pub(crate) store: String,
     /// Further figures, each with a value per repetition.
     notes: Vec<(&'static str, Vec<f64>)>,
+    /// What the median of a further figure should reach.
+    goals: Vec<(&'static str, f64)>,
 }
 
 impl Row {
@@ -53,6 +55,20 @@ impl Row {
             Some((_, values)) => values.push(value),
             None => self.notes.push((name, vec![value])),
         }
+    }
+
+    /// Says what the median of a further figure should reach.
+    pub(crate) fn goal(&mut self, name: &'static str, at_least: f64) {
+        self.goals.push((name, at_least));
+    }
+
+    /// The goals that something was measured for: the figure, the least that it should be, what it
+    /// is.
+    fn goals(&self) -> impl Iterator<Item = (&'static str, f64, f64)> {
+        self.goals.iter().filter_map(|(name, at_least)| {
+            let (_, values) = self.notes.iter().find(|(known, _)| known == name)?;
+            Some((*name, *at_least, median(values)))
+        })
     }
 
     /// Adds the repetition's slowdown against another row of the same repetition.
@@ -106,6 +122,18 @@ impl Row {
         for (name, values) in &self.notes {
             object.insert((*name).to_owned(), json!(median(values)));
         }
+        let each: Map<String, Value> =
+            self.notes.iter().map(|(name, values)| ((*name).to_owned(), json!(values))).collect();
+        object.insert("each".to_owned(), Value::Object(each));
+        let goals: Vec<_> = self
+            .goals()
+            .map(|(figure, at_least, value)| {
+                json!({"figure": figure, "at_least": at_least, "met": value >= at_least})
+            })
+            .collect();
+        if !goals.is_empty() {
+            object.insert("goals".to_owned(), Value::Array(goals));
+        }
         Value::Object(object)
     }
 
@@ -129,10 +157,16 @@ impl Row {
     }
 
     fn notes_text(&self) -> String {
-        let notes = self.notes.iter();
-        let texts: Vec<_> =
-            notes.map(|(name, values)| format!("{name} {}", short(median(values)))).collect();
-        texts.join(", ")
+        let notes = self.notes.iter().map(|(name, values)| {
+            let (min, max) = spread(values);
+            let range = format!(" ({}..{})", short(min), short(max));
+            format!("{name} {}{}", short(median(values)), if min < max { &range } else { "" })
+        });
+        let goals = self.goals().map(|(name, at_least, value)| {
+            let met = if value >= at_least { "met" } else { "missed" };
+            format!("goal {name} {} {met}", short(at_least))
+        });
+        notes.chain(goals).collect::<Vec<_>>().join(", ")
     }
 }
 

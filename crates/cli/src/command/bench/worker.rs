@@ -4,12 +4,13 @@
 //! measured happens before the start, and nothing else happens between start and end.
 
 mod decoupled;
+mod hammer;
 mod raw;
 
 use std::io::{BufRead, Write};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use cudele::{Cluster, Errno, Error, Fs, NewFile, Result};
 use rustix::time::ClockId;
@@ -43,6 +44,10 @@ fn perform(job: &Job) -> Result<Outcome> {
         Task::List { dir } => list(&mount(job)?, dir),
         Task::View { dir, policy } => decoupled::view(&mount(job)?, dir, policy),
         Task::Write { file, bytes } => raw::write(file, *bytes),
+        Task::AppendFor { dir, policy, window_ns } => {
+            decoupled::append_for(&mount(job)?, (dir, policy), *window_ns)
+        }
+        Task::Hammer(task) => hammer::run(&job.mon, task),
         Task::Echo { socket } => raw::echo(socket),
         Task::Ping { socket, rounds } => raw::ping(socket, *rounds),
     }
@@ -79,8 +84,26 @@ fn await_start() -> Result<()> {
     line().map(|_| ())
 }
 
+/// The barrier with a time: the parent says when the start is on the machine's clock.
+fn await_start_time() -> Result<u64> {
+    say(READY)?;
+    let text = line()?;
+    let time = text.split_whitespace().nth(1).and_then(|time| time.parse().ok());
+    time.ok_or_else(|| pipe("the start has no time"))
+}
+
+/// Waits until the parent says that the others have ended.
+fn await_end() -> Result<()> {
+    line().map(|_| ())
+}
+
+/// Sleeps until a time of the machine's clock.
+fn sleep_until(time_ns: u64) {
+    std::thread::sleep(Duration::from_nanos(time_ns.saturating_sub(clock_ns())));
+}
+
 /// The machine's monotonic clock, which all processes share, in nanoseconds.
-fn clock_ns() -> u64 {
+pub(super) fn clock_ns() -> u64 {
     nanos_of(ClockId::Monotonic)
 }
 
@@ -159,11 +182,16 @@ fn create(fs: &Arc<Fs>, path: &str, mut names: Numbered, how: &Creates) -> Resul
     watch.stop(&mut outcome);
     outcome.requests = fs.requests() - requests;
     if how.latencies {
-        micros.sort_unstable();
-        let at = |per_mille| real(u64::from(quantile(&micros, per_mille))) / 10.0;
-        outcome.latencies_us = Some([500, 990, 999, 1000].map(at));
+        outcome.latencies_us = Some(latencies_us(micros));
     }
     Ok(outcome)
+}
+
+/// What an outcome says about latencies that were taken in tenths of a microsecond.
+fn latencies_us(mut tenths: Vec<u32>) -> [f64; 4] {
+    tenths.sort_unstable();
+    let at = |per_mille| real(u64::from(quantile(&tenths, per_mille))) / 10.0;
+    [500, 990, 999, 1000].map(at)
 }
 
 fn list(fs: &Arc<Fs>, path: &str) -> Result<Outcome> {

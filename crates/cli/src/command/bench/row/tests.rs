@@ -33,6 +33,19 @@ fn a_rate_counts_the_operations_of_all_clients() {
 }
 
 #[test]
+fn a_goal_is_about_the_median_and_says_whether_it_was_met() {
+    let mut row = row();
+    row.goal("verify_ms", 30.0);
+    row.goal("never_measured", 1.0);
+    let goal = |met: bool| json!([{"figure": "verify_ms", "at_least": 30.0, "met": met}]);
+    assert_eq!(row.to_json()["goals"], goal(true));
+    assert_eq!(row.to_json()["each"]["verify_ms"], json!([20.0, 40.0, 30.0]));
+    assert!(table(std::slice::from_ref(&row)).contains("goal verify_ms 30 met"));
+    row.note("verify_ms", 0.0);
+    assert!(table(&[row]).contains("goal verify_ms 30 missed"));
+}
+
+#[test]
 fn a_store_of_unknown_kind_claims_no_replication() {
     let row = Row { store: "rados:pool".into(), ..row() };
     assert!(row.to_json()["replication"].is_null());
@@ -44,6 +57,6 @@ fn the_table_has_a_line_per_row_under_a_head() {
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(lines.len(), 3);
     assert!(lines[0].contains("per second"));
-    assert!(lines[1].starts_with("by_value_1K") && lines[1].ends_with("verify_ms 30"));
+    assert!(lines[1].starts_with("by_value_1K") && lines[1].ends_with("verify_ms 30 (20..40)"));
     assert!(lines.iter().all(|line| !line.ends_with(' ')));
 }

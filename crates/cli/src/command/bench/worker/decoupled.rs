@@ -10,7 +10,7 @@ use cudele::{
     Completion, Errno, Error, FileType, Fs, Ino, NewFile, Policy, Result, Subtree, Timestamp,
 };
 
-use super::{Stopwatch, await_start};
+use super::{Stopwatch, await_end, await_start, await_start_time, clock_ns, sleep_until};
 use crate::command::bench::job::{Decoupled, Outcome};
 use crate::command::bench::numbered::Numbered;
 
@@ -53,6 +53,43 @@ fn append_names(subtree: &mut Subtree, task: &Decoupled, outcome: &mut Outcome) 
     outcome.parts.insert("append_cpu".into(), cpu);
     outcome.requests = subtree.fs().requests() - requests;
     Ok(())
+}
+
+/// Creates between two looks at the clock, which cost as much as one create.
+const CREATES_PER_LOOK: u64 = 512;
+/// A client that is faster than anybody expects stops here, so that its journal fits into memory.
+const EVENTS_MAX: u64 = 400_000_000;
+
+/// Appends creates for as long as the window lasts, and gives the subtree up.
+pub(super) fn append_for(
+    fs: &Arc<Fs>,
+    (dir, policy): (&str, &str),
+    window_ns: u64,
+) -> Result<Outcome> {
+    let mut subtree = decouple(fs, dir, policy)?;
+    let mut names = Numbered::new(0, EVENTS_MAX);
+    let root = subtree.root();
+    let new = NewFile::default();
+    let start_ns = await_start_time()?;
+    sleep_until(start_ns);
+    let end_ns = start_ns.saturating_add(window_ns);
+    let requests = fs.requests();
+    let mut outcome = Outcome::default();
+    let watch = Stopwatch::start();
+    while outcome.events < EVENTS_MAX && clock_ns() < end_ns {
+        for _ in 0..CREATES_PER_LOOK {
+            subtree.create(root, names.name(), &new)?;
+            names.advance();
+        }
+        outcome.events += CREATES_PER_LOOK;
+    }
+    watch.stop(&mut outcome);
+    outcome.requests = fs.requests() - requests;
+    outcome.bytes = subtree.pending_bytes();
+    // As long as the others go on it stays this client's.
+    await_end()?;
+    subtree.discard()?;
+    Ok(outcome)
 }
 
 fn note(completion: &Completion, outcome: &mut Outcome) {
