@@ -4,6 +4,7 @@
 //! its own in real processes, with clients in processes of their own, and removes it afterwards.
 //! What is compared is measured alternately, repetition by repetition, on the same cluster.
 
+mod arriving;
 mod block_allow;
 mod cluster;
 mod compositions;
@@ -83,7 +84,7 @@ enum Name {
     Segments,
     /// An owner under block and allow beside eight busy clients (Fig 8)
     BlockAllow,
-    /// Merging journals of 1K to 10M events
+    /// Merging journals of 1K to 10M events, and of 20 clients at once
     Merge,
     /// Restart of a killed metadata server
     Recovery,

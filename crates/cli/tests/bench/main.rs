@@ -134,8 +134,25 @@ fn journals_are_sized_for_numbers_and_for_real_names() {
 #[test]
 fn merges_grow_by_size_and_arrive_together() {
     let rows = rows("merge", 1_000, &["--clients", "2"]);
-    let expected = ["by_value_1K", "into_full_1K", "arriving_together_2", "one_after_another_2"];
+    let expected = [
+        "by_value_1K",
+        "into_full_1K",
+        "arriving_together_2",
+        "one_after_another_2",
+        "arriving_staggered_2",
+        "one_directory_2",
+        "rpcs+stream_2",
+    ];
     assert_eq!(names(&rows), expected);
+    let together = row(&rows, "arriving_together_2");
+    let goals: Vec<_> = together["goals"].as_array().unwrap().iter().collect();
+    assert_eq!(goals.len(), 2, "creates in all, and against requests");
+    assert!(goals.iter().all(|goal| goal["met"].is_boolean()));
+    let rate = together["creates_per_second"].as_f64().unwrap();
+    let by_rpc = row(&rows, "rpcs+stream_2")["creates_per_second"].as_f64().unwrap();
+    let ratio = together["of_rpcs+stream"].as_f64().unwrap();
+    assert!((ratio * by_rpc / rate - 1.0).abs() < 1e-6, "of the same repetition");
+    assert!(row(&rows, "arriving_staggered_2")["interval_ms"].as_f64().unwrap() > 0.0);
 }
 
 #[test]

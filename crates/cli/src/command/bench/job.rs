@@ -61,6 +61,8 @@ pub(crate) struct Decoupled {
     pub(crate) first: u64,
     /// How many.
     pub(crate) files: u64,
+    /// Start so long after the others.
+    pub(crate) after_ns: u64,
     /// Append before the start, so that only the completion is measured.
     pub(crate) append_first: bool,
     /// Merge and give the subtree up at the end, whatever the policy.

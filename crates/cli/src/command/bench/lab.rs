@@ -158,7 +158,7 @@ pub(crate) fn fill(cluster: &TestCluster, task: Fill<'_>) -> Result<Outcome> {
     let Fill { dir, first, files, merge } = task;
     let policy = policy("weak-none", files)?.to_yaml();
     let dir = dir.to_owned();
-    let task = Decoupled { dir, policy, first, files, append_first: true, merge };
+    let task = Decoupled { dir, policy, first, files, append_first: true, merge, after_ns: 0 };
     alone(cluster, Task::Decoupled(task))
 }
 

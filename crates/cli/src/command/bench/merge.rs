@@ -3,14 +3,14 @@
 
 use cudele::Result;
 
-use super::cluster::TestCluster;
-use super::crew::Crew;
-use super::job::{Decoupled, Job, Outcome, Task};
-use super::lab::{Fill, Lab, Size, fill, policy};
+use super::arriving;
+use super::job::Outcome;
+use super::lab::{Fill, Lab, Size, fill};
 use super::row::Row;
 use super::stats::real;
 
-const BENCH: &str = "merge";
+/// Also of the rows in `arriving`.
+pub(crate) const BENCH: &str = "merge";
 const SIZES: [u64; 5] = [1_000, 10_000, 100_000, 1_000_000, 10_000_000];
 
 pub(crate) fn run(lab: &mut Lab) -> Result<()> {
@@ -39,7 +39,7 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     }
     rows.push(into_full);
     lab.report(&store, rows);
-    arriving(lab)
+    arriving::run(lab)
 }
 
 fn note(row: &mut Row, outcome: &Outcome) {
@@ -52,36 +52,4 @@ fn note(row: &mut Row, outcome: &Outcome) {
     row.note("transfer_seconds", seconds - verify - apply);
     row.note("verify_seconds", verify);
     row.note("apply_seconds", apply);
-}
-
-/// Many journals at once, and the same journals one after the other: no pause between them.
-fn arriving(lab: &mut Lab) -> Result<()> {
-    let (files, clients) = (lab.files(100_000, 1_000), lab.clients(20));
-    let mut together = Row::new(BENCH, format!("arriving_together_{clients}"), files);
-    let mut in_turn = Row::new(BENCH, format!("one_after_another_{clients}"), files);
-    (together.clients, in_turn.clients) = (clients, clients);
-    let mut store = String::new();
-    for repetition in 0..lab.repeat {
-        lab.progress(BENCH, repetition, &format!("{clients} journals"));
-        let cluster = lab.cluster(&[])?;
-        let crew = crew(&cluster, clients, files)?;
-        together.push(crew.go()?.seconds);
-        let cluster = lab.cluster(&[])?;
-        let crew = self::crew(&cluster, clients, files)?;
-        in_turn.push(crew.go_in_turn()?.seconds);
-        cluster.store().clone_into(&mut store);
-    }
-    lab.report(&store, [together, in_turn]);
-    Ok(())
-}
-
-fn crew(cluster: &TestCluster, clients: u32, files: u64) -> Result<Crew> {
-    let policy = policy("weak-none", files)?.to_yaml();
-    let mut jobs: Vec<Job> = Vec::new();
-    for _ in 0..clients {
-        let (dir, policy) = (cluster.directory(None)?, policy.clone());
-        let task = Decoupled { dir, policy, first: 0, files, append_first: true, merge: false };
-        jobs.push(cluster.job(Task::Decoupled(task)));
-    }
-    Crew::ready(&jobs, &cluster.state())
 }

@@ -26,6 +26,7 @@ pub(super) fn append(fs: &Arc<Fs>, task: &Decoupled) -> Result<Outcome> {
         append_names(&mut subtree, task, &mut outcome)?;
     }
     await_start()?;
+    sleep_until(clock_ns().saturating_add(task.after_ns));
     let watch = Stopwatch::start();
     if !task.append_first {
         append_names(&mut subtree, task, &mut outcome)?;
