@@ -163,6 +163,8 @@ fn who_is_blocked_is_told_so_while_the_owner_goes_on() {
         "beside_2",
         "block_2",
         "allow_2",
+        "beside_2_paced",
+        "block_2_paced",
         "beside_2_one_in_flight",
         "block_2_one_in_flight",
     ];

@@ -2,7 +2,9 @@
 //!
 //! The owner appends and asks nobody, so what it can lose is processor time. Whether `block`
 //! protects it is therefore seen beside clients that are as busy elsewhere: they send the same
-//! requests in the same way, and are served. Everybody works during the same seconds.
+//! requests in the same way, and are served: as many as they can, as many in a second, or one at a
+//! time. Everybody works during the same second, and cases that are compared follow each other, as
+//! what else the machine does changes from one second to the next.
 
 use std::time::Duration;
 
@@ -18,12 +20,15 @@ use super::stats::{median, real};
 
 const BENCH: &str = "block-allow";
 /// The others are at work before the window begins.
-const LEAD: Duration = Duration::from_millis(400);
+const LEAD: Duration = Duration::from_millis(300);
 /// Enough for the fastest owner, so that it never asks for more.
 const INODES: u64 = 1 << 32;
 /// Names of the others begin behind those of the owner, so that a merge would displace nothing.
 const FIRST_OF_OTHERS: u64 = 1_000_000_000;
-const IN_FLIGHT: usize = 32;
+/// Short windows, but so many of each in a repetition.
+const ROUNDS: u32 = 4;
+/// Requests in a second of all clients at a pace: some more than the goal.
+const PACE: u64 = 72_000;
 
 /// `EBUSY` answers in a second, to all clients together.
 const GOAL_REFUSED: f64 = 60_000.0;
@@ -39,10 +44,19 @@ enum Others {
     Inside(InterferePolicy),
 }
 
+/// How the others send requests.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Load {
+    /// Each keeps so many under way.
+    InFlight(usize),
+    /// All together [`PACE`], each so many at a time.
+    Paced(usize),
+}
+
 struct Case {
     name: String,
     others: Others,
-    in_flight: usize,
+    load: Load,
     row: Row,
     /// The owner's creates, each repetition.
     creates: Vec<f64>,
@@ -50,18 +64,19 @@ struct Case {
 
 pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     let clients = lab.clients(8);
-    let window = Duration::from_millis(if lab.quick { 200 } else { 4_000 });
+    let (window_ms, rounds) = if lab.quick { (200, 1) } else { (1_000, ROUNDS) };
+    let window = Duration::from_millis(window_ms);
     let mut cases = cases(clients);
     let mut store = String::new();
-    for repetition in 0..lab.repeat {
+    for round in 0..lab.repeat.saturating_mul(rounds) {
         let mut beside = 0.0;
         for case in &mut cases {
-            lab.progress(BENCH, repetition, &case.name);
+            lab.progress(BENCH, round / rounds, &case.name);
             let cluster = lab.cluster(&[])?;
             let rate = case.measure(&cluster, clients, window)?;
             match case.others {
                 Others::Elsewhere => beside = rate,
-                // The case of as many requests under way in another place came right before.
+                // The case with the same load in another place came before.
                 Others::Inside(_) => case.row.note("of_beside", rate / beside),
                 Others::Absent => {}
             }
@@ -74,24 +89,29 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
 
 /// Cases in the order in which they are measured; those that are compared are neighbours.
 fn cases(clients: u32) -> Vec<Case> {
-    let case = |name: String, others, in_flight| {
+    let case = |name: String, others, load| {
         let count = if others == Others::Absent { 0 } else { clients };
         let mut row = Row::new(BENCH, &name, 0);
         row.note("others", f64::from(count));
-        Case { name, others, in_flight, row, creates: Vec::new() }
+        Case { name, others, load, row, creates: Vec::new() }
     };
-    let (block, allow) = (InterferePolicy::Block, InterferePolicy::Allow);
+    let block = Others::Inside(InterferePolicy::Block);
+    let allow = Others::Inside(InterferePolicy::Allow);
+    let (full, paced, single) = (Load::InFlight(32), Load::Paced(16), Load::InFlight(1));
     let mut cases = vec![
-        case("owner_alone".into(), Others::Absent, 0),
-        case(format!("beside_{clients}"), Others::Elsewhere, IN_FLIGHT),
-        case(format!("block_{clients}"), Others::Inside(block), IN_FLIGHT),
-        case(format!("allow_{clients}"), Others::Inside(allow), IN_FLIGHT),
-        case(format!("beside_{clients}_one_in_flight"), Others::Elsewhere, 1),
-        case(format!("block_{clients}_one_in_flight"), Others::Inside(block), 1),
+        case("owner_alone".into(), Others::Absent, full),
+        case(format!("beside_{clients}"), Others::Elsewhere, full),
+        case(format!("block_{clients}"), block, full),
+        case(format!("allow_{clients}"), allow, full),
+        case(format!("beside_{clients}_paced"), Others::Elsewhere, paced),
+        case(format!("block_{clients}_paced"), block, paced),
+        case(format!("beside_{clients}_one_in_flight"), Others::Elsewhere, single),
+        case(format!("block_{clients}_one_in_flight"), block, single),
     ];
-    let goals = &mut cases[2].row;
-    goals.goal("refused_per_second", GOAL_REFUSED);
-    goals.goal("of_beside", GOAL_KEPT);
+    for case in cases.iter_mut().filter(|case| case.others == block && case.load != single) {
+        case.row.goal("refused_per_second", GOAL_REFUSED);
+        case.row.goal("of_beside", GOAL_KEPT);
+    }
     cases
 }
 
@@ -150,11 +170,16 @@ impl Case {
         let dir_ino = cluster.ino(if inside { &dir } else { &elsewhere })?.0;
         let append = Task::AppendFor { dir, policy: policy.to_yaml(), window_ns };
         let mut jobs: Vec<Job> = vec![cluster.job(append)];
+        let (in_flight, interval_ns) = match self.load {
+            Load::InFlight(count) => (count, 0),
+            Load::Paced(count) => (count, count as u64 * u64::from(clients) * 1_000_000_000 / PACE),
+        };
         for client in 1..=u64::from(clients) {
             let task = Hammer {
                 dir_ino,
                 first: client * FIRST_OF_OTHERS,
-                in_flight: self.in_flight,
+                in_flight,
+                interval_ns,
                 refused: self.others == Others::Inside(InterferePolicy::Block),
                 window_ns,
             };

@@ -78,6 +78,8 @@ pub(crate) struct Hammer {
     pub(crate) first: u64,
     /// Requests under way at the same time.
     pub(crate) in_flight: usize,
+    /// Time between two such lots of requests; 0 to send as soon as there are answers.
+    pub(crate) interval_ns: u64,
     /// Every request must be answered with `EBUSY`; otherwise none may fail.
     pub(crate) refused: bool,
     /// From the common start; requests are sent before and behind it, too, and not counted.

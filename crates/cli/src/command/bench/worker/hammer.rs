@@ -12,7 +12,7 @@ use net::Connection;
 use types::Tid;
 use wire::{Message, NewInode, Op};
 
-use super::{Stopwatch, await_start_time, clock_ns, latencies_us};
+use super::{Stopwatch, await_start_time, clock_ns, latencies_us, sleep_until};
 use crate::command::bench::job::{Hammer, Outcome, TAIL};
 use crate::command::bench::numbered::Numbered;
 
@@ -39,16 +39,22 @@ struct Client<'a> {
 pub(super) fn run(mon: &str, task: &Hammer) -> Result<Outcome> {
     let cluster = Cluster::connect(&mon.parse()?)?;
     let mut client = Client::connect(&cluster, task)?;
-    // Two windows of half the size, so that the server has one while the other is answered.
-    let (windows, size) = (task.in_flight.min(2), task.in_flight.div_ceil(2).max(1));
+    // As fast as possible: two windows of half the size, so that the server has one while the other
+    // is answered. At a pace: one, as an answer must not wait until the next is due.
+    let windows = if task.interval_ns == 0 { task.in_flight.min(2) } else { 1 };
+    let size = task.in_flight.div_ceil(windows.max(1)).max(1);
     let mut outcome = Outcome::default();
     let mut tenths = Vec::new();
     let start_ns = await_start_time()?;
     let end_ns = start_ns.saturating_add(task.window_ns);
     let tail_ns = u64::try_from(TAIL.as_nanos()).unwrap_or(u64::MAX);
     let mut watch = None;
+    let mut due_ns = clock_ns();
     loop {
-        while client.batches.len() < windows {
+        while client.batches.len() < windows.max(1) {
+            sleep_until(due_ns);
+            // Who is late catches up.
+            due_ns = due_ns.saturating_add(task.interval_ns);
             client.send(size)?;
         }
         let sent_ns = client.receive_batch()?;
