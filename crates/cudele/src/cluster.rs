@@ -158,7 +158,9 @@ impl Cluster {
         match self.call(MonOp::SetPolicy { path, policy, client })? {
             MonAnswer::Done => Ok(PolicySet::InForce),
             MonAnswer::Pending(client) => Ok(PolicySet::Waits(client)),
-            answer => Err(unexpected(&answer)),
+            answer @ (MonAnswer::Client(_) | MonAnswer::Map(_) | MonAnswer::Decoupled(_)) => {
+                Err(unexpected(&answer))
+            }
         }
     }
 

@@ -10,6 +10,7 @@
 //! Merges are carried out one after the other (J-10), in slices between requests.
 
 mod apply;
+mod interrupted;
 mod verify;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -156,11 +157,6 @@ pub(crate) struct Merges {
 }
 
 impl Merges {
-    /// What a crash interrupted is to be done to its end.
-    pub(crate) fn leave(&mut self, unfinished: BTreeMap<String, (Ino, ClientId)>) {
-        self.unfinished = unfinished;
-    }
-
     pub(crate) fn has_work(&self) -> bool {
         !self.waiting && self.queue.front().is_some_and(|merge| merge.stage != Stage::Finishing)
     }
@@ -264,18 +260,6 @@ impl Mds {
             self.store(Waiting::MergeObject(id), StoreOp::Get { object }, effects);
         }
         Ok(Performed::Later)
-    }
-
-    /// Goes on with merges that a crash interrupted, whose journals the store has: after a recovery
-    /// all of a merge is there or, if nothing of it was recorded, nothing (F-03). Their client may
-    /// be gone for good.
-    pub(crate) fn finish_interrupted(&mut self, effects: &mut Effects) {
-        for (object, (subtree, client)) in std::mem::take(&mut self.merges.unfinished) {
-            let (bytes, flags) = (0, MergeFlags::default());
-            let op = Op::Merge { subtree, bytes, object: object.as_bytes(), flags };
-            // Refused if its client does not have the subtree any more: then it was finished.
-            let _ = self.begin_merge((ConnId::NOBODY, Tid(0)), client, &op, effects);
-        }
     }
 
     pub(crate) fn merge_chunk(

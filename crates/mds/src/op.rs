@@ -191,7 +191,7 @@ impl Mds {
                 Ok(Performed::Later)
             }
             Op::Decouple { path, client, policy } => {
-                self.decouple((conn, request.tid), &request.cred, path, client, policy, effects)
+                self.decouple((conn, request.tid), &request.cred, (path, policy), client, effects)
             }
             Op::Extend { subtree, count } => {
                 self.extend((conn, request.tid), client, subtree, count)

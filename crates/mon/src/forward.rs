@@ -42,11 +42,17 @@ impl Forward {
         if answer == Answer::Done && !self.decouple {
             return Ok(MonAnswer::Done);
         }
-        match answer {
-            Answer::Decoupled(decoupled) if self.decouple => Ok(MonAnswer::Decoupled(decoupled)),
-            Answer::Pending(client) if !self.decouple => Ok(MonAnswer::Pending(client)),
-            _ => Err(failure(Errno::Io, "the metadata server answered something else")),
+        if let Answer::Pending(client) = answer
+            && !self.decouple
+        {
+            return Ok(MonAnswer::Pending(client));
         }
+        if let Answer::Decoupled(decoupled) = answer
+            && self.decouple
+        {
+            return Ok(MonAnswer::Decoupled(decoupled));
+        }
+        Err(failure(Errno::Io, "the metadata server answered something else"))
     }
 }
 

@@ -20,9 +20,8 @@ impl Mds {
         &mut self,
         (conn, tid): (ConnId, Tid),
         cred: &Cred,
-        path: &[u8],
+        (path, policy): (&[u8], &[u8]),
         client: ClientId,
-        policy: &[u8],
         effects: &mut Effects,
     ) -> Performing {
         if let Some(errno) = self.refusing() {

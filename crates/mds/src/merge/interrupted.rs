@@ -1,0 +1,30 @@
+//! Merges that a crash interrupted.
+
+use std::collections::BTreeMap;
+
+use types::{ClientId, ConnId, Ino, Tid};
+use wire::{MergeFlags, Op};
+
+use super::Merges;
+use crate::{Effects, Mds};
+
+impl Merges {
+    /// What a crash interrupted is to be done to its end.
+    pub(crate) fn leave(&mut self, unfinished: BTreeMap<String, (Ino, ClientId)>) {
+        self.unfinished = unfinished;
+    }
+}
+
+impl Mds {
+    /// Goes on with merges that a crash interrupted, whose journals the store has: after a recovery
+    /// all of a merge is there or, if nothing of it was recorded, nothing (F-03). Their client may
+    /// be gone for good.
+    pub(crate) fn finish_interrupted(&mut self, effects: &mut Effects) {
+        for (object, (subtree, client)) in std::mem::take(&mut self.merges.unfinished) {
+            let (bytes, flags) = (0, MergeFlags::default());
+            let op = Op::Merge { subtree, bytes, object: object.as_bytes(), flags };
+            // Refused if its client does not have the subtree any more: then it was finished.
+            let _ = self.begin_merge((ConnId::NOBODY, Tid(0)), client, &op, effects);
+        }
+    }
+}
