@@ -130,6 +130,12 @@ impl<'a> Block<'a> {
         }
     }
 
+    /// Whether its events say which request caused them.
+    #[must_use]
+    pub fn has_origins(&self) -> bool {
+        self.origins
+    }
+
     /// Length of the encoded events in bytes.
     #[must_use]
     pub fn payload_bytes(&self) -> usize {

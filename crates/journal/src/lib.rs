@@ -20,14 +20,18 @@ mod buffer;
 mod codec;
 mod error;
 mod event;
+mod rewrite;
 pub mod segment;
+mod survey;
 
 pub use block::{Block, BlockReader, Mark, Record};
 pub use buffer::JournalBuffer;
 pub use codec::Encoder;
 pub use error::JournalError;
 pub use event::{Create, Event, EventKind, Loss, Snapshot};
+pub use rewrite::{Rewritten, rewrite};
 pub use segment::{SegmentHeader, SegmentReader, Writer};
+pub use survey::{GAP_EVENTS_MAX, Intact, Region, Survey};
 
 /// The checksum that every format of the project uses (CRC-32C).
 #[must_use]
@@ -45,6 +49,10 @@ pub mod fuzz {
                 drain(block.events());
             }
             let _ = crate::segment::scan(data);
+            if let Ok(survey) = crate::Survey::of(data) {
+                let all = types::Seq(0)..types::Seq(u64::MAX);
+                let _ = crate::rewrite(&survey, &all, &mut |record| record.seq.0 % 2 == 0);
+            }
         }
         if let Some((flags, payload)) = data.split_first() {
             drain(crate::Block::unchecked(payload, flags & 1 == 1).events());

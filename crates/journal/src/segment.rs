@@ -86,6 +86,21 @@ impl SegmentHeader {
         if &header[..8] != MAGIC {
             return Err(JournalError::new(0, "not a Cudele journal"));
         }
+        if crc32c::crc32c(&header[..48]).to_le_bytes() != header[48..] {
+            return Err(JournalError::new(0, "journal header checksum does not match"));
+        }
+        Self::claimed(bytes)
+    }
+
+    /// What a header says, whether its checksum matches or not: for repairing it. Never to be
+    /// believed without looking.
+    ///
+    /// # Errors
+    /// Truncated, from a newer version, or it says what no header says.
+    pub fn claimed(bytes: &[u8]) -> Result<Self, JournalError> {
+        let Some(header) = bytes.get(..HEADER_BYTES) else {
+            return Err(JournalError::new(0, "too short for a journal"));
+        };
         let mut reader = Reader::new(&header[8..]);
         let malformed = |error| JournalError::at(8, error);
         let version = reader.u16().map_err(malformed)?;
@@ -95,10 +110,6 @@ impl SegmentHeader {
         let epoch = Epoch(reader.u64().map_err(malformed)?);
         let subtree = Ino(reader.u64().map_err(malformed)?);
         let first_seq = Seq(reader.u64().map_err(malformed)?);
-        let crc = reader.u32().map_err(malformed)?;
-        if crc32c::crc32c(&header[..48]) != crc {
-            return Err(JournalError::new(0, "journal header checksum does not match"));
-        }
         if version != VERSION {
             let cause = format!("journal format version {version}, this program reads {VERSION}");
             return Err(JournalError::new(8, cause));
@@ -108,7 +119,18 @@ impl SegmentHeader {
             (1, _) => Writer::Client { client: ClientId(id), subtree },
             _ => return Err(JournalError::new(10, "unknown kind of journal")),
         };
+        if first_seq == Seq(0) {
+            return Err(JournalError::new(40, "no event has the position 0"));
+        }
         Ok(Self { writer, epoch, first_seq })
+    }
+
+    /// A segment with this header in the place of its own.
+    #[must_use]
+    pub fn put_on(&self, segment: &[u8]) -> Vec<u8> {
+        let mut out = self.encode().to_vec();
+        out.extend_from_slice(segment.get(HEADER_BYTES..).unwrap_or_default());
+        out
     }
 }
 
@@ -191,9 +213,14 @@ pub fn scan(bytes: &[u8]) -> Result<Scan, JournalError> {
         let error = match reader.next_block() {
             Ok(None) => return Ok(scan),
             Ok(Some(block)) if block.first_seq == scan.next_seq => {
+                let Some(next) = block.first_seq.0.checked_add(u64::from(block.count)) else {
+                    let error = JournalError::new(offset, "positions end before this block does");
+                    scan.damage = Some(Damage { error, resumes: None });
+                    return Ok(scan);
+                };
                 scan.intact = reader.offset();
                 scan.events += u64::from(block.count);
-                scan.next_seq.0 += u64::from(block.count);
+                scan.next_seq.0 = next;
                 continue;
             }
             Ok(Some(block)) => JournalError::new(

@@ -140,6 +140,9 @@ impl Mds {
 
     /// Applies one event, or returns the directory that must be fetched first.
     fn merge_event(&mut self, merge: &mut Merge, (seq, event): (Seq, &Event<'_>)) -> Option<Ino> {
+        if event.is_nothing() {
+            return None;
+        }
         if merge.left_out.front() == Some(&seq) {
             merge.left_out.pop_front();
             self.leave_out(merge, event);

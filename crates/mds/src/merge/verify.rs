@@ -133,6 +133,7 @@ impl Mds {
             | Event::SetXattr { ino, .. }
             | Event::SetData { ino, .. } => self.verify_inode(merge, ino),
             Event::Create(_) | Event::Unlink { .. } | Event::Rmdir { .. } => Ok(()),
+            Event::Session { .. } if event.is_nothing() => Ok(()),
             // Policies, sessions and merges are the server's business.
             Event::SetPolicy { .. }
             | Event::Session { .. }

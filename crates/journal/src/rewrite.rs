@@ -1,0 +1,95 @@
+//! Segments written anew, with events erased and damage closed.
+//!
+//! Nothing moves: an event that stays keeps its position, because merges, manifests and the
+//! segments that follow go by it. Where an event is erased or was lost, [`Event::NOTHING`] stands.
+//! A block in which nothing is erased stays what it is, byte by byte.
+
+use std::ops::Range;
+
+use types::{Origin, Seq};
+
+use crate::block::Record;
+use crate::buffer::JournalBuffer;
+use crate::event::Event;
+use crate::segment::SegmentHeader;
+use crate::survey::{Intact, Survey};
+
+/// A segment that was written anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rewritten {
+    /// The segment.
+    pub bytes: Vec<u8>,
+    /// Events that stand in it as before.
+    pub kept: u64,
+    /// Events that were there and are erased.
+    pub erased: u64,
+    /// Position after the last event.
+    pub next_seq: Seq,
+}
+
+/// Writes a segment anew: of all positions in `range`, and with those events that `keep` wants. It
+/// is asked once for each event that can be read, in order, also outside of the range.
+pub fn rewrite(
+    survey: &Survey<'_>,
+    range: &Range<Seq>,
+    keep: &mut dyn FnMut(&Record<'_>) -> bool,
+) -> Rewritten {
+    let first = range.start.max(survey.header.first_seq);
+    let header = SegmentHeader { first_seq: first, ..survey.header };
+    let mut out =
+        Rewritten { bytes: header.encode().to_vec(), kept: 0, erased: 0, next_seq: first };
+    for intact in &survey.blocks {
+        let mut wanted = Vec::new();
+        intact.each(&mut |record| wanted.push(keep(record)));
+        out.block(intact, range, &wanted);
+    }
+    out.fill(range.end.min(survey.next_seq));
+    out
+}
+
+impl Rewritten {
+    /// Fills up with [`Event::NOTHING`] until the next event would have this position.
+    pub fn fill(&mut self, until: Seq) {
+        let mut buffer = JournalBuffer::new(self.next_seq, false);
+        while buffer.next_seq() < until {
+            buffer.append(Origin::default(), &Event::NOTHING);
+        }
+        self.take(buffer);
+    }
+
+    fn block(&mut self, intact: &Intact<'_>, range: &Range<Seq>, wanted: &[bool]) {
+        let block = &intact.block;
+        let end = Seq(block.first_seq.0 + u64::from(block.count));
+        self.fill(block.first_seq.min(range.end));
+        let whole = intact.whole && wanted.iter().all(|wanted| *wanted);
+        if whole && range.start <= block.first_seq && end <= range.end {
+            self.bytes.extend_from_slice(intact.bytes);
+            self.kept += wanted.len() as u64;
+            self.next_seq = end;
+            return;
+        }
+        let mut buffer = JournalBuffer::new(self.next_seq, block.has_origins());
+        let mut wanted = wanted.iter();
+        intact.each(&mut |record| {
+            let wanted = wanted.next().is_some_and(|wanted| *wanted);
+            if !range.contains(&record.seq) {
+                return;
+            }
+            if wanted {
+                buffer.append(record.origin, &record.event);
+                self.kept += 1;
+            } else {
+                buffer.append(Origin::default(), &Event::NOTHING);
+                self.erased += u64::from(!record.event.is_nothing());
+            }
+        });
+        self.take(buffer);
+        self.fill(end.min(range.end));
+    }
+
+    fn take(&mut self, mut buffer: JournalBuffer) {
+        buffer.close_block();
+        self.next_seq = buffer.next_seq();
+        self.bytes.extend(buffer.take_blocks().concat());
+    }
+}
