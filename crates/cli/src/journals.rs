@@ -99,6 +99,34 @@ pub(crate) struct Story<'a> {
     pub(crate) to: Option<Vec<u8>>,
 }
 
+impl Names {
+    /// Takes note of an event and says what it is about. Events must come in their order.
+    pub(crate) fn story<'a>(&mut self, record: &Record<'a>) -> Story<'a> {
+        // A name that goes away is told before it is forgotten, a new one after it is learned.
+        self.learn(&record.event);
+        let path = match (record.event.dentry(), record.event.inode()) {
+            (Some((parent, name)), _) => self.join(parent, name),
+            (None, Some(ino)) => self.path_of(ino),
+            (None, None) => Vec::new(),
+        };
+        let to = match record.event {
+            Event::Rename { new_parent, new_name, .. } => Some(self.join(new_parent, new_name)),
+            Event::Create(_)
+            | Event::Link { .. }
+            | Event::Unlink { .. }
+            | Event::Rmdir { .. }
+            | Event::SetAttr { .. }
+            | Event::SetXattr { .. }
+            | Event::SetData { .. }
+            | Event::SetPolicy { .. }
+            | Event::Session { .. }
+            | Event::Merged { .. }
+            | Event::Stored { .. } => None,
+        };
+        Story { record: *record, path, to }
+    }
+}
+
 /// Hands out every intact event of a journal. Returns at the end or at the first damage.
 ///
 /// # Errors
@@ -112,30 +140,7 @@ pub(crate) fn each_event(
     while let Some(block) = reader.next_block()? {
         let mut events = block.events();
         while let Some(record) = events.next_event()? {
-            // A name that goes away is told before it is forgotten, a new one after it is learned.
-            names.learn(&record.event);
-            let path = match (record.event.dentry(), record.event.inode()) {
-                (Some((parent, name)), _) => names.join(parent, name),
-                (None, Some(ino)) => names.path_of(ino),
-                (None, None) => Vec::new(),
-            };
-            let to = match record.event {
-                Event::Rename { new_parent, new_name, .. } => {
-                    Some(names.join(new_parent, new_name))
-                }
-                Event::Create(_)
-                | Event::Link { .. }
-                | Event::Unlink { .. }
-                | Event::Rmdir { .. }
-                | Event::SetAttr { .. }
-                | Event::SetXattr { .. }
-                | Event::SetData { .. }
-                | Event::SetPolicy { .. }
-                | Event::Session { .. }
-                | Event::Merged { .. }
-                | Event::Stored { .. } => None,
-            };
-            show(&Story { record, path, to });
+            show(&names.story(&record));
         }
     }
     Ok(())
@@ -182,9 +187,15 @@ impl Story<'_> {
         }
     }
 
+    /// The word for what it is.
+    pub(crate) fn word(&self) -> &'static str {
+        let event = &self.record.event;
+        if event.is_nothing() { "nothing" } else { event.kind().name() }
+    }
+
     /// One line: position, kind, path, and what matters of the rest.
     pub(crate) fn line(&self) -> String {
-        let kind = self.record.event.kind().name();
+        let kind = self.word();
         let mut line = format!("{:>8} {kind:<9}", self.record.seq.0);
         if !self.path.is_empty() {
             let _ = write!(line, " {}", shown(&self.path));
@@ -227,6 +238,7 @@ impl Story<'_> {
             Event::SetPolicy { policy, .. } => {
                 format!("  {}", String::from_utf8_lossy(policy).trim().replace('\n', ", "))
             }
+            Event::Session { .. } if self.record.event.is_nothing() => String::new(),
             Event::Session { client, tid } => format!(" {client} up to request {}", tid.0),
             Event::Merged { client, object, first, events, .. } => {
                 format!("  {events} events of {client} after {first} from {}", shown(object))
@@ -241,7 +253,7 @@ impl Story<'_> {
     /// The event as JSON. Bytes that are not UTF-8 are replaced.
     pub(crate) fn to_json(&self) -> Value {
         let Record { seq, origin, ref event } = self.record;
-        let mut value = json!({ "seq": seq.0, "type": event.kind().name() });
+        let mut value = json!({ "seq": seq.0, "type": self.word() });
         let mut set = |key: &str, field: Value| value[key] = field;
         if !self.path.is_empty() {
             set("path", json!(String::from_utf8_lossy(&self.path)));

@@ -129,6 +129,22 @@ impl Fs {
         Ok(*report)
     }
 
+    /// Applies a journal of a subtree that this client has decoupled, or with `dry_run` says what
+    /// that would do. The subtree stays this client's.
+    ///
+    /// # Errors
+    /// `EBADMSG` if the journal is damaged, `EINVAL` if it is of another client, `EPERM` if it
+    /// claims what the client was not given, `ESTALE` if nobody has decoupled the subtree.
+    pub fn apply_journal(
+        &self,
+        subtree: Ino,
+        journal: &[u8],
+        dry_run: bool,
+    ) -> Result<wire::MergeReport> {
+        let flags = wire::MergeFlags { dry_run, ..wire::MergeFlags::default() };
+        self.merge_journal(subtree, journal, flags)
+    }
+
     /// Merges a journal that is an object in the store.
     pub(crate) fn merge_object(
         &self,

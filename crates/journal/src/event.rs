@@ -280,13 +280,14 @@ impl EventKind {
 
 impl<'a> Event<'a> {
     /// An event that says nothing, in the place of one that was erased from a journal or lost from
-    /// it, so that those behind it keep their positions. No client has the number 0.
+    /// it, so that those behind it keep their positions. No client has the number 0, whatever the
+    /// number of the request.
     pub const NOTHING: Event<'static> = Event::Session { client: ClientId(0), tid: Tid(0) };
 
     /// Whether it says nothing.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
-        matches!(self, Self::Session { client: ClientId(0), tid: Tid(0) })
+        matches!(self, Self::Session { client: ClientId(0), .. })
     }
 
     /// Which kind this is.

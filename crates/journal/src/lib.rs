@@ -29,7 +29,7 @@ pub use buffer::JournalBuffer;
 pub use codec::Encoder;
 pub use error::JournalError;
 pub use event::{Create, Event, EventKind, Loss, Snapshot};
-pub use rewrite::{Rewritten, rewrite};
+pub use rewrite::{Rewritten, extract, rewrite};
 pub use segment::{SegmentHeader, SegmentReader, Writer};
 pub use survey::{GAP_EVENTS_MAX, Intact, Region, Survey};
 

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use types::{Origin, Seq};
+use types::{ClientId, Origin, Seq, Tid};
 
 use crate::block::Record;
 use crate::buffer::JournalBuffer;
@@ -36,8 +36,7 @@ pub fn rewrite(
 ) -> Rewritten {
     let first = range.start.max(survey.header.first_seq);
     let header = SegmentHeader { first_seq: first, ..survey.header };
-    let mut out =
-        Rewritten { bytes: header.encode().to_vec(), kept: 0, erased: 0, next_seq: first };
+    let mut out = Rewritten::empty(&header);
     for intact in &survey.blocks {
         let mut wanted = Vec::new();
         intact.each(&mut |record| wanted.push(keep(record)));
@@ -47,7 +46,34 @@ pub fn rewrite(
     out
 }
 
+/// A journal of its own of the events that `keep` wants, in order, at positions from 2 on. Servers
+/// remember by its first block how far they applied a journal, so it begins with an event that says
+/// nothing but what follows it: no other selection, and not the whole journal, begins so.
+pub fn extract(survey: &Survey<'_>, keep: &mut dyn FnMut(&Record<'_>) -> bool) -> Vec<u8> {
+    let mut events = JournalBuffer::new(Seq(2), false);
+    survey.each(&mut |record| {
+        if keep(record) {
+            events.append(record.origin, &record.event);
+        }
+    });
+    events.close_block();
+    let blocks = events.take_blocks().concat();
+    let mut first = JournalBuffer::new(Seq(1), false);
+    let tid = Tid(u64::from(crate::checksum(&blocks)));
+    first.append(Origin::default(), &Event::Session { client: ClientId(0), tid });
+    first.close_block();
+    let header = SegmentHeader { first_seq: Seq(1), ..survey.header };
+    [&header.encode()[..], &first.take_blocks().concat(), &blocks].concat()
+}
+
 impl Rewritten {
+    /// A segment without events.
+    #[must_use]
+    pub fn empty(header: &SegmentHeader) -> Self {
+        let bytes = header.encode().to_vec();
+        Self { bytes, kept: 0, erased: 0, next_seq: header.first_seq }
+    }
+
     /// Fills up with [`Event::NOTHING`] until the next event would have this position.
     pub fn fill(&mut self, until: Seq) {
         let mut buffer = JournalBuffer::new(self.next_seq, false);

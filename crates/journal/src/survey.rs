@@ -40,9 +40,9 @@ impl std::fmt::Display for Region {
         let Self { bytes, lost, error, torn } = self;
         write!(f, "bytes {}..{}: {}", bytes.start, bytes.end, error.cause)?;
         if *torn {
-            write!(f, "; a torn end, events from {} on are lost", lost.start)
+            write!(f, "; a torn end, events from {} on are lost", lost.start.0)
         } else {
-            write!(f, "; events {}..{} are lost", lost.start, lost.end)
+            write!(f, "; events {}..{} are lost", lost.start.0, lost.end.0)
         }
     }
 }
@@ -127,8 +127,8 @@ impl<'a> Survey<'a> {
 
     /// Why a block does not belong where it is found.
     fn doubt(&self, block: &Block<'_>) -> Option<String> {
-        let (expected, found) = (self.next_seq, block.first_seq);
-        let end = found.0.checked_add(u64::from(block.count));
+        let (expected, found) = (self.next_seq.0, block.first_seq.0);
+        let end = found.checked_add(u64::from(block.count));
         let cause = format!("expected event {expected}, found event {found}");
         (found != expected || end.is_none()).then_some(cause)
     }

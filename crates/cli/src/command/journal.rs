@@ -1,14 +1,32 @@
-//! `cudele journal`: a look into journals, damaged ones too.
+//! `cudele journal`: journals read, kept, repaired and emptied, damaged ones too.
+//!
+//! The journals are those of clients (files on this disk, objects in the store) and those of
+//! metadata servers (segments in the store). The bytes are the `journal` crate's business; here is
+//! decided which journal is meant, what may be done to it, and what is said about it.
+//!
+//! Invariant: the journal of a metadata server is changed only while this process holds the rank,
+//! so that no server can be running.
 
+mod archive;
+mod backup;
+mod event;
+mod export;
+mod files;
+mod filter;
+mod header;
+mod import;
 mod inspect;
+mod reset;
+mod rework;
 mod select;
+mod source;
 
 use clap::{Args as ClapArgs, Subcommand};
 use cudele::Result;
 
 use crate::context::Context;
 
-/// Look into journals.
+/// Read, keep, repair and empty journals.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -19,10 +37,25 @@ pub(crate) struct Args {
 enum Command {
     /// Show what journals hold, and whether they are damaged
     Inspect(inspect::Args),
+    /// Write a journal to a file
+    Export(export::Args),
+    /// Put an exported journal in its place
+    Import(import::Args),
+    /// Empty the journal of a metadata server that is stopped
+    Reset(reset::Args),
+    /// Show and repair what stands at the start of a journal
+    Header(header::Args),
+    /// Get, erase, apply and recover events
+    Event(event::Args),
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     match &args.command {
         Command::Inspect(args) => inspect::run(context, args),
+        Command::Export(args) => export::run(context, args),
+        Command::Import(args) => import::run(context, args),
+        Command::Reset(args) => reset::run(context, args),
+        Command::Header(args) => header::run(context, args),
+        Command::Event(args) => event::run(context, args),
     }
 }

@@ -5,7 +5,7 @@ use types::{ClientId, Epoch, Ino, Origin, Seq, Timestamp};
 
 use super::{GAP_EVENTS_MAX, Survey};
 use crate::segment::{HEADER_BYTES, scan};
-use crate::{Block, Create, Event, JournalBuffer, Record, SegmentHeader, Writer, rewrite};
+use crate::{Block, Create, Event, JournalBuffer, Record, SegmentHeader, Writer, extract, rewrite};
 
 const ALL: std::ops::Range<Seq> = Seq(0)..Seq(u64::MAX);
 
@@ -156,6 +156,21 @@ fn a_range_keeps_positions() {
     assert_eq!(SegmentHeader::decode(&part.bytes).expect("header").first_seq, Seq(3));
     assert_eq!((part.kept, part.erased, part.next_seq), (7, 1, Seq(11)));
     assert_eq!(scan(&part.bytes).expect("header").damage, None);
+}
+
+#[test]
+fn selections_begin_differently_and_hold_what_was_selected() {
+    let bytes = journal(1, &[4]);
+    let survey = Survey::of(&bytes).expect("header");
+    let first = |bytes: &[u8]| bytes[..Block::read(bytes, HEADER_BYTES).expect("block").1].to_vec();
+    let some = extract(&survey, &mut |record| record.seq != Seq(2));
+    let all = extract(&survey, &mut |_| true);
+    assert!(first(&some) != first(&all) && first(&all) != first(&bytes));
+    let survey = Survey::of(&some).expect("header");
+    let mut inodes = Vec::new();
+    survey.each(&mut |record| inodes.extend(record.event.inode()));
+    assert_eq!(inodes, [Ino(1001), Ino(1003), Ino(1004)]);
+    assert!(survey.damage.is_empty());
 }
 
 #[test]

@@ -5,15 +5,16 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, ValueEnum};
-use cudele::{ClientId, Errno, Error, Ino, Result};
+use cudele::{Errno, Error, Result};
 use journal::segment::{Scan, scan};
-use journal::{EventKind, JournalError, SegmentHeader, Writer};
+use journal::{JournalError, SegmentHeader, Writer};
 use serde_json::{Value, json};
 
-use super::select::{self, Filter, Found};
+use super::filter::{Filter, FilterArgs};
+use super::rework::{self, Damage, Surveys};
+use super::select::{self, Found};
 use crate::context::{Context, say};
 use crate::figures::{average, bytes, count};
-use crate::glob::Glob;
 use crate::journals::{self, Names, Story};
 
 /// Show what journals hold: files on this disk, objects in the store, the metadata servers'
@@ -33,24 +34,8 @@ pub(crate) struct Args {
     /// The journals of a decoupled subtree
     #[arg(long, value_name = "PATH")]
     subtree: Option<String>,
-    /// Only events of these types, such as create,unlink
-    #[arg(long = "type", value_name = "TYPES", value_parser = TypesParser)]
-    kinds: Option<Kinds>,
-    /// Only events at or below this path, as far as the journals tell paths
-    #[arg(long, value_name = "PATH")]
-    path: Option<String>,
-    /// Only events about names that match a pattern
-    #[arg(long, value_name = "GLOB")]
-    name: Option<String>,
-    /// Only events about this inode, or names in it
-    #[arg(long, value_name = "N")]
-    inode: Option<u64>,
-    /// Only events of this client
-    #[arg(long, value_name = "N")]
-    client: Option<u64>,
-    /// Only events at these positions; B is the first one after
-    #[arg(long, value_name = "A..B", value_parser = select::range)]
-    range: Option<(u64, u64)>,
+    #[command(flatten)]
+    filter: FilterArgs,
     /// How to print
     #[arg(long, value_enum)]
     output: Option<Output>,
@@ -66,27 +51,6 @@ enum Output {
     Summary,
 }
 
-#[derive(Clone, Debug)]
-struct Kinds(Vec<EventKind>);
-
-#[derive(Clone, Debug)]
-struct TypesParser;
-
-impl clap::builder::TypedValueParser for TypesParser {
-    type Value = Kinds;
-    fn parse_ref(
-        &self,
-        command: &clap::Command,
-        _: Option<&clap::Arg>,
-        value: &std::ffi::OsStr,
-    ) -> std::result::Result<Kinds, clap::Error> {
-        select::kinds(&value.to_string_lossy()).map(Kinds).map_err(|cause| {
-            clap::Error::raw(clap::error::ErrorKind::InvalidValue, format!("{cause}\n"))
-                .with_cmd(command)
-        })
-    }
-}
-
 /// What is told of one journal.
 struct Told {
     name: String,
@@ -95,6 +59,8 @@ struct Told {
     trust: std::result::Result<(SegmentHeader, Scan), JournalError>,
     /// Events that do not decode although their checksums match.
     strange: Option<JournalError>,
+    /// Everything that is damaged, also behind the first damage.
+    all_damage: Vec<Damage>,
     /// The newest journal of a server that may still be writing it.
     growing: bool,
     matching: u64,
@@ -110,14 +76,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         None if !context.json => Output::Summary,
         Some(_) | None => Output::Json,
     };
-    let filter = Filter {
-        kinds: args.kinds.clone().map(|Kinds(kinds)| kinds).unwrap_or_default(),
-        path: args.path.clone().map(String::into_bytes),
-        name: args.name.as_ref().map(|pattern| Glob::new(pattern.as_bytes())),
-        ino: args.inode.map(Ino),
-        client: args.client.map(ClientId),
-        range: args.range,
-    };
+    let filter = args.filter.filter();
     let mut found = select::named(context, &args.files)?;
     if let Some(path) = &args.subtree {
         found.extend(select::of_subtree(context, path)?);
@@ -151,10 +110,11 @@ fn tell(found: Found, filter: &Filter, output: Output, names: &mut Names, last: 
     let trust = header.and_then(|header| Ok((header, scan(&bytes)?)));
     let server = matches!(trust, Ok((SegmentHeader { writer: Writer::Mds { .. }, .. }, _)));
     let mut told = Told {
-        name,
+        name: name.clone(),
         length: bytes.len() as u64,
         trust,
         strange: None,
+        all_damage: Surveys::of_pieces(std::iter::once((name.as_str(), &*bytes)), false).damage(),
         growing: server && last,
         matching: 0,
         kinds: BTreeMap::new(),
@@ -171,7 +131,7 @@ fn tell(found: Found, filter: &Filter, output: Output, names: &mut Names, last: 
             return;
         }
         told.matching += 1;
-        *told.kinds.entry(story.record.event.kind().name()).or_default() += 1;
+        *told.kinds.entry(story.word()).or_default() += 1;
         told.inline_bytes += story.inline_bytes();
         match output {
             Output::Json => told.events.push(story.to_json()),
@@ -245,6 +205,9 @@ fn summary(told: &[Told]) -> String {
         }
         if let Some((_, cause)) = damage(one) {
             let _ = writeln!(text, "  DAMAGED {cause}");
+            if one.all_damage.len() > 1 {
+                text.push_str(&rework::text(&one.all_damage));
+            }
         } else if let Ok((_, Scan { damage: Some(damage), .. })) = &one.trust {
             let _ = writeln!(text, "  being written: {}", damage.error);
         }
@@ -275,6 +238,7 @@ fn json(told: &[Told]) -> Value {
                 "types": one.kinds, "inline_bytes": one.inline_bytes, "events": one.events,
                 "damaged": damage(one).is_some(),
                 "damage": damage(one).map(|(_, cause)| cause),
+                "regions": rework::json(&one.all_damage),
             });
             if let Ok((header, scan)) = &one.trust {
                 let SegmentHeader { writer, epoch, first_seq } = header;

@@ -1,20 +1,17 @@
-//! Which journals are inspected, and which of their events.
+//! Where journals are: files on this disk, objects in the store.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cudele::{ClientId, Errno, Error, Ino, Path as NamespacePath, Result, StateDir};
-use journal::EventKind;
+use cudele::{Errno, Error, Ino, Path as NamespacePath, Result, StateDir};
 use objstore::ObjectStore;
 
 use crate::command::up;
 use crate::context::Context;
-use crate::glob::Glob;
-use crate::journals::Story;
 use crate::owned;
 
 /// What the names of all journals of metadata servers, and of clients, start with.
-const MDS_PREFIX: &str = "journal/mds.";
+pub(super) const MDS_PREFIX: &str = "journal/mds.";
 const CLIENT_PREFIX: &str = "journal/client/";
 
 /// One journal.
@@ -26,66 +23,8 @@ pub(super) struct Found {
     pub(super) root: Option<(Ino, NamespacePath)>,
 }
 
-/// Which events are wanted: those for which everything that is asked holds.
-#[derive(Debug, Default)]
-pub(super) struct Filter {
-    pub(super) kinds: Vec<EventKind>,
-    pub(super) path: Option<Vec<u8>>,
-    pub(super) name: Option<Glob>,
-    pub(super) ino: Option<Ino>,
-    pub(super) client: Option<ClientId>,
-    pub(super) range: Option<(u64, u64)>,
-}
-
-impl Filter {
-    pub(super) fn admits(&self, story: &Story<'_>) -> bool {
-        let event = &story.record.event;
-        let below = |path: &[u8], root: &[u8]| {
-            let rest = path.strip_prefix(root.strip_suffix(b"/").unwrap_or(root));
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
-        };
-        let path = |root: &Vec<u8>| {
-            below(&story.path, root) || story.to.as_ref().is_some_and(|to| below(to, root))
-        };
-        let name = |glob: &Glob| event.dentry().is_some_and(|(_, name)| glob.matches(name));
-        let ino = |wanted: &Ino| {
-            event.inode() == Some(*wanted) || event.dentry().is_some_and(|(dir, _)| dir == *wanted)
-        };
-        let seq = story.record.seq.0;
-        (self.kinds.is_empty() || self.kinds.contains(&event.kind()))
-            && self.path.as_ref().is_none_or(path)
-            && self.name.as_ref().is_none_or(name)
-            && self.ino.as_ref().is_none_or(ino)
-            && self.client.is_none_or(|client| story.client() == Some(client))
-            && self.range.is_none_or(|(first, end)| first <= seq && seq < end)
-    }
-}
-
-/// Reads `create,unlink`.
-pub(super) fn kinds(text: &str) -> std::result::Result<Vec<EventKind>, String> {
-    let one = |word: &str| {
-        let known = EventKind::ALL.into_iter().find(|kind| kind.name() == word);
-        known.ok_or_else(|| {
-            let all: Vec<_> = EventKind::ALL.iter().map(|kind| kind.name()).collect();
-            format!("`{word}` is no type of event; the types are {}", all.join(", "))
-        })
-    };
-    text.split(',').map(|word| one(word.trim())).collect()
-}
-
-/// Reads `A..B`, either end left out at will.
-pub(super) fn range(text: &str) -> std::result::Result<(u64, u64), String> {
-    let number = |text: &str, default| {
-        if text.is_empty() { Ok(default) } else { text.parse().map_err(|_| ()) }
-    };
-    let parts = text.split_once("..").ok_or(());
-    parts
-        .and_then(|(first, end)| Ok((number(first, 0)?, number(end, u64::MAX)?)))
-        .map_err(|()| "a range of positions is written A..B, without B".to_owned())
-}
-
 /// The store of the cluster, also if the cluster does not run.
-fn store(context: &Context) -> Result<Arc<dyn ObjectStore>> {
+pub(super) fn store(context: &Context) -> Result<Arc<dyn ObjectStore>> {
     let found = context.locator().find()?;
     let marker = found.dir.map(|dir| dir.join(up::MARKER));
     let text = marker.and_then(|marker| std::fs::read_to_string(marker).ok());
@@ -108,7 +47,7 @@ fn objects(store: &dyn ObjectStore, prefix: &str) -> Result<Vec<Found>> {
     Ok(all)
 }
 
-fn file(path: &Path) -> Result<Found> {
+pub(super) fn file(path: &Path) -> Result<Found> {
     let bytes = std::fs::read(path).map_err(|error| up::io(path, &error))?;
     Ok(Found { name: path.display().to_string(), bytes, root: None })
 }

@@ -1,0 +1,67 @@
+//! Files that appear as a whole or not at all, and are durable when they do.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use cudele::{Errno, Error, Result};
+
+use crate::command::up::io;
+
+/// Whether what is there may be replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Over {
+    Nothing,
+    Anything,
+}
+
+/// Writes a file durably.
+///
+/// # Errors
+/// `EEXIST` if something is there that must not be replaced; what the system says.
+pub(super) fn write(path: &Path, bytes: &[u8], over: Over) -> Result<()> {
+    let temporary = beside(path)?;
+    let written = put(&temporary, path, bytes, over);
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    written.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => exists(&path.display().to_string()),
+        _ => io(path, &error),
+    })
+}
+
+/// Something is there already.
+pub(super) fn exists(name: &str) -> Error {
+    Error::new(Errno::Exists, name, "it exists and is something else")
+        .remedy("name another place, or replace it with --force")
+}
+
+fn put(temporary: &Path, path: &Path, bytes: &[u8], over: Over) -> std::io::Result<()> {
+    let mut file = File::create(temporary)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    match over {
+        // Unlike a rename, a link replaces nothing.
+        Over::Nothing => {
+            fs::hard_link(temporary, path)?;
+            fs::remove_file(temporary)?;
+        }
+        Over::Anything => fs::rename(temporary, path)?,
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// The name under which it is written first.
+fn beside(path: &Path) -> Result<PathBuf> {
+    let Some(name) = path.file_name() else {
+        let cause = "this names a directory";
+        return Err(
+            Error::new(Errno::IsDirectory, path.display().to_string(), cause).remedy("name a file")
+        );
+    };
+    let mut name = name.to_owned();
+    name.push(format!(".new.{}", std::process::id()));
+    Ok(path.with_file_name(name))
+}
