@@ -26,9 +26,32 @@ pub(crate) struct Said {
 impl World {
     /// A running cluster.
     pub(crate) fn new() -> Self {
+        Self::with(&[])
+    }
+
+    /// A running cluster with these options of `up`.
+    pub(crate) fn with(options: &[&str]) -> Self {
         let world = Self { home: tempfile::tempdir().expect("temporary directory") };
-        world.run(&["up"]).done();
+        world.run(&[&["up"], options].concat()).done();
         world
+    }
+
+    /// Ends the metadata server as a crash does.
+    pub(crate) fn kill_server(&self) {
+        let pid = self.json(&["status"])["mds"][0]["pid"].as_i64().expect("a server runs");
+        let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).expect("a process");
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it runs");
+        let (store, start) = (self.store(), std::time::Instant::now());
+        while store.lock("rank/0000.lock", "test").is_err() {
+            assert!(start.elapsed() < Duration::from_secs(20), "still there");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// The object store, beside all servers.
+    pub(crate) fn store(&self) -> std::sync::Arc<dyn objstore::ObjectStore> {
+        let url = format!("dir:{}", self.path("c").join("store").display());
+        objstore::open_existing(&url).expect("store")
     }
 
     /// A directory for files of the test.

@@ -10,6 +10,8 @@
 mod archives;
 mod fixture;
 mod ingest;
+mod journal_clients;
+mod journal_servers;
 mod journals;
 mod nonvolatile;
 mod subtrees;

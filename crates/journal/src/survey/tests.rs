@@ -135,7 +135,7 @@ fn stray_blocks_are_damage() {
 fn positions_at_the_end_of_all_numbers_are_damage_not_a_panic() {
     let bytes = journal(u64::MAX - 2, &[2]);
     assert!(scan(&bytes).expect("header").damage.is_none());
-    let mut more = bytes.clone();
+    let mut more = bytes;
     let again = journal(5, &[9]);
     // A block that starts at the last position and counts nine events.
     let mut block = again[HEADER_BYTES..].to_vec();

@@ -66,9 +66,9 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<()> {
 }
 
 fn text(args: &Args, done: &Done) -> String {
-    let would = if args.dry_run { " would be" } else { "" };
+    let would = if args.dry_run { "this would be done: " } else { "" };
     let mut text = format!(
-        "{}: {} written{would}, {} removed{would}, {} there already\n",
+        "{}: {would}written {}, removed {}, there already {}\n",
         args.dest,
         done.written.len(),
         done.removed.len(),
