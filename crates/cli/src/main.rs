@@ -94,7 +94,7 @@ enum Command {
     Discard(command::discard::Args),
     /// Show what a merge would change
     Diff(command::diff::Args),
-    /// Look into journals
+    /// Read, keep, repair and empty journals
     Journal(command::journal::Args),
     /// Run an experiment and print its rows
     Bench(command::bench::Args),

@@ -26,8 +26,14 @@ use cudele::Result;
 
 use crate::context::Context;
 
-/// Read, keep, repair and empty journals.
+/// Read, keep, repair and empty journals: those of clients, which are files on this disk or objects
+/// in the store, and those of metadata servers. A server's journal is named mds.0, and can be changed
+/// while the server is stopped.
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:
+  cudele journal inspect --mds
+  cudele journal export mds.0 mds.tar
+  cudele journal event recover broken.journal whole.journal")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,

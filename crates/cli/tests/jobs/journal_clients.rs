@@ -18,7 +18,7 @@ fn ingested(world: &World) -> PathBuf {
     let tree = world.path("tree");
     fs::create_dir_all(&tree).unwrap();
     for number in 0..FILES {
-        fs::write(tree.join(format!("f{number:03}")), vec![number as u8; 2000]).unwrap();
+        fs::write(tree.join(format!("f{number:03}")), number.to_le_bytes().repeat(250)).unwrap();
     }
     // As deltafs, but others may look.
     let policy = world.path("policy.yml");
@@ -260,6 +260,37 @@ fn what_is_spliced_out_is_not_merged() {
 }
 
 #[test]
+fn a_spliced_journal_in_the_store_is_merged_and_merged_again_by_recovery() {
+    let world = World::new();
+    let (tree, policy) = (world.path("tree"), world.path("policy.yml"));
+    fs::create_dir_all(&tree).unwrap();
+    for number in 0..20 {
+        // The larger ones are events of two kinds.
+        fs::write(tree.join(format!("f{number:02}")), vec![1; 1000 + number % 2 * 9000]).unwrap();
+    }
+    let text = "consistency: append_client_journal\ndurability: global_persist\n";
+    fs::write(&policy, format!("allocated_inodes: 1000\n{text}")).unwrap();
+    let [tree, policy] = [&tree, &policy].map(|path| path.to_str().unwrap());
+    world.run(&["ingest", "--policy", policy, tree, "/in"]).done();
+    for name in ["f06", "f07"] {
+        let path = format!("/in/{name}");
+        let splice = ["journal", "event", "splice", "/in", "--no-backup", "--path", &path];
+        assert!(world.json(&splice)["erased"].as_u64().unwrap() > 0);
+    }
+    world.run(&["merge", "/in"]).done();
+    for again in [false, true] {
+        if again {
+            world.kill_server();
+            world.run(&["up"]).done();
+        }
+        assert_eq!(world.run(&["ls", "/in"]).done().out.lines().count(), 18);
+        let facts = world.run(&["ls", "-l", "/in/f09"]).done();
+        assert!(facts.out.contains("10000"), "{}", facts.out);
+        world.run(&["stat", "/in/f07"]).refused(&["ENOENT"]);
+    }
+}
+
+#[test]
 fn a_damaged_header_is_written_anew() {
     let lab = Lab::new();
     let told = lab.json(&["header", "get", "/in"]);
@@ -277,6 +308,7 @@ fn a_damaged_header_is_written_anew() {
         |fields: &[&str]| lab.run(&[&["header", "set", "--no-backup", &broken], fields].concat());
     let [client, subtree, epoch, first] = fields.each_ref().map(String::as_str);
     set(&[client, subtree, first]).refused(&["epoch"]);
+    set(&[client, subtree, epoch, "first=7"]).refused(&["the first event is event 1"]);
     set(&[client, subtree, epoch, first]).done();
     assert_eq!(fs::read(&broken).unwrap(), lab.whole);
     set(&["first=5"]).refused(&["positions of events cannot be changed"]);

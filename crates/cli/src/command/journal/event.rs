@@ -12,6 +12,7 @@ use crate::context::Context;
 
 /// Get, erase, apply and recover events.
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "Example:\n  cudele journal event get mds.0 --type unlink --path /home")]
 pub(super) struct Args {
     #[command(subcommand)]
     command: Command,

@@ -25,9 +25,9 @@ pub(super) fn write(path: &Path, bytes: &[u8], over: Over) -> Result<()> {
     if written.is_err() {
         let _ = fs::remove_file(&temporary);
     }
-    written.map_err(|error| match error.kind() {
-        std::io::ErrorKind::AlreadyExists => exists(&path.display().to_string()),
-        _ => io(path, &error),
+    written.map_err(|error| {
+        let there = error.kind() == std::io::ErrorKind::AlreadyExists;
+        if there { exists(&path.display().to_string()) } else { io(path, &error) }
     })
 }
 

@@ -15,6 +15,7 @@ use crate::context::Context;
 
 /// Show and repair what stands at the start of a journal.
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "Example:\n  cudele journal header get mds.0")]
 pub(super) struct Args {
     #[command(subcommand)]
     command: Command,

@@ -68,7 +68,8 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<()> {
     let damage = surveys.damage();
     let remedy = "what could be read was shown; `cudele journal event recover` writes it to a new \
                   journal, and --skip-damaged passes over the rest";
-    let error = rework::error(&damage, remedy).filter(|_| !args.skip_damaged);
+    // A server may be writing, or have been interrupted: a torn end is what that leaves.
+    let error = rework::error(&surveys.serious(), remedy).filter(|_| !args.skip_damaged);
     if output == Output::Binary {
         let Some(file) = &args.to else {
             return Err(Error::new(Errno::Invalid, "--output binary", "a journal is no text")

@@ -4,7 +4,7 @@
 
 use clap::Args as ClapArgs;
 use cudele::{ClientId, Errno, Error, Ino, Result};
-use journal::{GAP_EVENTS_MAX, Rewritten, SegmentHeader, Survey, Writer};
+use journal::{Block, GAP_EVENTS_MAX, Rewritten, SegmentHeader, Writer};
 use objstore::Expect;
 use serde_json::json;
 use types::{Epoch, Rank, Seq};
@@ -156,13 +156,12 @@ fn one(args: &Args, source: &Source) -> Result<Done> {
         first_seq: first.ok_or_else(|| damaged("first"))?,
     };
     let bytes = header.put_on(&piece.bytes);
-    let survey = Survey::of(&bytes).map_err(|error| args.wrong(error.to_string(), "see --help"))?;
-    if let Some(region) = survey.damage.first()
-        && region.bytes.start == journal::segment::HEADER_BYTES
-        && old.as_ref().is_ok_and(|old| old.first_seq != header.first_seq)
+    SegmentHeader::decode(&bytes).map_err(|error| args.wrong(error.to_string(), "see --help"))?;
+    if let Ok((block, _)) = Block::read(&bytes, journal::segment::HEADER_BYTES)
+        && block.first_seq != header.first_seq
     {
-        let cause = format!("the first event is not event {}: {region}", header.first_seq.0);
-        return Err(args.wrong(cause, "positions of events cannot be changed"));
+        let cause = format!("the first event is event {}", block.first_seq.0);
+        return Err(args.wrong(cause, "positions of events cannot be changed: set first to that"));
     }
     let mut done = vec![format!("header {}", super::line(&header))];
     if known == Some(&header) {
