@@ -238,7 +238,10 @@ impl Story<'_> {
             Event::SetPolicy { policy, .. } => {
                 format!("  {}", String::from_utf8_lossy(policy).trim().replace('\n', ", "))
             }
-            Event::Session { .. } if self.record.event.is_nothing() => String::new(),
+            Event::Session { .. } if self.record.event.is_nothing() => {
+                let ino = self.record.event.numbered();
+                ino.map_or(String::new(), |ino| format!("  inode {} is used", ino.0))
+            }
             Event::Session { client, tid } => format!(" {client} up to request {}", tid.0),
             Event::Merged { client, object, first, events, .. } => {
                 format!("  {events} events of {client} after {first} from {}", shown(object))

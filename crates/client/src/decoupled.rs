@@ -342,9 +342,7 @@ impl Decoupled {
         while let Some(block) = reader.next_block()? {
             let mut events = block.events();
             while let Some(record) = events.next_event()? {
-                if let Event::Create(create) = &record.event {
-                    last = last.max(create.ino);
-                }
+                last = last.max(record.event.numbered().unwrap_or(Ino(0)));
                 self.view().namespace.apply(record.seq, Mode::Live, &record.event);
             }
         }

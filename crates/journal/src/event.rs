@@ -290,6 +290,48 @@ impl<'a> Event<'a> {
         matches!(self, Self::Session { client: ClientId(0), .. })
     }
 
+    /// What stands in the place of this event when it is erased. Of a create, the number of the
+    /// inode stays: it was used, and must not be used again.
+    #[must_use]
+    pub fn erased(&self) -> Event<'static> {
+        let tid = match *self {
+            Self::Create(Create { ino, .. }) => Tid(ino.0),
+            Self::Session { client: ClientId(0), tid } => tid,
+            Self::Session { .. }
+            | Self::Link { .. }
+            | Self::Unlink { .. }
+            | Self::Rmdir { .. }
+            | Self::Rename { .. }
+            | Self::SetAttr { .. }
+            | Self::SetXattr { .. }
+            | Self::SetData { .. }
+            | Self::SetPolicy { .. }
+            | Self::Merged { .. }
+            | Self::Stored { .. } => Tid(0),
+        };
+        Event::Session { client: ClientId(0), tid }
+    }
+
+    /// The inode that the event numbered, or that the create in whose place it stands did.
+    #[must_use]
+    pub fn numbered(&self) -> Option<Ino> {
+        match *self {
+            Self::Create(Create { ino, .. }) => Some(ino),
+            Self::Session { client: ClientId(0), tid } => (tid.0 != 0).then_some(Ino(tid.0)),
+            Self::Session { .. }
+            | Self::Link { .. }
+            | Self::Unlink { .. }
+            | Self::Rmdir { .. }
+            | Self::Rename { .. }
+            | Self::SetAttr { .. }
+            | Self::SetXattr { .. }
+            | Self::SetData { .. }
+            | Self::SetPolicy { .. }
+            | Self::Merged { .. }
+            | Self::Stored { .. } => None,
+        }
+    }
+
     /// Which kind this is.
     #[must_use]
     pub fn kind(&self) -> EventKind {

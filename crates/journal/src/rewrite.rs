@@ -1,7 +1,8 @@
 //! Segments written anew, with events erased and damage closed.
 //!
 //! Nothing moves: an event that stays keeps its position, because merges, manifests and the
-//! segments that follow go by it. Where an event is erased or was lost, [`Event::NOTHING`] stands.
+//! segments that follow go by it. In the place of an event that is erased or was lost stands one that
+//! says nothing ([`Event::erased`], [`Event::NOTHING`]).
 //! A block in which nothing is erased stays what it is, byte by byte.
 
 use std::ops::Range;
@@ -105,7 +106,7 @@ impl Rewritten {
                 buffer.append(record.origin, &record.event);
                 self.kept += 1;
             } else {
-                buffer.append(Origin::default(), &Event::NOTHING);
+                buffer.append(Origin::default(), &record.event.erased());
                 self.erased += u64::from(!record.event.is_nothing());
             }
         });

@@ -248,6 +248,7 @@ fn what_is_spliced_out_is_not_merged() {
     let lab = Lab::new();
     lab.run(&["event", "splice", "/in"]).refused(&["erase everything"]);
     let told = lab.json(&["event", "splice", "/in", "--path", "/in/f007", "--dry-run"]);
+    assert_eq!(told["erased"], json!(1));
     assert_eq!(fs::read(&lab.journal).unwrap(), lab.whole);
     let erased = lab.json(&["event", "splice", "/in", "--path", "/in/f007", "--no-backup"]);
     assert_eq!(told["erased"], erased["erased"]);

@@ -155,6 +155,12 @@ fn a_range_keeps_positions() {
     assert_eq!(told(&part.bytes), [3, 4, 5, 7, 8, 9, 10]);
     assert_eq!(SegmentHeader::decode(&part.bytes).expect("header").first_seq, Seq(3));
     assert_eq!((part.kept, part.erased, part.next_seq), (7, 1, Seq(11)));
+    let mut used = Vec::new();
+    let again = rewrite(&Survey::of(&part.bytes).expect("header"), &ALL, &mut |_| false);
+    let survey = Survey::of(&again.bytes).expect("header");
+    survey.each(&mut |record| used.extend(record.event.numbered()));
+    assert_eq!(used, (1003..1011).map(Ino).collect::<Vec<_>>(), "numbers stay used");
+    assert_eq!((again.kept, again.erased), (0, 7));
     assert_eq!(scan(&part.bytes).expect("header").damage, None);
 }
 
