@@ -90,6 +90,8 @@ enum Command {
     Decouple(command::decouple::Args),
     /// Merge a decoupled subtree into the namespace
     Merge(command::merge::Args),
+    /// Show others what a decoupled subtree holds so far
+    Sync(command::sync::Args),
     /// Give a decoupled subtree up without merging it
     Discard(command::discard::Args),
     /// Show what a merge would change
@@ -122,6 +124,7 @@ fn main() -> ExitCode {
         Command::Policy(args) => command::policy::run(context, args),
         Command::Decouple(args) => command::decouple::run(context, args),
         Command::Merge(args) => command::merge::run(context, args),
+        Command::Sync(args) => command::sync::run(context, args),
         Command::Discard(args) => command::discard::run(context, args),
         Command::Diff(args) => command::diff::run(context, args),
         Command::Journal(args) => command::journal::run(context, args),

@@ -391,17 +391,28 @@ impl Decoupled {
         self.buffer.blocks()
     }
 
-    /// The mechanisms are complete: the journal up to here is where it has to be, and its memory
-    /// is used again.
-    pub fn clear(&mut self) {
+    /// Takes what is held out, as a journal of its own, without copying it; the next event begins
+    /// another one.
+    pub fn seal(&mut self) -> (SegmentHeader, Vec<Vec<u8>>) {
+        let header = self.header();
         if self.view.is_some() {
             self.view();
         }
         self.buffer.close_block();
-        for block in self.buffer.take_blocks() {
-            self.buffer.recycle(block);
-        }
         self.seen = 0;
         self.first_seq = self.buffer.next_seq();
+        (header, self.buffer.take_blocks())
+    }
+
+    /// Uses the memory of blocks again.
+    pub fn recycle(&mut self, blocks: Vec<Vec<u8>>) {
+        blocks.into_iter().for_each(|block| self.buffer.recycle(block));
+    }
+
+    /// The mechanisms are complete: the journal up to here is where it has to be, and its memory
+    /// is used again.
+    pub fn clear(&mut self) {
+        let (_, blocks) = self.seal();
+        self.recycle(blocks);
     }
 }

@@ -75,6 +75,28 @@ pub struct Completion {
     pub merge: Option<MergeReport>,
 }
 
+impl Completion {
+    /// Adds what was done before, or beside it.
+    pub(crate) fn absorb(&mut self, other: Completion) {
+        self.events += other.events;
+        self.bytes += other.bytes;
+        self.seconds += other.seconds;
+        for step in other.steps {
+            match self.steps.iter_mut().find(|known| known.mechanism == step.mechanism) {
+                Some(known) => {
+                    known.seconds += step.seconds;
+                    known.bytes += step.bytes;
+                }
+                None => self.steps.push(step),
+            }
+        }
+        self.merge = match (self.merge.take(), other.merge) {
+            (Some(first), Some(second)) => Some(sum(second, first)),
+            (one, other) => one.or(other),
+        };
+    }
+}
+
 /// Carries a composition out on a journal.
 ///
 /// # Errors
@@ -95,7 +117,7 @@ fn run(composition: &Composition, material: &Material<'_>) -> Result<Completion>
         Composition::One(mechanism) => return one(*mechanism, material),
         Composition::Serial(members) => {
             for member in members {
-                absorb(&mut all, run(member, material)?);
+                all.absorb(run(member, material)?);
             }
         }
         Composition::Parallel(members) => {
@@ -106,16 +128,11 @@ fn run(composition: &Composition, material: &Material<'_>) -> Result<Completion>
             });
             for result in results {
                 let panicked = |_| Error::new(Errno::Io, "mechanism", "its thread panicked");
-                absorb(&mut all, result.map_err(panicked)??);
+                all.absorb(result.map_err(panicked)??);
             }
         }
     }
     Ok(all)
-}
-
-fn absorb(all: &mut Completion, part: Completion) {
-    all.steps.extend(part.steps);
-    all.merge = all.merge.take().or(part.merge);
 }
 
 fn one(mechanism: Mechanism, material: &Material<'_>) -> Result<Completion> {
@@ -152,4 +169,19 @@ fn one(mechanism: Mechanism, material: &Material<'_>) -> Result<Completion> {
         merge,
         ..Completion::default()
     })
+}
+
+/// What two merges did together.
+pub(crate) fn sum(first: MergeReport, second: MergeReport) -> MergeReport {
+    let mut samples = first.samples;
+    samples.extend(second.samples);
+    MergeReport {
+        events: first.events + second.events,
+        created: first.created + second.created,
+        replaced: first.replaced + second.replaced,
+        rejected: first.rejected + second.rejected,
+        verify_nanos: first.verify_nanos + second.verify_nanos,
+        apply_nanos: first.apply_nanos + second.apply_nanos,
+        samples,
+    }
 }

@@ -1,6 +1,7 @@
 //! A decoupled subtree: this client's own until it is merged or discarded.
 
 mod complete;
+mod sync;
 mod view;
 
 use std::io::Read;
@@ -9,8 +10,10 @@ use std::sync::Arc;
 use client::{Decoupled, Grant};
 use namespace::NewInode;
 use policy::{Check, Mechanism};
-use types::{Attr, AttrChange, Epoch, Errno, Error, Ino, Path, Result, Seq, Timestamp};
+use types::{Attr, AttrChange, Epoch, Errno, Error, Ino, InoRange, Path, Result, Seq, Timestamp};
 use wire::{Answer, Op};
+
+use sync::Syncer;
 
 use crate::data::Content;
 use crate::fs::unexpected;
@@ -45,6 +48,8 @@ pub struct Subtree {
     merged_at: std::time::Instant,
     /// The server's tenure in which the last merge took place: in another one it may be lost.
     merged_in: Option<Epoch>,
+    /// Merges in the background, if there are any.
+    syncer: Option<Syncer>,
 }
 
 /// A journal of an earlier process.
@@ -120,7 +125,8 @@ impl Subtree {
             empty: answer.empty,
             objects: Vec::new(),
         };
-        let subtree = Self::new(fs, path, policy.clone(), owner, answer.root)?;
+        let mut subtree = Self::new(fs, path, policy.clone(), owner, answer.root)?;
+        subtree.sync_as_policy_says()?;
         if policy.persists() {
             subtree.remember()?;
         }
@@ -143,6 +149,7 @@ impl Subtree {
         let policy = Policy::parse(&owner.policy)?.policy;
         let mut subtree = Self::new(fs, path, policy, owner, root)?;
         subtree.load_journals()?;
+        subtree.sync_as_policy_says()?;
         Ok(subtree)
     }
 
@@ -175,6 +182,7 @@ impl Subtree {
             time_for: 0,
             merged_at: std::time::Instant::now(),
             merged_in: None,
+            syncer: None,
         })
     }
 
@@ -275,6 +283,9 @@ impl Subtree {
         if self.time_for == 0 {
             self.time = crate::now_coarse();
             self.time_for = EVENTS_PER_TIME;
+            if self.syncer.is_some() {
+                self.sync_if_due();
+            }
         }
         self.time_for -= 1;
         self.time
@@ -341,13 +352,17 @@ impl Subtree {
         let op = Op::Extend { subtree: self.root(), count: self.granted.max(EXTEND_MIN) };
         let answer = self.fs.call(op).map_err(|error| error.about(self.path.to_string()))?;
         let Answer::Range(range) = answer else { return Err(unexpected(&answer)) };
-        self.granted += range.len();
-        self.inner.extend(range);
-        self.owner.ranges.push((range.start, range.end));
+        self.take_range(range);
         if self.policy.contains(Mechanism::LocalPersist) {
             self.remember()?;
         }
         Ok(())
+    }
+
+    fn take_range(&mut self, range: InoRange) {
+        self.granted += range.len();
+        self.inner.extend(range);
+        self.owner.ranges.push((range.start, range.end));
     }
 
     /// Creates a file with content: small content goes inline, large content to the object store.
@@ -387,7 +402,9 @@ impl Subtree {
     ///
     /// # Errors
     /// `EIO`.
-    pub fn discard(self) -> Result<()> {
+    pub fn discard(mut self) -> Result<()> {
+        // What is being merged is: nobody could say how much of it.
+        self.drain_sync()?;
         let released = self.fs.release(self.root());
         match released {
             Err(error) if error.errno != Errno::Stale => return Err(error),

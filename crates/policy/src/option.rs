@@ -102,6 +102,9 @@ pub enum MergeTrigger {
         /// The interval, from 1 to [`MERGE_SECONDS_MAX`].
         seconds: u64,
     },
+    /// Whenever the part before is merged and there is nothing else to do, at most once a second,
+    /// and at the end. Written `idle`.
+    WhenIdle,
     /// Whenever so many updates are pending, and at the end. Written `at 5000 updates`.
     AtUpdates {
         /// The number of updates, from 1 to [`MERGE_UPDATES_MAX`].
@@ -110,7 +113,7 @@ pub enum MergeTrigger {
 }
 
 impl MergeTrigger {
-    /// Reads `at_end`, `every N` with the unit `s`, `m` or `h`, or `at N updates`, in any case,
+    /// Reads `at_end` (or `close`), `idle`, `every N` with the unit `s`, `m` or `h`, or `at N updates`, in any case,
     /// with spaces or underscores between the words. `None` for anything else, and for numbers
     /// out of bounds.
     #[must_use]
@@ -119,12 +122,13 @@ impl MergeTrigger {
         let spelling = words.to_ascii_lowercase().replace('_', " ");
         let parts: Vec<&str> = spelling.split_whitespace().collect();
         match parts.as_slice() {
-            ["at", "end"] => Some(Self::AtEnd),
+            ["at", "end"] | ["close"] => Some(Self::AtEnd),
+            ["idle"] => Some(Self::WhenIdle),
             ["every", interval] => {
                 let seconds = seconds(interval)?;
                 (1..=MERGE_SECONDS_MAX).contains(&seconds).then_some(Self::Every { seconds })
             }
-            ["at", count, "updates"] => {
+            ["at", count, "updates"] | ["updates", count] => {
                 let count = text::digits(count)?;
                 (1..=MERGE_UPDATES_MAX).contains(&count).then_some(Self::AtUpdates { count })
             }
@@ -137,6 +141,7 @@ impl fmt::Display for MergeTrigger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::AtEnd => f.write_str("at_end"),
+            Self::WhenIdle => f.write_str("idle"),
             Self::Every { seconds } => write!(f, "every {seconds}s"),
             Self::AtUpdates { count } => write!(f, "at {count} updates"),
         }

@@ -21,4 +21,5 @@ pub(crate) mod policy;
 pub(crate) mod rm;
 pub(crate) mod stat;
 pub(crate) mod status;
+pub(crate) mod sync;
 pub(crate) mod up;

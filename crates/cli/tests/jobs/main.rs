@@ -15,4 +15,5 @@ mod journal_servers;
 mod journals;
 mod nonvolatile;
 mod subtrees;
+mod sync;
 mod transitions;

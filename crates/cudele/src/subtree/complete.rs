@@ -4,12 +4,12 @@ use std::sync::atomic::AtomicBool;
 
 use metastore::request::client_journal_name;
 use objstore::SyncScope;
-use policy::{Check, Composition, Mechanism, MergeTrigger, Policy, Transition};
+use policy::{Check, Composition, Mechanism, Policy, Transition};
 use types::{Result, Seq};
 use wire::{MergeFlags, MergeReport};
 
 use super::{Earlier, Subtree};
-use crate::mechanism::{Material, carry_out};
+use crate::mechanism::{Material, carry_out, sum};
 use crate::{Completion, Step};
 
 impl Subtree {
@@ -30,11 +30,7 @@ impl Subtree {
     /// # Errors
     /// As [`Subtree::complete`].
     pub fn merge(&mut self) -> Result<Completion> {
-        let mut composition = self.policy.effective();
-        if !composition.mechanisms().any(Mechanism::applies) {
-            composition =
-                Composition::serial([composition, Composition::One(Mechanism::VolatileApply)]);
-        }
+        let composition = self.visible();
         let flags = MergeFlags { release: true, ..MergeFlags::default() };
         self.carry_out(&composition, flags)
     }
@@ -86,14 +82,19 @@ impl Subtree {
         Ok(report.unwrap_or_default())
     }
 
-    fn carry_out(&mut self, composition: &Composition, flags: MergeFlags) -> Result<Completion> {
+    pub(super) fn carry_out(
+        &mut self,
+        composition: &Composition,
+        flags: MergeFlags,
+    ) -> Result<Completion> {
+        let synced = self.drain_sync()?;
         // File data first: metadata never names data that is less durable than itself.
         let durable =
             |mechanism: Mechanism| mechanism.persists() || mechanism == Mechanism::NonvolatileApply;
         if composition.mechanisms().any(durable) {
             self.fs.sync_data()?;
         }
-        let completion = self.run(composition, flags)?;
+        let mut completion = self.run(composition, flags)?;
         if composition.contains(Mechanism::LocalPersist) {
             self.persisted_locally = self.inner.blocks().len();
         }
@@ -111,6 +112,7 @@ impl Subtree {
         {
             self.remember()?;
         }
+        completion.absorb(synced);
         Ok(completion)
     }
 
@@ -146,7 +148,7 @@ impl Subtree {
         Ok((bytes > 0).then_some(Step { mechanism, seconds, bytes }))
     }
 
-    fn object_name(&self) -> String {
+    pub(super) fn object_name(&self) -> String {
         self.object_from(self.inner.header().first_seq)
     }
 
@@ -219,35 +221,5 @@ impl Subtree {
         }
         done.seconds = start.elapsed().as_secs_f64();
         Ok(done)
-    }
-
-    /// Merges if the policy's trigger says that it is time (P-03). Call it between operations.
-    ///
-    /// # Errors
-    /// As [`Subtree::complete`].
-    pub fn merge_if_due(&mut self) -> Result<Option<Completion>> {
-        let due = match self.policy.merge {
-            MergeTrigger::AtEnd => false,
-            MergeTrigger::Every { seconds } => {
-                self.inner.events() > 0 && self.merged_at.elapsed().as_secs() >= seconds
-            }
-            MergeTrigger::AtUpdates { count } => self.inner.events() >= count,
-        };
-        if due { self.complete().map(Some) } else { Ok(None) }
-    }
-}
-
-/// What two merges did together.
-fn sum(first: MergeReport, second: MergeReport) -> MergeReport {
-    let mut samples = first.samples;
-    samples.extend(second.samples);
-    MergeReport {
-        events: first.events + second.events,
-        created: first.created + second.created,
-        replaced: first.replaced + second.replaced,
-        rejected: first.rejected + second.rejected,
-        verify_nanos: first.verify_nanos + second.verify_nanos,
-        apply_nanos: first.apply_nanos + second.apply_nanos,
-        samples,
     }
 }

@@ -1,0 +1,34 @@
+//! `cudele sync`: others see what a decoupled subtree holds so far.
+
+use clap::Args as ClapArgs;
+use cudele::Result;
+use serde_json::json;
+
+use crate::context::Context;
+use crate::figures::seconds;
+use crate::{command, owned};
+
+/// Merge the journals that this machine keeps for a decoupled subtree, and keep the subtree: others
+/// see the work as far as it is, and it goes on. A process that is at work syncs by itself, as the
+/// policy's `merge` says.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Example:\n  cudele sync /scratch/job")]
+pub(crate) struct Args {
+    /// Directory in the namespace
+    path: String,
+}
+
+pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
+    let mut subtree = owned::attach(context, &args.path)?;
+    let path = subtree.path().to_string();
+    let done = subtree.sync()?;
+    let report = done.merge.unwrap_or_default();
+    let mut value = command::merge::to_json(&report);
+    value["path"] = json!(path);
+    value["seconds"] = json!(done.seconds);
+    context.print(&value, || {
+        let took = seconds(done.seconds);
+        let text = command::merge::to_text(&report);
+        format!("{path} is merged so far, and still this client's ({took})\n{text}")
+    })
+}

@@ -1,0 +1,339 @@
+//! Namespace sync (U-03): parts of the journal are merged while the work goes on.
+//!
+//! At an interval, or when so many updates are held, what was appended since the last time is handed
+//! over to a thread: its blocks change hands, nothing is copied, and appending goes on in new ones.
+//! The thread carries the policy's mechanisms out, so that others see the work grow, in the order in
+//! which it was done.
+//!
+//! Each part is a journal of its own that begins where the one before ends; the server applies each
+//! once, whoever sends it how often (M-04). A part that cannot be merged stays with its client, and
+//! so does everything after it, until the next completion, which says why.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use journal::SegmentHeader;
+use policy::{Check, Composition, Mechanism, MergeTrigger};
+use types::{Epoch, Errno, Error, Ino, InoRange, Result, Seq, Timestamp};
+use wire::{Answer, MergeFlags, Op};
+
+use super::{Earlier, Subtree};
+use crate::mechanism::{Material, carry_out};
+use crate::{Completion, Fs, StateDir};
+
+/// The least time between parts that are handed over whenever there is nothing else to do.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// A part of the journal.
+#[derive(Debug)]
+struct Part {
+    header: SegmentHeader,
+    blocks: Vec<Vec<u8>>,
+    next: Seq,
+    /// How many of its blocks each persist has dealt with before.
+    persisted: (usize, usize),
+    object: Option<String>,
+    /// Inode numbers to be asked for, so that appending need not wait for them.
+    extend: Option<u64>,
+}
+
+/// What became of a part.
+#[derive(Debug)]
+enum Ended {
+    /// Not an end: more inode numbers.
+    Range(InoRange),
+    Merged {
+        part: Part,
+        done: Box<Completion>,
+        epoch: Epoch,
+    },
+    Failed {
+        part: Part,
+        error: Error,
+    },
+}
+
+/// When parts are handed over.
+#[derive(Clone, Copy, Debug)]
+struct When {
+    every: Duration,
+    /// Also when so many updates are held.
+    updates: u64,
+    /// Only when the part before is merged.
+    idle: bool,
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(super) struct Syncer {
+    when: When,
+    /// The next part is handed over then.
+    next: Timestamp,
+    /// Taken away to end the thread.
+    parts: Option<Sender<Part>>,
+    ended: Receiver<Ended>,
+    /// Parts that were handed over and have not come back.
+    under_way: usize,
+    /// What the parts did together.
+    done: Completion,
+    failed: Option<Error>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Syncer {
+    fn drop(&mut self) {
+        self.parts = None;
+        if let Some(thread) = self.thread.take() {
+            // Its panic was its own, and whoever waits for its answers is told.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the thread needs of the subtree.
+#[derive(Debug)]
+struct Place {
+    fs: Arc<Fs>,
+    state: StateDir,
+    root: Ino,
+    composition: Composition,
+    check: bool,
+}
+
+impl Place {
+    /// Merges parts in their order, until one fails.
+    fn run(&self, parts: &Receiver<Part>, ended: &Sender<Ended>) {
+        let mut failed: Option<Error> = None;
+        for part in parts {
+            if let Some(count) = part.extend
+                && let Ok(Answer::Range(range)) =
+                    self.fs.call(Op::Extend { subtree: self.root, count })
+                && ended.send(Ended::Range(range)).is_err()
+            {
+                return;
+            }
+            let result = failed.clone().map_or_else(|| self.merge(&part), Err);
+            let message = match result {
+                Ok(done) => {
+                    let epoch = self.fs.server_epoch();
+                    Ended::Merged { part, done: Box::new(done), epoch }
+                }
+                Err(error) => {
+                    failed = Some(error.clone());
+                    Ended::Failed { part, error }
+                }
+            };
+            if ended.send(message).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn merge(&self, part: &Part) -> Result<Completion> {
+        if self.composition.mechanisms().any(Mechanism::persists) {
+            self.fs.sync_data()?;
+        }
+        let material = Material {
+            fs: &self.fs,
+            state: &self.state,
+            subtree: self.root,
+            header: part.header,
+            blocks: &part.blocks,
+            persisted_locally: part.persisted.0,
+            persisted_globally: part.persisted.1,
+            merge: MergeFlags { check: self.check, ..MergeFlags::default() },
+            object: part.object.clone(),
+            stored: AtomicBool::new(false),
+        };
+        let mut done = carry_out(&self.composition, &material)?;
+        done.events = part.next.0 - part.header.first_seq.0;
+        Ok(done)
+    }
+}
+
+impl Subtree {
+    /// Merges from now on at this interval while the work goes on (U-03). Others see the work grow;
+    /// the subtree stays this client's until it is merged or discarded.
+    ///
+    /// # Errors
+    /// If no thread can be started.
+    pub fn sync_every(&mut self, every: Duration) -> Result<()> {
+        self.start_sync(When { every, updates: u64::MAX, idle: false })
+    }
+
+    /// As the policy's trigger says (P-03).
+    pub(super) fn sync_as_policy_says(&mut self) -> Result<()> {
+        match self.policy.merge {
+            _ if !self.policy.applies() => Ok(()),
+            MergeTrigger::AtEnd => Ok(()),
+            MergeTrigger::Every { seconds } => self.sync_every(Duration::from_secs(seconds)),
+            MergeTrigger::AtUpdates { count } => {
+                let every = Duration::from_secs(policy::MERGE_SECONDS_MAX);
+                self.start_sync(When { every, updates: count, idle: false })
+            }
+            MergeTrigger::WhenIdle => {
+                self.start_sync(When { every: IDLE, updates: u64::MAX, idle: true })
+            }
+        }
+    }
+
+    fn start_sync(&mut self, when: When) -> Result<()> {
+        self.finish_sync()?;
+        let (parts, to_merge) = channel();
+        let (ended, results) = channel();
+        let place = Place {
+            fs: self.fs.clone(),
+            state: self.state.clone(),
+            root: self.root(),
+            composition: self.visible(),
+            check: self.policy.check == Check::Merge,
+        };
+        let thread = std::thread::Builder::new().name("namespace-sync".to_owned());
+        let thread = thread.spawn(move || place.run(&to_merge, &ended)).map_err(|error| {
+            Error::new(Errno::Again, self.path.to_string(), format!("no thread: {error}"))
+        })?;
+        self.syncer = Some(Syncer {
+            when,
+            next: after(crate::now_coarse(), when.every),
+            parts: Some(parts),
+            ended: results,
+            under_way: 0,
+            done: Completion::default(),
+            failed: None,
+            thread: Some(thread),
+        });
+        Ok(())
+    }
+
+    /// The policy's mechanisms, and a merge if it has none.
+    pub(super) fn visible(&self) -> Composition {
+        let composition = self.policy.effective();
+        if composition.mechanisms().any(Mechanism::applies) {
+            return composition;
+        }
+        Composition::serial([composition, Composition::One(Mechanism::VolatileApply)])
+    }
+
+    /// Hands a part over if it is time. Called every few events.
+    #[cold]
+    pub(super) fn sync_if_due(&mut self) {
+        self.take_merged();
+        let Some(syncer) = &self.syncer else { return };
+        let due = self.time >= syncer.next || self.inner.events() >= syncer.when.updates;
+        if !due || self.inner.events() == 0 {
+            return;
+        }
+        let Some(syncer) = &mut self.syncer else { return };
+        syncer.next = after(self.time, syncer.when.every);
+        if (syncer.when.idle && syncer.under_way > 0) || syncer.failed.is_some() {
+            return;
+        }
+        self.hand_over();
+    }
+
+    fn hand_over(&mut self) {
+        let stores =
+            |mechanism| matches!(mechanism, Mechanism::GlobalPersist | Mechanism::NonvolatileApply);
+        let object = self.policy.effective().mechanisms().any(stores).then(|| self.object_name());
+        let (events, left) = (self.inner.events(), self.inner.inodes_left());
+        let scarce = left < 2 * events && !self.policy.hard_limit;
+        let extend = scarce.then_some(self.granted.max(4 * events));
+        let (header, blocks) = self.inner.seal();
+        let persisted = (self.persisted_locally, self.persisted_globally);
+        (self.persisted_locally, self.persisted_globally) = (0, 0);
+        let part = Part { header, blocks, next: self.inner.next_seq(), persisted, object, extend };
+        let Some(syncer) = &mut self.syncer else { return };
+        syncer.under_way += 1;
+        if let Some(parts) = &syncer.parts
+            && let Err(unsent) = parts.send(part)
+        {
+            syncer.under_way -= 1;
+            syncer.failed = Some(Error::new(Errno::Io, "namespace sync", "its thread is gone"));
+            self.keep(unsent.0);
+        }
+    }
+
+    /// Takes back what became of parts.
+    fn take_merged(&mut self) {
+        while let Some(syncer) = &self.syncer
+            && let Ok(ended) = syncer.ended.try_recv()
+        {
+            self.take_ended(ended);
+        }
+    }
+
+    fn take_ended(&mut self, ended: Ended) {
+        let Some(syncer) = &mut self.syncer else { return };
+        syncer.under_way -= usize::from(!matches!(ended, Ended::Range(_)));
+        match ended {
+            Ended::Range(range) => self.take_range(range),
+            Ended::Merged { part, done, epoch } => {
+                syncer.done.absorb(*done);
+                self.merged_in = Some(epoch);
+                self.owner.next_seq = self.owner.next_seq.max(part.next.0);
+                self.inner.recycle(part.blocks);
+            }
+            Ended::Failed { part, error } => {
+                syncer.failed = Some(error);
+                self.keep(part);
+            }
+        }
+    }
+
+    /// A part stays here: the next completion merges it before what was appended later.
+    fn keep(&mut self, part: Part) {
+        let mut bytes = part.header.encode().to_vec();
+        part.blocks.iter().for_each(|block| bytes.extend_from_slice(block));
+        let (first, next) = (part.header.first_seq, part.next);
+        let name = format!("journal of {} from {first}", self.path);
+        self.earlier.push(Earlier { name, bytes, first, next, object: None });
+    }
+
+    /// Waits until everything that was handed over is merged, and says what that did.
+    pub(super) fn drain_sync(&mut self) -> Result<Completion> {
+        while let Some(syncer) = &self.syncer
+            && syncer.under_way > 0
+        {
+            match syncer.ended.recv() {
+                Ok(ended) => self.take_ended(ended),
+                Err(_) => {
+                    let cause = "the thread that merges ended; what it had is lost";
+                    return Err(Error::new(Errno::Io, self.path.to_string(), cause));
+                }
+            }
+        }
+        let Some(syncer) = &mut self.syncer else { return Ok(Completion::default()) };
+        // What failed is tried again by whoever completes.
+        let failed = syncer.failed.take().is_some();
+        let done = std::mem::take(&mut syncer.done);
+        if failed {
+            let when = syncer.when;
+            self.syncer = None;
+            self.start_sync(when)?;
+        }
+        Ok(done)
+    }
+
+    fn finish_sync(&mut self) -> Result<()> {
+        self.drain_sync()?;
+        self.syncer = None;
+        Ok(())
+    }
+
+    /// Merges what was appended, and keeps the subtree: others see it from now on.
+    ///
+    /// # Errors
+    /// As [`Subtree::complete`].
+    pub fn sync(&mut self) -> Result<Completion> {
+        let composition = self.visible();
+        self.carry_out(&composition, MergeFlags::default())
+    }
+}
+
+fn after(time: Timestamp, span: Duration) -> Timestamp {
+    let nanos = i64::try_from(span.as_nanos()).unwrap_or(i64::MAX);
+    Timestamp(time.0.saturating_add(nanos))
+}
