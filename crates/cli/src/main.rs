@@ -92,6 +92,8 @@ enum Command {
     Merge(command::merge::Args),
     /// Show others what a decoupled subtree holds so far
     Sync(command::sync::Args),
+    /// Take over a decoupled subtree whose client is gone
+    Recover(command::recover::Args),
     /// Give a decoupled subtree up without merging it
     Discard(command::discard::Args),
     /// Show what a merge would change
@@ -125,6 +127,7 @@ fn main() -> ExitCode {
         Command::Decouple(args) => command::decouple::run(context, args),
         Command::Merge(args) => command::merge::run(context, args),
         Command::Sync(args) => command::sync::run(context, args),
+        Command::Recover(args) => command::recover::run(context, args),
         Command::Discard(args) => command::discard::run(context, args),
         Command::Diff(args) => command::diff::run(context, args),
         Command::Journal(args) => command::journal::run(context, args),

@@ -58,6 +58,21 @@ pub(crate) fn holder(cluster: &Cluster, path: &Path) -> Result<Option<DecoupledS
     Ok(cluster.status()?.decoupled.into_iter().find(|known| known.path == bytes))
 }
 
+/// The same, but for somebody who knows that there is one: it may have been given a moment ago.
+///
+/// # Errors
+/// As [`not_ours`].
+pub(crate) fn await_holder(cluster: &Cluster, path: &Path) -> Result<DecoupledSubtree> {
+    if let Some(known) = holder(cluster, path)? {
+        return Ok(known);
+    }
+    std::thread::sleep(BEACON);
+    match holder(cluster, path)? {
+        Some(known) => Ok(known),
+        None => Err(not_ours(cluster, path)?),
+    }
+}
+
 /// The owner of the subtree at a path, if that is this machine.
 ///
 /// # Errors

@@ -370,6 +370,14 @@ impl Fs {
         Subtree::attach(self.clone(), parse(path)?)
     }
 
+    /// Makes a decoupled subtree this client's; the client that had it is fenced.
+    pub(crate) fn take_over(&self, subtree: Ino) -> Result<wire::Decoupled> {
+        match self.call(Op::TakeOver { subtree })? {
+            Answer::Decoupled(decoupled) => Ok(decoupled),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Ends the decoupling of a subtree without a merge.
     ///
     /// # Errors

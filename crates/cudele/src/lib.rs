@@ -40,6 +40,7 @@ mod fs;
 mod link;
 mod locate;
 mod mechanism;
+mod recover;
 mod state;
 mod strong_log;
 mod subtree;
@@ -51,6 +52,7 @@ pub use fs::Fs;
 pub use locate::{Found, Locator};
 pub use mechanism::{Completion, Step};
 pub use policy::{Composition, Mechanism, Policy, Preset};
+pub use recover::{Left, Recovered};
 pub use state::{Owner, StateDir};
 pub use subtree::Subtree;
 pub use types::{

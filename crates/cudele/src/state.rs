@@ -41,6 +41,9 @@ pub struct Owner {
     pub empty: bool,
     /// Journal objects in the store.
     pub objects: Vec<String>,
+    /// Objects of a client that is gone, whose journals were taken over: deleted at the end.
+    #[serde(default)]
+    pub adopted: Vec<String>,
 }
 
 impl Owner {
@@ -125,6 +128,11 @@ impl StateDir {
                 .remedy("set CUDELE_STATE to a directory on a local disk")
         })?;
         Ok(Self { dir: root.join("subtrees").join(cluster).join(format!("{:016x}", subtree.0)) })
+    }
+
+    /// The local state in a directory of somebody else's.
+    pub(crate) fn at(dir: &Path) -> Self {
+        Self { dir: dir.to_owned() }
     }
 
     /// Everything that this user owns, or owned, in a cluster.

@@ -54,11 +54,11 @@ pub struct Subtree {
 
 /// A journal of an earlier process.
 #[derive(Debug)]
-struct Earlier {
+pub(crate) struct Earlier {
     /// Where it is, for people.
     name: String,
-    bytes: Vec<u8>,
-    first: Seq,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) first: Seq,
     next: Seq,
     /// The journal object, if it is in the store: then the server reads it from there, and again
     /// after a crash.
@@ -67,7 +67,7 @@ struct Earlier {
 
 impl Earlier {
     /// As far as the journal is intact.
-    fn read(name: String, mut bytes: Vec<u8>, object: Option<String>) -> Result<Self> {
+    pub(crate) fn read(name: String, mut bytes: Vec<u8>, object: Option<String>) -> Result<Self> {
         let fail = |error: journal::JournalError| error.in_journal(&name);
         let header = journal::SegmentHeader::decode(&bytes).map_err(fail)?;
         let scan = journal::segment::scan(&bytes).map_err(fail)?;
@@ -81,7 +81,7 @@ impl Earlier {
         Ok(Self { name, bytes, first: header.first_seq, next: scan.next_seq, object })
     }
 
-    fn events(&self) -> u64 {
+    pub(crate) fn events(&self) -> u64 {
         self.next.0 - self.first.0
     }
 }
@@ -124,6 +124,7 @@ impl Subtree {
             merged_in: None,
             empty: answer.empty,
             objects: Vec::new(),
+            adopted: Vec::new(),
         };
         let mut subtree = Self::new(fs, path, policy.clone(), owner, answer.root)?;
         subtree.sync_as_policy_says()?;
@@ -410,7 +411,7 @@ impl Subtree {
             Err(error) if error.errno != Errno::Stale => return Err(error),
             Ok(()) | Err(_) => {}
         }
-        for object in &self.owner.objects {
+        for object in self.owner.objects.iter().chain(&self.owner.adopted) {
             self.fs.store().delete(object)?;
         }
         self.state.remove()
@@ -423,6 +424,13 @@ impl Subtree {
     /// # Errors
     /// `EIO`.
     pub fn forget(mut self) -> Result<()> {
+        if !self.owner.adopted.is_empty() {
+            // Until the metadata store has what they say, recovery may need them.
+            self.fs.checkpoint()?;
+            for object in std::mem::take(&mut self.owner.adopted) {
+                self.fs.store().delete(&object)?;
+            }
+        }
         if !self.policy.contains(Mechanism::LocalPersist) {
             return self.state.remove();
         }

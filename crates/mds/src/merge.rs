@@ -40,8 +40,9 @@ enum Stage {
     Finishing,
 }
 
-/// Tells a journal from others of the same subtree: a checksum of its header and first block, which
-/// holds inode numbers and times. Positions alone do not, because every journal begins at 1.
+/// Tells a journal from others of the same subtree: a checksum of its first block, which holds inode
+/// numbers and times. Positions alone do not, because every journal begins at 1; and its header
+/// changes when another client takes it over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct JournalId(u32);
 
@@ -49,7 +50,7 @@ impl JournalId {
     pub(crate) fn of(bytes: &[u8]) -> Self {
         let first = journal::Block::read(bytes, segment::HEADER_BYTES);
         let end = first.map_or(bytes.len(), |(_, next)| next);
-        Self(journal::checksum(&bytes[..end]))
+        Self(journal::checksum(bytes.get(segment::HEADER_BYTES..end).unwrap_or_default()))
     }
 }
 

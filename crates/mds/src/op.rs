@@ -199,6 +199,9 @@ impl Mds {
             Op::Release { subtree } => {
                 self.release((conn, request.tid), client, &request.cred, subtree)
             }
+            Op::TakeOver { subtree } => {
+                self.take_over_subtree((conn, request.tid), client, &request.cred, subtree, effects)
+            }
             Op::Merge { .. } => self.begin_merge((conn, request.tid), client, &request.op, effects),
             Op::Checkpoint => {
                 self.checkpoint_for(conn, request.tid);
@@ -325,6 +328,7 @@ pub(crate) fn touched<'a>(op: &Op<'a>) -> Touched<'a> {
         | Op::Extend { .. }
         | Op::Merge { .. }
         | Op::Release { .. }
+        | Op::TakeOver { .. }
         | Op::Checkpoint => ([None; 2], [None; 2]),
     }
 }

@@ -282,6 +282,11 @@ impl Mds {
             self.early.push_back((conn, Message::Hello(hello).to_frame()));
             return;
         }
+        if self.tables.fenced.contains(&hello.client) {
+            // Its work was taken over: nothing that it sends may be carried out any more.
+            effects.close.push(conn);
+            return;
+        }
         let epoch = self.tables.epoch();
         self.sessions.by_conn.insert(conn, hello.client);
         let session = self.sessions.by_client.entry(hello.client).or_default();
@@ -299,6 +304,15 @@ impl Mds {
         let completed = session.floor;
         let welcome = Welcome { epoch, completed, safe: self.log.safe() };
         effects.outbox.send(conn, &Message::Welcome(welcome));
+    }
+
+    /// Hears a client no more, whatever it has under way.
+    pub(crate) fn fence(&mut self, client: ClientId, effects: &mut Effects) {
+        self.tables.fenced.insert(client);
+        if let Some(conn) = self.sessions.conn_of(client) {
+            effects.close.push(conn);
+            self.closed(conn);
+        }
     }
 
     pub(crate) fn closed(&mut self, conn: ConnId) {

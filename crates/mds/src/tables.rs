@@ -7,7 +7,7 @@
 //! Inode numbers are durable *before* they are handed out (design section 4): whatever crashes
 //! afterwards, nobody else gets them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult, rank_name};
 use namespace::Namespace;
@@ -87,6 +87,8 @@ pub(crate) struct Tables {
     /// The first number that was never given to anybody.
     next: u64,
     pub(crate) decoupled: BTreeMap<Ino, Decoupling>,
+    /// Clients whose work was taken over: they are heard no more.
+    pub(crate) fenced: BTreeSet<ClientId>,
     /// Where the journal ended at the last clean stop.
     end: JournalEnd,
     dirty: bool,
@@ -109,6 +111,7 @@ impl Tables {
             reserving_in_flight: false,
             next: space.start,
             decoupled: BTreeMap::new(),
+            fenced: BTreeSet::new(),
             end: JournalEnd::default(),
             dirty: false,
             in_flight: false,
@@ -197,6 +200,8 @@ impl Tables {
                 out.put_signed(time.0);
             }
         }
+        out.put_varint(self.fenced.len() as u64);
+        self.fenced.iter().for_each(|client| out.put_varint(client.0));
         out.put_u32(crc(&out));
         out
     }
@@ -247,12 +252,19 @@ impl Tables {
             }
             end.sessions.push(Left { client, tids, remembered });
         }
+        // Tables that were written before there were fenced clients end here.
+        let mut fenced = BTreeSet::new();
+        if reader.offset() + 4 < bytes.len() {
+            for _ in 0..reader.length()? {
+                fenced.insert(ClientId(reader.varint()?));
+            }
+        }
         let body = reader.offset();
         if reader.u32()? != crc(&bytes[..body]) {
             return Err(Malformed { offset: body, expected: "a matching checksum" });
         }
         reader.end()?;
-        (self.decoupled, self.end) = (decoupled, end);
+        (self.decoupled, self.end, self.fenced) = (decoupled, end, fenced);
         Ok(())
     }
 

@@ -90,6 +90,8 @@ pub enum Op<'a> {
     Merge { subtree: Ino, bytes: u64, object: &'a [u8], flags: MergeFlags },
     /// Ends a decoupling without a merge.
     Release { subtree: Ino },
+    /// Makes a decoupled subtree the asking client's, and fences the client that had it.
+    TakeOver { subtree: Ino },
     /// Writes everything to the metadata store and trims the journal.
     Checkpoint,
 }
@@ -121,6 +123,7 @@ impl Op<'_> {
             | Op::Extend { .. }
             | Op::Merge { .. }
             | Op::Release { .. }
+            | Op::TakeOver { .. }
             | Op::Checkpoint => false,
         }
     }
@@ -151,6 +154,7 @@ impl Op<'_> {
             Op::Extend { .. } => "extend",
             Op::Merge { .. } => "merge",
             Op::Release { .. } => "release",
+            Op::TakeOver { .. } => "takeover",
             Op::Checkpoint => "checkpoint",
         }
     }
@@ -223,6 +227,7 @@ impl Op<'_> {
             }
             Op::Release { subtree } => put_ino(out, 22, subtree),
             Op::Checkpoint => out.put_u8(23),
+            Op::TakeOver { subtree } => put_ino(out, 24, subtree),
         }
     }
 }
@@ -322,6 +327,7 @@ impl<'a> Op<'a> {
             }
             22 => Op::Release { subtree: ino(reader)? },
             23 => Op::Checkpoint,
+            24 => Op::TakeOver { subtree: ino(reader)? },
             _ => return Err(start.malformed("a known operation")),
         })
     }

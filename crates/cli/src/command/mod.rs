@@ -18,6 +18,7 @@ pub(crate) mod mkdir;
 pub(crate) mod mon;
 pub(crate) mod mv;
 pub(crate) mod policy;
+pub(crate) mod recover;
 pub(crate) mod rm;
 pub(crate) mod stat;
 pub(crate) mod status;

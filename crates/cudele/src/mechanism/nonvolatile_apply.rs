@@ -11,14 +11,19 @@ use super::{Material, global_persist};
 
 /// Returns the report and how many bytes were written to the store by this client.
 pub(crate) fn nonvolatile_apply(material: &Material<'_>) -> Result<(MergeReport, u64)> {
-    let Some(object) = &material.object else { return Ok(Default::default()) };
+    let flags = MergeFlags { store: true, ..material.merge };
+    let Some(object) = &material.object else {
+        // Nothing to put there.
+        let report =
+            material.fs.merge_journal(material.subtree, &material.header.encode(), flags)?;
+        return Ok((report, 0));
+    };
     // A mechanism before this one may have put it there.
     let written = if material.stored.load(Ordering::Acquire) {
         0
     } else {
         global_persist::global_persist(material)?
     };
-    let flags = MergeFlags { store: true, ..material.merge };
     let report = material.fs.merge_object(material.subtree, object, flags)?;
     Ok((report, written))
 }

@@ -88,6 +88,9 @@ impl Subtree {
         flags: MergeFlags,
     ) -> Result<Completion> {
         let synced = self.drain_sync()?;
+        if composition.contains(Mechanism::GlobalPersist) {
+            self.store_earlier()?;
+        }
         // File data first: metadata never names data that is less durable than itself.
         let durable =
             |mechanism: Mechanism| mechanism.persists() || mechanism == Mechanism::NonvolatileApply;
@@ -161,11 +164,14 @@ impl Subtree {
     fn run(&mut self, composition: &Composition, mut flags: MergeFlags) -> Result<Completion> {
         flags.check = self.policy.check == Check::Merge;
         let merges = composition.mechanisms().any(Mechanism::applies);
-        let earlier = if merges { self.merge_earlier(flags)? } else { Completion::default() };
+        let store = composition.contains(Mechanism::NonvolatileApply);
+        let earlier = MergeFlags { store, ..flags };
+        let earlier = if merges { self.merge_earlier(earlier)? } else { Completion::default() };
         let events = self.inner.events();
         let stores = composition.contains(Mechanism::GlobalPersist)
             || composition.contains(Mechanism::NonvolatileApply);
-        let object = stores.then(|| self.object_name());
+        // An empty journal is no object.
+        let object = (stores && events > 0).then(|| self.object_name());
         let header = self.inner.header();
         let subtree = self.root();
         let material = Material {

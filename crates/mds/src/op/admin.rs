@@ -152,6 +152,42 @@ impl Mds {
         Ok(Performed::Later)
     }
 
+    /// Makes a subtree another client's, because the one that had it is gone: for root and for the
+    /// owner of the directory. What that client still sends is not carried out any more, whether it
+    /// is gone or not.
+    pub(crate) fn take_over_subtree(
+        &mut self,
+        (conn, tid): (ConnId, Tid),
+        client: ClientId,
+        cred: &Cred,
+        subtree: Ino,
+        effects: &mut Effects,
+    ) -> Performing {
+        if client.0 == 0 {
+            return Err(Errno::Invalid.into());
+        }
+        let root = self.namespace.getattr(subtree)?;
+        if !cred.is_root() && root.uid != cred.uid {
+            let text = "only root and the owner of the directory take a subtree over".into();
+            return Err(Refused::Failure(Failure { errno: Errno::NotPermitted, text }));
+        }
+        let epoch = self.tables.epoch();
+        let Some(known) = self.tables.decoupled.get_mut(&subtree).filter(|known| !known.released)
+        else {
+            let text = "the subtree is not decoupled (any more)".into();
+            return Err(Refused::Failure(Failure { errno: Errno::Stale, text }));
+        };
+        let before = std::mem::replace(&mut known.client, client);
+        known.epoch = epoch;
+        let range = known.ranges.first().copied().unwrap_or_default();
+        if before != client {
+            self.fence(before, effects);
+        }
+        let answer = Answer::Decoupled(Decoupled { root, range, epoch, empty: false });
+        self.tables.hold(Held { conn, tid, answer, seq: Seq(0), begins: None });
+        Ok(Performed::Later)
+    }
+
     /// Whether a client may merge into a subtree: its owner, or its last owner as long as that
     /// one's merge could still be lost.
     pub(crate) fn check_merge(&self, subtree: Ino, client: ClientId) -> Result<(), Refused> {

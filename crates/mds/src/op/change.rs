@@ -66,6 +66,7 @@ impl Mds {
             | Op::Extend { .. }
             | Op::Merge { .. }
             | Op::Release { .. }
+            | Op::TakeOver { .. }
             | Op::Checkpoint => Err(types::Errno::NotSupported.into()),
         }
     }

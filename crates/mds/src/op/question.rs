@@ -56,6 +56,7 @@ impl Mds {
             | Op::Extend { .. }
             | Op::Merge { .. }
             | Op::Release { .. }
+            | Op::TakeOver { .. }
             | Op::Checkpoint => return Err(Errno::NotSupported.into()),
         })
     }

@@ -1,0 +1,150 @@
+//! Taking over the work of a client that is gone (F-19): on its machine, on another one that has its
+//! disk, or anywhere if its journal is in the object store.
+//!
+//! The client is fenced first: from then on the metadata server hears it no more, so that what is
+//! read of its journals is all there will ever be. The journals are kept on this machine's disk under
+//! a client of its own before anything else is done with them, so that a crash of this machine is
+//! one more that can be recovered from.
+
+use std::path::{Path as FilePath, PathBuf};
+use std::sync::Arc;
+
+use journal::{SegmentHeader, Writer};
+use types::{ClientId, Errno, Error, Path, Result};
+use wire::DecoupledSubtree;
+
+use crate::state::{io_error, write_durably};
+use crate::subtree::Earlier;
+use crate::{Cluster, Owner, StateDir, Subtree};
+
+/// A journal that somebody left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// A file, or an object of the store.
+    pub name: String,
+    /// Whether it is an object.
+    pub stored: bool,
+    /// Events that are intact.
+    pub events: u64,
+    /// Position of the first.
+    pub first: u64,
+}
+
+/// What was found, and taken over if it was not only looked for.
+#[derive(Debug)]
+pub struct Recovered {
+    /// The client that had the subtree.
+    pub from: ClientId,
+    /// Its journals, oldest first.
+    pub journals: Vec<Left>,
+    /// The subtree, ready to be merged or discarded; none if it was only looked for.
+    pub subtree: Option<Subtree>,
+}
+
+impl Cluster {
+    /// Takes over a decoupled subtree whose client is gone, with the journals that it left on this
+    /// machine's disk, below the directory `disk`, or in the object store. With `look` nothing is
+    /// changed.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is no journal: then what the client had is lost with it. `EPERM` unless for
+    /// root and the owner of the directory. `EBADMSG` for a journal with a hole.
+    pub fn recover(
+        self: &Arc<Self>,
+        path: &Path,
+        known: &DecoupledSubtree,
+        disk: Option<&FilePath>,
+        look: bool,
+    ) -> Result<Recovered> {
+        let fs = self.mount()?;
+        let from = known.client;
+        if look {
+            let found = find(&fs, known, disk)?;
+            let journals = found.iter().map(|(left, _)| left.clone()).collect();
+            return Ok(Recovered { from, journals, subtree: None });
+        }
+        if find(&fs, known, disk)?.is_empty() {
+            let cause = format!("{from} left no journal here or in the store");
+            return Err(Error::new(Errno::NotFound, path.to_string(), cause).remedy(
+                "name its disk with --from; `cudele discard --force` gives up what it had",
+            ));
+        }
+        let granted = fs.take_over(known.ino).map_err(|error| error.about(path.to_string()))?;
+        // What it wrote until it was fenced counts, too.
+        let found = find(&fs, known, disk)?;
+        let state = StateDir::of(fs.cluster_id(), known.ino)?;
+        let mut next = 1;
+        for (left, journal) in &found {
+            let writer = Writer::Client { client: fs.client(), subtree: known.ino };
+            let header = SegmentHeader { writer, epoch: granted.epoch, first_seq: journal.first };
+            let mut bytes = header.encode().to_vec();
+            bytes.extend_from_slice(journal.bytes.get(bytes.len()..).unwrap_or_default());
+            write_durably(&state.journal_file(journal.first), &bytes)?;
+            next = next.max(left.first + left.events);
+        }
+        state.set_owner(&Owner {
+            cluster: fs.cluster_id().to_owned(),
+            path: path.to_string(),
+            ino: known.ino.0,
+            client: fs.client().0,
+            ranges: vec![(granted.range.start, granted.range.end)],
+            epoch: granted.epoch.0,
+            policy: known.policy.clone(),
+            next_seq: next,
+            merged_in: None,
+            empty: false,
+            objects: Vec::new(),
+            adopted: found.iter().filter(|(left, _)| left.stored).map(name).collect(),
+        })?;
+        let journals = found.into_iter().map(|(left, _)| left).collect();
+        let subtree = Some(Subtree::attach(fs, path.clone())?);
+        Ok(Recovered { from, journals, subtree })
+    }
+}
+
+fn name((left, _): &(Left, Earlier)) -> String {
+    left.name.clone()
+}
+
+/// The journals of a subtree, oldest first; of two that begin at the same event the longer one.
+fn find(
+    fs: &crate::Fs,
+    known: &DecoupledSubtree,
+    disk: Option<&FilePath>,
+) -> Result<Vec<(Left, Earlier)>> {
+    let mut found: Vec<(Left, Earlier)> = Vec::new();
+    let mut add = |name: String, bytes: Vec<u8>, stored: bool| -> Result<()> {
+        let journal = Earlier::read(name.clone(), bytes, None)?;
+        let header = SegmentHeader::decode(&journal.bytes).map_err(|e| e.in_journal(&name))?;
+        let own = matches!(header.writer, Writer::Client { subtree, .. } if subtree == known.ino);
+        let (first, events) = (journal.first.0, journal.events());
+        if own && events > 0 {
+            found.push((Left { name, stored, events, first }, journal));
+        }
+        Ok(())
+    };
+    for file in files(fs.cluster_id(), known, disk)? {
+        let bytes = std::fs::read(&file).map_err(|error| io_error(&file, &error))?;
+        add(file.display().to_string(), bytes, false)?;
+    }
+    let prefix = format!("journal/client/{:016x}.", known.ino.0);
+    let grant = format!(".{:x}.", known.range.start);
+    for object in fs.store().list(&prefix)? {
+        // Others are of earlier decouplings, which recovery may still need.
+        if object[prefix.len()..].contains(&grant) {
+            let (bytes, _) = fs.store().get(&object)?;
+            add(object, bytes, true)?;
+        }
+    }
+    found.sort_by_key(|(left, _)| (left.first, std::cmp::Reverse(left.events)));
+    found.dedup_by_key(|(left, _)| left.first);
+    Ok(found)
+}
+
+/// The journals on this machine's disk, or below a directory: the state directory of the client
+/// that is gone, or the one of the subtree in it.
+fn files(cluster: &str, known: &DecoupledSubtree, disk: Option<&FilePath>) -> Result<Vec<PathBuf>> {
+    let Some(disk) = disk else { return StateDir::of(cluster, known.ino)?.journals() };
+    let below = disk.join("subtrees").join(cluster).join(format!("{:016x}", known.ino.0));
+    StateDir::at(if below.is_dir() { &below } else { disk }).journals()
+}
