@@ -11,7 +11,7 @@ use super::Finding;
 use crate::tree::{File, Tree};
 
 /// Crate and row. A crate may use only crates in rows with smaller numbers.
-const ROWS: [(&str, u8); 17] = [
+const ROWS: [(&str, u8); 18] = [
     ("types", 1),
     ("policy", 2),
     ("journal", 3),
@@ -22,6 +22,7 @@ const ROWS: [(&str, u8); 17] = [
     ("mon", 6),
     ("client", 6),
     ("model", 6),
+    ("linearize", 6),
     ("objstore", 7),
     ("net", 7),
     ("daemon", 8),

@@ -1,0 +1,220 @@
+//! The search for an order (Wing and Gong 1993, with the memory of Lowe 2017).
+//!
+//! Depth first: of the requests that no other request must come before, one is chosen, and the
+//! search goes on without it. Two things keep that short. A request that leaves the state as it is
+//! never has to be chosen later than possible, so looking is not branching. And what is left of a
+//! history and a state that did not work once are remembered.
+//!
+//! Invariant: hints decide how long a search takes, never how it ends.
+
+mod pending;
+#[cfg(test)]
+mod tests;
+
+use std::hash::Hash;
+
+use types::Set;
+
+use self::pending::Pending;
+
+/// What a sequential object does.
+pub trait Specification {
+    /// The object.
+    type State: Clone + Eq + Hash;
+    /// A request together with its answer, if it got one.
+    type Operation;
+
+    /// Carries an operation out on a state: which states can follow if the answer was this one.
+    fn step(&self, state: &Self::State, operation: &Self::Operation) -> Next<Self::State>;
+}
+
+/// What can follow an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next<S> {
+    /// Nothing: it cannot happen in this state with this answer.
+    Impossible,
+    /// The state stays as it is, and nothing else can follow.
+    Same,
+    /// One of these. None of them: [`Next::Impossible`].
+    One(Vec<S>),
+    /// One of these, or of others: there are more than can be listed.
+    Some(Vec<S>),
+}
+
+/// An operation and when it may have taken effect. Times are any numbers that grow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry<O> {
+    /// When it was asked for.
+    pub start: u64,
+    /// When its answer was there; none if it may also never have taken effect.
+    pub end: Option<u64>,
+    /// Of operations that could be next, those with smaller hints are tried first.
+    pub hint: u64,
+    /// What it was.
+    pub operation: O,
+}
+
+/// What a search found. Numbers are places in the list of entries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// This order explains every answer. Entries without an end may be left out.
+    Linearizable(Vec<usize>),
+    /// There is no such order.
+    Violation {
+        /// The longest beginning of one.
+        order: Vec<usize>,
+        /// What had to come after it, but none of it could.
+        stuck: Vec<usize>,
+    },
+    /// It took more steps than allowed.
+    Unknown,
+}
+
+/// A choice that was made, and those that are left.
+struct Frame<S> {
+    state: S,
+    /// Taken at once because they change nothing.
+    free: Vec<usize>,
+    choices: std::vec::IntoIter<usize>,
+    /// What is tried now, and the states after it that were not tried yet.
+    taken: Option<usize>,
+    states: Vec<S>,
+}
+
+struct Search<'a, P: Specification> {
+    specification: &'a P,
+    entries: &'a [Entry<P::Operation>],
+    pending: Pending,
+    order: Vec<usize>,
+    hopeless: Set<(Vec<usize>, P::State)>,
+    /// The longest order so far, and what could not follow it.
+    best: (Vec<usize>, Vec<usize>),
+    steps: u64,
+    /// Some choice had too many ends to try them all.
+    incomplete: bool,
+}
+
+/// Searches for an order of a history that begins in a state. `steps_max` limits the work: the
+/// number of times that the specification is asked.
+pub fn check<P: Specification>(
+    specification: &P,
+    initial: P::State,
+    entries: &[Entry<P::Operation>],
+    steps_max: u64,
+) -> Verdict {
+    let mut search = Search {
+        specification,
+        entries,
+        pending: Pending::new(entries),
+        order: Vec::new(),
+        hopeless: Set::default(),
+        best: (Vec::new(), Vec::new()),
+        steps: 0,
+        incomplete: false,
+    };
+    search.run(initial, steps_max)
+}
+
+impl<P: Specification> Search<'_, P> {
+    fn run(&mut self, initial: P::State, steps_max: u64) -> Verdict {
+        let mut frames = Vec::new();
+        let mut entered = Some(initial);
+        loop {
+            if let Some(state) = entered.take() {
+                frames.push(self.enter(state));
+                if self.pending.required() == 0 {
+                    return Verdict::Linearizable(std::mem::take(&mut self.order));
+                }
+            }
+            if self.steps > steps_max {
+                return Verdict::Unknown;
+            }
+            let Some(frame) = frames.last_mut() else { break };
+            if let Some(taken) = frame.taken {
+                if let Some(state) = frame.states.pop() {
+                    entered = Some(state);
+                    continue;
+                }
+                self.put_back(taken);
+                frame.taken = None;
+            }
+            match frame.choices.next() {
+                Some(choice) => self.choose(frame, choice),
+                None => {
+                    let frame = frames.pop().expect("the last one was looked at");
+                    self.leave(frame);
+                }
+            }
+        }
+        if self.incomplete {
+            return Verdict::Unknown;
+        }
+        let (order, stuck) = std::mem::take(&mut self.best);
+        Verdict::Violation { order, stuck }
+    }
+
+    fn take(&mut self, at: usize) {
+        self.pending.take(at);
+        self.order.push(at);
+    }
+
+    fn put_back(&mut self, at: usize) {
+        self.pending.put_back(at);
+        self.order.pop();
+    }
+
+    /// Begins to look for what can follow a state.
+    fn enter(&mut self, state: P::State) -> Frame<P::State> {
+        let mut free = Vec::new();
+        let mut candidates = self.pending.candidates();
+        while let Some(at) = self.first_free(&state, &candidates) {
+            self.take(at);
+            free.push(at);
+            candidates = self.pending.candidates();
+        }
+        if self.hopeless.contains(&(self.pending.rest(), state.clone())) {
+            candidates.clear();
+        }
+        // What may be left out is taken only if nothing else helps: it is taken too early or in
+        // vain more often than not.
+        let entries = self.entries;
+        candidates.sort_by_key(|at| (entries[*at].end.is_none(), entries[*at].hint, *at));
+        let choices = candidates.into_iter();
+        Frame { state, free, choices, taken: None, states: Vec::new() }
+    }
+
+    fn first_free(&mut self, state: &P::State, candidates: &[usize]) -> Option<usize> {
+        candidates.iter().copied().find(|at| {
+            let entry = &self.entries[*at];
+            self.steps += 1;
+            entry.end.is_some() && self.specification.step(state, &entry.operation) == Next::Same
+        })
+    }
+
+    fn choose(&mut self, frame: &mut Frame<P::State>, choice: usize) {
+        self.steps += 1;
+        match self.specification.step(&frame.state, &self.entries[choice].operation) {
+            // What may be left out and changes nothing is left out.
+            Next::Impossible | Next::Same => return,
+            Next::One(states) => frame.states = states,
+            Next::Some(states) => {
+                self.incomplete = true;
+                frame.states = states;
+            }
+        }
+        frame.states.reverse();
+        frame.taken = Some(choice);
+        self.take(choice);
+    }
+
+    /// Nothing leads on from here.
+    fn leave(&mut self, frame: Frame<P::State>) {
+        if self.order.len() >= self.best.0.len() {
+            self.best = (self.order.clone(), self.pending.candidates());
+        }
+        self.hopeless.insert((self.pending.rest(), frame.state));
+        for at in frame.free.into_iter().rev() {
+            self.put_back(at);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Names in directories, as several clients of one server see them, and what crashes may undo.
+//!
+//! # What is checked
+//!
+//! A *place* is a name in a directory; it holds a thing, which has a number and is a directory or
+//! is not. Looking, listing, making, removing, moving, exchanging and linking are judged by what
+//! they say of places: that a place was free or taken, by which number, that a directory was empty.
+//! Attributes and permissions are not looked at: what was refused for such a reason says nothing
+//! here. Directories are known by their numbers, so that moving one changes one place.
+//!
+//! # What a crash of the server may undo
+//!
+//! The promise of a strong subtree (`rpcs+stream`) is that what is applied survives the crash of
+//! either side: the server's journal has it, or the client that heard of it sends it again before
+//! anything else happens. So a crash may undo a change only if both fail:
+//!
+//! 1. Nobody knew by then that the journal has it ([`Call::safe`]), and
+//! 2. its client had not heard that it was applied (the answer was still on its way), or did not
+//!    live to send it again, or came back later than the server waits, or was told later on that
+//!    the change is lost ([`Call::doubt`]).
+//!
+//! Any subset of such changes may be gone after a crash; everything else is done again in its
+//! order, and must be possible in what is left: a change that rests on one that is gone is lost
+//! only if its client is told. What others saw of a change before it was undone was true then.
+//! They see the namespace without it after the crash, not before. (A client that waits for `sync`,
+//! or a policy with `ack: safe`, does not hear of such things from its own changes.)
+//!
+//! A client that waits for an answer asks again after a crash. So a change without an answer may
+//! take effect, be undone, and take effect again, once between any two crashes, and its answer is
+//! that of the last time; it never has its effect twice in what is left. The same holds for changes
+//! of clients that come back late.
+//!
+//! What is weaker than the truth: which changes a crash takes is decided for each group of places
+//! by itself, and need not be the end of the journal. A change that a crash kept may be taken by
+//! the next one.
+
+mod compile;
+mod place;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use types::{Errno, Ino};
+
+use crate::{Verdict, check};
+
+pub use place::Place;
+
+/// What a place holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Thing {
+    /// Its number.
+    pub ino: Ino,
+    /// Whether it is a directory.
+    pub dir: bool,
+}
+
+/// What a client asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// What is there?
+    Look(Place),
+    /// What is in this directory? Answered with all of it, or some ([`Seen::Some`]).
+    List(Ino),
+    /// Creates a directory or something else.
+    Make {
+        /// Where.
+        at: Place,
+        /// A directory.
+        dir: bool,
+    },
+    /// Gives a thing that is not a directory one more place.
+    Link {
+        /// The thing.
+        ino: Ino,
+        /// Where.
+        at: Place,
+    },
+    /// Removes an empty directory, or anything else.
+    Remove {
+        /// Where.
+        at: Place,
+        /// A directory.
+        dir: bool,
+    },
+    /// Moves what is in a place to another.
+    Move {
+        /// From here.
+        from: Place,
+        /// To here.
+        to: Place,
+        /// The two places exchange what they hold.
+        exchange: bool,
+        /// The second place must be free.
+        no_replace: bool,
+    },
+}
+
+/// What a client was told when a request succeeded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// That it is done.
+    Done,
+    /// What is there, or was made.
+    Thing(Thing),
+    /// All names of a directory.
+    All(Vec<(Vec<u8>, Thing)>),
+    /// Some names of a directory.
+    Some(Vec<(Vec<u8>, Thing)>),
+}
+
+/// The end of a request as its client saw it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It succeeded.
+    Did(Seen),
+    /// It was refused, and had no effect.
+    Refused(Errno),
+    /// Something ended it that does not say whether it had its effect.
+    Unknown,
+}
+
+/// A request of a client, from beginning to end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// What was asked.
+    pub act: Act,
+    /// When.
+    pub start: u64,
+    /// When the client saw its end, and how it ended. None if it never did.
+    pub end: Option<(u64, Outcome)>,
+    /// When the change may have happened, as far as that is known; a guess makes the search
+    /// faster, and nothing else.
+    pub hint: u64,
+    /// When somebody knew that the change survives every crash.
+    pub safe: u64,
+    /// A crash before this time may undo the change although its client heard of it.
+    pub doubt: u64,
+}
+
+impl Call {
+    /// A request without an end yet, of a client that lives on.
+    #[must_use]
+    pub fn new(act: Act, start: u64) -> Self {
+        Self { act, start, end: None, hint: start, safe: u64::MAX, doubt: 0 }
+    }
+
+    /// The same with its end.
+    #[must_use]
+    pub fn ended(self, at: u64, outcome: Outcome) -> Self {
+        Self { end: Some((at, outcome)), hint: at, ..self }
+    }
+
+    /// Whether it may change something.
+    #[must_use]
+    pub fn is_change(&self) -> bool {
+        !matches!(self.act, Act::Look(_) | Act::List(_))
+    }
+}
+
+/// A crash of the server: it happened between two times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crash {
+    /// Not before this.
+    pub start: u64,
+    /// Not after this.
+    pub end: u64,
+    /// In the measure of [`Call::hint`].
+    pub hint: u64,
+}
+
+/// Everything that happened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    /// What the places held in the beginning. All others were free.
+    pub initial: Vec<(Place, Thing)>,
+    /// What clients asked.
+    pub calls: Vec<Call>,
+    /// In order; no two overlap.
+    pub crashes: Vec<Crash>,
+}
+
+/// What became of a history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Judgement {
+    /// Some order of the requests explains every answer.
+    Linearizable,
+    /// None does; this is how far the best one gets.
+    Violation(String),
+    /// The search was given up.
+    Unknown(String),
+}
+
+impl History {
+    /// Judges the history. `steps_max` limits the work for each group of places that have to do
+    /// with each other.
+    #[must_use]
+    pub fn judge(&self, steps_max: u64) -> Judgement {
+        for group in compile::groups(self) {
+            match check(&group.names, group.initial.clone(), &group.entries, steps_max) {
+                Verdict::Linearizable(_) => {}
+                Verdict::Violation { order, stuck } => {
+                    return Judgement::Violation(group.explain(self, &order, &stuck));
+                }
+                Verdict::Unknown => {
+                    let calls = group.names.calls();
+                    return Judgement::Unknown(format!("given up: {calls} requests"));
+                }
+            }
+        }
+        Judgement::Linearizable
+    }
+}

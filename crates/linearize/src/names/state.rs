@@ -1,0 +1,348 @@
+//! The sequential specification: what holds in which place, and what may still be undone.
+//!
+//! Places and things are small numbers here ([`super::compile`] gives them out); thing 0 is none.
+
+use types::Errno;
+
+use crate::{Next, Specification};
+
+/// Changes that a crash may take; if there are more, not every subset is tried.
+const LOST_MAX: usize = 10;
+
+pub(super) type Place = usize;
+pub(super) type Thing = u16;
+
+/// What is in no place.
+pub(super) const NONE: Thing = 0;
+
+/// [`super::Act`] in small numbers. A list holds what it says of places.
+#[derive(Clone, Debug)]
+pub(super) enum Act {
+    Look(Place),
+    List(Vec<(Place, Thing)>),
+    Make { at: Place, dir: bool },
+    Link { thing: Thing, at: Place },
+    Remove { at: Place, dir: bool },
+    Move { from: Place, to: Place, exchange: bool, no_replace: bool },
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// With success, and with this thing if it is about one.
+    Did(Thing),
+    Refused(Errno),
+    Unknown,
+}
+
+/// A request. Bit n of a set of crashes is the n-th crash.
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    pub(super) act: Act,
+    pub(super) end: End,
+    /// The crashes that may undo it.
+    pub(super) loose: u64,
+    /// How many crashes there had been when it was answered.
+    pub(super) era: u32,
+    /// It may be carried out at more times than one.
+    pub(super) repeats: bool,
+}
+
+/// What may happen to the places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operation {
+    /// The answer of a call.
+    Answer(usize),
+    /// A call takes effect after so many crashes, and nobody hears of it yet.
+    Silent(usize, u32),
+    /// The server crashes; crashes are counted.
+    Crash(u32),
+}
+
+/// The specification for a group of places.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Names {
+    pub(super) calls: Vec<Call>,
+    /// For each place, the directory it is in, if that is a thing of the group.
+    pub(super) parents: Vec<Thing>,
+    /// For each thing, whether it is a directory, and the places in it.
+    pub(super) things: Vec<(bool, Vec<Place>)>,
+    /// Things that were seen, but that nobody was told to have made.
+    pub(super) orphans: Vec<Thing>,
+    /// For each call, a thing that it may have made without anybody ever seeing its number.
+    pub(super) unseen: Vec<Thing>,
+}
+
+/// A change that was carried out and may have to be done again without others.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Logged {
+    call: usize,
+    thing: Thing,
+}
+
+/// What is where, and what brought it there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct State {
+    /// How many crashes there were.
+    era: u32,
+    /// What the places hold.
+    pub(super) at: Vec<Thing>,
+    /// Calls that are carried out and might be so again, with what they made, sorted.
+    done: Vec<(usize, Thing)>,
+    /// Changes since the first one that a crash may undo, and what was where before it.
+    log: Vec<Logged>,
+    base: Vec<Thing>,
+}
+
+impl State {
+    /// So many places, all free.
+    pub(super) fn new(places: usize) -> Self {
+        Self { at: vec![NONE; places], ..Self::default() }
+    }
+
+    fn made(&self, call: usize) -> Option<Thing> {
+        let found = self.done.binary_search_by_key(&call, |(done, _)| *done);
+        found.ok().map(|at| self.done[at].1)
+    }
+}
+
+impl Names {
+    pub(super) fn calls(&self) -> usize {
+        self.calls.len()
+    }
+
+    fn is_dir(&self, thing: Thing) -> bool {
+        self.things[usize::from(thing)].0
+    }
+
+    /// Whether a directory has entries, as far as the group knows.
+    fn is_empty(&self, at: &[Thing], thing: Thing) -> bool {
+        self.things[usize::from(thing)].1.iter().all(|place| at[*place] == NONE)
+    }
+
+    /// Whether the directory of a place exists.
+    fn is_reachable(&self, at: &[Thing], place: Place) -> bool {
+        let parent = self.parents[place];
+        parent == NONE || at.contains(&parent)
+    }
+
+    /// Carries a change out, if it can be. `thing` is what it makes.
+    fn carry_out(&self, at: &mut [Thing], act: &Act, thing: Thing) -> bool {
+        match *act {
+            Act::Look(_) | Act::List(_) => true,
+            Act::Make { at: place, .. } => {
+                let may = at[place] == NONE && self.is_reachable(at, place);
+                at[place] = thing;
+                may
+            }
+            Act::Link { thing, at: place } => {
+                let may = at[place] == NONE && self.is_reachable(at, place);
+                at[place] = thing;
+                may
+            }
+            Act::Remove { at: place, dir } => {
+                let thing = std::mem::replace(&mut at[place], NONE);
+                thing != NONE && self.is_dir(thing) == dir && (!dir || self.is_empty(at, thing))
+            }
+            Act::Move { from, to, exchange, no_replace } => {
+                let (moved, over) = (at[from], at[to]);
+                if moved == NONE || !self.is_reachable(at, to) {
+                    return false;
+                }
+                if over == NONE {
+                    at[from] = NONE;
+                    at[to] = moved;
+                    return !exchange;
+                }
+                if no_replace {
+                    return false;
+                }
+                if over == moved {
+                    return true;
+                }
+                at[from] = if exchange { over } else { NONE };
+                at[to] = moved;
+                let alike = self.is_dir(moved) == self.is_dir(over);
+                exchange || (alike && self.is_empty(at, over))
+            }
+        }
+    }
+
+    /// Whether a refusal is true.
+    fn is_refused(&self, at: &[Thing], act: &Act, errno: Errno) -> bool {
+        match *act {
+            Act::Look(place) => errno != Errno::NotFound || at[place] == NONE,
+            Act::List(_) => true,
+            Act::Make { at: place, .. } | Act::Link { at: place, .. } => {
+                errno != Errno::Exists || at[place] != NONE
+            }
+            Act::Remove { at: place, .. } => {
+                let thing = at[place];
+                match errno {
+                    Errno::NotFound => thing == NONE,
+                    Errno::IsDirectory => self.is_dir(thing),
+                    Errno::NotDirectory => thing != NONE && !self.is_dir(thing),
+                    Errno::NotEmpty => self.is_dir(thing) && self.may_have_entries(at, thing),
+                    _ => true,
+                }
+            }
+            Act::Move { from, to, exchange, .. } => {
+                let (moved, over) = (at[from], at[to]);
+                match errno {
+                    Errno::NotFound => {
+                        moved == NONE || (exchange && over == NONE) || !self.is_reachable(at, to)
+                    }
+                    Errno::Exists => moved != NONE && over != NONE,
+                    Errno::IsDirectory => moved != NONE && self.is_dir(over),
+                    Errno::NotDirectory => self.is_dir(moved) && over != NONE,
+                    Errno::NotEmpty => moved != NONE && self.may_have_entries(at, over),
+                    _ => true,
+                }
+            }
+        }
+    }
+
+    /// A directory whose number nobody saw may have entries that the group does not know.
+    fn may_have_entries(&self, at: &[Thing], thing: Thing) -> bool {
+        self.is_dir(thing) && (self.unseen.contains(&thing) || !self.is_empty(at, thing))
+    }
+
+    /// The state after a change, if it can be carried out.
+    fn after(&self, state: &State, call: usize, thing: Thing) -> Option<State> {
+        let known = &self.calls[call];
+        let mut next = state.clone();
+        if !self.carry_out(&mut next.at, &known.act, thing) {
+            return None;
+        }
+        if known.repeats {
+            let Err(place) = next.done.binary_search_by_key(&call, |(done, _)| *done) else {
+                return None;
+            };
+            next.done.insert(place, (call, thing));
+        }
+        if !state.log.is_empty() || self.may_be_lost(call, state.era) {
+            if state.log.is_empty() {
+                next.base.clone_from(&state.at);
+            }
+            next.log.push(Logged { call, thing });
+        }
+        Some(next)
+    }
+
+    /// Whether a change that is carried out now may be undone one day.
+    fn may_be_lost(&self, call: usize, era: u32) -> bool {
+        self.calls[call].loose.checked_shr(era).unwrap_or(0) != 0
+    }
+
+    fn answered(&self, state: &State, call: usize) -> Next<State> {
+        let known = &self.calls[call];
+        let at = &state.at;
+        let holds = |yes: bool| if yes { Next::Same } else { Next::Impossible };
+        match (&known.act, known.end) {
+            (_, End::Unknown) => Next::Same,
+            (act, End::Refused(errno)) => {
+                holds(state.made(call).is_none() && self.is_refused(at, act, errno))
+            }
+            (Act::Look(place), End::Did(thing)) => holds(at[*place] == thing),
+            (Act::List(places), End::Did(_)) => {
+                holds(places.iter().all(|(place, thing)| at[*place] == *thing))
+            }
+            // Before the crash that its client saw it may still be undone.
+            (_, End::Did(_)) if known.era != state.era => Next::Impossible,
+            (_, End::Did(thing)) => match state.made(call) {
+                Some(made) => holds(made == thing),
+                None => Next::One(self.after(state, call, thing).into_iter().collect()),
+            },
+        }
+    }
+
+    /// A change that nobody is told of: if it makes something, that may be whatever was seen
+    /// without anybody knowing where it came from.
+    fn silent(&self, state: &State, call: usize) -> Next<State> {
+        if state.made(call).is_some() {
+            return Next::Impossible;
+        }
+        let known = &self.calls[call];
+        let Act::Make { dir, .. } = known.act else {
+            return Next::One(self.after(state, call, NONE).into_iter().collect());
+        };
+        let mut made: Vec<Thing> = self.orphans.clone();
+        made.retain(|thing| self.is_dir(*thing) == dir && !state.at.contains(thing));
+        if let End::Did(thing) = known.end {
+            made.push(thing);
+        }
+        made.push(self.unseen[call]);
+        Next::One(made.iter().filter_map(|thing| self.after(state, call, *thing)).collect())
+    }
+
+    /// Takes away any of the changes that a crash may take, and does the others again. What is
+    /// likely comes first: that the end of the journal is gone.
+    fn crash(&self, state: &State, crash: u32) -> Next<State> {
+        let loose = |logged: &&Logged| self.calls[logged.call].loose >> crash & 1 == 1;
+        let count = state.log.iter().filter(loose).count();
+        let mut next: Vec<State> = Vec::new();
+        let mut add = |after: Option<State>| {
+            if let Some(after) = after
+                && !next.contains(&after)
+            {
+                next.push(after);
+            }
+        };
+        for kept in (0..=count).rev() {
+            add(self.without(state, crash, |at| at >= kept));
+        }
+        if count > LOST_MAX {
+            return Next::Some(next);
+        }
+        for lost in 0_u64..1 << count {
+            add(self.without(state, crash, |at| lost >> at & 1 == 1));
+        }
+        Next::One(next)
+    }
+
+    /// The state after a crash that took some of the changes that it could.
+    fn without(&self, state: &State, crash: u32, lost: impl Fn(usize) -> bool) -> Option<State> {
+        let mut next = State { era: crash + 1, done: state.done.clone(), ..State::default() };
+        if state.log.is_empty() {
+            next.at.clone_from(&state.at);
+            return Some(next);
+        }
+        next.at.clone_from(&state.base);
+        let mut loose = 0;
+        for logged in &state.log {
+            let Logged { call, thing } = *logged;
+            if self.calls[call].loose >> crash & 1 == 1 {
+                loose += 1;
+                if lost(loose - 1) {
+                    next.done.retain(|(done, _)| *done != call);
+                    continue;
+                }
+            }
+            if next.log.is_empty() && self.may_be_lost(call, next.era) {
+                next.base.clone_from(&next.at);
+            }
+            if !next.log.is_empty() || self.may_be_lost(call, next.era) {
+                next.log.push(logged.clone());
+            }
+            if !self.carry_out(&mut next.at, &self.calls[call].act, thing) {
+                return None;
+            }
+        }
+        Some(next)
+    }
+}
+
+impl Specification for Names {
+    type State = State;
+    type Operation = Operation;
+
+    fn step(&self, state: &State, operation: &Operation) -> Next<State> {
+        match *operation {
+            Operation::Answer(call) => self.answered(state, call),
+            Operation::Silent(call, era) if era == state.era => self.silent(state, call),
+            Operation::Silent(..) => Next::Impossible,
+            Operation::Crash(crash) if crash == state.era => self.crash(state, crash),
+            Operation::Crash(_) => Next::Impossible,
+        }
+    }
+}
