@@ -98,6 +98,12 @@ impl Session {
         self.unsafe_requests.len() + self.resent.len()
     }
 
+    /// How many changes were sent again after a restart and are not answered yet.
+    #[must_use]
+    pub fn resent_count(&self) -> usize {
+        self.resent.len()
+    }
+
     /// Whether the next change must wait until the journal caught up (`Op::Sync`).
     #[must_use]
     pub fn must_sync(&self) -> bool {

@@ -96,6 +96,21 @@ pub enum Act {
     },
 }
 
+impl Act {
+    /// The places that it names.
+    #[must_use]
+    pub fn places(&self) -> Vec<Place> {
+        match self {
+            Act::Look(at)
+            | Act::Make { at, .. }
+            | Act::Link { at, .. }
+            | Act::Remove { at, .. } => vec![at.clone()],
+            Act::Move { from, to, .. } => vec![from.clone(), to.clone()],
+            Act::List(_) => Vec::new(),
+        }
+    }
+}
+
 /// What a client was told when a request succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {

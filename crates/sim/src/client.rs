@@ -123,6 +123,9 @@ impl World {
         let id = session.client();
         self.clients[client].outstanding.insert(tid, (call.clone(), repeats));
         self.note(format_args!("{id} {tid} {call:?}"));
+        if client != 0 {
+            self.history.asked((id, tid), &call.what, self.now);
+        }
         self.oracle.issue((id, tid), call, journal);
         self.flush(client);
         tid
@@ -135,7 +138,14 @@ impl World {
         }
         let Ok(Some((frame, _))) = wire::frame::decode(frame) else { return };
         if let Ok(message) = Message::decode(frame.payload) {
+            let session = &self.clients[client].session;
+            let (id, epoch) = (session.client(), session.epoch().0);
+            if let (Message::Reply(reply), true) = (&message, client != 0) {
+                self.history.heard(id, epoch, reply, self.now);
+            }
             self.drive(client, Input::Message(message));
+            let resent = self.clients[client].session.resent_count();
+            self.history.returned(id, resent, self.plan.settings.reconnect, self.now);
         }
     }
 
@@ -254,6 +264,7 @@ impl World {
         self.note(format_args!("$ kill {id}"));
         self.clients[client].alive = false;
         self.oracle.late = true;
+        self.history.killed(id);
         if let Some(conn) = self.clients[client].conn.take() {
             self.break_conn(conn, true);
         }

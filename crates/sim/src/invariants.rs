@@ -4,6 +4,7 @@
 pub mod applied_survives;
 pub mod determinism;
 pub mod exactly_once;
+pub mod linearizable;
 pub mod liveness;
 pub mod merges;
 pub mod no_journal;

@@ -33,6 +33,7 @@ mod call;
 mod client;
 mod disk;
 mod expect;
+mod history;
 pub mod invariants;
 mod monitor;
 mod oracle;
@@ -47,6 +48,7 @@ mod workload;
 mod world;
 
 pub use call::{Call, What};
+pub use history::Recorder;
 pub use plan::{Faults, Plan, Weights};
 pub use region::{Kind, Region};
 pub use rng::Rng;

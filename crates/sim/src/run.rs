@@ -5,7 +5,7 @@ use types::{ClientId, Errno, Ino, Seq};
 use wire::{Answer, Op};
 
 use crate::call::{Call, What};
-use crate::invariants::{applied_survives, liveness, merges, same_tree};
+use crate::invariants::{applied_survives, linearizable, liveness, merges, same_tree};
 use crate::plan::Plan;
 use crate::project::Project;
 use crate::region::{Kind, Region};
@@ -26,6 +26,8 @@ pub struct Report {
     pub trace: Vec<String>,
     /// Answers that were compared with the model.
     pub checked: u64,
+    /// Requests of several clients that were judged together.
+    pub judged: u64,
     /// Servers that were started.
     pub tenures: u64,
 }
@@ -47,6 +49,7 @@ pub fn run(seed: u64, trace: bool) -> Report {
         violation: world.violation.clone(),
         trace: world.trace().to_vec(),
         checked: world.oracle.checked,
+        judged: world.history.judged,
         tenures: world.tenure,
     }
 }
@@ -280,6 +283,9 @@ impl World {
                 let before = &self.oracle.model;
                 self.check(merges::all_or_nothing((before, &actual), root, &journal));
             }
+        }
+        if let Some(history) = self.history.end(&actual, &self.oracle.regions, self.now) {
+            self.check(linearizable::check(&history));
         }
         let expected = tree::of_model(&self.oracle.model);
         let result = same_tree::check(&expected, &actual, &self.oracle.regions, when);

@@ -40,6 +40,9 @@ pub(crate) fn next(world: &mut World, client: usize) -> Option<Call> {
         weights.link = 0;
     }
     let what = places.what(&weights, &mut rng);
+    if matches!(world.oracle.regions[at].kind, Kind::Strong | Kind::AckSafe) {
+        world.history.watch(what.touched().0);
+    }
     Some(Call { cred, what })
 }
 

@@ -14,13 +14,14 @@ use wire::{Answer, Failure, Message};
 
 use crate::client::Client;
 use crate::disk::Disk;
+use crate::history::Recorder;
 use crate::invariants::determinism::Fingerprint;
 use crate::oracle::{Oracle, Violation};
 use crate::plan::Plan;
 use crate::rng::Rng;
 
 /// Civil time at the start of every simulation.
-const EPOCH: i64 = 1_000_000_000_000_000_000;
+pub(crate) const EPOCH: i64 = 1_000_000_000_000_000_000;
 /// Lines of the trace that are kept.
 const TRACE_LINES_MAX: usize = 4_000;
 
@@ -83,6 +84,8 @@ pub struct World {
     pub now: u64,
     /// What must be true.
     pub oracle: Oracle,
+    /// What clients see.
+    pub history: Recorder,
     pub(crate) rng: Rng,
     pub(crate) monitor_tid: u64,
     /// Questions of the monitor, and in which tenure they were asked.
@@ -116,6 +119,7 @@ impl World {
             order: 0,
             now: 0,
             oracle: Oracle::new(),
+            history: Recorder::default(),
             rng,
             monitor_tid: 1 << 32,
             asked: BTreeMap::new(),
@@ -272,6 +276,10 @@ impl World {
             return;
         }
         self.note(format_args!("$ crash"));
+        if self.recovered {
+            // A server that served nobody had nothing to lose.
+            self.history.crashed(self.now);
+        }
         self.effects = Effects::default();
         // Events of the old tenure mean nothing any more.
         self.tenure += 1;

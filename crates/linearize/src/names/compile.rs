@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use types::{Errno, Ino};
+use types::Ino;
 
 use super::state::{self, End, NONE, Names, Operation, State};
 use super::{Act, Call, History, Outcome, Place, Seen, Thing};
@@ -92,7 +92,7 @@ impl<'a> Whole<'a> {
             if let (Act::Make { .. }, [(_, thing)]) = (&call.act, shown.as_slice()) {
                 whole.made.insert(thing.ino);
             }
-            for place in named(&call.act) {
+            for place in call.act.places() {
                 whole.places.entry(place.dir).or_default().insert(place);
             }
         }
@@ -112,7 +112,7 @@ impl<'a> Whole<'a> {
 
     /// What a call is about.
     fn links(&self, call: &Call) -> Vec<Link> {
-        let mut places = named(&call.act);
+        let mut places = call.act.places();
         let shown = shown(call);
         places.extend(shown.iter().map(|(place, _)| place.clone()));
         if let (Act::List(dir), Some((_, Outcome::Did(Seen::All(_))))) = (&call.act, &call.end) {
@@ -122,17 +122,6 @@ impl<'a> Whole<'a> {
         let seen = shown.iter().filter(|(_, thing)| thing.dir).map(|(_, thing)| thing.ino);
         let dirs: Vec<Link> = dirs.chain(seen).map(Link::Dir).collect();
         places.into_iter().map(Link::Place).chain(dirs).collect()
-    }
-}
-
-/// The places that a request names.
-fn named(act: &Act) -> Vec<Place> {
-    match act {
-        Act::Look(at) | Act::Make { at, .. } | Act::Link { at, .. } | Act::Remove { at, .. } => {
-            vec![at.clone()]
-        }
-        Act::Move { from, to, .. } => vec![from.clone(), to.clone()],
-        Act::List(_) => Vec::new(),
     }
 }
 
@@ -206,7 +195,9 @@ fn compile(whole: &Whole<'_>, calls: Vec<usize>, initial: Vec<&(Place, Thing)>) 
     names.things = numbers.dirs.iter().map(|dir| (*dir, Vec::new())).collect();
     names.parents = vec![NONE; numbers.places.len()];
     for (place, at) in &numbers.places {
-        if let Some(parent) = numbers.things.get(&place.dir) {
+        // The others are never seen in a place, and always there.
+        let is_held = whole.held.contains(&place.dir);
+        if let Some(parent) = numbers.things.get(&place.dir).filter(|_| is_held) {
             names.parents[*at] = *parent;
             names.things[usize::from(*parent)].1.push(*at);
         }
@@ -224,7 +215,8 @@ fn compile_call(whole: &Whole<'_>, call: &Call, numbers: &mut Numbers) -> state:
         Act::List(dir) => state::Act::List(listed(whole, *dir, call, numbers)),
         Act::Make { at, dir } => state::Act::Make { at: numbers.place(at), dir: *dir },
         Act::Link { ino, at } => {
-            let thing = numbers.thing(Thing { ino: *ino, dir: false });
+            // It may be refused because it is a directory.
+            let thing = numbers.thing(Thing { ino: *ino, dir: whole.held.contains(ino) });
             state::Act::Link { thing, at: numbers.place(at) }
         }
         Act::Remove { at, dir } => state::Act::Remove { at: numbers.place(at), dir: *dir },
@@ -238,8 +230,8 @@ fn compile_call(whole: &Whole<'_>, call: &Call, numbers: &mut Numbers) -> state:
     let end = match &call.end {
         Some((_, Outcome::Did(Seen::Thing(thing)))) => End::Did(numbers.thing(*thing)),
         Some((_, Outcome::Did(_))) => End::Did(NONE),
-        Some((_, Outcome::Refused(errno))) if says_something(*errno) => End::Refused(*errno),
-        Some((_, Outcome::Refused(_) | Outcome::Unknown)) | None => End::Unknown,
+        Some((_, Outcome::Refused(errno))) => End::Refused(*errno),
+        Some((_, Outcome::Unknown)) | None => End::Unknown,
     };
     let mut loose = 0;
     for (at, crash) in history_crashes(whole, call) {
@@ -281,18 +273,6 @@ fn listed(
         places.insert(numbers.place(&place), numbers.thing(thing));
     }
     places.into_iter().collect()
-}
-
-/// Whether a refusal is about what holds in which place.
-fn says_something(errno: Errno) -> bool {
-    matches!(
-        errno,
-        Errno::NotFound
-            | Errno::Exists
-            | Errno::IsDirectory
-            | Errno::NotDirectory
-            | Errno::NotEmpty
-    )
 }
 
 /// When a call may have taken effect: until its answer, and silently before or instead.

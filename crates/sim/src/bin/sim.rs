@@ -34,7 +34,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let start = Instant::now();
-    let (mut done, mut checked, mut tenures, mut failures) = (0_u64, 0, 0, 0);
+    let (mut done, mut checked, mut judged, mut tenures, mut failures) = (0_u64, 0, 0, 0, 0);
     for seed in options.first..options.first.saturating_add(options.seeds) {
         if start.elapsed() >= Duration::from_secs(options.seconds) {
             break;
@@ -44,6 +44,7 @@ fn main() -> ExitCode {
         let violation = match ended {
             Ok(report) => {
                 checked += report.checked;
+                judged += report.judged;
                 tenures += report.tenures;
                 for line in &report.trace {
                     println!("{line}");
@@ -59,7 +60,7 @@ fn main() -> ExitCode {
         }
     }
     println!(
-        "{done} seeds, {checked} answers compared, {tenures} servers, {failures} failures, {:.1} s",
+        "{done} seeds, {checked} answers compared, {judged} judged, {tenures} servers, {failures} failures, {:.1} s",
         start.elapsed().as_secs_f64()
     );
     if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -1,0 +1,275 @@
+//! What clients see of the subtrees that promise most: when each asked for something, when the
+//! answer came, and which.
+//!
+//! The [`crate::oracle`] hears the server and knows in which order it works. Nothing here does: a
+//! history is judged by what reached the clients, and by the faults that there were. The server's
+//! clock, which answers carry, is only a hint where to search first.
+//!
+//! Invariant: a history begins and ends in quiet, when all places were looked at.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use linearize::names::{Act, Call, Crash, History, Outcome, Place, Seen, Thing};
+use types::{Attr, ClientId, Errno, Ino, Seq, Span, Tid};
+use wire::{Answer, Failure, Reply};
+
+use crate::call::What;
+use crate::region::{Kind, Region};
+use crate::tree::Tree;
+use crate::world::EPOCH;
+
+/// What is sent at once arrives sooner than this.
+const SLACK: Span = Span::from_millis(300);
+
+type Key = (ClientId, Tid);
+
+/// Where a change stands in the journal of a tenure, by its latest answer.
+#[derive(Clone, Copy, Debug)]
+struct Position {
+    key: Key,
+    epoch: u64,
+    seq: Seq,
+}
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub struct Recorder {
+    /// Directories whose names are watched.
+    dirs: BTreeSet<Ino>,
+    initial: BTreeMap<Place, Thing>,
+    /// Questions without an answer, and when they were asked.
+    open: BTreeMap<Key, (What, u64)>,
+    /// Those with one.
+    calls: Vec<(ClientId, Call)>,
+    /// Which call a change is.
+    changes: BTreeMap<Key, usize>,
+    /// Changes that nobody knows to be safe.
+    positions: Vec<Position>,
+    crashes: Vec<Crash>,
+    /// Clients that may not have sent again what they had to, and until when.
+    doubts: BTreeMap<ClientId, u64>,
+    /// Requests that were judged.
+    pub judged: u64,
+}
+
+impl Recorder {
+    /// A client works in these directories, which promise what is applied.
+    pub(crate) fn watch(&mut self, dirs: Vec<Ino>) {
+        self.dirs.extend(dirs);
+    }
+
+    /// A client asks for something.
+    pub(crate) fn asked(&mut self, key: Key, what: &What, now: u64) {
+        let is_watched = match what {
+            What::Lookup { parent: dir, .. }
+            | What::Walk { base: dir, .. }
+            | What::Create { parent: dir, .. }
+            | What::Link { parent: dir, .. }
+            | What::Unlink { parent: dir, .. }
+            | What::Rmdir { parent: dir, .. }
+            | What::List { dir, .. } => self.dirs.contains(dir),
+            What::Rename { from, to, .. } => {
+                self.dirs.contains(&from.0) && self.dirs.contains(&to.0)
+            }
+            _ => false,
+        };
+        if is_watched {
+            self.open.insert(key, (what.clone(), now));
+        }
+    }
+
+    /// An answer reached a client, in a tenure of the server.
+    pub(crate) fn heard(&mut self, client: ClientId, epoch: u64, reply: &Reply, now: u64) {
+        let key = (client, reply.tid);
+        let is_first = self.answered(key, reply, now);
+        if let Some(call) = self.changes.get(&key).map(|at| &mut self.calls[*at].1) {
+            if reply.result.is_err() && !is_first {
+                // It was sent again, and the client is told that it is lost.
+                call.doubt = call.doubt.max(now);
+            }
+            self.positions.retain(|position| position.key != key);
+            self.positions.push(Position { key, epoch, seq: reply.seq });
+        }
+        let (calls, changes) = (&mut self.calls, &self.changes);
+        self.positions.retain(|position| {
+            let is_safe = position.epoch == epoch && position.seq <= reply.safe;
+            if is_safe {
+                let call = &mut calls[changes[&position.key]].1;
+                call.safe = call.safe.min(now);
+            }
+            !is_safe
+        });
+    }
+
+    /// The first answer to a question that is watched. Returns whether it was that.
+    fn answered(&mut self, key: Key, reply: &Reply, now: u64) -> bool {
+        let Some((what, start)) = self.open.remove(&key) else { return false };
+        let Some(act) = act(&what, &reply.result) else { return true };
+        let mut outcome = outcome(&what, &reply.result);
+        let crashed = self.crashes.iter().any(|crash| crash.start >= start);
+        if let What::Create { .. } = what
+            && crashed
+            && is_forgotten(reply)
+        {
+            outcome = Outcome::Unknown;
+        }
+        let mut call = Call::new(act, start).ended(now, outcome);
+        if reply.time.0 > EPOCH {
+            call.hint = u64::try_from(reply.time.0 - EPOCH).unwrap_or(now);
+        }
+        if call.is_change() && reply.result.is_ok() {
+            self.changes.insert(key, self.calls.len());
+        }
+        self.calls.push((key.0, call));
+        true
+    }
+
+    /// The server crashed.
+    pub(crate) fn crashed(&mut self, now: u64) {
+        self.crashes.push(Crash { start: now, end: now, hint: now });
+    }
+
+    /// A client is dead.
+    pub(crate) fn killed(&mut self, client: ClientId) {
+        self.doubts.insert(client, u64::MAX);
+    }
+
+    /// A client is welcome again, or has another answer; so many changes were sent again and not
+    /// answered. The server waits for so long after a crash.
+    pub(crate) fn returned(&mut self, client: ClientId, resent: usize, wait: Span, now: u64) {
+        let last = self.crashes.last().map_or(0, |crash| crash.end);
+        let is_late = now + SLACK.0 > last + wait.0;
+        match self.doubts.get(&client).copied() {
+            None if resent > 0 && is_late => {
+                self.doubts.insert(client, u64::MAX);
+            }
+            Some(u64::MAX) if resent == 0 => {
+                self.doubts.insert(client, now);
+            }
+            None | Some(_) => {}
+        }
+    }
+
+    /// All is quiet, and this is what there is. Returns the history until now, if anybody did
+    /// anything, and begins the next one.
+    pub(crate) fn end(&mut self, tree: &Tree, regions: &[Region], now: u64) -> Option<History> {
+        let found = places(tree, regions);
+        let initial = std::mem::replace(&mut self.initial, found);
+        let last = std::mem::replace(self, Self { judged: self.judged, ..Self::default() });
+        (self.dirs, self.initial) = (last.dirs, last.initial);
+        if last.calls.is_empty() && last.open.is_empty() {
+            return None;
+        }
+        let mut calls = Vec::new();
+        let open = last.open.into_iter().filter_map(|((client, _), (what, start))| {
+            let act = act(&what, &Err(Errno::TimedOut.into()))?;
+            Some((client, Call::new(act, start)))
+        });
+        for (client, mut call) in last.calls.into_iter().chain(open) {
+            let doubt = last.doubts.get(&client).copied().unwrap_or(0);
+            call.doubt = call.doubt.max(doubt);
+            calls.push(call);
+        }
+        self.judged += calls.len() as u64;
+        let history =
+            History { initial: initial.into_iter().collect(), calls, crashes: last.crashes };
+        Some(self.with_last_look(history, now))
+    }
+
+    /// Everything is looked at in the end, as if each place was looked at by itself: nothing
+    /// happens meanwhile.
+    fn with_last_look(&self, mut history: History, now: u64) -> History {
+        let mut places: BTreeSet<Place> = self.initial.keys().cloned().collect();
+        places.extend(history.initial.iter().map(|(place, _)| place.clone()));
+        places.extend(history.calls.iter().flat_map(|call| call.act.places()));
+        for place in places {
+            let outcome = match self.initial.get(&place) {
+                Some(thing) => Outcome::Did(Seen::Thing(*thing)),
+                None => Outcome::Refused(Errno::NotFound),
+            };
+            history.calls.push(Call::new(Act::Look(place), now).ended(now, outcome));
+        }
+        history
+    }
+}
+
+/// Whether the server knows that a create was done, but not what it was.
+fn is_forgotten(reply: &Reply) -> bool {
+    match &reply.result {
+        Ok(_) => reply.time.0 == 0,
+        Err(failure) => matches!(failure.errno, Errno::NotFound | Errno::Stale),
+    }
+}
+
+fn thing(attr: &Attr) -> Thing {
+    Thing { ino: attr.ino, dir: attr.is_dir() }
+}
+
+/// What a request says of places; none if nothing.
+fn act(what: &What, result: &Result<Answer, Failure>) -> Option<Act> {
+    Some(match what {
+        What::Lookup { parent, name } => Act::Look(Place::new(*parent, name)),
+        What::Walk { path, .. } => {
+            let Ok(Answer::Walked { parent, .. }) = result else { return None };
+            let last = path.rsplit('/').next()?;
+            Act::Look(Place::new(*parent, last))
+        }
+        What::Create { parent, name, mode, .. } => {
+            let dir = types::FileType::from_mode(*mode) == Some(types::FileType::Directory);
+            Act::Make { at: Place::new(*parent, name), dir }
+        }
+        What::Link { ino, parent, name } => Act::Link { ino: *ino, at: Place::new(*parent, name) },
+        What::Unlink { parent, name } => Act::Remove { at: Place::new(*parent, name), dir: false },
+        What::Rmdir { parent, name } => Act::Remove { at: Place::new(*parent, name), dir: true },
+        What::Rename { from, to, flags } => Act::Move {
+            from: Place::new(from.0, &from.1),
+            to: Place::new(to.0, &to.1),
+            exchange: flags.exchange,
+            no_replace: flags.no_replace,
+        },
+        What::List { dir, .. } => Act::List(*dir),
+        _ => return None,
+    })
+}
+
+fn outcome(what: &What, result: &Result<Answer, Failure>) -> Outcome {
+    let seen = match result {
+        Err(failure) => {
+            return match failure.errno {
+                Errno::NoSpace | Errno::Io | Errno::Again | Errno::TimedOut => Outcome::Unknown,
+                errno => Outcome::Refused(errno),
+            };
+        }
+        Ok(Answer::Attr(attr)) => Seen::Thing(thing(attr)),
+        Ok(Answer::Walked { attr: Some(attr), .. }) => Seen::Thing(thing(attr)),
+        Ok(Answer::Walked { attr: None, .. }) => return Outcome::Refused(Errno::NotFound),
+        Ok(Answer::Entries { entries, more }) => {
+            let names = entries.iter().map(|(name, attr)| (name.clone(), thing(attr))).collect();
+            match what {
+                What::List { after: None, .. } if !more => Seen::All(names),
+                _ => Seen::Some(names),
+            }
+        }
+        Ok(_) => Seen::Done,
+    };
+    Outcome::Did(seen)
+}
+
+/// What holds in the places of the regions that promise what is applied.
+fn places(tree: &Tree, regions: &[Region]) -> BTreeMap<Place, Thing> {
+    let strong = |region: &&Region| matches!(region.kind, Kind::Strong | Kind::AckSafe);
+    let mut found = BTreeMap::new();
+    for region in regions.iter().filter(strong).filter(|region| !region.path.is_empty()) {
+        for (path, item) in tree.range(region.path.clone()..) {
+            let Some(rest) = path.strip_prefix(&region.path) else { break };
+            let Some((parent, name)) = path.rsplit_once('/').filter(|_| rest.starts_with('/'))
+            else {
+                continue;
+            };
+            if let Some(parent) = tree.get(parent) {
+                found.insert(Place::new(parent.attr.ino, name), thing(&item.attr));
+            }
+        }
+    }
+    found
+}
