@@ -2,8 +2,12 @@
 //!
 //! Depth first: of the requests that no other request must come before, one is chosen, and the
 //! search goes on without it. Two things keep that short. A request that leaves the state as it is
-//! never has to be chosen later than possible, so looking is not branching. And what is left of a
+//! whatever it is never has to be chosen later than possible, so looking is not branching. And what is left of a
 //! history and a state that did not work once are remembered.
+//!
+//! What may never have taken effect makes searches long: whenever something does not fit, each of
+//! these could be the reason. So orders with few of them are tried first (Harvey and Ginsberg's
+//! limited discrepancies).
 //!
 //! Invariant: hints decide how long a search takes, never how it ends.
 
@@ -33,7 +37,8 @@ pub trait Specification {
 pub enum Next<S> {
     /// Nothing: it cannot happen in this state with this answer.
     Impossible,
-    /// The state stays as it is, and nothing else can follow.
+    /// The state stays as it is, and in every other state, too, the operation with this answer
+    /// would change nothing or be impossible: it may as well happen now.
     Same,
     /// One of these. None of them: [`Next::Impossible`].
     One(Vec<S>),
@@ -48,8 +53,9 @@ pub struct Entry<O> {
     pub start: u64,
     /// When its answer was there; none if it may also never have taken effect.
     pub end: Option<u64>,
-    /// Of operations that could be next, those with smaller hints are tried first.
-    pub hint: u64,
+    /// Of operations that could be next, those with smaller hints are tried first, and those
+    /// without one last: it is likely that they did not take effect.
+    pub hint: Option<u64>,
     /// What it was.
     pub operation: O,
 }
@@ -66,8 +72,13 @@ pub enum Verdict {
         /// What had to come after it, but none of it could.
         stuck: Vec<usize>,
     },
-    /// It took more steps than allowed.
-    Unknown,
+    /// It took more steps than allowed, or there were more choices than could be tried.
+    Unknown {
+        /// As above.
+        order: Vec<usize>,
+        /// As above.
+        stuck: Vec<usize>,
+    },
 }
 
 /// A choice that was made, and those that are left.
@@ -90,6 +101,11 @@ struct Search<'a, P: Specification> {
     /// The longest order so far, and what could not follow it.
     best: (Vec<usize>, Vec<usize>),
     steps: u64,
+    /// How many unlikely operations the order has, and may have.
+    unlikely: usize,
+    unlikely_max: usize,
+    /// Some were left out for that.
+    limited: bool,
     /// Some choice had too many ends to try them all.
     incomplete: bool,
 }
@@ -110,9 +126,28 @@ pub fn check<P: Specification>(
         hopeless: Set::default(),
         best: (Vec::new(), Vec::new()),
         steps: 0,
+        unlikely: 0,
+        unlikely_max: 0,
+        limited: false,
         incomplete: false,
     };
-    search.run(initial, steps_max)
+    loop {
+        let verdict = search.run(initial.clone(), steps_max);
+        if !search.limited || search.steps > steps_max || verdict.is_linearizable() {
+            return verdict;
+        }
+        search.unlikely_max = (search.unlikely_max + 1) * 3 / 2;
+        search.limited = false;
+        search.hopeless.clear();
+    }
+}
+
+impl Verdict {
+    /// Whether an order was found.
+    #[must_use]
+    pub fn is_linearizable(&self) -> bool {
+        matches!(self, Self::Linearizable(_))
+    }
 }
 
 impl<P: Specification> Search<'_, P> {
@@ -127,7 +162,8 @@ impl<P: Specification> Search<'_, P> {
                 }
             }
             if self.steps > steps_max {
-                return Verdict::Unknown;
+                let (order, stuck) = self.best.clone();
+                return Verdict::Unknown { order, stuck };
             }
             let Some(frame) = frames.last_mut() else { break };
             if let Some(taken) = frame.taken {
@@ -146,19 +182,21 @@ impl<P: Specification> Search<'_, P> {
                 }
             }
         }
+        let (order, stuck) = self.best.clone();
         if self.incomplete {
-            return Verdict::Unknown;
+            return Verdict::Unknown { order, stuck };
         }
-        let (order, stuck) = std::mem::take(&mut self.best);
         Verdict::Violation { order, stuck }
     }
 
     fn take(&mut self, at: usize) {
+        self.unlikely += usize::from(self.entries[at].hint.is_none());
         self.pending.take(at);
         self.order.push(at);
     }
 
     fn put_back(&mut self, at: usize) {
+        self.unlikely -= usize::from(self.entries[at].hint.is_none());
         self.pending.put_back(at);
         self.order.pop();
     }
@@ -175,10 +213,8 @@ impl<P: Specification> Search<'_, P> {
         if self.hopeless.contains(&(self.pending.rest(), state.clone())) {
             candidates.clear();
         }
-        // What may be left out is taken only if nothing else helps: it is taken too early or in
-        // vain more often than not.
         let entries = self.entries;
-        candidates.sort_by_key(|at| (entries[*at].end.is_none(), entries[*at].hint, *at));
+        candidates.sort_by_key(|at| (entries[*at].hint.is_none(), entries[*at].hint, *at));
         let choices = candidates.into_iter();
         Frame { state, free, choices, taken: None, states: Vec::new() }
     }
@@ -193,6 +229,10 @@ impl<P: Specification> Search<'_, P> {
 
     fn choose(&mut self, frame: &mut Frame<P::State>, choice: usize) {
         self.steps += 1;
+        if self.entries[choice].hint.is_none() && self.unlikely >= self.unlikely_max {
+            self.limited = true;
+            return;
+        }
         match self.specification.step(&frame.state, &self.entries[choice].operation) {
             // What may be left out and changes nothing is left out.
             Next::Impossible | Next::Same => return,

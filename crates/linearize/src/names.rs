@@ -217,9 +217,8 @@ impl History {
                 Verdict::Violation { order, stuck } => {
                     return Judgement::Violation(group.explain(self, &order, &stuck));
                 }
-                Verdict::Unknown => {
-                    let calls = group.names.calls();
-                    return Judgement::Unknown(format!("given up: {calls} requests"));
+                Verdict::Unknown { order, stuck } => {
+                    return Judgement::Unknown(group.explain(self, &order, &stuck));
                 }
             }
         }

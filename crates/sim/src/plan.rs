@@ -114,7 +114,7 @@ impl Plan {
             sync: weigh(3),
             other: weigh(2),
         };
-        Self {
+        let mut plan = Self {
             settings,
             clients: rng.pick(&[1, 2, 3, 4]),
             window: rng.pick(&[1, 1, 3, 8]),
@@ -127,6 +127,16 @@ impl Plan {
             ack_safe: rng.percent(30),
             decoupled: rng.pick(&[0, 0, 1, 2]),
             delay_max: rng.pick(&[100_000, 1_000_000, 20_000_000]),
+        };
+        if rng.percent(20) {
+            plan.crowd();
         }
+        plan
+    }
+
+    /// Everybody works in the one strong subtree, on few names: what one does, others see.
+    fn crowd(&mut self) {
+        (self.clients, self.names, self.requests) = (4, 3, self.requests.max(60));
+        (self.volatile, self.ack_safe, self.decoupled) = (false, false, 0);
     }
 }

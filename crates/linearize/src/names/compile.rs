@@ -186,7 +186,7 @@ fn compile(whole: &Whole<'_>, calls: Vec<usize>, initial: Vec<&(Place, Thing)>) 
         entries.push(Entry {
             start: crash.start,
             end: Some(crash.end),
-            hint: crash.hint,
+            hint: Some(crash.hint),
             operation,
         });
     }
@@ -283,12 +283,12 @@ fn entries_of(
     at: usize,
 ) -> Vec<Entry<Operation>> {
     let mut entries = Vec::new();
-    let (start, hint) = (call.start, call.hint);
+    let start = call.start;
     if let Some((end, _)) = call.end
         && compiled.end != End::Unknown
     {
         let operation = Operation::Answer(at);
-        entries.push(Entry { start, end: Some(end), hint, operation });
+        entries.push(Entry { start, end: Some(end), hint: Some(call.hint), operation });
     }
     if !call.is_change() {
         return entries;
@@ -303,6 +303,9 @@ fn entries_of(
         if !is_answered || before || after {
             let start = if era == 0 { start } else { start.max(history.crashes[era - 1].start) };
             let operation = Operation::Silent(at, u32::try_from(era).unwrap_or(u32::MAX));
+            // Only where the hint says so is it likely that this is how it was.
+            let crashes = history.crashes.iter().filter(|crash| crash.hint < call.hint).count();
+            let hint = (is_answered && crashes == era).then_some(call.hint);
             entries.push(Entry { start, end: None, hint, operation });
         }
     }

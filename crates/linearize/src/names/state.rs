@@ -107,10 +107,6 @@ impl State {
 }
 
 impl Names {
-    pub(super) fn calls(&self) -> usize {
-        self.calls.len()
-    }
-
     fn is_dir(&self, thing: Thing) -> bool {
         self.things[usize::from(thing)].0
     }
@@ -214,6 +210,10 @@ impl Names {
         if !self.carry_out(&mut next.at, &known.act, thing) {
             return None;
         }
+        if next.at == state.at {
+            // There was nothing to do: nothing can be undone, and nothing has to be repeated.
+            return Some(next);
+        }
         if known.repeats {
             let Err(place) = next.done.binary_search_by_key(&call, |(done, _)| *done) else {
                 return None;
@@ -251,6 +251,7 @@ impl Names {
             (_, End::Did(_)) if known.era != state.era => Next::Impossible,
             (_, End::Did(thing)) => match state.made(call) {
                 Some(made) => holds(made == thing),
+                // Also what has nothing to do now might have something to do later.
                 None => Next::One(self.after(state, call, thing).into_iter().collect()),
             },
         }
@@ -264,7 +265,8 @@ impl Names {
         }
         let known = &self.calls[call];
         let Act::Make { dir, .. } = known.act else {
-            return Next::One(self.after(state, call, NONE).into_iter().collect());
+            let next = self.after(state, call, NONE).filter(|next| next != state);
+            return Next::One(next.into_iter().collect());
         };
         let mut made: Vec<Thing> = self.orphans.clone();
         made.retain(|thing| self.is_dir(*thing) == dir && !state.at.contains(thing));
