@@ -1,9 +1,9 @@
 //! The search for an order (Wing and Gong 1993, with the memory of Lowe 2017).
 //!
 //! Depth first: of the requests that no other request must come before, one is chosen, and the
-//! search goes on without it. Two things keep that short. A request that leaves the state as it is
-//! whatever it is never has to be chosen later than possible, so looking is not branching. And what is left of a
-//! history and a state that did not work once are remembered.
+//! search goes on without it. Two things keep that short. A request that changes no state never has
+//! to be chosen later than possible, so looking is not branching. And what is left of a history and
+//! a state that did not work once are remembered.
 //!
 //! What may never have taken effect makes searches long: whenever something does not fit, each of
 //! these could be the reason. So orders with few of them are tried first (Harvey and Ginsberg's

@@ -106,9 +106,9 @@ impl Recorder {
         let Some((what, start)) = self.open.remove(&key) else { return false };
         let Some(act) = act(&what, &reply.result) else { return true };
         let mut outcome = outcome(&what, &reply.result);
-        let crashed = self.crashes.iter().any(|crash| crash.start >= start);
+        let crashed = self.crashes.iter().find(|crash| crash.start >= start).copied();
         if let What::Create { .. } = what
-            && crashed
+            && crashed.is_some()
             && is_forgotten(reply)
         {
             outcome = Outcome::Unknown;
@@ -116,6 +116,9 @@ impl Recorder {
         let mut call = Call::new(act, start).ended(now, outcome);
         if reply.time.0 > EPOCH {
             call.hint = u64::try_from(reply.time.0 - EPOCH).unwrap_or(now);
+        } else if let Some(crash) = crashed.filter(|_| call.is_change() && reply.result.is_ok()) {
+            // The server knows that it was done, but no longer when: before the crash.
+            call.hint = crash.start - 1;
         }
         if call.is_change() && reply.result.is_ok() {
             self.changes.insert(key, self.calls.len());

@@ -16,6 +16,7 @@ mod copies;
 mod crash;
 mod full;
 mod lifecycle;
+mod linearizability;
 mod names;
 mod policies;
 mod rename;

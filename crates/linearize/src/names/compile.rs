@@ -246,7 +246,15 @@ fn compile_call(whole: &Whole<'_>, call: &Call, numbers: &mut Numbers) -> state:
     let end_time = call.end.as_ref().map_or(u64::MAX, |(end, _)| *end);
     let era = whole.history.crashes.iter().filter(|crash| crash.start < end_time).count();
     let era = u32::try_from(era).unwrap_or(u32::MAX);
-    state::Call { act, end, loose: if call.is_change() { loose } else { 0 }, era, repeats: false }
+    let likely = u32::try_from(likely_era(whole.history, call)).unwrap_or(u32::MAX);
+    state::Call {
+        act,
+        end,
+        loose: if call.is_change() { loose } else { 0 },
+        era,
+        likely,
+        repeats: false,
+    }
 }
 
 /// The crashes that a call may know of, with their numbers.
@@ -273,6 +281,11 @@ fn listed(
         places.insert(numbers.place(&place), numbers.thing(thing));
     }
     places.into_iter().collect()
+}
+
+/// After how many crashes a call was probably carried out.
+fn likely_era(history: &History, call: &Call) -> usize {
+    history.crashes.iter().filter(|crash| crash.hint < call.hint).count()
 }
 
 /// When a call may have taken effect: until its answer, and silently before or instead.
@@ -304,8 +317,8 @@ fn entries_of(
             let start = if era == 0 { start } else { start.max(history.crashes[era - 1].start) };
             let operation = Operation::Silent(at, u32::try_from(era).unwrap_or(u32::MAX));
             // Only where the hint says so is it likely that this is how it was.
-            let crashes = history.crashes.iter().filter(|crash| crash.hint < call.hint).count();
-            let hint = (is_answered && crashes == era).then_some(call.hint);
+            let is_likely = is_answered && likely_era(history, call) == era;
+            let hint = is_likely.then_some(call.hint);
             entries.push(Entry { start, end: None, hint, operation });
         }
     }

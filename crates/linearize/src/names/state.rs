@@ -44,6 +44,8 @@ pub(super) struct Call {
     pub(super) loose: u64,
     /// How many crashes there had been when it was answered.
     pub(super) era: u32,
+    /// After how many crashes it was probably carried out for good.
+    pub(super) likely: u32,
     /// It may be carried out at more times than one.
     pub(super) repeats: bool,
 }
@@ -278,10 +280,11 @@ impl Names {
     }
 
     /// Takes away any of the changes that a crash may take, and does the others again. What is
-    /// likely comes first: that the end of the journal is gone.
+    /// likely comes first: that what was carried out again is gone, or the end of the journal.
     fn crash(&self, state: &State, crash: u32) -> Next<State> {
-        let loose = |logged: &&Logged| self.calls[logged.call].loose >> crash & 1 == 1;
-        let count = state.log.iter().filter(loose).count();
+        let loose = state.log.iter().map(|logged| &self.calls[logged.call]);
+        let loose: Vec<&Call> = loose.filter(|call| call.loose >> crash & 1 == 1).collect();
+        let count = loose.len();
         let mut next: Vec<State> = Vec::new();
         let mut add = |after: Option<State>| {
             if let Some(after) = after
@@ -290,6 +293,7 @@ impl Names {
                 next.push(after);
             }
         };
+        add(self.without(state, crash, |at| loose[at].likely > crash));
         for kept in (0..=count).rev() {
             add(self.without(state, crash, |at| at >= kept));
         }
