@@ -110,10 +110,7 @@ impl Worker<'_> {
             }
             _ => {
                 let (to_dir, to_name, to) = self.place();
-                let flags = RenameFlags {
-                    no_replace: false,
-                    exchange: self.choice.below(3) == 0,
-                };
+                let flags = RenameFlags { no_replace: false, exchange: self.choice.below(3) == 0 };
                 let RenameFlags { exchange, no_replace } = flags;
                 let act = Act::Move { from: at, to, exchange, no_replace };
                 self.record(act, |dirs| {
@@ -173,9 +170,10 @@ fn several_clients_see_one_namespace_while_the_server_is_killed() {
     });
     println!("{} requests, {:?}", history.calls.len(), start.elapsed());
     look_at_all(&cluster, &mut history, now);
-    let unknown = history.calls.iter().filter(|call| {
-        call.end.as_ref().is_some_and(|(_, outcome)| *outcome == Outcome::Unknown)
-    });
+    let unknown = history
+        .calls
+        .iter()
+        .filter(|call| call.end.as_ref().is_some_and(|(_, outcome)| *outcome == Outcome::Unknown));
     assert!(unknown.count() < history.calls.len() / 10, "most answers say something");
     assert_eq!(history.judge(STEPS_MAX), Judgement::Linearizable, "CUDELE_TEST_SEED={seed}");
     must_notice(history);

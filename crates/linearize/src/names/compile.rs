@@ -244,14 +244,18 @@ fn compile_call(whole: &Whole<'_>, call: &Call, numbers: &mut Numbers) -> state:
         }
     }
     let end_time = call.end.as_ref().map_or(u64::MAX, |(end, _)| *end);
-    let era = whole.history.crashes.iter().filter(|crash| crash.start < end_time).count();
-    let era = u32::try_from(era).unwrap_or(u32::MAX);
+    // An answer that came while the server was being killed may be that of either server.
+    let crashes = &whole.history.crashes;
+    let first = crashes.iter().filter(|crash| crash.end < end_time).count();
+    let last = crashes.iter().filter(|crash| crash.start < end_time).count();
+    let count = |crashes: usize| u32::try_from(crashes).unwrap_or(u32::MAX);
+    let eras = (count(first), count(last));
     let likely = u32::try_from(likely_era(whole.history, call)).unwrap_or(u32::MAX);
     state::Call {
         act,
         end,
         loose: if call.is_change() { loose } else { 0 },
-        era,
+        eras,
         likely,
         repeats: false,
     }
@@ -309,10 +313,10 @@ fn entries_of(
     let first = history.crashes.iter().filter(|crash| crash.end < start).count();
     for era in first..=history.crashes.len() {
         let is_answered = call.end.is_some() && compiled.end != End::Unknown;
-        let before = is_answered && u32::try_from(era).is_ok_and(|era| era < compiled.era);
+        let before = is_answered && u32::try_from(era).is_ok_and(|era| era < compiled.eras.1);
         // A change that was answered is done again only after a crash that undid it.
         let undone = era > first && compiled.loose >> (era - 1) & 1 == 1;
-        let after = u32::try_from(era).is_ok_and(|era| era > compiled.era) && undone;
+        let after = u32::try_from(era).is_ok_and(|era| era > compiled.eras.1) && undone;
         if !is_answered || before || after {
             let start = if era == 0 { start } else { start.max(history.crashes[era - 1].start) };
             let operation = Operation::Silent(at, u32::try_from(era).unwrap_or(u32::MAX));

@@ -42,8 +42,8 @@ pub(super) struct Call {
     pub(super) end: End,
     /// The crashes that may undo it.
     pub(super) loose: u64,
-    /// How many crashes there had been when it was answered.
-    pub(super) era: u32,
+    /// How many crashes there had been when it was answered, at least and at most.
+    pub(super) eras: (u32, u32),
     /// After how many crashes it was probably carried out for good.
     pub(super) likely: u32,
     /// It may be carried out at more times than one.
@@ -250,7 +250,9 @@ impl Names {
                 holds(places.iter().all(|(place, thing)| at[*place] == *thing))
             }
             // Before the crash that its client saw it may still be undone.
-            (_, End::Did(_)) if known.era != state.era => Next::Impossible,
+            (_, End::Did(_)) if state.era < known.eras.0 || state.era > known.eras.1 => {
+                Next::Impossible
+            }
             (_, End::Did(thing)) => match state.made(call) {
                 Some(made) => holds(made == thing),
                 // Also what has nothing to do now might have something to do later.
@@ -273,7 +275,7 @@ impl Names {
         let mut made: Vec<Thing> = self.orphans.clone();
         made.retain(|thing| self.is_dir(*thing) == dir && !state.at.contains(thing));
         if let End::Did(thing) = known.end {
-            made.push(thing);
+            made.insert(0, thing);
         }
         made.push(self.unseen[call]);
         Next::One(made.iter().filter_map(|thing| self.after(state, call, *thing)).collect())
