@@ -155,10 +155,12 @@ impl Link {
     }
 }
 
+/// The server that answers, or will: one that recovers waits for its clients, which have to send
+/// again what is not safe before anybody else is served.
 fn active_server(cluster: &Cluster) -> Result<Address> {
     let map = cluster.status()?;
-    let active = map.mds.iter().find(|entry| entry.state == MdsState::Active);
-    match active {
+    let is = |state| map.mds.iter().find(|entry| entry.state == state);
+    match is(MdsState::Active).or_else(|| is(MdsState::Replaying)) {
         Some(entry) => entry.address.parse(),
         None => Err(Error::new(Errno::Again, "cluster", "no metadata server is active")),
     }
