@@ -114,7 +114,7 @@ struct Search<'a, P: Specification> {
 /// number of times that the specification is asked.
 pub fn check<P: Specification>(
     specification: &P,
-    initial: P::State,
+    initial: &P::State,
     entries: &[Entry<P::Operation>],
     steps_max: u64,
 ) -> Verdict {

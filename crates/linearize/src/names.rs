@@ -212,7 +212,7 @@ impl History {
     #[must_use]
     pub fn judge(&self, steps_max: u64) -> Judgement {
         for group in compile::groups(self) {
-            match check(&group.names, group.initial.clone(), &group.entries, steps_max) {
+            match check(&group.names, &group.initial, &group.entries, steps_max) {
                 Verdict::Linearizable(_) => {}
                 Verdict::Violation { order, stuck } => {
                     return Judgement::Violation(group.explain(self, &order, &stuck));

@@ -44,7 +44,7 @@ fn judge(entries: &[(u64, Option<u64>, Act)]) -> Verdict {
             Entry { start: *start, end: *end, hint, operation: *operation }
         })
         .collect();
-    check(&Registers, [0; 3], &entries, 1_000_000)
+    check(&Registers, &[0; 3], &entries, 1_000_000)
 }
 
 #[track_caller]
@@ -113,7 +113,7 @@ fn a_search_without_end_is_given_up() {
         .into_iter()
         .map(|(start, end, operation)| Entry { start, end, hint: None, operation })
         .collect();
-    let verdict = check(&Registers, [0; 3], &entries, 10_000);
+    let verdict = check(&Registers, &[0; 3], &entries, 10_000);
     assert!(matches!(verdict, Verdict::Unknown { .. }), "{verdict:?}");
 }
 

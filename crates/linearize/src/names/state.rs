@@ -167,6 +167,10 @@ impl Names {
     }
 
     /// Whether a refusal is true.
+    #[allow(
+        clippy::wildcard_enum_match_arm,
+        reason = "all but a few errors say nothing about what holds in a place"
+    )]
     fn is_refused(&self, at: &[Thing], act: &Act, errno: Errno) -> bool {
         match *act {
             Act::Look(place) => errno != Errno::NotFound || at[place] == NONE,
