@@ -225,7 +225,7 @@ fn what_is_asked_again_after_a_crash_happens_again() {
     let seen = story().made((1, 9), "a", file(10)).sees((2, 3), "a", file(9)).crash(5);
     seen.clone().misses((6, 7), "a").sees((10, 11), "a", file(10)).accepted();
     seen.clone().misses((10, 11), "a").rejected();
-    seen.clone().sees((10, 11), "a", file(9)).rejected();
+    seen.sees((10, 11), "a", file(9)).rejected();
     // Or the crash did not take it.
     let kept = story().made((1, 9), "a", file(9)).sees((2, 3), "a", file(9)).crash(5);
     kept.clone().removed((6, 7), "a", false).misses((10, 11), "a").accepted();
