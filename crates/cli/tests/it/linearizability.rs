@@ -40,6 +40,7 @@ fn thing(attr: &Attr) -> Thing {
 }
 
 /// What an error says: that nothing was done, or nothing at all.
+#[allow(clippy::wildcard_enum_match_arm, reason = "few errors say what holds in a place")]
 fn refused(error: &Error) -> Outcome {
     match error.errno {
         errno @ (Errno::NotFound
