@@ -183,7 +183,9 @@ impl Mds {
             let at = (conn, request.tid);
             return self.answer_when_safe((seq, time), at, Answer::Done, effects);
         };
-        let ino = known.map(|known| known.ino).filter(|ino| ino.0 != 0);
+        // A client that sends it again knows what it was told.
+        let told = request.replay.map(|replay| replay.ino);
+        let ino = known.map(|known| known.ino).or(told).filter(|ino| ino.0 != 0);
         let here = ino.map(|ino| self.namespace.getattr(ino)).and_then(Result::ok);
         let named = || self.namespace.lookup(&Cred::root(), parent, name);
         let attr = here.map_or_else(named, Ok);
