@@ -10,8 +10,9 @@ use types::{
 use wire::{Answer, EffectivePolicy, NewInode, Op};
 
 use crate::link::Link;
+use crate::observe::Observed;
 use crate::strong_log::StrongLogs;
-use crate::{Cluster, Dir, Policy, Subtree};
+use crate::{Cluster, Dir, Observer, Policy, Subtree};
 
 /// See the module documentation. Cheap to share between threads; requests of one client are
 /// carried out one after the other, so parallel work uses several.
@@ -23,19 +24,22 @@ pub struct Fs {
     cred: Cred,
     link: Mutex<Link>,
     pub(crate) strong_logs: StrongLogs,
+    observed: Observed,
 }
 
 impl Fs {
     pub(crate) fn open(cluster: Arc<Cluster>, client: ClientId) -> Result<Self> {
         let map = cluster.status()?;
         let store = objstore::open_existing(&map.store)?;
+        let observed = Observed::default();
         let fs = Self {
             cluster,
             cluster_id: map.cluster,
             store,
             cred: crate::own_cred(),
-            link: Mutex::new(Link::new(client)),
+            link: Mutex::new(Link::new(client, observed.clone())),
             strong_logs: StrongLogs::default(),
+            observed,
         };
         fs.lock().connect(&fs.cluster)?;
         Ok(fs)
@@ -87,6 +91,16 @@ impl Fs {
     #[must_use]
     pub fn unsafe_requests(&self) -> usize {
         self.lock().session.unsafe_count()
+    }
+
+    /// Reports every stage of the mechanisms that this client carries out from now on. The first
+    /// observer stays.
+    pub fn observe(&self, observer: Observer) {
+        self.observed.by(observer);
+    }
+
+    pub(crate) fn observed(&self) -> &Observed {
+        &self.observed
     }
 
     /// The tenure of the metadata server that this client is connected to.

@@ -4,10 +4,12 @@ use std::time::{Duration, Instant};
 
 use client::{Effects, Input, Session};
 use net::{Address, Connection};
+use policy::Mechanism;
 use types::{ClientId, Cred, Errno, Error, Result, Tid};
 use wire::{Answer, MdsState, Message, Op};
 
-use crate::Cluster;
+use crate::observe::Observed;
+use crate::{Cluster, Stage};
 
 /// How long a request may wait for a server that is away.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -24,10 +26,11 @@ pub(crate) struct Link {
     answered: Vec<(Tid, std::result::Result<Answer, wire::Failure>)>,
     /// Requests made so far.
     pub(crate) requests: u64,
+    observed: Observed,
 }
 
 impl Link {
-    pub(crate) fn new(client: ClientId) -> Self {
+    pub(crate) fn new(client: ClientId, observed: Observed) -> Self {
         // Request numbers grow over the processes that act as one client.
         let first_tid = Tid(crate::now().0.unsigned_abs() / 1000);
         Self {
@@ -37,6 +40,7 @@ impl Link {
             effects: Effects::default(),
             answered: Vec::new(),
             requests: 0,
+            observed,
         }
     }
 
@@ -98,13 +102,17 @@ impl Link {
 
     fn send_chunks(&mut self, tid: Tid, chunks: &[&[u8]]) -> Result<()> {
         let mut frame = Vec::new();
-        for bytes in chunks.iter().flat_map(|chunk| chunk.chunks(1 << 20)) {
+        for (at, bytes) in chunks.iter().flat_map(|chunk| chunk.chunks(1 << 20)).enumerate() {
+            if at == 1 {
+                self.observed.note(Mechanism::VolatileApply, Stage::Sending);
+            }
             frame.clear();
             Message::Chunk { tid, bytes }.append_frame(&mut frame);
             if let Some(connection) = &mut self.connection {
                 connection.send(&frame)?;
             }
         }
+        self.observed.note(Mechanism::VolatileApply, Stage::Sent);
         Ok(())
     }
 

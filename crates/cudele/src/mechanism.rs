@@ -17,7 +17,7 @@ use policy::{Composition, Mechanism};
 use types::{Errno, Error, Ino, Result, Seq};
 use wire::{MergeFlags, MergeReport};
 
-use crate::{Fs, StateDir};
+use crate::{Fs, Stage, StateDir};
 
 /// What the mechanisms work on.
 #[derive(Debug)]
@@ -114,7 +114,12 @@ fn run(composition: &Composition, material: &Material<'_>) -> Result<Completion>
     let mut all = Completion::default();
     match composition {
         Composition::Nothing => {}
-        Composition::One(mechanism) => return one(*mechanism, material),
+        Composition::One(mechanism) => {
+            material.fs.observed().note(*mechanism, Stage::Begun);
+            let completion = one(*mechanism, material)?;
+            material.fs.observed().note(*mechanism, Stage::Ended);
+            return Ok(completion);
+        }
         Composition::Serial(members) => {
             for member in members {
                 all.absorb(run(member, material)?);

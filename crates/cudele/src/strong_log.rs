@@ -13,8 +13,9 @@ use policy::Mechanism;
 use types::{Attr, AttrChange, Errno, Error, FileType, Ino, Origin, Result, Seq};
 use wire::MergeFlags;
 
+use crate::observe::Observed;
 use crate::state::{io_error, sync_parent};
-use crate::{Fs, StateDir};
+use crate::{Fs, Stage, StateDir};
 
 /// The logs of a client, by the directory whose policy asks for them.
 #[derive(Debug, Default)]
@@ -28,6 +29,7 @@ pub(crate) struct StrongLog {
     path: PathBuf,
     subtree: Ino,
     open: Mutex<Open>,
+    observed: Observed,
 }
 
 #[derive(Debug)]
@@ -85,7 +87,7 @@ impl StrongLog {
         let file = create().map_err(|error| io_error(&path, &error))?;
         sync_parent(&path)?;
         let open = Mutex::new(Open { file, next: Seq(1), failed: false });
-        Ok(Self { path, subtree, open })
+        Ok(Self { path, subtree, open, observed: fs.observed().clone() })
     }
 
     /// Logs an event durably.
@@ -105,12 +107,18 @@ impl StrongLog {
         buffer.append(Origin::default(), event);
         buffer.close_block();
         let block = buffer.blocks().concat();
-        let written = open.file.write_all(&block).and_then(|()| open.file.sync_data());
+        let note = |stage| self.observed.note(Mechanism::LocalPersist, stage);
+        note(Stage::Begun);
+        let written = open.file.write_all(&block).and_then(|()| {
+            note(Stage::Written);
+            open.file.sync_data()
+        });
         if let Err(error) = written {
             open.failed = true;
             return Err(io_error(&self.path, &error));
         }
         open.next.0 += 1;
+        note(Stage::Ended);
         Ok(())
     }
 

@@ -3,9 +3,11 @@
 use std::sync::atomic::Ordering;
 
 use objstore::SyncScope;
+use policy::Mechanism;
 use types::Result;
 
 use super::Material;
+use crate::Stage;
 
 /// Bytes given to the store at a time: few calls, and small enough to be copied within a cache.
 const WRITE_BYTES: usize = 256 << 10;
@@ -13,6 +15,7 @@ const WRITE_BYTES: usize = 256 << 10;
 pub(crate) fn global_persist(material: &Material<'_>) -> Result<u64> {
     let Some(object) = &material.object else { return Ok(0) };
     let store = material.fs.store();
+    let note = |stage| material.fs.observed().note(Mechanism::GlobalPersist, stage);
     let done = material.persisted_globally;
     let header = material.header.encode();
     let before: usize = material.blocks[..done].iter().map(Vec::len).sum();
@@ -33,7 +36,9 @@ pub(crate) fn global_persist(material: &Material<'_>) -> Result<u64> {
     }
     store.write_range(object, offset, &buffer)?;
     offset += buffer.len() as u64;
+    note(Stage::Written);
     store.sync(SyncScope::Object(object))?;
     material.stored.store(true, Ordering::Release);
+    note(Stage::Synced);
     Ok(offset - start)
 }

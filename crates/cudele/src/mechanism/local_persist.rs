@@ -7,9 +7,11 @@ use std::fs::{File, OpenOptions};
 use std::io::{IoSlice, Write};
 use std::path::Path;
 
+use policy::Mechanism;
 use types::Result;
 
 use super::Material;
+use crate::Stage;
 use crate::state::{io_error, sync_parent};
 
 /// Slices handed to the kernel at a time.
@@ -34,6 +36,8 @@ fn write(path: &Path, material: &Material<'_>, fresh: bool) -> std::io::Result<u
     }
     let mut file =
         if fresh { File::create(path)? } else { OpenOptions::new().append(true).open(path)? };
+    let note = |stage| material.fs.observed().note(Mechanism::LocalPersist, stage);
+    note(Stage::Opened);
     let mut written = 0;
     if fresh {
         let header = material.header.encode();
@@ -52,6 +56,8 @@ fn write(path: &Path, material: &Material<'_>, fresh: bool) -> std::io::Result<u
             IoSlice::advance_slices(&mut slices, count);
         }
     }
+    note(Stage::Written);
     file.sync_all()?;
+    note(Stage::Synced);
     Ok(written)
 }

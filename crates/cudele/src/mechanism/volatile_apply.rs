@@ -1,10 +1,12 @@
 //! Volatile Apply (M-04), seen from the client: the journal is transferred to the metadata server,
 //! which applies it to its memory. The transfer is part of the cost (J-15).
 
+use policy::Mechanism;
 use types::Result;
 use wire::{Answer, MergeReport, Op};
 
 use super::Material;
+use crate::Stage;
 use crate::fs::unexpected;
 
 pub(crate) fn volatile_apply(material: &Material<'_>) -> Result<MergeReport> {
@@ -19,5 +21,6 @@ pub(crate) fn volatile_apply(material: &Material<'_>) -> Result<MergeReport> {
     };
     let answer = material.fs.call_with_chunks(op, &chunks)?;
     let Answer::Merged(report) = answer else { return Err(unexpected(&answer)) };
+    material.fs.observed().note(Mechanism::VolatileApply, Stage::Applied);
     Ok(*report)
 }
