@@ -213,6 +213,11 @@ impl StateDir {
         self.dir.join(format!("journal.{:016x}", first_seq.0))
     }
 
+    /// The same while it is being written for the first time.
+    pub(crate) fn unfinished_journal_file(&self, first_seq: types::Seq) -> PathBuf {
+        self.dir.join(format!("new.journal.{:016x}", first_seq.0))
+    }
+
     /// All local journals of the subtree, oldest first.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! A decoupled subtree: this client's own until it is merged or discarded.
 
 mod complete;
+mod earlier;
 mod sync;
 mod view;
 
@@ -13,6 +14,7 @@ use policy::{Check, Mechanism};
 use types::{Attr, AttrChange, Epoch, Errno, Error, Ino, InoRange, Path, Result, Seq, Timestamp};
 use wire::{Answer, Op};
 
+pub(crate) use earlier::Earlier;
 use sync::Syncer;
 
 use crate::data::Content;
@@ -50,40 +52,6 @@ pub struct Subtree {
     merged_in: Option<Epoch>,
     /// Merges in the background, if there are any.
     syncer: Option<Syncer>,
-}
-
-/// A journal of an earlier process.
-#[derive(Debug)]
-pub(crate) struct Earlier {
-    /// Where it is, for people.
-    name: String,
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) first: Seq,
-    next: Seq,
-    /// The journal object, if it is in the store: then the server reads it from there, and again
-    /// after a crash.
-    object: Option<String>,
-}
-
-impl Earlier {
-    /// As far as the journal is intact.
-    pub(crate) fn read(name: String, mut bytes: Vec<u8>, object: Option<String>) -> Result<Self> {
-        let fail = |error: journal::JournalError| error.in_journal(&name);
-        let header = journal::SegmentHeader::decode(&bytes).map_err(fail)?;
-        let scan = journal::segment::scan(&bytes).map_err(fail)?;
-        match scan.damage {
-            // The torn end of an interrupted write was never promised.
-            Some(damage) if damage.resumes.is_none() && object.is_none() => {}
-            Some(damage) => return Err(fail(damage.error)),
-            None => {}
-        }
-        bytes.truncate(scan.intact);
-        Ok(Self { name, bytes, first: header.first_seq, next: scan.next_seq, object })
-    }
-
-    pub(crate) fn events(&self) -> u64 {
-        self.next.0 - self.first.0
-    }
 }
 
 /// Events that share one reading of the coarse clock.
@@ -185,48 +153,6 @@ impl Subtree {
             merged_in: None,
             syncer: None,
         })
-    }
-
-    /// The journals that Local Persist left on this disk, as far as they are intact.
-    fn local_journals(&self) -> Result<Vec<Earlier>> {
-        let mut journals = Vec::new();
-        for path in self.state.journals()? {
-            let bytes =
-                std::fs::read(&path).map_err(|error| crate::state::io_error(&path, &error))?;
-            journals.push(Earlier::read(path.display().to_string(), bytes, None)?);
-        }
-        Ok(journals)
-    }
-
-    /// The journals that Global Persist left in the object store.
-    fn stored_journals(&self) -> Result<Vec<Earlier>> {
-        let mut journals = Vec::new();
-        for object in &self.owner.objects {
-            let (bytes, _) = self.fs.store().get(object)?;
-            journals.push(Earlier::read(object.clone(), bytes, Some(object.clone()))?);
-        }
-        Ok(journals)
-    }
-
-    /// Takes up the journals of earlier processes: they are merged with this one's, and their
-    /// inode numbers are used.
-    fn load_journals(&mut self) -> Result<()> {
-        let mut next = Seq(self.owner.next_seq);
-        let mut all = self.stored_journals()?;
-        // One that is in both places is taken from the store.
-        let stored: Vec<Seq> = all.iter().map(|journal| journal.first).collect();
-        let local = self.local_journals()?.into_iter();
-        all.extend(local.filter(|journal| !stored.contains(&journal.first)));
-        all.retain(|journal| journal.events() > 0);
-        all.sort_by_key(|journal| journal.first);
-        for journal in all {
-            let last = self.inner.replay(&journal.bytes);
-            self.inner.skip_used(last.map_err(|error| error.in_journal(&journal.name))?);
-            next = next.max(journal.next);
-            self.earlier.push(journal);
-        }
-        self.inner.start_at(next);
-        Ok(())
     }
 
     /// Records on this machine that it owns the subtree, so that a later process can go on.
@@ -440,7 +366,8 @@ impl Subtree {
 
     /// The journals as they would be merged: those of earlier processes, then this one's.
     pub fn journals(&mut self) -> Vec<Vec<u8>> {
-        let mut all: Vec<_> = self.earlier.iter().map(|journal| journal.bytes.clone()).collect();
+        let usable = self.earlier.iter().filter(|journal| journal.events() > 0);
+        let mut all: Vec<_> = usable.map(|journal| journal.bytes.clone()).collect();
         if self.inner.events() > 0 {
             let mut bytes = self.inner.header().encode().to_vec();
             for block in self.inner.blocks() {

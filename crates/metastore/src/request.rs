@@ -148,8 +148,14 @@ pub fn segment_name(rank: types::Rank, index: u64) -> String {
 /// still need: all of them begin at the same position.
 #[must_use]
 pub fn client_journal_name(subtree: Ino, client: ClientId, grant: InoRange, part: u64) -> String {
+    format!("{}{part:08x}", client_journal_prefix(subtree, client, grant))
+}
+
+/// What the names of all journal objects of one decoupling begin with; the part follows.
+#[must_use]
+pub fn client_journal_prefix(subtree: Ino, client: ClientId, grant: InoRange) -> String {
     let grant = grant.start;
-    format!("journal/client/{:016x}.{:x}.{grant:x}.{part:08x}", subtree.0, client.0)
+    format!("journal/client/{:016x}.{:x}.{grant:x}.", subtree.0, client.0)
 }
 
 /// Name of the monitor's map.

@@ -1,10 +1,11 @@
 //! Local Persist (M-06): the journal goes to a file on the client's own disk.
 //!
 //! The file is complete and durable, its name included, when this returns. A journal that grew
-//! since the last time is appended to.
+//! since the last time is written on. Invariant: at every moment the file has all that an earlier
+//! persist completed for, also if this one repeats it or does not end.
 
 use std::fs::{File, OpenOptions};
-use std::io::{IoSlice, Write};
+use std::io::{IoSlice, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use policy::Mechanism;
@@ -20,12 +21,16 @@ const SLICES: usize = 256;
 pub(crate) fn local_persist(material: &Material<'_>) -> Result<u64> {
     let path = material.state.journal_file(material.first_seq());
     let fresh = material.persisted_locally == 0;
-    let written = write(&path, material, fresh).map_err(|error| io_error(&path, &error))?;
-    if fresh {
-        sync_parent(&path)?;
-        if let Some(dir) = path.parent() {
-            sync_parent(dir)?;
-        }
+    if !fresh {
+        return write(&path, material, false).map_err(|error| io_error(&path, &error));
+    }
+    // A composition that did not complete may have left the file: it stays until there is another.
+    let unfinished = material.state.unfinished_journal_file(material.first_seq());
+    let written = write(&unfinished, material, true).map_err(|e| io_error(&unfinished, &e))?;
+    std::fs::rename(&unfinished, &path).map_err(|error| io_error(&path, &error))?;
+    sync_parent(&path)?;
+    if let Some(dir) = path.parent() {
+        sync_parent(dir)?;
     }
     Ok(written)
 }
@@ -35,14 +40,19 @@ fn write(path: &Path, material: &Material<'_>, fresh: bool) -> std::io::Result<u
         std::fs::create_dir_all(dir)?;
     }
     let mut file =
-        if fresh { File::create(path)? } else { OpenOptions::new().append(true).open(path)? };
+        if fresh { File::create(path)? } else { OpenOptions::new().write(true).open(path)? };
     let note = |stage| material.fs.observed().note(Mechanism::LocalPersist, stage);
     note(Stage::Opened);
-    let mut written = 0;
+    let header = material.header.encode();
+    let mut start = 0;
     if fresh {
-        let header = material.header.encode();
         file.write_all(&header)?;
-        written += header.len() as u64;
+    } else {
+        // What an attempt that did not complete left here is written over, not followed.
+        let before: usize =
+            material.blocks[..material.persisted_locally].iter().map(Vec::len).sum();
+        start = (header.len() + before) as u64;
+        file.seek(SeekFrom::Start(start))?;
     }
     for blocks in material.blocks[material.persisted_locally..].chunks(SLICES) {
         let mut slices: Vec<_> = blocks.iter().map(|block| IoSlice::new(block)).collect();
@@ -52,12 +62,12 @@ fn write(path: &Path, material: &Material<'_>, fresh: bool) -> std::io::Result<u
             if count == 0 {
                 return Err(std::io::ErrorKind::WriteZero.into());
             }
-            written += count as u64;
             IoSlice::advance_slices(&mut slices, count);
         }
     }
+    let end = file.stream_position()?;
     note(Stage::Written);
     file.sync_all()?;
     note(Stage::Synced);
-    Ok(written)
+    Ok(end - start)
 }

@@ -3,12 +3,11 @@
 use std::sync::atomic::AtomicBool;
 
 use metastore::request::client_journal_name;
-use objstore::SyncScope;
 use policy::{Check, Composition, Mechanism, Policy, Transition};
 use types::{Result, Seq};
 use wire::{MergeFlags, MergeReport};
 
-use super::{Earlier, Subtree};
+use super::Subtree;
 use crate::mechanism::{Material, carry_out, sum};
 use crate::{Completion, Step};
 
@@ -97,7 +96,13 @@ impl Subtree {
         if composition.mechanisms().any(durable) {
             self.fs.sync_data()?;
         }
+        let tenure = self.fs.server_epoch();
         let mut completion = self.run(composition, flags)?;
+        if completion.merge.is_some() && tenure != self.fs.server_epoch() {
+            // The connection had to be made again, to a server that has nothing of earlier merges:
+            // only now is that known.
+            completion = self.run(composition, flags)?;
+        }
         if composition.contains(Mechanism::LocalPersist) {
             self.persisted_locally = self.inner.blocks().len();
         }
@@ -137,16 +142,17 @@ impl Subtree {
     /// Puts journals of earlier processes, which are on this disk only, into the store.
     fn store_earlier(&mut self) -> Result<Option<Step>> {
         let (start, mut bytes) = (std::time::Instant::now(), 0);
-        for at in 0..self.earlier.len() {
-            let Earlier { first, object: None, .. } = self.earlier[at] else { continue };
-            let object = self.object_from(first);
-            let store = self.fs.store();
-            store.write_range(&object, 0, &self.earlier[at].bytes)?;
-            store.sync(SyncScope::Object(&object))?;
-            self.owner.objects.push(object.clone());
-            self.earlier[at].object = Some(object);
-            bytes += self.earlier[at].bytes.len() as u64;
-        }
+        let mut earlier = std::mem::take(&mut self.earlier);
+        let stored = earlier.iter_mut().try_for_each(|journal| {
+            let object = self.object_from(journal.first);
+            if journal.put(&self.fs, &object)? {
+                bytes += journal.bytes.len() as u64;
+                self.owner.objects.push(object);
+            }
+            Ok(())
+        });
+        self.earlier = earlier;
+        stored?;
         let (mechanism, seconds) = (Mechanism::GlobalPersist, start.elapsed().as_secs_f64());
         Ok((bytes > 0).then_some(Step { mechanism, seconds, bytes }))
     }
@@ -217,10 +223,7 @@ impl Subtree {
         for journal in &self.earlier {
             let flags = MergeFlags { release: false, ..flags };
             let root = self.inner.root();
-            let report = match &journal.object {
-                Some(object) => self.fs.merge_object(root, object, flags)?,
-                None => self.fs.merge_journal(root, &journal.bytes, flags)?,
-            };
+            let report = journal.merge(&self.fs, root, flags)?;
             done.events += journal.events();
             done.bytes += journal.bytes.len() as u64;
             done.merge = done.merge.map(|before| sum(before, report));

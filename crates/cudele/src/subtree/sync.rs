@@ -289,7 +289,7 @@ impl Subtree {
         part.blocks.iter().for_each(|block| bytes.extend_from_slice(block));
         let (first, next) = (part.header.first_seq, part.next);
         let name = format!("journal of {} from {first}", self.path);
-        self.earlier.push(Earlier { name, bytes, first, next, object: None });
+        self.earlier.push(Earlier::kept(name, bytes, first, next));
     }
 
     /// Waits until everything that was handed over is merged, and says what that did.

@@ -1,0 +1,169 @@
+//! What earlier processes of this client left of a decoupled subtree: journals on this disk and in
+//! the object store.
+//!
+//! A process may have ended at any moment. Invariant: whatever it left, all that a persist completed
+//! for is taken up, and what it was in the middle of writing stands in nobody's way.
+
+use client::Decoupled;
+use metastore::request::client_journal_prefix;
+use objstore::Expect;
+use policy::Mechanism;
+use types::{Ino, Result, Seq};
+use wire::{MergeFlags, MergeReport};
+
+use super::Subtree;
+use crate::Fs;
+
+/// A journal of an earlier process.
+#[derive(Debug)]
+pub(crate) struct Earlier {
+    /// Where it is, for people.
+    name: String,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) first: Seq,
+    pub(super) next: Seq,
+    /// The journal object, if it is in the store: then the server reads it from there, and again
+    /// after a crash.
+    object: Option<String>,
+    /// Whether it ended with something that was not written completely.
+    torn: bool,
+}
+
+impl Earlier {
+    /// As far as the journal is intact.
+    pub(crate) fn read(name: String, mut bytes: Vec<u8>, object: Option<String>) -> Result<Self> {
+        let fail = |error: journal::JournalError| error.in_journal(&name);
+        let header = journal::SegmentHeader::decode(&bytes).map_err(fail)?;
+        let scan = journal::segment::scan(&bytes).map_err(fail)?;
+        let torn = match scan.damage {
+            // The torn end of an interrupted write was never promised.
+            Some(damage) if damage.resumes.is_none() => true,
+            Some(damage) => return Err(fail(damage.error)),
+            None => false,
+        };
+        bytes.truncate(scan.intact);
+        Ok(Self { name, bytes, first: header.first_seq, next: scan.next_seq, object, torn })
+    }
+
+    /// Of this process, as it stands: a part of the journal that could not be merged.
+    pub(super) fn kept(name: String, bytes: Vec<u8>, first: Seq, next: Seq) -> Self {
+        Self { name, bytes, first, next, object: None, torn: false }
+    }
+
+    /// An object of which nothing can be used: it was being written for the first time.
+    fn unfinished(object: String, part: Seq) -> Self {
+        let (name, object) = (object.clone(), Some(object));
+        Self { name, bytes: Vec::new(), first: part, next: part, object, torn: true }
+    }
+
+    /// Puts it into the store under a name, unless it is there. Returns whether it was not.
+    pub(super) fn put(&mut self, fs: &Fs, name: &str) -> Result<bool> {
+        if self.object.is_some() {
+            return Ok(false);
+        }
+        // Nothing is expected of what is there, so nothing can be in conflict with it.
+        let _ = fs.store().put(name, &self.bytes, Expect::Any)?;
+        self.object = Some(name.to_owned());
+        Ok(true)
+    }
+
+    pub(crate) fn events(&self) -> u64 {
+        self.next.0 - self.first.0
+    }
+
+    /// Applies it to the client's view.
+    fn replay(&self, inner: &mut Decoupled) -> Result<()> {
+        let last = inner.replay(&self.bytes);
+        inner.skip_used(last.map_err(|error| error.in_journal(&self.name))?);
+        Ok(())
+    }
+
+    /// Merges it. Where it is an object, it is made what the server can read first.
+    pub(super) fn merge(&self, fs: &Fs, root: Ino, flags: MergeFlags) -> Result<MergeReport> {
+        let Some(object) = &self.object else {
+            return fs.merge_journal(root, &self.bytes, flags);
+        };
+        match (self.events(), flags.dry_run) {
+            (0, true) => Ok(MergeReport::default()),
+            (0, false) => fs.store().delete(object).map(|_| MergeReport::default()),
+            (_, true) if self.torn => fs.merge_journal(root, &self.bytes, flags),
+            (_, false) if self.torn => {
+                // Nothing is expected of what is there, so nothing can be in conflict with it.
+                let _ = fs.store().put(object, &self.bytes, Expect::Any)?;
+                fs.merge_object(root, object, flags)
+            }
+            _ => fs.merge_object(root, object, flags),
+        }
+    }
+}
+
+impl Subtree {
+    /// The journals that Local Persist left on this disk, as far as they are intact.
+    pub(super) fn local_journals(&self) -> Result<Vec<Earlier>> {
+        let mut journals = Vec::new();
+        for path in self.state.journals()? {
+            let bytes =
+                std::fs::read(&path).map_err(|error| crate::state::io_error(&path, &error))?;
+            journals.push(Earlier::read(path.display().to_string(), bytes, None)?);
+        }
+        Ok(journals)
+    }
+
+    /// The journals that Global Persist left in the object store. What this machine noted of them
+    /// may be older than the last one: a process can end between the two. Objects from before the
+    /// last merge are the server's, which deletes them.
+    fn stored_journals(&mut self) -> Result<Vec<Earlier>> {
+        let store = self.fs.store();
+        let mut objects: Vec<_> =
+            self.owner.objects.iter().map(|name| (name.clone(), None)).collect();
+        if self.policy.contains(Mechanism::GlobalPersist) {
+            let grant = self.owner.ranges().next().unwrap_or_default();
+            let prefix = client_journal_prefix(self.root(), self.owner.client(), grant);
+            for name in store.list(&prefix)? {
+                let part = name.strip_prefix(&prefix).map(|part| u64::from_str_radix(part, 16));
+                let Some(Ok(part)) = part else { continue };
+                if part >= self.owner.next_seq && !self.owner.objects.contains(&name) {
+                    objects.push((name, Some(Seq(part))));
+                }
+            }
+        }
+        let mut journals = Vec::new();
+        for (name, unnoted) in objects {
+            let (bytes, _) = store.get(&name)?;
+            let journal = Earlier::read(name.clone(), bytes, Some(name.clone()));
+            journals.push(match (journal, unnoted) {
+                (Ok(journal), _) => journal,
+                (Err(_), Some(part)) => Earlier::unfinished(name.clone(), part),
+                (Err(error), None) => return Err(error),
+            });
+            if unnoted.is_some() {
+                self.owner.objects.push(name);
+            }
+        }
+        Ok(journals)
+    }
+
+    /// Takes up the journals of earlier processes: they are merged with this one's, and their
+    /// inode numbers are used.
+    pub(super) fn load_journals(&mut self) -> Result<()> {
+        let mut next = Seq(self.owner.next_seq);
+        let mut all = self.stored_journals()?;
+        // One that is in both places is taken from the store.
+        let stored: Vec<Seq> = all.iter().map(|journal| journal.first).collect();
+        let local = self.local_journals()?.into_iter();
+        all.extend(local.filter(|j| j.events() > 0 && !stored.contains(&j.first)));
+        all.sort_by_key(|journal| journal.first);
+        for journal in all {
+            if journal.events() > 0 {
+                journal.replay(&mut self.inner)?;
+                next = next.max(journal.next);
+            } else {
+                // Its name is not used again.
+                next = next.max(Seq(journal.first.0 + 1));
+            }
+            self.earlier.push(journal);
+        }
+        self.inner.start_at(next);
+        Ok(())
+    }
+}
