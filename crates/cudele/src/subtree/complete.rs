@@ -143,7 +143,7 @@ impl Subtree {
     fn store_earlier(&mut self) -> Result<Option<Step>> {
         let (start, mut bytes) = (std::time::Instant::now(), 0);
         let mut earlier = std::mem::take(&mut self.earlier);
-        let stored = earlier.iter_mut().try_for_each(|journal| {
+        let stored: Result<()> = earlier.iter_mut().try_for_each(|journal| {
             let object = self.object_from(journal.first);
             if journal.put(&self.fs, &object)? {
                 bytes += journal.bytes.len() as u64;

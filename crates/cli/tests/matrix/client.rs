@@ -1,0 +1,264 @@
+//! The client of a case, in a process of its own: this test program, started again with a job in
+//! its environment. It says on standard output where it is, and where it was told to stop it waits
+//! for a line on standard input. That is how it is killed at exact places, without a clock.
+
+use std::io::{BufRead, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use cudele::{ClientId, Cluster, Errno, Fs, Ino, NewFile, Owner, Path, Result, StateDir, Subtree};
+use policy::{Cell, Policy};
+use serde::{Deserialize, Serialize};
+
+use crate::tree::{self, Known, Tree};
+
+/// The job, as JSON; its presence makes this process a client.
+pub(crate) const JOB: &str = "CUDELE_MATRIX_JOB";
+
+/// What a client is started for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Job {
+    pub(crate) mon: String,
+    /// The subtree.
+    pub(crate) path: String,
+    pub(crate) task: Task,
+    /// The places at which it waits.
+    pub(crate) stops: Vec<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Task {
+    /// Work under the policy of a cell: make everything, complete the policy, complete it again,
+    /// and in a decoupled subtree merge. So many acts are appended before each of the first two.
+    Work { cell: String, parts: [usize; 2] },
+    /// Under strong consistency with local durability: create `f`, then remove this name or, if it
+    /// is another one, create it.
+    Hold { name: String },
+    /// Look at what others see.
+    Look,
+    /// Take up what an earlier process on this disk left, and merge it.
+    Recover { end: bool },
+    /// The same on a machine that has only the object store.
+    TakeOver { end: bool },
+}
+
+/// Not a test of its own: what a client process runs.
+#[test]
+fn the_client() {
+    let Ok(job) = std::env::var(JOB) else { return };
+    println!(); // The test runner may have begun a line.
+    let job: Job = serde_json::from_str(&job).unwrap();
+    let line = match perform(job) {
+        Ok(tree) => serde_json::to_string(&tree).unwrap(),
+        Err(error) => format!("\"{error}\""),
+    };
+    say(&format!("={line}"));
+}
+
+fn say(line: &str) {
+    let mut output = std::io::stdout().lock();
+    writeln!(output, "{line}").unwrap();
+    output.flush().unwrap();
+}
+
+/// The places where it waits, each once.
+#[derive(Clone, Debug)]
+struct Stops(Arc<Mutex<Vec<String>>>);
+
+impl Stops {
+    /// Waits here if it was told to.
+    fn at(&self, place: &str) {
+        {
+            let mut stops = self.0.lock().unwrap();
+            let Some(at) = stops.iter().position(|stop| stop == place) else { return };
+            stops.remove(at);
+        }
+        say(&format!("@{place}"));
+        // If the parent is gone this process has nothing left to do.
+        let mut line = String::new();
+        if std::io::stdin().lock().read_line(&mut line).unwrap_or(0) == 0 {
+            std::process::exit(1);
+        }
+    }
+
+    fn contains(&self, wanted: impl Fn(&str) -> bool) -> bool {
+        self.0.lock().unwrap().iter().any(|stop| wanted(stop))
+    }
+}
+
+fn perform(job: Job) -> Result<Tree> {
+    let cluster = Cluster::connect(&job.mon.parse()?)?;
+    let stops = Stops(Arc::new(Mutex::new(job.stops)));
+    match job.task {
+        Task::Work { cell, parts } => {
+            let cell = Cell::from_name(&cell).expect("the parent names a cell");
+            let fs = cluster.mount()?;
+            let policy = Policy::of_cell(cell);
+            if policy.is_decoupled() {
+                decoupled(&fs, &job.path, (&policy, parts), &stops)?;
+                // The next process of this user, for which nothing may be left to do.
+                cluster.mount()?;
+            } else {
+                strong(&fs, &job.path, &policy, &stops)?;
+            }
+            Ok(Tree::new())
+        }
+        Task::Hold { name } => {
+            let fs = cluster.mount()?;
+            fs.make_dir(&job.path, 0o755)?;
+            let policy = Policy::of_cell(Cell::from_name("strong-local").expect("a cell"));
+            cluster.set_policy(job.path.as_bytes(), Some(&policy.to_yaml()))?;
+            fs.sync()?;
+            let dir = fs.open_dir(&job.path)?;
+            dir.create("f", &NewFile::default())?;
+            stops.at("created");
+            if name == "f" {
+                dir.unlink(name)?;
+            } else {
+                dir.create(name, &NewFile::default())?;
+            }
+            Ok(Tree::new())
+        }
+        Task::Look => tree::look(&cluster.mount()?, &job.path),
+        Task::Recover { end } => {
+            let fs = cluster.mount()?;
+            let path = Path::parse(&job.path).expect("the parent names a path");
+            if let Some(owner) = StateDir::owner_at(fs.cluster_id(), &path)? {
+                let subtree = cluster.mount_as(owner.client())?.attach(&job.path)?;
+                merge(subtree, end)?;
+            }
+            Ok(Tree::new())
+        }
+        Task::TakeOver { end } => {
+            take_over(&cluster, &job.path, end)?;
+            Ok(Tree::new())
+        }
+    }
+}
+
+fn merge(mut subtree: Subtree, end: bool) -> Result<()> {
+    match subtree.merge() {
+        // The one before gave the subtree back, and nothing of it can be lost any more.
+        Err(error) if end && error.errno == Errno::Stale => {}
+        done => drop(done?),
+    }
+    if end { subtree.forget() } else { Ok(()) }
+}
+
+/// Repeats what may be repeated as often as a user would.
+fn insist<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+    for _ in 0..2 {
+        if let Ok(value) = attempt() {
+            return Ok(value);
+        }
+    }
+    attempt()
+}
+
+fn decoupled(
+    fs: &Arc<Fs>,
+    path: &str,
+    (policy, [first, second]): (&Policy, [usize; 2]),
+    stops: &Stops,
+) -> Result<()> {
+    fs.make_dir(path, 0o755)?;
+    let mut subtree = fs.decouple(path, policy)?;
+    // A completion that is repeated says its stages again, as those of the second time.
+    let round = Arc::new(AtomicUsize::new(1));
+    let (current, observed) = (round.clone(), stops.clone());
+    fs.observe(Arc::new(move |progress| match current.load(Ordering::Relaxed) {
+        1 => observed.at(&progress.to_string()),
+        _ => observed.at(&format!("again {progress}")),
+    }));
+    let mut known = Known::from([(String::new(), subtree.root())]);
+    let acts = tree::acts();
+    for act in &acts[..first] {
+        tree::append(act, &mut subtree, &mut known)?;
+    }
+    stops.at("appended");
+    insist(|| {
+        let completion = subtree.complete();
+        round.store(2, Ordering::Relaxed);
+        completion
+    })?;
+    stops.at("completed");
+    for act in &acts[first..second] {
+        tree::append(act, &mut subtree, &mut known)?;
+    }
+    insist(|| subtree.complete())?;
+    stops.at("repeated");
+    for act in &acts[second..] {
+        tree::append(act, &mut subtree, &mut known)?;
+    }
+    insist(|| subtree.merge())?;
+    stops.at("merged");
+    subtree.forget()?;
+    stops.at("forgotten");
+    Ok(())
+}
+
+fn strong(fs: &Arc<Fs>, path: &str, policy: &Policy, stops: &Stops) -> Result<()> {
+    fs.make_dir(path, 0o755)?;
+    fs.cluster().set_policy(path.as_bytes(), Some(&policy.to_yaml()))?;
+    fs.sync()?;
+    let number = Arc::new(AtomicUsize::new(0));
+    let (current, observed) = (number.clone(), stops.clone());
+    fs.observe(Arc::new(move |progress| {
+        observed.at(&format!("act {} {progress}", current.load(Ordering::Relaxed)));
+    }));
+    let mut last = stops.contains(|stop| stop == "act 0");
+    stops.at("act 0");
+    for (before, act) in tree::acts().iter().enumerate() {
+        // What follows a crash would only blur what the crash left.
+        if last {
+            break;
+        }
+        number.store(before + 1, Ordering::Relaxed);
+        let here = format!("act {}", before + 1);
+        let inside = format!("{here} ");
+        last = stops.contains(|stop| stop == here || stop.starts_with(&inside));
+        tree::request(act, fs, path)?;
+        stops.at(&here);
+    }
+    fs.sync()?;
+    stops.at("completed");
+    // Completing again is asking again: the client hears that the server was restarted.
+    fs.sync()?;
+    stops.at("repeated");
+    Ok(())
+}
+
+/// Makes this machine the owner of a subtree of which it knows only what the cluster and the
+/// object store say, and merges the journals of Global Persist. No command does that yet.
+fn take_over(cluster: &Arc<Cluster>, path: &str, end: bool) -> Result<()> {
+    let fs = cluster.mount()?;
+    let root = fs.stat(path)?.ino;
+    let objects = fs.store().list(&journals_of(root))?;
+    // The name ends with the client, the first number granted to it, and the first position.
+    let Some(name) = objects.first() else { return Ok(()) };
+    let numbers: Vec<u64> =
+        name.split('.').skip(1).filter_map(|part| u64::from_str_radix(part, 16).ok()).collect();
+    let [client, grant, _] = numbers[..] else { panic!("the name of a journal object: {name}") };
+    let (bytes, _) = fs.store().get(name)?;
+    // One of which nothing was durable is not there yet.
+    let Ok(header) = journal::SegmentHeader::decode(&bytes) else { return Ok(()) };
+    StateDir::of(fs.cluster_id(), root)?.set_owner(&Owner {
+        cluster: fs.cluster_id().to_owned(),
+        path: path.to_owned(),
+        ino: root.0,
+        client,
+        ranges: vec![(grant, grant + 1_000_000)],
+        epoch: header.epoch.0,
+        policy: fs.policy(path)?.0.to_yaml(),
+        next_seq: 1,
+        merged_in: None,
+        empty: true,
+        objects,
+    })?;
+    merge(cluster.mount_as(ClientId(client))?.attach(path)?, end)
+}
+
+/// What the names of a subtree's journal objects begin with.
+pub(crate) fn journals_of(root: Ino) -> String {
+    format!("journal/client/{:016x}.", root.0)
+}
