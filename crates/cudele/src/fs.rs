@@ -386,10 +386,9 @@ impl Fs {
 
     /// Makes a decoupled subtree this client's; the client that had it is fenced.
     pub(crate) fn take_over(&self, subtree: Ino) -> Result<wire::Decoupled> {
-        match self.call(Op::TakeOver { subtree })? {
-            Answer::Decoupled(decoupled) => Ok(decoupled),
-            other => Err(unexpected(&other)),
-        }
+        let answer = self.call(Op::TakeOver { subtree })?;
+        let Answer::Decoupled(decoupled) = answer else { return Err(unexpected(&answer)) };
+        Ok(decoupled)
     }
 
     /// Ends the decoupling of a subtree without a merge.

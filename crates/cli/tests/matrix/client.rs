@@ -5,8 +5,9 @@
 use std::io::{BufRead, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
-use cudele::{ClientId, Cluster, Errno, Fs, Ino, NewFile, Owner, Path, Result, StateDir, Subtree};
+use cudele::{Cluster, Errno, Fs, NewFile, Path, Recovered, Result, StateDir, Subtree};
 use policy::{Cell, Policy};
 use serde::{Deserialize, Serialize};
 
@@ -228,37 +229,25 @@ fn strong(fs: &Arc<Fs>, path: &str, policy: &Policy, stops: &Stops) -> Result<()
     Ok(())
 }
 
-/// Makes this machine the owner of a subtree of which it knows only what the cluster and the
-/// object store say, and merges the journals of Global Persist. No command does that yet.
+/// Takes the subtree over from the client that is gone, if that one had it and left a journal, and
+/// merges.
 fn take_over(cluster: &Arc<Cluster>, path: &str, end: bool) -> Result<()> {
-    let fs = cluster.mount()?;
-    let root = fs.stat(path)?.ino;
-    let objects = fs.store().list(&journals_of(root))?;
-    // The name ends with the client, the first number granted to it, and the first position.
-    let Some(name) = objects.first() else { return Ok(()) };
-    let numbers: Vec<u64> =
-        name.split('.').skip(1).filter_map(|part| u64::from_str_radix(part, 16).ok()).collect();
-    let [client, grant, _] = numbers[..] else { panic!("the name of a journal object: {name}") };
-    let (bytes, _) = fs.store().get(name)?;
-    // One of which nothing was durable is not there yet.
-    let Ok(header) = journal::SegmentHeader::decode(&bytes) else { return Ok(()) };
-    StateDir::of(fs.cluster_id(), root)?.set_owner(&Owner {
-        cluster: fs.cluster_id().to_owned(),
-        path: path.to_owned(),
-        ino: root.0,
-        client,
-        ranges: vec![(grant, grant + 1_000_000)],
-        epoch: header.epoch.0,
-        policy: fs.policy(path)?.0.to_yaml(),
-        next_seq: 1,
-        merged_in: None,
-        empty: true,
-        objects,
-    })?;
-    merge(cluster.mount_as(ClientId(client))?.attach(path)?, end)
-}
-
-/// What the names of a subtree's journal objects begin with.
-pub(crate) fn journals_of(root: Ino) -> String {
-    format!("journal/client/{:016x}.", root.0)
+    // The server tells the monitor who has what twice a second.
+    let start = Instant::now();
+    let known = loop {
+        let decoupled = cluster.status()?.decoupled;
+        match decoupled.into_iter().find(|known| known.path == path.as_bytes()) {
+            Some(known) => break known,
+            None if start.elapsed() > Duration::from_millis(1_200) => return Ok(()),
+            None => std::thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    let place = Path::parse(path).expect("a path");
+    match cluster.recover(&place, &known, None, false) {
+        Ok(Recovered { subtree: Some(subtree), .. }) => merge(subtree, end),
+        Ok(_) => Ok(()),
+        // What the monitor knows may be older than the end of the decoupling.
+        Err(error) if matches!(error.errno, Errno::NotFound | Errno::Stale) => Ok(()),
+        Err(error) => Err(error),
+    }
 }

@@ -252,7 +252,7 @@ impl Subtree {
         {
             syncer.under_way -= 1;
             syncer.failed = Some(Error::new(Errno::Io, "namespace sync", "its thread is gone"));
-            self.keep(unsent.0);
+            self.keep(&unsent.0);
         }
     }
 
@@ -278,13 +278,13 @@ impl Subtree {
             }
             Ended::Failed { part, error } => {
                 syncer.failed = Some(error);
-                self.keep(part);
+                self.keep(&part);
             }
         }
     }
 
     /// A part stays here: the next completion merges it before what was appended later.
-    fn keep(&mut self, part: Part) {
+    fn keep(&mut self, part: &Part) {
         let mut bytes = part.header.encode().to_vec();
         part.blocks.iter().for_each(|block| bytes.extend_from_slice(block));
         let (first, next) = (part.header.first_seq, part.next);
