@@ -13,6 +13,8 @@ use crate::{Cluster, Stage};
 
 /// How long a request may wait for a server that is away.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// What a client is told whose work was taken over.
+const FENCED: Errno = Errno::Stale;
 /// How long to wait before looking for the server again.
 const RETRY: Duration = Duration::from_millis(20);
 
@@ -122,6 +124,11 @@ impl Link {
             return Err(Error::of(Errno::Io, "connection"));
         };
         let message = Message::decode(connection.receive()?)?;
+        if matches!(&message, Message::Welcome(welcome) if welcome.fenced) {
+            let cause = "its work was taken over by another client, and it is not heard any more";
+            return Err(Error::new(FENCED, self.session.client().to_string(), cause)
+                .remedy("`cudele status` shows who has the subtree now"));
+        }
         self.session.handle(Input::Message(message), &mut self.effects);
         self.answered.append(&mut self.effects.completed);
         if self.effects.frames.is_empty() { Ok(()) } else { self.send() }
@@ -134,6 +141,7 @@ impl Link {
             let result = self.try_connect(cluster);
             match result {
                 Ok(()) => return Ok(()),
+                Err(error) if error.errno == FENCED => return Err(error),
                 Err(error) if start.elapsed() >= PATIENCE => {
                     return Err(error.remedy(
                         "see `cudele status`; a server that crashed is restarted by `cudele up`",

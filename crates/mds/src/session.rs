@@ -284,6 +284,8 @@ impl Mds {
         }
         if self.tables.fenced.contains(&hello.client) {
             // Its work was taken over: nothing that it sends may be carried out any more.
+            let welcome = Welcome { fenced: true, ..Welcome::default() };
+            effects.outbox.send(conn, &Message::Welcome(welcome));
             effects.close.push(conn);
             return;
         }
@@ -302,7 +304,7 @@ impl Mds {
         let reconnecting = matches!(self.phase, Phase::Reconnecting { .. });
         session.resending = reconnecting && hello.epoch != Epoch(0) && hello.unsafe_requests > 0;
         let completed = session.floor;
-        let welcome = Welcome { epoch, completed, safe: self.log.safe() };
+        let welcome = Welcome { epoch, completed, safe: self.log.safe(), fenced: false };
         effects.outbox.send(conn, &Message::Welcome(welcome));
     }
 

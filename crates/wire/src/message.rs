@@ -29,6 +29,8 @@ pub struct Welcome {
     pub completed: Tid,
     /// Everything up to this position is durable.
     pub safe: Seq,
+    /// The client is not welcome: its work was taken over, and nothing it asks is carried out.
+    pub fenced: bool,
 }
 
 /// What the reply to a request said, for sending the request again after a restart: it must have
@@ -147,11 +149,12 @@ impl Message<'_> {
                 out.put_varint(epoch.0);
                 out.put_varint(*unsafe_requests);
             }
-            Message::Welcome(Welcome { epoch, completed, safe }) => {
+            Message::Welcome(Welcome { epoch, completed, safe, fenced }) => {
                 out.put_u8(2);
                 out.put_varint(epoch.0);
                 out.put_varint(completed.0);
                 out.put_varint(safe.0);
+                out.put_u8(u8::from(*fenced));
             }
             Message::Request(Request { tid, cred, replay, op }) => {
                 out.put_u8(3);
@@ -238,6 +241,7 @@ impl<'a> Message<'a> {
                 epoch: Epoch(reader.varint()?),
                 completed: Tid(reader.varint()?),
                 safe: Seq(reader.varint()?),
+                fenced: boolean(reader)?,
             }),
             3 => Message::Request(Request {
                 tid: Tid(reader.varint()?),
