@@ -73,6 +73,8 @@ pub struct Completion {
     pub seconds: f64,
     /// What the merge did, if there was one.
     pub merge: Option<MergeReport>,
+    /// Parts that were merged while the work went on (U-03); what they did is included.
+    pub syncs: u64,
 }
 
 impl Completion {
@@ -81,6 +83,7 @@ impl Completion {
         self.events += other.events;
         self.bytes += other.bytes;
         self.seconds += other.seconds;
+        self.syncs += other.syncs;
         for step in other.steps {
             match self.steps.iter_mut().find(|known| known.mechanism == step.mechanism) {
                 Some(known) => {

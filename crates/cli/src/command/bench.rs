@@ -23,6 +23,7 @@ mod recovery;
 mod row;
 mod segments;
 mod stats;
+mod sync;
 mod trim;
 mod worker;
 
@@ -86,6 +87,8 @@ enum Name {
     BlockAllow,
     /// Merging journals of 1K to 10M events, and of 20 clients at once
     Merge,
+    /// Merging at an interval while the work goes on (Fig 9)
+    Sync,
     /// Restart of a killed metadata server
     Recovery,
     /// Memory of the metadata server per inode
@@ -114,6 +117,7 @@ impl Name {
             Self::Segments => experiments.push(segments::run),
             Self::BlockAllow => experiments.push(block_allow::run),
             Self::Merge => experiments.push(merge::run),
+            Self::Sync => experiments.push(sync::run),
             Self::Recovery => experiments.push(recovery::run),
             Self::Memory => experiments.push(memory::run),
             Self::Trim => experiments.push(trim::run),
@@ -127,6 +131,7 @@ impl Name {
                 segments::run,
                 block_allow::run,
                 merge::run,
+                sync::run,
                 recovery::run,
                 memory::run,
                 trim::run,

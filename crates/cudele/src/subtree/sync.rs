@@ -150,6 +150,7 @@ impl Place {
         };
         let mut done = carry_out(&self.composition, &material)?;
         done.events = part.next.0 - part.header.first_seq.0;
+        done.syncs = 1;
         Ok(done)
     }
 }

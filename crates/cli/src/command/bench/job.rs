@@ -42,6 +42,8 @@ pub(crate) enum Task {
     Write { file: PathBuf, bytes: u64 },
     /// Decouple a directory and append creates to the client's journal for so long.
     AppendFor { dir: String, policy: String, window_ns: u64 },
+    /// Decouple a directory, create files and compute, and have them merged meanwhile.
+    Synced(Synced),
     /// Send creates, several at a time, for so long.
     Hammer(Hammer),
     /// Answer every message on a socket with itself.
@@ -67,6 +69,21 @@ pub(crate) struct Decoupled {
     pub(crate) append_first: bool,
     /// Merge and give the subtree up at the end, whatever the policy.
     pub(crate) merge: bool,
+}
+
+/// See [`Task::Synced`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Synced {
+    /// The directory.
+    pub(crate) dir: String,
+    /// The policy's text.
+    pub(crate) policy: String,
+    /// How many.
+    pub(crate) files: u64,
+    /// Time between two syncs; 0 for none.
+    pub(crate) every_ns: u64,
+    /// What is computed between two creates: a checksum of so many bytes.
+    pub(crate) work_bytes: usize,
 }
 
 /// See [`Task::Hammer`].

@@ -6,6 +6,7 @@
 mod decoupled;
 mod hammer;
 mod raw;
+mod synced;
 
 use std::io::{BufRead, Write};
 use std::path::Path;
@@ -47,6 +48,7 @@ fn perform(job: &Job) -> Result<Outcome> {
         Task::AppendFor { dir, policy, window_ns } => {
             decoupled::append_for(&mount(job)?, (dir, policy), *window_ns)
         }
+        Task::Synced(task) => synced::synced(&mount(job)?, task),
         Task::Hammer(task) => hammer::run(&job.mon, task),
         Task::Echo { socket } => raw::echo(socket),
         Task::Ping { socket, rounds } => raw::ping(socket, *rounds),
