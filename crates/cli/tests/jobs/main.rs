@@ -14,6 +14,7 @@ mod journal_clients;
 mod journal_servers;
 mod journals;
 mod nonvolatile;
+mod parallel;
 mod recover;
 mod subtrees;
 mod sync;

@@ -4,7 +4,7 @@
 use cudele::Result;
 use policy::{Cell, Preset};
 
-use super::lab::{Lab, create, decoupled, policy};
+use super::lab::{Lab, MORE, create, decoupled, policy};
 use super::row::Row;
 use super::stats::real;
 
@@ -14,7 +14,8 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     let files = lab.files(100_000, 1_000);
     let presets = Preset::ALL.iter().map(|preset| preset.name.to_owned());
     let cells = Cell::all().map(|cell| cell.to_string());
-    let names: Vec<_> = presets.chain(cells).chain(["nonvolatile".to_owned()]).collect();
+    let more = MORE.iter().map(|(name, _)| (*name).to_owned());
+    let names: Vec<_> = presets.chain(cells).chain(more).collect();
     let mut base = Row::new(BENCH, "append_client_journal", files);
     let mut rows: Vec<_> = names.iter().map(|name| Row::new(BENCH, name, files)).collect();
     let mut store = String::new();

@@ -96,17 +96,23 @@ impl Lab {
     }
 }
 
-/// What Nonvolatile Apply is part of: no preset and no cell of Table II has it.
-const NONVOLATILE: (&str, &str) =
-    ("nonvolatile", "consistency: append_client_journal + nonvolatile_apply\ndurability: none");
+/// Policies that are no preset and no cell of Table II.
+pub(crate) const MORE: [(&str, &str); 3] = [
+    ("nonvolatile", "consistency: append_client_journal + nonvolatile_apply\ndurability: none"),
+    (
+        "persist_in_turn",
+        "consistency: append_client_journal\ndurability: local_persist + global_persist",
+    ),
+    (
+        "persist_at_once",
+        "consistency: append_client_journal\ndurability: local_persist || global_persist",
+    ),
+];
 
-/// A preset or cell of Table II, or `nonvolatile`, with room for so many inodes.
+/// A preset, a cell of Table II or one of [`MORE`], with room for so many inodes.
 pub(crate) fn policy(name: &str, files: u64) -> Result<Policy> {
-    if name == NONVOLATILE.0 {
-        return Ok(Policy {
-            allocated_inodes: files.max(1),
-            ..Policy::parse(NONVOLATILE.1)?.policy
-        });
+    if let Some((_, text)) = MORE.iter().find(|(known, _)| *known == name) {
+        return Ok(Policy { allocated_inodes: files.max(1), ..Policy::parse(text)?.policy });
     }
     let policy = policy::policy_named(name)
         .ok_or_else(|| Error::new(Errno::Invalid, name, "no such preset"))?;
