@@ -62,8 +62,8 @@ pub use types::{
     Path, RenameFlags, Result, Timestamp, XattrFlags,
 };
 pub use wire::{
-    ClusterMap, DecoupledSubtree, EffectivePolicy, MdsEntry, MdsState, MergeFlags, MergeReport,
-    MergeSample, PolicyEntry, SampleKind,
+    ClusterMap, DecoupledSubtree, EffectivePolicy, Kept, MdsEntry, MdsState, MergeFlags,
+    MergeReport, MergeSample, PolicyEntry, SampleKind,
 };
 
 /// The civil time now.

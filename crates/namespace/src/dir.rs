@@ -29,6 +29,8 @@ pub(crate) struct Dir {
     pub(crate) dirty_since: Option<Seq>,
     /// Whether it changed since its last checkpoint in ways that no journal holds.
     pub(crate) unjournalled: bool,
+    /// Whether such changes are being stored.
+    pub(crate) overtaking: bool,
     /// Position of the newest journalled event that may have changed it.
     pub(crate) journalled: Seq,
     /// While a checkpoint of this directory is under way: since when it was dirty before.
@@ -51,6 +53,7 @@ impl Dir {
             subdirs: 0,
             dirty_since: None,
             unjournalled: false,
+            overtaking: false,
             journalled: Seq(0),
             flushing: None,
             touched: None,

@@ -46,6 +46,7 @@ impl Namespace {
         // written may bring them back.
         dir.stored = true;
         let unjournalled = std::mem::take(&mut dir.unjournalled);
+        dir.overtaking = unjournalled;
         Some(Capture { dir: ino, overtakes: unjournalled.then_some(dir.journalled), page: 0 })
     }
 
@@ -70,6 +71,7 @@ impl Namespace {
     pub fn end_capture(&mut self, ino: Ino) {
         if let Some(dir) = self.dirs.get_mut(&ino) {
             dir.flushing = None;
+            dir.overtaking = false;
         }
     }
 
@@ -78,6 +80,15 @@ impl Namespace {
     #[must_use]
     pub fn untold_change(&self, ino: Ino) -> (Timestamp, Seq) {
         self.dirs.get(&ino).and_then(|dir| dir.touched).unwrap_or_default()
+    }
+
+    /// Whether the directory has changes that the store does not have, and whether some of them are
+    /// in no journal.
+    #[must_use]
+    pub fn unstored(&self, ino: Ino) -> (bool, bool) {
+        let dir = self.dirs.get(&ino);
+        let unstored = |dir: &crate::dir::Dir| dir.dirty_since.is_some() || dir.flushing.is_some();
+        dir.map_or((false, false), |dir| (unstored(dir), dir.unjournalled || dir.overtaking))
     }
 
     /// Whether a checkpoint of the directory is under way.

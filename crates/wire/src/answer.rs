@@ -69,6 +69,41 @@ pub struct EffectivePolicy {
     pub source: Ino,
     /// The path of that directory.
     pub source_path: Vec<u8>,
+    /// Where the entries of the directory that was asked about are now.
+    pub kept: Kept,
+    /// The client that has the subtree, if it is decoupled; 0 for nobody. What that client has not
+    /// completed is known to nobody else.
+    pub owner: ClientId,
+}
+
+/// Where what a server shows of a directory is kept at the moment (P-08).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kept {
+    /// In the metadata store: it survives everything that the store does.
+    #[default]
+    Stored,
+    /// Some of it in the journal only, all of which is in the store.
+    Journalled,
+    /// Some of it in the journal, which is being written.
+    Applied,
+    /// Some of it in the memory of the metadata server only.
+    Memory,
+}
+
+impl Kept {
+    /// All of them; their places are their codes.
+    pub const ALL: [Self; 4] = [Self::Stored, Self::Journalled, Self::Applied, Self::Memory];
+
+    /// In words.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Stored => "in the metadata store",
+            Self::Journalled => "in the journal",
+            Self::Applied => "on the way into the journal",
+            Self::Memory => "in the memory of the metadata server only",
+        }
+    }
 }
 
 /// The content of a successful reply.
@@ -144,6 +179,8 @@ impl Answer {
                 out.put_bytes(policy.policy.as_bytes());
                 out.put_varint(policy.source.0);
                 out.put_bytes(&policy.source_path);
+                out.put_u8(policy.kept as u8);
+                out.put_varint(policy.owner.0);
             }
             Answer::Decoupled(decoupled) => {
                 out.put_u8(7);
@@ -187,6 +224,8 @@ impl Answer {
                 policy: string(reader)?,
                 source: ino(reader)?,
                 source_path: reader.bytes()?.to_vec(),
+                kept: kept(reader)?,
+                owner: ClientId(reader.varint()?),
             }),
             7 => Answer::Decoupled(Decoupled {
                 root: attr(reader)?,
@@ -201,6 +240,12 @@ impl Answer {
             _ => return Err(start.malformed("a known answer")),
         })
     }
+}
+
+fn kept(reader: &mut Reader<'_>) -> Result<Kept, Malformed> {
+    let start = *reader;
+    let code = usize::from(reader.u8()?);
+    Kept::ALL.get(code).copied().ok_or_else(|| start.malformed("a known place"))
 }
 
 fn put_report(out: &mut Vec<u8>, report: &MergeReport) {

@@ -16,7 +16,7 @@ mod mon;
 mod op;
 mod outbox;
 
-pub use answer::{Answer, Decoupled, EffectivePolicy, MergeReport, MergeSample, SampleKind};
+pub use answer::{Answer, Decoupled, EffectivePolicy, Kept, MergeReport, MergeSample, SampleKind};
 pub use frame::{Frame, FrameError};
 pub use map::{ClusterMap, DecoupledSubtree, MdsEntry, MdsState, PolicyEntry};
 pub use message::{Failure, Hello, Message, Replay, Reply, Request, Welcome};

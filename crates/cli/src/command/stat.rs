@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 
 use clap::Args as ClapArgs;
-use cudele::{Attr, Policy, Result};
+use cudele::{Attr, ClientId, Kept, Policy, Result};
 use serde_json::{Map, Value, json};
 
 use crate::context::Context;
@@ -30,6 +30,9 @@ struct Facts {
     policy: Policy,
     /// The directory that carries the policy; none for the default.
     source: Option<Vec<u8>>,
+    /// Where it is now, and who has the subtree.
+    kept: Kept,
+    owner: ClientId,
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
@@ -42,8 +45,9 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     let above = || place.path.split_last().map(|(above, _)| above.to_bytes());
     let dir = if attr.is_dir() { None } else { above() };
     let (policy, effective) = fs.policy(dir.unwrap_or_else(|| place.path.to_bytes()))?;
+    let (kept, owner) = (effective.kept, effective.owner);
     let source = (effective.source.0 != 0).then_some(effective.source_path);
-    let facts = Facts { place, attr, target, xattrs, policy, source };
+    let facts = Facts { place, attr, target, xattrs, policy, source, kept, owner };
     context.print(&to_json(&facts), || to_text(&facts))
 }
 
@@ -70,11 +74,15 @@ fn to_json(facts: &Facts) -> Value {
         }
     }
     object.insert("policy".to_owned(), in_force);
+    let owner = (facts.owner.0 != 0).then_some(facts.owner.0);
+    let state = if owner.is_some() { "pending" } else { "complete" };
+    let now = json!({ "kept": facts.kept.text(), "decoupled_by": owner, "state": state });
+    object.insert("now".to_owned(), now);
     Value::Object(object)
 }
 
 fn to_text(facts: &Facts) -> String {
-    let Facts { place, attr, target, xattrs, policy, source } = facts;
+    let Facts { place, attr, target, xattrs, policy, source, kept, owner } = facts;
     let mut text = String::new();
     let mut line = |key: &str, value: &str| {
         let _ = writeln!(text, "{key:<8} {value}");
@@ -115,6 +123,10 @@ fn to_text(facts: &Facts) -> String {
     line("policy", &format!("{}, {origin}", policy.effective()));
     for (at, promise) in promise::lines(policy).iter().enumerate() {
         line(if at == 0 { "promise" } else { "" }, promise);
+    }
+    line("now", kept.text());
+    if owner.0 != 0 {
+        line("", &format!("pending: {owner} has the subtree, and may hold what is not merged"));
     }
     text
 }

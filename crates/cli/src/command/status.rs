@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use clap::Args as ClapArgs;
-use cudele::{ClusterMap, Result};
+use cudele::{ClusterMap, Policy, Result};
 use serde_json::{Value, json};
 
 use crate::context::Context;
@@ -47,8 +47,15 @@ fn to_json(map: &ClusterMap) -> Value {
             "inodes": [entry.range.start, entry.range.end],
             "policy": entry.policy,
             "next_policy": entry.next,
+            "cell": cell(&entry.policy),
+            "state": "pending",
         })).collect::<Vec<_>>(),
     })
+}
+
+/// What a subtree is promised once its client has completed its policy.
+fn cell(policy: &str) -> Option<String> {
+    Some(Policy::parse(policy).ok()?.policy.cell()?.to_string())
 }
 
 fn to_text(map: &ClusterMap) -> String {
@@ -80,7 +87,8 @@ fn to_text(map: &ClusterMap) -> String {
     for entry in &map.decoupled {
         let path = String::from_utf8_lossy(&entry.path);
         let waits = if entry.next.is_some() { "; another policy waits until it ends" } else { "" };
-        let _ = writeln!(text, "decoupled {path} by {}{waits}", entry.client);
+        let cell = cell(&entry.policy).unwrap_or_else(|| "no single promise".to_owned());
+        let _ = writeln!(text, "decoupled {path} by {}, {cell}, pending{waits}", entry.client);
     }
     for entry in &map.policies {
         let path = String::from_utf8_lossy(&entry.path);

@@ -96,7 +96,11 @@ fn every_preset_and_every_cell_is_measured_end_to_end() {
         }
     }
     assert!(presets.iter().all(|preset| names.contains(preset)));
-    assert_eq!(names.len(), 1 + presets.len() + 9 + 3, "nonvolatile, and two persists in both ways");
+    assert_eq!(
+        names.len(),
+        1 + presets.len() + 9 + 3,
+        "nonvolatile, and two persists in both ways"
+    );
 }
 
 #[test]

@@ -25,7 +25,7 @@ fn members_run_at_the_same_time() {
     // Each member waits for the other to begin: one after the other they would wait in vain.
     let begun = Arc::new((Mutex::new(0), Condvar::new()));
     let met = Arc::new(Mutex::new(0));
-    let (count, meetings) = (begun.clone(), met.clone());
+    let (count, meetings) = (begun, met.clone());
     client.observe(Arc::new(move |progress| {
         if progress.mechanism != Mechanism::GlobalPersist || progress.stage != Stage::Begun {
             return;

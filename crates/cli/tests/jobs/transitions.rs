@@ -100,3 +100,32 @@ fn what_only_the_server_remembers_is_stored_first() {
         }
     }
 }
+
+#[test]
+fn it_is_said_what_is_kept_where_now() {
+    let world = World::new();
+    let now = |path: &str| world.json(&["stat", path])["now"].clone();
+    for (path, preset) in [("/v", "posix-volatile"), ("/p", "posix")] {
+        world.run(&["mkdir", path]).done();
+        world.run(&["policy", "set", path, preset]).done();
+        world.run(&["mkdir", &format!("{path}/sub")]).done();
+    }
+    assert_eq!(now("/v")["kept"], "in the memory of the metadata server only");
+    let strong = now("/p")["kept"].clone();
+    assert!(strong.as_str().unwrap().contains("the journal"), "{strong}");
+    // A clean stop writes everything down.
+    world.run(&["down"]).done();
+    world.run(&["up"]).done();
+    for path in ["/v", "/p"] {
+        assert_eq!(
+            now(path),
+            json!({
+                "kept": "in the metadata store", "decoupled_by": null, "state": "complete",
+            })
+        );
+    }
+    ingest(&world, "invisible-local");
+    assert_eq!(now("/in")["state"], "pending");
+    world.run(&["merge", "/in"]).done();
+    assert_eq!(now("/in")["state"], "complete");
+}

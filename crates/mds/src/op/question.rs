@@ -2,7 +2,7 @@
 
 use namespace::Refusal;
 use types::{ClientId, Cred, Errno, Ino, Path};
-use wire::{Answer, EffectivePolicy, Op, Request};
+use wire::{Answer, EffectivePolicy, Kept, Op, Request};
 
 use super::Refused;
 use crate::Mds;
@@ -102,6 +102,24 @@ impl Mds {
             policy: source.map(|_| in_force.policy.to_yaml()).unwrap_or_default(),
             source: source.unwrap_or_default(),
             source_path: source_path.map(|path| path.to_bytes()).unwrap_or_default(),
+            kept: self.kept(dir),
+            owner: self.holder_of(dir),
         }))
+    }
+
+    /// Where the entries of a directory are kept now. Never more is said than survives (P-08).
+    fn kept(&self, dir: Ino) -> Kept {
+        match self.namespace.unstored(dir) {
+            (_, true) => Kept::Memory,
+            (true, false) if self.log.last() > self.log.safe() => Kept::Applied,
+            (true, false) => Kept::Journalled,
+            (false, false) => Kept::Stored,
+        }
+    }
+
+    /// The client that has the subtree in which a directory is; 0 for nobody.
+    fn holder_of(&self, dir: Ino) -> ClientId {
+        let held = self.namespace.ancestors(dir).find_map(|ino| self.tables.owner(ino));
+        held.map_or(ClientId(0), |known| known.client)
     }
 }
