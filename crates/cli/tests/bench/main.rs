@@ -76,6 +76,8 @@ fn mechanisms_are_measured_alone_and_beside_the_disk() {
         "global_persist",
         "sequential_write_store",
         "volatile_apply",
+        "nonvolatile_apply",
+        "nonvolatile_apply_reference",
     ];
     assert_eq!(names(&rows), expected);
     let append = row(&rows, "append_client_journal");

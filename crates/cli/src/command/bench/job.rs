@@ -44,6 +44,8 @@ pub(crate) enum Task {
     AppendFor { dir: String, policy: String, window_ns: u64 },
     /// Decouple a directory, create files and compute, and have them merged meanwhile.
     Synced(Synced),
+    /// Apply creates to a new store at a place, event by event.
+    PerEvent { place: PathBuf, files: u64 },
     /// Send creates, several at a time, for so long.
     Hammer(Hammer),
     /// Answer every message on a socket with itself.

@@ -15,6 +15,9 @@ use super::row::Row;
 use super::stats::real;
 
 const BENCH: &str = "mechanisms";
+/// Files of the published way of applying to the store.
+const PER_EVENT: u64 = 500;
+
 pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     let mut sizes = vec![(lab.files(100_000, 2_000), true)];
     if lab.files.is_none() {
@@ -48,6 +51,8 @@ struct Rows {
     global_disk: Row,
     apply: Row,
     store: Row,
+    /// As it was published: fewer files, because each costs what the directory holds by then.
+    per_event: Row,
 }
 
 impl Rows {
@@ -65,6 +70,7 @@ impl Rows {
             global_disk: row("sequential_write_store"),
             apply: row("volatile_apply"),
             store: row("nonvolatile_apply"),
+            per_event: Row::new(BENCH, "nonvolatile_apply_reference", files.min(PER_EVENT)),
         }
     }
 
@@ -110,6 +116,16 @@ impl Rows {
         // The goal: at most 3 (published: 60).
         self.store
             .note("of_volatile_apply_and_global_persist", store.part("nonvolatile_apply") / parts);
+        if let Some(disk) = cluster.store_disk()
+            && self.requests
+        {
+            let (place, files) = (disk.join("per-event"), files.min(PER_EVENT));
+            let reference = alone(cluster, Task::PerEvent { place, files })?;
+            self.per_event.push(reference.seconds());
+            let each = reference.seconds() / real(files);
+            let ours = store.part("nonvolatile_apply") / real(self.files);
+            self.per_event.note("of_nonvolatile_apply_per_event", each / ours);
+        }
         Ok(())
     }
 
@@ -117,7 +133,7 @@ impl Rows {
         let Self { append, rpcs, stream, local, global, apply, store, .. } = self;
         let (local_disk, global_disk) = (self.local_disk, self.global_disk);
         let rows = [append, rpcs, stream, local, local_disk, global, global_disk, apply, store];
-        rows.into_iter().filter(|row| !row.seconds.is_empty())
+        rows.into_iter().chain([self.per_event]).filter(|row| !row.seconds.is_empty())
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod decoupled;
 mod hammer;
+mod per_event;
 mod raw;
 mod synced;
 
@@ -48,6 +49,7 @@ fn perform(job: &Job) -> Result<Outcome> {
         Task::AppendFor { dir, policy, window_ns } => {
             decoupled::append_for(&mount(job)?, (dir, policy), *window_ns)
         }
+        Task::PerEvent { place, files } => per_event::apply(place, *files),
         Task::Synced(task) => synced::synced(&mount(job)?, task),
         Task::Hammer(task) => hammer::run(&job.mon, task),
         Task::Echo { socket } => raw::echo(socket),
