@@ -303,8 +303,9 @@ impl Mds {
         session.awaited = false;
         let reconnecting = matches!(self.phase, Phase::Reconnecting { .. });
         session.resending = reconnecting && hello.epoch != Epoch(0) && hello.unsafe_requests > 0;
-        let completed = session.floor;
-        let welcome = Welcome { epoch, completed, safe: self.log.safe(), fenced: false };
+        let (completed, safe) = (session.floor, self.log.safe());
+        let crashed = self.tables.crashed();
+        let welcome = Welcome { epoch, completed, safe, fenced: false, crashed };
         effects.outbox.send(conn, &Message::Welcome(welcome));
     }
 

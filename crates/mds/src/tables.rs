@@ -91,6 +91,10 @@ pub(crate) struct Tables {
     pub(crate) fenced: BTreeSet<ClientId>,
     /// Where the journal ended at the last clean stop.
     end: JournalEnd,
+    /// The tenure that this was the stop of: by its end everything was stored.
+    stopped: Epoch,
+    /// The newest tenure that ended otherwise.
+    crashed: Epoch,
     dirty: bool,
     in_flight: bool,
     held: Vec<Held>,
@@ -113,6 +117,8 @@ impl Tables {
             decoupled: BTreeMap::new(),
             fenced: BTreeSet::new(),
             end: JournalEnd::default(),
+            stopped: Epoch(0),
+            crashed: Epoch(0),
             dirty: false,
             in_flight: false,
             held: Vec::new(),
@@ -139,6 +145,9 @@ impl Tables {
             })?;
             self.version = Some(version);
         }
+        if self.stopped != self.epoch {
+            self.crashed = self.epoch;
+        }
         self.epoch.0 += 1;
         self.own = InoRange { start: self.next, end: self.next + RESERVE };
         self.next = self.own.end;
@@ -154,12 +163,18 @@ impl Tables {
         &self.end
     }
 
-    /// Whether the store knows that the journal ends here; if not, it is told.
+    /// The newest tenure that ended without a clean stop; 0 for none.
+    pub(crate) fn crashed(&self) -> Epoch {
+        self.crashed
+    }
+
+    /// Whether the store knows that the tenure, and with it the journal, ends here; if not, it is
+    /// told.
     pub(crate) fn end_journal(&mut self, end: JournalEnd) -> bool {
-        if self.end == end {
+        if self.end == end && self.stopped == self.epoch {
             return self.is_idle();
         }
-        (self.end, self.dirty) = (end, true);
+        (self.end, self.stopped, self.dirty) = (end, self.epoch, true);
         false
     }
 
@@ -202,6 +217,8 @@ impl Tables {
         }
         out.put_varint(self.fenced.len() as u64);
         self.fenced.iter().for_each(|client| out.put_varint(client.0));
+        out.put_varint(self.stopped.0);
+        out.put_varint(self.crashed.0);
         out.put_u32(crc(&out));
         out
     }
@@ -259,12 +276,19 @@ impl Tables {
                 fenced.insert(ClientId(reader.varint()?));
             }
         }
+        // Or before it was noted how tenures end: then the last one counts as crashed.
+        let (mut stopped, mut crashed) = (Epoch(0), Epoch(0));
+        if reader.offset() + 4 < bytes.len() {
+            stopped = Epoch(reader.varint()?);
+            crashed = Epoch(reader.varint()?);
+        }
         let body = reader.offset();
         if reader.u32()? != crc(&bytes[..body]) {
             return Err(Malformed { offset: body, expected: "a matching checksum" });
         }
         reader.end()?;
         (self.decoupled, self.end, self.fenced) = (decoupled, end, fenced);
+        (self.stopped, self.crashed) = (stopped, crashed);
         Ok(())
     }
 

@@ -31,6 +31,9 @@ pub struct Welcome {
     pub safe: Seq,
     /// The client is not welcome: its work was taken over, and nothing it asks is carried out.
     pub fenced: bool,
+    /// The newest tenure that ended without being stopped, so that what only memory held since is
+    /// lost; 0 for none.
+    pub crashed: Epoch,
 }
 
 /// What the reply to a request said, for sending the request again after a restart: it must have
@@ -149,12 +152,13 @@ impl Message<'_> {
                 out.put_varint(epoch.0);
                 out.put_varint(*unsafe_requests);
             }
-            Message::Welcome(Welcome { epoch, completed, safe, fenced }) => {
+            Message::Welcome(Welcome { epoch, completed, safe, fenced, crashed }) => {
                 out.put_u8(2);
                 out.put_varint(epoch.0);
                 out.put_varint(completed.0);
                 out.put_varint(safe.0);
                 out.put_u8(u8::from(*fenced));
+                out.put_varint(crashed.0);
             }
             Message::Request(Request { tid, cred, replay, op }) => {
                 out.put_u8(3);
@@ -242,6 +246,7 @@ impl<'a> Message<'a> {
                 completed: Tid(reader.varint()?),
                 safe: Seq(reader.varint()?),
                 fenced: boolean(reader)?,
+                crashed: Epoch(reader.varint()?),
             }),
             3 => Message::Request(Request {
                 tid: Tid(reader.varint()?),
