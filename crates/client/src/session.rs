@@ -5,7 +5,8 @@
 //! with what the reply said (position, inode, time). If the server restarts and its journal does
 //! not have the request, it is sent again with these, and has the same effect as the first time.
 //!
-//! Invariant: a request is in exactly one of three places: unanswered, unsafe, or done.
+//! Invariant: a request is in exactly one of three places: unanswered (perhaps set aside), unsafe,
+//! or done.
 
 use std::collections::VecDeque;
 
@@ -54,6 +55,8 @@ pub struct Session {
     next_tid: u64,
     /// Requests without an answer, in order, as frames.
     unanswered: VecDeque<(Tid, Vec<u8>)>,
+    /// Older ones that are not sent before the caller has made requests of its own.
+    aside: VecDeque<(Tid, Vec<u8>)>,
     unsafe_requests: VecDeque<Unsafe>,
     /// Unsafe requests that were sent again and are not answered yet.
     resent: Map<Tid, Unsafe>,
@@ -73,6 +76,7 @@ impl Session {
             connected: false,
             next_tid: first_tid.0,
             unanswered: VecDeque::new(),
+            aside: VecDeque::new(),
             unsafe_requests: VecDeque::new(),
             resent: Map::default(),
             safe: Seq(0),
@@ -138,6 +142,22 @@ impl Session {
     /// Gives a request up: its answer will be ignored, and it is not sent again.
     pub fn forget(&mut self, tid: Tid) {
         self.unanswered.retain(|(known, _)| *known != tid);
+        self.aside.retain(|(known, _)| *known != tid);
+    }
+
+    /// What is unanswered is not sent with the next welcome but when [`Session::go_on`] says so:
+    /// the caller has something to do first.
+    pub fn set_aside(&mut self) {
+        self.aside.append(&mut self.unanswered);
+    }
+
+    /// Sends what was set aside.
+    pub fn go_on(&mut self, effects: &mut Effects) {
+        for (_, frame) in &self.aside {
+            effects.frames.extend_from_slice(frame);
+        }
+        self.aside.append(&mut self.unanswered);
+        std::mem::swap(&mut self.aside, &mut self.unanswered);
     }
 
     /// The one entry point for what happens outside.

@@ -66,6 +66,7 @@ impl Cluster {
     pub fn mount(self: &Arc<Self>) -> Result<Arc<Fs>> {
         let fs = self.mount_as(self.register()?)?;
         self.merge_again(&fs)?;
+        crate::strong_log::dead::replay(&fs)?;
         Ok(fs)
     }
 

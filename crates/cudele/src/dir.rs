@@ -152,6 +152,14 @@ impl Dir {
         }
     }
 
+    /// Logs what was just carried out, if that is to be logged here.
+    fn logged(&self, note: impl FnOnce(&StrongLog) -> Result<()>) -> Result<()> {
+        let Some(log) = &self.log else { return Ok(()) };
+        note(log)?;
+        log.shorten(&self.fs);
+        Ok(())
+    }
+
     /// Creates a file, directory, symbolic link or device.
     ///
     /// # Errors
@@ -160,9 +168,7 @@ impl Dir {
         let name = name.as_ref();
         let op = Op::Create { parent: self.ino, name, new: new.wire() };
         let attr = Fs::attr_answer(self.call(op, name)?)?;
-        if let Some(log) = &self.log {
-            log.created(self.ino, name, &attr, new.data)?;
-        }
+        self.logged(|log| log.created(self.ino, name, &attr, new.data))?;
         Ok(attr)
     }
 
@@ -182,10 +188,7 @@ impl Dir {
     pub fn link(&self, ino: Ino, name: impl AsRef<[u8]>) -> Result<()> {
         let name = name.as_ref();
         self.call(Op::Link { ino, parent: self.ino, name }, name)?;
-        match &self.log {
-            Some(log) => log.linked(self.ino, name, &self.lookup(name)?),
-            None => Ok(()),
-        }
+        self.logged(|log| log.linked(self.ino, name, &self.lookup(name)?))
     }
 
     /// Removes a name of anything but a directory.
@@ -195,7 +198,7 @@ impl Dir {
     pub fn unlink(&self, name: impl AsRef<[u8]>) -> Result<()> {
         let name = name.as_ref();
         self.call(Op::Unlink { parent: self.ino, name }, name)?;
-        self.log.as_ref().map_or(Ok(()), |log| log.removed(self.ino, name, false))
+        self.logged(|log| log.removed(self.ino, name, false))
     }
 
     /// Removes an empty directory.
@@ -205,7 +208,7 @@ impl Dir {
     pub fn rmdir(&self, name: impl AsRef<[u8]>) -> Result<()> {
         let name = name.as_ref();
         self.call(Op::Rmdir { parent: self.ino, name }, name)?;
-        self.log.as_ref().map_or(Ok(()), |log| log.removed(self.ino, name, true))
+        self.logged(|log| log.removed(self.ino, name, true))
     }
 
     /// Moves or swaps names.
@@ -224,7 +227,10 @@ impl Dir {
         self.call(op, name)?;
         let Some(log) = self.log.as_ref().or(to.log.as_ref()) else { return Ok(()) };
         let back = if flags.exchange { Some(self.lookup(name)?) } else { None };
-        log.renamed((self.ino, name), (to.ino, new_name), &to.lookup(new_name)?, back.as_ref())
+        let moved = to.lookup(new_name)?;
+        log.renamed((self.ino, name), (to.ino, new_name), &moved, back.as_ref())?;
+        log.shorten(&self.fs);
+        Ok(())
     }
 
     /// Changes attributes of a name's inode.
@@ -235,7 +241,7 @@ impl Dir {
         let name = name.as_ref();
         let attr = self.lookup(name)?;
         self.call(Op::SetAttr { ino: attr.ino, change: *change }, name)?;
-        self.log.as_ref().map_or(Ok(()), |log| log.set_attr(self.ino, attr.ino, change))
+        self.logged(|log| log.set_attr(self.ino, attr.ino, change))
     }
 
     /// Changes attributes of an inode that is known to stand here: one request.
@@ -244,7 +250,7 @@ impl Dir {
     /// `ESTALE`, `EPERM`, `EACCES`, `EINVAL`, `EISDIR`.
     pub fn set_attr_of(&self, ino: Ino, change: &AttrChange) -> Result<()> {
         self.call(Op::SetAttr { ino, change: *change }, b"")?;
-        self.log.as_ref().map_or(Ok(()), |log| log.set_attr(self.ino, ino, change))
+        self.logged(|log| log.set_attr(self.ino, ino, change))
     }
 
     /// Replaces the inline content of a small file, and sets its size.
@@ -253,7 +259,7 @@ impl Dir {
     /// `EISDIR`, `EINVAL`, `EACCES`.
     pub fn set_data(&self, ino: Ino, data: &[u8], size: u64) -> Result<()> {
         self.call(Op::SetData { ino, data, size }, b"")?;
-        self.log.as_ref().map_or(Ok(()), |log| log.set_data(self.ino, ino, data, size))
+        self.logged(|log| log.set_data(self.ino, ino, data, size))
     }
 
     /// All entries with their attributes, in the directory's own order. Names that exist

@@ -23,7 +23,7 @@ pub struct Fs {
     store: Arc<dyn ObjectStore>,
     cred: Cred,
     link: Mutex<Link>,
-    pub(crate) strong_logs: StrongLogs,
+    pub(crate) strong_logs: Arc<StrongLogs>,
     observed: Observed,
 }
 
@@ -32,13 +32,14 @@ impl Fs {
         let map = cluster.status()?;
         let store = objstore::open_existing(&map.store)?;
         let observed = Observed::default();
+        let strong_logs = Arc::new(StrongLogs::default());
         let fs = Self {
             cluster,
             cluster_id: map.cluster,
             store,
             cred: crate::own_cred(),
-            link: Mutex::new(Link::new(client, observed.clone())),
-            strong_logs: StrongLogs::default(),
+            link: Mutex::new(Link::new(client, observed.clone(), strong_logs.clone())),
+            strong_logs,
             observed,
         };
         fs.lock().connect(&fs.cluster)?;
@@ -109,6 +110,12 @@ impl Fs {
         self.lock().session.epoch()
     }
 
+    /// That tenure, and the newest one that ended without a clean stop.
+    pub(crate) fn tenures(&self) -> (Epoch, Epoch) {
+        let link = self.lock();
+        (link.session.epoch(), link.crashed)
+    }
+
     /// Makes a request and waits for the answer, over any number of reconnections.
     pub(crate) fn call(&self, op: Op<'_>) -> Result<Answer> {
         let mut link = self.lock();
@@ -116,12 +123,7 @@ impl Fs {
             link.request(&self.cluster, &self.cred, Op::Sync, &[])?;
         }
         let answer = link.request(&self.cluster, &self.cred, op, &[]);
-        let restarted = link.take_restarted();
-        drop(link);
-        if restarted {
-            self.after_restart()?;
-        }
-        answer
+        link.take_refused_log().map_or(answer, Err)
     }
 
     /// A request that is followed by a journal in chunks.
@@ -170,12 +172,6 @@ impl Fs {
         let answer = self.call(Op::Merge { subtree, bytes: 0, object, flags })?;
         let Answer::Merged(report) = answer else { return Err(unexpected(&answer)) };
         Ok(*report)
-    }
-
-    /// The server came back from a crash: what only this client's disk remembers is applied again
-    /// (strong consistency with local durability).
-    fn after_restart(&self) -> Result<()> {
-        self.strong_logs.reapply(self)
     }
 
     #[allow(clippy::needless_pass_by_value, reason = "an answer is used up")]

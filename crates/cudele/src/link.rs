@@ -1,14 +1,20 @@
 //! The connection to the metadata server: kept up over restarts of the server.
+//!
+//! A server that comes back from a crash is first brought to what this client had seen: with the
+//! requests that are sent again, then with the logs of strong consistency with local durability.
+//! Only then is it asked for anything else.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use client::{Effects, Input, Session};
 use net::{Address, Connection};
 use policy::Mechanism;
-use types::{ClientId, Cred, Errno, Error, Result, Tid};
-use wire::{Answer, MdsState, Message, Op};
+use types::{ClientId, Cred, Epoch, Errno, Error, Result, Tid};
+use wire::{Answer, MdsState, MergeFlags, Message, Op};
 
 use crate::observe::Observed;
+use crate::strong_log::{StrongLog, StrongLogs};
 use crate::{Cluster, Stage};
 
 /// How long a request may wait for a server that is away.
@@ -28,11 +34,16 @@ pub(crate) struct Link {
     answered: Vec<(Tid, std::result::Result<Answer, wire::Failure>)>,
     /// Requests made so far.
     pub(crate) requests: u64,
+    /// The newest tenure of the server that ended without being stopped.
+    pub(crate) crashed: Epoch,
+    logs: Arc<StrongLogs>,
+    /// Why a log could not be replayed, for the next who asks for something.
+    refused_log: Option<Error>,
     observed: Observed,
 }
 
 impl Link {
-    pub(crate) fn new(client: ClientId, observed: Observed) -> Self {
+    pub(crate) fn new(client: ClientId, observed: Observed, logs: Arc<StrongLogs>) -> Self {
         // Request numbers grow over the processes that act as one client.
         let first_tid = Tid(crate::now().0.unsigned_abs() / 1000);
         Self {
@@ -42,13 +53,16 @@ impl Link {
             effects: Effects::default(),
             answered: Vec::new(),
             requests: 0,
+            crashed: Epoch(0),
+            logs,
+            refused_log: None,
             observed,
         }
     }
 
-    /// Whether the server started anew since the last time this was asked.
-    pub(crate) fn take_restarted(&mut self) -> bool {
-        std::mem::take(&mut self.effects.restarted)
+    /// Why a log could not be replayed, once.
+    pub(crate) fn take_refused_log(&mut self) -> Option<Error> {
+        self.refused_log.take()
     }
 
     /// Makes a request, followed by a journal in chunks if there are any, and waits for the answer.
@@ -129,6 +143,9 @@ impl Link {
             return Err(Error::new(FENCED, self.session.client().to_string(), cause)
                 .remedy("`cudele status` shows who has the subtree now"));
         }
+        if let Message::Welcome(welcome) = &message {
+            self.crashed = welcome.crashed;
+        }
         self.session.handle(Input::Message(message), &mut self.effects);
         self.answered.append(&mut self.effects.completed);
         if self.effects.frames.is_empty() { Ok(()) } else { self.send() }
@@ -166,8 +183,62 @@ impl Link {
         self.effects.frames.clear();
         self.session.handle(Input::Connected, &mut self.effects);
         self.send()?;
-        // The welcome: everything that was not answered is sent again with it.
-        self.receive()
+        let logs = self.logs.all();
+        if logs.is_empty() {
+            // The welcome: everything that was not answered is sent again with it.
+            return self.receive();
+        }
+        self.session.set_aside();
+        let replayed =
+            self.receive().and_then(|()| logs.iter().try_for_each(|log| self.replay(log)));
+        if replayed.is_err() {
+            self.connection = None;
+            self.session.handle(Input::Disconnected, &mut self.effects);
+            return replayed;
+        }
+        self.session.go_on(&mut self.effects);
+        self.send()
+    }
+
+    /// Sends the server a log that it needs. Errors are of the connection: one of the log itself is
+    /// told to whoever asks next.
+    fn replay(&mut self, log: &StrongLog) -> Result<()> {
+        let epoch = self.session.epoch();
+        loop {
+            let (bytes, next) = match log.wanted(epoch, self.crashed) {
+                Ok(Some(wanted)) => wanted,
+                Ok(None) => return Ok(()),
+                Err(error) => {
+                    self.refused_log = Some(log.refused(epoch, error));
+                    return Ok(());
+                }
+            };
+            let flags = MergeFlags { strong_log: true, ..MergeFlags::default() };
+            let (subtree, length) = (log.subtree, bytes.len() as u64);
+            let op = Op::Merge { subtree, bytes: length, object: b"", flags };
+            let tid = self.session.call(&crate::own_cred(), op, &mut self.effects);
+            let sent = self.send().and_then(|()| self.send_chunks(tid, &[&bytes]));
+            let answer = sent.and_then(|()| self.await_answer(tid));
+            self.session.forget(tid);
+            let outcome = match answer? {
+                // A server that is stopping: the next one is to have it.
+                Err(failure) if failure.errno == Errno::Again => return Err(failure.into()),
+                Err(failure) => Err(failure.into()),
+                Ok(_) => log.replayed(epoch, next),
+            };
+            if let Err(error) = outcome {
+                self.refused_log = Some(log.refused(epoch, error));
+            }
+        }
+    }
+
+    fn await_answer(&mut self, tid: Tid) -> Result<std::result::Result<Answer, wire::Failure>> {
+        loop {
+            if let Some(at) = self.answered.iter().position(|(answered, _)| *answered == tid) {
+                return Ok(self.answered.swap_remove(at).1);
+            }
+            self.receive()?;
+        }
     }
 }
 

@@ -239,12 +239,24 @@ impl StateDir {
         Ok(journals)
     }
 
-    /// Forgets the subtree.
+    /// Forgets the subtree. What was logged of requests in it is another matter, and stays.
     ///
     /// # Errors
     /// `EIO`.
     pub fn remove(&self) -> Result<()> {
-        match fs::remove_dir_all(&self.dir) {
+        let remove = || -> std::io::Result<()> {
+            let mut empty = true;
+            for entry in fs::read_dir(&self.dir)? {
+                let entry = entry?;
+                if crate::strong_log::is_log(&entry.file_name()) {
+                    empty = false;
+                } else {
+                    fs::remove_file(entry.path())?;
+                }
+            }
+            if empty { fs::remove_dir(&self.dir) } else { Ok(()) }
+        };
+        match remove() {
             Ok(()) => Ok(()),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(io_error(&self.dir, &error)),

@@ -1,21 +1,37 @@
 //! Strong consistency with local durability (`rpcs+local_persist`): every request of this client
 //! is also logged on its own disk before it returns. When the metadata server comes back from a
-//! crash without its memory, the client applies its log again.
+//! crash without its memory, the client applies its log again, before anything else that it asks
+//! for; and if the client is dead by then, the next process of the same user on the same machine
+//! does ([`dead`]).
+//!
+//! The header of a log says since which tenure of the server it is needed. It is replayed only if
+//! that tenure or a later one crashed: a server that is stopped has stored everything, and then the
+//! log begins anew. It also does when it is long, after a checkpoint.
+//!
+//! What a log is not: an order of events among clients. After a crash the logs of several clients
+//! are applied one after the other, each in its own order. Where two of them worked on the same
+//! name since the last checkpoint, the log that is applied last wins, whoever was last before.
+
+pub(crate) mod dead;
+mod file;
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Write;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use journal::{Create, Event, JournalBuffer, SegmentHeader, Snapshot, Writer};
+use journal::{Create, Event, SegmentHeader, Snapshot, Writer};
 use policy::Mechanism;
-use types::{Attr, AttrChange, Errno, Error, FileType, Ino, Origin, Result, Seq};
-use wire::MergeFlags;
+use types::{Attr, AttrChange, Epoch, Errno, Error, FileType, Ino, Result, Seq};
 
 use crate::observe::Observed;
-use crate::state::{io_error, sync_parent};
+use crate::state::io_error;
 use crate::{Fs, Stage, StateDir};
+
+use file::LogFile;
+pub(crate) use file::is_log;
+
+/// A log with this many events asks for a checkpoint, so that it may begin anew: a bound for what
+/// a crash replays, and for what others did meanwhile and it may undo.
+const EVENTS_MAX: u64 = 8192;
 
 /// The logs of a client, by the directory whose policy asks for them.
 #[derive(Debug, Default)]
@@ -26,18 +42,20 @@ pub(crate) struct StrongLogs {
 /// A log on the local disk.
 #[derive(Debug)]
 pub(crate) struct StrongLog {
-    path: PathBuf,
-    subtree: Ino,
+    pub(crate) subtree: Ino,
     open: Mutex<Open>,
     observed: Observed,
 }
 
 #[derive(Debug)]
 struct Open {
-    file: File,
-    next: Seq,
+    file: LogFile,
     /// A write failed: what follows would leave a hole.
     failed: bool,
+    /// The server of this tenure did not accept it, and is not asked again.
+    refused_in: Option<Epoch>,
+    /// With how many events it is long: more than before, if shortening it failed.
+    long: u64,
 }
 
 impl StrongLogs {
@@ -47,77 +65,114 @@ impl StrongLogs {
         if !policy.contains(Mechanism::Rpcs) || !policy.contains(Mechanism::LocalPersist) {
             return Ok(None);
         }
+        let subtree = effective.source;
+        let writer = Writer::Client { client: fs.client(), subtree };
+        let header = SegmentHeader { writer, epoch: fs.tenures().0, first_seq: Seq(1) };
+        // Nothing is asked of the server while this is locked: whoever asks may have to replay.
         let mut logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(log) = logs.get(&effective.source) {
+        if let Some(log) = logs.get(&subtree) {
             return Ok(Some(log.clone()));
         }
-        let log = Arc::new(StrongLog::create(fs, effective.source)?);
-        logs.insert(effective.source, log.clone());
+        let log = Arc::new(StrongLog::create(fs, subtree, header)?);
+        logs.insert(subtree, log.clone());
         Ok(Some(log))
     }
 
-    /// Applies every log to a server that lost its memory. Harmless if it did not.
-    pub(crate) fn reapply(&self, fs: &Fs) -> Result<()> {
-        let logs: Vec<_> = {
-            let logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
-            logs.values().cloned().collect()
-        };
-        for log in logs {
-            let bytes = std::fs::read(&log.path).map_err(|error| io_error(&log.path, &error))?;
-            let flags = MergeFlags { strong_log: true, ..MergeFlags::default() };
-            fs.merge_journal(log.subtree, &bytes, flags)?;
-        }
-        Ok(())
+    /// All of them.
+    pub(crate) fn all(&self) -> Vec<Arc<StrongLog>> {
+        let logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
+        logs.values().cloned().collect()
     }
 }
 
 impl StrongLog {
-    fn create(fs: &Fs, subtree: Ino) -> Result<Self> {
-        let state = StateDir::of(fs.cluster_id(), subtree)?;
-        let path = state.path().join(format!("strong.{:x}", fs.client().0));
-        let writer = Writer::Client { client: fs.client(), subtree };
-        let header = SegmentHeader { writer, epoch: fs.server_epoch(), first_seq: Seq(1) };
-        let create = || -> std::io::Result<File> {
-            std::fs::create_dir_all(state.path())?;
-            let mut file = File::create(&path)?;
-            file.write_all(&header.encode())?;
-            file.sync_all()?;
-            Ok(file)
+    fn create(fs: &Fs, subtree: Ino, header: SegmentHeader) -> Result<Self> {
+        let Writer::Client { client, .. } = header.writer else {
+            return Err(Error::of(Errno::Invalid, "log"));
         };
-        let file = create().map_err(|error| io_error(&path, &error))?;
-        sync_parent(&path)?;
-        let open = Mutex::new(Open { file, next: Seq(1), failed: false });
-        Ok(Self { path, subtree, open, observed: fs.observed().clone() })
+        let name = file::name(client, crate::now());
+        let path = StateDir::of(fs.cluster_id(), subtree)?.path().join(name);
+        let file = LogFile::start(&path, header, &[]).map_err(|error| io_error(&path, &error))?;
+        let open = Open { file, failed: false, refused_in: None, long: EVENTS_MAX };
+        Ok(Self { subtree, open: Mutex::new(open), observed: fs.observed().clone() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a server must be sent, and the position behind it; nothing if it has everything, or
+    /// the store does.
+    pub(crate) fn wanted(&self, epoch: Epoch, crashed: Epoch) -> Result<Option<(Vec<u8>, Seq)>> {
+        let mut open = self.lock();
+        let needed_since = open.file.header().epoch;
+        if needed_since >= epoch || open.refused_in == Some(epoch) {
+            return Ok(None);
+        }
+        let next = open.file.next();
+        let result = if needed_since > crashed {
+            open.restart(epoch, next).map(|()| None)
+        } else if open.file.events() == 0 {
+            open.file.set_epoch(epoch).map(|()| None)
+        } else {
+            open.file.intact().map(Some)
+        };
+        result.map_err(|error| io_error(open.file.path(), &error))
+    }
+
+    /// The server of this tenure has everything before a position.
+    pub(crate) fn replayed(&self, epoch: Epoch, next: Seq) -> Result<()> {
+        let mut open = self.lock();
+        // What another thread logged meanwhile may be of the tenure before.
+        if open.file.next() > next {
+            return Ok(());
+        }
+        open.file.set_epoch(epoch).map_err(|error| io_error(open.file.path(), &error))
+    }
+
+    /// The server of this tenure is not asked again.
+    pub(crate) fn refused(&self, epoch: Epoch, error: Error) -> Error {
+        let mut open = self.lock();
+        open.refused_in = Some(epoch);
+        error.about(open.file.path().display().to_string())
+    }
+
+    /// Lets the log begin anew if it is long.
+    pub(crate) fn shorten(&self, fs: &Fs) {
+        let from = {
+            let mut open = self.lock();
+            if open.file.events() < open.long {
+                return;
+            }
+            // Other threads need not try as well; and after an error it is not tried every time.
+            open.long += EVENTS_MAX;
+            open.file.next()
+        };
+        let (epoch, _) = fs.tenures();
+        // It is only longer than it could be if this fails.
+        if fs.checkpoint().is_ok() && fs.tenures().0 == epoch {
+            let mut open = self.lock();
+            if open.file.header().epoch == epoch && !open.failed {
+                let _ = open.restart(epoch, from);
+            }
+        }
     }
 
     /// Logs an event durably.
     fn append(&self, event: &Event<'_>) -> Result<()> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.lock();
         if open.failed {
-            return Err(Error::new(
-                Errno::Io,
-                self.path.display().to_string(),
-                "an earlier write failed",
-            )
-            .remedy(
+            let path = open.file.path().display().to_string();
+            return Err(Error::new(Errno::Io, path, "an earlier write failed").remedy(
                 "the operation is applied but not logged; free space and open the directory again",
             ));
         }
-        let mut buffer = JournalBuffer::new(open.next, false);
-        buffer.append(Origin::default(), event);
-        buffer.close_block();
-        let block = buffer.blocks().concat();
         let note = |stage| self.observed.note(Mechanism::LocalPersist, stage);
         note(Stage::Begun);
-        let written = open.file.write_all(&block).and_then(|()| {
-            note(Stage::Written);
-            open.file.sync_data()
-        });
-        if let Err(error) = written {
+        if let Err(error) = open.file.append(event, || note(Stage::Written)) {
             open.failed = true;
-            return Err(io_error(&self.path, &error));
+            return Err(io_error(open.file.path(), &error));
         }
-        open.next.0 += 1;
         note(Stage::Ended);
         Ok(())
     }
@@ -185,5 +240,22 @@ impl StrongLog {
 
     pub(crate) fn set_data(&self, home: Ino, ino: Ino, data: &[u8], size: u64) -> Result<()> {
         self.append(&Event::SetData { ino, home, data, size, time: crate::now() })
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        // Whoever only looked leaves nothing behind. If it stays, the next process removes it.
+        if self.file.events() == 0 {
+            let _ = self.file.remove();
+        }
+    }
+}
+
+impl Open {
+    fn restart(&mut self, epoch: Epoch, from: Seq) -> std::io::Result<()> {
+        self.file.restart(epoch, from)?;
+        (self.failed, self.long) = (false, EVENTS_MAX);
+        Ok(())
     }
 }

@@ -1,15 +1,23 @@
-//! What the log of a strong client with local durability does not promise yet, although the table
-//! does. These tests hold what happens now, so that whoever repairs it finds them.
+//! When the log of a strong client with local durability is replayed: after a crash of the server,
+//! before anything else that its client asks for, and by a later process if the client is dead.
+//! And when it is not, because the server was stopped and others went on from there.
 
+use std::path::{Path, PathBuf};
+
+use crate::case::{files, name_of};
 use crate::client::Task;
 use crate::site::{Client, Site};
 
 const PATH: &str = "/job";
 
+fn state(site: &Site) -> PathBuf {
+    site.path("state")
+}
+
 /// A client that has created `f` in a directory that it keeps open.
 fn held(site: &Site, name: &str) -> Client {
     let task = Task::Hold { name: name.into() };
-    let mut client = site.client(task, PATH, &site.path("state"), &["created"]);
+    let mut client = site.client(task, PATH, &state(site), &["created"]);
     client.await_place("created");
     client
 }
@@ -18,30 +26,84 @@ fn names(site: &Site) -> Vec<String> {
     site.look(PATH).into_keys().collect()
 }
 
-/// The table: strong updates are seen at once, and a stop is no failure. But a log is replayed as a
-/// whole whenever the server is another one, over whatever others did since.
+/// A later process on a machine, which only looks.
+fn names_from(site: &Site, state: &Path) -> Vec<String> {
+    site.client(Task::Look, PATH, state, &[]).result().unwrap().into_keys().collect()
+}
+
+fn logs(state: &Path) -> usize {
+    files(state).iter().filter(|path| name_of(path).starts_with("strong.")).count()
+}
+
+fn crash(site: &Site) {
+    site.kill_mds();
+    site.up();
+}
+
+fn restart(site: &Site) {
+    site.run(&["down"]);
+    site.up();
+}
+
+/// A stop is no failure: what was logged before it is stored, and others may have removed it.
 #[test]
-fn known_a_replayed_log_brings_back_what_others_removed() {
+fn a_log_is_not_replayed_after_a_clean_stop() {
     let site = Site::new();
     let client = held(&site, "g");
     site.run(&["rm", "/job/f"]);
     assert_eq!(names(&site), [""; 0]);
-    site.run(&["down"]);
-    site.up();
+    restart(&site);
     assert_eq!(names(&site), [""; 0]);
     client.go_to_the_end().unwrap();
-    assert_eq!(names(&site), ["f", "g"], "f is gone: repaired, and this test is to say so");
+    assert_eq!(names(&site), ["g"]);
+
+    // The log began anew: it still does what it is for.
+    crash(&site);
+    assert_eq!(names(&site), [""; 0]);
+    assert_eq!(names_from(&site, &state(&site)), ["g"]);
 }
 
-/// The table: kept, the client replays its log. But the request that finds the new server is
-/// carried out there before the log is.
 #[test]
-fn known_the_first_request_after_a_restart_comes_before_the_replay() {
+fn a_log_is_replayed_before_the_first_request_after_a_crash() {
     let site = Site::new();
     let client = held(&site, "f");
-    site.kill_mds();
-    site.up();
-    let said = client.go_to_the_end().unwrap_err();
-    assert!(said.contains("ENOENT"), "it is removed: repaired, and this test is to say so: {said}");
-    assert_eq!(names(&site), ["f"]);
+    crash(&site);
+    client.go_to_the_end().unwrap();
+    assert_eq!(names(&site), [""; 0]);
+}
+
+/// What a dead client logged is there again as soon as somebody comes to its machine; and then it
+/// is stored, so that it comes back once.
+#[test]
+fn a_dead_clients_log_is_replayed_once_by_the_next_process_there() {
+    let site = Site::new();
+    let (mut client, state) = (held(&site, "g"), state(&site));
+    client.kill();
+    assert_eq!(names_from(&site, &state), ["f"]);
+    assert_eq!(logs(&state), 1, "it is needed should the server crash");
+    crash(&site);
+    assert_eq!(names(&site), [""; 0]);
+    assert_eq!(names_from(&site, &state), ["f"]);
+    assert_eq!(logs(&state), 0);
+    site.run(&["rm", "/job/f"]);
+    restart(&site);
+    crash(&site);
+    assert_eq!(names_from(&site, &state), [""; 0]);
+}
+
+/// The log of a client that lives is its own business.
+#[test]
+fn nobody_touches_the_log_of_a_living_client() {
+    let site = Site::new();
+    let (client, state) = (held(&site, "g"), state(&site));
+    crash(&site);
+    assert_eq!(names_from(&site, &state), [""; 0]);
+    assert_eq!(logs(&state), 1);
+    client.go_to_the_end().unwrap();
+    assert_eq!(names(&site), ["f", "g"]);
+
+    // Nobody needs it after a clean stop.
+    restart(&site);
+    assert_eq!(names_from(&site, &state), ["f", "g"]);
+    assert_eq!(logs(&state), 0);
 }

@@ -1,0 +1,87 @@
+//! Logs of clients that are dead, on the disk of the machine on which they ran: the next process of
+//! the same user replays them.
+
+use types::{Errno, Error, Ino, Result};
+use wire::MergeFlags;
+
+use super::file::{self, LogFile};
+use crate::state::io_error;
+use crate::{Fs, StateDir};
+
+/// Logs that are only kept should the server crash: if there are more, it is asked to store what
+/// is in them.
+const KEPT_MAX: usize = 32;
+
+/// Replays what only these logs still know, and removes those that are not needed any more.
+pub(crate) fn replay(fs: &Fs) -> Result<()> {
+    let (epoch, crashed) = fs.tenures();
+    let (mut kept, mut replayed) = (Vec::new(), false);
+    for mut log in find(fs.cluster_id())? {
+        let path = log.path().to_owned();
+        if log.events() == 0 {
+            log.remove().map_err(|error| io_error(&path, &error))?;
+            continue;
+        }
+        if log.header().epoch <= crashed {
+            replay_one(fs, &log).map_err(|error| error.about(path.display().to_string()))?;
+            log.set_epoch(epoch).map_err(|error| io_error(&path, &error))?;
+            replayed = true;
+        }
+        if log.header().epoch >= epoch {
+            kept.push(log);
+        } else {
+            // Every tenure that it was needed for was stopped, and had stored everything by then.
+            log.remove().map_err(|error| io_error(&path, &error))?;
+        }
+    }
+    if !replayed && kept.len() <= KEPT_MAX {
+        return Ok(());
+    }
+    fs.checkpoint()?;
+    // Another server may have answered, which never had it in memory.
+    if fs.tenures().0 == epoch {
+        for log in kept {
+            log.remove().map_err(|error| io_error(log.path(), &error))?;
+        }
+    }
+    Ok(())
+}
+
+/// The logs of dead clients, in the order in which they were begun.
+fn find(cluster: &str) -> Result<Vec<LogFile>> {
+    let mut paths = Vec::new();
+    for state in StateDir::all(cluster)? {
+        let failed = |error| io_error(state.path(), &error);
+        for entry in std::fs::read_dir(state.path()).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
+            paths.extend(file::beginning(&path).map(|at| (at, path)));
+        }
+    }
+    paths.sort();
+    let mut found = Vec::new();
+    for (_, path) in paths {
+        match LogFile::of_the_dead(&path) {
+            Ok(log) => found.extend(log),
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+                let cause = format!("the log of a dead client is damaged: {error}");
+                return Err(Error::new(Errno::BadMessage, path.display().to_string(), cause)
+                    .remedy("move the file away: what it says is not applied then"));
+            }
+            Err(error) => return Err(io_error(&path, &error)),
+        }
+    }
+    Ok(found)
+}
+
+fn replay_one(fs: &Fs, log: &LogFile) -> Result<()> {
+    let failed = |error| io_error(log.path(), &error);
+    let (bytes, _) = log.intact().map_err(failed)?;
+    let mut header = log.header();
+    let mut subtree = Ino(0);
+    // This client speaks for the dead one, which others may have fenced meanwhile.
+    if let journal::Writer::Client { client, subtree: root } = &mut header.writer {
+        (*client, subtree) = (fs.client(), *root);
+    }
+    let flags = MergeFlags { strong_log: true, ..MergeFlags::default() };
+    fs.merge_journal(subtree, &header.put_on(&bytes), flags).map(drop)
+}

@@ -1,0 +1,183 @@
+//! The file of a log: a journal that begins anew whenever the server has stored what is in it.
+//!
+//! Invariants: under its name there is always a whole header with all that is still needed behind
+//! it, whatever is interrupted; and whoever works with the file holds a lock on it, so that a file
+//! without one is of a process that is dead.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Read, Result, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use journal::segment::{HEADER_BYTES, SegmentReader};
+use journal::{Event, JournalBuffer, SegmentHeader};
+use types::{ClientId, Epoch, Origin, Seq, Timestamp};
+
+/// What the names of logs start with; the time of their beginning and the client's number follow,
+/// so that no process writes over the log of an earlier one that acted as the same client.
+const PREFIX: &str = "strong.";
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(super) struct LogFile {
+    path: PathBuf,
+    file: File,
+    header: SegmentHeader,
+    next: Seq,
+}
+
+/// The name of a log that a client begins.
+pub(super) fn name(client: ClientId, now: Timestamp) -> String {
+    format!("{PREFIX}{:016x}.{:x}", now.0, client.0)
+}
+
+/// Whether a file is a log, or was to become one.
+pub(crate) fn is_log(name: &std::ffi::OsStr) -> bool {
+    name.to_string_lossy().starts_with(PREFIX)
+}
+
+/// When a log began, and whose it is.
+pub(super) fn beginning(path: &Path) -> Option<(u64, u64)> {
+    let (time, client) = path.file_name()?.to_str()?.strip_prefix(PREFIX)?.split_once('.')?;
+    Some((u64::from_str_radix(time, 16).ok()?, u64::from_str_radix(client, 16).ok()?))
+}
+
+fn to_io(error: impl ToString) -> std::io::Error {
+    std::io::Error::new(ErrorKind::InvalidData, error.to_string())
+}
+
+impl LogFile {
+    /// A log with these blocks, in the place of what is there.
+    pub(super) fn start(path: &Path, header: SegmentHeader, blocks: &[u8]) -> Result<Self> {
+        let mut temporary = path.as_os_str().to_owned();
+        temporary.push(".new");
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true);
+        let mut file = options.open(&temporary)?;
+        // Locked before it has its name: a file with the name is never taken for a dead client's.
+        file.try_lock()?;
+        file.write_all(&header.encode())?;
+        file.write_all(blocks)?;
+        file.sync_all()?;
+        std::fs::rename(&temporary, path)?;
+        if let Some(parent) = path.parent() {
+            File::open(parent)?.sync_all()?;
+        }
+        let mut log = Self { path: path.to_owned(), file, header, next: header.first_seq };
+        log.next = log.intact()?.1;
+        Ok(log)
+    }
+
+    /// The log of a process that is dead; nothing if it lives or has just removed the log.
+    pub(super) fn of_the_dead(path: &Path) -> Result<Option<Self>> {
+        let file = match OpenOptions::new().read(true).write(true).open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        // Between the two it may have begun anew, under the same name.
+        let locked = file.metadata()?;
+        let named = match std::fs::metadata(path) {
+            Ok(named) => named,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        if (locked.dev(), locked.ino()) != (named.dev(), named.ino()) {
+            return Ok(None);
+        }
+        let mut start = [0; HEADER_BYTES];
+        let length = usize::try_from(locked.len()).unwrap_or(HEADER_BYTES).min(HEADER_BYTES);
+        file.read_exact_at(&mut start[..length], 0)?;
+        let header = SegmentHeader::decode(&start[..length]).map_err(to_io)?;
+        let mut log = Self { path: path.to_owned(), file, header, next: header.first_seq };
+        log.next = log.intact()?.1;
+        Ok(Some(log))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn header(&self) -> SegmentHeader {
+        self.header
+    }
+
+    /// Position of the next event.
+    pub(super) fn next(&self) -> Seq {
+        self.next
+    }
+
+    /// How many events are in it.
+    pub(super) fn events(&self) -> u64 {
+        self.next.0 - self.header.first_seq.0
+    }
+
+    /// Adds an event; `written` is called before it is made durable. After an error nothing may be
+    /// added any more: the end of the file is not known.
+    pub(super) fn append(&mut self, event: &Event<'_>, written: impl FnOnce()) -> Result<()> {
+        let mut buffer = JournalBuffer::new(self.next, false);
+        buffer.append(Origin::default(), event);
+        buffer.close_block();
+        self.file.write_all(&buffer.blocks().concat())?;
+        written();
+        self.file.sync_data()?;
+        self.next.0 += 1;
+        Ok(())
+    }
+
+    /// All of it but a torn end, and the position behind that.
+    pub(super) fn intact(&self) -> Result<(Vec<u8>, Seq)> {
+        let mut file = &self.file;
+        let mut bytes = Vec::new();
+        file.seek(SeekFrom::Start(0))?;
+        file.read_to_end(&mut bytes)?;
+        let scan = journal::segment::scan(&bytes).map_err(to_io)?;
+        if let Some(damage) = scan.damage.filter(|damage| damage.resumes.is_some()) {
+            return Err(to_io(format!("{}, and more follows", damage.error)));
+        }
+        bytes.truncate(scan.intact);
+        Ok((bytes, scan.next_seq))
+    }
+
+    /// Everything in it is with the server of this tenure, and needed if that one crashes.
+    pub(super) fn set_epoch(&mut self, epoch: Epoch) -> Result<()> {
+        let header = SegmentHeader { epoch, ..self.header };
+        // It fits into one sector, of which a disk writes all or nothing.
+        self.file.write_all_at(&header.encode(), 0)?;
+        self.file.sync_data()?;
+        self.header = header;
+        Ok(())
+    }
+
+    /// Begins anew with the events from a position on: what is before is not needed any more.
+    pub(super) fn restart(&mut self, epoch: Epoch, from: Seq) -> Result<()> {
+        let (bytes, next) = self.intact()?;
+        let mut reader = SegmentReader::open(&bytes).map_err(to_io)?;
+        let mut offset = reader.offset();
+        while let Some(block) = reader.next_block().map_err(to_io)? {
+            if block.first_seq >= from {
+                break;
+            }
+            offset = reader.offset();
+        }
+        let header = SegmentHeader { epoch, first_seq: from.min(next), ..self.header };
+        *self = Self::start(&self.path, header, &bytes[offset..])?;
+        Ok(())
+    }
+
+    /// Removes it: nobody needs it any more.
+    pub(super) fn remove(&self) -> Result<()> {
+        std::fs::remove_file(&self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests;
