@@ -42,7 +42,7 @@ pub(super) fn beginning(path: &Path) -> Option<(u64, u64)> {
     Some((u64::from_str_radix(time, 16).ok()?, u64::from_str_radix(client, 16).ok()?))
 }
 
-fn to_io(error: impl ToString) -> std::io::Error {
+fn to_io(error: &impl ToString) -> std::io::Error {
     std::io::Error::new(ErrorKind::InvalidData, error.to_string())
 }
 
@@ -96,7 +96,7 @@ impl LogFile {
         let mut start = [0; HEADER_BYTES];
         let length = usize::try_from(locked.len()).unwrap_or(HEADER_BYTES).min(HEADER_BYTES);
         file.read_exact_at(&mut start[..length], 0)?;
-        let header = SegmentHeader::decode(&start[..length]).map_err(to_io)?;
+        let header = SegmentHeader::decode(&start[..length]).map_err(|error| to_io(&error))?;
         let mut log = Self { path: path.to_owned(), file, header, next: header.first_seq };
         log.next = log.intact()?.1;
         Ok(Some(log))
@@ -139,9 +139,9 @@ impl LogFile {
         let mut bytes = Vec::new();
         file.seek(SeekFrom::Start(0))?;
         file.read_to_end(&mut bytes)?;
-        let scan = journal::segment::scan(&bytes).map_err(to_io)?;
+        let scan = journal::segment::scan(&bytes).map_err(|error| to_io(&error))?;
         if let Some(damage) = scan.damage.filter(|damage| damage.resumes.is_some()) {
-            return Err(to_io(format!("{}, and more follows", damage.error)));
+            return Err(to_io(&format!("{}, and more follows", damage.error)));
         }
         bytes.truncate(scan.intact);
         Ok((bytes, scan.next_seq))
@@ -160,9 +160,9 @@ impl LogFile {
     /// Begins anew with the events from a position on: what is before is not needed any more.
     pub(super) fn restart(&mut self, epoch: Epoch, from: Seq) -> Result<()> {
         let (bytes, next) = self.intact()?;
-        let mut reader = SegmentReader::open(&bytes).map_err(to_io)?;
+        let mut reader = SegmentReader::open(&bytes).map_err(|error| to_io(&error))?;
         let mut offset = reader.offset();
-        while let Some(block) = reader.next_block().map_err(to_io)? {
+        while let Some(block) = reader.next_block().map_err(|error| to_io(&error))? {
             if block.first_seq >= from {
                 break;
             }
