@@ -38,6 +38,7 @@ pub mod plan;
 mod read;
 mod slots;
 mod subtree;
+mod trial;
 
 use std::sync::Arc;
 
@@ -49,9 +50,10 @@ pub use apply::{Mode, Outcome};
 pub use batch::Batch;
 pub use extra::Extra;
 pub use flush::Capture;
-pub use plan::{NewInode, Planned};
+pub use plan::{Judge, NewInode, Planned};
 pub use read::{Entry, Walked};
 pub use subtree::InForce;
+pub use trial::Trial;
 pub use types::{Cred, RenameFlags, XattrFlags};
 
 use dir::Dir;

@@ -1,6 +1,7 @@
 //! Planning: every rule is checked here, nothing is changed, and the result is an event.
 
 mod attr;
+mod judge;
 mod rename;
 
 use std::sync::Arc;
@@ -13,6 +14,8 @@ use types::{
 
 use crate::inode::Inode;
 use crate::{Extra, Namespace, Refusal};
+
+pub use judge::Judge;
 
 pub(crate) const READ: u32 = 4;
 pub(crate) const WRITE: u32 = 2;

@@ -3,6 +3,7 @@
 
 mod agreement;
 mod checkpoint;
+mod judge;
 mod listing;
 mod merge;
 mod pages;

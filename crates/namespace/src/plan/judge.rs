@@ -1,0 +1,204 @@
+//! Judging events of another journal by the rules of live requests (`check: merge`).
+//!
+//! What is judged was written by somebody who need not be trusted: the rules are applied to the
+//! names and numbers in the event, and what is carried out is the event planned here, never what
+//! the journal claims about inodes that exist.
+
+use journal::{Create, Event};
+use types::{AttrChange, Cred, Errno, FileType, Ino, RenameFlags, XattrFlags};
+
+use super::{EXECUTE, NewInode, Plan, Planned, SET_GID};
+use crate::{Namespace, Refusal};
+
+/// Whose journal is judged.
+#[derive(Clone, Copy, Debug)]
+pub struct Judge<'a> {
+    /// On whose behalf it is merged.
+    pub cred: &'a Cred,
+    /// The subtree it is about: the way from there to every directory must be open to the user.
+    pub subtree: Ino,
+}
+
+impl Namespace {
+    /// The event that a request of the same user would be carried out as, or `None` if there is
+    /// nothing to be done. `own` says whether the inode it names was numbered by this journal's
+    /// client.
+    ///
+    /// An event may mean an inode under a name by its number: if the name is of another one by now,
+    /// it is not carried out.
+    ///
+    /// # Errors
+    /// As the `plan_*` function of the same name; `ENOENT` for what is not there any more, `ESTALE`
+    /// for a name that is of another inode by now, `EEXIST` for a rename over a name that its
+    /// writer did not know, `EACCES` also for a directory that the user could not get to, `EPERM`
+    /// for what no request can ask for; or [`Refusal::Cold`].
+    pub fn judge<'a>(
+        &self,
+        judge: &Judge<'_>,
+        event: &Event<'a>,
+        own: bool,
+    ) -> Result<Option<Planned<'a>>, Refusal> {
+        let planned = self.judge_event(judge, event, own);
+        // A journal knows inodes by number only: there is no path that could be walked again.
+        planned.map_err(|refusal| match refusal {
+            Refusal::Errno(Errno::Stale) => Refusal::Errno(Errno::NotFound),
+            Refusal::Errno(Errno::CrossDevice) => Refusal::Errno(Errno::Stale),
+            refusal => refusal,
+        })
+    }
+
+    fn judge_event<'a>(
+        &self,
+        judge: &Judge<'_>,
+        event: &Event<'a>,
+        own: bool,
+    ) -> Result<Option<Planned<'a>>, Refusal> {
+        let cred = judge.cred;
+        if let Some((dir, _)) = event.dentry() {
+            self.reach(judge, dir)?;
+        }
+        match *event {
+            Event::Create(ref create) => self.judge_create(cred, create).map(Some),
+            Event::Link { parent, name, ino, time, .. } => {
+                self.plan_link(cred, ino, (parent, name), time).map(Some)
+            }
+            Event::Unlink { parent, name, ino, time } => {
+                let planned = self.plan_unlink(cred, parent, name, time)?;
+                same(ino, planned.event.inode())?;
+                Ok(Some(planned))
+            }
+            Event::Rmdir { parent, name, ino, time } => {
+                let planned = self.plan_rmdir(cred, parent, name, time)?;
+                same(ino, planned.event.inode())?;
+                Ok(Some(planned))
+            }
+            Event::Rename { new_parent, .. } => {
+                self.reach(judge, new_parent)?;
+                self.judge_rename(cred, event)
+            }
+            Event::SetAttr { ino, ref change, time, .. } => {
+                let planned = match self.plan_setattr(cred, ino, change, time) {
+                    // Who makes a file writes it, whatever its mode.
+                    Err(Refusal::Errno(Errno::Access)) if self.is_written(judge, ino, change) => {
+                        if !own {
+                            return Err(Errno::Access.into());
+                        }
+                        self.plan_setattr(&Cred::root(), ino, change, time)
+                    }
+                    planned => planned,
+                };
+                planned.map(Some)
+            }
+            Event::SetXattr { ino, name, value, time, .. } => {
+                let flags = XattrFlags::default();
+                self.plan_setxattr(cred, ino, (name, value), flags, time).map(Some)
+            }
+            Event::SetData { ino, data, size, time, .. } => {
+                let of_own = own && self.inode(ino)?.uid == cred.uid;
+                let root = Cred::root();
+                let cred = if of_own { &root } else { cred };
+                self.plan_setdata(cred, ino, data, size, time).map(Some)
+            }
+            Event::SetPolicy { .. }
+            | Event::Session { .. }
+            | Event::Merged { .. }
+            | Event::Stored { .. } => Err(Errno::NotPermitted.into()),
+        }
+    }
+
+    /// The user could have walked from the subtree's root to the directory.
+    fn reach(&self, judge: &Judge<'_>, dir: Ino) -> Result<(), Refusal> {
+        for above in self.ancestors(dir) {
+            self.allow(judge.cred, self.inode(above)?, EXECUTE)?;
+            if above == judge.subtree {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// A change that writing a file makes, on a file of the user's.
+    fn is_written(&self, judge: &Judge<'_>, ino: Ino, change: &AttrChange) -> bool {
+        let AttrChange { mode, uid, gid, .. } = change;
+        let owner = self.inode(ino).is_ok_and(|inode| inode.uid == judge.cred.uid);
+        owner && mode.is_none() && uid.is_none() && gid.is_none()
+    }
+
+    fn judge_create<'a>(&self, cred: &Cred, create: &Create<'a>) -> Plan<'a> {
+        let event = Event::Create(*create);
+        if self.knows(create.ino) {
+            // It was merged before: whatever became of it since stays.
+            return Ok(Planned::plain(event));
+        }
+        let dir = self.directory(create.parent)?;
+        let mut gid = create.gid;
+        if dir.mode & SET_GID != 0 && gid == dir.gid {
+            // New inodes get the group of such a directory, whose members or not their owners are.
+            let program = FileType::from_mode(create.mode) != Some(FileType::Directory);
+            if program && create.mode & SET_GID != 0 && !cred.is_root() && !cred.in_group(gid) {
+                return Err(Errno::NotPermitted.into());
+            }
+            gid = cred.gid;
+        }
+        let new = NewInode {
+            mode: create.mode,
+            owner: Some((create.uid, gid)),
+            rdev: create.rdev,
+            size: create.size,
+            time: create.time,
+            mtime: Some(create.mtime),
+            atime: Some(create.atime),
+            data: create.data,
+        };
+        let mut planned = self.plan_create(cred, (create.parent, create.name), &new, create.ino)?;
+        if let Event::Create(planned) = &mut planned.event {
+            planned.gid = create.gid;
+        }
+        // Recovery reads it from the client's journal once more, so it must be the same there.
+        if planned.event == event { Ok(planned) } else { Err(Errno::Invalid.into()) }
+    }
+
+    fn judge_rename<'a>(
+        &self,
+        cred: &Cred,
+        event: &Event<'a>,
+    ) -> Result<Option<Planned<'a>>, Refusal> {
+        let Event::Rename {
+            parent,
+            name,
+            new_parent,
+            new_name,
+            ref moved,
+            ref exchanged,
+            replaced,
+            time,
+        } = *event
+        else {
+            return Ok(None);
+        };
+        let flags = RenameFlags { exchange: exchanged.is_some(), ..RenameFlags::default() };
+        let (from, to) = ((parent, name), (new_parent, new_name));
+        let Some(planned) = self.plan_rename(cred, from, to, flags, time)? else {
+            return Ok(None);
+        };
+        if let Event::Rename { moved: ref found, exchanged: ref back, replaced: over, .. } =
+            planned.event
+        {
+            same(moved.attr.ino, Some(found.attr.ino))?;
+            if let (Some(exchanged), Some(back)) = (exchanged, back) {
+                same(exchanged.attr.ino, Some(back.attr.ino))?;
+            }
+            if over.0 != 0 && over != replaced {
+                return Err(Errno::Exists.into());
+            }
+        }
+        Ok(Some(planned))
+    }
+}
+
+/// A name is still that of the inode that the journal means, if it says which.
+fn same(meant: Ino, found: Option<Ino>) -> Result<(), Refusal> {
+    let other = meant.0 != 0 && found.is_some_and(|found| found != meant);
+    // Turned into `ESTALE` by the caller, which keeps that word for this.
+    if other { Err(Errno::CrossDevice.into()) } else { Ok(()) }
+}
