@@ -30,7 +30,8 @@ pub struct Grant {
     pub epoch: Epoch,
     /// Whether the subtree was empty.
     pub empty: bool,
-    /// Whether every create is checked against the view (`check: client`, F-07).
+    /// Whether every create is checked against the view: existence and permissions (`check: client`,
+    /// F-07). Everything else always is.
     pub check: bool,
 }
 
@@ -176,8 +177,15 @@ impl Decoupled {
         name: &[u8],
         new: &NewInode<'_>,
     ) -> Result<Ino, Refusal> {
-        self.view().namespace.plan_create(cred, (parent, name), new, Ino(u64::MAX))?;
-        Ok(self.create(cred, parent, name, new)?)
+        let planned =
+            self.view().namespace.plan_create(cred, (parent, name), new, Ino(u64::MAX))?;
+        let mut event = planned.event();
+        let ino = self.take_ino()?;
+        if let Event::Create(create) = &mut event {
+            create.ino = ino;
+        }
+        self.buffer.append(Origin::default(), &event);
+        Ok(ino)
     }
 
     /// The view, up to date with the journal.
