@@ -2,7 +2,8 @@
 //! verified as a whole, and applied to the namespace in memory (M-04).
 //!
 //! Applying is blind: existence is not checked, the decoupled client wins name by name,
-//! and nothing is journalled, so the cost per event does not depend on what is there (J-12).
+//! and nothing is journalled, so the cost per event does not depend on what is there (J-12). A
+//! policy with `check: merge` has every event judged instead (module `check`).
 //! What is always verified, in constant time per event, is that the journal is intact and that it
 //! stays inside the subtree and the inode numbers that were given to the client. Events about what
 //! others moved or removed are left out and reported.
@@ -10,6 +11,7 @@
 //! Merges are carried out one after the other (J-10), in slices between requests.
 
 mod apply;
+mod check;
 mod interrupted;
 mod verify;
 
@@ -17,13 +19,14 @@ use std::collections::{BTreeMap, VecDeque};
 
 use journal::{Create, Event, JournalError, Mark, SegmentHeader, Writer, segment};
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
-use namespace::Batch;
-use types::{ClientId, ConnId, Errno, Ino, InoRange, Map, Moment, Seq, Set, Tid};
+use namespace::{Batch, Trial};
+use types::{ClientId, ConnId, Cred, Errno, Ino, InoRange, Map, Moment, Seq, Set, Tid};
 use wire::{Answer, Failure, MergeFlags, MergeReport, Message, Op};
 
 use crate::checkpoint::{Settled, Then};
 use crate::op::{Performed, Performing};
 use crate::{Effects, Mds, Phase, Waiting};
+use check::Absent;
 use verify::Verified;
 
 /// Conflicts listed in a report.
@@ -60,6 +63,8 @@ struct Merge {
     conn: ConnId,
     tid: Tid,
     client: ClientId,
+    /// On whose behalf, if events are judged.
+    cred: Cred,
     subtree: Ino,
     flags: MergeFlags,
     object: Vec<u8>,
@@ -82,7 +87,9 @@ struct Merge {
     /// Whether the whole subtree was searched for an inode in vain: what is in it is in memory.
     searched: bool,
     /// Inodes whose creates are left out.
-    absent: Set<Ino>,
+    absent: Map<Ino, Absent>,
+    /// What the journal touches as it would be, in a dry run with checks.
+    trial: Option<Box<Trial>>,
     /// Positions of events about something that is not in the subtree, in order.
     left_out: VecDeque<Seq>,
     /// The directory verified last: events come in runs.
@@ -130,9 +137,7 @@ impl Merge {
     /// An event is about something that is not in the subtree.
     fn leave_out(&mut self, seq: Seq, event: &Event<'_>) {
         self.left_out.push_back(seq);
-        if let Event::Create(create) = event {
-            self.absent.insert(create.ino);
-        }
+        self.note_absent(event, Errno::NotFound);
     }
 
     /// Whether it is noted what of the journal is applied, so that it is applied once.
@@ -208,11 +213,11 @@ impl Mds {
     pub(crate) fn begin_merge(
         &mut self,
         (conn, tid): (ConnId, Tid),
-        client: ClientId,
+        (client, cred): (ClientId, &Cred),
         op: &Op<'_>,
         effects: &mut Effects,
     ) -> Performing {
-        let Op::Merge { subtree, bytes, object, flags } = *op else {
+        let Op::Merge { subtree, bytes, object, mut flags } = *op else {
             return Err(Errno::Invalid.into());
         };
         if !flags.strong_log {
@@ -221,6 +226,7 @@ impl Mds {
         if bytes > self.settings.merge_bytes_max {
             return Err(Errno::TooBig.into());
         }
+        flags.check = !flags.strong_log && (flags.check || self.must_check(subtree));
         self.merges.next_id += 1;
         let id = self.merges.next_id;
         let ranges = self.tables.decoupled.get(&subtree).map(|known| known.ranges.clone());
@@ -229,6 +235,7 @@ impl Mds {
             conn,
             tid,
             client,
+            cred: cred.clone(),
             subtree,
             flags,
             object: object.to_vec(),
@@ -244,7 +251,8 @@ impl Mds {
             journal: JournalId::default(),
             new_dirs: Set::default(),
             searched: false,
-            absent: Set::default(),
+            absent: Map::default(),
+            trial: None,
             left_out: VecDeque::new(),
             last_dir: Ino(0),
             run: (0, 0),
@@ -437,6 +445,7 @@ impl Mds {
         merge.stage = Stage::Applying;
         merge.seq = self.last_seq();
         merge.end_run();
+        self.begin_trial(merge);
         if !merge.flags.dry_run {
             let most = usize::try_from(merge.report.events).unwrap_or(usize::MAX);
             for (dir, (names, bytes)) in std::mem::take(&mut merge.announced) {

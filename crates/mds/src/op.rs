@@ -202,7 +202,10 @@ impl Mds {
             Op::TakeOver { subtree } => {
                 self.take_over_subtree((conn, request.tid), client, &request.cred, subtree, effects)
             }
-            Op::Merge { .. } => self.begin_merge((conn, request.tid), client, &request.op, effects),
+            Op::Merge { .. } => {
+                let by = (client, &request.cred);
+                self.begin_merge((conn, request.tid), by, &request.op, effects)
+            }
             Op::Checkpoint => {
                 self.checkpoint_for(conn, request.tid);
                 Ok(Performed::Later)

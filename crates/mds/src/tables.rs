@@ -14,7 +14,8 @@ use namespace::Namespace;
 use policy::{InterferePolicy, Policy};
 use types::bytes::{Malformed, Put, Reader};
 use types::{
-    ClientId, ConnId, Epoch, Errno, Error, Ino, InoRange, Moment, Rank, Seq, Span, Tid, Timestamp,
+    ClientId, ConnId, Cred, Epoch, Errno, Error, Ino, InoRange, Moment, Rank, Seq, Span, Tid,
+    Timestamp,
 };
 use wire::{Answer, DecoupledSubtree};
 
@@ -46,6 +47,9 @@ pub(crate) struct Decoupling {
     /// The policy that will be in force when the subtree is everybody's again: canonical text,
     /// empty for none of its own (P-16).
     pub(crate) next: Option<String>,
+    /// On whose behalf the subtree was decoupled: a merge with `check: merge` that a crash
+    /// interrupted goes on without its client.
+    pub(crate) cred: Cred,
 }
 
 /// An answer that waits until the tables are stored.
@@ -189,12 +193,16 @@ impl Tables {
             out.put_varint(ino.0);
             out.put_varint(decoupling.client.0);
             let waits = decoupling.next.is_some();
-            let flags = [decoupling.block, decoupling.released, waits];
+            let cred = &decoupling.cred;
+            let flags = [decoupling.block, decoupling.released, waits, !cred.is_root()];
             out.put_u8(flags.into_iter().rev().fold(0, |bits, flag| bits << 1 | u8::from(flag)));
             out.put_varint(decoupling.epoch.0);
             out.put_bytes(decoupling.policy.as_bytes());
             if let Some(next) = &decoupling.next {
                 out.put_bytes(next.as_bytes());
+            }
+            if !cred.is_root() {
+                put_cred(&mut out, cred);
             }
             out.put_varint(decoupling.ranges.len() as u64);
             for range in &decoupling.ranges {
@@ -242,11 +250,13 @@ impl Tables {
             let epoch = Epoch(reader.varint()?);
             let policy = text(&mut reader)?;
             let next = if flags & 4 == 0 { None } else { Some(text(&mut reader)?) };
+            let cred = if flags & 8 == 0 { Cred::root() } else { read_cred(&mut reader)? };
             let mut ranges = Vec::new();
             for _ in 0..reader.length()? {
                 ranges.push(InoRange { start: reader.varint()?, end: reader.varint()? });
             }
-            let decoupling = Decoupling { client, block, ranges, epoch, policy, released, next };
+            let decoupling =
+                Decoupling { client, block, ranges, epoch, policy, released, next, cred };
             decoupled.insert(ino, decoupling);
         }
         let mut end = JournalEnd {
@@ -360,6 +370,7 @@ impl Tables {
         policy: &Policy,
         range: InoRange,
         epoch: Epoch,
+        cred: &Cred,
     ) -> Decoupling {
         Decoupling {
             client,
@@ -369,8 +380,23 @@ impl Tables {
             policy: policy.to_yaml(),
             released: false,
             next: None,
+            cred: cred.clone(),
         }
     }
+}
+
+fn put_cred(out: &mut Vec<u8>, cred: &Cred) {
+    let groups = cred.groups.len();
+    [cred.uid, cred.gid].into_iter().for_each(|id| out.put_varint(u64::from(id)));
+    out.put_varint(groups as u64);
+    cred.groups.iter().for_each(|gid| out.put_varint(u64::from(*gid)));
+}
+
+fn read_cred(reader: &mut Reader<'_>) -> Result<Cred, Malformed> {
+    let (uid, gid) = (reader.varint_u32()?, reader.varint_u32()?);
+    let count = reader.length()?;
+    let groups = (0..count).map(|_| reader.varint_u32()).collect::<Result<_, _>>()?;
+    Ok(Cred { uid, gid, groups })
 }
 
 fn text(reader: &mut Reader<'_>) -> Result<String, Malformed> {

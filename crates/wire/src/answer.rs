@@ -1,7 +1,7 @@
 //! What a metadata server answers.
 
 use types::bytes::{Malformed, Put, Reader};
-use types::{Attr, ClientId, Epoch, Ino, InoRange, Seq};
+use types::{Attr, ClientId, Epoch, Errno, Ino, InoRange, Seq};
 
 use crate::codec::{
     attr, boolean, list, option, put_attr, put_list, put_option, put_range, range, string,
@@ -32,10 +32,14 @@ pub struct MergeReport {
 pub struct MergeSample {
     /// What happened to it.
     pub kind: SampleKind,
-    /// Its directory.
+    /// Why it was rejected.
+    pub errno: Option<Errno>,
+    /// Its directory; the inode itself for an event that is about no name.
     pub parent: Ino,
     /// Its name; empty for an event that is about an inode.
     pub name: Vec<u8>,
+    /// Its path, where it is known; else empty.
+    pub path: Vec<u8>,
 }
 
 /// What happened to a name in a merge.
@@ -258,6 +262,8 @@ fn put_report(out: &mut Vec<u8>, report: &MergeReport) {
         out.put_u8(u8::from(sample.kind == SampleKind::Rejected));
         out.put_varint(sample.parent.0);
         out.put_bytes(&sample.name);
+        out.put_varint(sample.errno.map_or(0, |errno| u64::from(errno.code())));
+        out.put_bytes(&sample.path);
     });
 }
 
@@ -272,7 +278,13 @@ fn report(reader: &mut Reader<'_>) -> Result<MergeReport, Malformed> {
         samples: list(reader, |reader| {
             let rejected = boolean(reader)?;
             let kind = if rejected { SampleKind::Rejected } else { SampleKind::Replaced };
-            Ok(MergeSample { kind, parent: ino(reader)?, name: reader.bytes()?.to_vec() })
+            let (parent, name) = (ino(reader)?, reader.bytes()?.to_vec());
+            let errno = match u16::try_from(reader.varint()?) {
+                Ok(0) => None,
+                Ok(code) => Some(Errno::from_code(code)),
+                Err(_) => Some(Errno::Io),
+            };
+            Ok(MergeSample { kind, errno, parent, name, path: reader.bytes()?.to_vec() })
         })?,
     })
 }

@@ -31,7 +31,8 @@ pub struct MergeFlags {
     pub dry_run: bool,
     /// Release the subtree when done.
     pub release: bool,
-    /// Report events that create a name that exists (`check: merge`, F-07).
+    /// Leave out and report events that break a rule (`check: merge`, F-07). The server does so
+    /// whatever this says if the policy asks for it.
     pub check: bool,
     /// The journal is a client's log of strong operations, re-applied after the server lost them
     /// (strong consistency with local durability); no decoupled subtree is involved.

@@ -79,8 +79,10 @@ fn answers() -> Vec<Answer> {
             events: 1,
             samples: vec![MergeSample {
                 kind: SampleKind::Rejected,
+                errno: Some(types::Errno::Exists),
                 parent: Ino(1),
                 name: b"x".to_vec(),
+                path: b"/a/x".to_vec(),
             }],
             ..MergeReport::default()
         })),

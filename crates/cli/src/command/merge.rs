@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use clap::Args as ClapArgs;
-use cudele::{MergeReport, Result, SampleKind};
+use cudele::{Errno, MergeReport, MergeSample, Result, SampleKind};
 use serde_json::{Value, json};
 
 use crate::context::Context;
@@ -74,9 +74,21 @@ pub(crate) fn to_json(report: &MergeReport) -> Value {
         "events": report.events, "created": report.created, "replaced": report.replaced,
         "rejected": report.rejected,
         "conflicts": report.samples.iter().map(|sample| json!({
-            "kind": word(sample.kind), "parent": sample.parent.0, "name": shown(&sample.name),
+            "kind": word(sample.kind), "errno": sample.errno.map(Errno::symbol),
+            "path": (!sample.path.is_empty()).then(|| String::from_utf8_lossy(&sample.path)),
+            "parent": sample.parent.0, "name": shown(&sample.name),
         })).collect::<Vec<_>>(),
     })
+}
+
+fn place(sample: &MergeSample) -> String {
+    if !sample.path.is_empty() {
+        shown(&sample.path).to_string()
+    } else if sample.name.is_empty() {
+        format!("inode {}", sample.parent)
+    } else {
+        format!("{} in directory {}", shown(&sample.name), sample.parent)
+    }
 }
 
 fn word(kind: SampleKind) -> &'static str {
@@ -96,13 +108,11 @@ pub(crate) fn to_text(report: &MergeReport) -> String {
         count(report.rejected)
     );
     for sample in &report.samples {
-        let _ = writeln!(
-            text,
-            "    {} {} in directory {}",
-            word(sample.kind),
-            shown(&sample.name),
-            sample.parent
-        );
+        let _ = write!(text, "    {} {}", word(sample.kind), place(sample));
+        let _ = match sample.errno {
+            Some(errno) => writeln!(text, ": {errno}"),
+            None => writeln!(text),
+        };
     }
     text
 }

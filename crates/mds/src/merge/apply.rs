@@ -3,12 +3,12 @@
 //! Creates are applied in batches, because then their cache misses overlap; everything else one by
 //! one. The order of the journal is kept, whatever it holds.
 
-use journal::{Block, BlockReader, Event, JournalError};
+use journal::{Block, BlockReader, Event, EventKind, JournalError};
 use namespace::{Batch, Mode, Outcome, Refusal};
-use types::{FileType, Ino, Origin, Seq};
-use wire::{MergeFlags, MergeReport, MergeSample, SampleKind};
+use types::{Errno, FileType, Ino, Origin, Path, Seq};
+use wire::{MergeReport, MergeSample, SampleKind};
 
-use super::{Merge, SAMPLES_MAX, Slice};
+use super::{Merge, SAMPLES_MAX, Slice, check};
 use crate::Mds;
 
 impl Mds {
@@ -129,13 +129,19 @@ impl Mds {
     /// Applies the creates of a batch. They need no directory to be fetched.
     fn merge_creates(&mut self, merge: &mut Merge, batch: &mut Batch) {
         let Merge { ref mut report, .. } = *merge;
+        let samples = report.samples.len();
         report.created += batch.len() as u64;
         self.counters.merged_events += batch.len() as u64;
         self.namespace.apply_batch(Mode::Merge, batch, |create, outcome| {
             if outcome != Outcome::Done {
-                note(report, outcome, &Event::Create(*create));
+                let event = Event::Create(*create);
+                note(report, outcome, (&event, Some(Errno::NotFound)), None);
             }
         });
+        for sample in &mut report.samples[samples..] {
+            let dir = self.namespace.path_of(sample.parent);
+            sample.path = dir.map(|dir| dir.join(&sample.name).to_bytes()).unwrap_or_default();
+        }
     }
 
     /// Applies one event, or returns the directory that must be fetched first.
@@ -145,46 +151,64 @@ impl Mds {
         }
         if merge.left_out.front() == Some(&seq) {
             merge.left_out.pop_front();
-            self.leave_out(merge, event);
+            self.leave_out(merge, event, Errno::NotFound);
             return None;
         }
-        if !merge.flags.dry_run && self.namespace.lacks_place(event) {
-            self.leave_out(merge, event);
+        if merge.flags.check {
+            return self.merge_checked(merge, event);
+        }
+        let dry_run = merge.flags.dry_run;
+        if !dry_run && self.namespace.lacks_place(event) {
+            self.leave_out(merge, event, Errno::NotFound);
             return None;
         }
         let is_new = |dir| merge.new_dirs.contains(&dir);
         if let Some(dir) = self.namespace.needs_in_merge(event, is_new) {
             return Some(dir);
         }
-        let MergeFlags { dry_run, check, .. } = merge.flags;
-        let creates = event.kind() == journal::EventKind::Create;
-        if dry_run || check {
-            match self.conflict(merge, event) {
-                Err(dir) => return Some(dir),
-                Ok(true) if check => {
-                    sample(&mut merge.report, SampleKind::Rejected, event);
-                    return None;
-                }
-                Ok(true) => {
-                    merge.report.created += u64::from(creates);
-                    sample(&mut merge.report, SampleKind::Replaced, event);
-                    return None;
-                }
-                Ok(false) => {}
-            }
+        let conflict = match self.conflict(merge, event) {
+            Err(dir) => return Some(dir),
+            Ok(conflict) => conflict,
+        };
+        merge.report.created += u64::from(event.kind() == EventKind::Create);
+        if conflict {
+            self.note(merge, Outcome::Replaced(Ino(0)), event, None);
         }
-        merge.report.created += u64::from(creates);
         if dry_run {
             return None;
         }
+        let outcome = self.carry_out_merged(merge, event);
+        if outcome != Outcome::Done {
+            let reason = check::reason(&self.namespace, event);
+            self.note(merge, outcome, event, Some(reason));
+        }
+        None
+    }
+
+    /// Applies an event, so that recovery can repeat it if it can read the journal.
+    pub(super) fn carry_out_merged(&mut self, merge: &mut Merge, event: &Event<'_>) -> Outcome {
         self.counters.merged_events += 1;
-        let outcome = if creates || !merge.is_recorded() {
+        if event.kind() == EventKind::Create || !merge.is_recorded() {
             self.namespace.apply(merge.seq, Mode::Merge, event)
         } else {
             self.merge_exactly(merge, event)
-        };
-        note(&mut merge.report, outcome, event);
-        None
+        }
+    }
+
+    /// As the function of this name, with the path of what the event is about.
+    pub(super) fn note(
+        &self,
+        merge: &mut Merge,
+        outcome: Outcome,
+        event: &Event<'_>,
+        reason: Option<Errno>,
+    ) {
+        let listed = outcome != Outcome::Done && merge.report.samples.len() < SAMPLES_MAX;
+        if listed {
+            self.bring_to_trial(merge, event);
+        }
+        let path = if listed { self.path_in_merge(merge, event) } else { None };
+        note(&mut merge.report, outcome, (event, reason), path);
     }
 
     /// Applies an event other than a create. What it did becomes events of the rank's journal.
@@ -200,10 +224,14 @@ impl Mds {
         outcome
     }
 
-    /// Leaves out an event about something that is not in the subtree. Recovery must, too: it is in
-    /// no record.
-    fn leave_out(&mut self, merge: &mut Merge, event: &Event<'_>) {
-        sample(&mut merge.report, SampleKind::Rejected, event);
+    /// Leaves out an event: what it is about is not in the subtree, or it breaks a rule.
+    pub(super) fn leave_out(&mut self, merge: &mut Merge, event: &Event<'_>, errno: Errno) {
+        self.note(merge, Outcome::Rejected, event, Some(errno));
+        self.exclude(merge);
+    }
+
+    /// An event is not carried out. Recovery must not do so either: it is in no record.
+    pub(super) fn exclude(&mut self, merge: &mut Merge) {
         if merge.is_recorded() {
             self.record(merge, false);
             // It is about to be counted.
@@ -211,9 +239,12 @@ impl Mds {
         }
     }
 
-    /// Whether a create meets a name that somebody else made; `Err` with a directory to fetch.
+    /// Whether, in a dry run, a create meets a name that somebody else made; `Err` with a directory to fetch.
     fn conflict(&self, merge: &Merge, event: &Event<'_>) -> Result<bool, Ino> {
         let Event::Create(create) = event else { return Ok(false) };
+        if !merge.flags.dry_run {
+            return Ok(false);
+        }
         if merge.new_dirs.contains(&create.parent) && !self.namespace.knows(create.parent) {
             return Ok(false);
         }
@@ -242,21 +273,26 @@ fn may_meet_directory(merge: &Merge, create: &journal::Create<'_>) -> bool {
     create.file_type() == FileType::Directory && !merge.new_dirs.contains(&create.parent)
 }
 
-fn note(report: &mut MergeReport, outcome: Outcome, event: &Event<'_>) {
-    match outcome {
-        Outcome::Done => {}
-        Outcome::Replaced(_) => sample(report, SampleKind::Replaced, event),
-        Outcome::Rejected => sample(report, SampleKind::Rejected, event),
-    }
-}
-
-fn sample(report: &mut MergeReport, kind: SampleKind, event: &Event<'_>) {
+/// Notes what became of an event and, if it was rejected, why.
+fn note(
+    report: &mut MergeReport,
+    outcome: Outcome,
+    (event, reason): (&Event<'_>, Option<Errno>),
+    path: Option<Path>,
+) {
+    let (kind, errno) = match outcome {
+        Outcome::Done => return,
+        Outcome::Replaced(_) => (SampleKind::Replaced, None),
+        Outcome::Rejected => (SampleKind::Rejected, reason),
+    };
     match kind {
         SampleKind::Replaced => report.replaced += 1,
         SampleKind::Rejected => report.rejected += 1,
     }
     if report.samples.len() < SAMPLES_MAX {
-        let (parent, name) = event.dentry().unwrap_or_default();
-        report.samples.push(MergeSample { kind, parent, name: name.to_vec() });
+        let about = || (event.inode().unwrap_or_default(), &[][..]);
+        let (parent, name) = event.dentry().unwrap_or_else(about);
+        let path = path.map(|path| path.to_bytes()).unwrap_or_default();
+        report.samples.push(MergeSample { kind, errno, parent, name: name.to_vec(), path });
     }
 }

@@ -18,13 +18,15 @@ impl Merges {
 impl Mds {
     /// Goes on with merges that a crash interrupted, whose journals the store has: after a recovery
     /// all of a merge is there or, if nothing of it was recorded, nothing (F-03). Their client may
-    /// be gone for good.
+    /// be gone for good, so they go on with the credentials with which the subtree was decoupled.
     pub(crate) fn finish_interrupted(&mut self, effects: &mut Effects) {
         for (object, (subtree, client)) in std::mem::take(&mut self.merges.unfinished) {
             let (bytes, flags) = (0, MergeFlags::default());
             let op = Op::Merge { subtree, bytes, object: object.as_bytes(), flags };
             // Refused if its client does not have the subtree any more: then it was finished.
-            let _ = self.begin_merge((ConnId::NOBODY, Tid(0)), client, &op, effects);
+            let Some(known) = self.tables.decoupled.get(&subtree) else { continue };
+            let cred = known.cred.clone();
+            let _ = self.begin_merge((ConnId::NOBODY, Tid(0)), (client, &cred), &op, effects);
         }
     }
 }

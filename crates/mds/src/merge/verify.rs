@@ -161,7 +161,7 @@ impl Mds {
 
     fn verify_inode(&self, merge: &Merge, ino: Ino) -> Result<(), Doubt> {
         let own = merge.ranges.iter().any(|range| range.contains(ino));
-        let free = (own && !merge.absent.contains(&ino)) || merge.new_dirs.contains(&ino);
+        let free = (own && !merge.absent.contains_key(&ino)) || merge.new_dirs.contains(&ino);
         if free { Ok(()) } else { self.verify_place(merge, ino) }
     }
 
@@ -170,7 +170,10 @@ impl Mds {
     fn verify_place(&self, merge: &Merge, ino: Ino) -> Result<(), Doubt> {
         if self.namespace.is_within(ino, merge.subtree) {
             Ok(())
-        } else if merge.searched || merge.absent.contains(&ino) || self.namespace.is_anchored(ino) {
+        } else if merge.searched
+            || merge.absent.contains_key(&ino)
+            || self.namespace.is_anchored(ino)
+        {
             Err(Doubt::Gone)
         } else {
             Err(Doubt::Unknown(ino))

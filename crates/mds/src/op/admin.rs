@@ -59,7 +59,7 @@ impl Mds {
         let epoch = self.tables.epoch();
         let begins = policy.is_decoupled().then_some(ino);
         if begins.is_some() {
-            let decoupling = Tables::decoupling(client, &policy, range, epoch);
+            let decoupling = Tables::decoupling(client, &policy, range, epoch, cred);
             self.tables.decoupled.insert(ino, decoupling);
             self.merges.forget(ino);
         }
@@ -178,7 +178,7 @@ impl Mds {
             return Err(Refused::Failure(Failure { errno: Errno::Stale, text }));
         };
         let before = std::mem::replace(&mut known.client, client);
-        known.epoch = epoch;
+        (known.epoch, known.cred) = (epoch, cred.clone());
         let range = known.ranges.first().copied().unwrap_or_default();
         if before != client {
             self.fence(before, effects);
