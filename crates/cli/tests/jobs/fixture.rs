@@ -4,7 +4,8 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
@@ -87,6 +88,27 @@ impl World {
         said(command.env("CUDELE_STATE", self.path("elsewhere")).output().expect("it runs"))
     }
 
+    /// As another user on another machine. Nothing, with a printed reason, if this process cannot
+    /// become that user.
+    pub(crate) fn run_as(&self, uid: u32, arguments: &[&str]) -> Option<Said> {
+        if !rustix::process::getuid().is_root() {
+            println!("skipped: only root can become user {uid}");
+            return None;
+        }
+        let state = self.path(&format!("state.{uid}"));
+        fs::create_dir_all(&state).expect("state");
+        chown(&state, Some(uid), Some(uid)).expect("state");
+        open_to_all(self.home.path());
+        let mut command = self.command(arguments);
+        match command.uid(uid).gid(uid).env("CUDELE_STATE", state).output() {
+            Ok(output) => Some(said(output)),
+            Err(error) => {
+                println!("skipped: user {uid} cannot run the program: {error}");
+                None
+            }
+        }
+    }
+
     /// Waits until the cluster says that nothing is decoupled: it hears of that twice a second.
     pub(crate) fn await_released(&self) {
         let start = std::time::Instant::now();
@@ -142,6 +164,21 @@ impl Said {
             assert!(self.err.contains(word), "`{word}` is not in: {}", self.err);
         }
         self
+    }
+}
+
+/// Everybody may use the cluster's files: its servers judge requests, not the machine.
+fn open_to_all(path: &Path) {
+    let metadata = fs::symlink_metadata(path).expect("there");
+    if metadata.is_symlink() {
+        return;
+    }
+    let bits = if metadata.is_dir() { 0o777 } else { 0o666 };
+    let mode = metadata.permissions().mode() | bits;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("root may");
+    for entry in metadata.is_dir().then(|| fs::read_dir(path).expect("there")).into_iter().flatten()
+    {
+        open_to_all(&entry.expect("entry").path());
     }
 }
 

@@ -8,6 +8,7 @@
 )]
 
 mod archives;
+mod checks;
 mod fixture;
 mod ingest;
 mod journal_clients;
