@@ -43,7 +43,7 @@ impl Namespace {
         planned.map_err(|refusal| match refusal {
             Refusal::Errno(Errno::Stale) => Refusal::Errno(Errno::NotFound),
             Refusal::Errno(Errno::CrossDevice) => Refusal::Errno(Errno::Stale),
-            refusal => refusal,
+            Refusal::Errno(_) | Refusal::Cold(_) => refusal,
         })
     }
 

@@ -29,10 +29,8 @@ fn on_trial<'a>(
     judge: &Judge<'_>,
     event: &Event<'a>,
 ) -> Judged<'a> {
-    let new_parent = match *event {
-        Event::Rename { new_parent, .. } => Some(new_parent),
-        _ => None,
-    };
+    let new_parent =
+        if let Event::Rename { new_parent, .. } = *event { Some(new_parent) } else { None };
     let dir = event.dentry().map(|(dir, _)| dir);
     for ino in [dir, new_parent, event.inode()].into_iter().flatten() {
         trial.bring(base, ino).expect("all is in memory");
