@@ -1,6 +1,6 @@
 //! Requests that change nothing.
 
-use namespace::Refusal;
+use namespace::{Refusal, Walked};
 use types::{ClientId, Cred, Errno, Ino, Path};
 use wire::{Answer, EffectivePolicy, Kept, Op, Request};
 
@@ -69,15 +69,42 @@ impl Mds {
         path: &[u8],
     ) -> Result<Answer, Refused> {
         let path = Path::parse(path)?;
-        let walked = self.namespace.walk(cred, base, &path)?;
-        if !self.tables.decoupled.is_empty() {
-            let target = walked.attr.map_or(walked.parent, |attr| attr.ino);
-            if self.is_blocked(client, target) {
-                self.counters.busy += 1;
-                return Err(Errno::Busy.into());
+        let walked = self.namespace.walk(cred, base, &path);
+        if !self.tables.decoupled.is_empty()
+            && self.leads_to_blocked(client, cred, (base, &path), &walked)
+        {
+            self.counters.busy += 1;
+            return Err(Errno::Busy.into());
+        }
+        let Walked { parent, attr } = walked?;
+        Ok(Answer::Walked { parent, attr })
+    }
+
+    /// Whether a path leads into a subtree that blocks this client, wherever it ends: what is missing
+    /// there is told to nobody, and an inode may have other names outside.
+    fn leads_to_blocked(
+        &self,
+        client: ClientId,
+        cred: &Cred,
+        (base, path): (Ino, &Path),
+        walked: &Result<Walked, Refusal>,
+    ) -> bool {
+        let blocked = |Walked { parent, attr }: Walked| {
+            self.is_blocked(client, parent)
+                || attr.is_some_and(|attr| self.is_blocked(client, attr.ino))
+        };
+        if let Ok(walked) = *walked {
+            return blocked(walked);
+        }
+        // As far as it leads.
+        let mut path = path.clone();
+        while let Some((shorter, _)) = path.split_last() {
+            path = shorter;
+            if let Ok(walked) = self.namespace.walk(cred, base, &path) {
+                return blocked(walked);
             }
         }
-        Ok(Answer::Walked { parent: walked.parent, attr: walked.attr })
+        false
     }
 
     fn list(
