@@ -12,6 +12,7 @@ mod headers;
 mod hygiene;
 mod layers;
 mod purity;
+mod semantics;
 mod sizes;
 
 use std::fmt;
@@ -53,7 +54,7 @@ impl fmt::Display for Finding {
 
 type Check = fn(&Tree) -> Vec<Finding>;
 
-const CHECKS: [Check; 8] = [
+const CHECKS: [Check; 9] = [
     layers::check,
     edges::check,
     purity::check,
@@ -61,6 +62,7 @@ const CHECKS: [Check; 8] = [
     headers::check,
     allows::check,
     docs::check,
+    semantics::check,
     hygiene::check,
 ];
 

@@ -376,6 +376,50 @@ mod docs {
     }
 }
 
+mod semantics {
+    use super::*;
+    use crate::tidy::semantics::check;
+
+    /// What is said about a document beside a crate with this source, and one with the document's
+    /// own tests.
+    fn said(document: &str, elsewhere: &str, own: &str) -> Vec<String> {
+        let tree = Tree::of(&[
+            ("docs/semantics.md", document),
+            ("crates/mds/src/tests.rs", elsewhere),
+            ("crates/cli/tests/semantics/merging.rs", own),
+        ]);
+        check(&tree).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_promise_has_a_test_of_its_name_wherever_it_is() {
+        let test = "#[test]\n#[ignore = \"slow\"]\nfn the_clients_work_twice_is_once() {}\n";
+        let promise = "# A\n## B\n### The client's work, twice, is once\n\nText.\n";
+        assert_eq!(said(promise, test, ""), [""; 0]);
+        assert_eq!(said(promise, "", test), [""; 0]);
+        for other in ["fn the_clients_work_twice_is_once() {}", "// #[test]\nfn a() {}"] {
+            let found = said(promise, other, "");
+            assert!(found[0].contains("semantics.md:3: no test is called the_clients_work"));
+        }
+        assert_eq!(said("```\n### Not a heading\n```\n", "", ""), [""; 0]);
+    }
+
+    #[test]
+    fn a_test_of_a_promise_does_not_outlive_it() {
+        let test = "#[test]\nfn it_is_kept() {}\n";
+        let found = said("### It is lost\n", "#[test]\nfn it_is_lost() {}", test);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains("merging.rs:2: it_is_kept is no heading of"), "{found:?}");
+        assert_eq!(said("", test, ""), [""; 0], "other tests are free");
+    }
+
+    #[test]
+    fn a_promise_is_made_once() {
+        let found = said("### It is kept\n### It, is kept.\n", "#[test]\nfn it_is_kept() {}", "");
+        assert!(found.len() == 1 && found[0].contains(":2: \"It, is kept.\" has"), "{found:?}");
+    }
+}
+
 mod hygiene {
     use super::*;
     use crate::tidy::hygiene::check;
