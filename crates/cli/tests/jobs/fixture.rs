@@ -60,7 +60,8 @@ impl World {
         self.home.path().join(name)
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    /// The program with these arguments, as it is run on this machine.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cudele"));
         command
             .args(arguments)

@@ -13,6 +13,8 @@ fn a_subtree_belongs_to_one_machine() {
     let again = world.json(&["decouple", "/job", "batchfs"]);
     assert_eq!(owner["client"], again["client"], "the same client asked again");
     world.run_elsewhere(&["decouple", "/job", "batchfs"]).refused(&["EBUSY", "decoupled by"]);
+    world.run(&["mkdir", "/job/in"]).refused(&["EBUSY"]);
+    world.run_elsewhere(&["decouple", "/", "batchfs"]).refused(&["EBUSY", "decoupled by"]);
     world.run_elsewhere(&["merge", "/job"]).refused(&["EBUSY", "on the machine that decoupled it"]);
     world.run_elsewhere(&["discard", "/job"]).refused(&["EBUSY"]);
     world.run(&["decouple", "/none", "batchfs"]).refused(&["ENOENT"]);
@@ -79,6 +81,8 @@ fn a_damaged_journal_is_not_merged() {
     let said = world.run(&["journal", "inspect", "--subtree", "/in"]);
     assert_eq!(said.code, 1);
     assert!(said.out.contains("DAMAGED"), "{}", said.out);
+    world.run(&["merge", "/in"]).refused(&["EBADMSG"]);
+    world.run(&["stat", "/in/a"]).refused(&["EBUSY"]);
     bytes[100] ^= 1;
     fs::write(&journal, &bytes).unwrap();
     world.run(&["merge", "/in"]).done();

@@ -1,0 +1,22 @@
+//! What `docs/semantics.md` promises, chapter by chapter: every test has the words of a heading there
+//! for its name, and `cargo xtask tidy` compares the two. Promises that tests elsewhere show are shown
+//! there. Every test has a cluster, a home and a state directory of its own.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::unwrap_used,
+    reason = "I/O edge: tests run the program, kill servers and take disks away"
+)]
+
+mod cells;
+mod compositions;
+mod decoupling;
+#[allow(dead_code, reason = "the jobs, for which it was made, use all of it")]
+#[path = "../jobs/fixture.rs"]
+mod fixture;
+mod interference;
+mod merging;
+mod policies;
+mod strong;
+mod tools;
+mod transitions;

@@ -1,0 +1,21 @@
+//! Requests under the default policy, and what others see of them.
+
+use cudele::NewFile;
+
+use crate::fixture::World;
+use crate::tools::mount;
+
+#[test]
+fn what_is_answered_is_seen_by_everybody() {
+    let world = World::new();
+    let clients = [mount(&world), mount(&world)];
+    let dirs = clients.each_ref().map(|fs| fs.open_dir("/").unwrap());
+    for number in 0..100 {
+        let name = format!("f{number}");
+        let (mine, yours) = (&dirs[number % 2], &dirs[(number + 1) % 2]);
+        let made = mine.create(&name, &NewFile::default()).unwrap().ino;
+        assert_eq!(yours.lookup(&name).unwrap().ino, made);
+        yours.unlink(&name).unwrap();
+        assert!(mine.lookup(&name).is_err());
+    }
+}
