@@ -121,9 +121,8 @@ impl World {
 
     /// Ends the metadata server without a warning, and starts another.
     pub(crate) fn crash(&self) {
-        let pid = self.json(&["status"])["mds"][0]["pid"].as_u64().expect("a pid");
-        let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
-        rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it runs");
+        // While something of it is left, nothing would be started.
+        self.kill_server();
         self.run(&["up"]).done();
     }
 

@@ -182,6 +182,8 @@ fn where_the_store_has_the_journal_a_merge_is_all_or_nothing() {
     client.kill().unwrap();
     client.wait().unwrap();
     drop(fs);
+    let store = world.store();
+    eventually("the server is gone", || store.lock("rank/0000.lock", "test").is_ok());
     world.run(&["up"]).done();
     let fs = mount(&world);
     let size = || fs.stat("/job").unwrap().size;
