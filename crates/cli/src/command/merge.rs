@@ -83,7 +83,7 @@ pub(crate) fn to_json(report: &MergeReport) -> Value {
 
 fn place(sample: &MergeSample) -> String {
     if !sample.path.is_empty() {
-        shown(&sample.path).to_string()
+        shown(&sample.path)
     } else if sample.name.is_empty() {
         format!("inode {}", sample.parent)
     } else {

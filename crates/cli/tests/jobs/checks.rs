@@ -185,14 +185,9 @@ fn tree(fs: &Arc<Fs>, path: &str) -> BTreeMap<String, String> {
     all
 }
 
-#[test]
-fn what_the_user_may_not_do_is_rejected_with_its_error() {
-    if !rustix::process::getuid().is_root() {
-        println!("skipped: only root makes files of several users");
-        return;
-    }
-    let world = World::new();
-    let fs = mount(&world);
+/// What others have in the user's directory: a directory, a sticky one, one below a private one, one
+/// that is not empty, and files in the first two.
+fn others(fs: &Arc<Fs>) -> [Ino; 6] {
     let job = fs.make_dir("/job", 0o755).unwrap();
     let to_user = AttrChange { uid: Some(USER), gid: Some(USER), ..AttrChange::default() };
     fs.set_attr(job.ino, &to_user).unwrap();
@@ -207,10 +202,13 @@ fn what_the_user_may_not_do_is_rejected_with_its_error() {
     }
     let inode_of = |path: &str| fs.stat(path).unwrap().ino;
     let [their_file, sticky_file] = ["/job/theirs/f", "/job/sticky/f"].map(inode_of);
-    let Some(mut job) = Forged::new(&world, "/job", Some(USER), LOCAL) else { return };
-    let root = job.root;
-    fs.open_dir("/job").unwrap().create("name", &NewFile::default()).unwrap();
+    [theirs, sticky, inner, full, their_file, sticky_file]
+}
 
+/// What a user may not do, and a little that is allowed.
+fn misbehave(job: &mut Forged<'_>, others: [Ino; 6]) {
+    let root = job.root;
+    let [theirs, sticky, inner, full, their_file, sticky_file] = others;
     let own = job.create(root, "own");
     job.create(root, "name");
     job.create(theirs, "x");
@@ -243,42 +241,55 @@ fn what_the_user_may_not_do_is_rejected_with_its_error() {
     job.set(own, root, mode(0o4755));
     job.set(own, root, AttrChange { gid: Some(USER), ..AttrChange::default() });
     job.link(own, root, (root, "second"));
+}
+
+const MISBEHAVIOUR: [(&str, &str); 24] = [
+    ("EEXIST", "/job/name"),
+    ("EACCES", "/job/theirs/x"),
+    ("EACCES", "/job/private/inner/x"),
+    ("EPERM", "/job/of root"),
+    ("EPERM", "/job/of group"),
+    ("ENOENT", "/job/missing"),
+    ("EACCES", "/job/theirs/f"),
+    ("EPERM", "/job/sticky/f"),
+    ("EPERM", "/job/sticky/f"),
+    ("ENOENT", "/job/missing"),
+    ("EEXIST", "/job/own"),
+    ("EACCES", "/job/own"),
+    ("EEXIST", "/job/name"),
+    ("ESTALE", "/job/name"),
+    ("EISDIR", "/job/full"),
+    ("ENOTDIR", "/job/own"),
+    ("ENOENT", "/job/missing"),
+    ("EPERM", "/job/theirs/f"),
+    ("EPERM", "/job/theirs/f"),
+    ("EPERM", "/job/own"),
+    ("EPERM", "/job/own"),
+    ("EACCES", "/job/theirs/d"),
+    ("EACCES", "/job/theirs/d/e"),
+    ("EACCES", "/job/theirs/d/e/f"),
+];
+
+#[test]
+fn what_the_user_may_not_do_is_rejected_with_its_error() {
+    if !rustix::process::getuid().is_root() {
+        println!("skipped: only root makes files of several users");
+        return;
+    }
+    let world = World::new();
+    let fs = mount(&world);
+    let others = others(&fs);
+    let Some(mut job) = Forged::new(&world, "/job", Some(USER), LOCAL) else { return };
+    fs.open_dir("/job").unwrap().create("name", &NewFile::default()).unwrap();
+    misbehave(&mut job, others);
     job.save();
     let diff = job.run(&["diff"]).out;
     assert!(diff.contains("rejected /job/name: file exists (EEXIST)"), "{diff}");
     let report = job.merge();
-    assert_eq!(
-        conflicts(&report),
-        [
-            ("EEXIST", "/job/name"),
-            ("EACCES", "/job/theirs/x"),
-            ("EACCES", "/job/private/inner/x"),
-            ("EPERM", "/job/of root"),
-            ("EPERM", "/job/of group"),
-            ("ENOENT", "/job/missing"),
-            ("EACCES", "/job/theirs/f"),
-            ("EPERM", "/job/sticky/f"),
-            ("EPERM", "/job/sticky/f"),
-            ("ENOENT", "/job/missing"),
-            ("EEXIST", "/job/own"),
-            ("EACCES", "/job/own"),
-            ("EEXIST", "/job/name"),
-            ("ESTALE", "/job/name"),
-            ("EISDIR", "/job/full"),
-            ("ENOTDIR", "/job/own"),
-            ("ENOENT", "/job/missing"),
-            ("EPERM", "/job/theirs/f"),
-            ("EPERM", "/job/theirs/f"),
-            ("EPERM", "/job/own"),
-            ("EPERM", "/job/own"),
-            ("EACCES", "/job/theirs/d"),
-            ("EACCES", "/job/theirs/d/e"),
-            ("EACCES", "/job/theirs/d/e/f"),
-        ]
-    );
+    assert_eq!(conflicts(&report), MISBEHAVIOUR);
     assert_eq!((&report["created"], &report["rejected"]), (&json!(1), &json!(24)));
     let own = fs.stat("/job/own").unwrap();
-    assert_eq!((own.mode, own.uid, own.nlink), (regular | 0o755, USER, 2));
+    assert_eq!((own.mode, own.uid, own.nlink), (FileType::Regular.mode_bits() | 0o755, USER, 2));
     assert_eq!(fs.stat("/job/theirs/f").unwrap().mode & 0o7777, 0o644);
     assert_eq!(fs.stat("/job/name").unwrap().uid, 0);
 }

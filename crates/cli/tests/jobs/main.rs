@@ -3,6 +3,7 @@
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
+    clippy::print_stdout,
     clippy::unwrap_used,
     reason = "I/O edge: tests run the program, make trees and break journals"
 )]
