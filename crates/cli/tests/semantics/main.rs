@@ -5,6 +5,7 @@
     clippy::disallowed_methods,
     clippy::disallowed_types,
     clippy::unwrap_used,
+    clippy::print_stdout,
     reason = "I/O edge: tests run the program, kill servers and take disks away"
 )]
 
