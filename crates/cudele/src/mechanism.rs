@@ -10,10 +10,11 @@ mod nonvolatile_apply;
 mod volatile_apply;
 
 use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use journal::SegmentHeader;
-use policy::{Composition, Mechanism};
+use policy::{Cell, Composition, Mechanism};
 use types::{Errno, Error, Ino, Result, Seq};
 use wire::{MergeFlags, MergeReport};
 
@@ -35,6 +36,8 @@ pub(crate) struct Material<'a> {
     pub(crate) object: Option<String>,
     /// Whether that object holds all of the journal by now.
     pub(crate) stored: AtomicBool,
+    /// Mechanisms that are complete.
+    pub(crate) completed: Mutex<Vec<Mechanism>>,
 }
 
 impl Material<'_> {
@@ -103,14 +106,27 @@ impl Completion {
 /// Carries a composition out on a journal.
 ///
 /// # Errors
-/// The first failing member's, saying which it was; members after it in a serial composition do
-/// not run. Running the composition again is harmless.
+/// The first failing member's, saying which it was and which promise holds all the same; members
+/// after it in a serial composition do not run. Running the composition again is harmless.
 pub(crate) fn carry_out(composition: &Composition, material: &Material<'_>) -> Result<Completion> {
     let start = Instant::now();
-    let mut completion = run(composition, material)?;
+    let mut completion = run(composition, material).map_err(|error| incomplete(error, material))?;
     completion.seconds = start.elapsed().as_secs_f64();
     completion.bytes = material.bytes();
     Ok(completion)
+}
+
+/// Says what is guaranteed although a member failed: what the complete ones give (P-08).
+fn incomplete(error: Error, material: &Material<'_>) -> Error {
+    let completed = material.completed.lock().unwrap_or_else(PoisonError::into_inner);
+    let carried = std::iter::once(Mechanism::AppendClientJournal).chain(completed.iter().copied());
+    let holds = Cell::of(&Composition::serial(carried.map(Composition::One)));
+    let holds = holds.map_or_else(|| "nothing".to_owned(), |cell| cell.to_string());
+    let cause = format!("{}; what holds until it is completed again: {holds}", error.cause);
+    if error.remedy.is_empty() {
+        return Error { cause, ..error }.remedy("complete it again, which is harmless");
+    }
+    Error { cause, ..error }
 }
 
 fn run(composition: &Composition, material: &Material<'_>) -> Result<Completion> {
@@ -120,6 +136,7 @@ fn run(composition: &Composition, material: &Material<'_>) -> Result<Completion>
         Composition::One(mechanism) => {
             material.fs.observed().note(*mechanism, Stage::Begun);
             let completion = one(*mechanism, material)?;
+            material.completed.lock().unwrap_or_else(PoisonError::into_inner).push(*mechanism);
             material.fs.observed().note(*mechanism, Stage::Ended);
             return Ok(completion);
         }

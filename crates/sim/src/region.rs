@@ -65,8 +65,9 @@ impl Region {
         if !self.known {
             return Attr { ino, mode: mode & types::MODE_TYPE, ..Attr::default() };
         }
-        // A decoupling changes it at a time that nobody is told.
-        let ctime = if self.kind == Kind::Decoupled { Timestamp(0) } else { attr.ctime };
+        // A decoupling and a policy change it at a time that nobody is told.
+        let blurred = matches!(self.kind, Kind::Decoupled | Kind::Volatile);
+        let ctime = if blurred { Timestamp(0) } else { attr.ctime };
         Attr { ctime, ..*attr }
     }
 

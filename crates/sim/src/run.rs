@@ -54,6 +54,9 @@ pub fn run(seed: u64, trace: bool) -> Report {
     }
 }
 
+/// The policy of a region that only the server's memory has.
+const VOLATILE: &str = "consistency: rpcs\ndurability: none\n";
+
 impl World {
     /// Starts the cluster and makes its regions.
     pub fn set_up(&mut self) {
@@ -95,7 +98,7 @@ impl World {
         let name = path.trim_start_matches('/').to_owned();
         let ino = self.make(Ino::ROOT, &name, 0o040_777);
         match kind {
-            Kind::Volatile => self.set_policy(path, "consistency: rpcs\ndurability: none\n"),
+            Kind::Volatile => self.set_policy(path, VOLATILE),
             Kind::AckSafe => self.set_policy(path, "ack: safe\n"),
             Kind::Decoupled => {
                 if self.rng.percent(50) {
@@ -138,6 +141,9 @@ impl World {
         self.quiesce();
         let when = "at the end of a round";
         self.compare(when);
+        if self.plan.volatile && self.rng.percent(30) {
+            self.promise_more();
+        }
         match self.rng.below(4) {
             0 => {}
             1 => {
@@ -155,6 +161,20 @@ impl World {
                 self.compare("after a checkpoint and a crash");
             }
         }
+    }
+
+    /// A subtree that only the server's memory has gets a policy that promises more: what was there
+    /// before is kept as well, from the moment of the answer (P-16). Then it is as it was.
+    fn promise_more(&mut self) {
+        let Some(at) = self.oracle.regions.iter().position(|it| it.kind == Kind::Volatile) else {
+            return;
+        };
+        let path = self.oracle.regions[at].path.clone();
+        self.set_policy(&path, "consistency: rpcs\ndurability: stream\n");
+        self.oracle.regions[at].soft = false;
+        self.crash();
+        self.compare("after a policy that promises more, and a crash");
+        self.set_policy(&path, VOLATILE);
     }
 
     fn work_under_faults(&mut self) {

@@ -66,3 +66,21 @@ fn one_that_fails_keeps_the_whole_from_being_complete() {
     world.run(&["merge", "/again"]).done();
     assert!(names("/again").len() > 300);
 }
+
+#[test]
+fn a_failure_says_what_holds_all_the_same() {
+    let world = World::new();
+    let cluster = Cluster::connect(&Locator::monitor_of(&world.path("c"))).unwrap();
+    let client = cluster.mount().unwrap();
+    client.make_dir("/job", 0o755).unwrap();
+    let policy = policy::policy_named("weak-global").unwrap();
+    let mut subtree = client.decouple("/job", &policy).unwrap();
+    let root = subtree.root();
+    subtree.create(root, b"file", &NewFile::default()).unwrap();
+    // Somebody gives the subtree up for this client: the journal is stored, and cannot be merged.
+    client.release(root).unwrap();
+    let error = subtree.complete().unwrap_err();
+    for words in ["volatile_apply did not complete", "what holds", "invisible-global"] {
+        assert!(error.cause.contains(words), "{words} is not in {}", error.cause);
+    }
+}

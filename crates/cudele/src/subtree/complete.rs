@@ -1,5 +1,6 @@
 //! Completing a policy: persisting and merging a decoupled subtree.
 
+use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
 use metastore::request::client_journal_name;
@@ -190,6 +191,7 @@ impl Subtree {
             merge: flags,
             object,
             stored: AtomicBool::new(false),
+            completed: Mutex::default(),
             blocks: self.inner.blocks(),
         };
         let completion = carry_out(composition, &material);

@@ -9,9 +9,9 @@
 //! once, whoever sends it how often (M-04). A part that cannot be merged stays with its client, and
 //! so does everything after it, until the next completion, which says why.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -147,6 +147,7 @@ impl Place {
             merge: MergeFlags { check: self.check, ..MergeFlags::default() },
             object: part.object.clone(),
             stored: AtomicBool::new(false),
+            completed: Mutex::default(),
         };
         let mut done = carry_out(&self.composition, &material)?;
         done.events = part.next.0 - part.header.first_seq.0;
