@@ -222,6 +222,8 @@ impl Mds {
         };
         if !flags.strong_log {
             self.check_merge(subtree, client)?;
+        } else if !self.wants_log(cred, subtree)? {
+            return Ok(Performed::Answer(Answer::Merged(Box::default())));
         }
         if bytes > self.settings.merge_bytes_max {
             return Err(Errno::TooBig.into());

@@ -8,7 +8,9 @@
 //! Every check takes constant time, whatever is in the namespace.
 
 use journal::{Create, Event, JournalError};
-use types::{Errno, Ino, check_name};
+use namespace::Refusal;
+use policy::Mechanism;
+use types::{Cred, Errno, Ino, check_name};
 use wire::Failure;
 
 use super::Merge;
@@ -37,6 +39,18 @@ impl From<Errno> for Doubt {
 }
 
 impl Mds {
+    /// Whether a log of requests may say something about a subtree: its policy has clients keep one.
+    /// When that changed, everything was stored. What is not in memory is not judged.
+    pub(super) fn wants_log(&mut self, cred: &Cred, subtree: Ino) -> Result<bool, Refusal> {
+        if !self.namespace.is_anchored(subtree) {
+            return Ok(true);
+        }
+        self.namespace.access(cred, subtree, 2)?;
+        let in_force = self.namespace.effective_policy(subtree).1;
+        let policy = &in_force.policy;
+        Ok(policy.contains(Mechanism::Rpcs) && policy.contains(Mechanism::LocalPersist))
+    }
+
     pub(super) fn verify_slice(&mut self, merge: &mut Merge) -> Result<Verified, Failure> {
         let bytes = std::mem::take(&mut merge.bytes);
         let result = self.verify_blocks(merge, &bytes);
