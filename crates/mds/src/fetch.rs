@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use metastore::Rows;
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
-use types::{ClientId, ConnId, Ino, Map, Seq, Set, Timestamp};
+use types::{ClientId, ConnId, Ino, Map, Moment, Seq, Set, Span, Timestamp};
 use wire::{Message, Request};
 
 use crate::op::touched;
@@ -12,6 +12,9 @@ use crate::{Effects, Mds, Phase, Waiting};
 
 /// Rows put into the namespace in one slice: about two milliseconds.
 const ROWS_PER_SLICE: usize = 8192;
+
+/// How long to wait before a directory is read again.
+const RETRY: Span = Span::from_millis(100);
 
 /// Stands for the reservation of inode numbers among the directories that are waited for.
 pub(crate) const NUMBERS: Ino = Ino(0);
@@ -37,6 +40,8 @@ pub(crate) struct Fetches {
     waiting: Map<Ino, Vec<Waiter>>,
     /// Directories that arrived, and how many of their rows are in the namespace.
     arrived: VecDeque<Arrived>,
+    /// Directories that could not be read, and when: they are tried again.
+    failed: Vec<(Ino, Moment)>,
 }
 
 /// A directory on its way into the namespace.
@@ -74,6 +79,16 @@ impl Mds {
     fn start_fetch(&mut self, dir: Ino, effects: &mut Effects) {
         self.counters.fetches += 1;
         self.store(Waiting::Fetch(dir), StoreOp::LoadDir { ino: dir }, effects);
+    }
+
+    /// Reads directories again that could not be read.
+    pub(crate) fn fetch_tick(&mut self, effects: &mut Effects) {
+        let now = self.clock.now;
+        let due = self.fetches.failed.extract_if(.., |(_, at)| now.since(*at) >= RETRY);
+        let due: Vec<Ino> = due.map(|(dir, _)| dir).collect();
+        for dir in due {
+            self.fetch_after_commit(dir, effects);
+        }
     }
 
     /// A checkpoint of this directory ended: whoever waits may have it fetched now.
@@ -147,6 +162,11 @@ impl Mds {
     }
 
     fn fetch_failed(&mut self, dir: Ino, failure: &StoreFailure, effects: &mut Effects) {
+        if self.is_resend_busy() {
+            // A change that its client was told is applied must not fail now.
+            self.fetches.failed.push((dir, self.clock.now));
+            return;
+        }
         let error = wire::Failure { errno: failure.error.errno, text: failure.error.to_string() };
         for waiter in self.fetches.waiting.remove(&dir).unwrap_or_default() {
             match waiter {

@@ -308,6 +308,7 @@ impl Mds {
 
     fn tick(&mut self, effects: &mut Effects) {
         self.resend_tick(effects);
+        self.fetch_tick(effects);
         self.log_tick(effects);
         self.tables_tick(effects);
         self.checkpoint_tick(effects);
