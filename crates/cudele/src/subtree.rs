@@ -47,7 +47,6 @@ pub struct Subtree {
     time: Timestamp,
     /// Events left until the time is read again.
     time_for: u32,
-    merged_at: std::time::Instant,
     /// The server's tenure in which the last merge took place: in another one it may be lost.
     merged_in: Option<Epoch>,
     /// Merges in the background, if there are any.
@@ -149,7 +148,6 @@ impl Subtree {
             owner,
             time: crate::now_coarse(),
             time_for: 0,
-            merged_at: std::time::Instant::now(),
             merged_in: None,
             syncer: None,
         })

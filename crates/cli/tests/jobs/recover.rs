@@ -87,3 +87,15 @@ fn ingest_again(world: &World) {
     let tree = tree.to_str().unwrap();
     world.run(&["ingest", "--policy", "invisible-global", tree, "/job"]).done();
 }
+
+#[test]
+fn a_job_that_did_nothing_leaves_nothing_that_is_missed() {
+    let world = World::new();
+    fs::create_dir(world.path("tree")).unwrap();
+    world.run(&["mkdir", "/job"]).done();
+    let tree = world.path("tree");
+    let arguments = ["ingest", "--policy", "invisible-global", tree.to_str().unwrap(), "/job"];
+    world.run(&arguments).done();
+    world.run(&["merge", "/job"]).done();
+    world.run_elsewhere(&["decouple", "/job", "batchfs"]).done();
+}

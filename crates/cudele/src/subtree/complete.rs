@@ -52,19 +52,19 @@ impl Subtree {
             cluster.set_policy_as(self.owner.client(), &path, Some(&text))?;
             return self.merge();
         }
-        let mut done = Completion::default();
+        // What is under way is under way under the old policy.
+        let mut done = self.drain_sync()?;
         if persist.contains(Mechanism::GlobalPersist) {
             done.steps.extend(self.store_earlier()?);
         }
         if self.inner.events() > 0 {
-            let rest = self.carry_out(&persist, MergeFlags::default())?;
-            (done.events, done.bytes) = (rest.events, rest.bytes);
-            done.steps.extend(rest.steps);
+            done.absorb(self.carry_out(&persist, MergeFlags::default())?);
         }
         done.seconds = done.steps.iter().map(|step| step.seconds).sum();
         cluster.set_policy_as(self.owner.client(), &path, Some(&text))?;
         self.policy = policy.clone();
         self.owner.policy = text;
+        self.sync_under_new_policy()?;
         if policy.persists() || self.state.owner()?.is_some() {
             self.remember()?;
         }
@@ -107,7 +107,8 @@ impl Subtree {
         if composition.contains(Mechanism::LocalPersist) {
             self.persisted_locally = self.inner.blocks().len();
         }
-        if composition.contains(Mechanism::GlobalPersist) {
+        // An empty journal is no object.
+        if composition.contains(Mechanism::GlobalPersist) && self.inner.events() > 0 {
             self.persisted_globally = self.inner.blocks().len();
             let object = self.object_name();
             if !self.owner.objects.contains(&object) {
@@ -132,7 +133,6 @@ impl Subtree {
         self.inner.clear();
         (self.persisted_locally, self.persisted_globally) = (0, 0);
         self.owner.next_seq = self.inner.next_seq().0;
-        self.merged_at = std::time::Instant::now();
         self.merged_in = Some(self.fs.server_epoch());
         if self.policy.persists() {
             self.remember()?;

@@ -182,6 +182,17 @@ impl Subtree {
         }
     }
 
+    /// The policy changed: parts that are handed over from now on are kept as the new one says.
+    pub(super) fn sync_under_new_policy(&mut self) -> Result<()> {
+        match &self.syncer {
+            Some(Syncer { when, .. }) => {
+                let when = *when;
+                self.start_sync(when)
+            }
+            None => self.sync_as_policy_says(),
+        }
+    }
+
     fn start_sync(&mut self, when: When) -> Result<()> {
         self.finish_sync()?;
         let (parts, to_merge) = channel();
