@@ -109,20 +109,7 @@ impl Names {
             (None, Some(ino)) => self.path_of(ino),
             (None, None) => Vec::new(),
         };
-        let to = match record.event {
-            Event::Rename { new_parent, new_name, .. } => Some(self.join(new_parent, new_name)),
-            Event::Create(_)
-            | Event::Link { .. }
-            | Event::Unlink { .. }
-            | Event::Rmdir { .. }
-            | Event::SetAttr { .. }
-            | Event::SetXattr { .. }
-            | Event::SetData { .. }
-            | Event::SetPolicy { .. }
-            | Event::Session { .. }
-            | Event::Merged { .. }
-            | Event::Stored { .. } => None,
-        };
+        let to = record.event.destination().map(|(parent, name)| self.join(parent, name));
         Story { record: *record, path, to }
     }
 }

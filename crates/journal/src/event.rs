@@ -370,6 +370,16 @@ impl<'a> Event<'a> {
         }
     }
 
+    /// The directory and name that the event moves something to, if it does.
+    #[must_use]
+    pub fn destination(&self) -> Option<(Ino, &'a [u8])> {
+        if let Self::Rename { new_parent, new_name, .. } = *self {
+            Some((new_parent, new_name))
+        } else {
+            None
+        }
+    }
+
     /// The inode that the event names directly, if it does.
     #[must_use]
     pub fn inode(&self) -> Option<Ino> {

@@ -471,7 +471,7 @@ impl Mds {
                 continue;
             }
             self.counters.merges += 1;
-            let Merge { conn, tid, subtree, flags, report, .. } = merge;
+            let Merge { conn, tid, client, subtree, flags, report, .. } = merge;
             if !flags.dry_run {
                 self.note_merge(merge.seq, subtree, &merge.object);
             }
@@ -479,11 +479,11 @@ impl Mds {
             let store = flags.store || (flags.release && self.next_policy_stores(subtree));
             if store && !flags.dry_run {
                 let at = (conn, tid);
-                let then = if flags.release { Then::Release } else { Then::Answer };
+                let then = if flags.release { Then::Release(client) } else { Then::Answer };
                 let (seq, dirs) = (merge.seq, Set::default());
-                self.settle_merge(Settled { at, subtree, then, answer, seq, dirs }, effects);
+                self.settle_subtree(Settled { at, subtree, then, answer, seq, dirs }, effects);
             } else if flags.release && !flags.dry_run {
-                self.release_merged(subtree, (conn, tid), answer, effects);
+                self.release_merged((subtree, client), (conn, tid), answer, effects);
             } else {
                 self.reply_with((conn, tid), Seq(0), answer, effects);
             }

@@ -5,22 +5,22 @@
 //! The directories that changed are written at once, each of them once, however many of
 //! the journal's events are about it; the rest of the namespace is not.
 
-use types::{ConnId, Error, Ino, Seq, Set, Tid};
+use types::{ClientId, ConnId, Error, Ino, Seq, Set, Tid};
 use wire::{Answer, Failure};
 
 use crate::tables::Held;
 use crate::{Effects, Mds};
 
-/// Merges that are answered when the store has them.
+/// Merges and policies that are answered when the store has what they promise.
 #[derive(Debug, Default)]
 pub(super) struct Settling {
-    merges: Vec<Settled>,
+    waiting: Vec<Settled>,
     /// Whether there may be a directory to write. One that is being written or fetched is looked
     /// at again when that is done.
     ready: bool,
 }
 
-/// A merge that is applied and being written.
+/// A subtree that is being written, and who waits for that.
 #[derive(Debug)]
 pub(crate) struct Settled {
     pub(crate) at: (ConnId, Tid),
@@ -39,43 +39,45 @@ pub(crate) enum Then {
     Answer,
     /// It is answered when the tables are stored, too.
     AnswerWithTables,
-    /// The subtree is everybody's again.
-    Release,
+    /// The subtree is everybody's again, if this client still has it.
+    Release(ClientId),
 }
 
 impl Settling {
     pub(super) fn has_work(&self) -> bool {
-        self.ready && !self.merges.is_empty()
+        self.ready && !self.waiting.is_empty()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.merges.is_empty()
+        self.waiting.is_empty()
     }
 }
 
 impl Mds {
-    /// Answers a merge when the directories that it changed are in the store: those of the subtree,
-    /// the one that holds its root, and the one of inodes with several names.
-    pub(crate) fn settle_merge(&mut self, mut merge: Settled, effects: &mut Effects) {
-        let above = self.namespace.home_of(merge.subtree);
+    /// Answers a merge or a policy when the directories that it is about are in the store: those of
+    /// the subtree, the one that holds its root, and the one of inodes with several names.
+    pub(crate) fn settle_subtree(&mut self, mut settled: Settled, effects: &mut Effects) {
+        let above = self.namespace.home_of(settled.subtree);
         let changed = |dir: &Ino| {
             let dir = *dir;
-            dir == Ino::LINKS || above == Some(dir) || self.namespace.is_within(dir, merge.subtree)
+            dir == Ino::LINKS
+                || above == Some(dir)
+                || self.namespace.is_within(dir, settled.subtree)
         };
         let unstored = self.namespace.unstored_directories();
-        merge.dirs = unstored.into_iter().filter(changed).collect();
-        self.checkpoint.settling.merges.push(merge);
+        settled.dirs = unstored.into_iter().filter(changed).collect();
+        self.checkpoint.settling.waiting.push(settled);
         self.settle(effects);
     }
 
-    /// Answers the merges whose directories are in the store by now.
+    /// Answers those whose directories are in the store by now.
     pub(super) fn settle(&mut self, effects: &mut Effects) {
-        let merges = std::mem::take(&mut self.checkpoint.settling.merges);
-        for mut merge in merges {
-            let mut dirs = std::mem::take(&mut merge.dirs);
-            dirs.retain(|dir| self.is_unwritten(*dir, merge.seq));
+        let waiting = std::mem::take(&mut self.checkpoint.settling.waiting);
+        for mut settled in waiting {
+            let mut dirs = std::mem::take(&mut settled.dirs);
+            dirs.retain(|dir| self.is_unwritten(*dir, settled.seq));
             if dirs.is_empty() {
-                let Settled { at, subtree, then, answer, seq, .. } = merge;
+                let Settled { at, subtree, then, answer, seq, .. } = settled;
                 match then {
                     Then::Answer => self.reply_with(at, Seq(0), answer, effects),
                     Then::AnswerWithTables => {
@@ -83,11 +85,13 @@ impl Mds {
                         self.tables.hold(Held { conn, tid, answer, seq, begins: None });
                         self.tables_tick(effects);
                     }
-                    Then::Release => self.release_merged(subtree, at, answer, effects),
+                    Then::Release(client) => {
+                        self.release_merged((subtree, client), at, answer, effects);
+                    }
                 }
             } else {
-                merge.dirs = dirs;
-                self.checkpoint.settling.merges.push(merge);
+                settled.dirs = dirs;
+                self.checkpoint.settling.waiting.push(settled);
             }
         }
         self.checkpoint.settling.ready = true;
@@ -98,13 +102,13 @@ impl Mds {
             || self.checkpoint.committing.iter().any(|(ino, _)| *ino == dir)
     }
 
-    /// A directory that a merge waits for and that may be captured now.
+    /// A directory that somebody waits for and that may be captured now.
     pub(super) fn next_settling(&mut self) -> Option<(Seq, Ino)> {
         if !self.checkpoint.settling.has_work() {
             return None;
         }
         // The smallest: the order must not depend on where a set keeps what.
-        let wanted = self.checkpoint.settling.merges.iter().flat_map(|merge| &merge.dirs);
+        let wanted = self.checkpoint.settling.waiting.iter().flat_map(|settled| &settled.dirs);
         let dir = wanted
             .filter(|dir| self.namespace.dirty_since(**dir).is_some() && self.may_capture(**dir))
             .min();
@@ -114,12 +118,12 @@ impl Mds {
     }
 
     /// A directory cannot be written: whoever waits for it is told. Writing it is tried again, and
-    /// the merge can be repeated.
+    /// what they asked for can be asked again.
     pub(super) fn fail_settling(&mut self, dir: Ino, error: &Error, effects: &mut Effects) {
-        let merges = std::mem::take(&mut self.checkpoint.settling.merges);
+        let waiting = std::mem::take(&mut self.checkpoint.settling.waiting);
         let (failed, rest): (Vec<_>, _) =
-            merges.into_iter().partition(|merge| merge.dirs.contains(&dir));
-        self.checkpoint.settling.merges = rest;
+            waiting.into_iter().partition(|settled| settled.dirs.contains(&dir));
+        self.checkpoint.settling.waiting = rest;
         for Settled { at: (conn, tid), .. } in failed {
             let failure = Failure { errno: error.errno, text: error.to_string() };
             self.reply_error(conn, tid, failure, effects);

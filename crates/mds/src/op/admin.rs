@@ -68,7 +68,7 @@ impl Mds {
             // What is there must be kept as the new policy promises.
             let (at, then, dirs) = ((conn, tid), Then::AnswerWithTables, Set::default());
             self.tables.touch();
-            self.settle_merge(Settled { at, subtree: ino, then, answer, seq, dirs }, effects);
+            self.settle_subtree(Settled { at, subtree: ino, then, answer, seq, dirs }, effects);
             return Ok(Performed::Later);
         }
         self.tables.hold(Held { conn, tid, answer, seq, begins });
@@ -197,17 +197,22 @@ impl Mds {
         }
     }
 
-    /// Releases a subtree whose merge is done, and answers when that is durable.
+    /// Releases a subtree whose merge is done, and answers when that is durable. If somebody else
+    /// took it over while the merge was carried out, it stays theirs.
     pub(crate) fn release_merged(
         &mut self,
-        subtree: Ino,
+        (subtree, client): (Ino, ClientId),
         (conn, tid): (ConnId, Tid),
         answer: Answer,
         effects: &mut Effects,
     ) {
-        let seq = self.switch_policy(subtree);
-        if let Some(known) = self.tables.decoupled.get_mut(&subtree) {
-            known.released = true;
+        let mut seq = Seq(0);
+        let owner = self.tables.decoupled.get(&subtree).map(|known| known.client);
+        if owner == Some(client) {
+            seq = self.switch_policy(subtree);
+            if let Some(known) = self.tables.decoupled.get_mut(&subtree) {
+                known.released = true;
+            }
         }
         self.tables.hold(Held { conn, tid, answer, seq, begins: None });
         self.tables_tick(effects);

@@ -54,7 +54,7 @@ impl Mds {
         let answer = Answer::Done;
         if Transition::between(&before, &to, held.is_some()).store {
             let then = if held.is_some() { Then::AnswerWithTables } else { Then::Answer };
-            self.settle_merge(
+            self.settle_subtree(
                 Settled { at, subtree: ino, then, answer, seq, dirs: Set::default() },
                 effects,
             );

@@ -109,21 +109,10 @@ impl Filter {
         let wanted = |(parent, name): (Ino, &[u8])| {
             parent == dir && self.dname.as_ref().is_none_or(|wanted| wanted == name)
         };
-        let to = match *event {
-            Event::Rename { new_parent, new_name, .. } => Some((new_parent, new_name)),
-            Event::Stored { dir: stored } => return stored == dir && self.dname.is_none(),
-            Event::Create(_)
-            | Event::Link { .. }
-            | Event::Unlink { .. }
-            | Event::Rmdir { .. }
-            | Event::SetAttr { .. }
-            | Event::SetXattr { .. }
-            | Event::SetData { .. }
-            | Event::SetPolicy { .. }
-            | Event::Session { .. }
-            | Event::Merged { .. } => None,
-        };
-        event.dentry().is_some_and(wanted) || to.is_some_and(wanted)
+        if let Event::Stored { dir: stored } = *event {
+            return stored == dir && self.dname.is_none();
+        }
+        event.dentry().is_some_and(wanted) || event.destination().is_some_and(wanted)
     }
 }
 
