@@ -45,6 +45,8 @@ pub struct Decoupled {
     first_seq: Seq,
     /// Blocks at the front that the view has seen.
     seen: usize,
+    /// The view has seen every event before this position.
+    viewed: Seq,
     view: Option<Box<View>>,
 }
 
@@ -77,6 +79,7 @@ impl Decoupled {
             buffer: JournalBuffer::new(first_seq, false),
             first_seq,
             seen: 0,
+            viewed: first_seq,
             view: None,
         }
     }
@@ -184,7 +187,7 @@ impl Decoupled {
         if let Event::Create(create) = &mut event {
             create.ino = ino;
         }
-        self.buffer.append(Origin::default(), &event);
+        self.append(&event);
         Ok(ino)
     }
 
@@ -196,6 +199,9 @@ impl Decoupled {
             namespace.adopt_root(&grant.root, grant.empty);
             Box::new(View { namespace })
         });
+        if self.viewed == self.buffer.next_seq() {
+            return view;
+        }
         self.buffer.close_block();
         let blocks = self.buffer.blocks();
         for block in &blocks[self.seen..] {
@@ -205,15 +211,31 @@ impl Decoupled {
             };
             let mut events = block.events();
             while let Ok(Some(record)) = events.next_event() {
-                view.namespace.apply(record.seq, Mode::Live, &record.event);
+                if record.seq >= self.viewed {
+                    view.namespace.apply(record.seq, Mode::Live, &record.event);
+                }
             }
         }
         self.seen = blocks.len();
+        self.viewed = self.buffer.next_seq();
         view
     }
 
+    /// Appends an event that was planned against the view, which follows at once: reading it back
+    /// out of the journal would close a block for every event.
+    fn append(&mut self, event: &Event<'_>) {
+        let seq = self.buffer.next_seq();
+        self.buffer.append(Origin::default(), event);
+        if let Some(view) = &mut self.view
+            && self.viewed == seq
+        {
+            view.namespace.apply(seq, Mode::Live, event);
+            self.viewed = self.buffer.next_seq();
+        }
+    }
+
     fn append_planned(&mut self, planned: &Planned<'_>) {
-        self.buffer.append(Origin::default(), &planned.event());
+        self.append(&planned.event());
     }
 
     /// Removes a name.
@@ -362,6 +384,7 @@ impl Decoupled {
         debug_assert_eq!(self.events(), 0, "positions of held events cannot change");
         self.buffer = JournalBuffer::new(next, false);
         self.first_seq = next;
+        self.viewed = next;
         self.seen = 0;
     }
 

@@ -74,7 +74,7 @@ impl<'a> NewFile<'a> {
         self.file_type.mode_bits() | (self.permissions & 0o7777)
     }
 
-    fn wire(&self) -> NewInode<'a> {
+    pub(crate) fn wire(&self) -> NewInode<'a> {
         NewInode {
             mode: self.mode(),
             owner: self.owner,

@@ -118,11 +118,16 @@ impl Fs {
 
     /// Makes a request and waits for the answer, over any number of reconnections.
     pub(crate) fn call(&self, op: Op<'_>) -> Result<Answer> {
+        self.call_as(&self.cred, op)
+    }
+
+    /// The same on behalf of a user.
+    pub(crate) fn call_as(&self, cred: &Cred, op: Op<'_>) -> Result<Answer> {
         let mut link = self.lock();
         if op.is_mutation() && link.session.must_sync() {
             link.request(&self.cluster, &self.cred, Op::Sync, &[])?;
         }
-        let answer = link.request(&self.cluster, &self.cred, op, &[]);
+        let answer = link.request(&self.cluster, cred, op, &[]);
         link.take_refused_log().map_or(answer, Err)
     }
 

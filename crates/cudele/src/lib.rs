@@ -45,6 +45,7 @@ mod recover;
 mod state;
 mod strong_log;
 mod subtree;
+mod user;
 
 pub use cluster::{Cluster, PolicySet};
 pub use data::{FileReader, STRIPE_BYTES};
@@ -57,6 +58,7 @@ pub use policy::{Composition, Mechanism, Policy, Preset};
 pub use recover::{Left, Recovered};
 pub use state::{Owner, StateDir};
 pub use subtree::Subtree;
+pub use user::{Page, User};
 pub use types::{
     Attr, AttrChange, ClientId, Cred, Errno, Error, FileType, INLINE_BYTES_MAX, Ino, InoRange,
     Path, RenameFlags, Result, Timestamp, XattrFlags,

@@ -17,6 +17,7 @@ mod file;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use journal::{Create, Event, SegmentHeader, Snapshot, Writer};
 use policy::Mechanism;
@@ -33,10 +34,23 @@ pub(crate) use file::is_log;
 /// a crash replays, and for what others did meanwhile and it may undo.
 const EVENTS_MAX: u64 = 8192;
 
+/// For so long the policy of a directory is taken to be what it was.
+const KNOWN_FOR: Duration = Duration::from_secs(1);
+/// So many directories are remembered; then the memory starts afresh.
+const KNOWN_MAX: usize = 4096;
+
 /// The logs of a client, by the directory whose policy asks for them.
 #[derive(Debug, Default)]
 pub(crate) struct StrongLogs {
     logs: Mutex<BTreeMap<Ino, Arc<StrongLog>>>,
+    known: Mutex<BTreeMap<Ino, Known>>,
+}
+
+/// The log for a directory, if it has one, and when that was asked.
+#[derive(Debug)]
+struct Known {
+    log: Option<Arc<StrongLog>>,
+    at: Instant,
 }
 
 /// A log on the local disk.
@@ -76,6 +90,24 @@ impl StrongLogs {
         let log = Arc::new(StrongLog::create(fs, subtree, header)?);
         logs.insert(subtree, log.clone());
         Ok(Some(log))
+    }
+
+    /// The same for whoever works in many directories for long: asked anew only after a while, so
+    /// a policy of somebody else's making is heeded that much later.
+    pub(crate) fn known_for_dir(&self, fs: &Fs, dir: Ino) -> Result<Option<Arc<StrongLog>>> {
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known().get(&dir)
+            && known.at.elapsed() < KNOWN_FOR
+        {
+            return Ok(known.log.clone());
+        }
+        let log = self.for_dir(fs, dir)?;
+        let mut known = known();
+        if known.len() >= KNOWN_MAX {
+            known.clear();
+        }
+        known.insert(dir, Known { log: log.clone(), at: Instant::now() });
+        Ok(log)
     }
 
     /// All of them.

@@ -11,7 +11,9 @@ use std::sync::Arc;
 use client::{Decoupled, Grant};
 use namespace::NewInode;
 use policy::{Check, Mechanism};
-use types::{Attr, AttrChange, Epoch, Errno, Error, Ino, InoRange, Path, Result, Seq, Timestamp};
+use types::{
+    Attr, AttrChange, Cred, Epoch, Errno, Error, Ino, InoRange, Path, Result, Seq, Set, Timestamp,
+};
 use wire::{Answer, Op};
 
 pub(crate) use earlier::Earlier;
@@ -51,6 +53,10 @@ pub struct Subtree {
     merged_in: Option<Epoch>,
     /// Merges in the background, if there are any.
     syncer: Option<Syncer>,
+    /// On whose behalf changes are made and questions asked.
+    cred: Cred,
+    /// Inodes of the base whose content and extended attributes are not in the view.
+    bare: Set<Ino>,
 }
 
 /// Events that share one reading of the coarse clock.
@@ -131,6 +137,7 @@ impl Subtree {
             empty: owner.empty,
             check: policy.check == Check::Client,
         };
+        let cred = fs.cred().clone();
         let mut inner = Decoupled::new(grant, Seq(owner.next_seq));
         for range in owner.ranges().skip(1) {
             inner.extend(range);
@@ -150,6 +157,8 @@ impl Subtree {
             time_for: 0,
             merged_in: None,
             syncer: None,
+            cred,
+            bare: Set::default(),
         })
     }
 
@@ -183,6 +192,13 @@ impl Subtree {
     #[must_use]
     pub fn root(&self) -> Ino {
         self.inner.root()
+    }
+
+    /// From now on works on behalf of this user: whose the new files are, and what is allowed.
+    pub fn act_as(&mut self, cred: &Cred) {
+        if self.cred != *cred {
+            self.cred = cred.clone();
+        }
     }
 
     /// Events that no mechanism has dealt with yet.
@@ -235,7 +251,7 @@ impl Subtree {
             data: new.data,
         };
         if self.policy.check != Check::Client {
-            match self.inner.create(self.fs.cred(), parent, name, &inode) {
+            match self.inner.create(&self.cred, parent, name, &inode) {
                 Ok(ino) => return Ok(ino),
                 Err(errno) => return self.create_slowly(parent, name, &inode, errno),
             }
@@ -256,11 +272,11 @@ impl Subtree {
             return Err(about(errno));
         }
         self.extend()?;
-        self.inner.create(self.fs.cred(), parent, name, new).map_err(about)
+        self.inner.create(&self.cred, parent, name, new).map_err(about)
     }
 
     fn create_checked(&mut self, parent: Ino, name: &[u8], new: &NewInode<'_>) -> Result<Ino> {
-        let cred = self.fs.cred().clone();
+        let cred = self.cred.clone();
         if self.inner.inodes_left() == 0 {
             self.extend()?;
         }

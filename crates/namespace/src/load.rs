@@ -129,6 +129,24 @@ impl Namespace {
         self.dir_mut(dir).add_stored(name, Target { ino, file_type, remote: true });
     }
 
+    /// Adds what an entry that a server listed ([`Namespace::load_entry`]) lacks: content and
+    /// extended attributes. Nothing may have changed them since.
+    pub fn load_extra(&mut self, ino: Ino, data: &[u8], xattrs: &[(Vec<u8>, Vec<u8>)]) {
+        let Some(inode) = self.inodes.get_mut(ino) else { return };
+        let mut extra = self.extras.remove(&ino).unwrap_or_default();
+        let filled = std::sync::Arc::make_mut(&mut extra);
+        if !data.is_empty() {
+            filled.data = data.to_vec();
+        }
+        for (name, value) in xattrs {
+            filled.set_xattr(name, Some(value));
+        }
+        if !extra.is_empty() {
+            inode.flags |= crate::inode::HAS_EXTRA;
+            self.extras.insert(ino, extra);
+        }
+    }
+
     /// A change of mtime that came before the directory's inode.
     fn settle_touch(&mut self, ino: Ino) {
         let Some(inode) = self.inodes.get_mut(ino) else { return };

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use cudele::{
     AttrChange, Errno, Error, Fs, Ino, Mechanism, NewFile, Path, Policy, Result, Subtree,
+    XattrFlags,
 };
 
 use super::strong::{is_missing, parse};
@@ -150,7 +151,8 @@ impl Target for Blind {
             match put_off {
                 PutOff::Link { ino, dir, name } => self.subtree.link(ino, dir, &name)?,
                 PutOff::Xattr { ino, name, value } => {
-                    self.subtree.set_xattr(ino, &name, Some(&value))?;
+                    let flags = XattrFlags::default();
+                    self.subtree.set_xattr(ino, &name, Some(&value), flags)?;
                 }
             }
         }

@@ -2,7 +2,10 @@
 
 use client::Decoupled;
 use namespace::Refusal;
-use types::{Attr, AttrChange, Errno, Error, FileType, Ino, RenameFlags, Result, XattrFlags};
+use types::{
+    Attr, AttrChange, Cred, Errno, Error, FileType, INLINE_BYTES_MAX, Ino, RenameFlags, Result,
+    Timestamp, XattrFlags,
+};
 use wire::{Answer, Op};
 
 use super::Subtree;
@@ -29,19 +32,29 @@ impl Subtree {
     /// Brings a directory of the base into the view.
     fn fetch(&mut self, dir: Ino) -> Result<()> {
         let mut after: Option<Vec<u8>> = None;
+        let mut walked = false;
         loop {
             let op = Op::List { dir, after: after.as_deref(), limit: 4096, attrs: true };
-            let (entries, more) = match self.fs.call(op) {
+            let (entries, more) = match self.fs.call_as(&Cred::root(), op) {
                 Ok(Answer::Entries { entries, more }) => (entries, more),
                 Ok(other) => return Err(unexpected(&other)),
                 // A directory of this journal that the server has not heard of.
-                Err(error) if error.errno == Errno::Stale => (Vec::new(), false),
+                Err(error) if error.errno == Errno::Stale && self.is_own(dir) => {
+                    (Vec::new(), false)
+                }
+                // One that it has not in memory: walking there brings it back.
+                Err(error) if error.errno == Errno::Stale && !walked => {
+                    self.fs.walk(&self.path)?;
+                    walked = true;
+                    continue;
+                }
                 Err(error) => return Err(error),
             };
             for (name, attr) in &entries {
                 let data = if attr.file_type() == FileType::Symlink {
                     self.fs.read_link(attr.ino)?
                 } else {
+                    self.bare.insert(attr.ino);
                     Vec::new()
                 };
                 self.inner.view().namespace_mut().load_entry(dir, name, attr, &data);
@@ -58,13 +71,53 @@ impl Subtree {
         }
     }
 
+    /// Whether an inode number was granted to this client: only it can have made the inode.
+    fn is_own(&self, ino: Ino) -> bool {
+        self.owner.ranges().any(|range| range.contains(ino))
+    }
+
+    /// Brings content and extended attributes of an inode of the base into the view, before they
+    /// are asked for or changed.
+    fn fill(&mut self, ino: Ino) -> Result<()> {
+        if !self.bare.contains(&ino) {
+            return Ok(());
+        }
+        let root = Cred::root();
+        let user = self.fs.as_user(&root);
+        let attr = self.inner.view().namespace().getattr(ino).unwrap_or_default();
+        let small = attr.size <= INLINE_BYTES_MAX as u64 && attr.file_type() == FileType::Regular;
+        let data = if small { user.data(ino)? } else { Vec::new() };
+        let mut xattrs = Vec::new();
+        for name in user.xattrs(ino)? {
+            let value = user.xattr(ino, &name)?;
+            xattrs.push((name, value));
+        }
+        self.inner.view().namespace_mut().load_extra(ino, &data, &xattrs);
+        self.bare.remove(&ino);
+        Ok(())
+    }
+
+    /// The time for one operation that somebody waits for.
+    fn now_exactly(&mut self) -> Timestamp {
+        self.time_for = 0;
+        self.now()
+    }
+
     /// Attributes of a name, in this client's view.
     ///
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `EACCES`.
     pub fn lookup(&mut self, parent: Ino, name: &[u8]) -> Result<Attr> {
-        let cred = self.fs.cred().clone();
+        let cred = self.cred.clone();
         self.on_view(name, |inner| inner.view().namespace().lookup(&cred, parent, name))
+    }
+
+    /// The attributes of an inode that this client's view knows.
+    ///
+    /// # Errors
+    /// `ESTALE`.
+    pub fn attr(&mut self, ino: Ino) -> Result<Attr> {
+        self.on_view(b"", |inner| inner.view().namespace().getattr(ino))
     }
 
     /// The entries of a directory, in this client's view.
@@ -72,12 +125,73 @@ impl Subtree {
     /// # Errors
     /// `ENOTDIR`, `EACCES`.
     pub fn list(&mut self, dir: Ino) -> Result<Vec<crate::DirEntry>> {
-        let cred = self.fs.cred().clone();
+        self.list_from(dir, None, usize::MAX)
+    }
+
+    /// Up to `limit` entries after a name, in the directory's own order: names that exist
+    /// throughout are seen exactly once, whatever else is created and removed meanwhile.
+    ///
+    /// # Errors
+    /// `ENOTDIR`, `EACCES`.
+    pub fn list_from(
+        &mut self,
+        dir: Ino,
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<crate::DirEntry>> {
+        let cred = self.cred.clone();
         let entries = self.on_view(b"", |inner| {
-            inner.view().namespace().list(&cred, dir, None, usize::MAX, true)
+            inner.view().namespace().list(&cred, dir, after, limit, true)
         })?;
         let entries = entries.into_iter();
         Ok(entries.map(|entry| crate::DirEntry { name: entry.name, attr: entry.attr }).collect())
+    }
+
+    /// The content of a small file, or the target of a symbolic link; empty if there is none.
+    ///
+    /// # Errors
+    /// `ESTALE`.
+    pub fn data(&mut self, ino: Ino) -> Result<Vec<u8>> {
+        self.fill(ino)?;
+        self.on_view(b"", |inner| inner.view().namespace().data(ino).map(<[u8]>::to_vec))
+    }
+
+    /// Replaces the inline content of a file, and sets its size.
+    ///
+    /// # Errors
+    /// `EISDIR`, `EINVAL`, `EACCES`, `ESTALE`.
+    pub fn set_data(&mut self, ino: Ino, data: &[u8], size: u64) -> Result<()> {
+        self.fill(ino)?;
+        let (cred, time) = (self.cred.clone(), self.now_exactly());
+        self.on_view(b"", |inner| inner.setdata(&cred, ino, data, size, time))
+    }
+
+    /// The value of an extended attribute.
+    ///
+    /// # Errors
+    /// `ENODATA`, `ESTALE`.
+    pub fn xattr(&mut self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        self.fill(ino)?;
+        self.on_view(name, |inner| inner.view().namespace().xattr(ino, name).map(<[u8]>::to_vec))
+    }
+
+    /// The names of all extended attributes, sorted.
+    ///
+    /// # Errors
+    /// `ESTALE`.
+    pub fn xattrs(&mut self, ino: Ino) -> Result<Vec<Vec<u8>>> {
+        self.fill(ino)?;
+        self.on_view(b"", |inner| {
+            let names = inner.view().namespace().xattr_names(ino)?;
+            Ok(names.into_iter().map(<[u8]>::to_vec).collect())
+        })
+    }
+
+    /// Inodes that lost their last name since the last call: what the store holds of their content
+    /// is of no use any more.
+    pub fn take_freed(&mut self) -> Vec<Ino> {
+        let freed = self.inner.view().namespace_mut().take_freed();
+        freed.into_iter().filter(|freed| !freed.is_dir).map(|freed| freed.ino).collect()
     }
 
     /// Removes a name of anything but a directory.
@@ -85,7 +199,7 @@ impl Subtree {
     /// # Errors
     /// `ENOENT`, `EISDIR`, `EACCES`, `EPERM`.
     pub fn unlink(&mut self, parent: Ino, name: &[u8]) -> Result<()> {
-        let (cred, time) = (self.fs.cred().clone(), self.now());
+        let (cred, time) = (self.cred.clone(), self.now_exactly());
         self.on_view(name, |inner| inner.unlink(&cred, parent, name, time))
     }
 
@@ -94,7 +208,7 @@ impl Subtree {
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `ENOTEMPTY`, `EACCES`, `EPERM`.
     pub fn rmdir(&mut self, parent: Ino, name: &[u8]) -> Result<()> {
-        let (cred, time) = (self.fs.cred().clone(), self.now());
+        let (cred, time) = (self.cred.clone(), self.now_exactly());
         self.on_view(name, |inner| inner.rmdir(&cred, parent, name, time))
     }
 
@@ -108,7 +222,7 @@ impl Subtree {
         to: (Ino, &[u8]),
         flags: RenameFlags,
     ) -> Result<()> {
-        let (cred, time) = (self.fs.cred().clone(), self.now());
+        let (cred, time) = (self.cred.clone(), self.now_exactly());
         self.on_view(from.1, |inner| inner.rename(&cred, from, to, flags, time))
     }
 
@@ -117,7 +231,7 @@ impl Subtree {
     /// # Errors
     /// `EEXIST`, `EPERM` for a directory, `EMLINK`.
     pub fn link(&mut self, ino: Ino, parent: Ino, name: &[u8]) -> Result<()> {
-        let (cred, time) = (self.fs.cred().clone(), self.now());
+        let (cred, time) = (self.cred.clone(), self.now_exactly());
         self.on_view(name, |inner| inner.link(&cred, ino, (parent, name), time))
     }
 
@@ -126,17 +240,23 @@ impl Subtree {
     /// # Errors
     /// `EPERM`, `EACCES`, `EINVAL`, `EISDIR`.
     pub fn set_attr(&mut self, ino: Ino, change: &AttrChange) -> Result<()> {
-        let (cred, time) = (self.fs.cred().clone(), self.now());
+        let (cred, time) = (self.cred.clone(), self.now_exactly());
         self.on_view(b"", |inner| inner.setattr(&cred, ino, change, time))
     }
 
     /// Sets or, without a value, removes an extended attribute.
     ///
     /// # Errors
-    /// `EPERM`, `ENODATA`, `EFBIG`, `ERANGE`.
-    pub fn set_xattr(&mut self, ino: Ino, name: &[u8], value: Option<&[u8]>) -> Result<()> {
-        let (cred, time) = (self.fs.cred().clone(), self.now());
-        let flags = XattrFlags::default();
+    /// `EPERM`, `ENODATA`, `EEXIST`, `EFBIG`, `ERANGE`.
+    pub fn set_xattr(
+        &mut self,
+        ino: Ino,
+        name: &[u8],
+        value: Option<&[u8]>,
+        flags: XattrFlags,
+    ) -> Result<()> {
+        self.fill(ino)?;
+        let (cred, time) = (self.cred.clone(), self.now_exactly());
         self.on_view(name, |inner| inner.setxattr(&cred, ino, (name, value), flags, time))
     }
 

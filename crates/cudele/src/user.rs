@@ -1,0 +1,190 @@
+//! Requests by inode number, on behalf of a user: what a mount makes of system calls.
+//!
+//! A path costs the server a walk and may be another one by the time it is used; a kernel has
+//! inode numbers. Where the policy is `rpcs+local_persist`, changes are logged as [`Dir`](crate::Dir)
+//! logs them, so the caller says in which directory an inode stands.
+
+use types::{Attr, AttrChange, Cred, Ino, RenameFlags, Result, XattrFlags};
+use wire::{Answer, Op};
+
+use crate::fs::{bytes_answer, unexpected};
+use crate::strong_log::StrongLog;
+use crate::{DirEntry, Fs, NewFile};
+
+/// See the module documentation.
+#[derive(Clone, Copy, Debug)]
+pub struct User<'a> {
+    fs: &'a Fs,
+    cred: &'a Cred,
+}
+
+/// Up to so many entries of a directory, and whether there may be more.
+pub type Page = (Vec<DirEntry>, bool);
+
+impl Fs {
+    /// Requests on behalf of a user. The server believes a client who its user is.
+    #[must_use]
+    pub fn as_user<'a>(&'a self, cred: &'a Cred) -> User<'a> {
+        User { fs: self, cred }
+    }
+}
+
+impl User<'_> {
+    fn call(&self, op: Op<'_>) -> Result<Answer> {
+        self.fs.call_as(self.cred, op)
+    }
+
+    /// Logs what was just carried out, if that is to be logged in this directory.
+    fn logged(&self, dir: Ino, note: impl FnOnce(&StrongLog) -> Result<()>) -> Result<()> {
+        let Some(log) = self.fs.strong_logs.known_for_dir(self.fs, dir)? else { return Ok(()) };
+        note(&log)?;
+        log.shorten(self.fs);
+        Ok(())
+    }
+
+    /// Attributes of a name.
+    ///
+    /// # Errors
+    /// `ENOENT`, `EACCES`, `ESTALE`, `EBUSY` in another client's subtree.
+    pub fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Attr> {
+        Fs::attr_answer(self.call(Op::Lookup { parent, name })?)
+    }
+
+    /// Attributes of an inode.
+    ///
+    /// # Errors
+    /// `ESTALE`, `EBUSY`.
+    pub fn attr(&self, ino: Ino) -> Result<Attr> {
+        Fs::attr_answer(self.call(Op::GetAttr { ino })?)
+    }
+
+    /// Creates a file, directory, symbolic link or device.
+    ///
+    /// # Errors
+    /// As `Dir::create`.
+    pub fn create(&self, parent: Ino, name: &[u8], new: &NewFile<'_>) -> Result<Attr> {
+        let attr = Fs::attr_answer(self.call(Op::Create { parent, name, new: new.wire() })?)?;
+        self.logged(parent, |log| log.created(parent, name, &attr, new.data))?;
+        Ok(attr)
+    }
+
+    /// Gives an inode one more name, and returns its attributes with it.
+    ///
+    /// # Errors
+    /// As `Dir::link`.
+    pub fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attr> {
+        self.call(Op::Link { ino, parent, name })?;
+        let attr = self.lookup(parent, name)?;
+        self.logged(parent, |log| log.linked(parent, name, &attr))?;
+        Ok(attr)
+    }
+
+    /// Removes a name of anything but a directory.
+    ///
+    /// # Errors
+    /// As `Dir::unlink`.
+    pub fn unlink(&self, parent: Ino, name: &[u8]) -> Result<()> {
+        self.call(Op::Unlink { parent, name })?;
+        self.logged(parent, |log| log.removed(parent, name, false))
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// As `Dir::rmdir`.
+    pub fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<()> {
+        self.call(Op::Rmdir { parent, name })?;
+        self.logged(parent, |log| log.removed(parent, name, true))
+    }
+
+    /// Moves or swaps names.
+    ///
+    /// # Errors
+    /// Those of rename(2).
+    pub fn rename(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), flags: RenameFlags) -> Result<()> {
+        let ((parent, name), (new_parent, new_name)) = (from, to);
+        self.call(Op::Rename { parent, name, new_parent, new_name, flags })?;
+        let logs = &self.fs.strong_logs;
+        let log = match logs.known_for_dir(self.fs, parent)? {
+            Some(log) => Some(log),
+            None => logs.known_for_dir(self.fs, new_parent)?,
+        };
+        let Some(log) = log else { return Ok(()) };
+        let back = if flags.exchange { Some(self.lookup(parent, name)?) } else { None };
+        let moved = self.lookup(new_parent, new_name)?;
+        log.renamed(from, to, &moved, back.as_ref())?;
+        log.shorten(self.fs);
+        Ok(())
+    }
+
+    /// Changes attributes of an inode that stands in the directory `home`.
+    ///
+    /// # Errors
+    /// `ESTALE`, `EPERM`, `EACCES`, `EINVAL`, `EISDIR`.
+    pub fn set_attr(&self, home: Ino, ino: Ino, change: &AttrChange) -> Result<()> {
+        self.call(Op::SetAttr { ino, change: *change })?;
+        self.logged(home, |log| log.set_attr(home, ino, change))
+    }
+
+    /// The content of a small file, or the target of a symbolic link; empty if there is none.
+    ///
+    /// # Errors
+    /// `ESTALE`, `EACCES`.
+    pub fn data(&self, ino: Ino) -> Result<Vec<u8>> {
+        bytes_answer(self.call(Op::GetData { ino })?)
+    }
+
+    /// Replaces the inline content of a file that stands in `home`, and sets its size.
+    ///
+    /// # Errors
+    /// `EISDIR`, `EINVAL`, `EACCES`, `ESTALE`.
+    pub fn set_data(&self, home: Ino, ino: Ino, data: &[u8], size: u64) -> Result<()> {
+        self.call(Op::SetData { ino, data, size })?;
+        self.logged(home, |log| log.set_data(home, ino, data, size))
+    }
+
+    /// The value of an extended attribute.
+    ///
+    /// # Errors
+    /// `ENODATA`, `ESTALE`.
+    pub fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        bytes_answer(self.call(Op::GetXattr { ino, name })?)
+    }
+
+    /// The names of all extended attributes, sorted.
+    ///
+    /// # Errors
+    /// `ESTALE`.
+    pub fn xattrs(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
+        let answer = self.call(Op::ListXattr { ino })?;
+        let Answer::Names(names) = answer else { return Err(unexpected(&answer)) };
+        Ok(names)
+    }
+
+    /// Sets or, without a value, removes an extended attribute.
+    ///
+    /// # Errors
+    /// `EPERM`, `ENODATA`, `EEXIST`, `EFBIG`, `ERANGE`.
+    pub fn set_xattr(
+        &self,
+        ino: Ino,
+        name: &[u8],
+        value: Option<&[u8]>,
+        flags: XattrFlags,
+    ) -> Result<()> {
+        self.call(Op::SetXattr { ino, name, value, flags })?;
+        Ok(())
+    }
+
+    /// Up to `limit` entries of a directory after a name, in its own order: names that exist
+    /// throughout are seen exactly once, whatever else is created and removed meanwhile.
+    ///
+    /// # Errors
+    /// `EACCES`, `ENOTDIR`, `ESTALE`.
+    pub fn list(&self, dir: Ino, after: Option<&[u8]>, limit: u32) -> Result<Page> {
+        let answer = self.call(Op::List { dir, after, limit, attrs: true })?;
+        let Answer::Entries { entries, more } = answer else { return Err(unexpected(&answer)) };
+        let entries = entries.into_iter().map(|(name, attr)| DirEntry { name, attr }).collect();
+        Ok((entries, more))
+    }
+}
