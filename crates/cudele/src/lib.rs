@@ -36,6 +36,7 @@
 mod cluster;
 mod data;
 mod dir;
+mod extents;
 mod fs;
 mod link;
 mod locate;
@@ -53,16 +54,17 @@ pub use dir::{Dir, DirEntry, NewFile};
 pub use fs::Fs;
 pub use locate::{Found, Locator};
 pub use mechanism::{Completion, Step};
+pub use objstore::Space;
 pub use observe::{Observer, Progress, Stage};
 pub use policy::{Composition, Mechanism, Policy, Preset};
 pub use recover::{Left, Recovered};
 pub use state::{Owner, StateDir};
 pub use subtree::Subtree;
-pub use user::{Page, User};
 pub use types::{
     Attr, AttrChange, ClientId, Cred, Errno, Error, FileType, INLINE_BYTES_MAX, Ino, InoRange,
     Path, RenameFlags, Result, Timestamp, XattrFlags,
 };
+pub use user::{Page, User};
 pub use wire::{
     ClusterMap, DecoupledSubtree, EffectivePolicy, Kept, MdsEntry, MdsState, MergeFlags,
     MergeReport, MergeSample, PolicyEntry, SampleKind,

@@ -29,7 +29,13 @@ impl Fs {
     }
 }
 
-impl User<'_> {
+impl<'a> User<'a> {
+    /// On behalf of somebody else, if anybody is given.
+    #[must_use]
+    pub fn acting(self, cred: Option<&'a Cred>) -> Self {
+        Self { cred: cred.unwrap_or(self.cred), ..self }
+    }
+
     fn call(&self, op: Op<'_>) -> Result<Answer> {
         self.fs.call_as(self.cred, op)
     }

@@ -82,6 +82,8 @@ pub struct Freed {
     pub ino: Ino,
     /// Whether it was a directory (with fragments in the metadata store) or a file (with data).
     pub is_dir: bool,
+    /// Its length in bytes.
+    pub size: u64,
 }
 
 /// See the crate documentation.

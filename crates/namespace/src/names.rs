@@ -311,7 +311,7 @@ impl Namespace {
                     && inode.size > 0
                     && inode.flags & HAS_EXTRA == 0);
             if stored {
-                self.freed.push(Freed { ino, is_dir: inode.is_dir() });
+                self.freed.push(Freed { ino, is_dir: inode.is_dir(), size: inode.size });
             }
         }
         for (place, dentry) in linked {

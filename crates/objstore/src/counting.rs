@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use types::Result;
 
-use crate::{Expect, LockGuard, ObjectStore, Outcome, Stat, SyncScope, Version};
+use crate::{Expect, LockGuard, ObjectStore, Outcome, Space, Stat, SyncScope, Version};
 
 /// The kinds of operation, one per method of [`ObjectStore`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -239,6 +239,10 @@ impl<S: ObjectStore> ObjectStore for Counting<S> {
         let result = self.inner.sync(scope);
         self.counters.note(Operation::Sync, &result, |()| 0);
         result
+    }
+
+    fn space(&self) -> Result<Space> {
+        self.inner.space()
     }
 
     fn lock(&self, name: &str, owner: &str) -> Result<Box<dyn LockGuard>> {

@@ -37,7 +37,8 @@ use self::sys::{Flock, Sys, SysResult};
 use crate::name::is_printable;
 use crate::store::{absent, check_end, held};
 use crate::{
-    Expect, LockGuard, NAME_BYTES_MAX, ObjectStore, Outcome, Stat, SyncScope, Version, check_name,
+    Expect, LockGuard, NAME_BYTES_MAX, ObjectStore, Outcome, Space, Stat, SyncScope, Version,
+    check_name,
 };
 
 /// How often an append starts over because another process replaces the object under it.
@@ -390,6 +391,12 @@ impl ObjectStore for Dir {
             SyncScope::Object(name) => self.sync_object(name),
             SyncScope::All => self.sync_everything(),
         }
+    }
+
+    fn space(&self) -> Result<Space> {
+        let stat = retry_on_intr(|| rustix::fs::fstatvfs(self.objects()));
+        let stat = stat.map_err(self.told("objects", "ask for the room left"))?;
+        Ok(Space { total: stat.f_blocks * stat.f_frsize, available: stat.f_bavail * stat.f_frsize })
     }
 
     fn lock(&self, name: &str, owner: &str) -> Result<Box<dyn LockGuard>> {

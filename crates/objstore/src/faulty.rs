@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use types::{Errno, Error, Result};
 
-use crate::{Expect, LockGuard, ObjectStore, Operation, Outcome, Stat, SyncScope, Version};
+use crate::{Expect, LockGuard, ObjectStore, Operation, Outcome, Space, Stat, SyncScope, Version};
 
 /// What a test does while an operation waits; it is told the operation and the object.
 pub type Interlude = Arc<dyn Fn(Operation, &str) + Send + Sync>;
@@ -236,6 +236,10 @@ impl<S: ObjectStore> ObjectStore for Faulty<S> {
             return Ok(());
         }
         self.carry_out(action, Operation::Sync, name, |inner| inner.sync(scope))
+    }
+
+    fn space(&self) -> Result<Space> {
+        self.inner.space()
     }
 
     fn lock(&self, name: &str, owner: &str) -> Result<Box<dyn LockGuard>> {

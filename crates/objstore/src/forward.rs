@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use types::Result;
 
-use crate::{Expect, LockGuard, ObjectStore, Outcome, Stat, SyncScope, Version};
+use crate::{Expect, LockGuard, ObjectStore, Outcome, Space, Stat, SyncScope, Version};
 
 macro_rules! forward {
     ($($pointer:ident),*) => { $(
@@ -37,6 +37,9 @@ macro_rules! forward {
             }
             fn sync(&self, scope: SyncScope<'_>) -> Result<()> {
                 (**self).sync(scope)
+            }
+            fn space(&self) -> Result<Space> {
+                (**self).space()
             }
             fn lock(&self, name: &str, owner: &str) -> Result<Box<dyn LockGuard>> {
                 (**self).lock(name, owner)

@@ -34,7 +34,7 @@ pub use faulty::{Action, Faults, Faulty, Interlude, Rule};
 pub use memory::Memory;
 pub use name::{NAME_BYTES_MAX, check_name};
 pub use store::{
-    Expect, LockGuard, OBJECT_BYTES_MAX, ObjectStore, Outcome, Stat, SyncScope, Version,
+    Expect, LockGuard, OBJECT_BYTES_MAX, ObjectStore, Outcome, Space, Stat, SyncScope, Version,
 };
 pub use url::{open, open_existing};
 

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use types::Result;
 
 use crate::store::{absent, check_end, held};
-use crate::{Expect, LockGuard, ObjectStore, Outcome, Stat, SyncScope, Version, check_name};
+use crate::{Expect, LockGuard, ObjectStore, Outcome, Space, Stat, SyncScope, Version, check_name};
 
 /// The store. Clones share the same objects, as processes share a disk.
 #[derive(Clone, Debug, Default)]
@@ -212,6 +212,11 @@ impl ObjectStore for Memory {
             SyncScope::All => self.state().objects.values_mut().for_each(Object::synced),
         }
         Ok(())
+    }
+
+    fn space(&self) -> Result<Space> {
+        // What the machine's memory allows is not known here.
+        Ok(Space { total: u64::MAX >> 1, available: u64::MAX >> 1 })
     }
 
     fn lock(&self, name: &str, owner: &str) -> Result<Box<dyn LockGuard>> {

@@ -75,6 +75,15 @@ pub enum SyncScope<'a> {
     All,
 }
 
+/// How much a store can hold, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    /// In all.
+    pub total: u64,
+    /// What is left, as far as this process may use it.
+    pub available: u64,
+}
+
 /// A named lock that is held. Dropping it, or the death of the process, releases it.
 pub trait LockGuard: Send + Debug {
     /// Who holds it: the `owner` given to [`ObjectStore::lock`].
@@ -152,6 +161,12 @@ pub trait ObjectStore: Send + Sync + Debug {
     /// otherwise: appends, writes and syncs of the object (of all objects, for
     /// [`SyncScope::All`]) fail until it is put, deleted, or the store is opened anew.
     fn sync(&self, scope: SyncScope<'_>) -> Result<()>;
+
+    /// How much room there is.
+    ///
+    /// # Errors
+    /// See above.
+    fn space(&self) -> Result<Space>;
 
     /// Takes a lock, exclusive among all processes that use the store, without waiting. Lock names
     /// follow the rules of object names but live apart from them.

@@ -28,8 +28,10 @@ const ROWS: [(&str, u8); 18] = [
     ("daemon", 8),
     ("sim", 8),
     ("cudele", 9),
-    ("cli", 10),
-    ("xtask", 10),
+    ("vfs", 10),
+    ("mount", 11),
+    ("cli", 12),
+    ("xtask", 12),
 ];
 
 /// The last row of the core.

@@ -24,6 +24,21 @@ impl Subtree {
         self.carry_out(&composition, MergeFlags::default())
     }
 
+    /// Makes what was appended so far as durable as the policy promises, without showing it to
+    /// anybody: what `fsync` asks for.
+    ///
+    /// # Errors
+    /// As [`Subtree::complete`].
+    pub fn persist(&mut self) -> Result<()> {
+        let ours = [Mechanism::LocalPersist, Mechanism::GlobalPersist].into_iter();
+        let ours = ours.filter(|mechanism| self.policy.contains(*mechanism));
+        let persist = Composition::parallel(ours.map(Composition::One));
+        if !persist.is_nothing() && self.inner.events() > 0 {
+            self.carry_out(&persist, MergeFlags::default())?;
+        }
+        Ok(())
+    }
+
     /// Completes the policy's durability and merges the subtree into the global namespace, whatever
     /// its consistency, then gives it up: it is everybody's again.
     ///

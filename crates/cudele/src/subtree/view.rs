@@ -98,7 +98,7 @@ impl Subtree {
     }
 
     /// The time for one operation that somebody waits for.
-    fn now_exactly(&mut self) -> Timestamp {
+    pub(super) fn now_exactly(&mut self) -> Timestamp {
         self.time_for = 0;
         self.now()
     }
@@ -140,9 +140,8 @@ impl Subtree {
         limit: usize,
     ) -> Result<Vec<crate::DirEntry>> {
         let cred = self.cred.clone();
-        let entries = self.on_view(b"", |inner| {
-            inner.view().namespace().list(&cred, dir, after, limit, true)
-        })?;
+        let entries = self
+            .on_view(b"", |inner| inner.view().namespace().list(&cred, dir, after, limit, true))?;
         let entries = entries.into_iter();
         Ok(entries.map(|entry| crate::DirEntry { name: entry.name, attr: entry.attr }).collect())
     }
@@ -187,11 +186,15 @@ impl Subtree {
         })
     }
 
-    /// Inodes that lost their last name since the last call: what the store holds of their content
-    /// is of no use any more.
-    pub fn take_freed(&mut self) -> Vec<Ino> {
+    /// Files that lost their last name since the last call, and how long they were: what the store
+    /// holds of their content is of no use any more.
+    pub fn take_freed(&mut self) -> Vec<(Ino, u64)> {
         let freed = self.inner.view().namespace_mut().take_freed();
-        freed.into_iter().filter(|freed| !freed.is_dir).map(|freed| freed.ino).collect()
+        freed
+            .into_iter()
+            .filter(|freed| !freed.is_dir)
+            .map(|freed| (freed.ino, freed.size))
+            .collect()
     }
 
     /// Removes a name of anything but a directory.

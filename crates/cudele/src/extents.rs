@@ -1,0 +1,143 @@
+//! Byte ranges of a file's content in the object store: a file is striped over objects named by
+//! its inode number and filled from the front ([`STRIPE_BYTES`] each). What was never written, or
+//! has no object, reads as zeros.
+//!
+//! The length of a file is its inode's business: nothing here knows it or keeps to it.
+
+use objstore::SyncScope;
+use types::{Errno, Ino, Result};
+
+use crate::{Fs, STRIPE_BYTES};
+
+/// Zeros are written so many at a time.
+static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
+
+/// A piece of a byte range that lies in one object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Piece {
+    stripe: u64,
+    /// In the object.
+    offset: u64,
+    length: u64,
+}
+
+/// The pieces of a byte range, in order.
+fn pieces(offset: u64, length: u64) -> impl Iterator<Item = Piece> {
+    let end = offset.saturating_add(length);
+    let mut at = offset;
+    std::iter::from_fn(move || {
+        let piece = Piece {
+            stripe: at / STRIPE_BYTES,
+            offset: at % STRIPE_BYTES,
+            length: (end - at).min(STRIPE_BYTES - at % STRIPE_BYTES),
+        };
+        at += piece.length;
+        (piece.length > 0).then_some(piece)
+    })
+}
+
+fn usize_of(length: u64) -> usize {
+    usize::try_from(length).unwrap_or(usize::MAX)
+}
+
+impl Fs {
+    /// Reads a byte range; the answer is as long as the range.
+    ///
+    /// # Errors
+    /// `EIO`, `EACCES`.
+    pub fn read_at(&self, ino: Ino, offset: u64, length: usize) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        for piece in pieces(offset, length as u64) {
+            let object = metastore::data_name(ino, piece.stripe);
+            let end = bytes.len() + usize_of(piece.length);
+            match self.store().read_range(&object, piece.offset, usize_of(piece.length)) {
+                Ok(read) if bytes.is_empty() => bytes = read,
+                Ok(read) => bytes.extend_from_slice(&read),
+                Err(error) if error.errno == Errno::NotFound => {}
+                Err(error) => return Err(error),
+            }
+            bytes.resize(end, 0);
+        }
+        Ok(bytes)
+    }
+
+    /// Writes a byte range. Durable after [`Fs::sync_file`].
+    ///
+    /// # Errors
+    /// `ENOSPC`, `EIO`; part of the range may be written then.
+    pub fn write_at(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
+        let mut rest = data;
+        for piece in pieces(offset, data.len() as u64) {
+            let (now, later) = rest.split_at(usize_of(piece.length));
+            let object = metastore::data_name(ino, piece.stripe);
+            self.store().write_range(&object, piece.offset, now)?;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// Makes a byte range of a file of this length read as zeros; whole objects are removed.
+    ///
+    /// # Errors
+    /// `EIO`, `ENOSPC`.
+    pub fn zero_range(&self, ino: Ino, size: u64, offset: u64, length: u64) -> Result<()> {
+        let end = offset.saturating_add(length).min(size);
+        for piece in pieces(offset, end.saturating_sub(offset)) {
+            let object = metastore::data_name(ino, piece.stripe);
+            let left = size - piece.stripe * STRIPE_BYTES;
+            if piece.offset == 0 && piece.length >= left.min(STRIPE_BYTES) {
+                self.store().delete(&object)?;
+                continue;
+            }
+            let held = match self.store().stat(&object) {
+                Ok(stat) => stat.size,
+                Err(error) if error.errno == Errno::NotFound => 0,
+                Err(error) => return Err(error),
+            };
+            let mut at = piece.offset;
+            let end = (piece.offset + piece.length).min(held);
+            while at < end {
+                let length = (end - at).min(ZEROS.len() as u64);
+                self.store().write_range(&object, at, &ZEROS[..usize_of(length)])?;
+                at += length;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the content of a file of this length that nobody needs any more.
+    ///
+    /// # Errors
+    /// `EIO`.
+    pub fn delete_data(&self, ino: Ino, size: u64) -> Result<()> {
+        for stripe in 0..size.div_ceil(STRIPE_BYTES) {
+            self.store().delete(&metastore::data_name(ino, stripe))?;
+        }
+        Ok(())
+    }
+
+    /// Makes the content of a file of this length durable.
+    ///
+    /// # Errors
+    /// `EIO`, `ENOSPC`.
+    pub fn sync_file(&self, ino: Ino, size: u64) -> Result<()> {
+        for stripe in 0..size.div_ceil(STRIPE_BYTES) {
+            self.store().sync(SyncScope::Object(&metastore::data_name(ino, stripe)))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_cover_a_range_without_gaps() {
+        let all: Vec<_> = pieces(STRIPE_BYTES - 1, STRIPE_BYTES + 2).collect();
+        let piece = |stripe, offset, length| Piece { stripe, offset, length };
+        assert_eq!(all, [piece(0, STRIPE_BYTES - 1, 1), piece(1, 0, STRIPE_BYTES), piece(2, 0, 1)]);
+        assert_eq!(pieces(5, 0).count(), 0);
+        assert_eq!(pieces(u64::MAX - 1, 1).count(), 1);
+    }
+}

@@ -1,0 +1,18 @@
+//! The POSIX mount: FUSE requests in, answers out.
+//!
+//! This crate translates between the kernel's types and [`vfs::Vfs`]; every meaning is there. It
+//! mounts, unmounts, and tells the kernel what it must forget.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "I/O edge: this crate speaks to the kernel"
+)]
+
+mod answer;
+mod filesystem;
+mod options;
+mod session;
+
+pub use options::Options;
+pub use session::{Mounted, mount};

@@ -1,0 +1,112 @@
+//! How to mount.
+
+use std::time::Duration;
+
+use types::{Errno, Error, Result};
+
+/// What `-o` can say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// `ro`: nothing may be changed.
+    pub read_only: bool,
+    /// `allow_other`: others than the user who mounts may use it, as their permissions say.
+    pub allow_other: bool,
+    /// `dev`: device files work.
+    pub devices: bool,
+    /// `suid`: set-user-id and set-group-id work.
+    pub set_id: bool,
+    /// `noexec`: nothing can be executed.
+    pub no_exec: bool,
+    /// `valid=SECONDS`: names and attributes that others may change are taken for granted for so
+    /// long. 0, the default, is what strong consistency needs.
+    pub valid: Duration,
+    /// `threads=N`: requests that are answered at the same time.
+    pub threads: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            allow_other: false,
+            devices: false,
+            set_id: false,
+            no_exec: false,
+            valid: Duration::ZERO,
+            threads: 4,
+        }
+    }
+}
+
+impl Options {
+    /// Takes in one list of options, as it follows `-o`.
+    ///
+    /// # Errors
+    /// `EINVAL`, naming the option that is not known or has a senseless value.
+    pub fn parse(&mut self, list: &str) -> Result<()> {
+        list.split(',').filter(|option| !option.is_empty()).try_for_each(|option| self.set(option))
+    }
+
+    fn set(&mut self, option: &str) -> Result<()> {
+        let (name, value) = option.split_once('=').unwrap_or((option, ""));
+        match name {
+            "ro" => self.read_only = true,
+            "rw" => self.read_only = false,
+            "allow_other" => self.allow_other = true,
+            "dev" => self.devices = true,
+            "nodev" => self.devices = false,
+            "suid" => self.set_id = true,
+            "nosuid" => self.set_id = false,
+            "exec" => self.no_exec = false,
+            "noexec" => self.no_exec = true,
+            "threads" => {
+                let threads = value.parse().ok().filter(|threads| (1..=64).contains(threads));
+                self.threads = threads.ok_or_else(|| senseless(option, "a number from 1 to 64"))?;
+            }
+            "valid" | "attr_timeout" | "entry_timeout" => {
+                let seconds = value.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
+                self.valid = seconds.ok_or_else(|| senseless(option, "a number of seconds"))?;
+            }
+            // What mount(8) and fstab say to themselves.
+            "defaults" | "auto" | "noauto" | "user" | "nouser" | "users" | "_netdev" | "nofail"
+            | "async" | "atime" | "noatime" | "relatime" | "diratime" | "nodiratime" => {}
+            _ if name.starts_with("x-") || name.starts_with("comment") => {}
+            _ => {
+                return Err(Error::new(Errno::Invalid, option, "no such mount option")
+                    .remedy("use ro, allow_other, dev, suid, noexec, valid=SECONDS or threads=N"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn senseless(option: &str, wanted: &str) -> Error {
+    Error::new(Errno::Invalid, option, format!("the value is not {wanted}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_those_of_fstab() {
+        let mut options = Options::default();
+        options.parse("rw,defaults,allow_other,x-systemd.automount,valid=1.5,threads=2").unwrap();
+        let wanted = Options {
+            allow_other: true,
+            valid: Duration::from_millis(1500),
+            threads: 2,
+            ..Options::default()
+        };
+        assert_eq!(options, wanted);
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused() {
+        for list in ["bogus", "valid=soon", "threads=0", "valid=-1"] {
+            let error = Options::default().parse(list).unwrap_err();
+            assert_eq!(error.errno, Errno::Invalid, "{list}");
+            assert!(error.to_string().contains(list), "{error}");
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Mounting and unmounting.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use cudele::{Errno, Error, Result};
+use fuser::{BackgroundSession, Config, MountOption, Notifier, Session, SessionACL};
+use vfs::{Ending, Known, Vfs};
+
+use crate::Options;
+use crate::filesystem::{Filesystem, number};
+
+/// A file system that is mounted. Dropping it unmounts it.
+#[derive(Debug)]
+pub struct Mounted {
+    vfs: Arc<Vfs>,
+    at: PathBuf,
+    session: Option<BackgroundSession>,
+    forget: Option<Sender<Vec<Known>>>,
+    forgetter: Option<JoinHandle<()>>,
+}
+
+/// Mounts a file system on a directory; `source` is what `mount(8)` shows as its device.
+///
+/// # Errors
+/// `EACCES` or `EPERM` without the right to mount, `ENOENT` if there is no such directory or no
+/// `/dev/fuse`.
+pub fn mount(vfs: Arc<Vfs>, at: &Path, source: &str, options: &Options) -> Result<Mounted> {
+    let mut config = Config::default();
+    let on = |wanted, yes, no| if wanted { yes } else { no };
+    config.mount_options = vec![
+        MountOption::FSName(source.to_owned()),
+        MountOption::Subtype("cudele".to_owned()),
+        MountOption::DefaultPermissions,
+        on(options.read_only, MountOption::RO, MountOption::RW),
+        on(options.devices, MountOption::Dev, MountOption::NoDev),
+        on(options.set_id, MountOption::Suid, MountOption::NoSuid),
+        on(options.no_exec, MountOption::NoExec, MountOption::Exec),
+    ];
+    config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
+    config.n_threads = Some(options.threads);
+    config.clone_fd = true;
+    let (forget, outdated) = channel();
+    let filesystem = Filesystem::new(vfs.clone(), forget.clone());
+    let session = Session::new(filesystem, at, &config).and_then(Session::spawn);
+    let session = session.map_err(|error| mount_error(at, &error))?;
+    let notifier = session.notifier();
+    let root = vfs.root();
+    let forgetter = std::thread::Builder::new()
+        .name("forgetter".to_owned())
+        .spawn(move || tell_kernel(&notifier, root, &outdated))
+        .map_err(|error| mount_error(at, &error))?;
+    Ok(Mounted {
+        vfs,
+        at: at.to_owned(),
+        session: Some(session),
+        forget: Some(forget),
+        forgetter: Some(forgetter),
+    })
+}
+
+/// Tells the kernel what it must forget. In a thread of its own: the kernel may hold the very
+/// inodes while it waits for an answer about them.
+fn tell_kernel(notifier: &Notifier, root: cudele::Ino, outdated: &Receiver<Vec<Known>>) {
+    use std::os::unix::ffi::OsStrExt;
+    while let Ok(batch) = outdated.recv() {
+        for known in batch {
+            // What the kernel has forgotten already is not there any more.
+            let name = std::ffi::OsStr::from_bytes(&known.name);
+            let _ = notifier.inval_entry(number(root, known.parent), name);
+            let _ = notifier.inval_inode(number(root, known.ino), 0, 0);
+        }
+    }
+}
+
+fn mount_error(at: &Path, error: &std::io::Error) -> Error {
+    let errno = error.raw_os_error().and_then(|code| u16::try_from(code).ok());
+    let errno = errno.map_or(Errno::Io, Errno::from_code);
+    let remedy = "mounting needs /dev/fuse, an existing directory, and either root or fusermount3 \
+                  (Debian's package fuse3)";
+    Error::new(errno, at.display().to_string(), format!("cannot mount: {error}")).remedy(remedy)
+}
+
+impl Mounted {
+    /// The file system.
+    #[must_use]
+    pub fn vfs(&self) -> &Arc<Vfs> {
+        &self.vfs
+    }
+
+    /// Where it is mounted.
+    #[must_use]
+    pub fn at(&self) -> &Path {
+        &self.at
+    }
+
+    /// Whether it is still mounted: somebody may have unmounted it from outside.
+    #[must_use]
+    pub fn is_mounted(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| !session.guard.is_finished())
+    }
+
+    /// Ends the work in a decoupled subtree ([`Vfs::end`]); the kernel forgets what it knew of it.
+    ///
+    /// # Errors
+    /// As [`Vfs::end`].
+    pub fn end(&self, root: cudele::Ino, ending: Ending) -> Result<cudele::Completion> {
+        let done = self.vfs.end(root, ending);
+        if let Some(forget) = &self.forget {
+            let _ = forget.send(self.vfs.take_outdated());
+        }
+        done
+    }
+
+    /// Waits until somebody unmounts it.
+    ///
+    /// # Errors
+    /// `EIO` if what was written cannot be told to the server.
+    pub fn wait(mut self) -> Result<()> {
+        if let Some(session) = self.session.take() {
+            // Joining ends when the kernel says that nothing is mounted any more.
+            let _ = session.guard.join();
+        }
+        self.finish()
+    }
+
+    /// Unmounts it.
+    ///
+    /// # Errors
+    /// `EBUSY` if files are open in it; `EIO` if what was written cannot be told to the server.
+    pub fn unmount(mut self) -> Result<()> {
+        self.detach()?;
+        self.finish()
+    }
+
+    fn detach(&mut self) -> Result<()> {
+        let Some(session) = self.session.take() else { return Ok(()) };
+        session.umount_and_join().map_err(|error| {
+            let errno = error.raw_os_error().and_then(|code| u16::try_from(code).ok());
+            let errno = errno.map_or(Errno::Io, Errno::from_code);
+            Error::new(errno, self.at.display().to_string(), format!("cannot unmount: {error}"))
+        })
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.forget = None;
+        if let Some(forgetter) = self.forgetter.take() {
+            let _ = forgetter.join();
+        }
+        self.vfs.write_back_all()
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // Nobody is there to be told.
+        let _ = self.detach();
+        self.forget = None;
+    }
+}

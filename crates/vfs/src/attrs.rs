@@ -1,0 +1,128 @@
+//! Attributes and extended attributes.
+
+use cudele::{Attr, AttrChange, Errno, Error, Ino, Result, XattrFlags};
+
+use crate::{Caller, Entry, Vfs};
+
+impl Vfs {
+    /// The attributes of an inode.
+    ///
+    /// # Errors
+    /// `ESTALE`.
+    pub fn attr(&self, ino: Ino) -> Result<Entry> {
+        if let Some(attr) = self.nameless(ino) {
+            return Ok(Entry { attr, valid: self.valid(ino) });
+        }
+        let attr = self.stored_attr(ino)?;
+        Ok(Entry { attr: self.as_open(attr), valid: self.valid(ino) })
+    }
+
+    /// Changes attributes, `is_open` if through an open file: then permission to change its length
+    /// was given when it was opened.
+    ///
+    /// # Errors
+    /// `EPERM`, `EACCES`, `EINVAL`, `EISDIR`, `EFBIG`, `ENOSPC`, `EROFS`.
+    pub fn set_attr(
+        &self,
+        caller: &Caller,
+        ino: Ino,
+        change: &AttrChange,
+        is_open: bool,
+    ) -> Result<Entry> {
+        self.check_writable()?;
+        if let Some(size) = change.size {
+            self.truncate(caller, ino, size, is_open)?;
+        }
+        let rest = AttrChange { size: None, ..*change };
+        if self.change_nameless(ino, &rest) {
+            return self.attr(ino);
+        }
+        if !rest.is_empty() {
+            self.settle_times(ino, &rest)?;
+            self.change_attr(caller, ino, &rest)?;
+        }
+        self.attr(ino)
+    }
+
+    /// The value of an extended attribute.
+    ///
+    /// # Errors
+    /// `ENODATA`, `ESTALE`.
+    pub fn xattr(&self, caller: &Caller, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        self.run(ino, caller, |user| user.xattr(ino, name), |subtree| subtree.xattr(ino, name))
+    }
+
+    /// The names of all extended attributes, sorted.
+    ///
+    /// # Errors
+    /// `ESTALE`.
+    pub fn xattrs(&self, caller: &Caller, ino: Ino) -> Result<Vec<Vec<u8>>> {
+        self.run(ino, caller, |user| user.xattrs(ino), |subtree| subtree.xattrs(ino))
+    }
+
+    /// Sets or, without a value, removes an extended attribute.
+    ///
+    /// # Errors
+    /// `EPERM`, `ENODATA`, `EEXIST`, `EFBIG`, `ERANGE`, `EROFS`.
+    pub fn set_xattr(
+        &self,
+        caller: &Caller,
+        ino: Ino,
+        name: &[u8],
+        value: Option<&[u8]>,
+        flags: XattrFlags,
+    ) -> Result<()> {
+        self.check_writable()?;
+        self.run(
+            ino,
+            caller,
+            |user| user.set_xattr(ino, name, value, flags),
+            |subtree| subtree.set_xattr(ino, name, value, flags),
+        )
+    }
+
+    /// Waits until everything that was changed is as durable as its policy promises.
+    ///
+    /// # Errors
+    /// `EIO`, `ENOSPC`.
+    pub fn sync_dir(&self, ino: Ino) -> Result<()> {
+        self.sync_metadata(ino)
+    }
+
+    /// How full the file system is.
+    ///
+    /// # Errors
+    /// `EIO`.
+    pub fn space(&self) -> Result<cudele::Space> {
+        self.fs.store().space()
+    }
+
+    /// The attributes, for something that is gone from the namespace but open.
+    fn nameless(&self, ino: Ino) -> Option<Attr> {
+        let file = self.nodes().file(ino).cloned()?;
+        file.nameless()
+    }
+
+    fn change_nameless(&self, ino: Ino, change: &AttrChange) -> bool {
+        let file = self.nodes().file(ino).cloned();
+        file.is_some_and(|file| file.change_nameless(change))
+    }
+
+    pub(crate) fn sync_metadata(&self, ino: Ino) -> Result<()> {
+        match self.tree(ino) {
+            crate::tree::Tree::Server => self.fs.sync().map(|_| ()),
+            crate::tree::Tree::Owned(owned) => {
+                owned.with(&Caller::SELF.cred(), |subtree| subtree.persist())
+            }
+        }
+    }
+
+    /// Checks that an inode is a file.
+    pub(crate) fn check_file(attr: &Attr) -> Result<()> {
+        let errno = if attr.is_dir() { Errno::IsDirectory } else { Errno::Invalid };
+        if attr.file_type() == cudele::FileType::Regular {
+            return Ok(());
+        }
+        Err(Error::of(errno, attr.ino.to_string()))
+    }
+}

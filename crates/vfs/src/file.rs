@@ -1,0 +1,515 @@
+//! The content of files that are open.
+//!
+//! Small content is held here and goes to the inode when a file is flushed; larger content goes to
+//! the object store with every write, and its length to the inode when the file is flushed. All
+//! handles of a process share one content, so they are consistent at once; another process sees
+//! what was written when it opens the file after a flush (close-to-open).
+//!
+//! Invariants: inline content is as long as the file; what is in the object store beyond the end of
+//! a file reads as zeros; a file that has lost its last name keeps attributes and content here.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use cudele::{Attr, AttrChange, Errno, Error, INLINE_BYTES_MAX, Ino, Result, Timestamp};
+
+use crate::tree::Tree;
+use crate::{Caller, Entry, NewNode, Vfs, held};
+
+/// The longest a file may become.
+const FILE_BYTES_MAX: u64 = 1 << 60;
+const SET_ID: u32 = 0o6000;
+
+/// How a file is opened, as far as it matters here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenMode {
+    /// It may be written.
+    pub write: bool,
+    /// What is there is thrown away.
+    pub truncate: bool,
+    /// It must not be there yet.
+    pub exclusive: bool,
+}
+
+/// A file that is open.
+#[derive(Debug)]
+pub(crate) struct File {
+    content: Mutex<Content>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Content {
+    size: u64,
+    body: Body,
+    /// The inode does not know of it yet.
+    dirty: bool,
+    /// When it was written last, if the inode does not know.
+    written: Timestamp,
+    /// Something was written to the object store since the last sync.
+    unsynced: bool,
+    /// The attributes, when the inode has lost its last name.
+    nameless: Option<Attr>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Body {
+    /// Nobody has looked.
+    Unread,
+    Inline(Vec<u8>),
+    /// In the object store.
+    Striped,
+}
+
+impl File {
+    fn new(size: u64, body: Body) -> Self {
+        let content = Content {
+            size,
+            body,
+            dirty: false,
+            written: Timestamp(0),
+            unsynced: false,
+            nameless: None,
+        };
+        Self { content: Mutex::new(content) }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Content> {
+        held(&self.content)
+    }
+
+    /// The attributes, if it has lost its last name.
+    pub(crate) fn nameless(&self) -> Option<Attr> {
+        let content = self.held();
+        let attr = content.nameless?;
+        Some(content.over(attr))
+    }
+
+    /// Changes attributes of a file without a name; false if it has one.
+    pub(crate) fn change_nameless(&self, change: &AttrChange) -> bool {
+        let mut content = self.held();
+        let Some(attr) = &mut content.nameless else { return false };
+        let kind = attr.mode & !0o7777;
+        attr.mode = change.mode.map_or(attr.mode, |mode| kind | (mode & 0o7777));
+        attr.uid = change.uid.unwrap_or(attr.uid);
+        attr.gid = change.gid.unwrap_or(attr.gid);
+        attr.atime = change.atime.unwrap_or(attr.atime);
+        attr.mtime = change.mtime.unwrap_or(attr.mtime);
+        attr.ctime = cudele::now_coarse();
+        true
+    }
+}
+
+impl Content {
+    /// Attributes as whoever has it open sees them.
+    fn over(&self, attr: Attr) -> Attr {
+        if !self.dirty {
+            return Attr {
+                size: if self.nameless.is_some() { self.size } else { attr.size },
+                ..attr
+            };
+        }
+        let (mtime, ctime) = (attr.mtime.max(self.written), attr.ctime.max(self.written));
+        Attr { size: self.size, mtime, ctime, ..attr }
+    }
+
+    fn touch(&mut self) {
+        self.dirty = true;
+        self.written = cudele::now_coarse();
+    }
+}
+
+impl Vfs {
+    /// Opens a file. Returns whether what a kernel remembers of its content is still right.
+    ///
+    /// # Errors
+    /// `ESTALE`, `EISDIR`, `EROFS`; not `EACCES`: the caller has checked permissions.
+    pub fn open(&self, caller: &Caller, ino: Ino, mode: OpenMode) -> Result<bool> {
+        if mode.write {
+            self.check_writable()?;
+        }
+        let nameless = self.nodes().file(ino).and_then(|file| file.nameless());
+        let attr = match nameless {
+            Some(attr) => attr,
+            None => self.stored_attr(ino)?,
+        };
+        Self::check_file(&attr)?;
+        let file = self.nodes().open(ino, || File::new(attr.size, Body::Unread));
+        let seen = self.nodes().see(ino, (attr.mtime, attr.size));
+        let mut content = file.held();
+        let mut same = seen || matches!(self.tree(ino), Tree::Owned(_)) || content.dirty;
+        if !same && content.nameless.is_none() {
+            (content.size, content.body) = (attr.size, Body::Unread);
+        }
+        drop(content);
+        if mode.truncate {
+            let emptied = self.truncate(caller, ino, 0, true);
+            if let Err(error) = emptied {
+                self.nodes().close(ino);
+                return Err(error);
+            }
+            same = false;
+        }
+        Ok(same)
+    }
+
+    /// Makes a file and opens it; opens the one that is there unless that is forbidden.
+    ///
+    /// # Errors
+    /// As [`Vfs::make`] and [`Vfs::open`].
+    pub fn create(
+        &self,
+        caller: &Caller,
+        (parent, name): (Ino, &[u8]),
+        mode: u32,
+        open: OpenMode,
+    ) -> Result<Entry> {
+        match self.make(caller, parent, name, &NewNode { mode, rdev: 0, target: b"" }) {
+            Ok(entry) => {
+                let ino = entry.attr.ino;
+                let _ = self.nodes().open(ino, || File::new(0, Body::Inline(Vec::new())));
+                self.nodes().see(ino, (entry.attr.mtime, 0));
+                Ok(entry)
+            }
+            Err(error) if error.errno == Errno::Exists && !open.exclusive => {
+                let entry = self.lookup(caller, parent, name)?;
+                if let Err(error) = self.open(caller, entry.attr.ino, open) {
+                    self.forget(entry.attr.ino, 1);
+                    return Err(error);
+                }
+                Ok(entry)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn file(&self, ino: Ino) -> Result<Arc<File>> {
+        let file = self.nodes().file(ino).cloned();
+        file.ok_or_else(|| Error::of(Errno::Stale, "file"))
+    }
+
+    /// Finds out where the content is, and what it is if it is small.
+    fn load(&self, ino: Ino, content: &mut Content) -> Result<()> {
+        if content.body != Body::Unread {
+            return Ok(());
+        }
+        let small = content.size <= INLINE_BYTES_MAX as u64;
+        let mut data = if small { self.data(ino)? } else { Vec::new() };
+        content.body = if small && (!data.is_empty() || content.size == 0) {
+            data.resize(usize_of(content.size), 0);
+            Body::Inline(data)
+        } else {
+            Body::Striped
+        };
+        Ok(())
+    }
+
+    /// Reads from an open file; fewer bytes than asked for only at its end.
+    ///
+    /// # Errors
+    /// `EIO`, `ESTALE`.
+    pub fn read(&self, ino: Ino, offset: u64, length: usize) -> Result<Vec<u8>> {
+        let file = self.file(ino)?;
+        let mut content = file.held();
+        self.load(ino, &mut content)?;
+        let length = (length as u64).min(content.size.saturating_sub(offset));
+        if length == 0 {
+            return Ok(Vec::new());
+        }
+        if let Body::Inline(data) = &content.body {
+            let start = usize_of(offset);
+            return Ok(data[start..start + usize_of(length)].to_vec());
+        }
+        drop(content);
+        self.fs.read_at(ino, offset, usize_of(length))
+    }
+
+    /// Writes to an open file; with `append` at its end, wherever that is.
+    ///
+    /// # Errors
+    /// `EFBIG`, `ENOSPC`, `EIO`, `ESTALE`.
+    pub fn write(&self, ino: Ino, offset: u64, data: &[u8], append: bool) -> Result<()> {
+        let file = self.file(ino)?;
+        let mut content = file.held();
+        self.load(ino, &mut content)?;
+        let offset = if append { content.size } else { offset };
+        let end = checked_end(offset, data.len() as u64)?;
+        self.grow(ino, &mut content, end)?;
+        let start = usize_of(offset);
+        if let Body::Inline(held) = &mut content.body {
+            held[start..start + data.len()].copy_from_slice(data);
+        } else {
+            self.fs.write_at(ino, offset, data)?;
+            content.unsynced = true;
+        }
+        content.touch();
+        Ok(())
+    }
+
+    /// Makes room up to a length: content that gets too long for the inode moves to the store.
+    fn grow(&self, ino: Ino, content: &mut Content, end: u64) -> Result<()> {
+        if let Body::Inline(held) = &mut content.body {
+            if end <= INLINE_BYTES_MAX as u64 {
+                held.resize(held.len().max(usize_of(end)), 0);
+            } else {
+                self.fs.write_at(ino, 0, held)?;
+                content.body = Body::Striped;
+                content.unsynced = true;
+            }
+        }
+        content.size = content.size.max(end);
+        Ok(())
+    }
+
+    /// Cuts a file off, or extends it with zeros.
+    pub(crate) fn truncate(
+        &self,
+        caller: &Caller,
+        ino: Ino,
+        size: u64,
+        is_open: bool,
+    ) -> Result<()> {
+        checked_end(size, 0)?;
+        let open = self.nodes().file(ino).cloned();
+        let file = match open {
+            Some(file) => file,
+            None => {
+                let attr = self.stored_attr(ino)?;
+                Self::check_file(&attr)?;
+                Arc::new(File::new(attr.size, Body::Unread))
+            }
+        };
+        let mut content = file.held();
+        if !is_open && content.nameless.is_none() {
+            // Whether the caller may is for the namespace to say.
+            let change = AttrChange { size: Some(size), ..AttrChange::default() };
+            self.load(ino, &mut content)?;
+            self.change_attr(caller, ino, &change)?;
+        }
+        self.load(ino, &mut content)?;
+        self.resize(ino, &mut content, size)?;
+        content.touch();
+        self.write_back(ino, &mut content)
+    }
+
+    fn resize(&self, ino: Ino, content: &mut Content, size: u64) -> Result<()> {
+        if size > content.size {
+            return self.grow(ino, content, size);
+        }
+        match &mut content.body {
+            Body::Inline(held) => held.truncate(usize_of(size)),
+            Body::Striped | Body::Unread => {
+                if size > INLINE_BYTES_MAX as u64 {
+                    self.fs.zero_range(ino, content.size, size, content.size - size)?;
+                    content.unsynced = true;
+                } else {
+                    // Short again: it goes back to where short content is.
+                    let data = self.fs.read_at(ino, 0, usize_of(size))?;
+                    self.fs.delete_data(ino, content.size)?;
+                    content.body = Body::Inline(data);
+                }
+            }
+        }
+        content.size = size;
+        Ok(())
+    }
+
+    /// Allocates or frees a part of a file: `fallocate` without a mode (`KEEP_SIZE` 1), with
+    /// `PUNCH_HOLE` (2) or `ZERO_RANGE` (16).
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` for anything else; `EFBIG`, `EINVAL`, `ENOSPC`, `EIO`.
+    pub fn allocate(&self, ino: Ino, offset: u64, length: u64, mode: u32) -> Result<()> {
+        const KEEP_SIZE: u32 = 1;
+        const PUNCH_HOLE: u32 = 2;
+        const ZERO_RANGE: u32 = 16;
+        let (zero, keep) = match mode {
+            0 => (false, false),
+            KEEP_SIZE => (false, true),
+            ZERO_RANGE => (true, false),
+            _ if mode == PUNCH_HOLE | KEEP_SIZE || mode == ZERO_RANGE | KEEP_SIZE => (true, true),
+            _ => return Err(Error::of(Errno::NotSupported, "fallocate")),
+        };
+        let end = checked_end(offset, length)?;
+        let file = self.file(ino)?;
+        let mut content = file.held();
+        self.load(ino, &mut content)?;
+        if zero {
+            let end = end.min(content.size);
+            if let Body::Inline(held) = &mut content.body {
+                held[usize_of(offset.min(end))..usize_of(end)].fill(0);
+            } else if offset < end {
+                self.fs.zero_range(ino, content.size, offset, end - offset)?;
+                content.unsynced = true;
+            }
+        }
+        if !keep {
+            self.grow(ino, &mut content, end)?;
+        }
+        content.touch();
+        Ok(())
+    }
+
+    /// A caller who may not keep them loses set-user-id and set-group-id of what it writes.
+    ///
+    /// # Errors
+    /// `EIO`, `ESTALE`.
+    pub fn drop_set_id(&self, ino: Ino) -> Result<()> {
+        let attr = self.attr(ino)?.attr;
+        // Set-group-id without execution by the group means something else.
+        let drop = if attr.mode & 0o010 == 0 { 0o4000 } else { SET_ID };
+        if attr.mode & drop == 0 {
+            return Ok(());
+        }
+        let mode = Some(attr.mode & 0o7777 & !drop);
+        let change = AttrChange { mode, ..AttrChange::default() };
+        self.set_attr(&Caller::SELF, ino, &change, true).map(|_| ())
+    }
+
+    /// Tells the inode what it does not know of its content.
+    fn write_back(&self, ino: Ino, content: &mut Content) -> Result<()> {
+        if !content.dirty {
+            return Ok(());
+        }
+        if content.nameless.is_none() {
+            let data: &[u8] = match &content.body {
+                Body::Inline(data) => data,
+                Body::Striped | Body::Unread => &[],
+            };
+            self.change_data(ino, data, content.size)?;
+            self.nodes().see_after(ino);
+        }
+        content.dirty = false;
+        Ok(())
+    }
+
+    /// Everything written so far is seen by whoever opens the file from now on.
+    ///
+    /// # Errors
+    /// `ENOSPC`, `EIO`, `EBUSY` if the subtree was decoupled by another client meanwhile. It is
+    /// held and tried again at the next flush.
+    pub fn flush(&self, ino: Ino) -> Result<()> {
+        let file = self.file(ino)?;
+        let mut content = file.held();
+        self.write_back(ino, &mut content)
+    }
+
+    /// Makes what was written as durable as the policy promises.
+    ///
+    /// # Errors
+    /// As [`Vfs::flush`].
+    pub fn sync(&self, ino: Ino) -> Result<()> {
+        let file = self.file(ino)?;
+        let mut content = file.held();
+        self.write_back(ino, &mut content)?;
+        if content.unsynced {
+            self.fs.sync_file(ino, content.size)?;
+            content.unsynced = false;
+        }
+        let nameless = content.nameless.is_some();
+        drop(content);
+        if nameless { Ok(()) } else { self.sync_metadata(ino) }
+    }
+
+    /// Closes a file that was opened once.
+    ///
+    /// # Errors
+    /// As [`Vfs::flush`], if nobody flushed before.
+    pub fn close(&self, ino: Ino) -> Result<()> {
+        let file = self.file(ino)?;
+        let result = self.write_back(ino, &mut file.held());
+        drop(file);
+        let Some(file) = self.nodes().close(ino) else { return result };
+        let content = file.held();
+        if content.nameless.is_some() && content.body == Body::Striped {
+            self.fs.delete_data(ino, content.size)?;
+        }
+        result
+    }
+
+    /// Attributes as they are seen here: what is open may be longer than its inode knows.
+    pub(crate) fn as_open(&self, attr: Attr) -> Attr {
+        if !self.nodes().any_open() {
+            return attr;
+        }
+        let file = self.nodes().file(attr.ino).cloned();
+        file.map_or(attr, |file| file.held().over(attr))
+    }
+
+    /// A change of times is not to be undone by a flush that comes later.
+    pub(crate) fn settle_times(&self, ino: Ino, change: &AttrChange) -> Result<()> {
+        let file = self.nodes().file(ino).cloned();
+        match file {
+            Some(file) if change.atime.is_some() || change.mtime.is_some() => {
+                self.write_back(ino, &mut file.held())
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// A name of an open file is about to go: its content is brought here if it is in the inode.
+    pub(crate) fn keep(&self, ino: Ino, file: &File, attr: Attr) -> Result<()> {
+        let mut content = file.held();
+        if attr.nlink > 1 || content.nameless.is_some() {
+            return Ok(());
+        }
+        self.load(ino, &mut content)
+    }
+
+    /// It has gone.
+    pub(crate) fn lose_name(&self, lost: Option<Attr>) {
+        let Some(attr) = lost else { return };
+        let Some(file) = self.nodes().file(attr.ino).cloned() else { return };
+        if attr.nlink < 2 {
+            let ctime = cudele::now_coarse();
+            let attr = file.held().over(attr);
+            file.held().nameless = Some(Attr { nlink: 0, ctime, ..attr });
+            self.nodes().renamed(attr.ino, Ino(0), b"");
+        }
+    }
+
+    /// Removes the content of files of a decoupled subtree that have lost their last name and are
+    /// not open. Elsewhere the server does.
+    pub(crate) fn drop_freed(&self, dir: Ino) -> Result<()> {
+        let Tree::Owned(owned) = self.tree(dir) else { return Ok(()) };
+        let freed = owned.with(&Caller::SELF.cred(), |subtree| Ok(subtree.take_freed()))?;
+        for (ino, size) in freed {
+            if self.nodes().file(ino).is_none() && size > INLINE_BYTES_MAX as u64 {
+                self.fs.delete_data(ino, size)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything that is held of files in a decoupled subtree goes to their inodes.
+    pub(crate) fn write_back_below(&self, root: Ino) -> Result<()> {
+        let files = self.nodes().files();
+        for (ino, file) in files {
+            if self.nodes().owner(ino) == root {
+                self.write_back(ino, &mut file.held())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The same for all files, before the mount ends.
+    ///
+    /// # Errors
+    /// The first that came up; the rest is tried all the same.
+    pub fn write_back_all(&self) -> Result<()> {
+        let files = self.nodes().files();
+        let mut result = Ok(());
+        for (ino, file) in files {
+            let written = self.write_back(ino, &mut file.held());
+            result = result.and(written);
+        }
+        result
+    }
+}
+
+fn usize_of(length: u64) -> usize {
+    usize::try_from(length).unwrap_or(usize::MAX)
+}
+
+fn checked_end(offset: u64, length: u64) -> Result<u64> {
+    let end = offset.checked_add(length).filter(|end| *end <= FILE_BYTES_MAX);
+    end.ok_or_else(|| Error::new(Errno::TooBig, "file", "a file holds at most 1 EiB"))
+}

@@ -1,0 +1,127 @@
+//! A file system as a kernel sees it: system calls by inode number.
+//!
+//! [`Vfs`] answers them from the metadata server ([`cudele::User`]) or, in a subtree that this
+//! process has decoupled, from that subtree's own view without any request ([`cudele::Subtree`]):
+//! which one is decided per inode (module `tree`). File content goes straight to the object store
+//! (module `file`). A mount translates between a kernel and this; it decides nothing.
+//!
+//! What this crate is not: a place for rules of POSIX. Those are in the namespace's plans, which
+//! server and view share.
+//!
+//! Consistency: content is as close-to-open promises, unless a file is open by several clients:
+//! see `file`. Names and attributes are as strong as the policy; what a kernel may remember, and
+//! for how long, is said with every answer ([`Entry::valid`]).
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "I/O edge: reads who the caller is from the kernel, and the clock"
+)]
+
+mod attrs;
+mod caller;
+mod file;
+mod listing;
+mod names;
+mod nodes;
+mod owned;
+mod tree;
+
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use cudele::{Attr, Fs, Ino};
+use types::Map;
+
+pub use caller::Caller;
+pub use file::OpenMode;
+pub use listing::{Listed, Listing};
+pub use names::NewNode;
+pub use nodes::Known;
+pub use owned::Ending;
+
+use nodes::Nodes;
+use owned::Owned;
+
+/// For so long a kernel may take for granted what this process alone can change.
+const OWNED_VALID: Duration = Duration::from_secs(3600);
+
+/// How a [`Vfs`] behaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// For so long names and attributes that others may change are taken for granted. 0, the
+    /// default, is what strong consistency needs.
+    pub valid: Duration,
+    /// Every change is refused with `EROFS`.
+    pub read_only: bool,
+}
+
+/// A name that was looked up or made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What it names.
+    pub attr: Attr,
+    /// For so long this may be taken for granted.
+    pub valid: Duration,
+}
+
+/// See the crate documentation.
+#[derive(Debug)]
+pub struct Vfs {
+    fs: Arc<Fs>,
+    options: Options,
+    /// The directory that the mount shows as its root.
+    root: Ino,
+    nodes: Mutex<Nodes>,
+    /// Subtrees that this process has decoupled, by root.
+    owned: RwLock<Map<Ino, Arc<Owned>>>,
+    listings: Mutex<Map<u64, Arc<Mutex<Listing>>>>,
+    next_handle: AtomicU64,
+    /// What a kernel must forget.
+    outdated: Mutex<Vec<Known>>,
+}
+
+/// A lock whose holder panicked: what it protects is changed in single steps, so it is usable.
+fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Vfs {
+    /// The namespace, or the part of it below a path, as a kernel sees it.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`, `EACCES` about the path.
+    pub fn new(fs: Arc<Fs>, root: &cudele::Path, options: Options) -> cudele::Result<Self> {
+        let attr = fs.stat(root.to_bytes())?;
+        if !attr.is_dir() {
+            return Err(cudele::Error::of(cudele::Errno::NotDirectory, root.to_string()));
+        }
+        Ok(Self {
+            nodes: Mutex::new(Nodes::new(attr.ino, root.clone())),
+            fs,
+            options,
+            root: attr.ino,
+            owned: RwLock::default(),
+            listings: Mutex::default(),
+            next_handle: AtomicU64::new(1),
+            outdated: Mutex::default(),
+        })
+    }
+
+    /// The file system client behind it.
+    #[must_use]
+    pub fn fs(&self) -> &Arc<Fs> {
+        &self.fs
+    }
+
+    /// The directory that is shown as the root.
+    #[must_use]
+    pub fn root(&self) -> Ino {
+        self.root
+    }
+
+    fn nodes(&self) -> MutexGuard<'_, Nodes> {
+        held(&self.nodes)
+    }
+}

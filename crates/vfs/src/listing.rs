@@ -1,0 +1,172 @@
+//! Reading directories.
+//!
+//! A listing is read from the server page by page, in the directory's own order, in which a page
+//! begins after the last name of the one before: names that exist throughout are seen exactly once,
+//! whatever is created and removed meanwhile, and one page is in memory at a time. Positions count
+//! entries; where pages begin is remembered, so that a reader can go back to any position it saw.
+
+use std::sync::{Arc, Mutex, atomic::Ordering};
+
+use cudele::{Attr, DirEntry, Errno, Error, FileType, Ino, Result};
+
+use crate::{Caller, Entry, Vfs, held};
+
+/// Entries read at a time.
+const PAGE: u32 = 2048;
+/// `.` and `..`.
+const DOTS: u64 = 2;
+
+/// An open directory.
+#[derive(Debug)]
+pub struct Listing {
+    dir: Ino,
+    /// Position of the first entry of each page so far, and the name it begins after.
+    pages: Vec<(u64, Vec<u8>)>,
+    /// Position of the first entry of the page in memory.
+    first: u64,
+    page: Vec<DirEntry>,
+    /// Whether there is something behind the page in memory.
+    more: bool,
+}
+
+/// An entry of a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// The position after it, at which reading goes on.
+    pub next: u64,
+    /// The name.
+    pub name: Vec<u8>,
+    /// What it names. Of `.` and `..` only number and type are there.
+    pub attr: Attr,
+}
+
+impl Listed {
+    /// Whether it is the directory itself or the one above.
+    #[must_use]
+    pub fn is_dot(&self) -> bool {
+        self.name == b"." || self.name == b".."
+    }
+}
+
+impl Vfs {
+    /// Opens a directory for reading and returns a handle of it.
+    ///
+    /// # Errors
+    /// None today; reading it may be refused.
+    pub fn open_dir(&self, dir: Ino) -> Result<u64> {
+        let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
+        let listing = Listing { dir, pages: Vec::new(), first: 0, page: Vec::new(), more: true };
+        held(&self.listings).insert(handle, Arc::new(Mutex::new(listing)));
+        Ok(handle)
+    }
+
+    /// Closes a directory.
+    pub fn close_dir(&self, handle: u64) {
+        held(&self.listings).remove(&handle);
+    }
+
+    /// Hands out the entries from a position on, until `take` has enough (then it returns false,
+    /// and the entry counts as not taken).
+    ///
+    /// # Errors
+    /// `EACCES`, `ESTALE`, `EINVAL` for a position that was never handed out.
+    pub fn read_dir(
+        &self,
+        caller: &Caller,
+        handle: u64,
+        from: u64,
+        take: &mut dyn FnMut(&Listed) -> bool,
+    ) -> Result<()> {
+        let listing = held(&self.listings).get(&handle).cloned();
+        let listing = listing.ok_or_else(|| Error::of(Errno::Stale, "directory"))?;
+        let mut listing = held(&listing);
+        let mut at = from;
+        if from == 0 {
+            // Reading begins anew: what changed since is to be seen.
+            listing.pages.clear();
+            listing.page.clear();
+            listing.more = true;
+        }
+        while at < DOTS {
+            let (name, ino): (&[u8], _) = if at == 0 {
+                (b".", listing.dir)
+            } else {
+                (b"..", self.nodes().parent(listing.dir))
+            };
+            let mode = FileType::Directory.mode_bits();
+            let attr = Attr { ino, mode, ..Attr::default() };
+            at += 1;
+            if !take(&Listed { next: at, name: name.to_vec(), attr }) {
+                return Ok(());
+            }
+        }
+        while self.turn_to(caller, &mut listing, at)? {
+            let index = usize::try_from(at - listing.first).unwrap_or(usize::MAX);
+            for entry in listing.page.get(index..).unwrap_or_default() {
+                at += 1;
+                let attr = self.as_open(entry.attr);
+                if !take(&Listed { next: at, name: entry.name.clone(), attr }) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings the page with a position into memory; false at the end.
+    fn turn_to(&self, caller: &Caller, listing: &mut Listing, at: u64) -> Result<bool> {
+        if listing.pages.is_empty() {
+            self.read_page(caller, listing, DOTS, None)?;
+        }
+        if at < listing.first {
+            let page = listing.pages.partition_point(|(first, _)| *first <= at).saturating_sub(1);
+            let (first, after) = listing.pages[page].clone();
+            listing.pages.truncate(page);
+            let after = (first > DOTS).then_some(after);
+            self.read_page(caller, listing, first, after.as_deref())?;
+        }
+        loop {
+            let end = listing.first + listing.page.len() as u64;
+            if at < end {
+                return Ok(true);
+            }
+            if !listing.more {
+                return Ok(false);
+            }
+            let Some(last) = listing.page.last() else { return Ok(false) };
+            let after = last.name.clone();
+            self.read_page(caller, listing, end, Some(&after))?;
+        }
+    }
+
+    fn read_page(
+        &self,
+        caller: &Caller,
+        listing: &mut Listing,
+        first: u64,
+        after: Option<&[u8]>,
+    ) -> Result<()> {
+        let (dir, limit) = (listing.dir, PAGE as usize);
+        let (page, more) = self.run(
+            dir,
+            caller,
+            |user| user.list(dir, after, PAGE),
+            |subtree| {
+                let page = subtree.list_from(dir, after, limit)?;
+                let more = page.len() == limit;
+                Ok((page, more))
+            },
+        )?;
+        listing.pages.push((first, after.unwrap_or_default().to_vec()));
+        (listing.first, listing.page, listing.more) = (first, page, more);
+        Ok(())
+    }
+
+    /// The kernel learns of an entry of a directory that was listed.
+    #[must_use]
+    pub fn learn(&self, dir: Ino, listed: &Listed) -> Entry {
+        let owner = self.owner_in(dir, listed.attr.ino);
+        self.nodes().refer(dir, &listed.name, listed.attr.ino, owner);
+        Entry { attr: listed.attr, valid: self.valid(listed.attr.ino) }
+    }
+}

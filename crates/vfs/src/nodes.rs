@@ -1,0 +1,204 @@
+//! The inodes that a kernel knows: under which name each was seen last, and its content while it is
+//! open.
+//!
+//! Invariant: a node exists while the kernel refers to it, or while it is open.
+
+use std::sync::Arc;
+
+use cudele::{Ino, Path, Timestamp};
+use types::Map;
+
+use crate::file::File;
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct Nodes {
+    known: Map<Ino, Node>,
+    root: Ino,
+    /// Where the root is in the whole namespace.
+    root_path: Path,
+    /// How many files are open.
+    open: usize,
+}
+
+/// An inode that a kernel knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Which.
+    pub ino: Ino,
+    /// The directory in which it was seen last.
+    pub parent: Ino,
+    /// Under which name.
+    pub name: Vec<u8>,
+}
+
+#[derive(Debug, Default)]
+struct Node {
+    /// References of the kernel.
+    lookups: u64,
+    parent: Ino,
+    name: Box<[u8]>,
+    /// The root of the decoupled subtree that it is in; 0 for none.
+    owner: Ino,
+    file: Option<Arc<File>>,
+    /// How often it is open.
+    opens: u32,
+    /// Modification time and length when its content was seen last.
+    seen: Option<(Timestamp, u64)>,
+}
+
+impl Nodes {
+    pub(crate) fn new(root: Ino, root_path: Path) -> Self {
+        let node = Node { lookups: 1, ..Node::default() };
+        Self { known: Map::from_iter([(root, node)]), root, root_path, open: 0 }
+    }
+
+    /// The kernel learns of an inode under a name, and refers to it once more. `owner` is the root
+    /// of the decoupled subtree that it is in, or 0.
+    pub(crate) fn refer(&mut self, parent: Ino, name: &[u8], ino: Ino, owner: Ino) {
+        let node = self.known.entry(ino).or_default();
+        node.lookups += 1;
+        node.owner = owner;
+        if ino != self.root && (node.parent != parent || *node.name != *name) {
+            node.parent = parent;
+            node.name = name.into();
+        }
+    }
+
+    /// The kernel gives references up.
+    pub(crate) fn forget(&mut self, ino: Ino, count: u64) {
+        let Some(node) = self.known.get_mut(&ino) else { return };
+        node.lookups = node.lookups.saturating_sub(count);
+        self.drop_unused(ino);
+    }
+
+    fn drop_unused(&mut self, ino: Ino) {
+        let unused = self.known.get(&ino).is_some_and(|node| node.lookups == 0 && node.opens == 0);
+        if unused && ino != self.root {
+            self.known.remove(&ino);
+        }
+    }
+
+    /// An inode has another name.
+    pub(crate) fn renamed(&mut self, ino: Ino, parent: Ino, name: &[u8]) {
+        if let Some(node) = self.known.get_mut(&ino) {
+            node.parent = parent;
+            node.name = name.into();
+        }
+    }
+
+    /// The root of the decoupled subtree that an inode was last seen in; 0 for none.
+    pub(crate) fn owner(&self, ino: Ino) -> Ino {
+        self.known.get(&ino).map_or(Ino(0), |node| node.owner)
+    }
+
+    /// From now on what is below a directory is in a decoupled subtree, or in none.
+    pub(crate) fn set_owner_below(&mut self, root: Ino, owner: Ino) {
+        let inside: Vec<_> =
+            self.known.keys().copied().filter(|ino| self.is_below(*ino, root)).collect();
+        for ino in inside {
+            if let Some(node) = self.known.get_mut(&ino) {
+                node.owner = owner;
+            }
+        }
+    }
+
+    fn is_below(&self, ino: Ino, root: Ino) -> bool {
+        let mut at = ino;
+        for _ in 0..self.known.len() {
+            if at == root {
+                return true;
+            }
+            let Some(node) = self.known.get(&at) else { return false };
+            at = node.parent;
+        }
+        false
+    }
+
+    /// Everything that the kernel knows of a decoupled subtree: inodes, and the names under which
+    /// they were seen last.
+    pub(crate) fn known_of(&self, owner: Ino) -> Vec<Known> {
+        let inside = self.known.iter().filter(|(_, node)| node.owner == owner);
+        let known = inside.map(|(ino, node)| Known {
+            ino: *ino,
+            parent: node.parent,
+            name: node.name.to_vec(),
+        });
+        known.collect()
+    }
+
+    /// The directory under which an inode was seen last.
+    pub(crate) fn parent(&self, ino: Ino) -> Ino {
+        self.known.get(&ino).map_or(self.root, |node| node.parent)
+    }
+
+    /// Where an inode is in the whole namespace, as far as the kernel knows.
+    pub(crate) fn path(&self, ino: Ino) -> Option<Path> {
+        let mut names = Vec::new();
+        let mut at = ino;
+        while at != self.root {
+            let node = self.known.get(&at)?;
+            // A file that has lost its name has no path.
+            if node.name.is_empty() || names.len() > self.known.len() {
+                return None;
+            }
+            names.push(&node.name);
+            at = node.parent;
+        }
+        let mut path = self.root_path.clone();
+        for name in names.into_iter().rev() {
+            path = path.join(name);
+        }
+        Some(path)
+    }
+
+    /// The content of an inode, if it is open.
+    pub(crate) fn file(&self, ino: Ino) -> Option<&Arc<File>> {
+        self.known.get(&ino)?.file.as_ref()
+    }
+
+    /// Opens an inode once more. `new` makes its content if it was not open.
+    pub(crate) fn open(&mut self, ino: Ino, new: impl FnOnce() -> File) -> Arc<File> {
+        let node = self.known.entry(ino).or_default();
+        node.opens += 1;
+        self.open += usize::from(node.opens == 1);
+        node.file.get_or_insert_with(|| Arc::new(new())).clone()
+    }
+
+    /// Closes it once. Returns its content if that was the last time.
+    pub(crate) fn close(&mut self, ino: Ino) -> Option<Arc<File>> {
+        let node = self.known.get_mut(&ino)?;
+        node.opens = node.opens.saturating_sub(1);
+        if node.opens > 0 {
+            return None;
+        }
+        self.open -= 1;
+        let file = node.file.take();
+        self.drop_unused(ino);
+        file
+    }
+
+    /// Content of this modification time and length is seen; returns whether it was before.
+    pub(crate) fn see(&mut self, ino: Ino, content: (Timestamp, u64)) -> bool {
+        let Some(node) = self.known.get_mut(&ino) else { return false };
+        node.seen.replace(content) == Some(content)
+    }
+
+    /// The content was changed from here: what it will be seen as is not known.
+    pub(crate) fn see_after(&mut self, ino: Ino) {
+        if let Some(node) = self.known.get_mut(&ino) {
+            node.seen = None;
+        }
+    }
+
+    /// Whether any file is open.
+    pub(crate) fn any_open(&self) -> bool {
+        self.open > 0
+    }
+
+    /// All files that are open.
+    pub(crate) fn files(&self) -> Vec<(Ino, Arc<File>)> {
+        let open = self.known.iter();
+        open.filter_map(|(ino, node)| Some((*ino, node.file.clone()?))).collect()
+    }
+}

@@ -1,0 +1,131 @@
+//! Subtrees that this process has decoupled: it works in them without asking anybody.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
+
+use cudele::{Completion, Errno, Error, Ino, Path, Policy, Result, Subtree};
+use types::{Cred, Map};
+
+use crate::nodes::Known;
+use crate::{Vfs, held};
+
+/// A decoupled subtree behind the mount.
+#[derive(Debug)]
+pub(crate) struct Owned {
+    root: Ino,
+    /// Nothing once it has been given up.
+    subtree: Mutex<Option<Subtree>>,
+}
+
+impl Owned {
+    /// Works in the subtree on behalf of somebody.
+    ///
+    /// # Errors
+    /// `ESTALE` if it was given up meanwhile.
+    pub(crate) fn with<T>(
+        &self,
+        cred: &Cred,
+        operation: impl FnOnce(&mut Subtree) -> Result<T>,
+    ) -> Result<T> {
+        let mut subtree = self.held();
+        let Some(subtree) = subtree.as_mut() else {
+            return Err(Error::of(Errno::Stale, "subtree"));
+        };
+        subtree.act_as(cred);
+        operation(subtree)
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<Subtree>> {
+        held(&self.subtree)
+    }
+}
+
+/// What becomes of a decoupled subtree at the end of the work in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The mechanisms of its policy are carried out; it stays this client's unless that makes it
+    /// visible.
+    Complete,
+    /// It is merged whatever its policy says, and everybody's again.
+    Merge,
+    /// What was not merged is thrown away.
+    Discard,
+}
+
+impl Vfs {
+    pub(crate) fn owned(&self) -> RwLockReadGuard<'_, Map<Ino, Arc<Owned>>> {
+        self.owned.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Decouples a subtree; from now on this process works in it alone.
+    ///
+    /// # Errors
+    /// As `Fs::decouple`.
+    pub fn decouple(&self, path: &Path, policy: &Policy) -> Result<Ino> {
+        let subtree = self.fs.decouple(path.to_bytes(), policy)?;
+        Ok(self.adopt(subtree))
+    }
+
+    /// Takes over a subtree that this process has decoupled, or attached to.
+    pub fn adopt(&self, subtree: Subtree) -> Ino {
+        let root = subtree.root();
+        let owned = Arc::new(Owned { root, subtree: Mutex::new(Some(subtree)) });
+        self.owned.write().unwrap_or_else(PoisonError::into_inner).insert(root, owned);
+        self.nodes().set_owner_below(root, root);
+        root
+    }
+
+    /// Ends the work in a subtree, or with [`Ending::Complete`] a part of it.
+    ///
+    /// # Errors
+    /// `EINVAL` if this process has not decoupled it; otherwise those of the mechanisms: the
+    /// updates are still held then.
+    pub fn end(&self, root: Ino, ending: Ending) -> Result<Completion> {
+        let owned = self.owned().get(&root).cloned();
+        let Some(owned) = owned else {
+            return Err(Error::new(Errno::Invalid, "subtree", "this mount has not decoupled it"));
+        };
+        self.write_back_below(root)?;
+        let mut place = owned.held();
+        let Some(subtree) = place.as_mut() else {
+            return Err(Error::of(Errno::Stale, "subtree"));
+        };
+        let done = match ending {
+            Ending::Complete => return subtree.complete(),
+            Ending::Merge => subtree.merge()?,
+            Ending::Discard => Completion::default(),
+        };
+        let Some(subtree) = place.take() else { return Ok(done) };
+        drop(place);
+        self.owned.write().unwrap_or_else(PoisonError::into_inner).remove(&owned.root);
+        let known = self.nodes().known_of(owned.root);
+        self.nodes().set_owner_below(owned.root, Ino(0));
+        held(&self.outdated).extend(known);
+        if ending == Ending::Merge {
+            subtree.forget()?
+        } else {
+            subtree.discard()?
+        }
+        Ok(done)
+    }
+
+    /// What a kernel took for granted and must not any more: it was in a subtree that has been
+    /// given up since the last call.
+    pub fn take_outdated(&self) -> Vec<Known> {
+        std::mem::take(&mut held(&self.outdated))
+    }
+
+    /// The policy of a subtree that this process has decoupled.
+    #[must_use]
+    pub fn owned_policy(&self, root: Ino) -> Option<Policy> {
+        let owned = self.owned().get(&root).cloned()?;
+        owned.held().as_ref().map(|subtree| subtree.policy().clone())
+    }
+
+    /// The roots of the subtrees that this process has decoupled.
+    #[must_use]
+    pub fn owned_roots(&self) -> Vec<Ino> {
+        let mut roots: Vec<_> = self.owned().keys().copied().collect();
+        roots.sort_unstable();
+        roots
+    }
+}

@@ -1,0 +1,122 @@
+//! Which of the two answers: the metadata server, or a subtree that this process has decoupled.
+//!
+//! Every request of this crate goes through [`Vfs::run`], which also brings an inode back that the
+//! server has not in memory: it is asked to walk where the kernel saw the inode last.
+
+use std::sync::Arc;
+
+use cudele::{Attr, AttrChange, Errno, Error, Ino, Result, Subtree, User};
+use types::Cred;
+
+use crate::owned::Owned;
+use crate::{Caller, OWNED_VALID, Vfs};
+
+/// Who answers for an inode.
+#[derive(Clone, Debug)]
+pub(crate) enum Tree {
+    Server,
+    Owned(Arc<Owned>),
+}
+
+impl Vfs {
+    pub(crate) fn tree(&self, ino: Ino) -> Tree {
+        let owned = self.owned();
+        if owned.is_empty() {
+            return Tree::Server;
+        }
+        let root = if owned.contains_key(&ino) { ino } else { self.nodes().owner(ino) };
+        owned.get(&root).map_or(Tree::Server, |owned| Tree::Owned(owned.clone()))
+    }
+
+    /// The root of the decoupled subtree that an inode is in if it stands in this directory; 0 for
+    /// none.
+    pub(crate) fn owner_in(&self, parent: Ino, ino: Ino) -> Ino {
+        let owned = self.owned();
+        if owned.is_empty() {
+            return Ino(0);
+        }
+        let nearest = |dir| if owned.contains_key(&dir) { dir } else { self.nodes().owner(dir) };
+        if owned.contains_key(&ino) { ino } else { nearest(parent) }
+    }
+
+    /// For so long what is known of an inode may be taken for granted.
+    pub(crate) fn valid(&self, ino: Ino) -> std::time::Duration {
+        match self.tree(ino) {
+            Tree::Server => self.options.valid,
+            Tree::Owned(_) => OWNED_VALID,
+        }
+    }
+
+    /// Does one or the other, on behalf of a caller.
+    pub(crate) fn run<T>(
+        &self,
+        ino: Ino,
+        caller: &Caller,
+        server: impl Fn(&User<'_>) -> Result<T>,
+        owned: impl Fn(&mut Subtree) -> Result<T>,
+    ) -> Result<T> {
+        match self.tree(ino) {
+            Tree::Server => self.ask(ino, |cred| server(&self.fs.as_user(cred)), caller),
+            Tree::Owned(tree) => caller.act(|cred| tree.with(cred, &owned)),
+        }
+    }
+
+    fn ask<T>(&self, ino: Ino, request: impl Fn(&Cred) -> Result<T>, caller: &Caller) -> Result<T> {
+        match caller.act(&request) {
+            Err(error) if error.errno == Errno::Stale => {
+                let path = self.nodes().path(ino).ok_or_else(|| error.clone())?;
+                let found = self.fs.walk(&path).ok().and_then(|(_, attr)| attr);
+                if found.is_none_or(|attr| attr.ino != ino) {
+                    return Err(error);
+                }
+                caller.act(&request)
+            }
+            result => result,
+        }
+    }
+
+    /// Refuses a change where none may be made.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.options.read_only {
+            return Err(Error::of(Errno::ReadOnly, "mount"));
+        }
+        Ok(())
+    }
+
+    /// What server or view say of an inode.
+    pub(crate) fn stored_attr(&self, ino: Ino) -> Result<Attr> {
+        self.run(ino, &Caller::SELF, |user| user.attr(ino), |subtree| subtree.attr(ino))
+    }
+
+    pub(crate) fn change_attr(&self, caller: &Caller, ino: Ino, change: &AttrChange) -> Result<()> {
+        let home = self.nodes().parent(ino);
+        // Who is not in the group of a file cannot make it set-group-id, and is not told: so all
+        // groups must be known at once.
+        let cred = change.mode.map(|_| caller.cred());
+        self.run(
+            ino,
+            caller,
+            |user| user.acting(cred.as_ref()).set_attr(home, ino, change),
+            |subtree| {
+                if let Some(cred) = &cred {
+                    subtree.act_as(cred);
+                }
+                subtree.set_attr(ino, change)
+            },
+        )
+    }
+
+    pub(crate) fn change_data(&self, ino: Ino, data: &[u8], size: u64) -> Result<()> {
+        let home = self.nodes().parent(ino);
+        self.run(
+            ino,
+            &Caller::SELF,
+            |user| user.set_data(home, ino, data, size),
+            |subtree| subtree.set_data(ino, data, size),
+        )
+    }
+
+    pub(crate) fn data(&self, ino: Ino) -> Result<Vec<u8>> {
+        self.run(ino, &Caller::SELF, |user| user.data(ino), |subtree| subtree.data(ino))
+    }
+}
