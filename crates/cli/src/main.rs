@@ -64,6 +64,10 @@ enum Command {
     Mon(command::mon::Args),
     /// Run a metadata server in the foreground
     Mds(command::mds::Args),
+    /// Mount the namespace on a directory
+    Mount(command::mount::Args),
+    /// Unmount a directory
+    Umount(command::umount::Args),
     /// List a directory
     Ls(command::ls::Args),
     /// Show what is known of a file
@@ -113,6 +117,8 @@ fn main() -> ExitCode {
         Command::Status(args) => command::status::run(context, args),
         Command::Mon(args) => command::mon::run(context, args),
         Command::Mds(args) => command::mds::run(context, args),
+        Command::Mount(args) => command::mount::run(context, args),
+        Command::Umount(args) => command::umount::run(context, args),
         Command::Ls(args) => command::ls::run(context, args),
         Command::Stat(args) => command::stat::run(context, args),
         Command::Mkdir(args) => command::mkdir::run(context, args),

@@ -15,4 +15,4 @@ mod options;
 mod session;
 
 pub use options::Options;
-pub use session::{Mounted, mount};
+pub use session::{Mounted, mount, unmount};

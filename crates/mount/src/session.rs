@@ -120,8 +120,8 @@ impl Mounted {
     /// `EIO` if what was written cannot be told to the server.
     pub fn wait(mut self) -> Result<()> {
         if let Some(session) = self.session.take() {
-            // Joining ends when the kernel says that nothing is mounted any more.
-            let _ = session.guard.join();
+            // Ends when the kernel says that nothing is mounted any more.
+            let _ = session.join();
         }
         self.finish()
     }
@@ -130,18 +130,9 @@ impl Mounted {
     ///
     /// # Errors
     /// `EBUSY` if files are open in it; `EIO` if what was written cannot be told to the server.
-    pub fn unmount(mut self) -> Result<()> {
-        self.detach()?;
-        self.finish()
-    }
-
-    fn detach(&mut self) -> Result<()> {
-        let Some(session) = self.session.take() else { return Ok(()) };
-        session.umount_and_join().map_err(|error| {
-            let errno = error.raw_os_error().and_then(|code| u16::try_from(code).ok());
-            let errno = errno.map_or(Errno::Io, Errno::from_code);
-            Error::new(errno, self.at.display().to_string(), format!("cannot unmount: {error}"))
-        })
+    pub fn unmount(self) -> Result<()> {
+        unmount(&self.at, false)?;
+        self.wait()
     }
 
     fn finish(&mut self) -> Result<()> {
@@ -155,8 +146,50 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // Nobody is there to be told.
-        let _ = self.detach();
+        // Nobody is there to be told. What is still open keeps the mount alive until it is closed.
+        if self.session.is_some() {
+            let _ = unmount(&self.at, true);
+        }
         self.forget = None;
     }
+}
+
+/// Unmounts a directory; `lazy` also if files are open in it: then it is free at once, and the
+/// mount ends when they are closed.
+///
+/// # Errors
+/// `EBUSY` if files are open in it, `EINVAL` if nothing is mounted there, `EPERM`.
+pub fn unmount(at: &Path, lazy: bool) -> Result<()> {
+    use rustix::mount::UnmountFlags;
+    let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    let error = match rustix::mount::unmount(at, flags | UnmountFlags::NOFOLLOW) {
+        Ok(()) => return Ok(()),
+        Err(rustix::io::Errno::PERM) => match unmount_as_user(at, lazy) {
+            Ok(()) => return Ok(()),
+            Err(error) => error,
+        },
+        Err(error) => error.into(),
+    };
+    let errno = error.raw_os_error().and_then(|code| u16::try_from(code).ok());
+    let errno = errno.map_or(Errno::Io, Errno::from_code);
+    let remedy = if errno == Errno::Busy {
+        "end the programs that use it, or detach it with `cudele umount --lazy`"
+    } else if errno == Errno::Invalid {
+        "nothing is mounted there; `cudele mount` mounts"
+    } else {
+        "only who mounted it, or root, can unmount it"
+    };
+    Err(Error::new(errno, at.display().to_string(), format!("cannot unmount: {error}"))
+        .remedy(remedy))
+}
+
+/// Users other than root unmount with the help of a program that may.
+fn unmount_as_user(at: &Path, lazy: bool) -> std::io::Result<()> {
+    let mut command = std::process::Command::new("fusermount3");
+    command.arg("-u").args(lazy.then_some("-z")).arg(at);
+    let status = command.stderr(std::process::Stdio::null()).status()?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(std::io::Error::from_raw_os_error(i32::from(Errno::Busy.code())))
 }

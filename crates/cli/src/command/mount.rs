@@ -1,0 +1,135 @@
+//! `cudele mount`: the namespace as a file system of this machine.
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use clap::Args as ClapArgs;
+use cudele::{Errno, Error, Locator, Result};
+use mount::{Mounted, Options};
+use serde_json::json;
+use vfs::Vfs;
+
+use crate::command::up::io;
+use crate::context::{Context, say};
+
+/// Mount the namespace, or the part of it below a path, on a directory. Programs use it like any
+/// other file system; what they get is what the policy of each subtree promises.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Example:
+  cudele mount /mnt/cudele
+  cudele mount --root /home -o ro,allow_other /mnt/homes")]
+pub(crate) struct Args {
+    /// Directory of this machine to mount on
+    at: PathBuf,
+    /// Directory in the namespace to show
+    #[arg(long, default_value = "/", value_name = "PATH")]
+    root: String,
+    /// Mount options: ro, allow_other, dev, suid, noexec, valid=SECONDS, threads=N
+    #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
+    options: Vec<String>,
+    /// Stay in the foreground until it is unmounted
+    #[arg(long, short)]
+    foreground: bool,
+    /// Where a mount in the background writes what it has to say
+    #[arg(long, default_value = "/dev/null", value_name = "FILE")]
+    log: PathBuf,
+    /// Say when it is mounted, then speak to the log.
+    #[arg(long, hide = true)]
+    announce: bool,
+}
+
+/// What the process in the background says when it is mounted.
+const READY: &str = "mounted";
+
+pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
+    let at = std::path::absolute(&args.at).map_err(|error| io(&args.at, &error))?;
+    let mut options = Options::default();
+    args.options.iter().try_for_each(|list| options.parse(list))?;
+    if !args.foreground && !args.announce {
+        start(context, args, &at)?;
+        let value = json!({ "mounted": at, "root": args.root });
+        return context.print(&value, || {
+            let at = at.display();
+            format!("{} is mounted on {at}. Unmount it with `cudele umount {at}`.\n", args.root)
+        });
+    }
+    let mounted = here(context, &args.root, &at, &options)?;
+    if args.announce {
+        let log = std::fs::OpenOptions::new().append(true).create(true).open(&args.log);
+        let log = log.map_err(|error| io(&args.log, &error))?;
+        say(&format!("{READY}\n"))?;
+        let redirected =
+            rustix::stdio::dup2_stderr(&log).and_then(|()| rustix::stdio::dup2_stdout(&log));
+        redirected.map_err(|error| io(&args.log, &error.into()))?;
+    }
+    until_unmounted(mounted)
+}
+
+/// Mounts with this process behind it.
+pub(crate) fn here(context: &Context, root: &str, at: &Path, options: &Options) -> Result<Mounted> {
+    let fs = context.mount()?;
+    let root = cudele::Path::parse(root.as_bytes())?;
+    let settings = vfs::Options { valid: options.valid, read_only: options.read_only };
+    let source = format!("cudele:{root}");
+    let vfs = Arc::new(Vfs::new(fs, &root, settings)?);
+    mount::mount(vfs, at, &source, options)
+}
+
+/// Waits until somebody unmounts it, or wants this process to end.
+fn until_unmounted(mounted: Mounted) -> Result<()> {
+    let wanted = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM];
+    let at = mounted.at().to_owned();
+    let mut signals =
+        signal_hook::iterator::Signals::new(wanted).map_err(|error| io(&at, &error))?;
+    let handle = signals.handle();
+    let stopper = std::thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            // Files that are open are left to their programs; the directory is free at once.
+            let _ = mount::unmount(&at, true);
+        }
+    });
+    let result = mounted.wait();
+    handle.close();
+    let _ = stopper.join();
+    result
+}
+
+/// Starts a process that mounts and goes on in the background, and waits until it has mounted.
+fn start(context: &Context, args: &Args, at: &Path) -> Result<()> {
+    let program = std::env::current_exe().map_err(|error| io(at, &error))?;
+    let mut command = Command::new(&program);
+    command.arg("mount").arg("--announce").arg("--log").arg(&args.log);
+    command.arg("--root").arg(&args.root);
+    for option in &args.options {
+        command.arg("-o").arg(option);
+    }
+    let Locator { mon, dir } = context.locator();
+    if let Some(mon) = mon {
+        command.arg("--mon").arg(mon);
+    }
+    if let Some(dir) = dir {
+        command.arg("--dir").arg(std::path::absolute(&dir).map_err(|error| io(&dir, &error))?);
+    }
+    command.arg("--").arg(at).current_dir("/").process_group(0);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| io(&program, &error))?;
+    let mut line = String::new();
+    if let Some(out) = child.stdout.take() {
+        // Nothing but the one word, or the end.
+        let _ = BufReader::new(out).read_line(&mut line);
+    }
+    if line.trim_end() == READY { Ok(()) } else { Err(failed(child, at)) }
+}
+
+fn failed(mut child: Child, at: &Path) -> Error {
+    let mut said = String::new();
+    if let Some(mut stderr) = child.stderr.take() {
+        let _ = stderr.read_to_string(&mut said);
+    }
+    let _ = child.wait();
+    let said = said.trim().trim_start_matches("cudele: ").to_owned();
+    Error::new(Errno::Io, at.display().to_string(), format!("it is not mounted: {said}"))
+}
