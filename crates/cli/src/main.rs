@@ -23,6 +23,7 @@ mod journals;
 mod memory;
 mod out;
 mod owned;
+mod private;
 mod progress;
 mod promise;
 mod source;
@@ -88,6 +89,8 @@ enum Command {
     Ingest(command::ingest::Args),
     /// Run the main job on real input: ingest, merge, verify, and print the table
     Demo(command::demo::Args),
+    /// Run a command as a batch job in a subtree of its own
+    Run(command::run::Args),
     /// Check, set, show and remove policies
     Policy(command::policy::Args),
     /// Take a subtree for this client alone
@@ -111,7 +114,9 @@ enum Command {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let context = &arguments.context;
+    let mut code = ExitCode::SUCCESS;
     let result = match &arguments.command {
+        Command::Run(args) => command::run::run(context, args).map(|status| code = status),
         Command::Up(args) => command::up::run(context, args),
         Command::Down(args) => command::down::run(context, args),
         Command::Status(args) => command::status::run(context, args),
@@ -140,7 +145,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => command::bench::run(context, args),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => code,
         Err(error) => {
             context.report(&error);
             ExitCode::from(if error.errno == types::Errno::Invalid { 2 } else { 1 })

@@ -45,10 +45,26 @@ pub enum Ending {
     /// The mechanisms of its policy are carried out; it stays this client's unless that makes it
     /// visible.
     Complete,
+    /// What was done is kept on this machine's disk whatever its policy says, and the subtree stays
+    /// this client's: somebody will look at it.
+    Keep,
     /// It is merged whatever its policy says, and everybody's again.
     Merge,
     /// What was not merged is thrown away.
     Discard,
+}
+
+impl Ending {
+    /// A word for it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Keep => "keep",
+            Self::Merge => "merge",
+            Self::Discard => "discard",
+        }
+    }
 }
 
 impl Vfs {
@@ -91,6 +107,7 @@ impl Vfs {
         };
         let done = match ending {
             Ending::Complete => return subtree.complete(),
+            Ending::Keep => return subtree.keep_here(),
             Ending::Merge => subtree.merge()?,
             Ending::Discard => Completion::default(),
         };

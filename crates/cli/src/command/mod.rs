@@ -21,6 +21,7 @@ pub(crate) mod mv;
 pub(crate) mod policy;
 pub(crate) mod recover;
 pub(crate) mod rm;
+pub(crate) mod run;
 pub(crate) mod stat;
 pub(crate) mod status;
 pub(crate) mod sync;

@@ -39,6 +39,21 @@ impl Subtree {
         Ok(())
     }
 
+    /// Keeps what was appended so far on this machine's disk, whatever the policy says, so that a
+    /// later process can merge or discard it.
+    ///
+    /// # Errors
+    /// `EIO`, `ENOSPC`.
+    pub fn keep_here(&mut self) -> Result<Completion> {
+        let done = if self.inner.events() > 0 {
+            self.carry_out(&Mechanism::LocalPersist.into(), MergeFlags::default())?
+        } else {
+            Completion::default()
+        };
+        self.remember()?;
+        Ok(done)
+    }
+
     /// Completes the policy's durability and merges the subtree into the global namespace, whatever
     /// its consistency, then gives it up: it is everybody's again.
     ///

@@ -1,0 +1,49 @@
+//! A view of the machine's file systems that only this process and those it starts have.
+
+use std::path::Path;
+
+use cudele::{Errno, Error, Result};
+use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+use tempfile::TempDir;
+
+use crate::command::up::io;
+
+/// From here on what this process mounts is seen by itself and those it starts only. Must be called
+/// before any thread is started.
+///
+/// # Errors
+/// `EPERM` where the system does not let users have views of their own.
+pub(crate) fn enter() -> std::io::Result<()> {
+    let (user, group) = (rustix::process::getuid(), rustix::process::getgid());
+    if !user.is_root() {
+        unshare(UnshareFlags::NEWUSER)?;
+        // The same user and group inside as outside.
+        std::fs::write("/proc/self/setgroups", "deny")?;
+        std::fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
+        std::fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
+    }
+    unshare(UnshareFlags::NEWNS)?;
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    Ok(mount_change("/", private)?)
+}
+
+#[allow(unsafe_code, reason = "the one system call for it; no descriptor table is shared")]
+fn unshare(flags: UnshareFlags) -> std::io::Result<()> {
+    // SAFETY: FILES is not among the flags, so descriptors stay those of the whole process.
+    Ok(unsafe { unshare_unsafe(flags) }?)
+}
+
+/// A new, empty directory to mount on. It is removed when it is dropped.
+pub(crate) fn mount_point() -> Result<TempDir> {
+    let dir = tempfile::Builder::new().prefix("cudele-").tempdir();
+    dir.map_err(|error| io(&std::env::temp_dir(), &error))
+}
+
+/// Shows a directory also at another place.
+pub(crate) fn show(dir: &Path, at: &Path) -> Result<()> {
+    mount_bind(dir, at).map_err(|error| {
+        let errno = u16::try_from(error.raw_os_error()).map_or(Errno::Io, Errno::from_code);
+        Error::new(errno, at.display().to_string(), format!("cannot be shown there: {error}"))
+    })
+}
