@@ -1,11 +1,10 @@
 //! A view of the machine's file systems that only this process and those it starts have.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use cudele::{Errno, Error, Result};
 use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
-use tempfile::TempDir;
 
 use crate::command::up::io;
 
@@ -34,10 +33,28 @@ fn unshare(flags: UnshareFlags) -> std::io::Result<()> {
     Ok(unsafe { unshare_unsafe(flags) }?)
 }
 
-/// A new, empty directory to mount on. It is removed when it is dropped.
-pub(crate) fn mount_point() -> Result<TempDir> {
-    let dir = tempfile::Builder::new().prefix("cudele-").tempdir();
-    dir.map_err(|error| io(&std::env::temp_dir(), &error))
+/// A new, empty directory to mount on.
+#[derive(Debug)]
+pub(crate) struct MountPoint(PathBuf);
+
+impl MountPoint {
+    pub(crate) fn new() -> Result<Self> {
+        let dir = tempfile::Builder::new().prefix("cudele-").tempdir();
+        let dir = dir.map_err(|error| io(&std::env::temp_dir(), &error))?;
+        // Whatever happens, nothing may be removed from it but itself: it may be mounted on.
+        Ok(Self(dir.keep()))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for MountPoint {
+    fn drop(&mut self) {
+        // Refused while it is mounted on: an empty directory is left behind then.
+        let _ = std::fs::remove_dir(&self.0);
+    }
 }
 
 /// Shows a directory also at another place.

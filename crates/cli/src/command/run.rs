@@ -17,7 +17,7 @@ use crate::command::up::io;
 use crate::context::Context;
 use crate::figures::seconds;
 use crate::owned;
-use crate::private;
+use crate::private::{self, MountPoint};
 
 /// Take PATH for a job alone, run COMMAND in it, and keep and show what it made as the policy says.
 ///
@@ -63,7 +63,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     fs.make_dir(path.to_bytes(), 0o755)?;
     let vfs = Arc::new(Vfs::new(fs, &Path::root(), vfs::Options::default())?);
     let root = vfs.decouple(&path, &policy)?;
-    let outcome = job(args, &path, &vfs, is_private);
+    let at = MountPoint::new()?;
+    let outcome = job(args, &path, &vfs, (at.path(), is_private));
     let (status, mounted) = match outcome {
         Ok(done) => done,
         Err(error) => {
@@ -87,13 +88,12 @@ fn job(
     args: &Args,
     path: &Path,
     vfs: &Arc<Vfs>,
-    is_private: bool,
+    (at, is_private): (&FilePath, bool),
 ) -> Result<(ExitStatus, Mounted)> {
-    let at = private::mount_point()?;
     let root = rustix::process::getuid().is_root();
     let options = Options { allow_other: root, set_id: root, devices: root, ..Options::default() };
-    let mounted = mount::mount(vfs.clone(), at.path(), "cudele:/", &options)?;
-    let dir = at.path().join(path.to_string().trim_start_matches('/'));
+    let mounted = mount::mount(vfs.clone(), at, "cudele:/", &options)?;
+    let dir = at.join(path.to_string().trim_start_matches('/'));
     let local = FilePath::new(&args.path);
     if is_private && local.is_absolute() && local.is_dir() {
         private::show(&dir, local)?;
