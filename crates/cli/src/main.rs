@@ -17,6 +17,7 @@ mod context;
 mod copy;
 mod figures;
 mod format;
+mod fstab;
 mod glob;
 mod intake;
 mod journals;
@@ -112,7 +113,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::parse_from(fstab::arguments(std::env::args_os().collect()));
     let context = &arguments.context;
     let mut code = ExitCode::SUCCESS;
     let result = match &arguments.command {

@@ -358,10 +358,14 @@ impl Fs {
     pub fn policy(&self, path: impl AsRef<[u8]>) -> Result<(Policy, EffectivePolicy)> {
         let path = parse(path)?;
         let attr = self.stat(path.to_bytes())?;
-        self.policy_of(attr.ino)
+        self.policy_at(attr.ino)
     }
 
-    pub(crate) fn policy_of(&self, dir: Ino) -> Result<(Policy, EffectivePolicy)> {
+    /// The policy in force in a directory that is known by its number.
+    ///
+    /// # Errors
+    /// `ESTALE`, `ENOTDIR`.
+    pub fn policy_at(&self, dir: Ino) -> Result<(Policy, EffectivePolicy)> {
         let answer = self.call(Op::GetPolicy { dir })?;
         let Answer::Policy(effective) = answer else { return Err(unexpected(&answer)) };
         Ok((Policy::parse(&effective.policy)?.policy, effective))

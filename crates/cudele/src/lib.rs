@@ -56,7 +56,7 @@ pub use locate::{Found, Locator};
 pub use mechanism::{Completion, Step};
 pub use objstore::Space;
 pub use observe::{Observer, Progress, Stage};
-pub use policy::{Composition, Mechanism, Policy, Preset};
+pub use policy::{Composition, Durability, Mechanism, Policy, Preset};
 pub use recover::{Left, Recovered};
 pub use state::{Owner, StateDir};
 pub use subtree::Subtree;

@@ -75,7 +75,7 @@ struct Open {
 impl StrongLogs {
     /// The log for operations in a directory, if its policy asks for one.
     pub(crate) fn for_dir(&self, fs: &Fs, dir: Ino) -> Result<Option<Arc<StrongLog>>> {
-        let (policy, effective) = fs.policy_of(dir)?;
+        let (policy, effective) = fs.policy_at(dir)?;
         if !policy.contains(Mechanism::Rpcs) || !policy.contains(Mechanism::LocalPersist) {
             return Ok(None);
         }

@@ -2,6 +2,7 @@
 
 use cudele::{Attr, AttrChange, Errno, Error, Ino, Result, XattrFlags};
 
+use crate::virtual_xattr::is_virtual;
 use crate::{Caller, Entry, Vfs};
 
 impl Vfs {
@@ -49,6 +50,9 @@ impl Vfs {
     /// # Errors
     /// `ENODATA`, `ESTALE`.
     pub fn xattr(&self, caller: &Caller, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        if is_virtual(name) {
+            return self.virtual_xattr(caller, ino, name);
+        }
         self.run(ino, caller, |user| user.xattr(ino, name), |subtree| subtree.xattr(ino, name))
     }
 
@@ -73,6 +77,9 @@ impl Vfs {
         flags: XattrFlags,
     ) -> Result<()> {
         self.check_writable()?;
+        if is_virtual(name) {
+            return self.set_virtual_xattr(caller, ino, name, value);
+        }
         self.run(
             ino,
             caller,

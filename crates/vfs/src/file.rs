@@ -434,6 +434,12 @@ impl Vfs {
         file.map_or(attr, |file| file.held().over(attr))
     }
 
+    /// Whether a file holds something that its inode does not know.
+    pub(crate) fn is_unwritten(&self, ino: Ino) -> bool {
+        let file = self.nodes().file(ino).cloned();
+        file.is_some_and(|file| file.held().dirty || file.held().unsynced)
+    }
+
     /// A change of times is not to be undone by a flush that comes later.
     pub(crate) fn settle_times(&self, ino: Ino, change: &AttrChange) -> Result<()> {
         let file = self.nodes().file(ino).cloned();

@@ -26,6 +26,7 @@ mod names;
 mod nodes;
 mod owned;
 mod tree;
+mod virtual_xattr;
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};

@@ -17,6 +17,10 @@ pub(crate) struct Owned {
 }
 
 impl Owned {
+    pub(crate) fn root(&self) -> Ino {
+        self.root
+    }
+
     /// Works in the subtree on behalf of somebody.
     ///
     /// # Errors
@@ -96,10 +100,7 @@ impl Vfs {
     /// `EINVAL` if this process has not decoupled it; otherwise those of the mechanisms: the
     /// updates are still held then.
     pub fn end(&self, root: Ino, ending: Ending) -> Result<Completion> {
-        let owned = self.owned().get(&root).cloned();
-        let Some(owned) = owned else {
-            return Err(Error::new(Errno::Invalid, "subtree", "this mount has not decoupled it"));
-        };
+        let owned = self.owned_at(root)?;
         self.write_back_below(root)?;
         let mut place = owned.held();
         let Some(subtree) = place.as_mut() else {
@@ -113,16 +114,53 @@ impl Vfs {
         };
         let Some(subtree) = place.take() else { return Ok(done) };
         drop(place);
-        self.owned.write().unwrap_or_else(PoisonError::into_inner).remove(&owned.root);
-        let known = self.nodes().known_of(owned.root);
-        self.nodes().set_owner_below(owned.root, Ino(0));
-        held(&self.outdated).extend(known);
+        self.let_go(root);
         if ending == Ending::Merge {
             subtree.forget()?
         } else {
             subtree.discard()?
         }
         Ok(done)
+    }
+
+    /// Changes the policy of a subtree that this process has decoupled (`Subtree::set_policy`). If
+    /// the new one does not decouple, it is merged and everybody's.
+    pub(crate) fn change_owned_policy(&self, root: Ino, policy: &Policy) -> Result<()> {
+        self.write_back_below(root)?;
+        let owned = self.owned_at(root)?;
+        let mut place = owned.held();
+        let Some(subtree) = place.as_mut() else {
+            return Err(Error::of(Errno::Stale, "subtree"));
+        };
+        subtree.set_policy(policy)?;
+        if policy.is_decoupled() {
+            return Ok(());
+        }
+        let Some(subtree) = place.take() else { return Ok(()) };
+        drop(place);
+        self.let_go(root);
+        subtree.forget()
+    }
+
+    /// Shows others what the subtree holds so far.
+    pub(crate) fn sync_owned(&self, root: Ino) -> Result<()> {
+        self.write_back_below(root)?;
+        self.owned_at(root)?.with(&Cred::root(), |subtree| subtree.sync()).map(|_| ())
+    }
+
+    fn owned_at(&self, root: Ino) -> Result<Arc<Owned>> {
+        self.owned()
+            .get(&root)
+            .cloned()
+            .ok_or_else(|| Error::new(Errno::Invalid, "subtree", "this mount has not decoupled it"))
+    }
+
+    /// The subtree is not this process's any more.
+    fn let_go(&self, root: Ino) {
+        self.owned.write().unwrap_or_else(PoisonError::into_inner).remove(&root);
+        let known = self.nodes().known_of(root);
+        self.nodes().set_owner_below(root, Ino(0));
+        held(&self.outdated).extend(known);
     }
 
     /// What a kernel took for granted and must not any more: it was in a subtree that has been

@@ -62,17 +62,27 @@ impl Vfs {
     }
 
     fn ask<T>(&self, ino: Ino, request: impl Fn(&Cred) -> Result<T>, caller: &Caller) -> Result<T> {
-        match caller.act(&request) {
+        self.walked(ino, || caller.act(&request))
+    }
+
+    /// Makes a request about an inode, and once more if the server had to be shown where it is.
+    pub(crate) fn walked<T>(&self, ino: Ino, request: impl Fn() -> Result<T>) -> Result<T> {
+        match request() {
             Err(error) if error.errno == Errno::Stale => {
                 let path = self.nodes().path(ino).ok_or_else(|| error.clone())?;
                 let found = self.fs.walk(&path).ok().and_then(|(_, attr)| attr);
                 if found.is_none_or(|attr| attr.ino != ino) {
                     return Err(error);
                 }
-                caller.act(&request)
+                request()
             }
             result => result,
         }
+    }
+
+    /// Where an inode is in the whole namespace.
+    pub(crate) fn known_path(&self, ino: Ino) -> Result<cudele::Path> {
+        self.nodes().path(ino).ok_or_else(|| Error::of(Errno::Stale, ino.to_string()))
     }
 
     /// Refuses a change where none may be made.

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
 use metastore::request::client_journal_name;
-use policy::{Check, Composition, Mechanism, Policy, Transition};
+use policy::{Check, Composition, Durability, Mechanism, Policy, Transition};
 use types::{Result, Seq};
 use wire::{MergeFlags, MergeReport};
 
@@ -37,6 +37,22 @@ impl Subtree {
             self.carry_out(&persist, MergeFlags::default())?;
         }
         Ok(())
+    }
+
+    /// What everything that was appended so far survives now.
+    pub fn durable_now(&mut self) -> Durability {
+        let blocks = self.inner.blocks().len();
+        if self.inner.events() == 0 || self.persisted_globally == blocks {
+            // What was there before is kept as it was then.
+            return self.policy.cell().map_or(Durability::None, |cell| cell.durability);
+        }
+        if self.persisted_locally == blocks { Durability::Local } else { Durability::None }
+    }
+
+    /// Whether everybody sees everything that was appended so far.
+    #[must_use]
+    pub fn is_visible_now(&self) -> bool {
+        self.inner.events() == 0 && self.earlier.is_empty()
     }
 
     /// Keeps what was appended so far on this machine's disk, whatever the policy says, so that a

@@ -1,0 +1,81 @@
+//! `mount.cudele`: how `mount(8)` and `/etc/fstab` ask for a mount.
+//!
+//! The program is this one under another name. `mount.cudele SOURCE DIR [-o OPTIONS]` becomes
+//! `cudele mount`: SOURCE says where the cluster is (the directory of a cluster started by
+//! `cudele up`, or the address of a monitor), and the options can hold `root=PATH`.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+/// The name under which `mount(8)` calls it.
+const NAME: &str = "mount.cudele";
+
+/// The arguments of this process, as `cudele` would be given them.
+pub(crate) fn arguments(given: Vec<OsString>) -> Vec<OsString> {
+    let called = given.first().map(Path::new).and_then(Path::file_name);
+    if called == Some(OsStr::new(NAME)) { translated(&given[1..]) } else { given }
+}
+
+fn translated(given: &[OsString]) -> Vec<OsString> {
+    let mut options = Vec::new();
+    let mut places = Vec::new();
+    let mut rest = given.iter();
+    while let Some(argument) = rest.next() {
+        match argument.to_str() {
+            Some("-o") => options.extend(rest.next().and_then(|list| list.to_str())),
+            // Be sloppy, fake, no mtab, verbose; which helper and which type.
+            Some("-s" | "-f" | "-n" | "-v") => {}
+            Some("-t" | "-N") => {
+                let _ = rest.next();
+            }
+            _ => places.push(argument.clone()),
+        }
+    }
+    let mut command: Vec<OsString> = vec!["cudele".into(), "mount".into()];
+    let mut places = places.into_iter();
+    if let Some(source) = places.next() {
+        let is_address = source
+            .to_str()
+            .is_some_and(|text| text.starts_with("unix:") || text.starts_with("tcp:"));
+        if is_address {
+            command.extend(["--mon".into(), source]);
+        } else if source != "none" && source != "cudele" {
+            command.extend(["--dir".into(), source]);
+        }
+    }
+    for option in options.iter().flat_map(|list| list.split(',')).filter(|o| !o.is_empty()) {
+        match option.split_once('=') {
+            Some(("root", path)) => command.extend(["--root".into(), path.into()]),
+            Some(("log", path)) => command.extend(["--log".into(), path.into()]),
+            _ => command.extend(["-o".into(), option.into()]),
+        }
+    }
+    command.push("--".into());
+    command.extend(places);
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn says(given: &[&str]) -> String {
+        let given = given.iter().map(OsString::from).collect();
+        arguments(given).join(OsStr::new(" ")).into_string().unwrap()
+    }
+
+    #[test]
+    fn an_entry_of_fstab_becomes_a_command() {
+        let given =
+            ["/sbin/mount.cudele", "/srv/cluster", "/mnt", "-o", "rw,allow_other,root=/home"];
+        let wanted = "cudele mount --dir /srv/cluster -o rw -o allow_other --root /home -- /mnt";
+        assert_eq!(says(&given), wanted);
+        let given = ["mount.cudele", "tcp:mon:7000", "/mnt", "-n", "-t", "cudele"];
+        assert_eq!(says(&given), "cudele mount --mon tcp:mon:7000 -- /mnt");
+    }
+
+    #[test]
+    fn everything_else_is_left_alone() {
+        assert_eq!(says(&["cudele", "ls", "-o"]), "cudele ls -o");
+    }
+}
