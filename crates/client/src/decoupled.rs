@@ -40,6 +40,8 @@ pub struct Grant {
 pub struct Decoupled {
     grant: Grant,
     ranges: VecDeque<InoRange>,
+    /// The number taken last.
+    last: Ino,
     buffer: JournalBuffer,
     /// Position of the first event that is still held.
     first_seq: Seq,
@@ -75,6 +77,7 @@ impl Decoupled {
     pub fn new(grant: Grant, first_seq: Seq) -> Self {
         Self {
             ranges: VecDeque::from([grant.range]),
+            last: Ino(0),
             grant,
             buffer: JournalBuffer::new(first_seq, false),
             first_seq,
@@ -107,17 +110,26 @@ impl Decoupled {
         self.ranges.push_back(range);
     }
 
-    /// Numbers up to and including this one were used before: by the journal of an earlier
-    /// process of the same client.
+    /// The number taken last, by this journal or one before it; 0 for none.
+    #[must_use]
+    pub fn last_taken(&self) -> Ino {
+        self.last
+    }
+
+    /// Numbers up to and including this one, in the order in which they were given, were used
+    /// before: by the journal of an earlier process of the same client.
     pub fn skip_used(&mut self, last: Ino) {
-        for range in &mut self.ranges {
-            if range.contains(last) {
-                range.start = last.0 + 1;
-            } else if range.end <= last.0 {
-                range.start = range.end;
-            }
-        }
-        self.ranges.retain(|range| !range.is_empty());
+        let Some(at) = self.ranges.iter().position(|range| range.contains(last)) else { return };
+        self.ranges.drain(..at);
+        self.ranges[0].start = last.0 + 1;
+        self.last = last;
+    }
+
+    /// Gives up the numbers that are left, for good: no event will use them, and no journal of an
+    /// earlier process does.
+    pub fn give_up(&mut self) -> Vec<InoRange> {
+        let left = std::mem::take(&mut self.ranges);
+        left.into_iter().filter(|range| !range.is_empty()).collect()
     }
 
     #[inline]
@@ -125,6 +137,7 @@ impl Decoupled {
         loop {
             let Some(range) = self.ranges.front_mut() else { return Err(Errno::NoSpace) };
             if let Some(ino) = range.take() {
+                self.last = ino;
                 return Ok(ino);
             }
             self.ranges.pop_front();
@@ -361,22 +374,23 @@ impl Decoupled {
         self.buffer.append(Origin::default(), &event);
     }
 
-    /// Applies a journal of an earlier process of this client to the view, and returns the highest
-    /// inode number that it used.
+    /// Applies a journal of an earlier process of this client to the view. The numbers that it used
+    /// are used.
     ///
     /// # Errors
     /// If the journal is damaged.
-    pub fn replay(&mut self, bytes: &[u8]) -> Result<Ino, JournalError> {
-        let mut last = Ino(0);
+    pub fn replay(&mut self, bytes: &[u8]) -> Result<(), JournalError> {
         let mut reader = SegmentReader::open(bytes)?;
         while let Some(block) = reader.next_block()? {
             let mut events = block.events();
             while let Some(record) = events.next_event()? {
-                last = last.max(record.event.numbered().unwrap_or(Ino(0)));
+                if let Some(ino) = record.event.numbered() {
+                    self.skip_used(ino);
+                }
                 self.view().namespace.apply(record.seq, Mode::Live, &record.event);
             }
         }
-        Ok(last)
+        Ok(())
     }
 
     /// The next event gets this position; nothing may be held.

@@ -30,3 +30,33 @@ fn what_is_checked_before_it_is_appended_is_existence_and_permission() {
     let made = subtree.view().namespace().getattr(Ino(100)).unwrap();
     assert_eq!((made.mode, made.uid, made.gid), (0o042_755, 2, 7), "as in a set-id directory");
 }
+
+#[test]
+fn numbers_are_taken_in_the_order_of_their_ranges() {
+    let root = Attr { ino: Ino(5), mode: 0o040_755, nlink: 2, ..Attr::default() };
+    let range = |start, end| InoRange { start, end };
+    let new = || {
+        let (client, epoch, range) = (ClientId(1), Epoch(1), range(100, 103));
+        let grant = Grant { client, root, range, epoch, empty: true, check: false };
+        Decoupled::new(grant, Seq(1))
+    };
+    let file = NewInode { mode: 0o100_644, ..NewInode::default() };
+    let mut subtree = new();
+    // What came back of somebody else's may be smaller than what was given first.
+    subtree.extend(range(50, 52));
+    subtree.extend(range(200, 300));
+    let mut take = |name: &[u8]| subtree.create(&Cred::root(), Ino(5), name, &file).unwrap().0;
+    assert_eq!([b"a", b"b", b"c", b"d"].map(|name| take(name)), [100, 101, 102, 50]);
+    assert_eq!(subtree.last_taken(), Ino(50));
+    let mut journal = subtree.header().encode().to_vec();
+    journal.extend(subtree.blocks().concat());
+    assert_eq!(subtree.give_up(), [range(51, 52), range(200, 300)]);
+    assert_eq!(subtree.inodes_left(), 0);
+    // The next process finds the same ranges and the journal.
+    let mut subtree = new();
+    subtree.extend(range(50, 52));
+    subtree.replay(&journal).unwrap();
+    assert_eq!((subtree.last_taken(), subtree.inodes_left()), (Ino(50), 1));
+    subtree.skip_used(Ino(99));
+    assert_eq!(subtree.give_up(), [range(51, 52)], "what is of no range says nothing");
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use net::{Address, Connection};
 use types::{ClientId, Cred, Errno, Error, Result, Tid};
-use wire::{ClusterMap, Decoupled, MergeFlags, Message, MonAnswer, MonOp};
+use wire::{ClusterMap, Decoupled, MergeFlags, Message, MonAnswer, MonOp, Unused};
 
 use crate::{Fs, Locator, StateDir};
 
@@ -215,7 +215,8 @@ fn repeat_merge(fs: &Fs, state: &StateDir, owner: &crate::Owner) -> Result<()> {
         let name = path.display().to_string();
         let intact =
             journal::segment::scan(&bytes).map_err(|error| error.in_journal(&name))?.intact;
-        fs.merge_journal(owner.root(), &bytes[..intact], MergeFlags::default())?;
+        let (flags, unused) = (MergeFlags::default(), Unused::default());
+        fs.merge_journal(owner.root(), &bytes[..intact], flags, unused)?;
     }
     Ok(())
 }

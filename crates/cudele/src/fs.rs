@@ -7,7 +7,7 @@ use types::{
     Attr, AttrChange, ClientId, Cred, Epoch, Errno, Error, FileType, Ino, Path, RenameFlags,
     Result, Seq, XattrFlags,
 };
-use wire::{Answer, EffectivePolicy, NewInode, Op};
+use wire::{Answer, EffectivePolicy, NewInode, Op, Unused};
 
 use crate::link::Link;
 use crate::observe::Observed;
@@ -142,10 +142,11 @@ impl Fs {
         subtree: Ino,
         journal: &[u8],
         flags: wire::MergeFlags,
+        unused: Unused<'_>,
     ) -> Result<wire::MergeReport> {
         let bytes = journal.len() as u64;
-        let answer =
-            self.call_with_chunks(Op::Merge { subtree, bytes, object: b"", flags }, &[journal])?;
+        let op = Op::Merge { subtree, bytes, object: b"", flags, unused };
+        let answer = self.call_with_chunks(op, &[journal])?;
         let Answer::Merged(report) = answer else { return Err(unexpected(&answer)) };
         Ok(*report)
     }
@@ -163,7 +164,7 @@ impl Fs {
         dry_run: bool,
     ) -> Result<wire::MergeReport> {
         let flags = wire::MergeFlags { dry_run, ..wire::MergeFlags::default() };
-        self.merge_journal(subtree, journal, flags)
+        self.merge_journal(subtree, journal, flags, Unused::default())
     }
 
     /// Merges a journal that is an object in the store.
@@ -172,9 +173,10 @@ impl Fs {
         subtree: Ino,
         object: &str,
         flags: wire::MergeFlags,
+        unused: Unused<'_>,
     ) -> Result<wire::MergeReport> {
         let object = object.as_bytes();
-        let answer = self.call(Op::Merge { subtree, bytes: 0, object, flags })?;
+        let answer = self.call(Op::Merge { subtree, bytes: 0, object, flags, unused })?;
         let Answer::Merged(report) = answer else { return Err(unexpected(&answer)) };
         Ok(*report)
     }
@@ -402,7 +404,12 @@ impl Fs {
     /// `EBUSY` if it belongs to another client and the caller is not root, `ESTALE` if it is not
     /// decoupled.
     pub fn release(&self, subtree: Ino) -> Result<()> {
-        self.call(Op::Release { subtree }).map(|_| ())
+        self.release_with(subtree, &[])
+    }
+
+    /// The same, and says which numbers were not used.
+    pub(crate) fn release_with(&self, subtree: Ino, unused: &[u8]) -> Result<()> {
+        self.call(Op::Release { subtree, unused: Unused::new(unused) }).map(|_| ())
     }
 }
 

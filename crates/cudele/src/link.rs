@@ -11,7 +11,7 @@ use client::{Effects, Input, Session};
 use net::{Address, Connection};
 use policy::Mechanism;
 use types::{ClientId, Cred, Epoch, Errno, Error, Result, Tid};
-use wire::{Answer, MdsState, MergeFlags, Message, Op};
+use wire::{Answer, MdsState, MergeFlags, Message, Op, Unused};
 
 use crate::observe::Observed;
 use crate::strong_log::{StrongLog, StrongLogs};
@@ -215,7 +215,8 @@ impl Link {
             };
             let flags = MergeFlags { strong_log: true, ..MergeFlags::default() };
             let (subtree, length) = (log.subtree, bytes.len() as u64);
-            let op = Op::Merge { subtree, bytes: length, object: b"", flags };
+            let unused = Unused::default();
+            let op = Op::Merge { subtree, bytes: length, object: b"", flags, unused };
             let tid = self.session.call(&crate::own_cred(), op, &mut self.effects);
             let sent = self.send().and_then(|()| self.send_chunks(tid, &[&bytes]));
             let answer = sent.and_then(|()| self.await_answer(tid));

@@ -32,6 +32,8 @@ pub(crate) struct Material<'a> {
     pub(crate) persisted_locally: usize,
     pub(crate) persisted_globally: usize,
     pub(crate) merge: MergeFlags,
+    /// Inode numbers that go back, if the merge gives the subtree back.
+    pub(crate) unused: Vec<u8>,
     /// The journal object, if a mechanism puts the journal into the store.
     pub(crate) object: Option<String>,
     /// Whether that object holds all of the journal by now.

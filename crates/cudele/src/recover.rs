@@ -94,6 +94,10 @@ impl Cluster {
             merged_in: None,
             empty: false,
             objects: Vec::new(),
+            // What the client that is gone used beyond its journals, nobody knows.
+            used: granted.range.end.saturating_sub(1),
+            exact: false,
+            unused: Vec::new(),
             adopted: found.iter().filter(|(left, _)| left.stored).map(name).collect(),
         })?;
         let journals = found.into_iter().map(|(left, _)| left).collect();

@@ -1,11 +1,14 @@
 //! What a client keeps on its own disk: who owns which decoupled subtree, and the journals of
 //! Local Persist. Nothing of this is written for subtrees that promise nothing locally (P-05).
 
+mod share;
+
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+pub(crate) use share::Share;
 use types::{ClientId, Epoch, Errno, Error, Ino, InoRange, Result};
 
 /// The local state of this user.
@@ -41,6 +44,16 @@ pub struct Owner {
     pub empty: bool,
     /// Journal objects in the store.
     pub objects: Vec<String>,
+    /// The number used last, in the order of the ranges; 0 for none. Journals may have used more.
+    #[serde(default)]
+    pub used: u64,
+    /// Whether all others that were used are in journals: no process was interrupted that had
+    /// written content for more, and no other client had the subtree before.
+    #[serde(default)]
+    pub exact: bool,
+    /// The ends of ranges that were given up unused: start and end.
+    #[serde(default)]
+    pub unused: Vec<(u64, u64)>,
     /// Objects of a client that is gone, whose journals were taken over: deleted at the end.
     #[serde(default)]
     pub adopted: Vec<String>,
@@ -68,6 +81,19 @@ impl Owner {
     /// The ranges.
     pub fn ranges(&self) -> impl Iterator<Item = InoRange> {
         self.ranges.iter().map(|(start, end)| InoRange { start: *start, end: *end })
+    }
+
+    /// What was given up of them.
+    pub fn unused(&self) -> impl Iterator<Item = InoRange> {
+        self.unused.iter().map(|(start, end)| InoRange { start: *start, end: *end })
+    }
+
+    /// What was not given up of them.
+    pub(crate) fn usable(&self) -> impl Iterator<Item = InoRange> {
+        self.ranges().map(|range| {
+            let given_up = self.unused().find(|end| range.contains(Ino(end.start)));
+            InoRange { end: given_up.map_or(range.end, |end| end.start), ..range }
+        })
     }
 }
 

@@ -3,10 +3,12 @@
 mod complete;
 mod earlier;
 mod sync;
+mod unused;
 mod view;
 
 use std::io::Read;
-use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
 use client::{Decoupled, Grant};
 use namespace::NewInode;
@@ -21,6 +23,7 @@ use sync::Syncer;
 
 use crate::data::Content;
 use crate::fs::unexpected;
+use crate::state::Share;
 use crate::{Fs, NewFile, Owner, Policy, StateDir};
 
 /// Numbers asked for when a range is used up, at least.
@@ -57,6 +60,12 @@ pub struct Subtree {
     cred: Cred,
     /// Inodes of the base whose content and extended attributes are not in the view.
     bare: Set<Ino>,
+    /// Once this machine's disk says whose the subtree is, other processes may take it up.
+    share: OnceLock<Share>,
+    /// Whether it is known which numbers were used: by this process, or in a journal.
+    exact: bool,
+    /// Whether the disk says that there may be content for numbers that no journal has.
+    content_noted: AtomicBool,
 }
 
 /// Events that share one reading of the coarse clock.
@@ -97,6 +106,9 @@ impl Subtree {
             merged_in: None,
             empty: answer.empty,
             objects: Vec::new(),
+            used: 0,
+            exact: true,
+            unused: Vec::new(),
             adopted: Vec::new(),
         };
         let mut subtree = Self::new(fs, path, policy.clone(), owner, answer.root)?;
@@ -112,6 +124,8 @@ impl Subtree {
     pub(crate) fn attach(fs: Arc<Fs>, path: Path) -> Result<Self> {
         let root = fs.stat_owned(&path)?;
         let state = StateDir::of(fs.cluster_id(), root.ino)?;
+        // What is read must still hold when this process goes on with it.
+        let share = if state.path().is_dir() { Some(Share::new(&state)?) } else { None };
         let Some(owner) = state.owner()? else {
             return Err(Error::new(
                 Errno::NotFound,
@@ -122,13 +136,16 @@ impl Subtree {
         };
         let policy = Policy::parse(&owner.policy)?.policy;
         let mut subtree = Self::new(fs, path, policy, owner, root)?;
+        subtree.share = share.map_or_else(OnceLock::new, OnceLock::from);
+        subtree.inner.skip_used(Ino(subtree.owner.used));
         subtree.load_journals()?;
         subtree.sync_as_policy_says()?;
         Ok(subtree)
     }
 
     fn new(fs: Arc<Fs>, path: Path, policy: Policy, owner: Owner, root: Attr) -> Result<Self> {
-        let range = owner.ranges().next().unwrap_or_default();
+        let mut usable = owner.usable();
+        let range = usable.next().unwrap_or_default();
         let grant = Grant {
             client: owner.client(),
             root,
@@ -139,9 +156,8 @@ impl Subtree {
         };
         let cred = fs.cred().clone();
         let mut inner = Decoupled::new(grant, Seq(owner.next_seq));
-        for range in owner.ranges().skip(1) {
-            inner.extend(range);
-        }
+        usable.for_each(|range| inner.extend(range));
+        let exact = owner.exact;
         Ok(Self {
             state: StateDir::of(fs.cluster_id(), root.ino)?,
             granted: owner.ranges().map(|range| range.len()).sum(),
@@ -159,15 +175,10 @@ impl Subtree {
             syncer: None,
             cred,
             bare: Set::default(),
+            share: OnceLock::new(),
+            exact,
+            content_noted: AtomicBool::new(false),
         })
-    }
-
-    /// Records on this machine that it owns the subtree, so that a later process can go on.
-    ///
-    /// # Errors
-    /// `EIO`, `ENOSPC`.
-    pub fn remember(&self) -> Result<()> {
-        self.state.set_owner(&self.owner)
     }
 
     /// Its path.
@@ -286,12 +297,18 @@ impl Subtree {
 
     /// The contract is used up: a larger one is made, unless it is a hard limit.
     fn extend(&mut self) -> Result<()> {
+        let mut count = self.granted.max(EXTEND_MIN);
         if self.policy.hard_limit {
+            // What was given up in a merge that failed is given anew.
+            let given_up: u64 = self.owner.unused().map(InoRange::len).sum();
+            count = (self.policy.allocated_inodes + given_up).saturating_sub(self.granted);
+        }
+        if count == 0 {
             let cause = format!("the policy allows {} inodes", self.policy.allocated_inodes);
             return Err(Error::new(Errno::Quota, self.path.to_string(), cause)
                 .remedy("raise allocated_inodes, or set `limit: soft`"));
         }
-        let op = Op::Extend { subtree: self.root(), count: self.granted.max(EXTEND_MIN) };
+        let op = Op::Extend { subtree: self.root(), count };
         let answer = self.fs.call(op).map_err(|error| error.about(self.path.to_string()))?;
         let Answer::Range(range) = answer else { return Err(unexpected(&answer)) };
         self.take_range(range);
@@ -326,6 +343,7 @@ impl Subtree {
             Content::Large(head) => {
                 // The number is known only afterwards, so the size follows in a second event.
                 let ino = self.create(parent, name, new)?;
+                self.note_content()?;
                 let size = self.fs.write_large(ino, head, source)?;
                 self.set_size(parent, ino, size, new.mtime)?;
                 Ok((ino, size))
@@ -347,7 +365,8 @@ impl Subtree {
     pub fn discard(mut self) -> Result<()> {
         // What is being merged is: nobody could say how much of it.
         self.drain_sync()?;
-        let released = self.fs.release(self.root());
+        self.give_up_unused()?;
+        let released = self.fs.release_with(self.root(), &self.unused());
         match released {
             Err(error) if error.errno != Errno::Stale => return Err(error),
             Ok(()) | Err(_) => {}

@@ -25,6 +25,7 @@ use wire::{Answer, Failure, MergeFlags, MergeReport, Message, Op};
 
 use crate::checkpoint::{Settled, Then};
 use crate::op::{Performed, Performing};
+use crate::tables::GivenBack;
 use crate::{Effects, Mds, Phase, Waiting};
 use check::Absent;
 use verify::Verified;
@@ -99,6 +100,8 @@ struct Merge {
     /// The same for directories that get many.
     announced: Map<Ino, (usize, usize)>,
     ranges: Vec<InoRange>,
+    /// Numbers that come back when the subtree is released.
+    unused: Vec<GivenBack>,
     seq: Seq,
     started: Moment,
     report: MergeReport,
@@ -217,7 +220,7 @@ impl Mds {
         op: &Op<'_>,
         effects: &mut Effects,
     ) -> Performing {
-        let Op::Merge { subtree, bytes, object, mut flags } = *op else {
+        let Op::Merge { subtree, bytes, object, mut flags, unused } = *op else {
             return Err(Errno::Invalid.into());
         };
         if !flags.strong_log {
@@ -260,6 +263,7 @@ impl Mds {
             run: (0, 0),
             announced: Map::default(),
             ranges: ranges.unwrap_or_default(),
+            unused: self.tables.unused((subtree, client), unused.ranges()),
             seq: Seq(0),
             started: self.clock.now,
             report: MergeReport::default(),
@@ -431,14 +435,6 @@ impl Mds {
         Err(Errno::Stale)
     }
 
-    /// The inode that verification asked for was looked for.
-    pub(crate) fn merge_searched(&mut self, ino: Ino) {
-        self.merges.waiting = false;
-        if let Some(merge) = self.merges.queue.front_mut() {
-            merge.searched = !self.namespace.is_within(ino, merge.subtree);
-        }
-    }
-
     fn verified(&mut self, merge: &mut Merge) {
         merge.report.verify_nanos = self.clock.now.since(merge.started).0;
         merge.started = self.clock.now;
@@ -471,7 +467,7 @@ impl Mds {
                 continue;
             }
             self.counters.merges += 1;
-            let Merge { conn, tid, client, subtree, flags, report, .. } = merge;
+            let Merge { conn, tid, client, subtree, flags, report, unused, .. } = merge;
             if !flags.dry_run {
                 self.note_merge(merge.seq, subtree, &merge.object);
             }
@@ -479,11 +475,12 @@ impl Mds {
             let store = flags.store || (flags.release && self.next_policy_stores(subtree));
             if store && !flags.dry_run {
                 let at = (conn, tid);
-                let then = if flags.release { Then::Release(client) } else { Then::Answer };
+                let then =
+                    if flags.release { Then::Release(client, unused) } else { Then::Answer };
                 let (seq, dirs) = (merge.seq, Set::default());
                 self.settle_subtree(Settled { at, subtree, then, answer, seq, dirs }, effects);
             } else if flags.release && !flags.dry_run {
-                self.release_merged((subtree, client), (conn, tid), answer, effects);
+                self.release_merged((subtree, client, &unused), (conn, tid), answer, effects);
             } else {
                 self.reply_with((conn, tid), Seq(0), answer, effects);
             }

@@ -196,8 +196,9 @@ impl Mds {
             Op::Extend { subtree, count } => {
                 self.extend((conn, request.tid), client, subtree, count)
             }
-            Op::Release { subtree } => {
-                self.release((conn, request.tid), client, &request.cred, subtree)
+            Op::Release { subtree, unused } => {
+                let at = (conn, request.tid);
+                self.release(at, client, &request.cred, (subtree, unused))
             }
             Op::TakeOver { subtree } => {
                 self.take_over_subtree((conn, request.tid), client, &request.cred, subtree, effects)

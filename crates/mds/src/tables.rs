@@ -5,29 +5,31 @@
 //! also what fences an older server of the same rank: its next replacement fails.
 //!
 //! Inode numbers are durable *before* they are handed out (design section 4): whatever crashes
-//! afterwards, nobody else gets them.
+//! afterwards, nobody else gets them. What a client says that it has not used comes back with its
+//! subtree, in the same replacement of the object (`numbers`).
+
+mod codec;
+mod free;
+mod numbers;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult, rank_name};
 use namespace::Namespace;
 use policy::{InterferePolicy, Policy};
-use types::bytes::{Malformed, Put, Reader};
 use types::{
     ClientId, ConnId, Cred, Epoch, Errno, Error, Ino, InoRange, Moment, Rank, Seq, Span, Tid,
     Timestamp,
 };
 use wire::{Answer, DecoupledSubtree};
 
-use crate::session::{Left, Remembered};
+use free::Free;
+pub(crate) use numbers::GivenBack;
+use numbers::RESERVE;
+
+use crate::session::Left;
 use crate::{Effects, Mds, Waiting, fetch};
 
-const MAGIC: &[u8; 8] = b"CUDLRANK";
-const VERSION: u16 = 1;
-/// Numbers reserved at a time for inodes that the server creates itself.
-const RESERVE: u64 = 1 << 20;
-/// A new reservation starts when fewer numbers than this are left.
-const RESERVE_LOW: u64 = RESERVE / 2;
 const RETRY: Span = Span::from_millis(500);
 
 /// A subtree that belongs to a client.
@@ -50,6 +52,8 @@ pub(crate) struct Decoupling {
     /// On whose behalf the subtree was decoupled: a merge with `check: merge` that a crash
     /// interrupted goes on without its client.
     pub(crate) cred: Cred,
+    /// It was another client's: nobody knows all numbers that one used.
+    pub(crate) taken_over: bool,
 }
 
 /// An answer that waits until the tables are stored.
@@ -88,8 +92,10 @@ pub(crate) struct Tables {
     reserving: Option<InoRange>,
     /// Whether the put under way stores it.
     reserving_in_flight: bool,
-    /// The first number that was never given to anybody.
+    /// The first number that was never given to anybody, or came back with all behind it.
     next: u64,
+    /// Others that came back.
+    free: Free,
     pub(crate) decoupled: BTreeMap<Ino, Decoupling>,
     /// Clients whose work was taken over: they are heard no more.
     pub(crate) fenced: BTreeSet<ClientId>,
@@ -118,6 +124,7 @@ impl Tables {
             reserving: None,
             reserving_in_flight: false,
             next: space.start,
+            free: Free::default(),
             decoupled: BTreeMap::new(),
             fenced: BTreeSet::new(),
             end: JournalEnd::default(),
@@ -182,148 +189,6 @@ impl Tables {
         false
     }
 
-    fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        out.extend_from_slice(MAGIC);
-        out.put_u16(VERSION);
-        out.put_varint(self.epoch.0);
-        out.put_varint(self.next);
-        out.put_varint(self.decoupled.len() as u64);
-        for (ino, decoupling) in &self.decoupled {
-            out.put_varint(ino.0);
-            out.put_varint(decoupling.client.0);
-            let waits = decoupling.next.is_some();
-            let cred = &decoupling.cred;
-            let flags = [decoupling.block, decoupling.released, waits, !cred.is_root()];
-            out.put_u8(flags.into_iter().rev().fold(0, |bits, flag| bits << 1 | u8::from(flag)));
-            out.put_varint(decoupling.epoch.0);
-            out.put_bytes(decoupling.policy.as_bytes());
-            if let Some(next) = &decoupling.next {
-                out.put_bytes(next.as_bytes());
-            }
-            if !cred.is_root() {
-                put_cred(&mut out, cred);
-            }
-            out.put_varint(decoupling.ranges.len() as u64);
-            for range in &decoupling.ranges {
-                out.put_varint(range.start);
-                out.put_varint(range.end);
-            }
-        }
-        out.put_varint(self.end.last.0);
-        out.put_varint(self.end.next_index);
-        out.put_varint(self.end.sessions.len() as u64);
-        for Left { client, tids, remembered } in &self.end.sessions {
-            out.put_varint(client.0);
-            out.put_varint(tids.len() as u64);
-            tids.iter().for_each(|tid| out.put_varint(tid.0));
-            out.put_varint(remembered.len() as u64);
-            for Remembered { tid, seq, ino, time } in remembered {
-                [tid.0, seq.0, ino.0].into_iter().for_each(|value| out.put_varint(value));
-                out.put_signed(time.0);
-            }
-        }
-        out.put_varint(self.fenced.len() as u64);
-        self.fenced.iter().for_each(|client| out.put_varint(client.0));
-        out.put_varint(self.stopped.0);
-        out.put_varint(self.crashed.0);
-        out.put_u32(crc(&out));
-        out
-    }
-
-    fn decode(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
-        let mut reader = Reader::new(bytes);
-        if reader.take(8)? != MAGIC {
-            return Err(Malformed { offset: 0, expected: "the table of a rank" });
-        }
-        if reader.u16()? != VERSION {
-            return Err(Malformed { offset: 8, expected: "format version 1" });
-        }
-        self.epoch = Epoch(reader.varint()?);
-        self.next = reader.varint()?;
-        let mut decoupled = BTreeMap::new();
-        for _ in 0..reader.length()? {
-            let ino = Ino(reader.varint()?);
-            let client = ClientId(reader.varint()?);
-            let flags = reader.u8()?;
-            let (block, released) = (flags & 1 != 0, flags & 2 != 0);
-            let epoch = Epoch(reader.varint()?);
-            let policy = text(&mut reader)?;
-            let next = if flags & 4 == 0 { None } else { Some(text(&mut reader)?) };
-            let cred = if flags & 8 == 0 { Cred::root() } else { read_cred(&mut reader)? };
-            let mut ranges = Vec::new();
-            for _ in 0..reader.length()? {
-                ranges.push(InoRange { start: reader.varint()?, end: reader.varint()? });
-            }
-            let decoupling =
-                Decoupling { client, block, ranges, epoch, policy, released, next, cred };
-            decoupled.insert(ino, decoupling);
-        }
-        let mut end = JournalEnd {
-            last: Seq(reader.varint()?),
-            next_index: reader.varint()?,
-            sessions: Vec::new(),
-        };
-        for _ in 0..reader.length()? {
-            let client = ClientId(reader.varint()?);
-            let count = reader.length()?;
-            let tids = (0..count).map(|_| Ok(Tid(reader.varint()?))).collect::<Result<_, _>>()?;
-            let mut remembered = Vec::new();
-            for _ in 0..reader.length()? {
-                remembered.push(Remembered {
-                    tid: Tid(reader.varint()?),
-                    seq: Seq(reader.varint()?),
-                    ino: Ino(reader.varint()?),
-                    time: Timestamp(reader.signed()?),
-                });
-            }
-            end.sessions.push(Left { client, tids, remembered });
-        }
-        // Tables that were written before there were fenced clients end here.
-        let mut fenced = BTreeSet::new();
-        if reader.offset() + 4 < bytes.len() {
-            for _ in 0..reader.length()? {
-                fenced.insert(ClientId(reader.varint()?));
-            }
-        }
-        // Or before it was noted how tenures end: then the last one counts as crashed.
-        let (mut stopped, mut crashed) = (Epoch(0), Epoch(0));
-        if reader.offset() + 4 < bytes.len() {
-            stopped = Epoch(reader.varint()?);
-            crashed = Epoch(reader.varint()?);
-        }
-        let body = reader.offset();
-        if reader.u32()? != crc(&bytes[..body]) {
-            return Err(Malformed { offset: body, expected: "a matching checksum" });
-        }
-        reader.end()?;
-        (self.decoupled, self.end, self.fenced) = (decoupled, end, fenced);
-        (self.stopped, self.crashed) = (stopped, crashed);
-        Ok(())
-    }
-
-    /// A number for an inode that the server creates, or `None` until more are reserved.
-    #[inline]
-    pub(crate) fn take_ino(&mut self) -> Option<Ino> {
-        if self.own.len() < RESERVE_LOW && self.reserving.is_none() {
-            let range = InoRange { start: self.next, end: self.next + RESERVE };
-            self.next = range.end;
-            self.reserving = Some(range);
-            self.dirty = true;
-        }
-        self.own.take()
-    }
-
-    /// Numbers for a client. They may be handed out once the tables are stored.
-    pub(crate) fn grant(&mut self, count: u64) -> Result<InoRange, Errno> {
-        let space = Ino::space_of(self.rank);
-        let end = self.next.checked_add(count).filter(|end| *end <= space.end);
-        let range = InoRange { start: self.next, end: end.ok_or(Errno::NoSpace)? };
-        self.next = range.end;
-        self.dirty = true;
-        Ok(range)
-    }
-
     /// They changed.
     pub(crate) fn touch(&mut self) {
         self.dirty = true;
@@ -381,32 +246,9 @@ impl Tables {
             released: false,
             next: None,
             cred: cred.clone(),
+            taken_over: false,
         }
     }
-}
-
-fn put_cred(out: &mut Vec<u8>, cred: &Cred) {
-    let groups = cred.groups.len();
-    [cred.uid, cred.gid].into_iter().for_each(|id| out.put_varint(u64::from(id)));
-    out.put_varint(groups as u64);
-    cred.groups.iter().for_each(|gid| out.put_varint(u64::from(*gid)));
-}
-
-fn read_cred(reader: &mut Reader<'_>) -> Result<Cred, Malformed> {
-    let (uid, gid) = (reader.varint_u32()?, reader.varint_u32()?);
-    let count = reader.length()?;
-    let groups = (0..count).map(|_| reader.varint_u32()).collect::<Result<_, _>>()?;
-    Ok(Cred { uid, gid, groups })
-}
-
-fn text(reader: &mut Reader<'_>) -> Result<String, Malformed> {
-    let start = *reader;
-    let text = std::str::from_utf8(reader.bytes()?);
-    text.map(str::to_owned).map_err(|_| start.malformed("UTF-8 text"))
-}
-
-fn crc(bytes: &[u8]) -> u32 {
-    journal::checksum(bytes)
 }
 
 impl Mds {
@@ -447,7 +289,7 @@ impl Mds {
                 if self.tables.reserving_in_flight
                     && let Some(range) = self.tables.reserving.take()
                 {
-                    self.add_own(range);
+                    self.tables.add_own(range);
                 }
                 for Held { conn, tid, answer, seq, .. } in held {
                     self.answer_when_safe((seq, Timestamp(0)), (conn, tid), answer, effects);
@@ -477,16 +319,6 @@ impl Mds {
                     self.reply_error(conn, tid, failure.error.errno.into(), effects);
                 }
             }
-        }
-    }
-
-    /// Numbers become usable. If clients were given ranges in between, the rest of the current
-    /// reservation is skipped: at most half a million of a rank's 2^40 numbers.
-    fn add_own(&mut self, range: InoRange) {
-        if self.tables.own.end == range.start {
-            self.tables.own.end = range.end;
-        } else {
-            self.tables.own = range;
         }
     }
 }

@@ -2,7 +2,7 @@
 //! and printed.
 
 use types::{AttrChange, Cred, Ino, RenameFlags, XattrFlags};
-use wire::{MergeFlags, NewInode, Op};
+use wire::{MergeFlags, NewInode, Op, Unused};
 
 /// What a client asks for. See [`wire::Op`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub enum What {
     Sync,
     GetPolicy { dir: Ino },
     Extend { subtree: Ino, count: u64 },
-    Merge { subtree: Ino, bytes: u64, object: String, flags: MergeFlags },
+    Merge { subtree: Ino, bytes: u64, object: String, flags: MergeFlags, unused: Vec<u8> },
     Release { subtree: Ino },
     Checkpoint,
 }
@@ -91,11 +91,13 @@ impl What {
             What::Sync => Op::Sync,
             What::GetPolicy { dir } => Op::GetPolicy { dir: *dir },
             What::Extend { subtree, count } => Op::Extend { subtree: *subtree, count: *count },
-            What::Merge { subtree, bytes, object, flags } => {
-                let object = object.as_bytes();
-                Op::Merge { subtree: *subtree, bytes: *bytes, object, flags: *flags }
+            What::Merge { subtree, bytes, object, flags, unused } => {
+                let (object, unused) = (object.as_bytes(), Unused::new(unused));
+                Op::Merge { subtree: *subtree, bytes: *bytes, object, flags: *flags, unused }
             }
-            What::Release { subtree } => Op::Release { subtree: *subtree },
+            What::Release { subtree } => {
+                Op::Release { subtree: *subtree, unused: Unused::default() }
+            }
             What::Checkpoint => Op::Checkpoint,
         }
     }

@@ -75,7 +75,7 @@ pub struct Oracle {
     pub regions: Vec<Region>,
     /// Changes that a crash undid, until they are done again.
     undone: Vec<Key>,
-    numbers: Numbers,
+    pub(crate) numbers: Numbers,
     /// The store fails now and then: requests may be refused for that.
     pub store_fails: bool,
     /// Clients that were killed, or stayed away longer than the server waits.

@@ -6,8 +6,8 @@ use metastore::request::client_journal_name;
 use namespace::NewInode;
 use objstore::{Expect, ObjectStore};
 use policy::{Cell, InterferePolicy, Policy};
-use types::{AttrChange, Cred, Errno, Ino, Seq, Tid, Timestamp};
-use wire::{Answer, Failure, MergeFlags, Message};
+use types::{AttrChange, Cred, Errno, Ino, InoRange, Seq, Tid, Timestamp};
+use wire::{Answer, Failure, MergeFlags, Message, Unused};
 
 use crate::call::{Call, What};
 use crate::client::Client;
@@ -50,6 +50,8 @@ pub(crate) struct Project {
     target: u64,
     /// Whether the next merge gives the subtree back, however often it is tried.
     release: bool,
+    /// Numbers that it gave up: they go back with the subtree.
+    unused: Vec<InoRange>,
 }
 
 impl Project {
@@ -64,6 +66,7 @@ impl Project {
             block,
             target: 0,
             release: false,
+            unused: Vec::new(),
         }
     }
 
@@ -180,7 +183,10 @@ impl World {
                 }
                 break;
             }
-            one_event(project, &mut rng, self.plan.names, time);
+            if let Some(ino) = one_event(project, &mut rng, self.plan.names, time) {
+                let taken = self.oracle.numbers.take(self.clients[client].id(), ino);
+                self.check(taken);
+            }
         }
         if project.inner.as_ref().is_some_and(|inner| inner.events() >= project.target) {
             project.release = self.rng.percent(20);
@@ -201,6 +207,13 @@ impl World {
             return;
         }
         let Some(inner) = &mut project.inner else { return };
+        if project.release {
+            // From now on anybody may have them.
+            for range in inner.give_up() {
+                self.oracle.numbers.give_up(self.clients[client].id(), range);
+                project.unused.push(range);
+            }
+        }
         let bytes = journal_of(inner);
         let first = inner.header().first_seq.0;
         let mut object = String::new();
@@ -215,7 +228,8 @@ impl World {
         }
         let store = project.global && self.rng.percent(30);
         let flags = MergeFlags { release: project.release, store, ..MergeFlags::default() };
-        let what = What::Merge { subtree: root, bytes: announced, object, flags };
+        let unused = Unused::encode(&project.unused);
+        let what = What::Merge { subtree: root, bytes: announced, object, flags, unused };
         let tid = self.call(client, Call::root(what), 0, bytes.clone());
         if announced > 0
             && let Some(conn) = self.clients[client].conn
@@ -372,8 +386,13 @@ fn journal_of(inner: &mut Decoupled) -> Vec<u8> {
     bytes
 }
 
-/// Appends one event to the journal of a project.
-fn one_event(project: &mut Project, rng: &mut crate::rng::Rng, names: u64, time: Timestamp) {
+/// Appends one event to the journal of a project. Returns the inode that it creates, if any.
+fn one_event(
+    project: &mut Project,
+    rng: &mut crate::rng::Rng,
+    names: u64,
+    time: Timestamp,
+) -> Option<Ino> {
     let cred = Cred::root();
     let dir = match rng.below(30) {
         // What an honest client never does: a directory outside, and some that do not exist.
@@ -382,13 +401,13 @@ fn one_event(project: &mut Project, rng: &mut crate::rng::Rng, names: u64, time:
         _ => project.dirs[rng.index(project.dirs.len())],
     };
     let name = format!("n{}", rng.below(names + 2));
-    let Some(inner) = &mut project.inner else { return };
+    let inner = project.inner.as_mut()?;
     let new = |mode| NewInode { mode, time, ..NewInode::default() };
     match rng.below(12) {
         0 | 1 => {
-            if let Ok(ino) = inner.create(&cred, dir, name.as_bytes(), &new(0o040_777)) {
-                project.dirs.push(ino);
-            }
+            let ino = inner.create(&cred, dir, name.as_bytes(), &new(0o040_777)).ok()?;
+            project.dirs.push(ino);
+            return Some(ino);
         }
         2 if !project.files.is_empty() => {
             let (home, ino) = project.files[rng.index(project.files.len())];
@@ -408,9 +427,10 @@ fn one_event(project: &mut Project, rng: &mut crate::rng::Rng, names: u64, time:
             let _ = inner.rmdir(&cred, dir, name.as_bytes(), time);
         }
         _ => {
-            if let Ok(ino) = inner.create(&cred, dir, name.as_bytes(), &new(0o100_644)) {
-                project.files.push((dir, ino));
-            }
+            let ino = inner.create(&cred, dir, name.as_bytes(), &new(0o100_644)).ok()?;
+            project.files.push((dir, ino));
+            return Some(ino);
         }
     }
+    None
 }

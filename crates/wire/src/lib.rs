@@ -15,6 +15,7 @@ mod message;
 mod mon;
 mod op;
 mod outbox;
+mod unused;
 
 pub use answer::{Answer, Decoupled, EffectivePolicy, Kept, MergeReport, MergeSample, SampleKind};
 pub use frame::{Frame, FrameError};
@@ -24,9 +25,10 @@ pub use mon::{Beacon, MonAnswer, MonOp};
 pub use op::{MergeFlags, NewInode, Op};
 pub use outbox::Outbox;
 pub use types::{Cred, RenameFlags, XattrFlags};
+pub use unused::Unused;
 
 /// The version of the protocol. Peers of different versions refuse each other in the first frame.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// Entry point of the fuzz targets.
 #[doc(hidden)]

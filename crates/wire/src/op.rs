@@ -3,6 +3,7 @@
 use types::bytes::{Malformed, Put, Reader};
 use types::{AttrChange, ClientId, Ino, RenameFlags, Timestamp, XattrFlags};
 
+use crate::Unused;
 use crate::codec::{boolean, change, option, put_change, put_option, timestamp};
 
 /// What to create.
@@ -87,10 +88,11 @@ pub enum Op<'a> {
     /// More inode numbers for a decoupled subtree.
     Extend { subtree: Ino, count: u64 },
     /// Announces a merge: `bytes` of journal follow as chunks with this request's id. `object` is
-    /// where the journal is kept in the object store, if it is (Global Persist).
-    Merge { subtree: Ino, bytes: u64, object: &'a [u8], flags: MergeFlags },
+    /// where the journal is kept in the object store, if it is (Global Persist). Numbers that are
+    /// `unused` go back with the subtree, if it is released.
+    Merge { subtree: Ino, bytes: u64, object: &'a [u8], flags: MergeFlags, unused: Unused<'a> },
     /// Ends a decoupling without a merge.
-    Release { subtree: Ino },
+    Release { subtree: Ino, unused: Unused<'a> },
     /// Makes a decoupled subtree the asking client's, and fences the client that had it.
     TakeOver { subtree: Ino },
     /// Writes everything to the metadata store and trims the journal.
@@ -221,12 +223,13 @@ impl Op<'_> {
                 put_ino(out, 20, subtree);
                 out.put_varint(count);
             }
-            Op::Merge { subtree, bytes, object, flags } => {
+            Op::Merge { subtree, bytes, object, flags, unused } => {
                 put_name(out, 21, subtree, object);
                 out.put_varint(bytes);
                 out.put_u8(merge_bits(flags));
+                out.put_bytes(unused.bytes());
             }
-            Op::Release { subtree } => put_ino(out, 22, subtree),
+            Op::Release { subtree, unused } => put_name(out, 22, subtree, unused.bytes()),
             Op::Checkpoint => out.put_u8(23),
             Op::TakeOver { subtree } => put_ino(out, 24, subtree),
         }
@@ -324,9 +327,9 @@ impl<'a> Op<'a> {
                 let bytes = reader.varint()?;
                 let [dry_run, release, check, strong_log, store] = flags(reader, 5)?;
                 let flags = MergeFlags { dry_run, release, check, strong_log, store };
-                Op::Merge { subtree, bytes, object, flags }
+                Op::Merge { subtree, bytes, object, flags, unused: Unused::decode(reader)? }
             }
-            22 => Op::Release { subtree: ino(reader)? },
+            22 => Op::Release { subtree: ino(reader)?, unused: Unused::decode(reader)? },
             23 => Op::Checkpoint,
             24 => Op::TakeOver { subtree: ino(reader)? },
             _ => return Err(start.malformed("a known operation")),

@@ -17,6 +17,9 @@ fn attr() -> Attr {
     }
 }
 
+/// Two ranges: 2 from 5 on, 1 from 300 on.
+const UNUSED: [u8; 5] = [5, 2, 0xac, 2, 1];
+
 fn ops() -> Vec<Op<'static>> {
     let (parent, name, ino) = (Ino(1), &b"name\xff"[..], Ino(1 << 40));
     let new =
@@ -53,8 +56,9 @@ fn ops() -> Vec<Op<'static>> {
             bytes: 1000,
             object: b"journal/x",
             flags: MergeFlags { release: true, ..MergeFlags::default() },
+            unused: Unused::new(&UNUSED),
         },
-        Op::Release { subtree: ino },
+        Op::Release { subtree: ino, unused: Unused::default() },
         Op::Checkpoint,
     ]
 }
@@ -229,6 +233,17 @@ fn an_outbox_keeps_messages_apart_and_in_order() {
     assert!(outbox.is_empty() && outbox.frames.is_empty());
 }
 
+#[test]
+fn unused_numbers_are_a_list_of_ranges() {
+    let ranges = [InoRange { start: 5, end: 7 }, InoRange { start: 300, end: 301 }];
+    assert_eq!(Unused::encode(&ranges), UNUSED);
+    assert_eq!(Unused::new(&UNUSED).ranges().collect::<Vec<_>>(), ranges);
+    assert_eq!(Unused::default().ranges().count(), 0);
+    let mut bytes = Vec::new();
+    Op::Release { subtree: Ino(1), unused: Unused::new(&UNUSED[..3]) }.encode(&mut bytes);
+    assert!(Op::decode(&mut types::bytes::Reader::new(&bytes)).is_err(), "half a range");
+}
+
 /// The page that documents the bytes.
 const PAGE: &str = include_str!("../../../docs/formats/wire.md");
 
@@ -298,7 +313,7 @@ fn the_examples_of_the_page_are_what_is_sent() {
     let request = Message::Request(Request { tid: Tid(300), cred, replay: None, op }).to_frame();
     let parts = [
         (4, "length of the payload: 20"),
-        (1, "version 1"),
+        (1, "version 2"),
         (3, "reserved"),
         (4, "checksum"),
         (1, "message 3: Request"),
@@ -319,7 +334,7 @@ fn the_examples_of_the_page_are_what_is_sent() {
     let reply = Message::MonReply { tid: Tid(1), result: Err(failure) }.to_frame();
     let parts = [
         (4, "length of the payload: 11"),
-        (1, "version 1"),
+        (1, "version 2"),
         (3, "reserved"),
         (4, "checksum"),
         (1, "message 7: MonReply"),

@@ -35,6 +35,12 @@ pub(crate) enum Task {
     /// Under strong consistency with local durability: create `f`, then remove this name or, if it
     /// is another one, create it.
     Hold { name: String },
+    /// Work under the policy of a cell, complete so many acts of it, and change to another one.
+    Change { from: String, to: String, completed: usize },
+    /// In a decoupled subtree, made or taken up: create a file, and let others see it.
+    Append { cell: String, name: String },
+    /// Say which policy is in force, and which client has the subtree.
+    Policy,
     /// Look at what others see.
     Look,
     /// Take up what an earlier process on this disk left, and merge it.
@@ -82,6 +88,15 @@ impl Stops {
         }
     }
 
+    /// Says that it is here if it was told to stop, and goes on.
+    fn pass(&self, place: &str) {
+        let mut stops = self.0.lock().unwrap();
+        if let Some(at) = stops.iter().position(|stop| stop == place) {
+            stops.remove(at);
+            say(&format!("@{place}"));
+        }
+    }
+
     fn contains(&self, wanted: impl Fn(&str) -> bool) -> bool {
         self.0.lock().unwrap().iter().any(|stop| wanted(stop))
     }
@@ -119,6 +134,19 @@ fn perform(job: Job) -> Result<Tree> {
                 dir.create(name, &NewFile::default())?;
             }
             Ok(Tree::new())
+        }
+        Task::Change { from, to, completed } => {
+            let [from, to] = [from, to].map(|name| Cell::from_name(&name).expect("a cell"));
+            let policies = [from, to].map(Policy::of_cell);
+            change(&cluster, &job.path, &policies, completed, &stops)?;
+            Ok(Tree::new())
+        }
+        Task::Append { cell, name } => append(&cluster, &job.path, &cell, &name),
+        Task::Policy => {
+            let (policy, in_force) = cluster.mount()?.policy(&job.path)?;
+            let cell = policy.cell().map(|cell| cell.to_string()).unwrap_or_default();
+            let owner = in_force.owner.0.to_string();
+            Ok(Tree::from([("cell".into(), cell), ("owner".into(), owner)]))
         }
         Task::Look => tree::look(&cluster.mount()?, &job.path),
         Task::Recover { end } => {
@@ -196,6 +224,85 @@ fn decoupled(
     subtree.forget()?;
     stops.at("forgotten");
     Ok(())
+}
+
+/// Repeats it until somebody has started the server again.
+fn persevere<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+    let start = Instant::now();
+    loop {
+        match attempt() {
+            Err(_) if start.elapsed() < Duration::from_secs(10) => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            done => return done,
+        }
+    }
+}
+
+fn change(
+    cluster: &Arc<Cluster>,
+    path: &str,
+    [from, to]: &[Policy; 2],
+    completed: usize,
+    stops: &Stops,
+) -> Result<()> {
+    let (fs, acts) = (cluster.mount()?, tree::acts());
+    fs.make_dir(path, 0o755)?;
+    fs.sync()?;
+    if !from.is_decoupled() {
+        cluster.set_policy(path.as_bytes(), Some(&from.to_yaml()))?;
+        acts.iter().try_for_each(|act| tree::request(act, &fs, path))?;
+        fs.sync()?;
+        stops.at("held");
+        stops.pass("changing");
+        persevere(|| cluster.set_policy(path.as_bytes(), Some(&to.to_yaml())))?;
+        // It hears that the server was restarted, if it was.
+        persevere(|| fs.sync())?;
+        stops.at("changed");
+        return persevere(|| fs.sync()).map(drop);
+    }
+    let mut subtree = fs.decouple(path, from)?;
+    let mut known = Known::from([(String::new(), subtree.root())]);
+    for act in &acts[..completed] {
+        tree::append(act, &mut subtree, &mut known)?;
+    }
+    subtree.complete()?;
+    for act in &acts[completed..] {
+        tree::append(act, &mut subtree, &mut known)?;
+    }
+    stops.at("held");
+    let observed = stops.clone();
+    fs.observe(Arc::new(move |progress| observed.at(&progress.to_string())));
+    stops.pass("changing");
+    persevere(|| match subtree.set_policy(to) {
+        // It was given back, and only the answer was lost.
+        Err(error) if error.errno == Errno::Stale && !to.is_decoupled() => Ok(()),
+        done => done.map(drop),
+    })?;
+    stops.at("changed");
+    if to.is_decoupled() {
+        persevere(|| subtree.merge())?;
+    }
+    subtree.forget()
+}
+
+fn append(cluster: &Arc<Cluster>, path: &str, cell: &str, name: &str) -> Result<Tree> {
+    let fs = cluster.mount()?;
+    let place = Path::parse(path).expect("the parent names a path");
+    let mut subtree = if let Some(owner) = StateDir::owner_at(fs.cluster_id(), &place)? {
+        cluster.mount_as(owner.client())?.attach(path)?
+    } else {
+        fs.make_dir(path, 0o755)?;
+        let policy = Policy::of_cell(Cell::from_name(cell).expect("the parent names a cell"));
+        let subtree = fs.decouple(path, &policy)?;
+        subtree.remember()?;
+        subtree
+    };
+    let ino = subtree.create(subtree.root(), name.as_bytes(), &NewFile::default())?;
+    subtree.sync()?;
+    // The journals of what is merged go when the metadata store has it.
+    fs.checkpoint()?;
+    Ok(Tree::from([(name.to_owned(), ino.to_string())]))
 }
 
 fn strong(fs: &Arc<Fs>, path: &str, policy: &Policy, stops: &Stops) -> Result<()> {

@@ -134,3 +134,20 @@ fn an_object_that_was_never_finished_is_in_nobodys_way() {
         assert!(!scene.objects().contains(&unfinished));
     }
 }
+
+#[test]
+fn what_a_later_process_makes_has_other_numbers() {
+    let site = Site::new();
+    for cell in ["weak-none", "weak-local", "weak-global"] {
+        let (path, state) = (format!("/{cell}"), site.path(cell));
+        let numbers: Vec<String> = ["one", "two", "three"]
+            .into_iter()
+            .map(|name| {
+                let task = Task::Append { cell: cell.into(), name: name.into() };
+                site.client(task, &path, &state, &[]).result().unwrap()[name].clone()
+            })
+            .collect();
+        let different: std::collections::BTreeSet<_> = numbers.iter().collect();
+        assert_eq!(different.len(), 3, "{cell}: {numbers:?}");
+    }
+}

@@ -119,14 +119,15 @@ fn strong(row: &Row) -> Vec<Step> {
 }
 
 /// The mechanisms that are carried out when a composition of Table II is completed, in order.
-fn mechanisms(composition: &Composition) -> Vec<Mechanism> {
+pub(crate) fn mechanisms(composition: &Composition) -> Vec<Mechanism> {
     let text = composition.to_string();
-    let names = text.split('+').filter(|name| *name != "append_client_journal");
-    names.map(|name| Mechanism::ALL.into_iter().find(|m| m.name() == name).unwrap()).collect()
+    let named = |name: &str| Mechanism::ALL.into_iter().find(|known| known.name() == name);
+    let all = text.split('+').filter_map(named);
+    all.filter(|mechanism| *mechanism != Mechanism::AppendClientJournal).collect()
 }
 
 /// The stages that a mechanism passes through.
-fn passes(mechanism: Mechanism, stage: Stage) -> bool {
+pub(crate) fn passes(mechanism: Mechanism, stage: Stage) -> bool {
     use Stage::{Applied, Begun, Ended, Opened, Sending, Sent, Synced, Written};
     match mechanism {
         Mechanism::LocalPersist => matches!(stage, Begun | Opened | Written | Synced | Ended),

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use cudele::{Errno, NewFile};
+use cudele::{Errno, Ino, NewFile};
 use serde_json::Value;
 
 use crate::fixture::World;
-use crate::tools::{TREE, append, decouple, eventually, ingest, mount, seen, tree};
+use crate::tools::{TREE, append, decouple, eventually, ingest, mount, policy_file, seen, tree};
 
 /// The first number and the one behind the last, of every range that a client got.
 fn ranges(owner: &Value) -> Vec<(u64, u64)> {
@@ -97,31 +97,71 @@ fn numbers_are_durable_before_they_are_given() {
 #[test]
 fn numbers_are_never_given_twice() {
     let world = World::new();
-    world.run(&["mkdir", "/job"]).done();
-    let mut given = Vec::new();
-    let mut decouple = || {
-        given.extend(ranges(&world.json(&["decouple", "/job", "invisible-local"])));
-        let mut sorted = given.clone();
-        sorted.sort_unstable();
-        assert!(sorted.windows(2).all(|pair| pair[0].1 <= pair[1].0), "{sorted:?}");
+    let mut used = BTreeSet::new();
+    let mut note = |inos: Vec<Ino>| {
+        for ino in inos {
+            assert!(used.insert(ino), "{ino} names two files");
+        }
     };
-    decouple();
-    world.run(&["discard", "/job"]).done();
-    decouple();
-    world.run(&["merge", "/job"]).done();
+    for round in 0..6 {
+        let fs = mount(&world);
+        let mut job = decouple(&fs, "/job", "invisible-none");
+        note(append(&mut job, &["a", "b", "c"]));
+        match round {
+            0 | 3 => job.discard().unwrap(),
+            1 => world.crash(),
+            2 | 4 => drop(job.merge().unwrap()),
+            _ => {
+                job.complete().unwrap();
+                world.run(&["down"]).done();
+                world.run(&["up"]).done();
+            }
+        }
+        // Nobody goes on with what was interrupted.
+        if matches!(round, 1 | 5) {
+            world.run(&["discard", "--force", "/job"]).done();
+        }
+        world.run(&["mkdir", &format!("/new{round}")]).done();
+        note(vec![ino(&world, &format!("/new{round}"))]);
+    }
+}
+
+fn ino(world: &World, path: &str) -> Ino {
+    Ino(world.json(&["stat", path])["ino"].as_u64().unwrap())
+}
+
+#[test]
+fn numbers_that_were_not_used_are_given_again() {
+    let world = World::new();
+    let given = |path: &str, policy: &str| {
+        world.run(&["mkdir", "-p", path]).done();
+        let [range] = ranges(&world.json(&["decouple", path, policy]))[..] else {
+            panic!("{path}")
+        };
+        range
+    };
+    let fs = mount(&world);
+    let mut job = decouple(&fs, "/one", "invisible-none");
+    let held = given("/held", "invisible-none");
+    let last = append(&mut job, &["a", "b"])[1].0;
+    job.merge().unwrap();
+    // Everybody who comes later may have them, also after a crash.
     world.crash();
-    decouple();
-    world.crash();
-    world.run(&["discard", "/job"]).done();
-    decouple();
-    world.run(&["down"]).done();
-    world.run(&["up"]).done();
-    world.run(&["merge", "/job"]).done();
-    decouple();
-    // Of all these none was used: they are skipped.
-    world.run(&["mkdir", "/new"]).done();
-    let new = world.json(&["stat", "/new"])["ino"].as_u64().unwrap();
-    assert!(given.iter().all(|(start, end)| !(*start..*end).contains(&new)));
+    let few = "consistency: append_client_journal\nallocated_inodes: 50";
+    let few = policy_file(&world, few);
+    assert_eq!(given("/two", &few), (last + 1, last + 51));
+    world.run(&["discard", "/two"]).done();
+    // The first is kept: there may be journals by that name.
+    assert_eq!(given("/three", &few).0, last + 2);
+    assert!(given("/more", "invisible-none").0 >= held.1, "so many in a row did not come back");
+    // A process that takes up what another one did knows as much.
+    let four = given("/four", &few);
+    world.run(&["merge", "/four"]).done();
+    let five = given("/five", &few);
+    assert_eq!(five, (four.0 + 1, four.1 + 1));
+    // Root does not know what the client used that is gone.
+    world.run_elsewhere(&["discard", "--force", "/five"]).done();
+    assert!(given("/six", &few).0 >= five.1);
 }
 
 #[test]

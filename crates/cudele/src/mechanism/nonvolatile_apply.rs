@@ -5,17 +5,18 @@
 use std::sync::atomic::Ordering;
 
 use types::Result;
-use wire::{MergeFlags, MergeReport};
+use wire::{MergeFlags, MergeReport, Unused};
 
 use super::{Material, global_persist};
 
 /// Returns the report and how many bytes were written to the store by this client.
 pub(crate) fn nonvolatile_apply(material: &Material<'_>) -> Result<(MergeReport, u64)> {
     let flags = MergeFlags { store: true, ..material.merge };
+    let unused = Unused::new(&material.unused);
     let Some(object) = &material.object else {
         // Nothing to put there.
-        let report =
-            material.fs.merge_journal(material.subtree, &material.header.encode(), flags)?;
+        let header = material.header.encode();
+        let report = material.fs.merge_journal(material.subtree, &header, flags, unused)?;
         return Ok((report, 0));
     };
     // A mechanism before this one may have put it there.
@@ -24,6 +25,6 @@ pub(crate) fn nonvolatile_apply(material: &Material<'_>) -> Result<(MergeReport,
     } else {
         global_persist::global_persist(material)?
     };
-    let report = material.fs.merge_object(material.subtree, object, flags)?;
+    let report = material.fs.merge_object(material.subtree, object, flags, unused)?;
     Ok((report, written))
 }

@@ -3,7 +3,7 @@
 
 use policy::Mechanism;
 use types::Result;
-use wire::{Answer, MergeReport, Op};
+use wire::{Answer, MergeReport, Op, Unused};
 
 use super::Material;
 use crate::Stage;
@@ -18,6 +18,7 @@ pub(crate) fn volatile_apply(material: &Material<'_>) -> Result<MergeReport> {
         bytes: material.bytes(),
         object: material.object.as_deref().unwrap_or_default().as_bytes(),
         flags: material.merge,
+        unused: Unused::new(&material.unused),
     };
     let answer = material.fs.call_with_chunks(op, &chunks)?;
     let Answer::Merged(report) = answer else { return Err(unexpected(&answer)) };

@@ -143,6 +143,11 @@ impl Subtree {
         if composition.mechanisms().any(durable) {
             self.fs.sync_data()?;
         }
+        if flags.release {
+            self.give_up_unused()?;
+        } else if composition.mechanisms().any(Mechanism::applies) {
+            self.note_used()?;
+        }
         let tenure = self.fs.server_epoch();
         let mut completion = self.run(composition, flags)?;
         if completion.merge.is_some() && tenure != self.fs.server_epoch() {
@@ -235,6 +240,7 @@ impl Subtree {
             persisted_locally: self.persisted_locally,
             persisted_globally: self.persisted_globally,
             merge: flags,
+            unused: if flags.release { self.unused() } else { Vec::new() },
             object,
             stored: AtomicBool::new(false),
             completed: Mutex::default(),

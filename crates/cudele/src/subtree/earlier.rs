@@ -9,7 +9,7 @@ use metastore::request::client_journal_prefix;
 use objstore::Expect;
 use policy::Mechanism;
 use types::{Ino, Result, Seq};
-use wire::{MergeFlags, MergeReport};
+use wire::{MergeFlags, MergeReport, Unused};
 
 use super::Subtree;
 use crate::Fs;
@@ -73,26 +73,24 @@ impl Earlier {
 
     /// Applies it to the client's view.
     fn replay(&self, inner: &mut Decoupled) -> Result<()> {
-        let last = inner.replay(&self.bytes);
-        inner.skip_used(last.map_err(|error| error.in_journal(&self.name))?);
-        Ok(())
+        inner.replay(&self.bytes).map_err(|error| error.in_journal(&self.name))
     }
 
     /// Merges it. Where it is an object, it is made what the server can read first.
     pub(super) fn merge(&self, fs: &Fs, root: Ino, flags: MergeFlags) -> Result<MergeReport> {
         let Some(object) = &self.object else {
-            return fs.merge_journal(root, &self.bytes, flags);
+            return fs.merge_journal(root, &self.bytes, flags, Unused::default());
         };
         match (self.events(), flags.dry_run) {
             (0, true) => Ok(MergeReport::default()),
             (0, false) => fs.store().delete(object).map(|_| MergeReport::default()),
-            (_, true) if self.torn => fs.merge_journal(root, &self.bytes, flags),
+            (_, true) if self.torn => fs.merge_journal(root, &self.bytes, flags, Unused::default()),
             (_, false) if self.torn => {
                 // Nothing is expected of what is there, so nothing can be in conflict with it.
                 let _ = fs.store().put(object, &self.bytes, Expect::Any)?;
-                fs.merge_object(root, object, flags)
+                fs.merge_object(root, object, flags, Unused::default())
             }
-            _ => fs.merge_object(root, object, flags),
+            _ => fs.merge_object(root, object, flags, Unused::default()),
         }
     }
 }

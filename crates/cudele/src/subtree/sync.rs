@@ -145,6 +145,7 @@ impl Place {
             persisted_locally: part.persisted.0,
             persisted_globally: part.persisted.1,
             merge: MergeFlags { check: self.check, ..MergeFlags::default() },
+            unused: Vec::new(),
             object: part.object.clone(),
             stored: AtomicBool::new(false),
             completed: Mutex::default(),
@@ -248,6 +249,13 @@ impl Subtree {
     }
 
     fn hand_over(&mut self) {
+        if let Err(error) = self.note_used() {
+            // What is not handed over stays with the next completion, which says why it cannot be.
+            if let Some(syncer) = &mut self.syncer {
+                syncer.failed = Some(error);
+            }
+            return;
+        }
         let stores =
             |mechanism| matches!(mechanism, Mechanism::GlobalPersist | Mechanism::NonvolatileApply);
         let object = self.policy.effective().mechanisms().any(stores).then(|| self.object_name());

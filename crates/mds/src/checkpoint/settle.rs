@@ -8,7 +8,7 @@
 use types::{ClientId, ConnId, Error, Ino, Seq, Set, Tid};
 use wire::{Answer, Failure};
 
-use crate::tables::Held;
+use crate::tables::{GivenBack, Held};
 use crate::{Effects, Mds};
 
 /// Merges and policies that are answered when the store has what they promise.
@@ -34,13 +34,14 @@ pub(crate) struct Settled {
 }
 
 /// What happens when it is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
     Answer,
     /// It is answered when the tables are stored, too.
     AnswerWithTables,
-    /// The subtree is everybody's again, if this client still has it.
-    Release(ClientId),
+    /// The subtree is everybody's again, if this client still has it, and with it the numbers that
+    /// it has not used.
+    Release(ClientId, Vec<GivenBack>),
 }
 
 impl Settling {
@@ -85,8 +86,8 @@ impl Mds {
                         self.tables.hold(Held { conn, tid, answer, seq, begins: None });
                         self.tables_tick(effects);
                     }
-                    Then::Release(client) => {
-                        self.release_merged((subtree, client), at, answer, effects);
+                    Then::Release(client, unused) => {
+                        self.release_merged((subtree, client, &unused), at, answer, effects);
                     }
                 }
             } else {

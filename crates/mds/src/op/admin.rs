@@ -2,11 +2,11 @@
 
 use policy::{Policy, Transition};
 use types::{ClientId, ConnId, Cred, Errno, Ino, Origin, Seq, Set, Tid};
-use wire::{Answer, Decoupled, Failure};
+use wire::{Answer, Decoupled, Failure, Unused};
 
 use super::{Performed, Performing, Refused};
 use crate::checkpoint::{Settled, Then};
-use crate::tables::{Held, Tables};
+use crate::tables::{GivenBack, Held, Tables};
 use crate::{Effects, Mds};
 use namespace::Mode;
 
@@ -140,12 +140,14 @@ impl Mds {
         (conn, tid): (ConnId, Tid),
         client: ClientId,
         cred: &Cred,
-        subtree: Ino,
+        (subtree, unused): (Ino, Unused<'_>),
     ) -> Performing {
         if !cred.is_root() || self.tables.owner(subtree).is_none() {
             self.owned(subtree, client)?;
         }
         let seq = self.switch_policy(subtree);
+        let unused = self.tables.unused((subtree, client), unused.ranges());
+        self.take_back(subtree, &unused);
         self.tables.decoupled.remove(&subtree);
         self.merges.forget(subtree);
         self.tables.hold(Held { conn, tid, answer: Answer::Done, seq, begins: None });
@@ -179,6 +181,7 @@ impl Mds {
         };
         let before = std::mem::replace(&mut known.client, client);
         (known.epoch, known.cred) = (epoch, cred.clone());
+        known.taken_over |= before != client;
         let range = known.ranges.first().copied().unwrap_or_default();
         if before != client {
             self.fence(before, effects);
@@ -197,11 +200,12 @@ impl Mds {
         }
     }
 
-    /// Releases a subtree whose merge is done, and answers when that is durable. If somebody else
-    /// took it over while the merge was carried out, it stays theirs.
+    /// Releases a subtree whose merge is done, with the numbers that its client has not used, and
+    /// answers when that is durable. If somebody else took it over while the merge was carried out,
+    /// it stays theirs.
     pub(crate) fn release_merged(
         &mut self,
-        (subtree, client): (Ino, ClientId),
+        (subtree, client, unused): (Ino, ClientId, &[GivenBack]),
         (conn, tid): (ConnId, Tid),
         answer: Answer,
         effects: &mut Effects,
@@ -210,11 +214,20 @@ impl Mds {
         let owner = self.tables.decoupled.get(&subtree).map(|known| known.client);
         if owner == Some(client) {
             seq = self.switch_policy(subtree);
+            self.take_back(subtree, unused);
             if let Some(known) = self.tables.decoupled.get_mut(&subtree) {
                 known.released = true;
             }
         }
         self.tables.hold(Held { conn, tid, answer, seq, begins: None });
         self.tables_tick(effects);
+    }
+
+    /// Takes numbers back, unless another journal of the subtree is on its way that was, or may be,
+    /// verified against them.
+    fn take_back(&mut self, subtree: Ino, unused: &[GivenBack]) {
+        if !self.merges.is_about(subtree) {
+            self.tables.give_back(subtree, unused);
+        }
     }
 }

@@ -1,9 +1,10 @@
 //! Promise: an inode number never has two owners, whatever crashes (A-04, J-14): neither two
-//! requests nor two clients, nor a client and the server.
+//! requests nor two clients, nor a client and the server. What a client gave up unused has none until
+//! somebody gets it; what it used names one file for ever.
 
 use std::collections::BTreeMap;
 
-use types::{ClientId, Ino, InoRange};
+use types::{ClientId, Ino, InoRange, Tid};
 
 use crate::oracle::Key;
 
@@ -34,6 +35,31 @@ impl Numbers {
         }
         self.ranges.push((range, client));
         Ok(())
+    }
+
+    /// A client appended the creation of an inode to its journal.
+    ///
+    /// # Errors
+    /// If the number is not its own, or names something else.
+    pub fn take(&mut self, client: ClientId, ino: Ino) -> Result<(), String> {
+        let own = |(range, owner): &(InoRange, ClientId)| *owner == client && range.contains(ino);
+        if !self.ranges.iter().any(own) {
+            return Err(format!("{client} used {ino}, which it does not have"));
+        }
+        match self.used.insert(ino, (client, Tid(0))) {
+            Some(owner) => Err(format!("{client} used {ino}, which {owner:?} has")),
+            None => Ok(()),
+        }
+    }
+
+    /// A client said that it will not use the end of a range: whoever gets it may.
+    pub fn give_up(&mut self, client: ClientId, unused: InoRange) {
+        for (range, owner) in &mut self.ranges {
+            if *owner == client && range.end == unused.end && range.start <= unused.start {
+                range.end = unused.start;
+            }
+        }
+        self.ranges.retain(|(range, _)| !range.is_empty());
     }
 
     /// The server gave a number to what a request created.

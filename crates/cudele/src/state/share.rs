@@ -1,0 +1,90 @@
+//! Processes of one user that have the same decoupled subtree at the same time.
+//!
+//! Each holds a shared lock on the directory of the subtree as long as it lives. Only who holds an
+//! exclusive one is alone. Locks are changed by one process at a time, which has the directory above
+//! locked: changing a lock gives it up for a moment.
+
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+
+use types::Result;
+
+use super::{StateDir, io_error};
+
+/// Says to others that a process has the subtree, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Share {
+    dir: File,
+    path: PathBuf,
+}
+
+impl Share {
+    /// From now on this process has the subtree.
+    ///
+    /// # Errors
+    /// `EIO`, `ENOSPC`.
+    pub(crate) fn new(state: &StateDir) -> Result<Self> {
+        let path = state.path().to_owned();
+        let open = || -> std::io::Result<File> {
+            fs::create_dir_all(&path)?;
+            let _gate = gate(&path)?;
+            let dir = File::open(&path)?;
+            dir.lock_shared()?;
+            Ok(dir)
+        };
+        let dir = open().map_err(|error| io_error(&path, &error))?;
+        Ok(Self { dir, path })
+    }
+
+    /// Does something if no other process has the subtree, and lets none have it until it is done.
+    ///
+    /// # Errors
+    /// `EIO`, and those of what is done.
+    pub(crate) fn if_alone(&self, act: impl FnOnce() -> Result<()>) -> Result<()> {
+        let failed = |error| io_error(&self.path, &error);
+        let _gate = gate(&self.path).map_err(failed)?;
+        let done = match self.dir.try_lock() {
+            Ok(()) => act(),
+            Err(TryLockError::WouldBlock) => Ok(()),
+            Err(TryLockError::Error(error)) => Err(failed(error)),
+        };
+        self.dir.lock_shared().map_err(failed)?;
+        done
+    }
+}
+
+fn gate(path: &Path) -> std::io::Result<File> {
+    let gate = File::open(path.parent().unwrap_or(path))?;
+    gate.lock()?;
+    Ok(gate)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn only_who_is_alone_does_it() {
+        let home = tempfile::tempdir().unwrap();
+        let state = StateDir::at(&home.path().join("subtrees/1"));
+        let one = Share::new(&state).unwrap();
+        let done = Cell::new(0);
+        let attempt = |share: &Share| {
+            share.if_alone(|| {
+                done.set(done.get() + 1);
+                Ok(())
+            })
+        };
+        attempt(&one).unwrap();
+        assert_eq!(done.get(), 1);
+        let two = Share::new(&state).unwrap();
+        attempt(&one).unwrap();
+        attempt(&two).unwrap();
+        assert_eq!(done.get(), 1, "there are two");
+        drop(one);
+        attempt(&two).unwrap();
+        assert_eq!(done.get(), 2);
+    }
+}

@@ -1,0 +1,217 @@
+//! Inode numbers: which the server uses itself, which clients were given, which came back.
+//!
+//! Invariant: a number that anybody used, or may have used, is never given again.
+
+use types::{ClientId, Errno, Ino, InoRange};
+
+use super::Tables;
+
+/// Numbers reserved at a time for inodes that the server creates itself.
+pub(super) const RESERVE: u64 = 1 << 20;
+/// A new reservation starts when fewer numbers than this are left.
+const RESERVE_LOW: u64 = RESERVE / 2;
+
+/// The end of a range that its client has not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GivenBack {
+    /// The range as it was given.
+    of: InoRange,
+    /// The first number that comes back.
+    start: u64,
+}
+
+impl Tables {
+    /// A number for an inode that the server creates, or `None` until more are reserved.
+    #[inline]
+    pub(crate) fn take_ino(&mut self) -> Option<Ino> {
+        if self.own.len() < RESERVE_LOW && self.reserving.is_none() {
+            let range = InoRange { start: self.next, end: self.next + RESERVE };
+            self.next = range.end;
+            self.reserving = Some(range);
+            self.dirty = true;
+        }
+        self.own.take()
+    }
+
+    /// Numbers for a client. They may be handed out once the tables are stored.
+    pub(crate) fn grant(&mut self, count: u64) -> Result<InoRange, Errno> {
+        self.dirty = true;
+        if let Some(range) = self.free.take(count) {
+            return Ok(range);
+        }
+        let space = Ino::space_of(self.rank);
+        let end = self.next.checked_add(count).filter(|end| *end <= space.end);
+        let range = InoRange { start: self.next, end: end.ok_or(Errno::NoSpace)? };
+        self.next = range.end;
+        Ok(range)
+    }
+
+    /// Which of the numbers that a client says it has not used are the ends of ranges that it was
+    /// given for a subtree: each range, and what is left of it. The first number of a range never
+    /// comes back, because journal objects have it in their names.
+    pub(crate) fn unused(
+        &self,
+        (subtree, client): (Ino, ClientId),
+        said: impl Iterator<Item = InoRange>,
+    ) -> Vec<GivenBack> {
+        // What the client before it used, and nobody else knows of, may still turn up.
+        let known = self.owner(subtree).filter(|known| known.client == client && !known.taken_over);
+        let Some(known) = known else { return Vec::new() };
+        let tail = |said: InoRange| {
+            let of = known.ranges.iter().find(|range| {
+                range.start <= said.start && said.start < said.end && said.end == range.end
+            });
+            let of = *of?;
+            let start = said.start.max(of.start + 1);
+            (start < of.end).then_some(GivenBack { of, start })
+        };
+        said.filter_map(tail).collect()
+    }
+
+    /// Takes back what a client has not used of a subtree's numbers. They may be given to others from
+    /// now on: the object that says so to a later server says also that they are not this client's.
+    pub(crate) fn give_back(&mut self, subtree: Ino, unused: &[GivenBack]) {
+        let Some(known) = self.decoupled.get_mut(&subtree) else { return };
+        for GivenBack { of, start } in unused {
+            // Asked for again, it is not there any more.
+            let Some(range) = known.ranges.iter_mut().find(|range| *range == of) else { continue };
+            range.end = *start;
+            self.free.put(InoRange { start: *start, end: of.end });
+            self.dirty = true;
+        }
+        // What was given last need not be remembered as free.
+        if let Some(start) = self.free.take_before(self.next) {
+            self.next = start;
+        }
+    }
+
+    /// Numbers become usable. If clients were given ranges in between, the rest of the current
+    /// reservation is skipped: at most half a million of a rank's 2^40 numbers.
+    pub(super) fn add_own(&mut self, range: InoRange) {
+        if self.own.end == range.start {
+            self.own.end = range.end;
+        } else {
+            self.own = range;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use policy::Policy;
+    use types::{Cred, Epoch, Rank};
+
+    use super::*;
+
+    const SUBTREE: Ino = Ino(7);
+    const CLIENT: ClientId = ClientId(3);
+
+    fn range(start: u64, end: u64) -> InoRange {
+        InoRange { start, end }
+    }
+
+    /// A rank that gave a subtree and so many numbers to a client.
+    fn tables(counts: &[u64]) -> (Tables, Vec<InoRange>) {
+        let mut tables = Tables::new(Rank(0));
+        tables.take_over(None).unwrap();
+        let ranges: Vec<_> = counts.iter().map(|count| tables.grant(*count).unwrap()).collect();
+        let (policy, cred) = (Policy::default(), Cred::root());
+        let mut known = Tables::decoupling(CLIENT, &policy, ranges[0], Epoch(1), &cred);
+        known.ranges.clone_from(&ranges);
+        tables.decoupled.insert(SUBTREE, known);
+        (tables, ranges)
+    }
+
+    fn give_back(tables: &mut Tables, client: ClientId, said: &[InoRange]) {
+        let unused = tables.unused((SUBTREE, client), said.iter().copied());
+        tables.give_back(SUBTREE, &unused);
+    }
+
+    fn ranges(tables: &Tables) -> &[InoRange] {
+        &tables.decoupled[&SUBTREE].ranges
+    }
+
+    #[test]
+    fn what_came_back_is_given_again_and_nothing_else() {
+        let (mut tables, given) = tables(&[100, 100]);
+        let others = tables.grant(50).unwrap();
+        let [first, second] = given[..] else { panic!("two ranges") };
+        // All of the second, whose first number stays: journals are called by it.
+        give_back(&mut tables, CLIENT, &[range(first.start + 30, first.end), second]);
+        assert_eq!(
+            *ranges(&tables),
+            [range(first.start, first.start + 30), range(second.start, second.start + 1)]
+        );
+        assert_eq!(tables.grant(70), Ok(range(first.start + 30, first.end)));
+        assert_eq!(tables.grant(100), Ok(range(others.end, others.end + 100)), "99 are too few");
+        assert_eq!(tables.grant(99), Ok(range(second.start + 1, second.end)));
+    }
+
+    #[test]
+    fn what_was_given_last_comes_back_to_the_rest() {
+        let (mut tables, given) = tables(&[100]);
+        give_back(&mut tables, CLIENT, &[range(given[0].start + 10, given[0].end)]);
+        assert_eq!(tables.grant(500).unwrap().start, given[0].start + 10);
+        assert_eq!(tables.free.ranges().count(), 0);
+    }
+
+    #[test]
+    fn only_ends_of_ones_own_come_back_and_once() {
+        let (mut tables, given) = tables(&[100, 100]);
+        let others = tables.grant(50).unwrap();
+        let InoRange { start, end } = given[0];
+        let wrong =
+            [range(start + 10, end - 1), range(start + 10, end + 10), range(end, end), others];
+        give_back(&mut tables, CLIENT, &wrong);
+        give_back(&mut tables, ClientId(4), &[range(start + 10, end)]);
+        assert_eq!(*ranges(&tables), given);
+        // Said once more, after somebody has it.
+        let said = [range(start + 10, end)];
+        let unused = tables.unused((SUBTREE, CLIENT), said.into_iter());
+        tables.give_back(SUBTREE, &unused);
+        assert_eq!(tables.grant(90), Ok(said[0]));
+        tables.give_back(SUBTREE, &unused);
+        give_back(&mut tables, CLIENT, &said);
+        assert_eq!(tables.free.ranges().count(), 0);
+    }
+
+    #[test]
+    fn nothing_comes_back_of_a_subtree_that_was_taken_over() {
+        let (mut tables, given) = tables(&[100]);
+        tables.decoupled.get_mut(&SUBTREE).unwrap().taken_over = true;
+        give_back(&mut tables, CLIENT, &[range(given[0].start + 10, given[0].end)]);
+        assert_eq!(*ranges(&tables), given);
+    }
+
+    #[test]
+    fn the_next_server_knows_what_came_back() {
+        let (mut tables, given) = tables(&[100, 100]);
+        tables.grant(50).unwrap();
+        give_back(&mut tables, CLIENT, &[range(given[0].start + 30, given[0].end)]);
+        tables.decoupled.get_mut(&SUBTREE).unwrap().taken_over = true;
+        let bytes = tables.encode();
+        let mut next = Tables::new(Rank(0));
+        next.decode(&bytes).unwrap();
+        assert_eq!(
+            (&next.decoupled, &next.free, next.next),
+            (&tables.decoupled, &tables.free, tables.next)
+        );
+        assert_eq!(next.grant(70), Ok(range(given[0].start + 30, given[0].end)));
+    }
+
+    #[test]
+    fn a_table_of_version_1_has_nothing_free() {
+        let (tables, _) = tables(&[100]);
+        let mut bytes = tables.encode();
+        // Without the number of free ranges and the checksum.
+        bytes.truncate(bytes.len() - 5);
+        bytes[8] = 1;
+        let crc = journal::checksum(&bytes);
+        bytes.extend_from_slice(&crc.to_le_bytes());
+        let mut next = Tables::new(Rank(0));
+        next.decode(&bytes).unwrap();
+        assert_eq!((&next.decoupled, next.next), (&tables.decoupled, tables.next));
+        bytes[8] = 3;
+        assert!(next.decode(&bytes).is_err());
+    }
+}
