@@ -92,6 +92,38 @@ fn an_inode_with_a_name_outside_is_not_blocked_itself() {
 }
 
 #[test]
+fn a_file_with_several_names_belongs_to_no_subtree() {
+    let world = World::new();
+    let (owner, other) = (mount(&world), mount(&world));
+    other.make_dir("/job", 0o755).unwrap();
+    let dir = other.open_dir("/job").unwrap();
+    let [one, two] = ["one", "two"].map(|name| dir.create(name, &NewFile::default()).unwrap().ino);
+    dir.link(two, "three").unwrap();
+    let mut job = decouple(&owner, "/job", BLOCK);
+    // By name, and by the number of a file with one name.
+    for name in ["one", "two", "three"] {
+        busy(other.stat(format!("/job/{name}")));
+        busy(dir.lookup(name));
+        busy(dir.unlink(name));
+    }
+    busy(dir.link(two, "four"));
+    busy(other.list_xattr(one));
+    // By the number of one with several.
+    let mode = |mode| AttrChange { mode: Some(mode), ..AttrChange::default() };
+    other.list_xattr(two).unwrap();
+    other.set_attr(two, &mode(0o600)).unwrap();
+    // The owner has no more of it: but what it makes itself may have several names.
+    job.set_attr_blindly(job.root(), two, &mode(0o644));
+    let own = append(&mut job, &["own"])[0];
+    job.link(own, job.root(), b"again").unwrap();
+    job.set_attr_blindly(job.root(), own, &mode(0o640));
+    let report = job.merge().unwrap().merge.unwrap();
+    assert_eq!((report.created, report.rejected), (1, 1));
+    let modes = ["two", "own", "again"].map(|name| dir.lookup(name).unwrap().mode & 0o777);
+    assert_eq!(modes, [0o600, 0o640, 0o640]);
+}
+
+#[test]
 fn where_others_are_allowed_the_owner_wins_name_by_name() {
     let world = World::new();
     let (owner, other) = (mount(&world), mount(&world));
