@@ -7,7 +7,7 @@ use types::{
     Attr, AttrChange, ClientId, Cred, Epoch, Errno, Error, FileType, Ino, Path, RenameFlags,
     Result, Seq, XattrFlags,
 };
-use wire::{Answer, EffectivePolicy, NewInode, Op, Unused};
+use wire::{Answer, EffectivePolicy, NewInode, Op, PolicyEntry, Unused};
 
 use crate::link::Link;
 use crate::observe::Observed;
@@ -345,12 +345,26 @@ impl Fs {
         Ok(seq)
     }
 
+    /// Makes sure that this client talks to the server that is active now.
+    pub(crate) fn reach(&self) -> Result<()> {
+        self.call(Op::Sync).map(drop)
+    }
+
     /// Waits until everything is in the metadata store and the journal is trimmed.
     ///
     /// # Errors
     /// `EIO`.
     pub fn checkpoint(&self) -> Result<()> {
         self.call(Op::Checkpoint).map(|_| ())
+    }
+
+    /// Every policy that was set, with the path that its directory has today. Those of directories
+    /// that are gone are left out.
+    ///
+    /// # Errors
+    /// If the monitor or the metadata server does not answer.
+    pub fn policies(&self) -> Result<Vec<PolicyEntry>> {
+        crate::policies::today(self, self.cluster.status()?.policies)
     }
 
     /// The policy in force in a directory, and where it is inherited from.

@@ -42,6 +42,7 @@ mod link;
 mod locate;
 mod mechanism;
 mod observe;
+mod policies;
 mod recover;
 mod state;
 mod strong_log;

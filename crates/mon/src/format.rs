@@ -17,7 +17,8 @@ use types::{ClientId, Errno, Error};
 use wire::ClusterMap;
 
 const MAGIC: &[u8; 8] = b"CUDLMMAP";
-const VERSION: u16 = 1;
+/// Version 1 does not say which inodes have the policies.
+const VERSION: u16 = 2;
 const CRC_BYTES: usize = 4;
 /// Apart from the other faults because its remedy differs: nothing is damaged.
 const KNOWN_VERSION: &str = "a format version that this build reads";
@@ -54,7 +55,8 @@ fn read(bytes: &[u8]) -> Result<ClusterMap, Malformed> {
         return Err(Reader::new(bytes).malformed("the magic of a cluster map"));
     }
     let before_version = reader;
-    if reader.u16()? != VERSION {
+    let version = reader.u16()?;
+    if !(1..=VERSION).contains(&version) {
         return Err(before_version.malformed(KNOWN_VERSION));
     }
     let before_body = reader;
@@ -66,10 +68,13 @@ fn read(bytes: &[u8]) -> Result<ClusterMap, Malformed> {
     }
     let mut reader = Reader::new(body);
     reader.take(before_body.offset())?;
-    let map = ClusterMap::decode(&mut reader)?;
+    let map = match version {
+        1 => ClusterMap::decode_without_inodes(&mut reader)?,
+        _ => ClusterMap::decode(&mut reader)?,
+    };
     reader.end()?;
     let sorted = map.mds.is_sorted_by(|a, b| a.rank < b.rank)
-        && map.policies.is_sorted_by(|a, b| a.path < b.path);
+        && map.policies.is_sorted_by(|a, b| (&a.path, a.ino) < (&b.path, b.ino));
     if !sorted || map.next_client == ClientId(0) || !map.decoupled.is_empty() {
         return Err(before_body.malformed("a map that agrees with itself"));
     }

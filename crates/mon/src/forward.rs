@@ -5,13 +5,15 @@
 //! in the map and stores that before it replies. Whether the directory exists and whether
 //! the user may is decided by the server alone.
 //!
+//! A policy is known by the directory's inode: its path is what it was called at that time.
+//!
 //! Invariant: for one directory at most one request is under way, so the map records policies in
 //! the order in which the server carried them out.
 
 use std::collections::BTreeMap;
 
 use policy::Policy;
-use types::{ClientId, ConnId, Epoch, Errno, Path, Rank, Tid};
+use types::{ClientId, ConnId, Epoch, Errno, Ino, Path, Rank, Tid};
 use wire::{Answer, Failure, MdsState, Message, MonAnswer, MonOp, Op, PolicyEntry, Reply, Request};
 
 use crate::effects::Asker;
@@ -37,20 +39,27 @@ struct Forward {
 }
 
 impl Forward {
-    /// The server's answer as the monitor's.
-    fn translate(&self, answer: Answer) -> Result<MonAnswer, Failure> {
+    /// The server's answer as the monitor's, and which directory it is about.
+    fn translate(&self, answer: Answer) -> Result<(MonAnswer, Ino), Failure> {
+        if let Answer::Attr(dir) = answer
+            && !self.decouple
+        {
+            return Ok((MonAnswer::Done, dir.ino));
+        }
+        // Nothing but that it is done: then the directory is known by its path.
         if answer == Answer::Done && !self.decouple {
-            return Ok(MonAnswer::Done);
+            return Ok((MonAnswer::Done, Ino(0)));
         }
         if let Answer::Pending(client) = answer
             && !self.decouple
         {
-            return Ok(MonAnswer::Pending(client));
+            return Ok((MonAnswer::Pending(client), Ino(0)));
         }
         if let Answer::Decoupled(decoupled) = answer
             && self.decouple
         {
-            return Ok(MonAnswer::Decoupled(decoupled));
+            let ino = decoupled.root.ino;
+            return Ok((MonAnswer::Decoupled(decoupled), ino));
         }
         Err(failure(Errno::Io, "the metadata server answered something else"))
     }
@@ -166,34 +175,39 @@ impl Mon {
         let result = reply.result.and_then(|answer| forward.translate(answer));
         let asker = forward.asker;
         // One that waits is recorded when the server says that the subtree is everybody's again.
-        if result.as_ref().is_ok_and(|answer| !matches!(answer, MonAnswer::Pending(_))) {
-            self.record_policy(forward.path, forward.policy);
+        if let Ok((answer, ino)) = &result
+            && !matches!(answer, MonAnswer::Pending(_))
+        {
+            self.record_policy((forward.path, *ino), forward.policy);
         }
         match (asker, result) {
-            (Some(asker), Ok(answer)) => self.ledger.reply_when_stored(asker, answer, effects),
+            (Some(asker), Ok((answer, _))) => self.ledger.reply_when_stored(asker, answer, effects),
             (Some(asker), Err(failure)) => effects.reply(asker, Err(failure)),
             (None, _) => {}
         }
     }
 
-    /// Puts a policy into the map, or takes it out.
-    pub(crate) fn record_policy(&mut self, path: Vec<u8>, policy: String) {
-        let found = self.ledger.map().policies.binary_search_by(|entry| entry.path.cmp(&path));
-        match found {
-            Ok(index) if policy.is_empty() => {
-                self.ledger.change().policies.remove(index);
-            }
-            Ok(index) => {
-                let entry = &mut self.ledger.change().policies[index];
-                entry.version = entry.version.saturating_add(1);
-                entry.policy = policy;
-            }
-            Err(_) if policy.is_empty() => {}
-            Err(index) => {
-                let entry = PolicyEntry { path, version: 1, policy };
-                self.ledger.change().policies.insert(index, entry);
-            }
+    /// Puts a policy into the map, or takes it out. The directory may have had another name when it
+    /// got its last one, and another directory may have had this name.
+    pub(crate) fn record_policy(&mut self, (path, ino): (Vec<u8>, Ino), policy: String) {
+        let policies = &self.ledger.map().policies;
+        let same = |entry: &PolicyEntry| match entry.ino {
+            // From before it was noted which directory it was.
+            Ino(0) => entry.path == path,
+            known => known == ino,
+        };
+        let found = policies.iter().position(same);
+        if found.is_none() && policy.is_empty() {
+            return;
         }
+        let policies = &mut self.ledger.change().policies;
+        let before = found.map_or(0, |index| policies.remove(index).version);
+        if policy.is_empty() {
+            return;
+        }
+        let entry = PolicyEntry { path, version: before.saturating_add(1), policy, ino };
+        let place = policies.partition_point(|known| (&known.path, known.ino) < (&entry.path, ino));
+        policies.insert(place, entry);
     }
 
     /// Refuses a second request for a directory, and more policies than the map holds.

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use types::{Clock, ConnId, Epoch, Moment, Rank};
+use types::{Clock, ConnId, Epoch, Ino, Moment, Rank};
 use wire::{Beacon, ClusterMap, DecoupledSubtree, MdsEntry, MdsState, Message};
 
 use crate::{Effects, Mon, RANKS_MAX};
@@ -34,7 +34,7 @@ struct Server {
     counters: Vec<(String, u64)>,
     decoupled: Vec<DecoupledSubtree>,
     /// Policies that are in force when these subtrees are everybody's again.
-    waiting: BTreeMap<Vec<u8>, String>,
+    waiting: BTreeMap<Ino, (Vec<u8>, String)>,
 }
 
 /// See the module documentation.
@@ -169,13 +169,15 @@ impl Mon {
         server.counters = fitting(counters.iter(), &mut room, counter_bytes);
         server.decoupled = fitting(decoupled.iter(), &mut room, subtree_bytes);
         if state == MdsState::Active {
-            let waits = decoupled.into_iter().filter_map(|known| Some((known.path, known.next?)));
+            let waits = decoupled
+                .into_iter()
+                .filter_map(|known| Some((known.ino, (known.path, known.next?))));
             let before = std::mem::replace(&mut server.waiting, waits.collect());
             let still = &self.servers.server(rank, now).waiting;
             let switched: Vec<_> =
-                before.into_iter().filter(|(path, _)| !still.contains_key(path)).collect();
-            for (path, policy) in switched {
-                self.record_policy(path, policy);
+                before.into_iter().filter(|(ino, _)| !still.contains_key(ino)).collect();
+            for (ino, (path, policy)) in switched {
+                self.record_policy((path, ino), policy);
             }
         }
         let entry = MdsEntry { rank, epoch, address, state, pid, counters: Vec::new() };

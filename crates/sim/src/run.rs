@@ -130,7 +130,7 @@ impl World {
         let tid = self.ask_monitor(&op);
         self.run_until(1_000_000_000, |world| world.monitor_answers.contains_key(&tid));
         match self.monitor_answers.remove(&tid) {
-            Some(Ok(Answer::Done)) => {}
+            Some(Ok(Answer::Attr(_))) => {}
             other => self.check(Err(format!("setting a policy: {other:?}"))),
         }
     }

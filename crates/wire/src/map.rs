@@ -57,12 +57,14 @@ pub struct MdsEntry {
 /// A policy that was set through the monitor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PolicyEntry {
-    /// The directory.
+    /// The directory, as it was called when the policy was set.
     pub path: Vec<u8>,
     /// How often it was set.
     pub version: u64,
     /// Canonical text.
     pub policy: String,
+    /// The directory's inode, which stays the same when it is renamed; 0 if it is not known.
+    pub ino: Ino,
 }
 
 /// A subtree that belongs to one client for now.
@@ -116,6 +118,7 @@ impl ClusterMap {
             out.put_bytes(&entry.path);
             out.put_varint(entry.version);
             out.put_bytes(entry.policy.as_bytes());
+            out.put_varint(entry.ino.0);
         });
         put_list(out, if live { decoupled } else { &[] }, put_decoupled);
     }
@@ -125,6 +128,18 @@ impl ClusterMap {
     /// # Errors
     /// If the bytes are not one.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Self::read(reader, true)
+    }
+
+    /// Reads a map as it was stored before it named the inodes of directories with policies.
+    ///
+    /// # Errors
+    /// If the bytes are not one.
+    pub fn decode_without_inodes(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Self::read(reader, false)
+    }
+
+    fn read(reader: &mut Reader<'_>, inodes: bool) -> Result<Self, Malformed> {
         Ok(Self {
             epoch: Epoch(reader.varint()?),
             cluster: string(reader)?,
@@ -136,6 +151,7 @@ impl ClusterMap {
                     path: reader.bytes()?.to_vec(),
                     version: reader.varint()?,
                     policy: string(reader)?,
+                    ino: if inodes { ino(reader)? } else { Ino(0) },
                 })
             })?,
             decoupled: list(reader, decoupled)?,

@@ -37,7 +37,7 @@ enum Command {
     Get(Place),
     /// Remove the policy of a directory: its parent's holds again
     Rm(Place),
-    /// List every policy that was set
+    /// List every policy that was set, and what its directory is called today
     Ls,
 }
 
@@ -256,10 +256,10 @@ fn remove(context: &Context, args: &Place) -> Result<()> {
 }
 
 fn list(context: &Context) -> Result<()> {
-    let map = context.cluster()?.status()?;
+    let policies = context.mount()?.policies()?;
     let mut rows = Vec::new();
     let mut text = String::new();
-    for entry in &map.policies {
+    for entry in &policies {
         let policy = Policy::parse(&entry.policy)?.policy;
         let mut row = promise::to_json(&policy);
         name_path(&mut row, "path", &entry.path);

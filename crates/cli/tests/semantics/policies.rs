@@ -3,6 +3,7 @@
 use std::fs;
 
 use cudele::{AttrChange, NewFile};
+use serde_json::Value;
 
 use crate::fixture::World;
 use crate::tools::{cell, mount, seen};
@@ -24,6 +25,39 @@ fn a_policy_moves_with_its_directory() {
         assert_eq!(cell(&world, "/plain"), "strong-global", "it inherits where it is now");
         world.crash();
     }
+}
+
+#[test]
+fn a_list_of_policies_has_the_paths_of_today() {
+    let world = World::new();
+    let listed = || -> Vec<(String, String)> {
+        let rows = world.json(&["policy", "ls"]);
+        let rows = rows.as_array().unwrap().iter();
+        let text = |row: &Value, key: &str| row[key].as_str().unwrap().to_owned();
+        rows.map(|row| (text(row, "path"), text(row, "cell"))).collect()
+    };
+    let pair = |path: &str, cell: &str| (path.to_owned(), cell.to_owned());
+    world.run(&["mkdir", "-p", "/a/b/job", "/gone"]).done();
+    world.run(&["policy", "set", "/a/b", "weak-global"]).done();
+    world.run(&["policy", "set", "/a/b/job", "invisible-local"]).done();
+    world.run(&["policy", "set", "/gone", "weak-none"]).done();
+    world.run(&["mv", "/a", "/z"]).done();
+    world.run(&["mv", "/z/b/job", "/job"]).done();
+    world.run(&["rm", "-r", "/gone"]).done();
+    let moved = [pair("/job", "invisible-local"), pair("/z/b", "weak-global")];
+    assert_eq!(listed(), moved);
+    world.crash();
+    assert_eq!(listed(), moved);
+    // Also when the server has nothing of it in memory.
+    world.run(&["down"]).done();
+    world.run(&["up"]).done();
+    assert_eq!(listed(), moved);
+    // Another directory gets an old name.
+    world.run(&["mkdir", "-p", "/a/b"]).done();
+    world.run(&["policy", "set", "/a/b", "strong-none"]).done();
+    assert_eq!(listed(), [&[pair("/a/b", "strong-none")][..], &moved].concat());
+    world.run(&["policy", "rm", "/job"]).done();
+    assert_eq!(listed(), [pair("/a/b", "strong-none"), pair("/z/b", "weak-global")]);
 }
 
 #[test]

@@ -51,7 +51,7 @@ impl Mds {
             known.block = to.interfere == policy::InterferePolicy::Block;
             (known.policy, known.next) = (to.to_yaml(), None);
         }
-        let answer = Answer::Done;
+        let answer = Answer::Attr(self.namespace.getattr(ino)?);
         if Transition::between(&before, &to, held.is_some()).store {
             let then = if held.is_some() { Then::AnswerWithTables } else { Then::Answer };
             self.settle_subtree(

@@ -1,5 +1,5 @@
 use expect_test::expect;
-use types::{ClientId, ConnId, Errno};
+use types::{Attr, ClientId, ConnId, Errno, Ino};
 use wire::{Answer, ClusterMap, Decoupled, Failure, MdsState, MonOp, PolicyEntry};
 
 use super::bench::Bench;
@@ -253,10 +253,31 @@ fn only_so_many_requests_wait() {
 }
 
 #[test]
+fn a_policy_is_known_by_its_directory_whatever_that_is_called() {
+    let mut bench = Bench::serving();
+    let dir = |ino| Ok(Answer::Attr(Attr { ino: Ino(ino), ..Attr::default() }));
+    let remove = |path| MonOp::SetPolicy { path, policy: b"", client: ClientId(0) };
+    // The first directory is renamed, and another one gets its name.
+    let asked = [set(b"/a"), set(b"/a"), set(b"/b"), set(b"/c"), remove(b"/d")];
+    for (tid, (op, ino)) in (1..).zip(asked.into_iter().zip([7, 8, 7, 9, 9])) {
+        bench.ask(5, tid, op);
+        bench.reply(1, bench.forward_tid(tid), dir(ino));
+        bench.settle();
+    }
+    let known = bench.stored_map().policies.into_iter();
+    let known: Vec<_> = known.map(|entry| (entry.path, entry.ino.0, entry.version)).collect();
+    assert_eq!(known, [(b"/a".to_vec(), 8, 1), (b"/b".to_vec(), 7, 2)]);
+}
+
+#[test]
 fn the_map_holds_only_so_many_policies() {
     let path = |name: String| format!("/{name:n>250}").repeat(16).into_bytes();
-    let entry =
-        |nth| PolicyEntry { path: path(format!("{nth:04}")), version: 1, policy: "x".into() };
+    let entry = |nth| PolicyEntry {
+        path: path(format!("{nth:04}")),
+        version: 1,
+        policy: "x".into(),
+        ino: Ino(0),
+    };
     let policies: Vec<_> = (0..1035).map(entry).collect();
     let map = ClusterMap { next_client: ClientId(1), policies, ..ClusterMap::default() };
     let mut bench = Bench::with(Some((format::encode(&map), 1)));

@@ -1,5 +1,5 @@
 use expect_test::expect;
-use types::{ClientId, Epoch};
+use types::{ClientId, Epoch, Ino};
 use wire::{Answer, ClusterMap, MdsEntry, MdsState, MonOp, PolicyEntry};
 
 use super::bench::Bench;
@@ -236,7 +236,12 @@ fn map() -> ClusterMap {
         store: "dir:/x".into(),
         next_client: ClientId(2001),
         mds: vec![MdsEntry { address: "unix:/x".into(), ..MdsEntry::default() }],
-        policies: vec![PolicyEntry { path: b"/a".to_vec(), version: 3, policy: "x".into() }],
+        policies: vec![PolicyEntry {
+            path: b"/a".to_vec(),
+            version: 3,
+            policy: "x".into(),
+            ino: Ino(0),
+        }],
         decoupled: Vec::new(),
     }
 }
@@ -256,9 +261,21 @@ fn every_truncation_and_every_bit_flip_of_a_stored_map_is_detected() {
 }
 
 #[test]
+fn a_map_of_version_1_does_not_name_inodes() {
+    // The inode of the only policy is a byte before the number of subtrees and the checksum.
+    let mut bytes = format::encode(&map());
+    bytes[8] = 1;
+    bytes.truncate(bytes.len() - 6);
+    bytes.push(0);
+    let crc = crc32c::crc32c(&bytes);
+    bytes.extend_from_slice(&crc.to_le_bytes());
+    assert_eq!(format::decode(&bytes), Ok(map()));
+}
+
+#[test]
 fn a_map_of_a_later_version_has_a_remedy_of_its_own() {
     let mut bytes = format::encode(&map());
-    bytes[8] = 2;
+    bytes[8] = 3;
     let error = format::decode(&bytes).expect_err("another version");
     expect!["mon/map: at byte 8: expected a format version that this build reads (EBADMSG); run the release that wrote it, or a later one"].assert_eq(&error.to_string());
 }
