@@ -1,6 +1,6 @@
 //! The connection to the monitor.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use net::{Address, Connection};
@@ -17,6 +17,8 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 pub struct Cluster {
     address: Address,
     link: Mutex<Option<Link>>,
+    /// Clients of this process.
+    mounted: Mutex<Vec<Weak<Fs>>>,
 }
 
 /// What became of a policy that was set.
@@ -48,7 +50,11 @@ impl Cluster {
     /// # Errors
     /// `ECONNREFUSED` or `ENOENT` if none is there.
     pub fn connect(address: &Address) -> Result<Arc<Self>> {
-        let cluster = Arc::new(Self { address: address.clone(), link: Mutex::new(None) });
+        let cluster = Arc::new(Self {
+            address: address.clone(),
+            link: Mutex::default(),
+            mounted: Mutex::default(),
+        });
         cluster.call(MonOp::Status)?;
         Ok(cluster)
     }
@@ -100,7 +106,23 @@ impl Cluster {
     /// # Errors
     /// As [`Cluster::mount`].
     pub fn mount_as(self: &Arc<Self>, client: ClientId) -> Result<Arc<Fs>> {
-        Fs::open(self.clone(), client).map(Arc::new)
+        let fs = Arc::new(Fs::open(self.clone(), client)?);
+        let mut mounted = self.mounted.lock().unwrap_or_else(PoisonError::into_inner);
+        mounted.retain(|fs| fs.strong_count() > 0);
+        mounted.push(Arc::downgrade(&fs));
+        Ok(fs)
+    }
+
+    /// What this process logged of requests that a server has lost is applied again: under another
+    /// policy nobody would want it any more.
+    fn replay_logs(&self) -> Result<()> {
+        let mounted = self.mounted.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for fs in mounted.iter().filter_map(Weak::upgrade) {
+            if !fs.strong_logs.all().is_empty() {
+                fs.reach()?;
+            }
+        }
+        Ok(())
     }
 
     /// A client id that nobody had before.
@@ -155,6 +177,7 @@ impl Cluster {
         path: &[u8],
         policy: Option<&str>,
     ) -> Result<PolicySet> {
+        self.replay_logs()?;
         let policy = policy.unwrap_or_default().as_bytes();
         match self.call(MonOp::SetPolicy { path, policy, client })? {
             MonAnswer::Done => Ok(PolicySet::InForce),

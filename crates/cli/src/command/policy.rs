@@ -154,6 +154,8 @@ fn set(context: &Context, args: &Set) -> Result<()> {
             Change::Carried(done)
         }
         None => {
+            // A client that mounts brings what earlier processes logged and a server lost.
+            let _fs = cluster.mount()?;
             let done = cluster.set_policy(&path.to_bytes(), Some(&policy.to_yaml()));
             Change::Set(done.map_err(|error| error.about(path.to_string()))?)
         }
@@ -240,7 +242,9 @@ fn get(context: &Context, args: &Place) -> Result<()> {
 
 fn remove(context: &Context, args: &Place) -> Result<()> {
     let path = space::parse(&args.path)?;
-    let done = context.cluster()?.set_policy(&path.to_bytes(), None);
+    let cluster = context.cluster()?;
+    let _fs = cluster.mount()?;
+    let done = cluster.set_policy(&path.to_bytes(), None);
     done.map_err(|error| {
         let error = error.about(path.to_string());
         if error.errno == Errno::NoData {

@@ -22,6 +22,7 @@ mod replay;
 mod site;
 mod step;
 mod table;
+mod transitions;
 mod tree;
 
 use case::{Lab, Outcome};

@@ -8,7 +8,7 @@ use policy::{Check, Composition, Durability, Mechanism, Policy, Transition};
 use types::{Result, Seq};
 use wire::{MergeFlags, MergeReport};
 
-use super::Subtree;
+use super::{Earlier, Subtree};
 use crate::mechanism::{Material, carry_out, sum};
 use crate::{Completion, Step};
 
@@ -107,7 +107,14 @@ impl Subtree {
             done.absorb(self.carry_out(&persist, MergeFlags::default())?);
         }
         done.seconds = done.steps.iter().map(|step| step.seconds).sum();
+        self.merge_lost(false)?;
+        if policy.persists() {
+            // Should this process end now, another one must find what was persisted.
+            self.remember()?;
+        }
         cluster.set_policy_as(self.owner.client(), &path, Some(&text))?;
+        // The server may have been lost between the two.
+        self.merge_lost(policy.persists())?;
         self.policy = policy.clone();
         self.owner.policy = text;
         self.sync_under_new_policy()?;
@@ -262,16 +269,40 @@ impl Subtree {
         Ok(completion)
     }
 
+    /// What was merged and only Local Persist kept, if the server started anew since.
+    fn lost_merges(&self) -> Result<Option<Vec<Earlier>>> {
+        let lost = self.merged_in.is_some_and(|epoch| epoch != self.fs.server_epoch());
+        if !lost || !self.policy.contains(Mechanism::LocalPersist) {
+            return Ok(None);
+        }
+        let first = self.inner.header().first_seq;
+        let journals = self.local_journals()?.into_iter();
+        // The journal that is being written is merged by itself.
+        Ok(Some(journals.filter(|journal| journal.next <= first).collect()))
+    }
+
+    /// Merges again what a server has lost: under a policy without Local Persist nobody would. With
+    /// `store` it is in the metadata store then.
+    fn merge_lost(&mut self, store: bool) -> Result<()> {
+        if !self.policy.contains(Mechanism::LocalPersist) || self.merged_in.is_none() {
+            return Ok(());
+        }
+        self.fs.reach()?;
+        let check = self.policy.check == Check::Merge;
+        for journal in self.lost_merges()?.into_iter().flatten() {
+            let flags = MergeFlags { check, store, ..MergeFlags::default() };
+            journal.merge(&self.fs, self.root(), flags)?;
+        }
+        self.merged_in = Some(self.fs.server_epoch());
+        Ok(())
+    }
+
     /// Merges the journals of earlier processes of this client, oldest first; and if the server
     /// started anew since the last merge, what Local Persist kept of it.
     fn merge_earlier(&mut self, flags: MergeFlags) -> Result<Completion> {
         let start = std::time::Instant::now();
-        let lost = self.merged_in.is_some_and(|epoch| epoch != self.fs.server_epoch());
-        if lost && self.policy.contains(Mechanism::LocalPersist) {
-            let first = self.inner.header().first_seq;
-            let journals = self.local_journals()?.into_iter();
-            // The journal that is being written is merged by itself.
-            self.earlier = journals.filter(|journal| journal.next <= first).collect();
+        if let Some(lost) = self.lost_merges()? {
+            self.earlier = lost;
         }
         let mut done = Completion { merge: Some(MergeReport::default()), ..Completion::default() };
         for journal in &self.earlier {

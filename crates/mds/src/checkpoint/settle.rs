@@ -6,7 +6,7 @@
 //! the journal's events are about it; the rest of the namespace is not.
 
 use types::{ClientId, ConnId, Error, Ino, Seq, Set, Tid};
-use wire::{Answer, Failure};
+use wire::{Answer, Failure, Message};
 
 use crate::tables::{GivenBack, Held};
 use crate::{Effects, Mds};
@@ -18,6 +18,8 @@ pub(super) struct Settling {
     /// Whether there may be a directory to write. One that is being written or fetched is looked
     /// at again when that is done.
     ready: bool,
+    /// The request that is carried out now that its subtree is written.
+    performing: Option<(ConnId, Tid)>,
 }
 
 /// A subtree that is being written, and who waits for that.
@@ -39,6 +41,8 @@ pub(crate) enum Then {
     Answer,
     /// It is answered when the tables are stored, too.
     AnswerWithTables,
+    /// The request in this frame is carried out.
+    Perform(Vec<u8>),
     /// The subtree is everybody's again, if this client still has it, and with it the numbers that
     /// it has not used.
     Release(ClientId, Vec<GivenBack>),
@@ -51,6 +55,13 @@ impl Settling {
 
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
+    }
+}
+
+impl super::Checkpoint {
+    /// Whether a request is carried out because its subtree is written.
+    pub(crate) fn is_settled_for(&self, at: (ConnId, Tid)) -> bool {
+        self.settling.performing == Some(at)
     }
 }
 
@@ -86,6 +97,7 @@ impl Mds {
                         self.tables.hold(Held { conn, tid, answer, seq, begins: None });
                         self.tables_tick(effects);
                     }
+                    Then::Perform(frame) => self.perform_settled(at, &frame, effects),
                     Then::Release(client, unused) => {
                         self.release_merged((subtree, client, &unused), at, answer, effects);
                     }
@@ -96,6 +108,16 @@ impl Mds {
             }
         }
         self.checkpoint.settling.ready = true;
+    }
+
+    fn perform_settled(&mut self, at: (ConnId, Tid), frame: &[u8], effects: &mut Effects) {
+        let decoded = wire::frame::decode(frame).ok().flatten();
+        let message = decoded.and_then(|(frame, _)| Message::decode(frame.payload).ok());
+        if let Some(Message::Request(request)) = message {
+            self.checkpoint.settling.performing = Some(at);
+            self.execute(at.0, &request, effects);
+            self.checkpoint.settling.performing = None;
+        }
     }
 
     fn is_unwritten(&self, dir: Ino, seq: Seq) -> bool {

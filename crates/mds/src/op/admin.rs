@@ -2,7 +2,7 @@
 
 use policy::{Policy, Transition};
 use types::{ClientId, ConnId, Cred, Errno, Ino, Origin, Seq, Set, Tid};
-use wire::{Answer, Decoupled, Failure, Unused};
+use wire::{Answer, Decoupled, Failure, Op, Unused};
 
 use super::{Performed, Performing, Refused};
 use crate::checkpoint::{Settled, Then};
@@ -51,6 +51,10 @@ impl Mds {
         }
         let store = Transition::between(&self.in_force(ino), &policy, false).store;
         let text = policy.to_yaml();
+        let op = Op::Decouple { path, client, policy: text.as_bytes() };
+        if store && self.settle_first(((conn, tid), ino), (cred, op), effects) {
+            return Ok(Performed::Later);
+        }
         let planned = self.namespace.plan_setpolicy(cred, ino, text.as_bytes(), self.clock.time)?;
         let range = self.tables.grant(policy.allocated_inodes)?;
         let event = planned.event();

@@ -9,7 +9,7 @@
 use namespace::Mode;
 use policy::{Policy, Transition};
 use types::{ClientId, ConnId, Cred, Errno, Ino, Origin, Seq, Set, Tid};
-use wire::{Answer, Failure};
+use wire::{Answer, Failure, Message, Op, Request};
 
 use super::{Performed, Performing, Refused};
 use crate::checkpoint::{Settled, Then};
@@ -41,6 +41,11 @@ impl Mds {
             self.postpone_policy(at, ino, text)?;
             return Ok(Performed::Later);
         }
+        let store = Transition::between(&before, &to, held.is_some()).store;
+        let op = Op::SetPolicy { path, policy: text, client };
+        if store && self.settle_first((at, ino), (cred, op), effects) {
+            return Ok(Performed::Later);
+        }
         // A policy is an agreement between people; it is durable whatever it says itself.
         let event = planned.event();
         let seq = self.log.append(self.clock.now, Origin::default(), &event);
@@ -52,7 +57,7 @@ impl Mds {
             (known.policy, known.next) = (to.to_yaml(), None);
         }
         let answer = Answer::Attr(self.namespace.getattr(ino)?);
-        if Transition::between(&before, &to, held.is_some()).store {
+        if store {
             let then = if held.is_some() { Then::AnswerWithTables } else { Then::Answer };
             self.settle_subtree(
                 Settled { at, subtree: ino, then, answer, seq, dirs: Set::default() },
@@ -65,6 +70,25 @@ impl Mds {
             return Ok(Performed::Changed { answer, seq: Some(seq), ino, time, ack_safe: true });
         }
         Ok(Performed::Later)
+    }
+
+    /// What is there is stored before a policy that promises more than the memory of this server;
+    /// then the request is carried out. Returns whether it waits for that. What others do meanwhile
+    /// is stored when the policy is in force.
+    pub(super) fn settle_first(
+        &mut self,
+        (at, subtree): ((ConnId, Tid), Ino),
+        (cred, op): (&Cred, Op<'_>),
+        effects: &mut Effects,
+    ) -> bool {
+        if self.checkpoint.is_settled_for(at) {
+            return false;
+        }
+        let request = Request { tid: at.1, cred: cred.clone(), replay: None, op };
+        let then = Then::Perform(Message::Request(request).to_frame());
+        let (answer, seq, dirs) = (Answer::Done, self.last_seq(), Set::default());
+        self.settle_merge(Settled { at, subtree, then, answer, seq, dirs }, effects);
+        true
     }
 
     /// A policy waits until its subtree is everybody's again.
