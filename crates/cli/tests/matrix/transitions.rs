@@ -92,7 +92,10 @@ fn report(cases: impl Iterator<Item = Case>) {
         let line = format!("{from:<16} to {to:<16} {place:<24} {fault:?}");
         match run(&site, &case, count) {
             Ok(seen) => println!("{line}: {seen}"),
-            Err(error) => wrong.push(format!("{line}: {error}")),
+            Err(error) => {
+                println!("{line}: WRONG: {error}");
+                wrong.push(format!("{line}: {error}"));
+            }
         }
     }
     println!("{count} transitions, {} not as promised", wrong.len());
@@ -160,19 +163,17 @@ fn client_goes_on(
     mut client: Client,
     path: &str,
 ) -> Result<String, String> {
-    if case.place != "changing" {
-        client.go();
-    }
     if case.place != "changed" {
+        if case.place != "changing" {
+            client.go();
+        }
         client.await_place("changed");
     }
     let found = check_state(site, case, path)?;
     if found != case.to {
         return Err(format!("changed, and under {found}"));
     }
-    if case.place != "changed" {
-        client.go();
-    }
+    client.go();
     client.result()?;
     let kept = measure(&site.look(path));
     judge(case, found, kept)?;
