@@ -87,7 +87,7 @@ impl Mds {
         let request = Request { tid: at.1, cred: cred.clone(), replay: None, op };
         let then = Then::Perform(Message::Request(request).to_frame());
         let (answer, seq, dirs) = (Answer::Done, self.last_seq(), Set::default());
-        self.settle_merge(Settled { at, subtree, then, answer, seq, dirs }, effects);
+        self.settle_subtree(Settled { at, subtree, then, answer, seq, dirs }, effects);
         true
     }
 
