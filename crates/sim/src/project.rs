@@ -285,7 +285,8 @@ impl World {
     pub(crate) fn finish_project(&mut self, client: usize) -> bool {
         let Some(project) = &self.clients[client].project else { return false };
         let busy = match project.stage {
-            Stage::Asked(_) | Stage::Refused | Stage::Interrupted => true,
+            Stage::Refused => !self.asks_no_more(project),
+            Stage::Asked(_) | Stage::Interrupted => true,
             Stage::New | Stage::Working | Stage::Merging(_) | Stage::Doubtful | Stage::Done => {
                 false
             }
@@ -297,11 +298,20 @@ impl World {
         busy && self.clients[client].alive
     }
 
+    /// A crash left nobody knowing what is in the region that a project asked for, and took the
+    /// answer with it. Such a region is not asked for again before somebody has looked, and nobody
+    /// could look while the project may have it and block others.
+    fn asks_no_more(&self, project: &Project) -> bool {
+        matches!(project.stage, Stage::Refused) && !self.oracle.regions[project.region].known
+    }
+
     /// The region of which a client does not know whether it has it, and never will.
     pub(crate) fn asked_in_vain(&mut self, client: usize) -> Option<usize> {
+        let gives_up =
+            self.clients[client].project.as_ref().is_some_and(|it| self.asks_no_more(it));
         let Client { alive, project, .. } = &mut self.clients[client];
         let doubtful = |project: &&mut Project| matches!(project.stage, Stage::Doubtful);
-        let project = project.as_mut().filter(|project| !*alive || doubtful(project))?;
+        let project = project.as_mut().filter(|it| gives_up || !*alive || doubtful(it))?;
         if doubtful(&project) {
             project.stage = Stage::Done;
             self.oracle.regions[project.region].owner = None;
