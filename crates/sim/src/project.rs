@@ -371,6 +371,12 @@ impl World {
                 project.stage = Stage::Working;
                 project.target = self.rng.between(1, 40);
                 if let Some(inner) = &mut project.inner {
+                    let journal = journal_of(inner);
+                    if gone && project.global && region.known && region.last_merge != journal {
+                        // An earlier attempt released it, and a crash took the answer: how much of
+                        // the journal there is, is seen when somebody looks.
+                        (region.in_doubt, region.known) = (Some(journal), false);
+                    }
                     inner.clear();
                 }
                 project.dirs = vec![region.root];
