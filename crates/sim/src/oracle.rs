@@ -280,7 +280,11 @@ impl Oracle {
         let text = || format!("failed with {} ({})", failure.errno.symbol(), failure.text);
         if issued.applied.is_some() {
             let excuses = (self.store_fails, self.late);
-            return exactly_once::refused(issued, failure, excuses);
+            exactly_once::refused(issued, failure, excuses)?;
+            // That was the answer of the time when it was applied. One that comes when it is sent
+            // again shows what others did to the inode since.
+            self.request(key).expected = None;
+            return Ok(());
         }
         if self.is_excused(failure.errno, issued) {
             // Sent again while the store fails, a change is refused like any other.
