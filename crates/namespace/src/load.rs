@@ -216,8 +216,18 @@ impl Namespace {
             Event::SetAttr { ino, home, .. }
             | Event::SetXattr { ino, home, .. }
             | Event::SetData { ino, home, .. }
-            | Event::SetPolicy { ino, home, .. } => self.home_needed(ino, home),
+            | Event::SetPolicy { ino, home, .. } => {
+                self.home_needed(ino, home).or_else(|| self.times_needed(ino))
+            }
         }
+    }
+
+    /// The inode is a directory's, as the store has it. What the store says of its times may be
+    /// with its names, and must be here before a change makes the inode look newer than that.
+    fn times_needed(&self, ino: Ino) -> Option<Ino> {
+        let inode = self.inodes.get(ino)?;
+        let as_stored = inode.is_dir() && inode.flags & REPLAYED == 0;
+        (as_stored && !self.is_complete(ino)).then_some(ino)
     }
 
     /// Whether an event of another journal gives or takes a name in a directory that does not exist:

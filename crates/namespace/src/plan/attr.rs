@@ -29,7 +29,7 @@ impl Namespace {
         change: &AttrChange,
         time: Timestamp,
     ) -> Plan<'static> {
-        let inode = self.inode(ino)?;
+        let inode = self.inode_up_to_date(ino)?;
         let mut change = *change;
         if change.size.is_some() {
             match inode.file_type() {
@@ -74,7 +74,7 @@ impl Namespace {
         flags: XattrFlags,
         time: Timestamp,
     ) -> Plan<'a> {
-        let inode = self.inode(ino)?;
+        let inode = self.inode_up_to_date(ino)?;
         self.owner_only(cred, inode)?;
         if name.is_empty() || name.contains(&0) {
             return Err(Errno::Invalid.into());
@@ -134,7 +134,8 @@ impl Namespace {
         policy: &'a [u8],
         time: Timestamp,
     ) -> Plan<'a> {
-        let inode = self.directory(ino)?;
+        self.directory(ino)?;
+        let inode = self.inode_up_to_date(ino)?;
         self.owner_only(cred, inode)?;
         if policy.is_empty() {
             if self.own_policy(ino)?.is_none() {
@@ -144,6 +145,17 @@ impl Namespace {
             return Err(Errno::Invalid.into());
         }
         Ok(Planned::plain(Event::SetPolicy { ino, home: inode.home, policy, time }))
+    }
+
+    /// The inode, if it shows every change before this one. The times of a directory may be stored
+    /// with its names rather than with its inode. A change of the inode that came before they are
+    /// known would make them look older than it, and they would be lost.
+    fn inode_up_to_date(&self, ino: Ino) -> Result<&Inode, Refusal> {
+        let inode = self.inode(ino)?;
+        if inode.is_dir() && !self.is_complete(ino) {
+            return Err(Refusal::Cold(ino));
+        }
+        Ok(inode)
     }
 }
 
