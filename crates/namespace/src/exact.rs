@@ -20,10 +20,39 @@ impl Namespace {
         event: &Event<'_>,
         record: impl FnMut(&Event<'_>),
     ) -> Outcome {
+        // The name that the event itself takes from an inode that has others: replay counts that.
+        let taken = if let Event::Rename { new_parent, new_name, .. } = *event {
+            Some((new_parent, new_name))
+        } else {
+            event.dentry()
+        };
+        let taken = taken.and_then(|(dir, name)| self.dirs.get(&dir)?.find(name));
         let outcome = self.merge_and_record(seq, event, record);
-        // Replay counts the links that these events take by itself.
-        self.losses.retain(|loss| loss.winner.0 != 0);
+        if let Some(taken) = taken.filter(|taken| taken.is_remote()) {
+            self.losses.retain_mut(|loss| {
+                if (loss.winner, loss.loser) == (Ino(0), taken.ino) {
+                    loss.names -= 1;
+                }
+                loss.winner.0 != 0 || loss.names > 0
+            });
+        }
         outcome
+    }
+
+    /// What others lost is listed in a record at this position: their inodes show it from then on.
+    pub fn lose_at(&mut self, seq: Seq) {
+        let losers = self.losses.iter().filter(|loss| loss.winner.0 == 0).map(|loss| loss.loser);
+        for ino in losers.collect::<Vec<_>>() {
+            if let Some(inode) = self.inodes.get_mut(ino) {
+                inode.version = inode.version.max(seq);
+                self.mark_inode(seq, ino);
+            }
+        }
+    }
+
+    /// The directories that took over names of others since losses were taken last.
+    pub fn adopters(&self) -> impl Iterator<Item = Ino> {
+        self.losses.iter().map(|loss| loss.winner).filter(|winner| winner.0 != 0)
     }
 
     fn merge_and_record(

@@ -239,39 +239,73 @@ impl Namespace {
         event.dentry().is_some_and(|(dir, _)| lacks(dir)) || other
     }
 
-    /// As [`Namespace::needs`], for an event of another journal: where it puts a directory in the
-    /// place of one, the names in that one must be here to be taken over. `is_new` says which
-    /// directories the journal made itself: those have no names but what it gave them.
+    /// As [`Namespace::needs`], for an event of another journal. Where it puts a directory in the
+    /// place of one, the names in that one must be here to be taken over; where it removes one, to
+    /// see that there are none; and where names are lost with a directory while inodes have several,
+    /// all of them must be here to be counted off. `is_new` says which directories the journal made
+    /// itself: those have no names but what it gave them.
     #[must_use]
     pub fn needs_in_merge(&self, event: &Event<'_>, is_new: impl Fn(Ino) -> bool) -> Option<Ino> {
-        let (parent, name, winner) = match *event {
-            Event::Create(ref create) if is_dir(create) && !is_new(create.parent) => {
-                (create.parent, create.name, create.ino)
+        let (parent, name, winner, takes_over) = match *event {
+            Event::Create(ref create) if is_dir(create) && is_new(create.parent) => return None,
+            Event::Create(ref create) => (create.parent, create.name, create.ino, is_dir(create)),
+            Event::Rename { new_parent, new_name, ref moved, .. } => {
+                (new_parent, new_name, moved.attr.ino, moved.attr.is_dir())
             }
-            Event::Rename { new_parent, new_name, ref moved, .. } if moved.attr.is_dir() => {
-                (new_parent, new_name, moved.attr.ino)
-            }
-            Event::Create(_)
-            | Event::Rename { .. }
-            | Event::Link { .. }
+            Event::Rmdir { parent, name, .. } => (parent, name, Ino(0), false),
+            Event::Link { .. }
             | Event::Unlink { .. }
-            | Event::Rmdir { .. }
-            | Event::SetAttr { .. }
-            | Event::SetXattr { .. }
             | Event::SetData { .. }
             | Event::SetPolicy { .. }
             | Event::Session { .. }
             | Event::Merged { .. }
             | Event::Stored { .. } => return self.needs(event),
+            Event::SetAttr { ino, .. } | Event::SetXattr { ino, .. } => {
+                return self.needs(event).filter(|_| !is_new(ino));
+            }
         };
         let loser = self.dirs.get(&parent).and_then(|dir| dir.find(name));
         if loser.is_some_and(|loser| is_new(loser.ino)) {
-            return None;
+            return if takes_over { None } else { self.needs(event) };
         }
-        self.needs(event).or_else(|| self.name_needed(parent, name)).or_else(|| {
-            let loser = loser.filter(|loser| loser.ino != winner)?;
-            self.adoption_needed(loser.ino, winner)
+        let name_needed = || self.name_needed(parent, name).filter(|_| !is_new(parent));
+        self.needs(event).or_else(name_needed).or_else(|| {
+            let loser = loser.filter(|loser| loser.ino != winner && self.is_dir(loser.ino))?.ino;
+            let removed = winner == Ino(0) && !self.is_complete(loser);
+            (if takes_over { self.adoption_needed(loser, winner) } else { None })
+                .or(removed.then_some(loser))
+                .or_else(|| self.tree_needed(loser, &is_new).filter(|_| self.has_links()))
         })
+    }
+
+    /// Whether an inode has several names, or may have.
+    #[must_use]
+    pub fn has_links(&self) -> bool {
+        self.dirs.get(&Ino::LINKS).is_none_or(|links| !links.complete || links.entries > 0)
+    }
+
+    /// Whether it is known that a directory does not have a name. `is_new` as for
+    /// [`Namespace::needs_in_merge`].
+    #[must_use]
+    pub fn is_vacant(&self, (dir, name): (Ino, &[u8]), is_new: impl Fn(Ino) -> bool) -> bool {
+        let known = self.dirs.get(&dir);
+        let all_known = is_new(dir) || known.is_some_and(|dir| dir.complete);
+        all_known && known.is_none_or(|dir| dir.find(name).is_none())
+    }
+
+    /// A directory of a tree whose names are not all here.
+    fn tree_needed(&self, root: Ino, is_new: impl Fn(Ino) -> bool) -> Option<Ino> {
+        let mut todo = vec![root];
+        while let Some(ino) = todo.pop() {
+            let dir = self.dirs.get(&ino);
+            if !is_new(ino) && dir.is_none_or(|dir| !dir.complete) {
+                return Some(ino);
+            }
+            let names = dir.into_iter().flat_map(|dir| dir.list(None));
+            let dirs = names.filter(|(_, it)| it.file_type() == FileType::Directory);
+            todo.extend(dirs.map(|(_, dentry)| dentry.ino));
+        }
+        None
     }
 
     /// A directory that must be here before one takes the place of whatever is known to be there.

@@ -314,6 +314,11 @@ impl Namespace {
                 self.freed.push(Freed { ino, is_dir: inode.is_dir(), size: inode.size });
             }
         }
+        if when.mode == Mode::Replay {
+            // By then the directory may not be as it was, or not be there. What inodes lost with it
+            // was listed: only a merge removes a directory that has names.
+            return;
+        }
         for (place, dentry) in linked {
             self.release(when, place, dentry);
         }

@@ -41,6 +41,11 @@ impl Mds {
         let blind = !merge.flags.dry_run && !merge.flags.check;
         let mut budget = self.settings.merge_events;
         let done = self.merges.done_of(merge);
+        if !merge.flags.dry_run && !self.namespace.is_complete(Ino::LINKS) {
+            return Ok(Slice::Cold(Ino::LINKS));
+        }
+        // Where inodes have several names, a directory that loses its place takes some with it.
+        let careful = self.namespace.has_links();
         while merge.offset < bytes.len() {
             let (block, next) = Block::read(bytes, merge.offset)?;
             let mut events = events_of(&block, merge)?;
@@ -51,7 +56,10 @@ impl Mds {
                 }
                 let (seq, event) = if let Some((seq, _, create)) = events.next_create()? {
                     let blind = blind && merge.left_out.front() != Some(&seq);
-                    if seq > done && blind && !may_meet_directory(merge, &create) {
+                    let is_new = |dir| merge.new_dirs.contains(&dir);
+                    let vacant = || self.namespace.is_vacant((create.parent, create.name), is_new);
+                    let blind = blind && !may_meet_directory(merge, &create);
+                    if seq > done && blind && (!careful || vacant()) {
                         batch.push(merge.seq, &create);
                         if batch.is_full() {
                             self.merge_creates(merge, batch);
@@ -178,6 +186,10 @@ impl Mds {
             return None;
         }
         let outcome = self.carry_out_merged(merge, event);
+        for dir in self.namespace.adopters() {
+            // It has names now that the journal did not give it.
+            merge.new_dirs.remove(&dir);
+        }
         if outcome != Outcome::Done {
             let reason = check::reason(&self.namespace, event);
             self.note(merge, outcome, event, Some(reason));
@@ -219,6 +231,7 @@ impl Mds {
             log.append(now, Origin::default(), event);
         });
         self.begin_record(merge);
+        self.namespace.lose_at(merge.seq);
         // It is about to be counted.
         merge.recorded += 1;
         outcome
