@@ -124,13 +124,21 @@ impl Session {
         let tid = Tid(self.next_tid);
         self.next_tid += 1;
         let start = effects.frames.len();
-        let request = Request { tid, cred: cred.clone(), replay: None, op };
+        let heard = self.heard(tid);
+        let request = Request { tid, heard, cred: cred.clone(), replay: None, op };
         Message::Request(request).append_frame(&mut effects.frames);
         self.unanswered.push_back((tid, effects.frames[start..].to_vec()));
         if !self.connected {
             effects.frames.truncate(start);
         }
         tid
+    }
+
+    /// Every request up to this one has its answer, or nobody waits for it; `next` is not made yet.
+    fn heard(&self, next: Tid) -> Tid {
+        let waiting = [&self.unanswered, &self.aside];
+        let oldest = waiting.iter().filter_map(|it| it.front()).map(|(tid, _)| *tid).min();
+        Tid(oldest.unwrap_or(next).0 - 1)
     }
 
     /// Whether the server has welcomed the client: requests are sent at once.
@@ -226,7 +234,7 @@ impl Session {
         let tid = Tid(self.next_tid);
         self.next_tid += 1;
         let (cred, replay) = (Cred::root(), Some(Replay::default()));
-        let request = Request { tid, cred, replay, op: Op::Sync };
+        let request = Request { tid, heard: self.heard(tid), cred, replay, op: Op::Sync };
         Message::Request(request).append_frame(&mut effects.frames);
     }
 

@@ -60,6 +60,9 @@ impl Mds {
             effects.close.push(conn);
             return;
         };
+        if client.0 != 0 {
+            self.sessions.get_mut(client).note_heard(request.heard);
+        }
         // A sync is about the changes before it, those that wait among them.
         if (request.op.is_mutation() || request.op == Op::Sync) && client.0 != 0 {
             let session = self.sessions.get_mut(client);

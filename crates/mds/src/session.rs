@@ -4,11 +4,12 @@
 //! Whether it was carried out is known from three things that are kept per client, in memory and in
 //! the journal: the newest changes with their answers; a number up to which all older changes are
 //! done; and which of those were refused.
+//! A client says with each request up to where it has all answers: those need not be known again.
 //!
 //! In the journal, the origins of events say which changes were carried out since the oldest
 //! segment began, and `Event::Session` at the start of each segment says the rest: the number up
-//! to which changes are done, then the refused ones ([`REFUSED`]), then [`GONE`] if the client is
-//! not connected.
+//! to which changes are done, then the refused ones ([`REFUSED`]), then the creates whose answers
+//! the client may not have ([`CREATED`]), then [`GONE`] if it is not connected.
 //!
 //! The changes of one client are carried out in the order in which it asked for them, even when
 //! one of them has to wait for a directory.
@@ -33,6 +34,10 @@ const FORGET_AFTER: Span = Span::from_millis(60_000);
 pub(crate) const GONE: Tid = Tid(u64::MAX);
 /// The bit that marks a refused request in the journal; request numbers are far smaller.
 const REFUSED: u64 = 1 << 63;
+/// The bit that marks a create in the journal. Two more events follow, with the inode and the time
+/// in place of a request number: what a name leads to may be somebody else's by now, so without
+/// them a create that is sent again could not be answered as it was.
+const CREATED: u64 = 1 << 62;
 
 /// How a change was answered, should its request arrive again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +77,10 @@ pub(crate) struct Session {
     forgotten: Tid,
     remembered: VecDeque<Remembered>,
     refused: VecDeque<Tid>,
+    /// The client has the answers of all requests up to here.
+    heard: Tid,
+    /// What the recovered journal says of a create, as far as it is read: its request, its inode.
+    created: Option<(Tid, Option<Ino>)>,
     /// Changes that wait, as frames: the first for a directory, the others for the first.
     pub(crate) blocked: VecDeque<Vec<u8>>,
     /// It was connected when the previous tenure ended, and has not returned yet.
@@ -118,6 +127,11 @@ impl Session {
         *self.since.get_or_insert(seq)
     }
 
+    /// The client has all answers up to a request.
+    pub(crate) fn note_heard(&mut self, tid: Tid) {
+        self.heard = self.heard.max(tid);
+    }
+
     /// Notes a change as refused: should it arrive again, it is tried again.
     pub(crate) fn refuse(&mut self, tid: Tid) {
         if self.refused.len() == REFUSED_MAX {
@@ -129,8 +143,34 @@ impl Session {
     /// What the journal says about the session from now on.
     fn summary(&self) -> impl Iterator<Item = Tid> {
         let refused = self.refused.iter().filter(|tid| **tid <= self.floor);
+        let refused = refused.map(|tid| Tid(tid.0 | REFUSED));
         let gone = self.conn.is_none().then_some(GONE);
-        [self.floor].into_iter().chain(refused.map(|tid| Tid(tid.0 | REFUSED))).chain(gone)
+        [self.floor].into_iter().chain(refused).chain(self.creates()).chain(gone)
+    }
+
+    /// The journalled creates whose answers the client may not have, as the journal says it.
+    fn creates(&self) -> impl Iterator<Item = Tid> {
+        let unheard = self
+            .remembered
+            .iter()
+            .filter(|known| known.tid > self.heard && known.ino != Ino(0) && known.seq != Seq(0));
+        unheard.flat_map(|known| {
+            [Tid(known.tid.0 | CREATED), Tid(known.ino.0), Tid(known.time.0.cast_unsigned())]
+        })
+    }
+
+    /// A further part of what the journal says of a create.
+    fn recovered_create(&mut self, (tid, ino): (Tid, Option<Ino>), part: u64) {
+        let Some(ino) = ino else {
+            self.created = Some((tid, Some(Ino(part))));
+            return;
+        };
+        self.created = None;
+        if !self.remembered.iter().any(|known| known.tid == tid) {
+            let time = Timestamp(part.cast_signed());
+            // Wherever it stands, it is safe: so is the first position.
+            self.finish(Remembered { tid, seq: Seq(1), ino, time });
+        }
     }
 }
 
@@ -224,6 +264,13 @@ impl Sessions {
             return;
         }
         (session.awaited, session.since) = (true, Some(Seq(0)));
+        if let Some(created) = session.created {
+            return session.recovered_create(created, tid.0);
+        }
+        if tid.0 & REFUSED == 0 && tid.0 & CREATED != 0 {
+            session.created = Some((Tid(tid.0 & !CREATED), None));
+            return;
+        }
         if tid.0 & REFUSED != 0 {
             return session.refuse(Tid(tid.0 & !REFUSED));
         }

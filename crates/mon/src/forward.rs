@@ -153,7 +153,8 @@ impl Mon {
             Some(client) => Op::Decouple { path: &path, client, policy: policy.as_bytes() },
             None => Op::SetPolicy { path: &path, policy: policy.as_bytes(), client: owner },
         };
-        effects.send(server, &Message::Request(Request { tid, cred, replay: None, op }));
+        let request = Request { tid, heard: Tid(0), cred, replay: None, op };
+        effects.send(server, &Message::Request(request));
         let decouple = client.is_some();
         let forward = Forward { asker: Some(asker), server, path, policy, decouple };
         self.forwards.by_tid.insert(tid, forward);

@@ -16,7 +16,8 @@ impl World {
         self.note(format_args!("mon    -> mds.0  {tid} {op:?}"));
         if self.recovered && self.mds.is_some() {
             self.asked.insert(tid, self.tenure);
-            let request = Request { tid, cred: Cred::root(), replay: None, op: *op };
+            let (heard, cred) = (Tid(0), Cred::root());
+            let request = Request { tid, heard, cred, replay: None, op: *op };
             self.handle(Input::FromMonitor(Message::Request(request)));
         }
         tid

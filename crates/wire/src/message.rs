@@ -54,6 +54,9 @@ pub struct Replay {
 pub struct Request<'a> {
     /// Its number, increasing within the client.
     pub tid: Tid,
+    /// Every request up to this one was answered, and the client has the answer: the server need
+    /// not remember it any more.
+    pub heard: Tid,
     /// On whose behalf.
     pub cred: Cred,
     /// Set when it was carried out before a restart of the server.
@@ -160,9 +163,10 @@ impl Message<'_> {
                 out.put_u8(u8::from(*fenced));
                 out.put_varint(crashed.0);
             }
-            Message::Request(Request { tid, cred, replay, op }) => {
+            Message::Request(Request { tid, heard, cred, replay, op }) => {
                 out.put_u8(3);
                 out.put_varint(tid.0);
+                out.put_varint(tid.0.saturating_sub(heard.0));
                 put_cred(out, cred);
                 put_option(out, *replay, |out, replay| {
                     out.put_varint(replay.seq.0);
@@ -248,12 +252,17 @@ impl<'a> Message<'a> {
                 fenced: boolean(reader)?,
                 crashed: Epoch(reader.varint()?),
             }),
-            3 => Message::Request(Request {
-                tid: Tid(reader.varint()?),
-                cred: cred(reader)?,
-                replay: option(reader, replay)?,
-                op: Op::decode(reader)?,
-            }),
+            3 => {
+                let tid = reader.varint()?;
+                let heard = tid.saturating_sub(reader.varint()?);
+                Message::Request(Request {
+                    tid: Tid(tid),
+                    heard: Tid(heard),
+                    cred: cred(reader)?,
+                    replay: option(reader, replay)?,
+                    op: Op::decode(reader)?,
+                })
+            }
             4 => Message::Reply(Reply {
                 tid: Tid(reader.varint()?),
                 seq: Seq(reader.varint()?),

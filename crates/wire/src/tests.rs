@@ -150,8 +150,8 @@ fn messages() -> Vec<Message<'static>> {
     ];
     for (tid, op) in ops().into_iter().enumerate() {
         let replay = (tid % 2 == 0).then_some(Replay { seq: Seq(1), ..Replay::default() });
-        let tid = Tid(tid as u64);
-        all.push(Message::Request(Request { tid, cred: cred.clone(), replay, op }));
+        let (tid, heard) = (Tid(tid as u64), Tid(tid as u64 / 2));
+        all.push(Message::Request(Request { tid, heard, cred: cred.clone(), replay, op }));
     }
     let reply = |result| {
         Message::Reply(Reply { tid: Tid(1), seq: Seq(2), time: Timestamp(3), safe: Seq(1), result })
@@ -310,14 +310,17 @@ fn annotated(frame: &[u8], parts: &[(usize, &str)]) -> String {
 fn the_examples_of_the_page_are_what_is_sent() {
     let cred = Cred { uid: 1000, gid: 100, groups: vec![] };
     let op = Op::Lookup { parent: Ino(1 << 40), name: b"book" };
-    let request = Message::Request(Request { tid: Tid(300), cred, replay: None, op }).to_frame();
+    let (tid, heard) = (Tid(300), Tid(299));
+    let request = Request { tid, heard, cred, replay: None, op };
+    let request = Message::Request(request).to_frame();
     let parts = [
-        (4, "length of the payload: 20"),
+        (4, "length of the payload: 21"),
         (1, "version 2"),
         (3, "reserved"),
         (4, "checksum"),
         (1, "message 3: Request"),
         (2, "tid 300"),
+        (1, "heard: all up to 1 before it"),
         (2, "uid 1000"),
         (1, "gid 100"),
         (1, "no further groups"),

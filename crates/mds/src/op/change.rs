@@ -11,7 +11,7 @@ use namespace::{Mode, Refusal};
 
 impl Mds {
     pub(crate) fn change(&mut self, client: ClientId, request: &Request<'_>) -> Performing {
-        let Request { tid, ref cred, replay, ref op } = *request;
+        let Request { tid, ref cred, replay, ref op, .. } = *request;
         let time = replay.map_or(self.clock.time, |replay| replay.time);
         let origin = Origin { client, tid };
         match *op {
