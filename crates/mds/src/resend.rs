@@ -72,10 +72,13 @@ impl Mds {
         }
     }
 
-    /// A connection ended: what was sent again over it will be sent once more.
-    pub(crate) fn forget_resent(&mut self, conn: ConnId) {
+    /// A connection ended: what was sent again over it will be sent once more. Returns whether
+    /// something was, and is waited for.
+    pub(crate) fn forget_resent(&mut self, conn: ConnId) -> bool {
+        let before = self.resend.requests.len();
         self.resend.requests.retain(|(_, from, _)| *from != conn);
         self.resend.ordered.retain(|(from, _)| *from != conn);
+        self.resend.requests.len() < before
     }
 
     /// Becomes active if every client is back, or had its time.
@@ -86,6 +89,18 @@ impl Mds {
             self.sessions.stop_waiting(self.clock.now);
             let wanted = self.wanted_by_resent();
             self.search_for(Goal::Serve, Ino::ROOT, wanted, effects);
+        }
+    }
+
+    /// What requests that were sent again are about was looked for.
+    pub(crate) fn resent_found(&mut self, effects: &mut Effects) {
+        let Phase::Reconnecting { until } = self.phase else {
+            // It was told to stop meanwhile.
+            return;
+        };
+        // A connection may have broken meanwhile, and taken with it what was sent again over it.
+        if self.sessions.all_returned() || self.clock.now >= until {
+            self.become_active(effects);
         }
     }
 
@@ -118,7 +133,7 @@ impl Mds {
     }
 
     /// Carries out what was sent again, in its first order, then whatever else waits.
-    pub(crate) fn become_active(&mut self, effects: &mut Effects) {
+    fn become_active(&mut self, effects: &mut Effects) {
         self.phase = Phase::Active;
         let mut resent = std::mem::take(&mut self.resend.requests);
         resent.sort_by_key(|(seq, ..)| *seq);

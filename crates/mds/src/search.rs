@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, VecDeque};
 use namespace::Refusal;
 use types::{Cred, Ino};
 
-use crate::{Effects, Mds, Phase};
+use crate::{Effects, Mds};
 
 /// What happens when a search ends.
 #[derive(Clone, Copy, Debug)]
@@ -100,12 +100,7 @@ impl Mds {
 
     fn search_ended(&mut self, goal: Goal, effects: &mut Effects) {
         match goal {
-            Goal::Serve => {
-                // Unless it was told to stop meanwhile.
-                if matches!(self.phase, Phase::Reconnecting { .. }) {
-                    self.become_active(effects);
-                }
-            }
+            Goal::Serve => self.resent_found(effects),
             Goal::Merge(ino) => self.merge_searched(ino),
         }
     }

@@ -368,7 +368,7 @@ impl Mds {
     pub(crate) fn closed(&mut self, conn: ConnId) {
         self.drop_merges_of(conn);
         self.early.retain(|(from, _)| *from != conn);
-        self.forget_resent(conn);
+        let forgotten = self.forget_resent(conn);
         let Some(client) = self.sessions.by_conn.remove(&conn) else { return };
         let Some(session) = self.sessions.by_client.get_mut(&client) else { return };
         if session.conn != Some(conn) {
@@ -377,8 +377,9 @@ impl Mds {
         session.conn = None;
         session.since = None;
         session.blocked.clear();
-        // A client that was returning is expected to return once more.
-        session.awaited = session.resending;
+        // A client that was returning is expected to return once more, also if it had sent all that
+        // it had to: none of that is carried out yet.
+        session.awaited = session.resending || forgotten;
         session.resending = false;
         session.left = self.clock.now;
         let journalled = self.log.has_segments() || !self.log.is_idle();
