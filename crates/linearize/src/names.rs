@@ -135,6 +135,17 @@ pub enum Outcome {
     Unknown,
 }
 
+/// How a change may have been carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guess {
+    /// When, in the measure of [`Call::hint`].
+    pub hint: u64,
+    /// What it made, or 0.
+    pub made: Ino,
+    /// The next crash undid it.
+    pub undone: bool,
+}
+
 /// A request of a client, from beginning to end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
@@ -147,6 +158,9 @@ pub struct Call {
     /// When the change may have happened, as far as that is known; a guess makes the search
     /// faster, and nothing else.
     pub hint: u64,
+    /// When else it may have happened: also what nobody was told of, and again after a crash. In
+    /// order, and as much of a guess as the hint.
+    pub guesses: Vec<Guess>,
     /// When somebody knew that the change survives every crash.
     pub safe: u64,
     /// A crash before this time may undo the change although its client heard of it.
@@ -157,7 +171,7 @@ impl Call {
     /// A request without an end yet, of a client that lives on.
     #[must_use]
     pub fn new(act: Act, start: u64) -> Self {
-        Self { act, start, end: None, hint: start, safe: u64::MAX, doubt: 0 }
+        Self { act, start, end: None, hint: start, guesses: Vec::new(), safe: u64::MAX, doubt: 0 }
     }
 
     /// The same with its end.

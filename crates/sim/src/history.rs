@@ -3,17 +3,20 @@
 //!
 //! The [`crate::oracle`] hears the server and knows in which order it works. Nothing here does: a
 //! history is judged by what reached the clients, and by the faults that there were. The server's
-//! clock, which answers carry, is only a hint where to search first.
+//! clock, which answers carry, and the moments at which it carried changes out are only hints where
+//! to search first: without them, a search among many changes that nobody was told of takes too
+//! long.
 //!
 //! Invariant: a history begins and ends in quiet, when all places were looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use linearize::names::{Act, Call, Crash, History, Outcome, Place, Seen, Thing};
+use linearize::names::{Act, Call, Crash, Guess, History, Outcome, Place, Seen, Thing};
 use types::{Attr, ClientId, Errno, Ino, Seq, Span, Tid};
 use wire::{Answer, Failure, Reply};
 
 use crate::call::What;
+use crate::oracle::Applied;
 use crate::region::{Kind, Region};
 use crate::tree::Tree;
 use crate::world::EPOCH;
@@ -40,7 +43,9 @@ pub struct Recorder {
     /// Questions without an answer, and when they were asked.
     open: BTreeMap<Key, (What, u64)>,
     /// Those with one.
-    calls: Vec<(ClientId, Call)>,
+    calls: Vec<(Key, Call)>,
+    /// When the server carried them out.
+    guesses: BTreeMap<Key, Vec<(Seq, Guess)>>,
     /// Which call a change is.
     changes: BTreeMap<Key, usize>,
     /// Changes that nobody knows to be safe.
@@ -123,8 +128,21 @@ impl Recorder {
         if call.is_change() && reply.result.is_ok() {
             self.changes.insert(key, self.calls.len());
         }
-        self.calls.push((key.0, call));
+        self.calls.push((key, call));
         true
+    }
+
+    /// The server carries something out. No more than a hint.
+    pub(crate) fn applied(&mut self, key: Key, applied: &Applied, now: u64) {
+        let guess = Guess { hint: now, made: applied.ino, undone: false };
+        self.guesses.entry(key).or_default().push((applied.seq, guess));
+    }
+
+    /// A new server recovered everything up to a position. No more than a hint.
+    pub(crate) fn recovered(&mut self, last: Seq) {
+        for (seq, guess) in self.guesses.values_mut().flatten() {
+            guess.undone |= *seq > last;
+        }
     }
 
     /// The server crashed.
@@ -164,13 +182,15 @@ impl Recorder {
             return None;
         }
         let mut calls = Vec::new();
-        let open = last.open.into_iter().filter_map(|((client, _), (what, start))| {
+        let open = last.open.into_iter().filter_map(|(key, (what, start))| {
             let act = act(&what, &Err(Errno::TimedOut.into()))?;
-            Some((client, Call::new(act, start)))
+            Some((key, Call::new(act, start)))
         });
-        for (client, mut call) in last.calls.into_iter().chain(open) {
-            let doubt = last.doubts.get(&client).copied().unwrap_or(0);
+        for (key, mut call) in last.calls.into_iter().chain(open) {
+            let doubt = last.doubts.get(&key.0).copied().unwrap_or(0);
             call.doubt = call.doubt.max(doubt);
+            let guesses = last.guesses.get(&key).into_iter().flatten();
+            call.guesses = guesses.map(|(_, guess)| *guess).collect();
             calls.push(call);
         }
         self.judged += calls.len() as u64;

@@ -16,7 +16,7 @@ use crate::client::Client;
 use crate::disk::Disk;
 use crate::history::Recorder;
 use crate::invariants::determinism::Fingerprint;
-use crate::oracle::{Oracle, Violation};
+use crate::oracle::{Applied, Oracle, Violation};
 use crate::plan::Plan;
 use crate::rng::Rng;
 
@@ -374,14 +374,16 @@ impl World {
         if let Some(last) = last {
             self.recovered = true;
             self.note(format_args!("$ recovered up to {last}"));
+            self.history.recovered(last);
             let result = self.oracle.recovered(last);
             self.check(result);
         }
     }
 
     fn observe(&mut self, change: &mds::Observed) {
-        let mds::Observed { client, tid, seq, .. } = change;
+        let mds::Observed { client, tid, seq, ino, time, .. } = *change;
         self.note(format_args!("mds.0  applied {client} {tid} {seq}"));
+        self.history.applied((client, tid), &Applied { seq, ino, time }, self.now);
         // What was recovered is known by now: changes come after that.
         self.note_recovery(None);
         let result = self.oracle.applied(change);

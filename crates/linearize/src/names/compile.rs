@@ -181,6 +181,11 @@ fn compile(whole: &Whole<'_>, calls: Vec<usize>, initial: Vec<&(Place, Thing)>) 
         let dir = matches!(call.act, Act::Make { dir: true, .. });
         names.unseen.push(if unseen { numbers.new_thing(dir) } else { NONE });
     }
+    for number in &calls {
+        let guesses = history.calls[*number].guesses.iter();
+        let made = guesses.filter_map(|guess| numbers.things.get(&guess.made));
+        names.guesses.push(made.copied().collect());
+    }
     for (at, crash) in (0..).zip(&history.crashes) {
         let operation = Operation::Crash(at);
         entries.push(Entry {
@@ -287,9 +292,19 @@ fn listed(
     places.into_iter().collect()
 }
 
-/// After how many crashes a call was probably carried out.
+/// After how many crashes a call was probably carried out for good; after more than there were if it
+/// probably never was.
 fn likely_era(history: &History, call: &Call) -> usize {
-    history.crashes.iter().filter(|crash| crash.hint < call.hint).count()
+    match call.guesses.iter().rev().find(|guess| !guess.undone) {
+        Some(guess) => era_of(history, guess.hint),
+        None if call.guesses.is_empty() => era_of(history, call.hint),
+        None => usize::MAX,
+    }
+}
+
+/// After how many crashes something probably happened.
+fn era_of(history: &History, hint: u64) -> usize {
+    history.crashes.iter().filter(|crash| crash.hint < hint).count()
 }
 
 /// When a call may have taken effect: until its answer, and silently before or instead.
@@ -321,8 +336,9 @@ fn entries_of(
             let start = if era == 0 { start } else { start.max(history.crashes[era - 1].start) };
             let operation = Operation::Silent(at, u32::try_from(era).unwrap_or(u32::MAX));
             // Only where the hint says so is it likely that this is how it was.
-            let is_likely = is_answered && likely_era(history, call) == era;
-            let hint = is_likely.then_some(call.hint);
+            let told = (is_answered && call.guesses.is_empty()).then_some(call.hint);
+            let mut hints = call.guesses.iter().map(|guess| guess.hint).chain(told);
+            let hint = hints.find(|hint| era_of(history, *hint) == era);
             entries.push(Entry { start, end: None, hint, operation });
         }
     }

@@ -73,6 +73,8 @@ pub(super) struct Names {
     pub(super) orphans: Vec<Thing>,
     /// For each call, a thing that it may have made without anybody ever seeing its number.
     pub(super) unseen: Vec<Thing>,
+    /// For each call, what it probably made: tried first, and nothing more.
+    pub(super) guesses: Vec<Vec<Thing>>,
 }
 
 /// A change that was carried out and may have to be done again without others.
@@ -278,6 +280,8 @@ impl Names {
         };
         let mut made: Vec<Thing> = self.orphans.clone();
         made.retain(|thing| self.is_dir(*thing) == dir && !state.at.contains(thing));
+        let guesses = self.guesses.get(call).map_or(&[][..], Vec::as_slice);
+        made.sort_by_key(|thing| !guesses.contains(thing));
         if let End::Did(thing) = known.end {
             made.insert(0, thing);
         }
