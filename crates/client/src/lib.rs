@@ -10,9 +10,11 @@
 //! out what they return.
 
 mod decoupled;
+mod left;
 mod session;
 
 pub use decoupled::{Decoupled, Grant, View};
+pub use left::{Left, LogNeed};
 pub use session::{Effects, Input, Session};
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use client::LogNeed;
 use journal::{Create, Event, SegmentHeader, Snapshot, Writer};
 use policy::Mechanism;
 use types::{Attr, AttrChange, Epoch, Errno, Error, FileType, Ino, Result, Seq};
@@ -137,17 +138,15 @@ impl StrongLog {
     /// the store does.
     pub(crate) fn wanted(&self, epoch: Epoch, crashed: Epoch) -> Result<Option<(Vec<u8>, Seq)>> {
         let mut open = self.lock();
-        let needed_since = open.file.header().epoch;
-        if needed_since >= epoch || open.refused_in == Some(epoch) {
+        if open.refused_in == Some(epoch) {
             return Ok(None);
         }
         let next = open.file.next();
-        let result = if needed_since > crashed {
-            open.restart(epoch, next).map(|()| None)
-        } else if open.file.events() == 0 {
-            open.file.set_epoch(epoch).map(|()| None)
-        } else {
-            open.file.intact().map(Some)
+        let result = match LogNeed::of(open.file.header().epoch, epoch, crashed) {
+            LogNeed::Kept => return Ok(None),
+            LogNeed::Stored => open.restart(epoch, next).map(|()| None),
+            LogNeed::Replay if open.file.events() == 0 => open.file.set_epoch(epoch).map(|()| None),
+            LogNeed::Replay => open.file.intact().map(Some),
         };
         result.map_err(|error| io_error(open.file.path(), &error))
     }

@@ -1,6 +1,7 @@
 //! Logs of clients that are dead, on the disk of the machine on which they ran: the next process of
 //! the same user replays them.
 
+use client::LogNeed;
 use types::{Errno, Error, Ino, Result};
 use wire::MergeFlags;
 
@@ -22,7 +23,7 @@ pub(crate) fn replay(fs: &Fs) -> Result<()> {
             log.remove().map_err(|error| io_error(&path, &error))?;
             continue;
         }
-        if log.header().epoch <= crashed {
+        if LogNeed::of(log.header().epoch, epoch, crashed) == LogNeed::Replay {
             replay_one(fs, &log).map_err(|error| error.about(path.display().to_string()))?;
             log.set_epoch(epoch).map_err(|error| io_error(&path, &error))?;
             replayed = true;

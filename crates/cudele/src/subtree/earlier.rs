@@ -4,7 +4,7 @@
 //! A process may have ended at any moment. Invariant: whatever it left, all that a persist completed
 //! for is taken up, and what it was in the middle of writing stands in nobody's way.
 
-use client::Decoupled;
+use client::{Decoupled, Left};
 use metastore::request::client_journal_prefix;
 use objstore::Expect;
 use policy::Mechanism;
@@ -31,18 +31,10 @@ pub(crate) struct Earlier {
 
 impl Earlier {
     /// As far as the journal is intact.
-    pub(crate) fn read(name: String, mut bytes: Vec<u8>, object: Option<String>) -> Result<Self> {
-        let fail = |error: journal::JournalError| error.in_journal(&name);
-        let header = journal::SegmentHeader::decode(&bytes).map_err(fail)?;
-        let scan = journal::segment::scan(&bytes).map_err(fail)?;
-        let torn = match scan.damage {
-            // The torn end of an interrupted write was never promised.
-            Some(damage) if damage.resumes.is_none() => true,
-            Some(damage) => return Err(fail(damage.error)),
-            None => false,
-        };
-        bytes.truncate(scan.intact);
-        Ok(Self { name, bytes, first: header.first_seq, next: scan.next_seq, object, torn })
+    pub(crate) fn read(name: String, bytes: Vec<u8>, object: Option<String>) -> Result<Self> {
+        let left = Left::read(bytes).map_err(|error| error.in_journal(&name))?;
+        let Left { bytes, first, next, torn } = left;
+        Ok(Self { name, bytes, first, next, object, torn })
     }
 
     /// Of this process, as it stands: a part of the journal that could not be merged.

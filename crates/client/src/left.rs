@@ -1,0 +1,65 @@
+//! What earlier processes left on a disk or in the object store: which part of a journal counts, and
+//! whether a log of requests is still needed.
+//!
+//! Invariant: all that a mechanism completed for counts, and nothing behind a gap does.
+
+use journal::JournalError;
+use types::{Epoch, Seq};
+
+/// A journal as far as it is intact.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// Its header and its intact blocks.
+    pub bytes: Vec<u8>,
+    /// Position of the first event.
+    pub first: Seq,
+    /// Position behind the last one.
+    pub next: Seq,
+    /// Whether it ended with something that was not written completely.
+    pub torn: bool,
+}
+
+impl Left {
+    /// Reads a journal. The torn end of an interrupted write was never promised and does not count.
+    ///
+    /// # Errors
+    /// If the header is unusable, or something intact follows the damage: then what was promised is
+    /// missing.
+    pub fn read(mut bytes: Vec<u8>) -> Result<Self, JournalError> {
+        let first = journal::SegmentHeader::decode(&bytes)?.first_seq;
+        let scan = journal::segment::scan(&bytes)?;
+        let torn = match scan.damage {
+            Some(damage) if damage.resumes.is_none() => true,
+            Some(damage) => return Err(damage.error),
+            None => false,
+        };
+        bytes.truncate(scan.intact);
+        Ok(Self { bytes, first, next: scan.next_seq, torn })
+    }
+}
+
+/// What a log of strong requests (`rpcs+local_persist`) means to the server that answers now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogNeed {
+    /// That server has what it says, in memory: it is needed if that one crashes.
+    Kept,
+    /// Every server for which it was needed was stopped, and had stored what it says.
+    Stored,
+    /// A server that had it in memory crashed: it is applied again before anything else.
+    Replay,
+}
+
+impl LogNeed {
+    /// For a log that is needed since a tenure, the tenure of the server, and the newest one that
+    /// ended without a clean stop.
+    #[must_use]
+    pub fn of(since: Epoch, now: Epoch, crashed: Epoch) -> Self {
+        if since >= now {
+            Self::Kept
+        } else if since > crashed {
+            Self::Stored
+        } else {
+            Self::Replay
+        }
+    }
+}
