@@ -102,7 +102,7 @@ impl World {
         item
     }
 
-    fn read_names(&mut self, path: &str, dir: Ino) -> Vec<(String, Ino)> {
+    pub(crate) fn read_names(&mut self, path: &str, dir: Ino) -> Vec<(String, Ino)> {
         let mut names = Vec::new();
         let mut after = None;
         loop {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use client::{Effects, Input, Session};
-use types::{ClientId, ConnId, Errno, Ino, Tid};
+use types::{ClientId, ConnId, Epoch, Errno, Ino, Tid};
 use wire::{Answer, Failure, Message};
 
 use crate::call::{Call, What};
@@ -30,7 +30,13 @@ pub struct Client {
     /// Whether it works in the region that acknowledges only what is safe, alone.
     pub(crate) careful: bool,
     pub(crate) project: Option<Project>,
-    effects: Effects,
+    /// The newest tenure that ended without a clean stop, as the server says.
+    pub(crate) crashed: Epoch,
+    /// It keeps a log that a new server may need before anything else.
+    pub(crate) logs: bool,
+    /// It is connected anew, and what it waits for is set aside until its log was looked at.
+    pub(crate) returning: bool,
+    pub(crate) effects: Effects,
 }
 
 impl Client {
@@ -47,6 +53,9 @@ impl Client {
             left: 0,
             careful: false,
             project: None,
+            crashed: Epoch(0),
+            logs: false,
+            returning: false,
             effects: Effects::default(),
         }
     }
@@ -86,6 +95,10 @@ impl World {
         let conn = self.open_conn(client);
         self.clients[client].conn = Some(conn);
         self.drive(client, Input::Connected);
+        if self.clients[client].logs {
+            self.clients[client].session.set_aside();
+            self.clients[client].returning = true;
+        }
     }
 
     /// Gives a session an input and sends what it says.
@@ -95,7 +108,7 @@ impl World {
         self.flush(client);
     }
 
-    fn flush(&mut self, client: usize) {
+    pub(crate) fn flush(&mut self, client: usize) {
         let Client { effects, conn, .. } = &mut self.clients[client];
         let frames = std::mem::take(&mut effects.frames);
         let completed = std::mem::take(&mut effects.completed);
@@ -138,6 +151,9 @@ impl World {
         }
         let Ok(Some((frame, _))) = wire::frame::decode(frame) else { return };
         if let Ok(message) = Message::decode(frame.payload) {
+            if let Message::Welcome(welcome) = &message {
+                self.clients[client].crashed = welcome.crashed;
+            }
             let session = &self.clients[client].session;
             let (id, epoch) = (session.client(), session.epoch().0);
             if let (Message::Reply(reply), true) = (&message, client != 0) {
@@ -168,11 +184,12 @@ impl World {
     fn completed(&mut self, client: usize, tid: Tid, result: Result<Answer, Failure>) {
         let id = self.clients[client].id();
         self.oracle.delivered((id, tid), result.is_ok());
-        let Some((call, repeats)) = self.clients[client].outstanding.remove(&tid) else { return };
+        let asked = self.clients[client].outstanding.remove(&tid);
         if let Some(answer) = self.clients[client].asked.get_mut(&tid) {
             *answer = Some(result);
             return;
         }
+        let Some((call, repeats)) = asked else { return };
         if self.project_answered(client, tid, &call, &result) {
             return;
         }
@@ -260,10 +277,15 @@ impl World {
         if !self.clients[client].alive {
             return;
         }
+        self.oracle.late = true;
+        self.end_process(client);
+    }
+
+    /// A client ends without a word.
+    pub(crate) fn end_process(&mut self, client: usize) {
         let id = self.clients[client].id();
         self.note(format_args!("$ kill {id}"));
         self.clients[client].alive = false;
-        self.oracle.late = true;
         self.history.killed(id);
         if let Some(conn) = self.clients[client].conn.take() {
             self.break_conn(conn, true);

@@ -30,6 +30,7 @@
 
 mod audit;
 mod call;
+pub mod cells;
 mod client;
 mod disk;
 mod expect;

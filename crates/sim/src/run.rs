@@ -112,7 +112,7 @@ impl World {
         Region::new(ino, path, kind)
     }
 
-    fn make(&mut self, parent: Ino, name: &str, mode: u32) -> Ino {
+    pub(crate) fn make(&mut self, parent: Ino, name: &str, mode: u32) -> Ino {
         let name = name.to_owned();
         match self.ask(What::Create { parent, name, mode, size: 0, data: Vec::new() }) {
             Ok(Answer::Attr(attr)) => attr.ino,

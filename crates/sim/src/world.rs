@@ -69,6 +69,8 @@ pub struct World {
     /// How often a server was started.
     pub tenure: u64,
     pub(crate) recovered: bool,
+    /// How often a server died.
+    pub(crate) crashes: u64,
     /// The server was told to stop, and did.
     pub stopped: bool,
     /// The object store.
@@ -109,6 +111,7 @@ impl World {
             effects: Effects::default(),
             tenure: 0,
             recovered: false,
+            crashes: 0,
             stopped: false,
             disk: Disk::default(),
             clients: vec![Client::new(ClientId(1), 1)],
@@ -276,6 +279,7 @@ impl World {
             return;
         }
         self.note(format_args!("$ crash"));
+        self.crashes += 1;
         if self.recovered {
             // A server that served nobody had nothing to lose.
             self.history.crashed(self.now);

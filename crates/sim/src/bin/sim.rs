@@ -35,13 +35,14 @@ fn main() -> ExitCode {
     };
     let start = Instant::now();
     let (mut done, mut checked, mut judged, mut tenures, mut failures) = (0_u64, 0, 0, 0, 0);
+    let mut tally = sim::cells::Tally::default();
     for seed in options.first..options.first.saturating_add(options.seeds) {
         if start.elapsed() >= Duration::from_secs(options.seconds) {
             break;
         }
         let ended = std::panic::catch_unwind(|| sim::run(seed, options.transcript));
         done += 1;
-        let violation = match ended {
+        let first = match ended {
             Ok(report) => {
                 checked += report.checked;
                 judged += report.judged;
@@ -53,7 +54,19 @@ fn main() -> ExitCode {
             }
             Err(_) => Some("panicked".into()),
         };
-        if let Some(violation) = violation {
+        let ended = std::panic::catch_unwind(|| sim::cells::run(seed, options.transcript));
+        let second = match ended {
+            Ok(report) => {
+                tenures += report.tenures;
+                tally.add(&report.tally);
+                for line in &report.trace {
+                    println!("{line}");
+                }
+                report.violation
+            }
+            Err(_) => Some("panicked".into()),
+        };
+        for violation in first.into_iter().chain(second.map(|text| format!("cells: {text}"))) {
             failures += 1;
             println!("seed {seed:#x}: {violation}");
             println!("  again: cargo xtask sim --seed {seed:#x} --transcript");
@@ -63,6 +76,10 @@ fn main() -> ExitCode {
         "{done} seeds, {checked} answers compared, {judged} judged, {tenures} servers, {failures} failures, {:.1} s",
         start.elapsed().as_secs_f64()
     );
+    if options.seeds > 1 {
+        println!("{} subtrees under the nine cells compared", tally.comparisons);
+        print!("{tally}");
+    }
     if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

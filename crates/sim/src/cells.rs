@@ -1,0 +1,365 @@
+//! All nine cells of Table II under faults, and every change from one to another.
+//!
+//! A second cluster of the same seed. Each of its subtrees is under one of the nine policies; a
+//! client with a disk of its own works there, changes the policy, and is struck by faults at any
+//! step, as is the server. The `ledger` says after each what must and what may be there.
+//!
+//! A process here is a function that waits, like the library that it stands for: [`Stop`] ends it
+//! wherever it is. Other clients work in a strong subtree meanwhile, and are judged by the
+//! [`crate::oracle`].
+
+mod change;
+mod fault;
+mod job;
+mod ledger;
+mod machine;
+mod process;
+mod resume;
+mod strong;
+mod tally;
+
+use policy::{Cell, Consistency, Policy};
+use types::{ClientId, Errno, Ino};
+
+use crate::invariants::liveness;
+use crate::plan::Plan;
+use crate::region::{Kind, Region};
+use crate::rng::Rng;
+use crate::world::{Event, World};
+use fault::{Fault, Fuse};
+use job::Job;
+use ledger::Ledger;
+use machine::Machine;
+pub use tally::Tally;
+
+/// Tells the random numbers of this cluster from those of the other one of the same seed.
+const SALT: u64 = 0xce11_ce11_ce11_ce11;
+/// How long what nobody waits for may go on, in nanoseconds.
+const CALM: u64 = 400_000_000;
+
+/// Why a process does not go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// It is dead.
+    Killed,
+    /// It was told that something failed.
+    Failed(Errno),
+    /// A promise was found broken: the simulation ends.
+    Broken,
+}
+
+/// What a step of a process gives.
+type Done<T> = Result<T, Stop>;
+
+/// How the simulation ended.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// A hash of everything that happened.
+    pub fingerprint: u64,
+    /// The promise that was found broken.
+    pub violation: Option<String>,
+    /// The last lines of the trace, if one was asked for.
+    pub trace: Vec<String>,
+    /// What was done.
+    pub tally: Tally,
+    /// Servers that were started.
+    pub tenures: u64,
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+struct Cells {
+    world: World,
+    jobs: Vec<Job>,
+    /// The job that is being worked on.
+    current: usize,
+    fuse: Option<Fuse>,
+    /// Whether a fault struck since this was set to false.
+    struck: bool,
+    /// Crashes of the server that the ledgers know of, and whether it had stopped at the last look.
+    crashes: u64,
+    was_stopped: bool,
+    rng: Rng,
+    tally: Tally,
+}
+
+/// Runs the simulation of a seed.
+#[must_use]
+pub fn run(seed: u64, trace: bool) -> Report {
+    let mut cells = Cells::new(seed, trace);
+    let turns = cells.rng.between(6, 24);
+    for _ in 0..turns {
+        if cells.world.violation.is_some() {
+            break;
+        }
+        cells.turn();
+    }
+    cells.settle();
+    let Cells { world, tally, .. } = cells;
+    Report {
+        fingerprint: world.fingerprint(),
+        violation: world.violation.clone(),
+        trace: world.trace().to_vec(),
+        tally,
+        tenures: world.tenure,
+    }
+}
+
+impl Cells {
+    fn new(seed: u64, trace: bool) -> Self {
+        let mut rng = Rng::new(seed ^ SALT);
+        let mut plan = Plan::draw(&mut rng);
+        (plan.volatile, plan.ack_safe, plan.decoupled) = (false, false, 0);
+        (plan.clients, plan.faults.crashes, plan.faults.kills) = (1, 0, 0);
+        // A client that stays away for longer than the server waits may lose what was answered.
+        plan.faults.away_max = plan.faults.away_max.min(50_000_000);
+        let own = rng.fork();
+        let mut world = World::new(plan, rng, trace);
+        world.note(format_args!("{:?}", world.plan.clone()));
+        world.set_up();
+        let mut cells = Self {
+            world,
+            jobs: Vec::new(),
+            current: 0,
+            fuse: None,
+            struck: false,
+            crashes: 0,
+            was_stopped: false,
+            rng: own,
+            tally: Tally::default(),
+        };
+        for number in 0..cells.rng.between(1, 2) {
+            cells.add_job(number);
+        }
+        let errors = cells.world.plan.faults.errors_percent;
+        cells.world.oracle.store_fails = errors > 0;
+        cells.world.disk.errors_percent = errors;
+        cells
+    }
+
+    fn add_job(&mut self, number: u64) {
+        let path = format!("/c{number}");
+        let root = self.world.make(Ino::ROOT, &path[1..], 0o040_777);
+        let cell = self.any_cell();
+        self.world.set_policy(&path, &Policy::of_cell(cell).to_yaml());
+        let region = Region { known: false, ..Region::new(root, &path, Kind::Decoupled) };
+        self.world.oracle.regions.push(region);
+        self.jobs.push(Job {
+            path,
+            root,
+            cell,
+            doubt: None,
+            next: None,
+            granted: None,
+            machine: Machine::default(),
+            process: None,
+            ledger: Ledger::default(),
+        });
+    }
+
+    fn any_cell(&mut self) -> Cell {
+        let cells: Vec<Cell> = Cell::all().collect();
+        cells[self.rng.index(cells.len())]
+    }
+
+    fn any_decoupled(&mut self) -> Cell {
+        loop {
+            let cell = self.any_cell();
+            if cell.consistency != Consistency::Strong {
+                return cell;
+            }
+        }
+    }
+
+    /// Somebody does something, perhaps a fault strikes, and perhaps all is compared.
+    fn turn(&mut self) {
+        self.current = self.rng.index(self.jobs.len());
+        self.let_others_work();
+        self.fuse = self.rng.percent(45).then(|| Fuse::draw(&mut self.rng));
+        self.struck = false;
+        let done = self.act();
+        let struck = std::mem::take(&mut self.struck) || done.is_err();
+        self.fuse = None;
+        if struck || self.rng.percent(30) {
+            self.check("after a turn");
+        }
+    }
+
+    fn let_others_work(&mut self) {
+        self.world.issuing = true;
+        self.world.clients[1].left = self.rng.below(4);
+        self.world.schedule(1, Event::Turn(1));
+        if self.world.plan.faults.breaks > 0 && self.rng.percent(30) {
+            let (at, which) = (self.rng.between(1, 30_000_000), self.rng.next());
+            self.world.schedule(at, Event::Break(which));
+        }
+    }
+
+    fn act(&mut self) -> Done<()> {
+        if let Err(stop) = self.boot() {
+            // The next one tries again.
+            self.end_process();
+            return Err(stop);
+        }
+        let (kind, count, to) = (self.rng.below(100), self.rng.between(1, 8), self.any_cell());
+        if self.holding().is_ok() {
+            return match kind {
+                0..35 => self.append(count).and_then(|()| self.complete()),
+                35..42 => self.append(count),
+                42..76 => self.change(to),
+                76..80 => self.change_by_another(to),
+                80..90 => self.merge(),
+                _ => self.strike_at_rest(),
+            };
+        }
+        let (cell, strong) = {
+            let cell = self.job().cell;
+            (cell, cell.consistency == Consistency::Strong)
+        };
+        match kind {
+            0..40 if strong => self.work_by_requests(count),
+            0..40 => self.decouple(cell),
+            40..80 => self.change(to),
+            80..86 => {
+                let cell = self.any_decoupled();
+                self.decouple(cell)
+            }
+            86..90 => self.work_by_requests(count),
+            _ => self.strike_at_rest(),
+        }
+    }
+
+    fn strike_at_rest(&mut self) -> Done<()> {
+        let fault = self.rng.pick(&Fault::ALL);
+        self.fuse = None;
+        self.strike(fault);
+        Ok(())
+    }
+
+    /// Lets everything come to rest: the server is there, and clients that live are welcome.
+    fn calm_down(&mut self) -> Done<()> {
+        for at in 0..self.jobs.len() {
+            if let Some(client) = self.jobs[at].process.as_ref().map(|process| process.client) {
+                self.ready(client)?;
+            }
+        }
+        let end = self.world.now + CALM;
+        let at_rest = |cells: &Self| {
+            let world = &cells.world;
+            let resent = |job: &Job| {
+                let process = job.process.as_ref();
+                process.is_some_and(|it| world.clients[it.client].session.resent_count() > 0)
+            };
+            world.mds.as_ref().is_some_and(|mds| mds.is_active() && !mds.has_work())
+                && !cells.jobs.iter().any(resent)
+        };
+        let limit = self.world.now + liveness::ANSWERED_WITHIN.0;
+        while self.world.now < end || !at_rest(self) {
+            self.step(0)?;
+            for at in 0..self.jobs.len() {
+                if let Some(client) = self.jobs[at].process.as_ref().map(|it| it.client) {
+                    self.ready(client)?;
+                }
+            }
+            if self.world.now > limit {
+                self.world.check(Err("it does not come to rest".into()));
+                return Err(Stop::Broken);
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares what each subtree shows with its ledger, and its policy with what was set.
+    fn check(&mut self, when: &str) {
+        self.world.note(format_args!("$ check {when}"));
+        self.world.issuing = false;
+        self.world.disk.errors_percent = 0;
+        if self.calm_down().is_ok() {
+            for at in 0..self.jobs.len() {
+                self.check_policy(at);
+                let crashes = self.crashes;
+                let seen = self.listing(at);
+                if self.world.violation.is_some() || crashes != self.world.crashes {
+                    break;
+                }
+                let job = &mut self.jobs[at];
+                let compared = job.ledger.compare(&seen);
+                let about = |text| format!("{} under {} {when}: {text}", job.path, job.cell);
+                let result = compared.map_err(about);
+                self.world.check(result);
+                self.tally.comparisons += 1;
+            }
+        }
+        self.world.disk.errors_percent = self.world.plan.faults.errors_percent;
+    }
+
+    /// The policy in force is the one that was set, or the one that may have been.
+    fn check_policy(&mut self, at: usize) {
+        let Some(found) = self.policy_in_force(at) else { return };
+        let owner = self.owner_in_force(at);
+        let Job { path, cell, doubt, next, ledger, .. } = &mut self.jobs[at];
+        let mut allowed = vec![*cell];
+        allowed.extend(*doubt);
+        if owner == ClientId(0)
+            && let Some((waited, answered)) = next.take()
+        {
+            if answered && doubt.is_none() {
+                allowed.clear();
+            }
+            allowed.push(waited);
+        }
+        if !allowed.contains(&found) {
+            let text = format!("{path} is under {found}, not one of {allowed:?}");
+            return self.world.check(Err(text));
+        }
+        let before = std::mem::replace(cell, found);
+        *doubt = None;
+        if found != before && found.durability == policy::Durability::None {
+            // Nobody asks for a log of requests any more, and nothing is promised.
+            ledger.updates.iter_mut().for_each(|update| update.kept.log = false);
+        }
+    }
+
+    /// Everything is brought to its end and compared once more.
+    fn settle(&mut self) {
+        for at in 0..self.jobs.len() {
+            self.current = at;
+            self.check("before the end");
+            self.world.disk.errors_percent = 0;
+            let done = self.finish_job();
+            if let Err(Stop::Failed(errno)) = done
+                && !self.world.oracle.store_fails
+            {
+                let text = format!("{}: {}", self.jobs[at].path, errno.symbol());
+                self.world.check(Err(format!("work cannot be brought to its end: {text}")));
+            }
+            self.check("at the end");
+        }
+        for at in 0..self.jobs.len() {
+            self.current = at;
+            self.end_process();
+        }
+        if self.world.violation.is_some() {
+            return;
+        }
+        self.world.plan.faults.errors_percent = 0;
+        self.world.quiesce();
+        self.world.compare("at the end");
+    }
+
+    fn finish_job(&mut self) -> Done<()> {
+        let mut done = Ok(());
+        for _ in 0..4 {
+            done = self.boot().and_then(|()| match self.holding() {
+                Ok(_) => self.append(2).and_then(|()| self.merge()),
+                Err(_) => Ok(()),
+            });
+            match done {
+                Err(Stop::Failed(_)) => self.end_process(),
+                Ok(()) | Err(_) => break,
+            }
+            self.calm_down()?;
+        }
+        done
+    }
+}

@@ -1,0 +1,121 @@
+//! Changes of policy while work is under way: what has to happen first happens first, then the new
+//! policy is set (`policy::Transition`; the client's half is that of `cudele::Subtree::set_policy`).
+
+use policy::{Cell, Composition, Durability, Mechanism, Policy, Transition};
+use types::{ClientId, Errno};
+use wire::{Answer, Op};
+
+use super::{Cells, Done, Stop};
+
+impl Cells {
+    /// Changes the policy of the current job's subtree. Whatever strikes, it is under the old one
+    /// or under the new one then.
+    pub(super) fn change(&mut self, to: Cell) -> Done<()> {
+        let from = self.job().cell;
+        self.struck = false;
+        let changed = self.change_to(from, to);
+        let struck = self.struck;
+        self.tally.change(from, to, (changed.is_ok(), struck));
+        changed
+    }
+
+    fn change_to(&mut self, from: Cell, to: Cell) -> Done<()> {
+        let client = self.client()?;
+        if self.holding().is_err() {
+            return self.change_free(client, (from, to));
+        }
+        let from = self.holding()?.policy;
+        let transition = Transition::between(&Policy::of_cell(from), &Policy::of_cell(to), true);
+        let id = self.world.clients[client].id();
+        if transition.merge {
+            // The server switches in the moment in which the subtree is everybody's again.
+            self.job().next = Some((to, false));
+            let answer = self.set(client, (to, id))?;
+            self.pending(&answer, id);
+            self.job().next = Some((to, true));
+            self.merge()?;
+            if transition.store {
+                self.job().ledger.stored();
+            }
+            return Ok(());
+        }
+        if transition.persist.contains(Mechanism::GlobalPersist) {
+            self.store_earlier()?;
+        }
+        let events = self.holding()?.inner.events();
+        if events > 0 && transition.persist != Composition::Nothing {
+            self.carry_out(&transition.persist, false)?;
+        }
+        self.job().doubt = Some(to);
+        let answer = self.set(client, (to, id))?;
+        if answer != Answer::Done {
+            self.world.check(Err(format!("a change of policy was answered {answer:?}")));
+        }
+        self.changed(to, transition.store);
+        let holding = self.holding()?;
+        (holding.policy, holding.owner.policy) = (to, to);
+        let notes = to.durability != Durability::None || self.job().machine.owner.is_some();
+        if notes { self.remember() } else { Ok(()) }
+    }
+
+    /// While nobody has the subtree.
+    fn change_free(&mut self, client: usize, (from, to): (Cell, Cell)) -> Done<()> {
+        let transition = Transition::between(&Policy::of_cell(from), &Policy::of_cell(to), false);
+        self.job().doubt = Some(to);
+        let answer = self.set(client, (to, ClientId(0)))?;
+        if let Answer::Pending(owner) = answer {
+            // A process had it that is dead.
+            let job = self.job();
+            (job.doubt, job.next) = (None, Some((to, true)));
+            self.world.note(format_args!("$ it waits for {owner}"));
+            return Err(Stop::Failed(Errno::Busy));
+        }
+        self.changed(to, transition.store);
+        Ok(())
+    }
+
+    /// Somebody else changes the policy: while the subtree is a client's, that waits for it.
+    pub(super) fn change_by_another(&mut self, to: Cell) -> Done<()> {
+        let client = self.client()?;
+        let owner = self.world.clients[client].id();
+        self.holding()?;
+        let before = self.job().next;
+        self.job().next = Some((to, false));
+        let answer = self.set(client, (to, ClientId(0)));
+        if let Err(Stop::Failed(_)) = answer {
+            // What waited before may still.
+            let unheard = before.is_none_or(|(cell, _)| cell == to);
+            self.job().next = if unheard { self.job().next } else { None };
+        }
+        self.pending(&answer?, owner);
+        self.job().next = Some((to, true));
+        Ok(())
+    }
+
+    fn pending(&mut self, answer: &Answer, owner: ClientId) {
+        if *answer != Answer::Pending(owner) {
+            let text = format!("a change that waits for {owner} was answered {answer:?}");
+            self.world.check(Err(text));
+        }
+    }
+
+    fn set(&mut self, client: usize, (to, id): (Cell, ClientId)) -> Done<Answer> {
+        let (path, text) = (self.job().path.clone(), Policy::of_cell(to).to_yaml());
+        let (path, policy) = (path.as_bytes(), text.as_bytes());
+        self.ask_monitor(client, &Op::SetPolicy { path, policy, client: id })
+    }
+
+    /// The new policy is in force, also for what was there before.
+    fn changed(&mut self, to: Cell, stored: bool) {
+        let job = self.job();
+        (job.cell, job.doubt, job.next) = (to, None, None);
+        if stored {
+            job.ledger.stored();
+        }
+        let logs = super::job::holds(to, Mechanism::Rpcs) && to.durability == Durability::Local;
+        for update in &mut job.ledger.updates {
+            // Nobody asks for a log of requests any more.
+            update.kept.log &= logs;
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! A client's machine: its disk, with what processes on it left there.
+//!
+//! Invariant: what was synced is there until the disk is gone; what was not is there as long as the
+//! machine has power.
+
+use std::collections::BTreeMap;
+
+use types::{ClientId, Epoch, InoRange, Seq};
+
+use crate::rng::Rng;
+use policy::Cell;
+
+/// What a machine notes of a subtree that it owns, or owned.
+#[derive(Clone, Debug)]
+pub(super) struct Owner {
+    pub(super) client: ClientId,
+    pub(super) ranges: Vec<InoRange>,
+    pub(super) epoch: Epoch,
+    pub(super) policy: Cell,
+    pub(super) next_seq: Seq,
+    /// Set when the work is done: the tenure in which it was merged last.
+    pub(super) merged_in: Option<Epoch>,
+    pub(super) empty: bool,
+    /// Journal objects that are not merged.
+    pub(super) objects: Vec<String>,
+    /// Journal objects of a client whose work was taken over.
+    pub(super) adopted: Vec<String>,
+}
+
+/// A file, and what of it is on the medium.
+#[derive(Clone, Debug, Default)]
+pub(super) struct File {
+    pub(super) written: Vec<u8>,
+    synced: Vec<u8>,
+}
+
+impl File {
+    pub(super) fn sync(&mut self) {
+        self.synced = self.written.clone();
+    }
+
+    /// Only a part of what was not synced had reached the medium.
+    fn cut(&mut self, rng: &mut Rng) {
+        let kept = rng.index(self.written.len() + 1);
+        self.written.truncate(kept);
+        if let Some(rest) = self.synced.get(kept..) {
+            self.written.extend_from_slice(rest);
+        }
+        self.sync();
+    }
+}
+
+/// A log of strong requests (`rpcs+local_persist`).
+#[derive(Clone, Debug)]
+pub(super) struct Log {
+    /// The process that writes it, by its place among the clients.
+    pub(super) process: usize,
+    pub(super) client: ClientId,
+    /// The tenure since which it is needed.
+    pub(super) since: Epoch,
+    pub(super) blocks: Vec<Vec<u8>>,
+    /// The updates that they are, by their place in the ledger.
+    pub(super) updates: Vec<usize>,
+    /// How many of them are on the medium.
+    pub(super) synced: usize,
+}
+
+/// See the module documentation.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Machine {
+    pub(super) owner: Option<Owner>,
+    /// Journals, by the position of their first event.
+    pub(super) journals: BTreeMap<Seq, File>,
+    pub(super) logs: Vec<Log>,
+}
+
+impl Machine {
+    /// The power fails.
+    pub(super) fn cut(&mut self, rng: &mut Rng) {
+        self.journals.values_mut().for_each(|file| file.cut(rng));
+        for log in &mut self.logs {
+            if rng.percent(50) {
+                log.blocks.truncate(log.synced);
+                log.updates.truncate(log.synced);
+            }
+            log.synced = log.blocks.len();
+        }
+    }
+
+    /// What is noted of the subtree, and its journals, are removed; logs of requests are not.
+    pub(super) fn forget(&mut self) {
+        self.owner = None;
+        self.journals.clear();
+    }
+}

@@ -1,0 +1,334 @@
+//! What a client's process does step by step: it waits for answers over any number of connections,
+//! as the library does, and may be struck at any step.
+
+use client::LogNeed;
+use policy::Policy;
+use types::{ClientId, Cred, Epoch, Errno, Ino, Tid};
+use wire::{Answer, MergeFlags, Message, Op};
+
+use super::fault::Fault;
+use super::ledger::Shown;
+use super::{Cells, Done, Stop};
+use crate::client::Client;
+use crate::invariants::liveness;
+use crate::world::{Event, World};
+
+/// Request numbers between two processes that act as one client.
+const TIDS: u64 = 1 << 20;
+
+impl World {
+    /// Starts a process that acts as a client. Returns its place.
+    pub(super) fn add_process(&mut self, id: Option<ClientId>) -> usize {
+        let id = id.unwrap_or_else(|| {
+            self.next_client += 1;
+            ClientId(self.next_client - 1)
+        });
+        let first = TIDS * self.clients.len() as u64 + 1;
+        self.clients.push(Client::new(id, first));
+        let client = self.clients.len() - 1;
+        self.connect(client);
+        client
+    }
+
+    /// Makes a request that the oracle does not follow: the ledger does.
+    fn ask_for(&mut self, client: usize, op: Op<'_>, chunks: Option<&[u8]>) -> Tid {
+        let Client { session, effects, .. } = &mut self.clients[client];
+        let tid = session.call(&Cred::root(), op, effects);
+        let id = session.client();
+        self.note(format_args!("{id} {tid} {op:?}"));
+        self.clients[client].asked.insert(tid, None);
+        self.flush(client);
+        if let (Some(bytes), Some(conn)) = (chunks, self.clients[client].conn) {
+            let size = self.rng.between(50, 2000) as usize;
+            for bytes in bytes.chunks(size) {
+                let frame = Message::Chunk { tid, bytes }.to_frame();
+                self.send_to_server(conn, Event::ToServer(conn, frame));
+            }
+        }
+        tid
+    }
+}
+
+impl Cells {
+    /// One thing happens: a fault if it is time, or else an event of the cluster.
+    pub(super) fn step(&mut self, client: usize) -> Done<()> {
+        self.burn();
+        self.is_alive(client)?;
+        if !self.world.step() {
+            return Err(Stop::Broken);
+        }
+        self.notice_crashes();
+        self.is_alive(client)
+    }
+
+    /// A step of a process that asks nobody, and at which it may be struck.
+    pub(super) fn local_step(&mut self, client: usize) -> Done<()> {
+        self.burn();
+        self.is_alive(client)
+    }
+
+    pub(super) fn is_alive(&self, client: usize) -> Done<()> {
+        if self.world.violation.is_some() {
+            return Err(Stop::Broken);
+        }
+        if self.world.clients[client].alive { Ok(()) } else { Err(Stop::Killed) }
+    }
+
+    fn burn(&mut self) {
+        match &mut self.fuse {
+            Some(fuse) if fuse.steps == 0 => {
+                let fault = fuse.fault;
+                self.fuse = None;
+                self.strike(fault);
+            }
+            Some(fuse) => fuse.steps -= 1,
+            None => {}
+        }
+    }
+
+    /// Faults strike the job that is being worked on, and the server.
+    pub(super) fn strike(&mut self, fault: Fault) {
+        let job = &mut self.jobs[self.current];
+        self.struck = true;
+        self.world.note(format_args!("$ {} strikes {}", fault.name(), job.path));
+        if !job.ledger.updates.is_empty() {
+            self.tally.fault(job.cell, fault);
+        }
+        if fault.ends_client() {
+            self.end_process();
+        }
+        let (job, world) = (&mut self.jobs[self.current], &mut self.world);
+        if fault.cuts_power() {
+            job.machine.cut(&mut world.rng);
+        }
+        if fault.takes_disk() {
+            job.machine = super::machine::Machine::default();
+            job.ledger.disk_gone();
+        }
+        if fault.kills_server() {
+            world.crash();
+        } else if fault == Fault::Stop {
+            world.schedule(1, Event::Terminate);
+        }
+        self.notice_crashes();
+    }
+
+    /// The process of the current job ends.
+    pub(super) fn end_process(&mut self) {
+        let job = &mut self.jobs[self.current];
+        let Some(process) = job.process.take() else { return };
+        job.ledger.process_ended(process.client);
+        self.world.end_process(process.client);
+    }
+
+    /// Servers that died, or stopped, since the last look.
+    pub(super) fn notice_crashes(&mut self) {
+        if self.world.crashes != self.crashes {
+            self.crashes = self.world.crashes;
+            self.jobs.iter_mut().for_each(|job| job.ledger.server_crashed());
+        }
+        if self.world.stopped && !self.was_stopped {
+            self.jobs.iter_mut().for_each(|job| job.ledger.stored());
+        }
+        self.was_stopped = self.world.stopped;
+    }
+
+    /// Waits until a process is welcome, and has sent a new server what that one needs first.
+    pub(super) fn ready(&mut self, client: usize) -> Done<()> {
+        let end = self.world.now + liveness::ANSWERED_WITHIN.0;
+        loop {
+            if self.world.clients[client].session.is_connected() {
+                if !self.world.clients[client].returning {
+                    return Ok(());
+                }
+                self.return_with_logs(client)?;
+                continue;
+            }
+            self.in_time(end, "a connection")?;
+            self.step(client)?;
+        }
+    }
+
+    fn in_time(&mut self, end: u64, what: &str) -> Done<()> {
+        if self.world.now <= end {
+            return Ok(());
+        }
+        self.world.check(liveness::check([what.to_owned()].into_iter()));
+        Err(Stop::Broken)
+    }
+
+    /// Asks the server and waits for the answer.
+    pub(super) fn request(&mut self, client: usize, op: Op<'_>) -> Done<Answer> {
+        self.transfer(client, op, None)
+    }
+
+    /// Asks the server, sends a journal with it, and waits for the answer. A transfer that is
+    /// interrupted is not repeated.
+    pub(super) fn transfer(
+        &mut self,
+        client: usize,
+        op: Op<'_>,
+        journal: Option<&[u8]>,
+    ) -> Done<Answer> {
+        self.ready(client)?;
+        let (tid, conn) =
+            (self.world.ask_for(client, op, journal), self.world.clients[client].conn);
+        let end = self.world.now + liveness::ANSWERED_WITHIN.0;
+        loop {
+            let known = &mut self.world.clients[client];
+            if let Some(Some(_)) = known.asked.get(&tid) {
+                return match known.asked.remove(&tid).flatten() {
+                    Some(Err(failure)) => Err(Stop::Failed(failure.errno)),
+                    Some(Ok(answer)) => Ok(answer),
+                    None => Err(Stop::Broken),
+                };
+            }
+            if journal.is_some() && known.conn != conn {
+                known.session.forget(tid);
+                known.asked.remove(&tid);
+                return Err(Stop::Failed(Errno::Io));
+            }
+            if known.returning && known.session.is_connected() {
+                self.return_with_logs(client)?;
+            }
+            self.in_time(end, &format!("{op:?}"))?;
+            self.step(client)?;
+        }
+    }
+
+    /// Asks the server through the monitor, which passes a question on once.
+    pub(super) fn ask_monitor(&mut self, client: usize, op: &Op<'_>) -> Done<Answer> {
+        let end = self.world.now + liveness::ANSWERED_WITHIN.0;
+        while !self.world.recovered || self.world.mds.is_none() {
+            self.in_time(end, "a server")?;
+            self.step(client)?;
+        }
+        let tid = self.world.ask_monitor(op);
+        loop {
+            match self.world.monitor_answers.remove(&tid) {
+                Some(Ok(answer)) => return Ok(answer),
+                Some(Err(failure)) => return Err(Stop::Failed(failure.errno)),
+                None if !self.world.is_asked(tid) => return Err(Stop::Failed(Errno::Again)),
+                None => {}
+            }
+            self.in_time(end, &format!("{op:?}"))?;
+            self.step(client)?;
+        }
+    }
+
+    /// The tenure of the server that a process speaks to.
+    pub(super) fn epoch(&self, client: usize) -> Epoch {
+        self.world.clients[client].session.epoch()
+    }
+
+    /// A process is welcome again: what it logged comes before what it waits for.
+    fn return_with_logs(&mut self, client: usize) -> Done<()> {
+        self.world.clients[client].returning = false;
+        let mine = |job: &super::Job| job.process.as_ref().is_some_and(|it| it.client == client);
+        if let Some(at) = self.jobs.iter().position(mine) {
+            let logs = self.jobs[at].machine.logs.len();
+            for log in 0..logs {
+                if self.jobs[at].machine.logs[log].process == client {
+                    match self.replay_own(client, (at, log)) {
+                        // The connection: with the next one it is tried again.
+                        Err(Stop::Failed(Errno::Io | Errno::Again)) => {
+                            self.world.clients[client].returning = true;
+                            return self.step(client);
+                        }
+                        Err(Stop::Failed(_)) | Ok(()) => {}
+                        Err(stop) => return Err(stop),
+                    }
+                }
+            }
+        }
+        let Client { session, effects, .. } = &mut self.world.clients[client];
+        session.go_on(effects);
+        self.world.flush(client);
+        Ok(())
+    }
+
+    fn replay_own(&mut self, client: usize, (at, log): (usize, usize)) -> Done<()> {
+        let (epoch, crashed) = (self.epoch(client), self.world.clients[client].crashed);
+        let known = &mut self.jobs[at].machine.logs[log];
+        match LogNeed::of(known.since, epoch, crashed) {
+            LogNeed::Kept => return Ok(()),
+            LogNeed::Stored => {
+                (known.since, known.synced) = (epoch, 0);
+                known.blocks.clear();
+                known.updates.clear();
+                return Ok(());
+            }
+            LogNeed::Replay => {}
+        }
+        let writer = known.client;
+        self.replay_log(client, (at, log), writer)
+    }
+
+    /// Applies a log again. The server decides whether the policy still asks for it.
+    pub(super) fn replay_log(
+        &mut self,
+        client: usize,
+        (at, log): (usize, usize),
+        writer: ClientId,
+    ) -> Done<()> {
+        let epoch = self.epoch(client);
+        let root = self.jobs[at].root;
+        let known = &self.jobs[at].machine.logs[log];
+        let header = journal::SegmentHeader {
+            writer: journal::Writer::Client { client: writer, subtree: root },
+            epoch: known.since,
+            first_seq: types::Seq(1),
+        };
+        let updates = known.updates.clone();
+        let mut bytes = header.encode().to_vec();
+        bytes.extend(known.blocks.concat());
+        if !updates.is_empty() {
+            self.jobs[at].ledger.sent(&updates, 0);
+            let flags = MergeFlags { strong_log: true, ..MergeFlags::default() };
+            let (subtree, length) = (root, bytes.len() as u64);
+            let op = Op::Merge { subtree, bytes: length, object: b"", flags };
+            self.transfer(client, op, Some(&bytes))?;
+        }
+        let job = &mut self.jobs[at];
+        job.machine.logs[log].since = epoch;
+        // Under another policy the log is not asked for, and keeps nothing.
+        for at in updates {
+            let update = &mut job.ledger.updates[at];
+            if update.kept.log && update.shown != Shown::Stable {
+                update.shown = Shown::Memory;
+            }
+        }
+        Ok(())
+    }
+
+    /// The cell of the policy that is in force, as the server says.
+    pub(super) fn policy_in_force(&mut self, at: usize) -> Option<policy::Cell> {
+        let (path, root) = (self.jobs[at].path.clone(), self.jobs[at].root);
+        let answer = self.world.ask_at(&path, &crate::call::What::GetPolicy { dir: root });
+        self.notice_crashes();
+        let Ok(Answer::Policy(found)) = answer else { return None };
+        Policy::parse(&found.policy).ok().and_then(|parsed| parsed.policy.cell())
+    }
+
+    /// Who has the subtree, as the server says.
+    pub(super) fn owner_in_force(&mut self, at: usize) -> ClientId {
+        let (path, root) = (self.jobs[at].path.clone(), self.jobs[at].root);
+        let answer = self.world.ask_at(&path, &crate::call::What::GetPolicy { dir: root });
+        self.notice_crashes();
+        let Ok(Answer::Policy(found)) = answer else { return ClientId(0) };
+        found.owner
+    }
+
+    /// Inode numbers in a journal.
+    pub(super) fn inos(bytes: &[u8]) -> std::collections::BTreeSet<Ino> {
+        let mut inos = std::collections::BTreeSet::new();
+        let Ok(mut reader) = journal::SegmentReader::open(bytes) else { return inos };
+        while let Ok(Some(block)) = reader.next_block() {
+            let mut events = block.events();
+            while let Ok(Some(record)) = events.next_event() {
+                inos.extend(record.event.numbered());
+            }
+        }
+        inos
+    }
+}

@@ -1,0 +1,302 @@
+//! What a new process does with what earlier ones left: on its machine's disk, in the object store,
+//! or on a disk that is gone.
+
+use std::collections::BTreeSet;
+
+use client::{Left, LogNeed};
+use metastore::request::client_journal_prefix;
+use objstore::ObjectStore;
+use policy::Mechanism;
+use types::{ClientId, Errno, Ino, Seq};
+use wire::{Answer, MergeFlags, Op};
+
+use super::job::{Earlier, Holding, Process, holds};
+use super::machine::{File, Owner};
+use super::{Cells, Done, Stop};
+use crate::call::What;
+
+impl Cells {
+    /// Starts a process on the current job's machine, unless one lives. It repeats merges and
+    /// replays logs that a crash of the server undid, and takes up the work of an earlier process.
+    pub(super) fn boot(&mut self) -> Done<()> {
+        if self.job().process.is_some() {
+            return Ok(());
+        }
+        let client = self.world.add_process(None);
+        self.job().process = Some(Process { client, holds: None });
+        self.ready(client)?;
+        if self.job().machine.owner.as_ref().is_some_and(|owner| owner.merged_in.is_some()) {
+            self.merge_again(client)?;
+        }
+        self.replay_dead(client)?;
+        match self.job().machine.owner.clone() {
+            Some(owner) if owner.merged_in.is_none() => self.attach(owner),
+            Some(_) | None => self.take_over(client),
+        }
+    }
+
+    /// Another process that acts as the owner of the subtree, in the place of the one that looks.
+    fn act_as(&mut self, owner: ClientId) -> Done<usize> {
+        let client = self.client()?;
+        self.world.end_process(client);
+        let client = self.world.add_process(Some(owner));
+        self.job().process = Some(Process { client, holds: None });
+        self.ready(client)?;
+        Ok(client)
+    }
+
+    /// Repeats merges that a crash of the server undid (weak consistency, local durability).
+    fn merge_again(&mut self, client: usize) -> Done<()> {
+        let Some(owner) = self.job().machine.owner.clone() else { return Ok(()) };
+        if owner.merged_in == Some(self.epoch(client)) {
+            return Ok(());
+        }
+        let client = self.act_as(owner.client)?;
+        for journal in self.local_journals()? {
+            let bytes = journal.left.bytes;
+            match self.send_journal(client, (&bytes, "", true), MergeFlags::default()) {
+                Err(Stop::Failed(Errno::Stale | Errno::Busy)) => {
+                    // A checkpoint has it, or the subtree is somebody else's by now.
+                    self.local_step(client)?;
+                    self.job().forget_files();
+                    return Ok(());
+                }
+                merged => merged?,
+            }
+        }
+        let merged_in = Some(self.epoch(client));
+        self.local_step(client)?;
+        self.job().machine.owner = Some(Owner { merged_in, ..owner });
+        Ok(())
+    }
+
+    /// Replays the logs of processes that are dead.
+    fn replay_dead(&mut self, _: usize) -> Done<()> {
+        let client = self.client()?;
+        let (id, at) = (self.world.clients[client].id(), self.current);
+        let (epoch, crashed) = (self.epoch(client), self.world.clients[client].crashed);
+        let mut replayed = false;
+        for log in 0..self.job().machine.logs.len() {
+            let since = self.job().machine.logs[log].since;
+            if LogNeed::of(since, epoch, crashed) == LogNeed::Replay {
+                self.replay_log(client, (at, log), id)?;
+                replayed = true;
+            }
+        }
+        if replayed {
+            self.checkpoint(client)?;
+            if self.epoch(client) != epoch {
+                return Ok(());
+            }
+        }
+        self.local_step(client)?;
+        let stored = |log: &super::machine::Log| {
+            replayed || LogNeed::of(log.since, epoch, crashed) == LogNeed::Stored
+        };
+        let job = self.job();
+        for log in job.machine.logs.iter().filter(|log| stored(log)) {
+            for at in &log.updates {
+                job.ledger.updates[*at].kept.log = false;
+            }
+        }
+        job.machine.logs.retain(|log| !stored(log));
+        Ok(())
+    }
+
+    /// Takes up the work of an earlier process of this machine.
+    fn attach(&mut self, owner: Owner) -> Done<()> {
+        let client = self.act_as(owner.client)?;
+        let ino = self.job().root;
+        let path = self.job().path.clone();
+        let root = match self.request(client, Op::GetAttr { ino }) {
+            Err(Stop::Failed(Errno::Stale)) => {
+                let walk = Op::Walk { base: Ino::ROOT, path: path.as_bytes() };
+                self.request(client, walk)?;
+                self.request(client, Op::GetAttr { ino })?
+            }
+            answer => answer?,
+        };
+        let Answer::Attr(root) = root else { return Err(Stop::Failed(Errno::Io)) };
+        let holding = Holding::new(owner, root);
+        if let Some(process) = &mut self.job().process {
+            process.holds = Some(Box::new(holding));
+        }
+        let mut all = self.stored_journals()?;
+        let stored: Vec<Seq> = all.iter().map(|earlier| earlier.left.first).collect();
+        let local = self.local_journals()?.into_iter();
+        all.extend(local.filter(|Earlier { left, .. }| {
+            left.next > left.first && !stored.contains(&left.first)
+        }));
+        all.sort_by_key(|earlier| earlier.left.first);
+        self.load(all)
+    }
+
+    fn load(&mut self, all: Vec<Earlier>) -> Done<()> {
+        let holding = self.holding()?;
+        let mut next = holding.owner.next_seq;
+        let mut found = BTreeSet::new();
+        for earlier in all {
+            let Left { bytes, first, next: end, .. } = &earlier.left;
+            if end > first {
+                match holding.inner.replay(bytes) {
+                    Ok(last) => holding.inner.skip_used(last),
+                    Err(_) => return Err(Stop::Failed(Errno::BadMessage)),
+                }
+                next = next.max(*end);
+                found.extend(Self::inos(bytes));
+            } else {
+                next = next.max(Seq(first.0 + 1));
+            }
+            holding.earlier.push(earlier);
+        }
+        holding.inner.start_at(next);
+        let taken_up = self.job().take_up(&found);
+        self.world.check(taken_up);
+        self.world.violation.is_none().then_some(()).ok_or(Stop::Broken)
+    }
+
+    /// The journals that Global Persist left in the object store.
+    fn stored_journals(&mut self) -> Done<Vec<Earlier>> {
+        let root = self.job().root;
+        let holding = self.holding()?;
+        let owner = holding.owner.clone();
+        let mut objects: Vec<_> = owner.objects.iter().map(|name| (name.clone(), None)).collect();
+        if holds(holding.policy, Mechanism::GlobalPersist) {
+            let grant = owner.ranges.first().copied().unwrap_or_default();
+            let prefix = client_journal_prefix(root, owner.client, grant);
+            for name in self.world.disk.memory.list(&prefix).unwrap_or_default() {
+                let part = name.strip_prefix(&prefix).map(|part| u64::from_str_radix(part, 16));
+                let Some(Ok(part)) = part else { continue };
+                if part >= owner.next_seq.0 && !owner.objects.contains(&name) {
+                    objects.push((name, Some(Seq(part))));
+                }
+            }
+        }
+        let mut journals = Vec::new();
+        for (name, unnoted) in objects {
+            let (bytes, _) = match self.world.disk.memory.get(&name) {
+                Ok(found) => found,
+                Err(error) => {
+                    self.world.check(Err(format!("{name} is noted, and gone: {error}")));
+                    return Err(Stop::Broken);
+                }
+            };
+            let left = match (Left::read(bytes), unnoted) {
+                (Ok(left), _) => left,
+                (Err(_), Some(part)) => {
+                    Left { bytes: Vec::new(), first: part, next: part, torn: true }
+                }
+                (Err(error), None) => {
+                    self.world.check(Err(format!("{name} is damaged: {error:?}")));
+                    return Err(Stop::Broken);
+                }
+            };
+            if unnoted.is_some() {
+                self.holding()?.owner.objects.push(name.clone());
+            }
+            journals.push(Earlier { left, object: Some(name) });
+        }
+        Ok(journals)
+    }
+
+    /// Nothing on this machine says whose the subtree is. If it is a dead client's, that client's
+    /// journals in the store are taken over, or what it had is given up.
+    fn take_over(&mut self, _: usize) -> Done<()> {
+        let client = self.client()?;
+        let at = self.current;
+        let from = self.owner_in_force(at);
+        if from == ClientId(0) || self.world.violation.is_some() {
+            return self.is_alive(client);
+        }
+        let found = self.left_in_store(from)?;
+        if found.is_empty() {
+            return self.give_up();
+        }
+        let subtree = self.job().root;
+        let answer = self.request(client, Op::TakeOver { subtree })?;
+        let Answer::Decoupled(granted) = answer else { return Err(Stop::Failed(Errno::Io)) };
+        let found = self.left_in_store(from)?;
+        let id = self.world.clients[client].id();
+        let mut next = Seq(1);
+        let mut names = Vec::new();
+        for (name, left) in found {
+            let writer = journal::Writer::Client { client: id, subtree };
+            let (epoch, first_seq) = (granted.epoch, left.first);
+            let header = journal::SegmentHeader { writer, epoch, first_seq };
+            let mut file = File::default();
+            file.written = header.put_on(&left.bytes);
+            file.sync();
+            self.local_step(client)?;
+            let inos = Self::inos(&file.written);
+            self.job().machine.journals.insert(left.first, file);
+            for at in self.job().ledger.places(&inos) {
+                self.job().ledger.updates[at].kept.disk = true;
+            }
+            next = next.max(left.next);
+            names.push(name);
+        }
+        let policy = self.policy_in_force(at).unwrap_or(self.job().cell);
+        let owner = Owner {
+            client: id,
+            ranges: vec![granted.range],
+            epoch: granted.epoch,
+            policy,
+            next_seq: next,
+            merged_in: None,
+            empty: false,
+            objects: Vec::new(),
+            adopted: names,
+        };
+        self.local_step(client)?;
+        self.job().machine.owner = Some(owner.clone());
+        self.job().granted = Some((id, granted.range));
+        self.attach(owner)
+    }
+
+    /// The journals that a client left in the store, as far as they are intact.
+    fn left_in_store(&mut self, from: ClientId) -> Done<Vec<(String, Left)>> {
+        let root = self.job().root;
+        let Some((_, range)) = self.job().granted.filter(|(client, _)| *client == from) else {
+            return Ok(Vec::new());
+        };
+        let prefix = format!("journal/client/{:016x}.", root.0);
+        let grant = format!(".{:x}.", range.start);
+        let mut found = Vec::new();
+        for name in self.world.disk.memory.list(&prefix).unwrap_or_default() {
+            if !name[prefix.len()..].contains(&grant) {
+                continue;
+            }
+            let Ok((bytes, _)) = self.world.disk.memory.get(&name) else { continue };
+            let left = Left::read(bytes).map_err(|_| Stop::Failed(Errno::BadMessage))?;
+            if left.next > left.first {
+                found.push((name, left));
+            }
+        }
+        found.sort_by_key(|(_, left)| (left.first, std::cmp::Reverse(left.next)));
+        found.dedup_by_key(|(_, left)| left.first);
+        Ok(found)
+    }
+
+    /// Root gives up what a client that is gone had not merged.
+    fn give_up(&mut self) -> Done<()> {
+        let (subtree, at) = (self.job().root, self.current);
+        let client = self.client()?;
+        let taken_up = self.job().take_up(&BTreeSet::new());
+        self.world.check(taken_up);
+        let path = self.job().path.clone();
+        let released = self.world.ask_at(&path, &What::Release { subtree });
+        self.notice_crashes();
+        if released.is_err() && self.owner_in_force(at) != ClientId(0) {
+            return Err(Stop::Failed(Errno::Io));
+        }
+        let job = self.job();
+        if let Some((next, answered)) = job.next.take() {
+            if answered {
+                (job.cell, job.doubt) = (next, None);
+            } else {
+                job.doubt = Some(next);
+            }
+        }
+        self.is_alive(client)
+    }
+}

@@ -1,0 +1,164 @@
+//! Requests in a subtree that is everybody's: seen at once, and kept as the policy says.
+
+use journal::{Create, Event, JournalBuffer};
+
+use policy::{Consistency, Durability};
+use types::{Attr, Errno, Ino, Origin, Seq};
+use wire::{Answer, NewInode, Op};
+
+use super::ledger::{Kept, Shown, Update};
+use super::machine::Log;
+use super::{Cells, Done, Stop};
+use crate::call::What;
+
+impl Cells {
+    /// Creates names by requests, and waits until the promise of the policy holds for them.
+    pub(super) fn work_by_requests(&mut self, count: u64) -> Done<()> {
+        let client = self.client()?;
+        let cell = self.job().cell;
+        let strong = cell.consistency == Consistency::Strong;
+        // A policy without `rpcs` says nothing about requests: they are journalled.
+        let journalled = !strong || cell.durability == Durability::Global;
+        let logged = strong && cell.durability == Durability::Local;
+        for _ in 0..count {
+            self.create(client, journalled, logged)?;
+        }
+        if journalled && self.rng.percent(70) {
+            self.request(client, Op::Sync)?;
+            for update in &mut self.job().ledger.updates {
+                if update.resends == Some(client) {
+                    (update.shown, update.resends) = (Shown::Stable, None);
+                }
+            }
+        }
+        if strong {
+            self.tally.updates(cell, usize::try_from(count).unwrap_or(0));
+        }
+        Ok(())
+    }
+
+    fn create(&mut self, client: usize, journalled: bool, logged: bool) -> Done<()> {
+        let dirs = self.job().dirs_shown();
+        let (parent, dir) = (dirs[self.rng.index(dirs.len())], self.rng.percent(20));
+        let name = format!("u{}", self.job().ledger.updates.len());
+        let (shown, ino, ordered) = (Shown::Perhaps, Ino(0), usize::from(journalled) * client);
+        let resends = journalled.then_some(client);
+        let (kept, whole) = (Kept::default(), 0);
+        let update =
+            Update { parent, name: name.clone(), ino, dir, shown, kept, resends, whole, ordered };
+        let at = self.job().ledger.add(update);
+        let mode = if dir { 0o040_777 } else { 0o100_644 };
+        let new = NewInode { mode, ..NewInode::default() };
+        let mut answer = self.request(client, Op::Create { parent, name: name.as_bytes(), new });
+        if let Err(Stop::Failed(Errno::Stale)) = answer {
+            // The server does not have the directory in memory: its path is walked.
+            self.walk(client, parent)?;
+            answer = self.request(client, Op::Create { parent, name: name.as_bytes(), new });
+        }
+        let attr = match answer {
+            Ok(Answer::Attr(attr)) => attr,
+            Ok(other) => {
+                self.world.check(Err(format!("a create was answered {other:?}")));
+                return Err(Stop::Broken);
+            }
+            Err(Stop::Failed(Errno::Again | Errno::Io | Errno::NoSpace)) => {
+                self.job().ledger.updates[at].resends = None;
+                return Err(Stop::Failed(Errno::Io));
+            }
+            Err(Stop::Failed(errno)) => {
+                let text = format!("creating {name} in {parent} failed: {}", errno.symbol());
+                self.world.check(Err(text));
+                return Err(Stop::Broken);
+            }
+            Err(stop) => return Err(stop),
+        };
+        let update = &mut self.job().ledger.updates[at];
+        (update.shown, update.ino) = (Shown::Memory, attr.ino);
+        if logged { self.log(client, (at, parent, &name), &attr) } else { Ok(()) }
+    }
+
+    fn walk(&mut self, client: usize, dir: Ino) -> Done<()> {
+        let Some(path) = self.path_of(dir) else { return Ok(()) };
+        let op = Op::Walk { base: Ino::ROOT, path: path.as_bytes() };
+        match self.request(client, op) {
+            Err(Stop::Failed(_)) | Ok(_) => Ok(()),
+            Err(stop) => Err(stop),
+        }
+    }
+
+    /// The path of a directory of the current job's subtree.
+    fn path_of(&mut self, dir: Ino) -> Option<String> {
+        let job = self.job();
+        if dir == job.root {
+            return Some(job.path.clone());
+        }
+        let update = job.ledger.updates.iter().find(|update| update.ino == dir)?;
+        let (parent, name) = (update.parent, update.name.clone());
+        Some(format!("{}/{name}", self.path_of(parent)?))
+    }
+
+    /// Writes to the machine's disk what was answered, before anybody is told.
+    fn log(
+        &mut self,
+        client: usize,
+        (at, parent, name): (usize, Ino, &str),
+        attr: &Attr,
+    ) -> Done<()> {
+        let Attr { ino, mode, uid, gid, rdev, size, mtime, atime, ctime, .. } = *attr;
+        let size = if attr.is_dir() { 0 } else { size };
+        let (name, data, time) = (name.as_bytes(), &[][..], ctime);
+        let event = Event::Create(Create {
+            parent,
+            name,
+            ino,
+            mode,
+            uid,
+            gid,
+            rdev,
+            size,
+            time,
+            mtime,
+            atime,
+            data,
+        });
+        self.local_step(client)?;
+        let (id, since) = (self.world.clients[client].id(), self.epoch(client));
+        let logs = &mut self.job().machine.logs;
+        let mine = logs.iter().position(|log| log.process == client);
+        let mine = mine.unwrap_or_else(|| {
+            let (blocks, updates) = (Vec::new(), Vec::new());
+            logs.push(Log { process: client, client: id, since, blocks, updates, synced: 0 });
+            logs.len() - 1
+        });
+        let log = &mut logs[mine];
+        let mut buffer = JournalBuffer::new(Seq(log.blocks.len() as u64 + 1), false);
+        buffer.append(Origin::default(), &event);
+        buffer.close_block();
+        log.blocks.push(buffer.blocks().concat());
+        log.updates.push(at);
+        self.world.clients[client].logs = true;
+        self.local_step(client)?;
+        let log = &mut self.job().machine.logs[mine];
+        log.synced = log.blocks.len();
+        self.job().ledger.updates[at].kept.log = true;
+        self.local_step(client)
+    }
+
+    /// What the subtree shows to others.
+    pub(super) fn listing(&mut self, at: usize) -> super::ledger::Listing {
+        let mut seen = super::ledger::Listing::new();
+        let mut todo = vec![(self.jobs[at].path.clone(), self.jobs[at].root)];
+        while let Some((path, dir)) = todo.pop() {
+            for (name, ino) in self.world.read_names(&path, dir) {
+                let place = format!("{path}/{name}");
+                let attr = self.world.ask_at(&place, &What::GetAttr { ino });
+                if matches!(attr, Ok(Answer::Attr(attr)) if attr.is_dir()) {
+                    todo.push((place, ino));
+                }
+                seen.insert((dir, name), ino);
+            }
+            self.notice_crashes();
+        }
+        seen
+    }
+}
