@@ -145,6 +145,8 @@ pub struct Mds {
     fetches: Fetches,
     checkpoint: Checkpoint,
     merges: Merges,
+    /// Changes of policy that wait until something is stored.
+    changes: Vec<op::Change>,
     recovery: Recovery,
     resend: Resend,
     search: Option<Search>,
@@ -173,6 +175,7 @@ impl Mds {
             fetches: Fetches::default(),
             checkpoint: Checkpoint::default(),
             merges: Merges::default(),
+            changes: Vec::new(),
             recovery: Recovery::default(),
             resend: Resend::default(),
             search: None,

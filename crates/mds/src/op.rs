@@ -4,8 +4,10 @@ mod admin;
 mod change;
 mod policy;
 mod question;
+mod store_first;
 
 use namespace::Refusal;
+pub(crate) use store_first::Change;
 use types::{ClientId, ConnId, Errno, Ino, Seq, Tid, Timestamp};
 use wire::{Answer, Failure, Message, Op, Reply, Request};
 

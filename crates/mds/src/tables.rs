@@ -111,6 +111,9 @@ pub(crate) struct Tables {
     /// Answers that the put under way will release.
     held_in_flight: Vec<Held>,
     failed: Option<Moment>,
+    /// They are stored only when the journal is durable up to here: a crash in between must not
+    /// find a subtree given away, or back, without the policy that goes with it.
+    after: Seq,
 }
 
 impl Tables {
@@ -135,6 +138,7 @@ impl Tables {
             held: Vec::new(),
             held_in_flight: Vec::new(),
             failed: None,
+            after: Seq(0),
         }
     }
 
@@ -189,8 +193,9 @@ impl Tables {
         false
     }
 
-    /// They changed.
-    pub(crate) fn touch(&mut self) {
+    /// What they say now goes with an event of the journal.
+    pub(crate) fn store_after(&mut self, seq: Seq) {
+        self.after = self.after.max(seq);
         self.dirty = true;
     }
 
@@ -256,7 +261,7 @@ impl Mds {
     /// that may have changed them, and regularly.
     pub(crate) fn tables_tick(&mut self, effects: &mut Effects) {
         let now = self.clock.now;
-        if self.tables.in_flight || !self.tables.dirty {
+        if self.tables.in_flight || !self.tables.dirty || self.log.safe() < self.tables.after {
             return;
         }
         if self.tables.failed.is_some_and(|at| now.since(at) < RETRY) {

@@ -6,9 +6,9 @@
 //! the journal's events are about it; the rest of the namespace is not.
 
 use types::{ClientId, ConnId, Error, Ino, Seq, Set, Tid};
-use wire::{Answer, Failure, Message};
+use wire::{Answer, Failure};
 
-use crate::tables::{GivenBack, Held};
+use crate::tables::GivenBack;
 use crate::{Effects, Mds};
 
 /// Merges and policies that are answered when the store has what they promise.
@@ -18,8 +18,6 @@ pub(super) struct Settling {
     /// Whether there may be a directory to write. One that is being written or fetched is looked
     /// at again when that is done.
     ready: bool,
-    /// The request that is carried out now that its subtree is written.
-    performing: Option<(ConnId, Tid)>,
 }
 
 /// A subtree that is being written, and who waits for that.
@@ -39,10 +37,8 @@ pub(crate) struct Settled {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
     Answer,
-    /// It is answered when the tables are stored, too.
-    AnswerWithTables,
-    /// The request in this frame is carried out.
-    Perform(Vec<u8>),
+    /// A change of policy goes on.
+    GoOn,
     /// The subtree is everybody's again, if this client still has it, and with it the numbers that
     /// it has not used.
     Release(ClientId, Vec<GivenBack>),
@@ -55,13 +51,6 @@ impl Settling {
 
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
-    }
-}
-
-impl super::Checkpoint {
-    /// Whether a request is carried out because its subtree is written.
-    pub(crate) fn is_settled_for(&self, at: (ConnId, Tid)) -> bool {
-        self.settling.performing == Some(at)
     }
 }
 
@@ -89,15 +78,10 @@ impl Mds {
             let mut dirs = std::mem::take(&mut settled.dirs);
             dirs.retain(|dir| self.is_unwritten(*dir, settled.seq));
             if dirs.is_empty() {
-                let Settled { at, subtree, then, answer, seq, .. } = settled;
+                let Settled { at, subtree, then, answer, .. } = settled;
                 match then {
                     Then::Answer => self.reply_with(at, Seq(0), answer, effects),
-                    Then::AnswerWithTables => {
-                        let (conn, tid) = at;
-                        self.tables.hold(Held { conn, tid, answer, seq, begins: None });
-                        self.tables_tick(effects);
-                    }
-                    Then::Perform(frame) => self.perform_settled(at, &frame, effects),
+                    Then::GoOn => self.go_on_with_change(at, effects),
                     Then::Release(client, unused) => {
                         self.release_merged((subtree, client, &unused), at, answer, effects);
                     }
@@ -108,16 +92,6 @@ impl Mds {
             }
         }
         self.checkpoint.settling.ready = true;
-    }
-
-    fn perform_settled(&mut self, at: (ConnId, Tid), frame: &[u8], effects: &mut Effects) {
-        let decoded = wire::frame::decode(frame).ok().flatten();
-        let message = decoded.and_then(|(frame, _)| Message::decode(frame.payload).ok());
-        if let Some(Message::Request(request)) = message {
-            self.checkpoint.settling.performing = Some(at);
-            self.execute(at.0, &request, effects);
-            self.checkpoint.settling.performing = None;
-        }
     }
 
     fn is_unwritten(&self, dir: Ino, seq: Seq) -> bool {
@@ -148,6 +122,7 @@ impl Mds {
             waiting.into_iter().partition(|settled| settled.dirs.contains(&dir));
         self.checkpoint.settling.waiting = rest;
         for Settled { at: (conn, tid), .. } in failed {
+            self.drop_change((conn, tid));
             let failure = Failure { errno: error.errno, text: error.to_string() };
             self.reply_error(conn, tid, failure, effects);
         }

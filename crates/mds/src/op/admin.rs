@@ -1,11 +1,10 @@
 //! Decoupling: giving a subtree and a range of inode numbers to one client, and taking them back.
 
 use policy::{Policy, Transition};
-use types::{ClientId, ConnId, Cred, Errno, Ino, Origin, Seq, Set, Tid};
-use wire::{Answer, Decoupled, Failure, Op, Unused};
+use types::{ClientId, ConnId, Cred, Errno, Ino, Origin, Seq, Tid};
+use wire::{Answer, Decoupled, Failure, Op, Request, Unused};
 
 use super::{Performed, Performing, Refused};
-use crate::checkpoint::{Settled, Then};
 use crate::tables::{GivenBack, Held, Tables};
 use crate::{Effects, Mds};
 use namespace::Mode;
@@ -20,14 +19,14 @@ impl Mds {
         &mut self,
         (conn, tid): (ConnId, Tid),
         cred: &Cred,
-        (path, policy): (&[u8], &[u8]),
+        (path, text): (&[u8], &[u8]),
         client: ClientId,
         effects: &mut Effects,
     ) -> Performing {
         if let Some(errno) = self.refusing() {
             return Err(errno.into());
         }
-        let parsed = Policy::parse_bytes(policy)
+        let parsed = Policy::parse_bytes(text)
             .map_err(|error| Failure { errno: Errno::Invalid, text: error.to_string() })
             .map_err(Refused::Failure)?;
         let policy = parsed.policy;
@@ -49,13 +48,18 @@ impl Mds {
             self.tables.hold(Held { conn, tid, answer, seq, begins: None });
             return Ok(Performed::Later);
         }
-        let store = Transition::between(&self.in_force(ino), &policy, false).store;
         let text = policy.to_yaml();
-        let op = Op::Decouple { path, client, policy: text.as_bytes() };
-        if store && self.settle_first(((conn, tid), ino), (cred, op), effects) {
-            return Ok(Performed::Later);
+        let time = self.clock.time;
+        self.namespace.plan_setpolicy(cred, ino, text.as_bytes(), time)?;
+        if Transition::between(&self.in_force(ino), &policy, false).store {
+            // What is there must be kept as the new policy promises.
+            let op = Op::Decouple { path, client, policy: text.as_bytes() };
+            let request = Request { tid, cred: cred.clone(), heard: tid, replay: None, op };
+            if !self.is_stored_first(conn, ino, request, effects) {
+                return Ok(Performed::Later);
+            }
         }
-        let planned = self.namespace.plan_setpolicy(cred, ino, text.as_bytes(), self.clock.time)?;
+        let planned = self.namespace.plan_setpolicy(cred, ino, text.as_bytes(), time)?;
         let range = self.tables.grant(policy.allocated_inodes)?;
         let event = planned.event();
         let seq = self.log.append(self.clock.now, Origin::default(), &event);
@@ -68,13 +72,7 @@ impl Mds {
             self.merges.forget(ino);
         }
         let answer = Answer::Decoupled(Decoupled { root, range, epoch, empty });
-        if store {
-            // What is there must be kept as the new policy promises.
-            let (at, then, dirs) = ((conn, tid), Then::AnswerWithTables, Set::default());
-            self.tables.touch();
-            self.settle_subtree(Settled { at, subtree: ino, then, answer, seq, dirs }, effects);
-            return Ok(Performed::Later);
-        }
+        self.tables.store_after(seq);
         self.tables.hold(Held { conn, tid, answer, seq, begins });
         Ok(Performed::Later)
     }

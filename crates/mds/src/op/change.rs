@@ -137,6 +137,10 @@ impl Mds {
             streams |= policy.streams;
             ack_safe |= policy.ack_safe;
         }
+        if !self.changes.is_empty() {
+            // What is there is being stored for another policy, and this would come too late.
+            streams |= self.is_in_change(home) || self.is_in_change(other);
+        }
         // An inode with several names lives in a place of its own: without the journal, a crash
         // between the checkpoints of that place and of the names' would leave names of nothing.
         streams = streams || self.namespace.is_about_links(event);

@@ -8,11 +8,10 @@
 
 use namespace::Mode;
 use policy::{Policy, Transition};
-use types::{ClientId, ConnId, Cred, Errno, Ino, Origin, Seq, Set, Tid};
-use wire::{Answer, Failure, Message, Op, Request};
+use types::{ClientId, ConnId, Cred, Errno, Ino, Origin, Seq, Tid};
+use wire::{Answer, Failure, Op, Request};
 
 use super::{Performed, Performing, Refused};
-use crate::checkpoint::{Settled, Then};
 use crate::tables::Held;
 use crate::{Effects, Mds};
 
@@ -31,7 +30,7 @@ impl Mds {
             return Err(Errno::Busy.into());
         }
         let time = self.clock.time;
-        let planned = self.namespace.plan_setpolicy(cred, ino, text, time)?;
+        self.namespace.plan_setpolicy(cred, ino, text, time)?;
         let before = self.in_force(ino);
         let to = if text.is_empty() { self.inherited(ino) } else { parse(text)? };
         let held = self.tables.owner(ino).map(|known| known.client);
@@ -41,34 +40,27 @@ impl Mds {
             self.postpone_policy(at, ino, text)?;
             return Ok(Performed::Later);
         }
-        let store = Transition::between(&before, &to, held.is_some()).store;
-        let op = Op::SetPolicy { path, policy: text, client };
-        if store && self.settle_first((at, ino), (cred, op), effects) {
-            return Ok(Performed::Later);
+        let (conn, tid) = at;
+        if Transition::between(&before, &to, held.is_some()).store {
+            let op = Op::SetPolicy { path, policy: text, client };
+            let request = Request { tid, cred: cred.clone(), heard: tid, replay: None, op };
+            if !self.is_stored_first(conn, ino, request, effects) {
+                return Ok(Performed::Later);
+            }
         }
         // A policy is an agreement between people; it is durable whatever it says itself.
+        let planned = self.namespace.plan_setpolicy(cred, ino, text, time)?;
         let event = planned.event();
         let seq = self.log.append(self.clock.now, Origin::default(), &event);
         self.namespace.apply(seq, Mode::Live, &event);
-        if held.is_some()
-            && let Some(known) = self.tables.decoupled.get_mut(&ino)
-        {
-            known.block = to.interfere == policy::InterferePolicy::Block;
-            (known.policy, known.next) = (to.to_yaml(), None);
-        }
         let answer = Answer::Attr(self.namespace.getattr(ino)?);
-        if store {
-            let then = if held.is_some() { Then::AnswerWithTables } else { Then::Answer };
-            self.settle_subtree(
-                Settled { at, subtree: ino, then, answer, seq, dirs: Set::default() },
-                effects,
-            );
-        } else if held.is_some() {
-            let (conn, tid) = at;
-            self.tables.hold(Held { conn, tid, answer, seq, begins: None });
-        } else {
+        let Some(known) = self.tables.decoupled.get_mut(&ino).filter(|_| held.is_some()) else {
             return Ok(Performed::Changed { answer, seq: Some(seq), ino, time, ack_safe: true });
-        }
+        };
+        known.block = to.interfere == policy::InterferePolicy::Block;
+        (known.policy, known.next) = (to.to_yaml(), None);
+        self.tables.store_after(seq);
+        self.tables.hold(Held { conn, tid, answer, seq, begins: None });
         Ok(Performed::Later)
     }
 
@@ -119,6 +111,8 @@ impl Mds {
         let event = planned.event();
         let seq = self.log.append(self.clock.now, Origin::default(), &event);
         self.namespace.apply(seq, Mode::Live, &event);
+        // The tables forget that it waited.
+        self.tables.store_after(seq);
         seq
     }
 

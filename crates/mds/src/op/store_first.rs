@@ -1,0 +1,70 @@
+//! Changes of policy before which something must be stored: what only the memory of this server holds
+//! is written to the metadata store, and then the request is carried out, as if it came only now.
+//!
+//! Invariant: until then the old policy is in force, also for whoever recovers; and what is changed
+//! meanwhile is journalled, so that it is as durable as what is being stored.
+
+use types::{ConnId, Ino, Set, Tid};
+use wire::{Answer, Message, Request};
+
+use crate::checkpoint::{Settled, Then};
+use crate::{Effects, Mds};
+
+/// A request that waits.
+#[derive(Debug)]
+pub(crate) struct Change {
+    at: (ConnId, Tid),
+    subtree: Ino,
+    frame: Vec<u8>,
+    /// What had to be stored is.
+    stored: bool,
+}
+
+impl Mds {
+    /// Whether what is in a subtree is stored; if not, that is begun, and the request comes again.
+    pub(super) fn is_stored_first(
+        &mut self,
+        conn: ConnId,
+        subtree: Ino,
+        request: Request<'_>,
+        effects: &mut Effects,
+    ) -> bool {
+        let at = (conn, request.tid);
+        if let Some(place) = self.changes.iter().position(|known| known.at == at && known.stored) {
+            self.changes.swap_remove(place);
+            return true;
+        }
+        let frame = Message::Request(request).to_frame();
+        self.changes.push(Change { at, subtree, frame, stored: false });
+        let (then, answer, seq) = (Then::GoOn, Answer::Done, self.log.last());
+        self.settle_merge(
+            Settled { at, subtree, then, answer, seq, dirs: Set::default() },
+            effects,
+        );
+        false
+    }
+
+    /// What had to be stored is: the request is carried out.
+    pub(crate) fn go_on_with_change(&mut self, at: (ConnId, Tid), effects: &mut Effects) {
+        let Some(place) = self.changes.iter().position(|known| known.at == at) else { return };
+        self.changes[place].stored = true;
+        let frame = self.changes[place].frame.clone();
+        if let Ok(Some((frame, _))) = wire::frame::decode(&frame)
+            && let Ok(Message::Request(request)) = Message::decode(frame.payload)
+        {
+            self.execute(at.0, &request, effects);
+        }
+        // One that was refused, or whose connection is gone.
+        self.drop_change(at);
+    }
+
+    /// It could not be stored.
+    pub(crate) fn drop_change(&mut self, at: (ConnId, Tid)) {
+        self.changes.retain(|known| known.at != at);
+    }
+
+    /// Whether a directory is in a subtree that is being stored for another policy.
+    pub(super) fn is_in_change(&self, dir: Ino) -> bool {
+        self.changes.iter().any(|change| self.namespace.is_within(dir, change.subtree))
+    }
+}
