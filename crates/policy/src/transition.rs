@@ -3,7 +3,7 @@
 //! Until all of it is done the old policy is in force with its promise; whatever crashes, the
 //! subtree is in the one or the other. The tables of `docs/semantics.md` follow from this file.
 
-use crate::{Composition, Consistency, Durability, Mechanism, Policy};
+use crate::{Composition, Durability, Mechanism, Policy};
 
 /// What a change of policy needs, in the order of the fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,11 +45,10 @@ fn durability(policy: &Policy) -> Durability {
     policy.cell().map_or(Durability::None, |cell| cell.durability)
 }
 
-/// Whether the policy leaves changes that others see in the memory of the metadata server.
+/// Whether the policy leaves changes that others see in the memory of the metadata server. Under an
+/// invisible one these are explicit merges, and what was there when it came into force.
 fn in_memory_only(policy: &Policy) -> bool {
-    policy.cell().is_some_and(|cell| {
-        cell.consistency != Consistency::Invisible && cell.durability != Durability::Global
-    })
+    policy.cell().is_some_and(|cell| cell.durability != Durability::Global)
 }
 
 #[cfg(test)]
@@ -59,7 +58,7 @@ mod tests {
     use expect_test::expect;
 
     use super::*;
-    use crate::Cell;
+    use crate::{Cell, Consistency};
 
     /// One row for every cell that a held subtree comes from, one column for every cell that it
     /// goes to: `p` persists, `m` merges, `s` stores, `-` nothing, `.` no change.
@@ -97,8 +96,8 @@ mod tests {
     #[test]
     fn every_pair_of_cells() {
         expect![[r#"
-            invisible-none .   p   p   -   p   p   m   ms  ms
-            invisible-local -   .   p   -   -   p   m   ms  ms
+            invisible-none .   ps  ps  -   ps  ps  m   ms  ms
+            invisible-local -   .   ps  -   s   ps  m   ms  ms
             invisible-global -   -   .   -   -   -   m   ms  ms
             weak-none -   ps  ps  .   ps  ps  m   ms  ms
             weak-local -   s   ps  -   .   ps  m   ms  ms
@@ -106,8 +105,8 @@ mod tests {
         "#]]
         .assert_eq(&table(true));
         expect![[r#"
-            invisible-none .   -   -   -   -   -   -   -   -
-            invisible-local -   .   -   -   -   -   -   -   -
+            invisible-none .   s   s   -   s   s   -   s   s
+            invisible-local -   .   s   -   s   s   -   s   s
             invisible-global -   -   .   -   -   -   -   -   -
             weak-none -   s   s   .   s   s   -   s   s
             weak-local -   s   s   -   .   s   -   s   s
