@@ -20,6 +20,13 @@ pub struct Left {
 }
 
 impl Left {
+    /// Whether a journal was begun at all: its header is written first, and what is shorter was
+    /// never promised.
+    #[must_use]
+    pub fn is_begun(bytes: &[u8]) -> bool {
+        bytes.len() >= journal::segment::HEADER_BYTES
+    }
+
     /// Reads a journal. The torn end of an interrupted write was never promised and does not count.
     ///
     /// # Errors
@@ -36,6 +43,20 @@ impl Left {
         bytes.truncate(scan.intact);
         Ok(Self { bytes, first, next: scan.next_seq, torn })
     }
+}
+
+/// Journals in the order in which they were written, each once: of two that begin with the same event
+/// the longer one, and of two that are as long the one that comes first here. `extent` says where a
+/// journal begins and ends.
+#[must_use]
+pub fn in_order<T>(mut journals: Vec<T>, extent: impl Fn(&T) -> (Seq, Seq)) -> Vec<T> {
+    let order = |journal: &T| {
+        let (first, next) = extent(journal);
+        (first, std::cmp::Reverse(next))
+    };
+    journals.sort_by_key(order);
+    journals.dedup_by_key(|journal| extent(journal).0);
+    journals
 }
 
 /// What a log of strong requests (`rpcs+local_persist`) means to the server that answers now.
@@ -61,5 +82,28 @@ impl LogNeed {
         } else {
             Self::Replay
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_journals_the_longer_one_counts() {
+        let seqs = |first, next| (Seq(first), Seq(next));
+        let stored = [(seqs(5, 9), "store"), (seqs(1, 4), "store")];
+        let local = [(seqs(1, 5), "disk"), (seqs(5, 9), "disk")];
+        let all: Vec<_> = stored.into_iter().chain(local).collect();
+        let found = in_order(all, |journal| journal.0);
+        assert_eq!(found, [(seqs(1, 5), "disk"), (seqs(5, 9), "store")]);
+    }
+
+    #[test]
+    fn a_log_is_replayed_only_after_a_crash() {
+        let need = |since, now, crashed| LogNeed::of(Epoch(since), Epoch(now), Epoch(crashed));
+        assert_eq!(need(3, 3, 2), LogNeed::Kept);
+        assert_eq!(need(3, 4, 2), LogNeed::Stored);
+        assert_eq!(need(3, 4, 3), LogNeed::Replay);
     }
 }

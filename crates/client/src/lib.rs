@@ -14,7 +14,7 @@ mod left;
 mod session;
 
 pub use decoupled::{Decoupled, Grant, View};
-pub use left::{Left, LogNeed};
+pub use left::{Left, LogNeed, in_order};
 pub use session::{Effects, Input, Session};
 
 #[cfg(test)]

@@ -91,6 +91,7 @@ impl Cluster {
             epoch: granted.epoch.0,
             policy: known.policy.clone(),
             next_seq: next,
+            last_ino: 0,
             merged_in: None,
             empty: false,
             objects: Vec::new(),
@@ -137,7 +138,10 @@ fn find(
         // Others are of earlier decouplings, which recovery may still need.
         if object[prefix.len()..].contains(&grant) {
             let (bytes, _) = fs.store().get(&object)?;
-            add(object, bytes, true)?;
+            // A client may be gone in the middle of its first write.
+            if client::Left::is_begun(&bytes) {
+                add(object, bytes, true)?;
+            }
         }
     }
     found.sort_by_key(|(left, _)| (left.first, std::cmp::Reverse(left.events)));

@@ -8,7 +8,7 @@ use client::{Decoupled, Left};
 use metastore::request::client_journal_prefix;
 use objstore::Expect;
 use policy::Mechanism;
-use types::{Ino, Result, Seq};
+use types::{Errno, Ino, Result, Seq};
 use wire::{MergeFlags, MergeReport, Unused};
 
 use super::Subtree;
@@ -119,7 +119,15 @@ impl Subtree {
         }
         let mut journals = Vec::new();
         for (name, unnoted) in objects {
-            let (bytes, _) = store.get(&name)?;
+            let bytes = match store.get(&name) {
+                Ok((bytes, _)) => bytes,
+                Err(error) if error.errno == Errno::NotFound => {
+                    // The server deletes what is merged and stored.
+                    self.owner.objects.retain(|known| *known != name);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             let journal = Earlier::read(name.clone(), bytes, Some(name.clone()));
             journals.push(match (journal, unnoted) {
                 (Ok(journal), _) => journal,
@@ -137,12 +145,11 @@ impl Subtree {
     /// inode numbers are used.
     pub(super) fn load_journals(&mut self) -> Result<()> {
         let mut next = Seq(self.owner.next_seq);
+        self.inner.skip_used(Ino(self.owner.last_ino));
         let mut all = self.stored_journals()?;
-        // One that is in both places is taken from the store.
-        let stored: Vec<Seq> = all.iter().map(|journal| journal.first).collect();
-        let local = self.local_journals()?.into_iter();
-        all.extend(local.filter(|j| j.events() > 0 && !stored.contains(&j.first)));
-        all.sort_by_key(|journal| journal.first);
+        all.extend(self.local_journals()?.into_iter().filter(|journal| journal.events() > 0));
+        // One may be in both places, and longer in the one or the other.
+        let all = client::in_order(all, |journal| (journal.first, journal.next));
         for journal in all {
             if journal.events() > 0 {
                 journal.replay(&mut self.inner)?;
