@@ -21,6 +21,7 @@ mod tally;
 use policy::{Cell, Consistency, Policy};
 use types::{ClientId, Errno, Ino};
 
+use crate::call::What;
 use crate::invariants::liveness;
 use crate::plan::Plan;
 use crate::region::{Kind, Region};
@@ -131,6 +132,13 @@ impl Cells {
         for number in 0..cells.rng.between(1, 2) {
             cells.add_job(number);
         }
+        let _ = cells.world.ask(What::Sync);
+        let tree = cells.world.read_tree();
+        cells.world.oracle.learn(crate::tree::to_model(&tree));
+        let paths: Vec<_> = cells.jobs.iter().map(|job| job.path.clone()).collect();
+        for region in &mut cells.world.oracle.regions {
+            region.known &= !paths.contains(&region.path);
+        }
         let errors = cells.world.plan.faults.errors_percent;
         cells.world.oracle.store_fails = errors > 0;
         cells.world.disk.errors_percent = errors;
@@ -148,8 +156,9 @@ impl Cells {
             path,
             root,
             cell,
-            doubt: None,
-            next: None,
+            doubt: Vec::new(),
+            next: vec![None],
+            releasing: false,
             granted: None,
             machine: Machine::default(),
             process: None,
@@ -201,6 +210,10 @@ impl Cells {
             self.end_process();
             return Err(stop);
         }
+        if self.holding().is_ok() && self.job().releasing {
+            // It may be everybody's by now.
+            return self.merge();
+        }
         let (kind, count, to) = (self.rng.below(100), self.rng.between(1, 8), self.any_cell());
         if self.holding().is_ok() {
             return match kind {
@@ -227,6 +240,12 @@ impl Cells {
             86..90 => self.work_by_requests(count),
             _ => self.strike_at_rest(),
         }
+    }
+
+    /// Notes in the trace what is done with the current job's subtree.
+    fn note(&mut self, what: &str, cell: Cell) {
+        let Job { path, cell: before, .. } = &self.jobs[self.current];
+        self.world.note(format_args!("$ {path} under {before} {what} ({cell})"));
     }
 
     fn strike_at_rest(&mut self) -> Done<()> {
@@ -297,23 +316,19 @@ impl Cells {
     fn check_policy(&mut self, at: usize) {
         let Some(found) = self.policy_in_force(at) else { return };
         let owner = self.owner_in_force(at);
-        let Job { path, cell, doubt, next, ledger, .. } = &mut self.jobs[at];
-        let mut allowed = vec![*cell];
-        allowed.extend(*doubt);
-        if owner == ClientId(0)
-            && let Some((waited, answered)) = next.take()
-        {
-            if answered && doubt.is_none() {
-                allowed.clear();
-            }
-            allowed.push(waited);
+        let job = &mut self.jobs[at];
+        if owner == ClientId(0) {
+            job.given_back();
         }
-        if !allowed.contains(&found) {
-            let text = format!("{path} is under {found}, not one of {allowed:?}");
+        let Job { path, cell, doubt, next, ledger, .. } = job;
+        // A crash may come between the new policy and the return of the subtree.
+        let waits = next.contains(&Some(found));
+        if *cell != found && !doubt.contains(&found) && !waits {
+            let text = format!("{path} is under {found}, not under {cell}, or one of {doubt:?}");
             return self.world.check(Err(text));
         }
         let before = std::mem::replace(cell, found);
-        *doubt = None;
+        doubt.clear();
         if found != before && found.durability == policy::Durability::None {
             // Nobody asks for a log of requests any more, and nothing is promised.
             ledger.updates.iter_mut().for_each(|update| update.kept.log = false);
@@ -350,9 +365,14 @@ impl Cells {
     fn finish_job(&mut self) -> Done<()> {
         let mut done = Ok(());
         for _ in 0..4 {
-            done = self.boot().and_then(|()| match self.holding() {
-                Ok(_) => self.append(2).and_then(|()| self.merge()),
-                Err(_) => Ok(()),
+            done = self.boot().and_then(|()| {
+                if self.holding().is_err() {
+                    return Ok(());
+                }
+                if !self.job().releasing {
+                    self.append(2)?;
+                }
+                self.merge()
             });
             match done {
                 Err(Stop::Failed(_)) => self.end_process(),

@@ -13,6 +13,7 @@ impl Cells {
     pub(super) fn change(&mut self, to: Cell) -> Done<()> {
         let from = self.job().cell;
         self.struck = false;
+        self.note("is changed", to);
         let changed = self.change_to(from, to);
         let struck = self.struck;
         self.tally.change(from, to, (changed.is_ok(), struck));
@@ -29,10 +30,9 @@ impl Cells {
         let id = self.world.clients[client].id();
         if transition.merge {
             // The server switches in the moment in which the subtree is everybody's again.
-            self.job().next = Some((to, false));
+            self.job().next.push(Some(to));
             let answer = self.set(client, (to, id))?;
-            self.pending(&answer, id);
-            self.job().next = Some((to, true));
+            self.pending(&answer, id, to)?;
             self.merge()?;
             if transition.store {
                 self.job().ledger.stored();
@@ -46,7 +46,8 @@ impl Cells {
         if events > 0 && transition.persist != Composition::Nothing {
             self.carry_out(&transition.persist, false)?;
         }
-        self.job().doubt = Some(to);
+        self.job().doubt.push(to);
+        self.job().next.push(None);
         let answer = self.set(client, (to, id))?;
         if answer != Answer::Done {
             self.world.check(Err(format!("a change of policy was answered {answer:?}")));
@@ -61,12 +62,12 @@ impl Cells {
     /// While nobody has the subtree.
     fn change_free(&mut self, client: usize, (from, to): (Cell, Cell)) -> Done<()> {
         let transition = Transition::between(&Policy::of_cell(from), &Policy::of_cell(to), false);
-        self.job().doubt = Some(to);
+        self.job().doubt.push(to);
+        self.job().next.push(Some(to));
         let answer = self.set(client, (to, ClientId(0)))?;
         if let Answer::Pending(owner) = answer {
             // A process had it that is dead.
-            let job = self.job();
-            (job.doubt, job.next) = (None, Some((to, true)));
+            self.job().next = vec![Some(to)];
             self.world.note(format_args!("$ it waits for {owner}"));
             return Err(Stop::Failed(Errno::Busy));
         }
@@ -77,26 +78,27 @@ impl Cells {
     /// Somebody else changes the policy: while the subtree is a client's, that waits for it.
     pub(super) fn change_by_another(&mut self, to: Cell) -> Done<()> {
         let client = self.client()?;
+        self.note("is changed by another", to);
         let owner = self.world.clients[client].id();
         self.holding()?;
-        let before = self.job().next;
-        self.job().next = Some((to, false));
+        self.job().next.push(Some(to));
         let answer = self.set(client, (to, ClientId(0)));
-        if let Err(Stop::Failed(_)) = answer {
-            // What waited before may still.
-            let unheard = before.is_none_or(|(cell, _)| cell == to);
-            self.job().next = if unheard { self.job().next } else { None };
-        }
-        self.pending(&answer?, owner);
-        self.job().next = Some((to, true));
-        Ok(())
+        self.pending(&answer?, owner, to)
     }
 
-    fn pending(&mut self, answer: &Answer, owner: ClientId) {
+    /// The change waits for the owner, unless an earlier attempt to merge gave the subtree back.
+    fn pending(&mut self, answer: &Answer, owner: ClientId, to: Cell) -> Done<()> {
+        let releasing = self.job().releasing;
+        if *answer == Answer::Done && releasing {
+            self.job().is_under(to);
+            return Ok(());
+        }
+        self.job().next = vec![Some(to)];
         if *answer != Answer::Pending(owner) {
             let text = format!("a change that waits for {owner} was answered {answer:?}");
             self.world.check(Err(text));
         }
+        Ok(())
     }
 
     fn set(&mut self, client: usize, (to, id): (Cell, ClientId)) -> Done<Answer> {
@@ -108,7 +110,7 @@ impl Cells {
     /// The new policy is in force, also for what was there before.
     fn changed(&mut self, to: Cell, stored: bool) {
         let job = self.job();
-        (job.cell, job.doubt, job.next) = (to, None, None);
+        job.is_under(to);
         if stored {
             job.ledger.stored();
         }

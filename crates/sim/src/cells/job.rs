@@ -53,11 +53,14 @@ pub(super) struct Job {
     /// The cell of the policy in force.
     pub(super) cell: Cell,
     /// One that may be in force instead: nobody heard the end of a change.
-    pub(super) doubt: Option<Cell>,
-    /// One that will be when the subtree is everybody's again, and whether that was answered.
-    pub(super) next: Option<(Cell, bool)>,
-    /// The numbers and the client of the last decoupling that was answered.
-    pub(super) granted: Option<(types::ClientId, types::InoRange)>,
+    pub(super) doubt: Vec<Cell>,
+    /// What may be in force when the subtree is everybody's again: one of these; none is for no
+    /// change. More than one if nobody heard the end of a change.
+    pub(super) next: Vec<Option<Cell>>,
+    /// A merge was begun that gives the subtree back.
+    pub(super) releasing: bool,
+    /// The first numbers of the decoupling, if it was answered.
+    pub(super) granted: Option<types::InoRange>,
     pub(super) machine: Machine,
     pub(super) process: Option<Process>,
     pub(super) ledger: Ledger,
@@ -105,6 +108,7 @@ impl Cells {
     /// Takes the subtree for the process, under the policy in force or another one.
     pub(super) fn decouple(&mut self, cell: Cell) -> Done<()> {
         let client = self.client()?;
+        self.note("is decoupled", cell);
         if self.job().machine.owner.as_ref().is_some_and(|owner| owner.merged_in.is_some()) {
             // Once the subtree is given away, nobody could repeat the merge.
             self.checkpoint(client)?;
@@ -115,7 +119,8 @@ impl Cells {
         let store = Transition::between(&before, &policy, false).store;
         policy.allocated_inodes = 6;
         let (path, text) = (self.job().path.clone(), policy.to_yaml());
-        self.job().doubt = Some(cell);
+        self.job().doubt.push(cell);
+        self.job().granted = None;
         let op = Op::Decouple { path: path.as_bytes(), client: id, policy: text.as_bytes() };
         let Answer::Decoupled(answer) = self.ask_monitor(client, &op)? else {
             return Err(Stop::Failed(Errno::Io));
@@ -123,7 +128,9 @@ impl Cells {
         let granted = self.world.oracle.granted(id, answer.range);
         self.world.check(granted);
         let job = self.job();
-        (job.cell, job.doubt, job.granted) = (cell, None, Some((id, answer.range)));
+        job.releasing = false;
+        job.is_under(cell);
+        job.granted = Some(answer.range);
         if store {
             job.ledger.stored();
         }
@@ -137,6 +144,7 @@ impl Cells {
             epoch,
             policy: cell,
             next_seq: Seq(1),
+            last_ino: Ino(0),
             merged_in: None,
             empty,
             objects: Vec::new(),
@@ -152,7 +160,9 @@ impl Cells {
     pub(super) fn remember(&mut self) -> Done<()> {
         let client = self.client()?;
         self.local_step(client)?;
-        let owner = self.holding()?.owner.clone();
+        let holding = self.holding()?;
+        holding.owner.last_ino = holding.inner.last_ino();
+        let owner = holding.owner.clone();
         self.job().machine.owner = Some(owner);
         self.local_step(client)
     }
@@ -188,9 +198,21 @@ impl Cells {
             let new = NewInode { mode, time, ..NewInode::default() };
             let created = holding.inner.create(&Cred::root(), parent, name.as_bytes(), &new);
             let Ok(ino) = created else { continue };
+            self.world.note(format_args!("$ appends {name} ({ino}) in {parent}"));
             let kept = Kept { memory: true, ..Kept::default() };
             let (shown, resends, whole, ordered) = (Shown::No, None, 0, 0);
-            ledger.add(Update { parent, name, ino, dir, shown, kept, resends, whole, ordered });
+            ledger.add(Update {
+                parent,
+                name,
+                ino,
+                dir,
+                dead: false,
+                shown,
+                kept,
+                resends,
+                whole,
+                ordered,
+            });
         }
         self.local_step(client)
     }
@@ -212,6 +234,7 @@ impl Cells {
     /// Completes the policy: what was appended is as the cell promises.
     pub(super) fn complete(&mut self) -> Done<()> {
         let cell = self.holding()?.policy;
+        self.note("completes", cell);
         let updates = self.holding()?.inner.events();
         self.carry_out(&cell.composition(), false)?;
         self.tally.updates(cell, usize::try_from(updates).unwrap_or(0));
@@ -220,7 +243,9 @@ impl Cells {
 
     /// Merges, whatever the consistency, and gives the subtree back.
     pub(super) fn merge(&mut self) -> Done<()> {
-        let composition = self.holding()?.policy.composition();
+        let cell = self.holding()?.policy;
+        self.note("merges", cell);
+        let composition = cell.composition();
         let applies = composition.mechanisms().any(Mechanism::applies);
         let apply = Composition::One(Mechanism::VolatileApply);
         let visible = if applies { composition } else { Composition::serial([composition, apply]) };
@@ -239,14 +264,7 @@ impl Cells {
             }
             other => other?,
         }
-        let job = self.job();
-        if let Some((next, answered)) = job.next.take() {
-            if answered {
-                job.cell = next;
-            } else {
-                job.doubt = Some(next);
-            }
-        }
+        self.job().given_back();
         self.forget()
     }
 
@@ -290,8 +308,14 @@ impl Cells {
         if composition.contains(Mechanism::GlobalPersist) {
             self.store_earlier()?;
         }
-        let tenure = self.epoch(client);
         let merges = composition.mechanisms().any(Mechanism::applies);
+        let holding = self.holding()?;
+        let unnoted = holding.inner.last_ino() > holding.owner.last_ino;
+        let notes = merges && unnoted && !composition.contains(Mechanism::LocalPersist);
+        if notes && self.job().machine.owner.is_some() {
+            self.remember()?;
+        }
+        let tenure = self.epoch(client);
         self.run(composition, release)?;
         if merges && tenure != self.epoch(client) {
             // To a server that has nothing of earlier merges: only now is that known.
@@ -330,7 +354,8 @@ impl Cells {
         holding.owner.next_seq = holding.inner.next_seq();
         holding.merged_in = Some(epoch);
         let persists = holding.policy.composition().mechanisms().any(Mechanism::persists);
-        if persists { self.remember() } else { Ok(()) }
+        let notes = persists || self.job().machine.owner.is_some();
+        if notes { self.remember() } else { Ok(()) }
     }
 
     /// Puts journals of earlier processes, which are on this disk only, into the store.
@@ -437,6 +462,7 @@ impl Cells {
         let object = holding.object_from(holding.inner.header().first_seq);
         let object = if stored && events > 0 { object } else { String::new() };
         let bytes = holding.journal();
+        self.job().releasing |= release;
         let flags = MergeFlags { release, ..MergeFlags::default() };
         self.send_journal(client, (&bytes, &object, true), flags)
     }
@@ -517,6 +543,22 @@ impl Job {
     pub(super) fn forget_files(&mut self) {
         self.machine.forget();
         self.ledger.updates.iter_mut().for_each(|update| update.kept.disk = false);
+    }
+
+    /// This policy is in force.
+    pub(super) fn is_under(&mut self, cell: Cell) {
+        self.cell = cell;
+        self.doubt.clear();
+        self.next = vec![None];
+    }
+
+    /// The subtree is everybody's again.
+    pub(super) fn given_back(&mut self) {
+        let next = std::mem::replace(&mut self.next, vec![None]);
+        match next[..] {
+            [Some(only)] => self.is_under(only),
+            _ => self.doubt.extend(next.into_iter().flatten()),
+        }
     }
 
     pub(super) fn dirs_shown(&self) -> Vec<Ino> {

@@ -45,6 +45,8 @@ pub(super) struct Update {
     /// 0 if nobody was told.
     pub(super) ino: Ino,
     pub(super) dir: bool,
+    /// No journal has it any more: its number may be used again if it is not shown.
+    pub(super) dead: bool,
     pub(super) shown: Shown,
     pub(super) kept: Kept,
     /// The process that sends it again if the server crashes, until it is durable.
@@ -91,7 +93,11 @@ impl Ledger {
 
     /// The updates that a journal holds, by inode numbers.
     pub(super) fn places(&self, inos: &BTreeSet<Ino>) -> Vec<usize> {
-        (0..self.updates.len()).filter(|at| inos.contains(&self.updates[*at].ino)).collect()
+        let held = |at: &usize| {
+            let update = &self.updates[*at];
+            inos.contains(&update.ino) && !update.dead
+        };
+        (0..self.updates.len()).filter(held).collect()
     }
 
     /// They are being merged: from now on they may be there.
@@ -158,11 +164,14 @@ impl Ledger {
     pub(super) fn taken_up(&mut self, found: &BTreeSet<Ino>) -> Result<(), Violation> {
         let mut missing = Vec::new();
         for update in &mut self.updates {
-            let Update { kept, shown, ino, .. } = update;
-            if found.contains(ino) {
+            let Update { kept, shown, ino, dead, .. } = update;
+            if found.contains(ino) && !*dead {
                 kept.memory = true;
             } else if (kept.disk || kept.store) && matches!(shown, Shown::No | Shown::Perhaps) {
                 missing.push(update.name.clone());
+            } else if *shown == Shown::No {
+                // Nobody has it any more, and its number may be used again.
+                *dead = true;
             }
         }
         if missing.is_empty() {
@@ -180,6 +189,10 @@ impl Ledger {
             self.updates.iter().map(|update| (update.parent, update.name.clone())).collect();
         if let Some(strange) = seen.keys().find(|key| !known.contains(*key)) {
             return Err(format!("{strange:?} is there, and nobody made it"));
+        }
+        let distinct: BTreeSet<Ino> = seen.values().copied().collect();
+        if distinct.len() < seen.len() {
+            return Err(format!("an inode number was used twice: {seen:?}"));
         }
         let there = |update: &Update| seen.get(&(update.parent, update.name.clone())).copied();
         self.check_groups(&there)?;
@@ -201,8 +214,7 @@ impl Ledger {
                     }
                 }
                 (None, Shown::Memory | Shown::Stable) if !lost_parent => {
-                    let Update { name, shown, kept, .. } = update;
-                    return Err(format!("{name} is lost, but was promised: {shown:?}, {kept:?}"));
+                    return Err(format!("lost, but was promised: {update:?}"));
                 }
                 (None, _) => {
                     update.shown = Shown::No;

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use types::{ClientId, Epoch, InoRange, Seq};
+use types::{ClientId, Epoch, Ino, InoRange, Seq};
 
 use crate::rng::Rng;
 use policy::Cell;
@@ -18,6 +18,7 @@ pub(super) struct Owner {
     pub(super) epoch: Epoch,
     pub(super) policy: Cell,
     pub(super) next_seq: Seq,
+    pub(super) last_ino: Ino,
     /// Set when the work is done: the tenure in which it was merged last.
     pub(super) merged_in: Option<Epoch>,
     pub(super) empty: bool,

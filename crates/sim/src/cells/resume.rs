@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use client::{Left, LogNeed};
 use metastore::request::client_journal_prefix;
 use objstore::ObjectStore;
-use policy::Mechanism;
+use policy::{Consistency, Mechanism};
 use types::{ClientId, Errno, Ino, Seq};
 use wire::{Answer, MergeFlags, Op};
 
@@ -106,7 +106,12 @@ impl Cells {
     /// Takes up the work of an earlier process of this machine.
     fn attach(&mut self, owner: Owner) -> Done<()> {
         let client = self.act_as(owner.client)?;
-        let ino = self.job().root;
+        let (ino, at) = (self.job().root, self.current);
+        // A change of policy may have ended with its process before it was noted here.
+        let in_force = self.policy_in_force(at);
+        let in_force = in_force.filter(|cell| cell.consistency != Consistency::Strong);
+        let policy = in_force.unwrap_or(owner.policy);
+        let owner = Owner { policy, ..owner };
         let path = self.job().path.clone();
         let root = match self.request(client, Op::GetAttr { ino }) {
             Err(Stop::Failed(Errno::Stale)) => {
@@ -122,18 +127,16 @@ impl Cells {
             process.holds = Some(Box::new(holding));
         }
         let mut all = self.stored_journals()?;
-        let stored: Vec<Seq> = all.iter().map(|earlier| earlier.left.first).collect();
         let local = self.local_journals()?.into_iter();
-        all.extend(local.filter(|Earlier { left, .. }| {
-            left.next > left.first && !stored.contains(&left.first)
-        }));
-        all.sort_by_key(|earlier| earlier.left.first);
+        all.extend(local.filter(|Earlier { left, .. }| left.next > left.first));
+        let all = client::in_order(all, |Earlier { left, .. }| (left.first, left.next));
         self.load(all)
     }
 
     fn load(&mut self, all: Vec<Earlier>) -> Done<()> {
         let holding = self.holding()?;
         let mut next = holding.owner.next_seq;
+        holding.inner.skip_used(holding.owner.last_ino);
         let mut found = BTreeSet::new();
         for earlier in all {
             let Left { bytes, first, next: end, .. } = &earlier.left;
@@ -174,12 +177,10 @@ impl Cells {
         }
         let mut journals = Vec::new();
         for (name, unnoted) in objects {
-            let (bytes, _) = match self.world.disk.memory.get(&name) {
-                Ok(found) => found,
-                Err(error) => {
-                    self.world.check(Err(format!("{name} is noted, and gone: {error}")));
-                    return Err(Stop::Broken);
-                }
+            let Ok((bytes, _)) = self.world.disk.memory.get(&name) else {
+                // The server deletes what is merged and stored.
+                self.holding()?.owner.objects.retain(|known| *known != name);
+                continue;
             };
             let left = match (Left::read(bytes), unnoted) {
                 (Ok(left), _) => left,
@@ -208,14 +209,14 @@ impl Cells {
         if from == ClientId(0) || self.world.violation.is_some() {
             return self.is_alive(client);
         }
-        let found = self.left_in_store(from)?;
+        let found = self.left_in_store()?;
         if found.is_empty() {
             return self.give_up();
         }
         let subtree = self.job().root;
         let answer = self.request(client, Op::TakeOver { subtree })?;
         let Answer::Decoupled(granted) = answer else { return Err(Stop::Failed(Errno::Io)) };
-        let found = self.left_in_store(from)?;
+        let found = self.left_in_store()?;
         let id = self.world.clients[client].id();
         let mut next = Seq(1);
         let mut names = Vec::new();
@@ -242,6 +243,7 @@ impl Cells {
             epoch: granted.epoch,
             policy,
             next_seq: next,
+            last_ino: Ino(0),
             merged_in: None,
             empty: false,
             objects: Vec::new(),
@@ -249,14 +251,13 @@ impl Cells {
         };
         self.local_step(client)?;
         self.job().machine.owner = Some(owner.clone());
-        self.job().granted = Some((id, granted.range));
         self.attach(owner)
     }
 
-    /// The journals that a client left in the store, as far as they are intact.
-    fn left_in_store(&mut self, from: ClientId) -> Done<Vec<(String, Left)>> {
+    /// The journals that clients left in the store, as far as they are intact.
+    fn left_in_store(&mut self) -> Done<Vec<(String, Left)>> {
         let root = self.job().root;
-        let Some((_, range)) = self.job().granted.filter(|(client, _)| *client == from) else {
+        let Some(range) = self.job().granted else {
             return Ok(Vec::new());
         };
         let prefix = format!("journal/client/{:016x}.", root.0);
@@ -267,6 +268,9 @@ impl Cells {
                 continue;
             }
             let Ok((bytes, _)) = self.world.disk.memory.get(&name) else { continue };
+            if !Left::is_begun(&bytes) {
+                continue;
+            }
             let left = Left::read(bytes).map_err(|_| Stop::Failed(Errno::BadMessage))?;
             if left.next > left.first {
                 found.push((name, left));
@@ -289,14 +293,7 @@ impl Cells {
         if released.is_err() && self.owner_in_force(at) != ClientId(0) {
             return Err(Stop::Failed(Errno::Io));
         }
-        let job = self.job();
-        if let Some((next, answered)) = job.next.take() {
-            if answered {
-                (job.cell, job.doubt) = (next, None);
-            } else {
-                job.doubt = Some(next);
-            }
-        }
+        self.job().given_back();
         self.is_alive(client)
     }
 }

@@ -16,6 +16,7 @@ impl Cells {
     pub(super) fn work_by_requests(&mut self, count: u64) -> Done<()> {
         let client = self.client()?;
         let cell = self.job().cell;
+        self.note("is worked in", cell);
         let strong = cell.consistency == Consistency::Strong;
         // A policy without `rpcs` says nothing about requests: they are journalled.
         let journalled = !strong || cell.durability == Durability::Global;
@@ -44,8 +45,18 @@ impl Cells {
         let (shown, ino, ordered) = (Shown::Perhaps, Ino(0), usize::from(journalled) * client);
         let resends = journalled.then_some(client);
         let (kept, whole) = (Kept::default(), 0);
-        let update =
-            Update { parent, name: name.clone(), ino, dir, shown, kept, resends, whole, ordered };
+        let update = Update {
+            parent,
+            name: name.clone(),
+            ino,
+            dir,
+            dead: false,
+            shown,
+            kept,
+            resends,
+            whole,
+            ordered,
+        };
         let at = self.job().ledger.add(update);
         let mode = if dir { 0o040_777 } else { 0o100_644 };
         let new = NewInode { mode, ..NewInode::default() };
