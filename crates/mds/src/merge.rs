@@ -388,6 +388,10 @@ impl Mds {
     /// Verifies or applies a slice of the merge at the head of the queue.
     pub(crate) fn merge_step(&mut self, effects: &mut Effects) {
         let Some(mut merge) = self.merges.queue.pop_front() else { return };
+        if merge.stage == Stage::Verifying && !self.is_still_wanted(&merge) {
+            let answer = Answer::Merged(Box::default());
+            return self.reply_with((merge.conn, merge.tid), Seq(0), answer, effects);
+        }
         match merge.stage {
             Stage::Receiving | Stage::Finishing => self.merges.queue.push_front(merge),
             Stage::Verifying => match self.verify_slice(&mut merge) {
@@ -433,6 +437,11 @@ impl Mds {
             return Ok(());
         }
         Err(Errno::Stale)
+    }
+
+    /// Whether a log of requests is asked for, now that its subtree may be in memory.
+    fn is_still_wanted(&mut self, merge: &Merge) -> bool {
+        !merge.flags.strong_log || self.wants_log(&merge.cred, merge.subtree).unwrap_or(true)
     }
 
     fn verified(&mut self, merge: &mut Merge) {

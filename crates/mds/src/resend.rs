@@ -135,6 +135,7 @@ impl Mds {
     /// Carries out what was sent again, in its first order, then whatever else waits.
     fn become_active(&mut self, effects: &mut Effects) {
         self.phase = Phase::Active;
+        self.restore_policies();
         let mut resent = std::mem::take(&mut self.resend.requests);
         resent.sort_by_key(|(seq, ..)| *seq);
         self.counters.replayed += resent.len() as u64;

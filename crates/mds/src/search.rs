@@ -48,7 +48,9 @@ impl Mds {
     }
 
     pub(crate) fn search_for_merge(&mut self, subtree: Ino, ino: Ino, effects: &mut Effects) {
-        self.search_for(Goal::Merge(ino), subtree, BTreeSet::from([ino]), effects);
+        // The root of a subtree that is everybody's may have to be looked for itself.
+        let top = if self.namespace.is_anchored(subtree) { subtree } else { Ino::ROOT };
+        self.search_for(Goal::Merge(ino), top, BTreeSet::from([ino]), effects);
     }
 
     /// A directory that the search waited for is here, or cannot be fetched.

@@ -59,6 +59,11 @@ impl Mds {
     }
 
     fn verify_blocks(&mut self, merge: &mut Merge, bytes: &[u8]) -> Result<Verified, Failure> {
+        let root = merge.subtree;
+        if merge.flags.strong_log && !merge.searched && !self.namespace.is_anchored(root) {
+            // Nobody decoupled it, so that it need not be in memory after a restart.
+            return Ok(Verified::Unknown(root));
+        }
         let damaged = |error: JournalError| {
             let error = error.in_journal("client journal");
             Failure { errno: error.errno, text: error.to_string() }

@@ -116,6 +116,26 @@ impl Mds {
         seq
     }
 
+    /// After a crash: a subtree that is still a client's is under the policy under which that client
+    /// has it, although the journal may have the next one already.
+    pub(crate) fn restore_policies(&mut self) {
+        let held = self.tables.decoupled.iter().filter(|(_, known)| !known.released);
+        let held: Vec<_> = held.map(|(ino, known)| (*ino, known.policy.clone())).collect();
+        for (subtree, text) in held {
+            let Ok(own) = self.namespace.own_policy(subtree) else { continue };
+            let parsed = own.and_then(|own| Policy::parse_bytes(own).ok());
+            if parsed.is_some_and(|parsed| parsed.policy.to_yaml() == text) {
+                continue;
+            }
+            let (root, time) = (Cred::root(), self.clock.time);
+            let planned = self.namespace.plan_setpolicy(&root, subtree, text.as_bytes(), time);
+            let Ok(planned) = planned else { continue };
+            let event = planned.event();
+            let seq = self.log.append(self.clock.now, Origin::default(), &event);
+            self.namespace.apply(seq, Mode::Live, &event);
+        }
+    }
+
     /// Whether the policy that waits for a subtree promises more than the memory of this server.
     pub(crate) fn next_policy_stores(&mut self, subtree: Ino) -> bool {
         let Some(known) = self.tables.decoupled.get(&subtree) else { return false };
