@@ -6,7 +6,7 @@
 
 use client::{Decoupled, Left};
 use metastore::request::client_journal_prefix;
-use objstore::Expect;
+use objstore::{Expect, SyncScope};
 use policy::Mechanism;
 use types::{Errno, Ino, Result, Seq};
 use wire::{MergeFlags, MergeReport, Unused};
@@ -135,6 +135,8 @@ impl Subtree {
                 (Err(error), None) => return Err(error),
             });
             if unnoted.is_some() {
+                // Its writer may have ended before it was durable.
+                store.sync(SyncScope::Object(&name))?;
                 self.owner.objects.push(name);
             }
         }
