@@ -336,14 +336,21 @@ impl Cells {
         if merges {
             return self.merged(client);
         }
-        let persists = composition.mechanisms().any(Mechanism::persists);
-        if persists { self.remember() } else { Ok(()) }
+        if composition.mechanisms().any(Mechanism::persists) {
+            self.remember()?;
+            let bytes = self.holding()?.journal();
+            for mechanism in composition.mechanisms() {
+                self.job().keep(&bytes, mechanism);
+            }
+        }
+        Ok(())
     }
 
     fn merged(&mut self, client: usize) -> Done<()> {
         let held = self.held_updates()?;
         for at in held {
-            self.job().ledger.updates[at].kept.memory = false;
+            let kept = &mut self.job().ledger.updates[at].kept;
+            (kept.memory, kept.store) = (false, false);
         }
         let epoch = self.epoch(client);
         let holding = self.holding()?;
@@ -373,17 +380,18 @@ impl Cells {
             let holding = self.holding()?;
             holding.earlier[at].object = Some(name.clone());
             holding.owner.objects.push(name);
-            self.kept(&bytes, |kept| kept.store = true);
+            self.kept(&bytes, Mechanism::GlobalPersist)?;
         }
         Ok(())
     }
 
-    /// A mechanism completed for a journal.
-    fn kept(&mut self, journal: &[u8], note: impl Fn(&mut Kept)) {
-        let ledger = &mut self.job().ledger;
-        for at in ledger.places(&Self::inos(journal)) {
-            note(&mut ledger.updates[at].kept);
+    /// A mechanism completed for a journal. Where the policy does not ask for it (yet), that counts
+    /// only when it is noted.
+    fn kept(&mut self, journal: &[u8], mechanism: Mechanism) -> Done<()> {
+        if holds(self.holding()?.policy, mechanism) {
+            self.job().keep(journal, mechanism);
         }
+        Ok(())
     }
 
     fn run(&mut self, composition: &Composition, release: bool) -> Done<()> {
@@ -427,7 +435,7 @@ impl Cells {
         file.sync();
         self.local_step(client)?;
         self.job().machine.journals.insert(first, file);
-        self.kept(&bytes, |kept| kept.disk = true);
+        self.kept(&bytes, Mechanism::LocalPersist)?;
         self.local_step(client)
     }
 
@@ -451,7 +459,7 @@ impl Cells {
         self.local_step(client)?;
         let synced = self.world.disk.memory.sync(SyncScope::Object(&object));
         synced.map_err(|error| Stop::Failed(error.errno))?;
-        self.kept(&bytes, |kept| kept.store = true);
+        self.kept(&bytes, Mechanism::GlobalPersist)?;
         self.local_step(client)
     }
 
@@ -539,6 +547,15 @@ impl Cells {
 }
 
 impl Job {
+    /// A journal is kept by a mechanism.
+    fn keep(&mut self, journal: &[u8], mechanism: Mechanism) {
+        for at in self.ledger.places(&Cells::inos(journal)) {
+            let kept = &mut self.ledger.updates[at].kept;
+            kept.disk |= mechanism == Mechanism::LocalPersist;
+            kept.store |= mechanism == Mechanism::GlobalPersist;
+        }
+    }
+
     /// What the machine notes of the subtree is removed.
     pub(super) fn forget_files(&mut self) {
         self.machine.forget();

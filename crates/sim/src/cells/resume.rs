@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use client::{Left, LogNeed};
 use metastore::request::client_journal_prefix;
-use objstore::ObjectStore;
+use objstore::{ObjectStore, SyncScope};
 use policy::{Consistency, Mechanism};
 use types::{ClientId, Errno, Ino, Seq};
 use wire::{Answer, MergeFlags, Op};
@@ -193,6 +193,8 @@ impl Cells {
                 }
             };
             if unnoted.is_some() {
+                // Its writer may have ended before it was durable.
+                let _ = self.world.disk.memory.sync(SyncScope::Object(&name));
                 self.holding()?.owner.objects.push(name.clone());
             }
             journals.push(Earlier { left, object: Some(name) });

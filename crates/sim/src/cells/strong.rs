@@ -11,6 +11,9 @@ use super::machine::Log;
 use super::{Cells, Done, Stop};
 use crate::call::What;
 
+/// How often a path is walked that the server may forget again.
+const WALKS_MAX: u64 = 20;
+
 impl Cells {
     /// Creates names by requests, and waits until the promise of the policy holds for them.
     pub(super) fn work_by_requests(&mut self, count: u64) -> Done<()> {
@@ -61,7 +64,10 @@ impl Cells {
         let mode = if dir { 0o040_777 } else { 0o100_644 };
         let new = NewInode { mode, ..NewInode::default() };
         let mut answer = self.request(client, Op::Create { parent, name: name.as_bytes(), new });
-        if let Err(Stop::Failed(Errno::Stale)) = answer {
+        for _ in 0..WALKS_MAX {
+            if answer != Err(Stop::Failed(Errno::Stale)) {
+                break;
+            }
             // The server does not have the directory in memory: its path is walked.
             self.walk(client, parent)?;
             answer = self.request(client, Op::Create { parent, name: name.as_bytes(), new });
