@@ -134,9 +134,9 @@ impl Subtree {
                 (Err(_), Some(part)) => Earlier::unfinished(name.clone(), part),
                 (Err(error), None) => return Err(error),
             });
+            // Its writer may have ended before the end of it was durable.
+            store.sync(SyncScope::Object(&name))?;
             if unnoted.is_some() {
-                // Its writer may have ended before it was durable.
-                store.sync(SyncScope::Object(&name))?;
                 self.owner.objects.push(name);
             }
         }

@@ -455,8 +455,12 @@ impl Cells {
         let written = store.write_range(&object, offset as u64, &bytes[offset..]);
         written.map_err(|error| Stop::Failed(error.errno))?;
         // The server may die now, and with it what the store had not synced.
+        let crashes = self.world.crashes;
         self.step(client)?;
         self.local_step(client)?;
+        if crashes != self.world.crashes {
+            return Err(Stop::Failed(Errno::Io));
+        }
         let synced = self.world.disk.memory.sync(SyncScope::Object(&object));
         synced.map_err(|error| Stop::Failed(error.errno))?;
         self.kept(&bytes, Mechanism::GlobalPersist)?;

@@ -192,9 +192,9 @@ impl Cells {
                     return Err(Stop::Broken);
                 }
             };
+            // Its writer may have ended before the end of it was durable.
+            let _ = self.world.disk.memory.sync(SyncScope::Object(&name));
             if unnoted.is_some() {
-                // Its writer may have ended before it was durable.
-                let _ = self.world.disk.memory.sync(SyncScope::Object(&name));
                 self.holding()?.owner.objects.push(name.clone());
             }
             journals.push(Earlier { left, object: Some(name) });

@@ -82,6 +82,13 @@ impl Cells {
                 self.job().ledger.updates[at].resends = None;
                 return Err(Stop::Failed(Errno::Io));
             }
+            // The directory was lost meanwhile, as its policy allows.
+            Err(Stop::Failed(Errno::Stale | Errno::NotFound))
+                if !self.job().dirs_shown().contains(&parent) =>
+            {
+                self.job().ledger.updates[at].resends = None;
+                return Err(Stop::Failed(Errno::Stale));
+            }
             Err(Stop::Failed(errno)) => {
                 let text = format!("creating {name} in {parent} failed: {}", errno.symbol());
                 self.world.check(Err(text));
