@@ -439,11 +439,6 @@ impl Mds {
         Err(Errno::Stale)
     }
 
-    /// Whether a log of requests is asked for, now that its subtree may be in memory.
-    fn is_still_wanted(&mut self, merge: &Merge) -> bool {
-        !merge.flags.strong_log || self.wants_log(&merge.cred, merge.subtree).unwrap_or(true)
-    }
-
     fn verified(&mut self, merge: &mut Merge) {
         merge.report.verify_nanos = self.clock.now.since(merge.started).0;
         merge.started = self.clock.now;

@@ -51,6 +51,11 @@ impl Mds {
         Ok(policy.contains(Mechanism::Rpcs) && policy.contains(Mechanism::LocalPersist))
     }
 
+    /// Whether a log of requests is asked for, now that its subtree may be in memory.
+    pub(super) fn is_still_wanted(&mut self, merge: &Merge) -> bool {
+        !merge.flags.strong_log || self.wants_log(&merge.cred, merge.subtree).unwrap_or(true)
+    }
+
     pub(super) fn verify_slice(&mut self, merge: &mut Merge) -> Result<Verified, Failure> {
         let bytes = std::mem::take(&mut merge.bytes);
         let result = self.verify_blocks(merge, &bytes);

@@ -35,23 +35,10 @@ impl Mds {
         self.check_free(ino, client)?;
         let root = self.namespace.getattr(ino)?;
         let empty = root.size == 0;
-        if let Some(epoch) = self.tables.owner(ino).map(|known| known.epoch) {
-            // The same client asks again: its first answer was lost, or it begins a new journal.
-            // New numbers tell that from the one before.
-            let range = self.tables.grant(policy.allocated_inodes)?;
-            if let Some(known) = self.tables.decoupled.get_mut(&ino) {
-                known.ranges.push(range);
-            }
-            let answer = Decoupled { root, range, epoch, empty };
-            let answer = Answer::Decoupled(answer);
-            let seq = self.log.last();
-            self.tables.hold(Held { conn, tid, answer, seq, begins: None });
-            return Ok(Performed::Later);
-        }
-        let text = policy.to_yaml();
-        let time = self.clock.time;
+        let held = self.tables.owner(ino).map(|known| (known.epoch, known.policy.clone()));
+        let (text, time) = (policy.to_yaml(), self.clock.time);
         self.namespace.plan_setpolicy(cred, ino, text.as_bytes(), time)?;
-        if Transition::between(&self.in_force(ino), &policy, false).store {
+        if Transition::between(&self.in_force(ino), &policy, held.is_some()).store {
             // What is there must be kept as the new policy promises.
             let op = Op::Decouple { path, client, policy: text.as_bytes() };
             let request = Request { tid, cred: cred.clone(), heard: tid, replay: None, op };
@@ -59,20 +46,29 @@ impl Mds {
                 return Ok(Performed::Later);
             }
         }
-        let planned = self.namespace.plan_setpolicy(cred, ino, text.as_bytes(), time)?;
         let range = self.tables.grant(policy.allocated_inodes)?;
-        let event = planned.event();
-        let seq = self.log.append(self.clock.now, Origin::default(), &event);
-        self.namespace.apply(seq, Mode::Live, &event);
-        let epoch = self.tables.epoch();
-        let begins = policy.is_decoupled().then_some(ino);
-        if begins.is_some() {
+        let mut seq = self.log.last();
+        if held.as_ref().is_none_or(|(_, before)| *before != text) {
+            let planned = self.namespace.plan_setpolicy(cred, ino, text.as_bytes(), time)?;
+            let event = planned.event();
+            seq = self.log.append(self.clock.now, Origin::default(), &event);
+            self.namespace.apply(seq, Mode::Live, &event);
+            self.tables.store_after(seq);
+        }
+        let epoch = held.as_ref().map_or(self.tables.epoch(), |(epoch, _)| *epoch);
+        let begins = (held.is_none() && policy.is_decoupled()).then_some(ino);
+        if let Some(known) = self.tables.decoupled.get_mut(&ino).filter(|_| held.is_some()) {
+            // The same client asks again: its first answer was lost, or it begins a new journal.
+            // New numbers tell that from the one before.
+            known.ranges.push(range);
+            known.block = policy.interfere == policy::InterferePolicy::Block;
+            known.policy = text;
+        } else if begins.is_some() {
             let decoupling = Tables::decoupling(client, &policy, range, epoch, cred);
             self.tables.decoupled.insert(ino, decoupling);
             self.merges.forget(ino);
         }
         let answer = Answer::Decoupled(Decoupled { root, range, epoch, empty });
-        self.tables.store_after(seq);
         self.tables.hold(Held { conn, tid, answer, seq, begins });
         Ok(Performed::Later)
     }
