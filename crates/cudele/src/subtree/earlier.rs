@@ -129,16 +129,18 @@ impl Subtree {
                 Err(error) => return Err(error),
             };
             let journal = Earlier::read(name.clone(), bytes, Some(name.clone()));
-            journals.push(match (journal, unnoted) {
-                (Ok(journal), _) => journal,
-                (Err(_), Some(part)) => Earlier::unfinished(name.clone(), part),
-                (Err(error), None) => return Err(error),
-            });
             // Its writer may have ended before the end of it was durable.
             store.sync(SyncScope::Object(&name))?;
-            if unnoted.is_some() {
-                self.owner.objects.push(name);
-            }
+            journals.push(match (journal, unnoted) {
+                (Ok(journal), None) => journal,
+                (Ok(journal), Some(_)) => {
+                    self.owner.objects.push(name);
+                    journal
+                }
+                // Nothing in it counts, and it is not noted as if something did.
+                (Err(_), Some(part)) => Earlier::unfinished(name, part),
+                (Err(error), None) => return Err(error),
+            });
         }
         Ok(journals)
     }
