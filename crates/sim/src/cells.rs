@@ -13,6 +13,7 @@ mod fault;
 mod job;
 mod ledger;
 mod machine;
+mod mechanism;
 mod process;
 mod resume;
 mod strong;

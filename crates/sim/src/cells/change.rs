@@ -108,7 +108,7 @@ impl Cells {
     }
 
     /// The new policy is in force, also for what was there before.
-    fn changed(&mut self, to: Cell, stored: bool) {
+    pub(super) fn changed(&mut self, to: Cell, stored: bool) {
         let job = self.job();
         job.is_under(to);
         if stored {

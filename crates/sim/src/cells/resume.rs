@@ -194,7 +194,8 @@ impl Cells {
             };
             // Its writer may have ended before the end of it was durable.
             let _ = self.world.disk.memory.sync(SyncScope::Object(&name));
-            if unnoted.is_some() {
+            // Where nothing in it counts, it is not noted as if something did.
+            if unnoted.is_some() && left.next > left.first {
                 self.holding()?.owner.objects.push(name.clone());
             }
             journals.push(Earlier { left, object: Some(name) });
@@ -245,7 +246,8 @@ impl Cells {
             epoch: granted.epoch,
             policy,
             next_seq: next,
-            last_ino: Ino(0),
+            // What the client that is gone merged used numbers that no journal tells any more.
+            last_ino: Ino(granted.range.end.saturating_sub(1)),
             merged_in: None,
             empty: false,
             objects: Vec::new(),

@@ -47,6 +47,13 @@ impl Tally {
         self.struck[from][to] += u64::from(struck);
     }
 
+    /// Whether updates completed under each of the nine cells, and a fault struck each.
+    #[must_use]
+    pub fn has_every_cell(&self) -> bool {
+        let struck = |faults: &[u64; Fault::ALL.len()]| faults.iter().any(|count| *count > 0);
+        self.updates.iter().all(|count| *count > 0) && self.faults.iter().all(struck)
+    }
+
     /// Adds what another simulation did.
     pub fn add(&mut self, other: &Self) {
         let sum = |all: &mut [u64; CELLS], more: &[u64; CELLS]| {

@@ -46,3 +46,23 @@ fn what_was_found_once_is_not_found_again() {
         assert_eq!(report.violation, None, "again: cargo xtask sim --seed {seed:#x} --transcript");
     }
 }
+
+#[test]
+fn no_promise_of_a_cell_breaks() {
+    let mut all = sim::cells::Tally::default();
+    for seed in 0..40 {
+        let report = sim::cells::run(seed, false);
+        assert_eq!(report.violation, None, "again: cargo xtask sim --seed {seed:#x} --transcript");
+        all.add(&report.tally);
+    }
+    assert!(all.has_every_cell(), "{all}");
+}
+
+#[test]
+fn a_seed_gives_the_same_cells_again() {
+    for seed in 0..5 {
+        let (one, two) = (sim::cells::run(seed, false), sim::cells::run(seed, false));
+        assert_eq!(one.fingerprint, two.fingerprint, "seed {seed:#x}");
+        assert_eq!(one.tally, two.tally, "seed {seed:#x}");
+    }
+}
