@@ -91,8 +91,6 @@ impl Cluster {
             epoch: granted.epoch.0,
             policy: known.policy.clone(),
             next_seq: next,
-            // What the client that is gone merged used numbers that no journal tells any more.
-            last_ino: granted.range.end.saturating_sub(1),
             merged_in: None,
             empty: false,
             objects: Vec::new(),

@@ -36,9 +36,6 @@ pub struct Owner {
     pub policy: String,
     /// Position of the next event.
     pub next_seq: u64,
-    /// The inode number that was used last; 0 for none. Journals say it, too, but do not stay.
-    #[serde(default)]
-    pub last_ino: u64,
     /// The server's tenure in which the subtree was merged and released. The merge may have to be
     /// repeated in a later one.
     #[serde(default)]

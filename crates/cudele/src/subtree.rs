@@ -103,7 +103,6 @@ impl Subtree {
             epoch: answer.epoch.0,
             policy: text,
             next_seq: 1,
-            last_ino: 0,
             merged_in: None,
             empty: answer.empty,
             objects: Vec::new(),
@@ -136,7 +135,7 @@ impl Subtree {
             .remedy("decouple it first, or attach on the machine that did"));
         };
         // A change of policy may have ended with its process before it was noted here.
-        let (in_force, _) = fs.policy_of(root.ino)?;
+        let (in_force, _) = fs.policy_at(root.ino)?;
         let noted = || Policy::parse(&owner.policy).map(|parsed| parsed.policy);
         let policy = if in_force.is_decoupled() { in_force } else { noted()? };
         let owner = Owner { policy: policy.to_yaml(), ..owner };

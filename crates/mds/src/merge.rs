@@ -479,8 +479,7 @@ impl Mds {
             let store = flags.store || (flags.release && self.next_policy_stores(subtree));
             if store && !flags.dry_run {
                 let at = (conn, tid);
-                let then =
-                    if flags.release { Then::Release(client, unused) } else { Then::Answer };
+                let then = if flags.release { Then::Release(client, unused) } else { Then::Answer };
                 let (seq, dirs) = (merge.seq, Set::default());
                 self.settle_subtree(Settled { at, subtree, then, answer, seq, dirs }, effects);
             } else if flags.release && !flags.dry_run {

@@ -184,21 +184,6 @@ impl Subtree {
         Ok(completion)
     }
 
-    /// What is merged uses its inode numbers for ever: where a later process may go on, they are
-    /// noted before. A journal on this disk says it itself; one in the store may be deleted.
-    pub(super) fn note_numbers(&mut self, composition: &Composition) -> Result<()> {
-        let merges = composition.mechanisms().any(Mechanism::applies);
-        let kept = composition.contains(Mechanism::LocalPersist);
-        if merges
-            && !kept
-            && self.inner.last_ino().0 > self.owner.last_ino
-            && self.state.owner()?.is_some()
-        {
-            self.remember()?;
-        }
-        Ok(())
-    }
-
     fn merged(&mut self) -> Result<()> {
         self.earlier.clear();
         // The server deletes journal objects when it does not need them any more.

@@ -149,7 +149,6 @@ impl Subtree {
     /// inode numbers are used.
     pub(super) fn load_journals(&mut self) -> Result<()> {
         let mut next = Seq(self.owner.next_seq);
-        self.inner.skip_used(Ino(self.owner.last_ino));
         let mut all = self.stored_journals()?;
         all.extend(self.local_journals()?.into_iter().filter(|journal| journal.events() > 0));
         // One may be in both places, and longer in the one or the other.

@@ -258,11 +258,6 @@ impl Subtree {
         }
         let stores =
             |mechanism| matches!(mechanism, Mechanism::GlobalPersist | Mechanism::NonvolatileApply);
-        let visible = self.visible();
-        if self.note_numbers(&visible).is_err() {
-            // It stays in the journal, and whoever completes the policy is told.
-            return;
-        }
         let object = self.policy.effective().mechanisms().any(stores).then(|| self.object_name());
         let (events, left) = (self.inner.events(), self.inner.inodes_left());
         let scarce = left < 2 * events && !self.policy.hard_limit;

@@ -64,25 +64,6 @@ impl Mds {
         Ok(Performed::Later)
     }
 
-    /// What is there is stored before a policy that promises more than the memory of this server;
-    /// then the request is carried out. Returns whether it waits for that. What others do meanwhile
-    /// is stored when the policy is in force.
-    pub(super) fn settle_first(
-        &mut self,
-        (at, subtree): ((ConnId, Tid), Ino),
-        (cred, op): (&Cred, Op<'_>),
-        effects: &mut Effects,
-    ) -> bool {
-        if self.checkpoint.is_settled_for(at) {
-            return false;
-        }
-        let request = Request { tid: at.1, cred: cred.clone(), replay: None, op };
-        let then = Then::Perform(Message::Request(request).to_frame());
-        let (answer, seq, dirs) = (Answer::Done, self.last_seq(), Set::default());
-        self.settle_subtree(Settled { at, subtree, then, answer, seq, dirs }, effects);
-        true
-    }
-
     /// A policy waits until its subtree is everybody's again.
     fn postpone_policy(
         &mut self,

@@ -37,7 +37,7 @@ impl Mds {
         let frame = Message::Request(request).to_frame();
         self.changes.push(Change { at, subtree, frame, stored: false });
         let (then, answer, seq) = (Then::GoOn, Answer::Done, self.log.last());
-        self.settle_merge(
+        self.settle_subtree(
             Settled { at, subtree, then, answer, seq, dirs: Set::default() },
             effects,
         );

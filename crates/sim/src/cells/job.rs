@@ -158,7 +158,7 @@ impl Cells {
         let client = self.client()?;
         self.local_step(client)?;
         let holding = self.holding()?;
-        holding.owner.last_ino = holding.inner.last_ino();
+        holding.owner.last_ino = holding.inner.last_taken();
         let owner = holding.owner.clone();
         self.job().machine.owner = Some(owner);
         self.local_step(client)

@@ -5,7 +5,7 @@ use client::Left;
 use objstore::{Expect, ObjectStore, SyncScope};
 use policy::{Composition, Mechanism};
 use types::Errno;
-use wire::{MergeFlags, Op};
+use wire::{MergeFlags, Op, Unused};
 
 use super::job::{Earlier, holds};
 use super::machine::File;
@@ -19,7 +19,7 @@ impl Cells {
         }
         let merges = composition.mechanisms().any(Mechanism::applies);
         let holding = self.holding()?;
-        let unnoted = holding.inner.last_ino() > holding.owner.last_ino;
+        let unnoted = holding.inner.last_taken() > holding.owner.last_ino;
         let notes = merges && unnoted && !composition.contains(Mechanism::LocalPersist);
         if notes && self.job().machine.owner.is_some() {
             self.remember()?;
@@ -202,7 +202,13 @@ impl Cells {
         let group = if stable { ledger.group() } else { 0 };
         ledger.sent(&places, group);
         let length = if send { bytes.len() as u64 } else { 0 };
-        let op = Op::Merge { subtree, bytes: length, object: object.as_bytes(), flags };
+        let op = Op::Merge {
+            subtree,
+            bytes: length,
+            object: object.as_bytes(),
+            unused: Unused::default(),
+            flags,
+        };
         // The process may be struck, and the merge go on.
         self.transfer(client, op, send.then_some(bytes))?;
         self.job().ledger.merged(&places, stable);

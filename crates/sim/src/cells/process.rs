@@ -4,7 +4,7 @@
 use client::LogNeed;
 use policy::Policy;
 use types::{ClientId, Cred, Epoch, Errno, Ino, Tid};
-use wire::{Answer, MergeFlags, Message, Op};
+use wire::{Answer, MergeFlags, Message, Op, Unused};
 
 use super::fault::Fault;
 use super::ledger::Shown;
@@ -286,7 +286,8 @@ impl Cells {
             self.jobs[at].ledger.sent(&updates, 0);
             let flags = MergeFlags { strong_log: true, ..MergeFlags::default() };
             let (subtree, length) = (root, bytes.len() as u64);
-            let op = Op::Merge { subtree, bytes: length, object: b"", flags };
+            let op =
+                Op::Merge { subtree, bytes: length, object: b"", unused: Unused::default(), flags };
             self.transfer(client, op, Some(&bytes))?;
         }
         let job = &mut self.jobs[at];

@@ -141,9 +141,8 @@ impl Cells {
         for earlier in all {
             let Left { bytes, first, next: end, .. } = &earlier.left;
             if end > first {
-                match holding.inner.replay(bytes) {
-                    Ok(last) => holding.inner.skip_used(last),
-                    Err(_) => return Err(Stop::Failed(Errno::BadMessage)),
+                if holding.inner.replay(bytes).is_err() {
+                    return Err(Stop::Failed(Errno::BadMessage));
                 }
                 next = next.max(*end);
                 found.extend(Self::inos(bytes));
