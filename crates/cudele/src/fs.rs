@@ -1,6 +1,6 @@
 //! A file system client: requests to the metadata server, data to and from the object store.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use objstore::ObjectStore;
 use types::{
@@ -14,15 +14,15 @@ use crate::observe::Observed;
 use crate::strong_log::StrongLogs;
 use crate::{Cluster, Dir, Observer, Policy, Subtree};
 
-/// See the module documentation. Cheap to share between threads; requests of one client are
-/// carried out one after the other, so parallel work uses several.
+/// See the module documentation. Cheap to share between threads: each may have a request under way.
+/// The changes of one client are carried out one after the other, so parallel work uses several.
 #[derive(Debug)]
 pub struct Fs {
     cluster: Arc<Cluster>,
     cluster_id: String,
     store: Arc<dyn ObjectStore>,
     cred: Cred,
-    link: Mutex<Link>,
+    link: Link,
     pub(crate) strong_logs: Arc<StrongLogs>,
     observed: Observed,
 }
@@ -33,23 +33,18 @@ impl Fs {
         let store = objstore::open_existing(&map.store)?;
         let observed = Observed::default();
         let strong_logs = Arc::new(StrongLogs::default());
+        let link = Link::new(client, cluster.clone(), observed.clone(), strong_logs.clone());
         let fs = Self {
             cluster,
             cluster_id: map.cluster,
             store,
             cred: crate::own_cred(),
-            link: Mutex::new(Link::new(client, observed.clone(), strong_logs.clone())),
+            link,
             strong_logs,
             observed,
         };
-        fs.lock().connect(&fs.cluster)?;
+        fs.link.connect(&mut fs.link.lock())?;
         Ok(fs)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Link> {
-        // A panic while the lock was held cannot have left a half-made request: the session
-        // changes before anything is sent.
-        self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The cluster.
@@ -67,7 +62,7 @@ impl Fs {
     /// Who this client is.
     #[must_use]
     pub fn client(&self) -> ClientId {
-        self.lock().session.client()
+        self.link.lock().session.client()
     }
 
     /// On whose behalf it works.
@@ -85,13 +80,13 @@ impl Fs {
     /// Requests sent to the metadata server so far.
     #[must_use]
     pub fn requests(&self) -> u64 {
-        self.lock().requests
+        self.link.lock().requests
     }
 
     /// Changes that are applied but not known to be durable.
     #[must_use]
     pub fn unsafe_requests(&self) -> usize {
-        self.lock().session.unsafe_count()
+        self.link.lock().session.unsafe_count()
     }
 
     /// Reports every stage of the mechanisms that this client carries out from now on. The first
@@ -107,33 +102,35 @@ impl Fs {
     /// The tenure of the metadata server that this client is connected to.
     #[must_use]
     pub fn server_epoch(&self) -> Epoch {
-        self.lock().session.epoch()
+        self.link.lock().session.epoch()
     }
 
     /// That tenure, and the newest one that ended without a clean stop.
     pub(crate) fn tenures(&self) -> (Epoch, Epoch) {
-        let link = self.lock();
+        let link = self.link.lock();
         (link.session.epoch(), link.crashed)
     }
 
-    /// Makes a request and waits for the answer, over any number of reconnections.
-    pub(crate) fn call(&self, op: Op<'_>) -> Result<Answer> {
+    /// Makes a request and waits for the answer, over any number of reconnections. Requests of
+    /// several threads are under way at the same time; one that is answered late holds up none.
+    ///
+    /// # Errors
+    /// Those of the request; `EIO`, `ENOENT` and others if no server answers for half a minute.
+    pub fn call(&self, op: Op<'_>) -> Result<Answer> {
         self.call_as(&self.cred, op)
     }
 
-    /// The same on behalf of a user.
-    pub(crate) fn call_as(&self, cred: &Cred, op: Op<'_>) -> Result<Answer> {
-        let mut link = self.lock();
-        if op.is_mutation() && link.session.must_sync() {
-            link.request(&self.cluster, &self.cred, Op::Sync, &[])?;
-        }
-        let answer = link.request(&self.cluster, cred, op, &[]);
-        link.take_refused_log().map_or(answer, Err)
+    /// The same on behalf of somebody else: the server believes what it is told.
+    ///
+    /// # Errors
+    /// As [`Fs::call`].
+    pub fn call_as(&self, cred: &Cred, op: Op<'_>) -> Result<Answer> {
+        self.link.request(cred, op, &[])
     }
 
     /// A request that is followed by a journal in chunks.
     pub(crate) fn call_with_chunks(&self, op: Op<'_>, chunks: &[&[u8]]) -> Result<Answer> {
-        self.lock().request(&self.cluster, &self.cred, op, chunks)
+        self.link.request(&self.cred, op, chunks)
     }
 
     /// Merges a whole journal as it stands.
@@ -338,7 +335,7 @@ impl Fs {
     /// `ENOSPC` or `EIO` if the journal cannot be written; the error of a change that was lost.
     pub fn sync(&self) -> Result<Seq> {
         let answer = self.call(Op::Sync)?;
-        if let Some(lost) = self.lock().session.take_lost() {
+        if let Some(lost) = self.link.lock().session.take_lost() {
             return Err(Error::from(lost).remedy("repeat the change"));
         }
         let Answer::Safe(seq) = answer else { return Err(unexpected(&answer)) };

@@ -67,8 +67,8 @@ pub use types::{
 };
 pub use user::{Page, User};
 pub use wire::{
-    ClusterMap, DecoupledSubtree, EffectivePolicy, Kept, MdsEntry, MdsState, MergeFlags,
-    MergeReport, MergeSample, PolicyEntry, SampleKind,
+    Answer, ClusterMap, DecoupledSubtree, EffectivePolicy, Kept, MdsEntry, MdsState, MergeFlags,
+    MergeReport, MergeSample, NewInode, Op, PolicyEntry, SampleKind,
 };
 
 /// The civil time now.

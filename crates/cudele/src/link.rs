@@ -1,255 +1,308 @@
-//! The connection to the metadata server: kept up over restarts of the server.
+//! The connection to the metadata server: shared by threads, and kept up over restarts of the
+//! server.
 //!
-//! A server that comes back from a crash is first brought to what this client had seen: with the
-//! requests that are sent again, then with the logs of strong consistency with local durability.
-//! Only then is it asked for anything else.
+//! Of the threads that wait for answers one reads. It hands the answers of the others to them, and
+//! reading to one of them when it has its own: who is alone asks and reads without waking anybody.
+//! In the same way one of those who have something to send does so for all of them, in the order in
+//! which the requests were numbered.
+//!
+//! Invariants: at most one thread reads and at most one sends, and neither holds the lock
+//! meanwhile; whoever notices that the connection is gone makes another one and holds the lock
+//! until it is up ([`connect`]), because then there is nothing to do for anybody else.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+mod connect;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::Thread;
 
 use client::{Effects, Input, Session};
-use net::{Address, Connection};
+use net::{Address, Connection, Sender};
 use policy::Mechanism;
 use types::{ClientId, Cred, Epoch, Errno, Error, Result, Tid};
-use wire::{Answer, MdsState, MergeFlags, Message, Op, Unused};
+use wire::{Answer, Message, Op};
 
 use crate::observe::Observed;
-use crate::strong_log::{StrongLog, StrongLogs};
+use crate::strong_log::StrongLogs;
 use crate::{Cluster, Stage};
 
-/// How long a request may wait for a server that is away.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// What a client is told whose work was taken over.
-const FENCED: Errno = Errno::Stale;
-/// How long to wait before looking for the server again.
-const RETRY: Duration = Duration::from_millis(20);
+/// Bytes of a journal in one message.
+const CHUNK_BYTES: usize = 1 << 20;
 
 /// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Link {
+    state: Mutex<State>,
+    /// Nobody sends any more, or over another connection.
+    may_send: Condvar,
+    cluster: Arc<Cluster>,
+    logs: Arc<StrongLogs>,
+    observed: Observed,
+}
+
+/// What the threads share.
+#[derive(Debug)]
+pub(crate) struct State {
     pub(crate) session: Session,
-    connection: Option<Connection>,
-    address: Option<Address>,
+    /// What the session wants done; its frames are what is still to be sent.
     effects: Effects,
-    answered: Vec<(Tid, std::result::Result<Answer, wire::Failure>)>,
+    /// Those who wait for an answer, in the order in which they asked.
+    waiting: BTreeMap<Tid, Waiting>,
+    /// The receiving side, unless somebody reads or there is no connection.
+    receiver: Option<Box<Connection>>,
+    /// The sending side; `None` if there is no connection.
+    sender: Option<Sender>,
+    /// Counts connections: whoever finds another one than before has nothing to do with it.
+    generation: u64,
+    reading: bool,
+    sending: bool,
+    /// Room for frames, kept from one request to the next.
+    spare: Vec<u8>,
+    address: Option<Address>,
     /// Requests made so far.
     pub(crate) requests: u64,
     /// The newest tenure of the server that ended without being stopped.
     pub(crate) crashed: Epoch,
-    logs: Arc<StrongLogs>,
     /// Why a log could not be replayed, for the next who asks for something.
     refused_log: Option<Error>,
-    observed: Observed,
+}
+
+/// A thread that waits for the answer to its request.
+#[derive(Debug)]
+struct Waiting {
+    thread: Thread,
+    /// A journal follows the request: it is not sent again over another connection.
+    chunked: bool,
+    answer: Option<Result<Answer>>,
+}
+
+impl State {
+    fn answer(&mut self, tid: Tid, answer: Result<Answer>) {
+        // Nobody waits for some: the end of what was sent again, and what was given up.
+        if let Some(waiting) = self.waiting.get_mut(&tid) {
+            waiting.answer = Some(answer);
+            waiting.thread.unpark();
+        }
+    }
+
+    /// Lets the session have a message, and those who wait their answers.
+    fn take_message(&mut self, message: Message<'_>) {
+        self.session.handle(Input::Message(message), &mut self.effects);
+        let mut completed = std::mem::take(&mut self.effects.completed);
+        for (tid, result) in completed.drain(..) {
+            self.answer(tid, result.map_err(Error::from));
+        }
+        self.effects.completed = completed;
+    }
+
+    fn has_unanswered(&self) -> bool {
+        self.waiting.values().any(|waiting| waiting.answer.is_none())
+    }
+
+    /// Somebody else has to read now, if anybody waits.
+    fn hand_reading_on(&self) {
+        if !self.reading
+            && let Some(next) = self.waiting.values().find(|waiting| waiting.answer.is_none())
+        {
+            next.thread.unpark();
+        }
+    }
 }
 
 impl Link {
-    pub(crate) fn new(client: ClientId, observed: Observed, logs: Arc<StrongLogs>) -> Self {
+    pub(crate) fn new(
+        client: ClientId,
+        cluster: Arc<Cluster>,
+        observed: Observed,
+        logs: Arc<StrongLogs>,
+    ) -> Self {
         // Request numbers grow over the processes that act as one client.
         let first_tid = Tid(crate::now().0.unsigned_abs() / 1000);
-        Self {
+        let state = State {
             session: Session::new(client, first_tid),
-            connection: None,
-            address: None,
             effects: Effects::default(),
-            answered: Vec::new(),
+            waiting: BTreeMap::new(),
+            receiver: None,
+            sender: None,
+            generation: 0,
+            reading: false,
+            sending: false,
+            spare: Vec::new(),
+            address: None,
             requests: 0,
             crashed: Epoch(0),
-            logs,
             refused_log: None,
-            observed,
-        }
+        };
+        Self { state: Mutex::new(state), may_send: Condvar::new(), cluster, logs, observed }
     }
 
-    /// Why a log could not be replayed, once.
-    pub(crate) fn take_refused_log(&mut self) -> Option<Error> {
-        self.refused_log.take()
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic while the lock was held cannot have left a half-made request: the session
+        // changes before anything is sent.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes a request, followed by a journal in chunks if there are any, and waits for the answer.
-    pub(crate) fn request(
-        &mut self,
-        cluster: &Cluster,
-        cred: &Cred,
-        op: Op<'_>,
-        chunks: &[&[u8]],
-    ) -> Result<Answer> {
-        self.requests += 1;
-        if self.connection.is_none() {
-            self.connect(cluster)?;
+    pub(crate) fn request(&self, cred: &Cred, op: Op<'_>, chunks: &[&[u8]]) -> Result<Answer> {
+        let mut state = self.lock();
+        if op.is_mutation() && state.session.must_sync() {
+            drop(state);
+            self.request(cred, Op::Sync, &[])?;
+            state = self.lock();
         }
-        let tid = self.session.call(cred, op, &mut self.effects);
-        let chunked = !chunks.is_empty();
-        let mut sent = self.send();
-        if sent.is_ok() && chunked {
-            sent = self.send_chunks(tid, chunks);
+        state.requests += 1;
+        if state.sender.is_none() {
+            self.connect(&mut state)?;
         }
+        let shared = &mut *state;
+        let tid = shared.session.call(cred, op, &mut shared.effects);
+        let (thread, chunked) = (std::thread::current(), !chunks.is_empty());
+        shared.waiting.insert(tid, Waiting { thread, chunked, answer: None });
+        state = self.send(state);
+        if chunked {
+            state = self.send_chunks(state, tid, chunks);
+        }
+        self.wait_for(state, tid)
+    }
+
+    fn wait_for<'a>(&'a self, mut state: MutexGuard<'a, State>, tid: Tid) -> Result<Answer> {
         loop {
-            if let Some(at) = self.answered.iter().position(|(answered, _)| *answered == tid) {
-                return self.answered.swap_remove(at).1.map_err(Error::from);
+            let known = state.waiting.get(&tid);
+            if known.is_none_or(|known| known.answer.is_some()) {
+                let known = state.waiting.remove(&tid);
+                state.hand_reading_on();
+                let refused = match &known {
+                    Some(known) if !known.chunked => state.refused_log.take(),
+                    Some(_) | None => None,
+                };
+                let answer = known.and_then(|known| known.answer);
+                let answer = answer.unwrap_or_else(|| Err(Error::of(Errno::Io, "connection")));
+                return refused.map_or(answer, Err);
             }
-            let arrived = match std::mem::replace(&mut sent, Ok(())) {
-                Ok(()) => self.receive(),
-                Err(error) => Err(error),
-            };
-            if let Err(error) = arrived {
-                self.connection = None;
-                self.session.handle(Input::Disconnected, &mut self.effects);
-                if chunked {
-                    // A transfer is not repeated behind the caller's back: it may be large.
-                    self.session.forget(tid);
-                    return Err(error.remedy("the merge may be run again; that is harmless"));
-                }
-                if let Err(error) = self.connect(cluster) {
-                    self.session.forget(tid);
-                    return Err(error);
-                }
+            if state.reading {
+                drop(state);
+                std::thread::park();
+                state = self.lock();
+            } else {
+                state = self.read(state);
             }
         }
     }
 
-    fn send(&mut self) -> Result<()> {
-        let result = match &mut self.connection {
-            Some(connection) => connection.send(&self.effects.frames),
-            None => Err(Error::of(Errno::Io, "connection")),
+    /// Waits for one message and carries out what follows from it.
+    fn read<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let Some(mut receiver) = state.receiver.take() else {
+            self.restore(&mut state, &Error::of(Errno::Io, "connection"));
+            return state;
         };
-        self.effects.frames.clear();
-        result
+        state.reading = true;
+        drop(state);
+        let payload = receiver.receive();
+        state = self.lock();
+        state.reading = false;
+        let message = payload.and_then(|payload| Message::decode(payload).map_err(Error::from));
+        match message {
+            Ok(message) => {
+                state.take_message(message);
+                state.receiver = Some(receiver);
+                self.send(state)
+            }
+            Err(error) => {
+                self.restore(&mut state, &error);
+                state
+            }
+        }
     }
 
-    fn send_chunks(&mut self, tid: Tid, chunks: &[&[u8]]) -> Result<()> {
-        let mut frame = Vec::new();
-        for (at, bytes) in chunks.iter().flat_map(|chunk| chunk.chunks(1 << 20)).enumerate() {
-            if at == 1 {
-                self.observed.note(Mechanism::VolatileApply, Stage::Sending);
+    /// Sends what there is to send, unless somebody does so already: they take it along.
+    fn send<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        if state.sending || state.effects.frames.is_empty() {
+            return state;
+        }
+        let generation = state.generation;
+        state.sending = true;
+        state = self.send_with(state, &[]).0;
+        self.stop_sending(&mut state, generation);
+        state
+    }
+
+    /// Somebody else may send over this connection, if it is still the one.
+    fn stop_sending(&self, state: &mut State, generation: u64) {
+        if state.generation == generation {
+            state.sending = false;
+            self.may_send.notify_one();
+        }
+    }
+
+    /// Sends what there is to send and then `frame`, as the one who sends. Says whether that is
+    /// still so: after an error there is a new connection, or will be.
+    fn send_with<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        frame: &[u8],
+    ) -> (MutexGuard<'a, State>, bool) {
+        let generation = state.generation;
+        let mut rest = frame;
+        while !(state.effects.frames.is_empty() && rest.is_empty()) {
+            let Some(sender) = state.sender.clone() else { return (state, false) };
+            let spare = std::mem::take(&mut state.spare);
+            let mut frames = std::mem::replace(&mut state.effects.frames, spare);
+            drop(state);
+            let sent = sender.send(&frames).and_then(|()| sender.send(rest));
+            rest = &[];
+            frames.clear();
+            state = self.lock();
+            if state.generation != generation {
+                return (state, false);
             }
+            state.spare = frames;
+            if sent.is_err() {
+                // Whoever reads is told, and makes another connection.
+                sender.shut_down();
+                state.effects.frames.clear();
+                return (state, false);
+            }
+        }
+        (state, true)
+    }
+
+    /// Sends a journal behind its request. What others send goes in between.
+    fn send_chunks<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        tid: Tid,
+        chunks: &[&[u8]],
+    ) -> MutexGuard<'a, State> {
+        let generation = state.generation;
+        while state.sending && state.generation == generation {
+            state = self.may_send.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.generation != generation {
+            return state;
+        }
+        state.sending = true;
+        let mut frame = Vec::new();
+        for (at, bytes) in chunks.iter().flat_map(|chunk| chunk.chunks(CHUNK_BYTES)).enumerate() {
             frame.clear();
             Message::Chunk { tid, bytes }.append_frame(&mut frame);
-            if let Some(connection) = &mut self.connection {
-                connection.send(&frame)?;
+            if at == 1 {
+                drop(state);
+                self.observed.note(Mechanism::VolatileApply, Stage::Sending);
+                state = self.lock();
+            }
+            if state.generation != generation {
+                return state;
+            }
+            let (locked, goes_on) = self.send_with(state, &frame);
+            state = locked;
+            if !goes_on {
+                self.stop_sending(&mut state, generation);
+                return state;
             }
         }
+        self.stop_sending(&mut state, generation);
+        drop(state);
         self.observed.note(Mechanism::VolatileApply, Stage::Sent);
-        Ok(())
-    }
-
-    /// Waits for one message and lets the session have it.
-    fn receive(&mut self) -> Result<()> {
-        let Some(connection) = &mut self.connection else {
-            return Err(Error::of(Errno::Io, "connection"));
-        };
-        let message = Message::decode(connection.receive()?)?;
-        if matches!(&message, Message::Welcome(welcome) if welcome.fenced) {
-            let cause = "its work was taken over by another client, and it is not heard any more";
-            return Err(Error::new(FENCED, self.session.client().to_string(), cause)
-                .remedy("`cudele status` shows who has the subtree now"));
-        }
-        if let Message::Welcome(welcome) = &message {
-            self.crashed = welcome.crashed;
-        }
-        self.session.handle(Input::Message(message), &mut self.effects);
-        self.answered.append(&mut self.effects.completed);
-        if self.effects.frames.is_empty() { Ok(()) } else { self.send() }
-    }
-
-    /// Connects to the active server, waiting for one for a while.
-    pub(crate) fn connect(&mut self, cluster: &Cluster) -> Result<()> {
-        let start = Instant::now();
-        loop {
-            let result = self.try_connect(cluster);
-            match result {
-                Ok(()) => return Ok(()),
-                Err(error) if error.errno == FENCED => return Err(error),
-                Err(error) if start.elapsed() >= PATIENCE => {
-                    return Err(error.remedy(
-                        "see `cudele status`; a server that crashed is restarted by `cudele up`",
-                    ));
-                }
-                Err(_) => std::thread::sleep(RETRY),
-            }
-        }
-    }
-
-    fn try_connect(&mut self, cluster: &Cluster) -> Result<()> {
-        let address = match &self.address {
-            Some(address) => address.clone(),
-            None => active_server(cluster)?,
-        };
-        let opened = Connection::open(&address);
-        if opened.is_err() {
-            self.address = None;
-        }
-        self.connection = Some(opened?);
-        self.address = Some(address);
-        self.effects.frames.clear();
-        self.session.handle(Input::Connected, &mut self.effects);
-        self.send()?;
-        let logs = self.logs.all();
-        if logs.is_empty() {
-            // The welcome: everything that was not answered is sent again with it.
-            return self.receive();
-        }
-        self.session.set_aside();
-        let replayed =
-            self.receive().and_then(|()| logs.iter().try_for_each(|log| self.replay(log)));
-        if replayed.is_err() {
-            self.connection = None;
-            self.session.handle(Input::Disconnected, &mut self.effects);
-            return replayed;
-        }
-        self.session.go_on(&mut self.effects);
-        self.send()
-    }
-
-    /// Sends the server a log that it needs. Errors are of the connection: one of the log itself is
-    /// told to whoever asks next.
-    fn replay(&mut self, log: &StrongLog) -> Result<()> {
-        let epoch = self.session.epoch();
-        loop {
-            let (bytes, next) = match log.wanted(epoch, self.crashed) {
-                Ok(Some(wanted)) => wanted,
-                Ok(None) => return Ok(()),
-                Err(error) => {
-                    self.refused_log = Some(log.refused(epoch, error));
-                    return Ok(());
-                }
-            };
-            let flags = MergeFlags { strong_log: true, ..MergeFlags::default() };
-            let (subtree, length) = (log.subtree, bytes.len() as u64);
-            let unused = Unused::default();
-            let op = Op::Merge { subtree, bytes: length, object: b"", flags, unused };
-            let tid = self.session.call(&crate::own_cred(), op, &mut self.effects);
-            let sent = self.send().and_then(|()| self.send_chunks(tid, &[&bytes]));
-            let answer = sent.and_then(|()| self.await_answer(tid));
-            self.session.forget(tid);
-            let outcome = match answer? {
-                // A server that is stopping: the next one is to have it.
-                Err(failure) if failure.errno == Errno::Again => return Err(failure.into()),
-                Err(failure) => Err(failure.into()),
-                Ok(_) => log.replayed(epoch, next),
-            };
-            if let Err(error) = outcome {
-                self.refused_log = Some(log.refused(epoch, error));
-            }
-        }
-    }
-
-    fn await_answer(&mut self, tid: Tid) -> Result<std::result::Result<Answer, wire::Failure>> {
-        loop {
-            if let Some(at) = self.answered.iter().position(|(answered, _)| *answered == tid) {
-                return Ok(self.answered.swap_remove(at).1);
-            }
-            self.receive()?;
-        }
-    }
-}
-
-/// The server that answers, or will: one that recovers waits for its clients, which have to send
-/// again what is not safe before anybody else is served.
-fn active_server(cluster: &Cluster) -> Result<Address> {
-    let map = cluster.status()?;
-    let is = |state| map.mds.iter().find(|entry| entry.state == state);
-    match is(MdsState::Active).or_else(|| is(MdsState::Replaying)) {
-        Some(entry) => entry.address.parse(),
-        None => Err(Error::new(Errno::Again, "cluster", "no metadata server is active")),
+        self.lock()
     }
 }

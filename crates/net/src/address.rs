@@ -167,6 +167,14 @@ impl Stream {
         }
     }
 
+    /// Ends it in both directions: whoever reads or writes returns.
+    pub(crate) fn shut_down(&self) -> io::Result<()> {
+        match self {
+            Self::Unix(stream) => stream.shutdown(std::net::Shutdown::Both),
+            Self::Tcp(stream) => stream.shutdown(std::net::Shutdown::Both),
+        }
+    }
+
     pub(crate) fn set_timeout(&self, timeout: Option<std::time::Duration>) -> io::Result<()> {
         match self {
             Self::Unix(stream) => stream.set_read_timeout(timeout),
@@ -184,20 +192,21 @@ impl AsFd for Stream {
     }
 }
 
-impl Read for Stream {
+// One thread may read while another writes.
+impl Read for &Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
-            Self::Unix(stream) => stream.read(buffer),
-            Self::Tcp(stream) => stream.read(buffer),
+            Stream::Unix(stream) => { stream }.read(buffer),
+            Stream::Tcp(stream) => { stream }.read(buffer),
         }
     }
 }
 
-impl Write for Stream {
+impl Write for &Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Self::Unix(stream) => stream.write(bytes),
-            Self::Tcp(stream) => stream.write(bytes),
+            Stream::Unix(stream) => { stream }.write(bytes),
+            Stream::Tcp(stream) => { stream }.write(bytes),
         }
     }
 

@@ -1,6 +1,7 @@
 //! A blocking connection, for clients: send frames, receive payloads.
 
 use std::io::{Read, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
 use types::{Errno, Error};
@@ -12,12 +13,34 @@ const RECEIVE_BYTES: usize = 64 * 1024;
 /// See the module documentation.
 #[derive(Debug)]
 pub struct Connection {
-    address: Address,
-    stream: Stream,
+    sender: Sender,
     buffer: Vec<u8>,
     /// `buffer[start..end]` has arrived and was not returned yet.
     start: usize,
     end: usize,
+}
+
+/// The sending side of a connection, for other threads than the one that receives.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    address: Address,
+    stream: Arc<Stream>,
+}
+
+impl Sender {
+    /// Sends frames. Those of several threads are not kept apart.
+    ///
+    /// # Errors
+    /// `EIO` if the connection is gone.
+    pub fn send(&self, frames: &[u8]) -> Result<(), Error> {
+        (&*self.stream).write_all(frames).map_err(|cause| error(&self.address, &cause))
+    }
+
+    /// Ends the connection: whoever receives from it is told so, after what has arrived already.
+    pub fn shut_down(&self) {
+        // One that has ended needs no end.
+        let _ = self.stream.shut_down();
+    }
 }
 
 impl Connection {
@@ -26,9 +49,9 @@ impl Connection {
     /// # Errors
     /// As [`Address::connect`].
     pub fn open(address: &Address) -> Result<Self, Error> {
+        let stream = Arc::new(address.connect()?);
         Ok(Self {
-            address: address.clone(),
-            stream: address.connect()?,
+            sender: Sender { address: address.clone(), stream },
             buffer: vec![0; RECEIVE_BYTES],
             start: 0,
             end: 0,
@@ -38,7 +61,13 @@ impl Connection {
     /// The peer.
     #[must_use]
     pub fn address(&self) -> &Address {
-        &self.address
+        &self.sender.address
+    }
+
+    /// Its sending side.
+    #[must_use]
+    pub fn sender(&self) -> &Sender {
+        &self.sender
     }
 
     /// How long [`Connection::receive`] waits at most; forever by default.
@@ -46,7 +75,8 @@ impl Connection {
     /// # Errors
     /// `EIO`.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) -> Result<(), Error> {
-        self.stream.set_timeout(timeout).map_err(|cause| error(&self.address, &cause))
+        let Sender { address, stream } = &self.sender;
+        stream.set_timeout(timeout).map_err(|cause| error(address, &cause))
     }
 
     /// Sends frames.
@@ -54,7 +84,7 @@ impl Connection {
     /// # Errors
     /// `EIO` if the connection is gone.
     pub fn send(&mut self, frames: &[u8]) -> Result<(), Error> {
-        self.stream.write_all(frames).map_err(|cause| error(&self.address, &cause))
+        self.sender.send(frames)
     }
 
     /// Waits for the next frame and returns its payload.
@@ -71,7 +101,7 @@ impl Connection {
                     break (from..from + frame.payload.len(), length);
                 }
                 Ok(None) => self.fill()?,
-                Err(error) => return Err(Error::from(error).about(self.address.to_string())),
+                Err(error) => return Err(Error::from(error).about(self.sender.address.to_string())),
             }
         };
         self.start += length;
@@ -89,17 +119,17 @@ impl Connection {
             }
         }
         loop {
-            match self.stream.read(&mut self.buffer[self.end..]) {
+            match (&*self.sender.stream).read(&mut self.buffer[self.end..]) {
                 Ok(0) => {
                     let cause = "the connection was closed";
-                    return Err(Error::new(Errno::Io, self.address.to_string(), cause));
+                    return Err(Error::new(Errno::Io, self.sender.address.to_string(), cause));
                 }
                 Ok(count) => {
                     self.end += count;
                     return Ok(());
                 }
                 Err(cause) if cause.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(cause) => return Err(error(&self.address, &cause)),
+                Err(cause) => return Err(error(&self.sender.address, &cause)),
             }
         }
     }

@@ -12,7 +12,7 @@ mod connection;
 mod reactor;
 
 pub use address::{Address, Stream};
-pub use connection::Connection;
+pub use connection::{Connection, Sender};
 pub use reactor::{Happened, Reactor, Waker};
 
 #[cfg(test)]

@@ -262,7 +262,7 @@ impl Reactor {
 
 /// One receive, and every frame that is complete.
 fn receive(conn: &mut Conn, id: ConnId, on: &mut impl FnMut(Happened<'_>)) -> Result<(), String> {
-    match conn.stream.read(&mut conn.inbox[conn.filled..]) {
+    match (&conn.stream).read(&mut conn.inbox[conn.filled..]) {
         Ok(0) => return Err("the peer closed the connection".into()),
         Ok(count) => conn.filled += count,
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
@@ -294,7 +294,7 @@ fn receive(conn: &mut Conn, id: ConnId, on: &mut impl FnMut(Happened<'_>)) -> Re
 
 fn transmit(conn: &mut Conn) -> Result<(), String> {
     while conn.sent < conn.outbox.len() {
-        match conn.stream.write(&conn.outbox[conn.sent..]) {
+        match (&conn.stream).write(&conn.outbox[conn.sent..]) {
             Ok(0) => return Err("the peer takes no more bytes".into()),
             Ok(count) => conn.sent += count,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}

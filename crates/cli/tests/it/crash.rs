@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cudele::{Errno, Ino, NewFile, RenameFlags};
+use cudele::{Errno, Ino, NewFile, Policy, RenameFlags};
 
 use crate::cluster::{Cluster, eventually};
 
@@ -154,4 +154,68 @@ fn an_open_directory_works_on_after_a_restart() {
     cluster.run(&["rm", "-r", "/a"]);
     let gone = dir.create("late", &NewFile::default()).unwrap_err();
     assert!(matches!(gone.errno, Errno::NotFound | Errno::Stale), "{gone}");
+}
+
+#[test]
+fn threads_that_share_a_client_lose_nothing_either() {
+    let cluster = Cluster::up_with(&LATE);
+    let fs = cluster.mount();
+    let done = AtomicBool::new(false);
+    let made: Vec<Vec<(Vec<u8>, Ino)>> = std::thread::scope(|scope| {
+        let work = |thread: usize| {
+            let (fs, done) = (&fs, &done);
+            move || {
+                fs.make_dir(format!("/t{thread}"), 0o755).unwrap();
+                let dir = fs.open_dir(format!("/t{thread}")).unwrap();
+                let mut made = Vec::new();
+                while !done.load(Ordering::Relaxed) {
+                    let name = format!("f{:06}", made.len()).into_bytes();
+                    made.push((name.clone(), dir.create(&name, &NewFile::default()).unwrap().ino));
+                }
+                made
+            }
+        };
+        let workers: Vec<_> = (0..4).map(|thread| scope.spawn(work(thread))).collect();
+        // Journals go over the same connection.
+        let merged = scope.spawn(|| {
+            let policy = Policy::from_name_or_text("batchfs").unwrap().policy;
+            for round in 0.. {
+                if done.load(Ordering::Relaxed) {
+                    break;
+                }
+                let path = format!("/m{round}");
+                fs.make_dir(&path, 0o755).unwrap();
+                // Neither is repeated by itself if the server is killed meanwhile.
+                let Ok(mut subtree) = fs.decouple(&path, &policy) else { continue };
+                let root = subtree.root();
+                for number in 0..20_000 {
+                    let name = format!("some-longer-name-{number:06}");
+                    subtree.create(root, name.as_bytes(), &NewFile::default()).unwrap();
+                }
+                let _ = subtree.complete();
+            }
+        });
+        for _ in 0..2 {
+            let before = fs.requests();
+            eventually("there is something to lose", || {
+                fs.requests() > before + 500 && fs.unsafe_requests() > 100
+            });
+            cluster.kill("mds");
+            cluster.start();
+        }
+        let before = fs.requests();
+        eventually("the client works again", || fs.requests() > before + 500);
+        done.store(true, Ordering::Relaxed);
+        merged.join().unwrap();
+        workers.into_iter().map(|worker| worker.join().unwrap()).collect()
+    });
+    fs.sync().unwrap();
+    let other = cluster.mount();
+    for (thread, mut made) in made.into_iter().enumerate() {
+        let listed = other.open_dir(format!("/t{thread}")).unwrap().list().unwrap();
+        let mut found: Vec<_> = listed.into_iter().map(|row| (row.name, row.attr.ino)).collect();
+        found.sort();
+        made.sort();
+        assert!(found == made, "thread {thread}: {} made, {} found", made.len(), found.len());
+    }
 }

@@ -1,0 +1,215 @@
+//! Connections: made, and made again.
+//!
+//! A server that comes back from a crash is first brought to what this client had seen: with the
+//! requests that are sent again, then with the logs of strong consistency with local durability.
+//! Only then is it asked for anything else.
+
+use std::time::{Duration, Instant};
+
+use client::Input;
+use net::{Address, Connection};
+use policy::Mechanism;
+use types::{Errno, Error, Result, Tid};
+use wire::{MdsState, MergeFlags, Message, Op, Unused};
+
+use super::{CHUNK_BYTES, Link, State, Waiting};
+use crate::strong_log::StrongLog;
+use crate::{Cluster, Stage};
+
+/// How long a request may wait for a server that is away.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What a client is told whose work was taken over.
+const FENCED: Errno = Errno::Stale;
+/// How long to wait before looking for the server again.
+const RETRY: Duration = Duration::from_millis(20);
+
+impl Link {
+    /// The connection is gone: makes another one for those who wait. If that fails they all are
+    /// told.
+    pub(super) fn restore(&self, state: &mut State, error: &Error) {
+        self.disconnect(state);
+        let chunked = |waiting: &Waiting| waiting.chunked && waiting.answer.is_none();
+        let of = |state: &State, which: &dyn Fn(&Waiting) -> bool| -> Vec<Tid> {
+            let found = state.waiting.iter().filter(|(_, waiting)| which(waiting));
+            found.map(|(tid, _)| *tid).collect()
+        };
+        for tid in of(state, &chunked) {
+            // A transfer is not repeated behind the caller's back: it may be large.
+            state.session.forget(tid);
+            let error = error.clone().remedy("the merge may be run again; that is harmless");
+            state.answer(tid, Err(error));
+        }
+        if !state.has_unanswered() {
+            return;
+        }
+        if let Err(error) = self.connect(state) {
+            for tid in of(state, &|waiting| waiting.answer.is_none()) {
+                state.session.forget(tid);
+                state.answer(tid, Err(error.clone()));
+            }
+        }
+    }
+
+    fn disconnect(&self, state: &mut State) {
+        (state.receiver, state.sender) = (None, None);
+        state.generation += 1;
+        (state.reading, state.sending) = (false, false);
+        self.may_send.notify_all();
+        state.effects.frames.clear();
+        state.session.handle(Input::Disconnected, &mut state.effects);
+    }
+
+    /// Connects to the active server, waiting for one for a while.
+    pub(crate) fn connect(&self, state: &mut State) -> Result<()> {
+        let start = Instant::now();
+        loop {
+            let result = self.try_connect(state);
+            match result {
+                Ok(()) => return Ok(()),
+                Err(error) if error.errno == FENCED => return Err(error),
+                Err(error) if start.elapsed() >= PATIENCE => {
+                    return Err(error.remedy(
+                        "see `cudele status`; a server that crashed is restarted by `cudele up`",
+                    ));
+                }
+                Err(_) => std::thread::sleep(RETRY),
+            }
+        }
+    }
+
+    fn try_connect(&self, state: &mut State) -> Result<()> {
+        let address = match &state.address {
+            Some(address) => address.clone(),
+            None => active_server(&self.cluster)?,
+        };
+        let opened = Connection::open(&address);
+        if opened.is_err() {
+            state.address = None;
+        }
+        let mut connection = Box::new(opened?);
+        state.address = Some(address);
+        state.effects.frames.clear();
+        state.session.handle(Input::Connected, &mut state.effects);
+        match self.introduce(state, &mut connection) {
+            Ok(()) => {
+                state.sender = Some(connection.sender().clone());
+                state.receiver = Some(connection);
+                Ok(())
+            }
+            Err(error) => {
+                self.disconnect(state);
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits for the welcome, and brings the server to what this client had seen.
+    fn introduce(&self, state: &mut State, connection: &mut Connection) -> Result<()> {
+        let logs = self.logs.all();
+        flush(state, connection)?;
+        if logs.is_empty() {
+            // The welcome: everything that was not answered is sent again with it.
+            return receive(state, connection);
+        }
+        state.session.set_aside();
+        receive(state, connection)?;
+        logs.iter().try_for_each(|log| self.replay(state, connection, log))?;
+        state.session.go_on(&mut state.effects);
+        flush(state, connection)
+    }
+
+    /// Sends the server a log that it needs. Errors are of the connection: one of the log itself is
+    /// told to whoever asks next.
+    fn replay(
+        &self,
+        state: &mut State,
+        connection: &mut Connection,
+        log: &StrongLog,
+    ) -> Result<()> {
+        let epoch = state.session.epoch();
+        loop {
+            let (bytes, next) = match log.wanted(epoch, state.crashed) {
+                Ok(Some(wanted)) => wanted,
+                Ok(None) => return Ok(()),
+                Err(error) => {
+                    state.refused_log = Some(log.refused(epoch, error));
+                    return Ok(());
+                }
+            };
+            let flags = MergeFlags { strong_log: true, ..MergeFlags::default() };
+            let (subtree, length) = (log.subtree, bytes.len() as u64);
+            let op = Op::Merge { subtree, bytes: length, object: b"", flags, unused: Unused::default() };
+            let tid = state.session.call(&crate::own_cred(), op, &mut state.effects);
+            let (thread, chunked) = (std::thread::current(), true);
+            state.waiting.insert(tid, Waiting { thread, chunked, answer: None });
+            let exchanged = flush(state, connection)
+                .and_then(|()| self.send_log(connection, tid, &bytes))
+                .and_then(|()| await_answer(state, connection, tid));
+            state.session.forget(tid);
+            let answer = state.waiting.remove(&tid).and_then(|waiting| waiting.answer);
+            exchanged?;
+            let outcome = match answer.unwrap_or_else(|| Err(Error::of(Errno::Io, "connection"))) {
+                // A server that is stopping: the next one is to have it.
+                Err(error) if error.errno == Errno::Again => return Err(error),
+                Err(error) => Err(error),
+                Ok(_) => log.replayed(epoch, next),
+            };
+            if let Err(error) = outcome {
+                state.refused_log = Some(log.refused(epoch, error));
+            }
+        }
+    }
+
+    fn send_log(&self, connection: &mut Connection, tid: Tid, log: &[u8]) -> Result<()> {
+        let mut frame = Vec::new();
+        for (at, bytes) in log.chunks(CHUNK_BYTES).enumerate() {
+            if at == 1 {
+                self.observed.note(Mechanism::VolatileApply, Stage::Sending);
+            }
+            frame.clear();
+            Message::Chunk { tid, bytes }.append_frame(&mut frame);
+            connection.send(&frame)?;
+        }
+        self.observed.note(Mechanism::VolatileApply, Stage::Sent);
+        Ok(())
+    }
+}
+
+fn flush(state: &mut State, connection: &mut Connection) -> Result<()> {
+    let result = connection.send(&state.effects.frames);
+    state.effects.frames.clear();
+    result
+}
+
+/// Waits for one message and lets the session have it.
+fn receive(state: &mut State, connection: &mut Connection) -> Result<()> {
+    let message = Message::decode(connection.receive()?)?;
+    if let Message::Welcome(welcome) = &message {
+        if welcome.fenced {
+            let cause = "its work was taken over by another client, and it is not heard any more";
+            return Err(Error::new(FENCED, state.session.client().to_string(), cause)
+                .remedy("`cudele status` shows who has the subtree now"));
+        }
+        state.crashed = welcome.crashed;
+    }
+    state.take_message(message);
+    if state.effects.frames.is_empty() { Ok(()) } else { flush(state, connection) }
+}
+
+fn await_answer(state: &mut State, connection: &mut Connection, tid: Tid) -> Result<()> {
+    while state.waiting.get(&tid).is_some_and(|waiting| waiting.answer.is_none()) {
+        receive(state, connection)?;
+    }
+    Ok(())
+}
+
+/// The server that answers, or will: one that recovers waits for its clients, which have to send
+/// again what is not safe before anybody else is served.
+fn active_server(cluster: &Cluster) -> Result<Address> {
+    let map = cluster.status()?;
+    let is = |state| map.mds.iter().find(|entry| entry.state == state);
+    match is(MdsState::Active).or_else(|| is(MdsState::Replaying)) {
+        Some(entry) => entry.address.parse(),
+        None => Err(Error::new(Errno::Again, "cluster", "no metadata server is active")),
+    }
+}
