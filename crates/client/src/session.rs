@@ -36,6 +36,8 @@ pub struct Effects {
     pub completed: Vec<(Tid, Result<Answer, Failure>)>,
     /// The server started anew since the last connection.
     pub restarted: bool,
+    /// Files that the server recalls.
+    pub recalled: Vec<Ino>,
 }
 
 /// A change that is applied but not known to be safe.
@@ -182,6 +184,7 @@ impl Session {
             Input::Disconnected => self.connected = false,
             Input::Message(Message::Welcome(welcome)) => self.welcome(&welcome, effects),
             Input::Message(Message::Reply(reply)) => self.reply(reply, effects),
+            Input::Message(Message::Recall { ino }) => effects.recalled.push(ino),
             Input::Message(
                 Message::Hello(_)
                 | Message::Request(_)

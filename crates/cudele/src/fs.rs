@@ -14,6 +14,17 @@ use crate::observe::Observed;
 use crate::strong_log::StrongLogs;
 use crate::{Cluster, Dir, Observer, Policy, Subtree};
 
+/// What the server says without having been asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// Somebody else opens a file that this client has open: what is not written is to be written,
+    /// and the file given up for private use.
+    Recall {
+        /// The file.
+        ino: Ino,
+    },
+}
+
 /// See the module documentation. Cheap to share between threads: each may have a request under way.
 /// The changes of one client are carried out one after the other, so parallel work uses several.
 #[derive(Debug)]
@@ -22,7 +33,7 @@ pub struct Fs {
     cluster_id: String,
     store: Arc<dyn ObjectStore>,
     cred: Cred,
-    link: Link,
+    link: Arc<Link>,
     pub(crate) strong_logs: Arc<StrongLogs>,
     observed: Observed,
 }
@@ -33,7 +44,8 @@ impl Fs {
         let store = objstore::open_existing(&map.store)?;
         let observed = Observed::default();
         let strong_logs = Arc::new(StrongLogs::default());
-        let link = Link::new(client, cluster.clone(), observed.clone(), strong_logs.clone());
+        let logs = strong_logs.clone();
+        let link = Arc::new(Link::new(client, cluster.clone(), observed.clone(), logs));
         let fs = Self {
             cluster,
             cluster_id: map.cluster,
@@ -126,6 +138,23 @@ impl Fs {
     /// As [`Fs::call`].
     pub fn call_as(&self, cred: &Cred, op: Op<'_>) -> Result<Answer> {
         self.link.request(cred, op, &[])
+    }
+
+    /// Listens to the server from now on, on a thread of its own that hands over one notice at a
+    /// time. It may make requests; it must not keep the `Fs` alive, which ends the thread when it is
+    /// dropped. A client that listens also returns to a restarted server when it asks for nothing.
+    /// Only the first listener counts.
+    ///
+    /// # Errors
+    /// `EAGAIN` if there can be no more threads.
+    pub fn listen(&self, handler: impl FnMut(Notice) + Send + 'static) -> Result<()> {
+        if !self.link.begin_listening() {
+            return Ok(());
+        }
+        let link = self.link.clone();
+        let thread = std::thread::Builder::new().name("cudele-listen".into());
+        let started = thread.spawn(move || link.listen(handler));
+        started.map(drop).map_err(|error| Error::new(Errno::Again, "thread", error.to_string()))
     }
 
     /// A request that is followed by a journal in chunks.
@@ -421,6 +450,12 @@ impl Fs {
     /// The same, and says which numbers were not used.
     pub(crate) fn release_with(&self, subtree: Ino, unused: &[u8]) -> Result<()> {
         self.call(Op::Release { subtree, unused: Unused::new(unused) }).map(|_| ())
+    }
+}
+
+impl Drop for Fs {
+    fn drop(&mut self) {
+        self.link.close();
     }
 }
 

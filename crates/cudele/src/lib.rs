@@ -52,7 +52,7 @@ mod user;
 pub use cluster::{Cluster, PolicySet};
 pub use data::{FileReader, STRIPE_BYTES};
 pub use dir::{Dir, DirEntry, NewFile};
-pub use fs::Fs;
+pub use fs::{Fs, Notice};
 pub use locate::{Found, Locator};
 pub use mechanism::{Completion, Step};
 pub use objstore::Space;

@@ -11,8 +11,10 @@
 //! until it is up ([`connect`]), because then there is nothing to do for anybody else.
 
 mod connect;
+mod listen;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 
@@ -24,7 +26,9 @@ use wire::{Answer, Message, Op};
 
 use crate::observe::Observed;
 use crate::strong_log::StrongLogs;
-use crate::{Cluster, Stage};
+use crate::{Cluster, Notice, Stage};
+
+use listen::Listening;
 
 /// Bytes of a journal in one message.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -35,6 +39,10 @@ pub(crate) struct Link {
     state: Mutex<State>,
     /// Nobody sends any more, or over another connection.
     may_send: Condvar,
+    /// There is something for the listener to do.
+    listener: Condvar,
+    /// Nobody needs it any more.
+    closed: AtomicBool,
     cluster: Arc<Cluster>,
     logs: Arc<StrongLogs>,
     observed: Observed,
@@ -65,6 +73,9 @@ pub(crate) struct State {
     pub(crate) crashed: Epoch,
     /// Why a log could not be replayed, for the next who asks for something.
     refused_log: Option<Error>,
+    /// The server does not hear this client any more.
+    fenced: bool,
+    listening: Listening,
 }
 
 /// A thread that waits for the answer to its request.
@@ -93,19 +104,24 @@ impl State {
             self.answer(tid, result.map_err(Error::from));
         }
         self.effects.completed = completed;
+        let recalled = self.effects.recalled.drain(..);
+        self.listening.notices.extend(recalled.map(|ino| Notice::Recall { ino }));
     }
 
     fn has_unanswered(&self) -> bool {
         self.waiting.values().any(|waiting| waiting.answer.is_none())
     }
 
-    /// Somebody else has to read now, if anybody waits.
-    fn hand_reading_on(&self) {
-        if !self.reading
-            && let Some(next) = self.waiting.values().find(|waiting| waiting.answer.is_none())
-        {
+    /// Lets one of those who wait read, if nobody does. Says whether there is one.
+    fn hand_reading_on(&self) -> bool {
+        if self.reading {
+            return false;
+        }
+        let next = self.waiting.values().find(|waiting| waiting.answer.is_none());
+        if let Some(next) = next {
             next.thread.unpark();
         }
+        next.is_some()
     }
 }
 
@@ -132,8 +148,18 @@ impl Link {
             requests: 0,
             crashed: Epoch(0),
             refused_log: None,
+            fenced: false,
+            listening: Listening::default(),
         };
-        Self { state: Mutex::new(state), may_send: Condvar::new(), cluster, logs, observed }
+        Self {
+            state: Mutex::new(state),
+            may_send: Condvar::new(),
+            listener: Condvar::new(),
+            closed: AtomicBool::new(false),
+            cluster,
+            logs,
+            observed,
+        }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
@@ -170,7 +196,9 @@ impl Link {
             let known = state.waiting.get(&tid);
             if known.is_none_or(|known| known.answer.is_some()) {
                 let known = state.waiting.remove(&tid);
-                state.hand_reading_on();
+                if !state.hand_reading_on() && !state.reading {
+                    self.wake_listener(&mut state);
+                }
                 let refused = match &known {
                     Some(known) if !known.chunked => state.refused_log.take(),
                     Some(_) | None => None,
@@ -205,6 +233,9 @@ impl Link {
             Ok(message) => {
                 state.take_message(message);
                 state.receiver = Some(receiver);
+                if !state.listening.notices.is_empty() {
+                    self.wake_listener(&mut state);
+                }
                 self.send(state)
             }
             Err(error) => {

@@ -279,6 +279,7 @@ impl Mds {
             | Message::MonReply { .. }
             | Message::Beacon(_)
             | Message::Map(_)
+            | Message::Recall { .. }
             | Message::Stop => effects.close.push(conn),
         }
     }
@@ -294,6 +295,7 @@ impl Mds {
             | Message::Chunk { .. }
             | Message::MonRequest { .. }
             | Message::MonReply { .. }
+            | Message::Recall { .. }
             | Message::Beacon(_) => {}
         }
     }

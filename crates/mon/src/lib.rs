@@ -150,6 +150,7 @@ impl Mon {
             | Message::Chunk { .. }
             | Message::MonReply { .. }
             | Message::Map(_)
+            | Message::Recall { .. }
             | Message::Stop => self.close(conn, effects),
         }
     }

@@ -157,6 +157,7 @@ impl Oracle {
             | Message::MonReply { .. }
             | Message::Beacon(_)
             | Message::Map(_)
+            | Message::Recall { .. }
             | Message::Stop => Err(format!("the server sent {message:?} to a client")),
         }
     }

@@ -143,6 +143,11 @@ pub enum Message<'a> {
     Map(Box<ClusterMap>),
     /// Monitor to server: write everything down and stop.
     Stop,
+    /// Server to client: somebody else opens a file that the client has open.
+    Recall {
+        /// The file.
+        ino: Ino,
+    },
 }
 
 impl Message<'_> {
@@ -208,6 +213,10 @@ impl Message<'_> {
                 map.encode(out, true);
             }
             Message::Stop => out.put_u8(10),
+            Message::Recall { ino } => {
+                out.put_u8(11);
+                out.put_varint(ino.0);
+            }
         }
     }
 
@@ -283,6 +292,7 @@ impl<'a> Message<'a> {
             8 => Message::Beacon(Beacon::decode(reader)?),
             9 => Message::Map(Box::new(ClusterMap::decode(reader)?)),
             10 => Message::Stop,
+            11 => Message::Recall { ino: ino(reader)? },
             _ => return Err(start.malformed("a known message")),
         })
     }

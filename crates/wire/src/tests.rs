@@ -147,6 +147,7 @@ fn messages() -> Vec<Message<'static>> {
         }),
         Message::Map(Box::new(map())),
         Message::Stop,
+        Message::Recall { ino: Ino(1 << 40) },
     ];
     for (tid, op) in ops().into_iter().enumerate() {
         let replay = (tid % 2 == 0).then_some(Replay { seq: Seq(1), ..Replay::default() });

@@ -39,7 +39,7 @@ impl Link {
             let error = error.clone().remedy("the merge may be run again; that is harmless");
             state.answer(tid, Err(error));
         }
-        if !state.has_unanswered() {
+        if !state.has_unanswered() && !state.listening.present {
             return;
         }
         if let Err(error) = self.connect(state) {
@@ -63,6 +63,7 @@ impl Link {
     pub(crate) fn connect(&self, state: &mut State) -> Result<()> {
         let start = Instant::now();
         loop {
+            self.check_open()?;
             let result = self.try_connect(state);
             match result {
                 Ok(()) => return Ok(()),
@@ -186,6 +187,7 @@ fn receive(state: &mut State, connection: &mut Connection) -> Result<()> {
     let message = Message::decode(connection.receive()?)?;
     if let Message::Welcome(welcome) = &message {
         if welcome.fenced {
+            state.fenced = true;
             let cause = "its work was taken over by another client, and it is not heard any more";
             return Err(Error::new(FENCED, state.session.client().to_string(), cause)
                 .remedy("`cudele status` shows who has the subtree now"));

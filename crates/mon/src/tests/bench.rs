@@ -309,8 +309,10 @@ fn show_message(message: &Message<'_>) -> String {
             format!("beacon {} {} {}", beacon.rank, beacon.epoch, beacon.state.word())
         }
         Message::Map(map) => show_map(map),
-        Message::Hello(_) | Message::Welcome(_) | Message::Chunk { .. } | Message::Stop => {
-            format!("{message:?}").to_lowercase()
-        }
+        Message::Hello(_)
+        | Message::Welcome(_)
+        | Message::Chunk { .. }
+        | Message::Recall { .. }
+        | Message::Stop => format!("{message:?}").to_lowercase(),
     }
 }
