@@ -32,7 +32,9 @@ pub(crate) fn remedy(errno: Errno) -> &'static str {
         Errno::BadMessage => "the data is damaged; keep a copy, then see the daemons' logs",
         Errno::Io => "see the logs in the cluster's directory",
         Errno::Invalid => "`--help` after the command shows its use",
-        Errno::CrossDevice
+        Errno::Interrupted
+        | Errno::Deadlock
+        | Errno::CrossDevice
         | Errno::TooBig
         | Errno::Range
         | Errno::NoData

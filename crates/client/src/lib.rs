@@ -10,6 +10,7 @@
 //! out what they return.
 
 mod decoupled;
+mod held;
 mod left;
 mod session;
 

@@ -5,13 +5,18 @@
 //! with what the reply said (position, inode, time). If the server restarts and its journal does
 //! not have the request, it is sent again with these, and has the same effect as the first time.
 //!
+//! What the client has open and locked is known to the server in its memory only, and for as long as
+//! the connection lasts. It is told again with every connection, before anything else is asked.
+//!
 //! Invariant: a request is in exactly one of three places: unanswered (perhaps set aside), unsafe,
 //! or done.
 
 use std::collections::VecDeque;
 
-use types::{ClientId, Cred, Epoch, Ino, Map, Seq, Tid};
-use wire::{Answer, Failure, Hello, Message, Op, Replay, Reply, Request, Welcome};
+use types::{ClientId, Cred, Epoch, Ino, Lock, Map, Seq, Tid};
+use wire::{Answer, Failure, Hello, Message, Op, Opened, Replay, Reply, Request, Welcome};
+
+use crate::held::Held;
 
 /// More unsafe requests than this are not held: the caller must wait for the journal first.
 const UNSAFE_MAX: usize = 32_768;
@@ -38,6 +43,8 @@ pub struct Effects {
     pub restarted: bool,
     /// Files that the server recalls.
     pub recalled: Vec<Ino>,
+    /// Files on which a lock is lost: somebody else took it while the connection was down.
+    pub locks_lost: Vec<Ino>,
 }
 
 /// A change that is applied but not known to be safe.
@@ -46,6 +53,24 @@ struct Unsafe {
     tid: Tid,
     replay: Replay,
     frame: Vec<u8>,
+}
+
+/// What the answer to a request changes in what the client has.
+#[derive(Clone, Copy, Debug)]
+enum Mark {
+    Open {
+        ino: Ino,
+        write: bool,
+    },
+    Yield {
+        ino: Ino,
+    },
+    Lock {
+        ino: Ino,
+        lock: Lock,
+    },
+    /// It gives a file another length.
+    Length,
 }
 
 /// See the module documentation.
@@ -62,6 +87,11 @@ pub struct Session {
     unsafe_requests: VecDeque<Unsafe>,
     /// Unsafe requests that were sent again and are not answered yet.
     resent: Map<Tid, Unsafe>,
+    /// What the client has open and locked.
+    held: Held,
+    marks: Map<Tid, Mark>,
+    /// Locks that were told again and are not confirmed.
+    told: Map<Tid, (Ino, Lock)>,
     safe: Seq,
     /// The first change that could not be repeated after a restart: it is lost, and `sync` says so.
     lost: Option<Failure>,
@@ -81,6 +111,9 @@ impl Session {
             aside: VecDeque::new(),
             unsafe_requests: VecDeque::new(),
             resent: Map::default(),
+            held: Held::default(),
+            marks: Map::default(),
+            told: Map::default(),
             safe: Seq(0),
             lost: None,
         }
@@ -125,6 +158,12 @@ impl Session {
     pub fn call(&mut self, cred: &Cred, op: Op<'_>, effects: &mut Effects) -> Tid {
         let tid = Tid(self.next_tid);
         self.next_tid += 1;
+        if let Some(mark) = mark(&op) {
+            if let Mark::Open { ino, write } = mark {
+                self.held.opened(ino, write);
+            }
+            self.marks.insert(tid, mark);
+        }
         let start = effects.frames.len();
         let heard = self.heard(tid);
         let request = Request { tid, heard, cred: cred.clone(), replay: None, op };
@@ -143,6 +182,14 @@ impl Session {
         Tid(oldest.unwrap_or(next).0 - 1)
     }
 
+    /// Closes what was opened. The server is told if it was the last of its kind; nobody needs to
+    /// wait for the answer.
+    pub fn close(&mut self, ino: Ino, write: bool, effects: &mut Effects) {
+        if self.held.closed(ino, write) {
+            self.call(&Cred::root(), Op::Close { ino, write }, effects);
+        }
+    }
+
     /// Whether the server has welcomed the client: requests are sent at once.
     #[must_use]
     pub fn is_connected(&self) -> bool {
@@ -153,6 +200,9 @@ impl Session {
     pub fn forget(&mut self, tid: Tid) {
         self.unanswered.retain(|(known, _)| *known != tid);
         self.aside.retain(|(known, _)| *known != tid);
+        if let Some(Mark::Open { ino, write }) = self.marks.remove(&tid) {
+            self.held.closed(ino, write);
+        }
     }
 
     /// What is unanswered is not sent with the next welcome but when [`Session::go_on`] says so:
@@ -177,7 +227,7 @@ impl Session {
                 let hello = Hello {
                     client: self.client,
                     epoch: self.epoch,
-                    unsafe_requests: self.unsafe_count() as u64,
+                    unsafe_requests: self.unsafe_count() as u64 + u64::from(!self.held.is_empty()),
                 };
                 Message::Hello(hello).append_frame(&mut effects.frames);
             }
@@ -203,7 +253,7 @@ impl Session {
         let restarted = before != Epoch(0) && before != welcome.epoch;
         effects.restarted |= restarted;
         self.connected = true;
-        let announced = self.unsafe_count() > 0;
+        let announced = self.unsafe_count() > 0 || !self.held.is_empty();
         if restarted {
             self.safe = welcome.safe;
             // What the recovered journal holds is safe now. That can be told only of the journal
@@ -225,10 +275,25 @@ impl Session {
             append_with_replay(request, &mut effects.frames);
         }
         if announced && before != Epoch(0) {
+            self.tell_held(effects);
             self.end_of_resent(effects);
         }
         for (_, frame) in &self.unanswered {
             effects.frames.extend_from_slice(frame);
+        }
+    }
+
+    /// Tells the server what the client has. That needs nothing of the namespace.
+    fn tell_held(&mut self, effects: &mut Effects) {
+        self.told.clear();
+        for op in self.held.tell() {
+            let tid = Tid(self.next_tid);
+            self.next_tid += 1;
+            if let Op::Lock { ino, lock, .. } = op {
+                self.told.insert(tid, (ino, lock));
+            }
+            let (cred, replay) = (Cred::root(), Some(Replay::default()));
+            Message::Request(Request { tid, cred, replay, op }).append_frame(&mut effects.frames);
         }
     }
 
@@ -255,20 +320,47 @@ impl Session {
             }
             return self.note_safe(safe);
         }
+        if let Some((ino, lock)) = self.told.remove(&tid) {
+            if result.is_err() {
+                self.held.lost(ino, lock);
+                effects.locks_lost.push(ino);
+            }
+            return self.note_safe(safe);
+        }
         let Some(at) = self.unanswered.iter().position(|(known, _)| *known == tid) else {
             return self.note_safe(safe);
         };
-        let Some((_, frame)) = self.unanswered.remove(at) else { return };
+        let Some((_, mut frame)) = self.unanswered.remove(at) else { return };
+        let mark = self.marks.remove(&tid);
         let changed = time.0 != 0;
         if changed && seq.0 != 0 && result.is_ok() {
-            let ino = match &result {
-                Ok(Answer::Attr(attr)) => attr.ino,
-                Ok(_) | Err(_) => Ino(0),
+            let ino = match (&result, mark) {
+                (Ok(Answer::Attr(attr)), None) => attr.ino,
+                (Ok(Answer::Attr(attr)), Some(_)) => {
+                    // The second time it must not begin where others ended meanwhile.
+                    frame = grow_frame(&frame, attr.size).unwrap_or(frame);
+                    Ino(0)
+                }
+                (Ok(_) | Err(_), _) => Ino(0),
             };
             self.hold(Unsafe { tid, replay: Replay { seq, ino, time }, frame }, safe);
         }
         self.note_safe(safe);
+        if let Some(mark) = mark {
+            self.take_mark(mark, &result);
+        }
         effects.completed.push((tid, result));
+    }
+
+    fn take_mark(&mut self, mark: Mark, result: &Result<Answer, Failure>) {
+        match (mark, result) {
+            (Mark::Open { ino, write }, Err(_)) => drop(self.held.closed(ino, write)),
+            (Mark::Open { ino, .. }, Ok(Answer::Opened(Opened { shared: true, .. })))
+            | (Mark::Yield { ino }, Ok(_)) => self.held.shared(ino),
+            (Mark::Lock { ino, lock }, Ok(_)) => self.held.locked(ino, lock),
+            (Mark::Open { .. } | Mark::Length, _)
+            | (Mark::Yield { .. } | Mark::Lock { .. }, Err(_)) => {}
+        }
     }
 
     fn hold(&mut self, request: Unsafe, safe: Seq) {
@@ -287,6 +379,28 @@ impl Session {
     }
 }
 
+fn mark(op: &Op<'_>) -> Option<Mark> {
+    if let Op::Open { ino, write } = *op {
+        Some(Mark::Open { ino, write })
+    } else if let Op::Yield { ino } = *op {
+        Some(Mark::Yield { ino })
+    } else if let Op::Lock { ino, lock, .. } = *op {
+        Some(Mark::Lock { ino, lock })
+    } else if matches!(op, Op::Grow { .. } | Op::Append { .. }) {
+        Some(Mark::Length)
+    } else {
+        None
+    }
+}
+
+/// The same request, now that it is known which length it gave the file.
+fn grow_frame(frame: &[u8], size: u64) -> Option<Vec<u8>> {
+    let (frame, _) = wire::frame::decode(frame).ok()??;
+    let Ok(Message::Request(request)) = Message::decode(frame.payload) else { return None };
+    let (Op::Grow { ino, .. } | Op::Append { ino, .. }) = request.op else { return None };
+    Some(Message::Request(Request { op: Op::Grow { ino, size }, ..request }).to_frame())
+}
+
 /// Sends a request again, with what its first reply said.
 fn append_with_replay(request: &Unsafe, frames: &mut Vec<u8>) {
     let Ok(Some((frame, _))) = wire::frame::decode(&request.frame) else { return };
@@ -294,3 +408,6 @@ fn append_with_replay(request: &Unsafe, frames: &mut Vec<u8>) {
     let again = Request { replay: Some(request.replay), ..decoded };
     Message::Request(again).append_frame(frames);
 }
+
+#[cfg(test)]
+mod tests;

@@ -23,6 +23,11 @@ pub enum Notice {
         /// The file.
         ino: Ino,
     },
+    /// A lock on a file is lost: somebody else took it while the connection was down.
+    LockLost {
+        /// The file.
+        ino: Ino,
+    },
 }
 
 /// See the module documentation. Cheap to share between threads: each may have a request under way.
@@ -105,6 +110,10 @@ impl Fs {
     /// observer stays.
     pub fn observe(&self, observer: Observer) {
         self.observed.by(observer);
+    }
+
+    pub(crate) fn link(&self) -> &Link {
+        &self.link
     }
 
     pub(crate) fn observed(&self) -> &Observed {

@@ -37,6 +37,7 @@ mod cluster;
 mod data;
 mod dir;
 mod extents;
+mod file;
 mod fs;
 mod link;
 mod locate;
@@ -68,7 +69,7 @@ pub use types::{
 pub use user::{Page, User};
 pub use wire::{
     Answer, ClusterMap, DecoupledSubtree, EffectivePolicy, Kept, MdsEntry, MdsState, MergeFlags,
-    MergeReport, MergeSample, NewInode, Op, PolicyEntry, SampleKind,
+    MergeReport, MergeSample, NewInode, Op, Opened, PolicyEntry, SampleKind,
 };
 
 /// The civil time now.

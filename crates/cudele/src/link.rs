@@ -21,7 +21,7 @@ use std::thread::Thread;
 use client::{Effects, Input, Session};
 use net::{Address, Connection, Sender};
 use policy::Mechanism;
-use types::{ClientId, Cred, Epoch, Errno, Error, Result, Tid};
+use types::{ClientId, Cred, Epoch, Errno, Error, Ino, Result, Tid};
 use wire::{Answer, Message, Op};
 
 use crate::observe::Observed;
@@ -106,6 +106,8 @@ impl State {
         self.effects.completed = completed;
         let recalled = self.effects.recalled.drain(..);
         self.listening.notices.extend(recalled.map(|ino| Notice::Recall { ino }));
+        let lost = self.effects.locks_lost.drain(..);
+        self.listening.notices.extend(lost.map(|ino| Notice::LockLost { ino }));
     }
 
     fn has_unanswered(&self) -> bool {
@@ -189,6 +191,14 @@ impl Link {
             state = self.send_chunks(state, tid, chunks);
         }
         self.wait_for(state, tid)
+    }
+
+    /// Closes what was opened, and waits for nothing.
+    pub(crate) fn close_file(&self, ino: Ino, write: bool) {
+        let mut state = self.lock();
+        let shared = &mut *state;
+        shared.session.close(ino, write, &mut shared.effects);
+        drop(self.send(state));
     }
 
     fn wait_for<'a>(&'a self, mut state: MutexGuard<'a, State>, tid: Tid) -> Result<Answer> {

@@ -323,10 +323,16 @@ impl Mds {
 
     /// Notes inodes that lost their last name.
     pub(crate) fn note_freed(&mut self) {
-        let seq = self.last_seq();
         for freed in self.namespace.take_freed() {
-            self.checkpoint.purges.push_back((seq, freed));
+            if !self.opens.keep(freed) && freed.is_stored {
+                self.purge(freed);
+            }
         }
+    }
+
+    /// Nobody needs the data of a removed inode any more.
+    pub(crate) fn purge(&mut self, freed: Freed) {
+        self.checkpoint.purges.push_back((self.last_seq(), freed));
     }
 
     /// Deletes the data of removed inodes once their removal is in the metadata store. That it is

@@ -24,6 +24,8 @@ pub struct Counters {
     pub committed_rows: u64,
     pub trimmed_segments: u64,
     pub evicted: u64,
+    pub opens: u64,
+    pub recalls: u64,
 }
 
 impl Counters {
@@ -51,6 +53,9 @@ impl Counters {
             ("committed_rows", self.committed_rows),
             ("trimmed_segments", self.trimmed_segments),
             ("evicted", self.evicted),
+            ("opens", self.opens),
+            ("recalls", self.recalls),
+            ("open_files", mds.opens.len() as u64),
             ("sessions", mds.sessions.len() as u64),
             ("inodes", namespace.inodes()),
             ("directories", namespace.directories() as u64),

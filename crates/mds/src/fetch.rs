@@ -203,7 +203,8 @@ impl Mds {
         }
     }
 
-    /// The directories that are waited for, those that the waiting requests name, and all above.
+    /// The directories that are waited for, those that the waiting requests name, those of open
+    /// files, and all above.
     pub(crate) fn wanted_directories(&mut self) -> Set<Ino> {
         let mut named: Vec<Ino> = self.fetches.waiting.keys().copied().collect();
         for waiter in self.fetches.waiting.values().flatten() {
@@ -216,6 +217,7 @@ impl Mds {
                 named.extend(touched(&request.op).0.into_iter().flatten());
             }
         }
+        named.extend(self.opens.files());
         named.into_iter().flat_map(|ino| self.namespace.ancestors(ino)).collect()
     }
 

@@ -7,7 +7,7 @@
 //! Where to read on: `op` carries out requests, `log` makes them durable, `recover` brings them
 //! back (`chain` puts its segments in order, `resend` waits for clients), `checkpoint` moves them to the metadata store, `fetch` brings directories in, `merge`
 //! applies the journals of decoupled clients (Volatile Apply), `tables` holds what must survive
-//! even without a journal.
+//! even without a journal, `opens` knows which clients have which files open.
 //!
 //! Invariants:
 //! * every change of the namespace is planned, journalled if its subtree streams, then applied;
@@ -21,6 +21,7 @@ mod fetch;
 mod log;
 mod merge;
 mod op;
+mod opens;
 mod recover;
 mod resend;
 mod search;
@@ -42,6 +43,7 @@ use checkpoint::Checkpoint;
 use fetch::Fetches;
 use log::Log;
 use merge::Merges;
+use opens::Opens;
 use recover::Recovery;
 use resend::Resend;
 use search::Search;
@@ -118,6 +120,7 @@ enum Waiting {
     MergeObject(u64),
     Trim,
     Forget,
+    Share(Ino),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,6 +145,7 @@ pub struct Mds {
     log: Log,
     tables: Tables,
     sessions: Sessions,
+    opens: Opens,
     fetches: Fetches,
     checkpoint: Checkpoint,
     merges: Merges,
@@ -172,6 +176,7 @@ impl Mds {
             log: Log::new(),
             tables: Tables::new(rank),
             sessions: Sessions::default(),
+            opens: Opens::default(),
             fetches: Fetches::default(),
             checkpoint: Checkpoint::default(),
             merges: Merges::default(),
@@ -197,7 +202,7 @@ impl Mds {
             Input::Start => self.start_recovery(effects),
             Input::Opened(_) => {}
             Input::Message(conn, message) => self.message(conn, message, effects),
-            Input::Closed(conn) => self.closed(conn),
+            Input::Closed(conn) => self.closed(conn, effects),
             Input::FromMonitor(message) => self.monitor_message(message, effects),
             Input::Stored(token, result) => self.stored(token, result, effects),
             Input::Work => self.work(effects),
@@ -265,6 +270,7 @@ impl Mds {
             Waiting::MergeObject(id) => self.merge_object_read(id, result, effects),
             Waiting::Trim => self.trimmed(result, effects),
             Waiting::Forget => self.forgotten(result),
+            Waiting::Share(ino) => self.share_stored(ino, result, effects),
         }
     }
 
@@ -317,6 +323,7 @@ impl Mds {
         self.log_tick(effects);
         self.tables_tick(effects);
         self.checkpoint_tick(effects);
+        self.opens_tick(effects);
         self.evict_tick();
         if self.is_active() && !self.is_resend_busy() {
             self.finish_interrupted(effects);

@@ -2,6 +2,7 @@
 
 mod admin;
 mod change;
+mod open;
 mod policy;
 mod question;
 mod store_first;
@@ -18,7 +19,8 @@ use crate::{Effects, Mds, Observed, Phase};
 pub(crate) enum Performed {
     /// The answer is known.
     Answer(Answer),
-    /// A change is applied; it has this position in the journal, or none.
+    /// A change is applied; it has this position in the journal, or none. `ino` is what
+    /// [`Remembered::ino`] will be.
     Changed { answer: Answer, seq: Option<Seq>, ino: Ino, time: Timestamp, ack_safe: bool },
     /// The answer will be sent later.
     Later,
@@ -163,6 +165,7 @@ impl Mds {
         self.reply_error(conn, request.tid, failure, effects);
     }
 
+    #[allow(clippy::too_many_lines, reason = "an arm for each operation")]
     fn perform(
         &mut self,
         conn: ConnId,
@@ -189,6 +192,13 @@ impl Mds {
             self.counters.mutations += 1;
         }
         match request.op {
+            Op::Open { ino, write } => self.open(conn, client, request, (ino, write), effects),
+            Op::Close { ino, write } => self.close_file(client, (ino, write), effects),
+            Op::Reopen { ino, access } => self.reopen(client, (ino, access), effects),
+            Op::Yield { ino } => self.yield_file((conn, request.tid), client, ino, effects),
+            Op::Lock { .. } | Op::CancelLock { .. } | Op::GetLock { .. } => {
+                Err(Errno::NotSupported.into())
+            }
             Op::Sync => {
                 let seq = self.last_seq();
                 let at = (conn, request.tid);
@@ -231,7 +241,9 @@ impl Mds {
             | Op::Rename { .. }
             | Op::SetAttr { .. }
             | Op::SetXattr { .. }
-            | Op::SetData { .. } => self.change(client, request),
+            | Op::SetData { .. }
+            | Op::Grow { .. }
+            | Op::Append { .. } => self.change(client, request),
             Op::SetPolicy { path, policy, client: owner } => {
                 // Others than the monitor speak for themselves only.
                 let client = if conn == ConnId::MONITOR { owner } else { client };
@@ -327,9 +339,19 @@ pub(crate) fn touched<'a>(op: &Op<'a>) -> Touched<'a> {
         | Op::SetXattr { ino, .. }
         | Op::GetData { ino }
         | Op::SetData { ino, .. }
+        | Op::Open { ino, .. }
+        | Op::Grow { ino, .. }
+        | Op::Append { ino, .. }
         | Op::GetPolicy { dir: ino }
         | Op::List { dir: ino, .. } => ([Some(ino), None], [None; 2]),
         Op::Walk { base, .. } => ([Some(base), None], [None; 2]),
+        // What a client has open or locked is about no name, and what it gives up is its own.
+        Op::Close { .. }
+        | Op::Reopen { .. }
+        | Op::Yield { .. }
+        | Op::Lock { .. }
+        | Op::CancelLock { .. }
+        | Op::GetLock { .. } => ([None; 2], [None; 2]),
         // These are about the decoupling.
         Op::Sync
         | Op::SetPolicy { .. }

@@ -405,11 +405,11 @@ impl Mds {
 fn remembered(record: &Record<'_>) -> Option<Remembered> {
     let (ino, time) = match record.event {
         Event::Create(ref create) => (create.ino, create.time),
+        Event::SetAttr { ref change, time, .. } => (Ino(change.size.unwrap_or_default()), time),
         Event::Link { time, .. }
         | Event::Unlink { time, .. }
         | Event::Rmdir { time, .. }
         | Event::Rename { time, .. }
-        | Event::SetAttr { time, .. }
         | Event::SetXattr { time, .. }
         | Event::SetData { time, .. }
         | Event::SetPolicy { time, .. } => (Ino(0), time),

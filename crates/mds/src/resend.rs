@@ -30,6 +30,11 @@ pub(crate) struct Resend {
     orphans: bool,
 }
 
+/// Whether a request tells what a client has, wherever it was before.
+fn is_held(op: &Op<'_>) -> bool {
+    matches!(op, Op::Reopen { .. } | Op::Lock { .. })
+}
+
 impl Mds {
     /// The journal is replayed: waits for the clients of the previous tenure.
     pub(crate) fn wait_for_clients(&mut self, effects: &mut Effects) {
@@ -64,6 +69,10 @@ impl Mds {
             (Some(_), Some(client)) if reconnecting && request.op == Op::Sync => {
                 self.sessions.get_mut(client).resending = false;
                 self.stop_waiting_if_complete(effects);
+            }
+            // What a client has open or locked needs nothing of the namespace.
+            (Some(_), Some(_)) if reconnecting && is_held(&request.op) => {
+                self.execute(conn, request, effects);
             }
             (Some(replay), Some(_)) if reconnecting => {
                 self.resend.requests.push((replay.seq, conn, frame));

@@ -44,6 +44,7 @@ const CREATED: u64 = 1 << 62;
 pub(crate) struct Remembered {
     pub(crate) tid: Tid,
     pub(crate) seq: Seq,
+    /// The inode it created; of one that gave a file another length, that length.
     pub(crate) ino: Ino,
     pub(crate) time: Timestamp,
 }
@@ -346,7 +347,9 @@ impl Mds {
             session.blocked.clear();
             self.sessions.by_conn.remove(&old);
             effects.close.push(old);
+            self.let_go(hello.client, old, effects);
         }
+        let session = self.sessions.by_client.entry(hello.client).or_default();
         session.awaited = false;
         let reconnecting = matches!(self.phase, Phase::Reconnecting { .. });
         session.resending = reconnecting && hello.epoch != Epoch(0) && hello.unsafe_requests > 0;
@@ -361,11 +364,11 @@ impl Mds {
         self.tables.fenced.insert(client);
         if let Some(conn) = self.sessions.conn_of(client) {
             effects.close.push(conn);
-            self.closed(conn);
+            self.closed(conn, effects);
         }
     }
 
-    pub(crate) fn closed(&mut self, conn: ConnId) {
+    pub(crate) fn closed(&mut self, conn: ConnId, effects: &mut Effects) {
         self.drop_merges_of(conn);
         self.early.retain(|(from, _)| *from != conn);
         let forgotten = self.forget_resent(conn);
@@ -388,5 +391,6 @@ impl Mds {
             let event = journal::Event::Session { client, tid: GONE };
             self.log.append(self.clock.now, types::Origin::default(), &event);
         }
+        self.let_go(client, conn, effects);
     }
 }

@@ -31,6 +31,8 @@ pub struct Settings {
     pub inodes_max: u64,
     /// How long clients of the previous tenure have for sending unsafe requests again.
     pub reconnect: Span,
+    /// How long a client has for giving up what it keeps about a file that others open.
+    pub recall: Span,
     /// Whether changes are reported when they are carried out: for simulators and traces.
     pub observe: bool,
     /// How often the monitor hears of the server.
@@ -53,6 +55,7 @@ impl Default for Settings {
             merge_bytes_max: 8 << 30,
             inodes_max: 64 << 20,
             reconnect: Span::from_millis(2000),
+            recall: Span::from_millis(30_000),
             observe: false,
             beacon_interval: Span::from_millis(500),
         }

@@ -84,6 +84,9 @@ pub struct Freed {
     pub is_dir: bool,
     /// Its length in bytes.
     pub size: u64,
+    /// Whether the store holds anything of it, as far as the namespace knows: who has a file open
+    /// may write there before its length says so.
+    pub is_stored: bool,
 }
 
 /// See the crate documentation.

@@ -306,12 +306,10 @@ impl Namespace {
             self.extras.remove(&ino);
             let Some(inode) = self.inodes.remove(ino) else { continue };
             // Small files keep no data outside their inode.
-            let stored = inode.is_dir()
-                || (inode.file_type() == FileType::Regular
-                    && inode.size > 0
-                    && inode.flags & HAS_EXTRA == 0);
-            if stored {
-                self.freed.push(Freed { ino, is_dir: inode.is_dir(), size: inode.size });
+            let (is_dir, is_file) = (inode.is_dir(), inode.file_type() == FileType::Regular);
+            let is_stored = is_dir || (is_file && inode.size > 0 && inode.flags & HAS_EXTRA == 0);
+            if is_dir || is_file {
+                self.freed.push(Freed { ino, is_dir, size: inode.size, is_stored });
             }
         }
         if when.mode == Mode::Replay {

@@ -40,6 +40,8 @@ errnos! {
     NotPermitted = 1, "EPERM", "operation not permitted";
     /// No such name or inode.
     NotFound = 2, "ENOENT", "no such file or directory";
+    /// Waiting was ended from outside.
+    Interrupted = 4, "EINTR", "interrupted";
     /// The store or the network failed.
     Io = 5, "EIO", "input/output error";
     /// Try the request again later.
@@ -68,6 +70,8 @@ errnos! {
     TooManyLinks = 31, "EMLINK", "too many links";
     /// A result does not fit.
     Range = 34, "ERANGE", "result too large";
+    /// Waiting for a lock would never end.
+    Deadlock = 35, "EDEADLK", "waiting would never end";
     /// A name is longer than 255 bytes, or a path than 4095.
     NameTooLong = 36, "ENAMETOOLONG", "name too long";
     /// The directory has entries.

@@ -12,6 +12,7 @@ pub mod bytes;
 mod cred;
 mod error;
 mod id;
+mod lock;
 mod name;
 mod time;
 
@@ -19,6 +20,7 @@ pub use attr::{Attr, AttrChange, FileType, MODE_PERMISSIONS, MODE_TYPE};
 pub use cred::{Cred, RenameFlags, XattrFlags};
 pub use error::{Errno, Error, Result};
 pub use id::{ClientId, ConnId, DirFragId, Epoch, Frag, Ino, InoRange, Origin, Rank, Seq, Tid};
+pub use lock::{Lock, LockKind, LockMode, LockRanges};
 pub use name::{NAME_BYTES_MAX, PATH_BYTES_MAX, Path, SYMLINK_BYTES_MAX, check_name, name_hash};
 pub use time::{Clock, Moment, Span, Timestamp};
 

@@ -1,10 +1,11 @@
 //! What a metadata server answers.
 
 use types::bytes::{Malformed, Put, Reader};
-use types::{Attr, ClientId, Epoch, Errno, Ino, InoRange, Seq};
+use types::{Attr, ClientId, Epoch, Errno, Ino, InoRange, Lock, Seq};
 
 use crate::codec::{
-    attr, boolean, list, option, put_attr, put_list, put_option, put_range, range, string,
+    attr, boolean, list, lock, option, put_attr, put_list, put_lock, put_option, put_range, range,
+    string,
 };
 use crate::op::ino;
 
@@ -110,6 +111,18 @@ impl Kept {
     }
 }
 
+/// A file that was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Opened {
+    /// Its attributes.
+    pub attr: Attr,
+    /// Its inline content; empty if the content is in the object store.
+    pub data: Vec<u8>,
+    /// Others have it open, and somebody writes: nothing about it may be kept, and content goes to
+    /// the object store only.
+    pub shared: bool,
+}
+
 /// The content of a successful reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
@@ -147,9 +160,14 @@ pub enum Answer {
     Safe(Seq),
     /// A policy will be in force when this client gives the subtree back (P-16).
     Pending(ClientId),
+    /// A file is open.
+    Opened(Opened),
+    /// A lock that is in the way, and whose it is; `None` if there is none.
+    Locked(Option<(ClientId, Lock)>),
 }
 
 impl Answer {
+    #[allow(clippy::too_many_lines, reason = "an arm for each answer")]
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Answer::Done => out.put_u8(0),
@@ -209,6 +227,19 @@ impl Answer {
                 out.put_u8(11);
                 out.put_varint(client.0);
             }
+            Answer::Opened(Opened { attr, data, shared }) => {
+                out.put_u8(12);
+                put_attr(out, attr);
+                out.put_bytes(data);
+                out.put_u8(u8::from(*shared));
+            }
+            Answer::Locked(found) => {
+                out.put_u8(13);
+                put_option(out, found.as_ref(), |out, (client, lock)| {
+                    out.put_varint(client.0);
+                    put_lock(out, lock);
+                });
+            }
         }
     }
 
@@ -241,6 +272,14 @@ impl Answer {
             9 => Answer::Merged(Box::new(report(reader)?)),
             10 => Answer::Safe(Seq(reader.varint()?)),
             11 => Answer::Pending(ClientId(reader.varint()?)),
+            12 => Answer::Opened(Opened {
+                attr: attr(reader)?,
+                data: reader.bytes()?.to_vec(),
+                shared: boolean(reader)?,
+            }),
+            13 => Answer::Locked(option(reader, |reader| {
+                Ok((ClientId(reader.varint()?), lock(reader)?))
+            })?),
             _ => return Err(start.malformed("a known answer")),
         })
     }

@@ -1,7 +1,7 @@
 //! How values shared by several messages are written.
 
 use types::bytes::{Malformed, Put, Reader};
-use types::{Attr, AttrChange, Ino, InoRange, Timestamp};
+use types::{Attr, AttrChange, Ino, InoRange, Lock, LockKind, LockMode, Timestamp};
 
 pub(crate) fn put_attr(out: &mut Vec<u8>, attr: &Attr) {
     let Attr { ino, mode, uid, gid, nlink, rdev, size, atime, mtime, ctime, btime } = *attr;
@@ -29,6 +29,28 @@ pub(crate) fn attr(reader: &mut Reader<'_>) -> Result<Attr, Malformed> {
     attr.ctime = Timestamp(attr.mtime.0.wrapping_add(reader.signed()?));
     attr.btime = Timestamp(attr.mtime.0.wrapping_add(reader.signed()?));
     Ok(attr)
+}
+
+pub(crate) fn put_lock(out: &mut Vec<u8>, lock: &Lock) {
+    let Lock { kind, mode, owner, pid, start, end } = *lock;
+    out.put_u8(u8::from(kind == LockKind::Posix));
+    out.put_u8(mode as u8);
+    for value in [owner, u64::from(pid), start, end] {
+        out.put_varint(value);
+    }
+}
+
+pub(crate) fn lock(reader: &mut Reader<'_>) -> Result<Lock, Malformed> {
+    let kind = if boolean(reader)? { LockKind::Posix } else { LockKind::Flock };
+    let start = *reader;
+    let mode = match reader.u8()? {
+        0 => LockMode::Read,
+        1 => LockMode::Write,
+        2 => LockMode::Unlock,
+        _ => return Err(start.malformed("a mode of locks")),
+    };
+    let (owner, pid) = (reader.varint()?, reader.varint_u32()?);
+    Ok(Lock { kind, mode, owner, pid, start: reader.varint()?, end: reader.varint()? })
 }
 
 pub(crate) fn put_option<T>(

@@ -17,12 +17,14 @@ mod op;
 mod outbox;
 mod unused;
 
-pub use answer::{Answer, Decoupled, EffectivePolicy, Kept, MergeReport, MergeSample, SampleKind};
+pub use answer::{
+    Answer, Decoupled, EffectivePolicy, Kept, MergeReport, MergeSample, Opened, SampleKind,
+};
 pub use frame::{Frame, FrameError};
 pub use map::{ClusterMap, DecoupledSubtree, MdsEntry, MdsState, PolicyEntry};
 pub use message::{Failure, Hello, Message, Replay, Reply, Request, Welcome};
 pub use mon::{Beacon, MonAnswer, MonOp};
-pub use op::{MergeFlags, NewInode, Op};
+pub use op::{Access, MergeFlags, NewInode, Op};
 pub use outbox::Outbox;
 pub use types::{Cred, RenameFlags, XattrFlags};
 pub use unused::Unused;

@@ -1,10 +1,10 @@
 //! What a client can ask a metadata server for.
 
 use types::bytes::{Malformed, Put, Reader};
-use types::{AttrChange, ClientId, Ino, RenameFlags, Timestamp, XattrFlags};
+use types::{AttrChange, ClientId, Ino, Lock, RenameFlags, Timestamp, XattrFlags};
 
 use crate::Unused;
-use crate::codec::{boolean, change, option, put_change, put_option, timestamp};
+use crate::codec::{boolean, change, lock, option, put_change, put_lock, put_option, timestamp};
 
 /// What to create.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,6 +97,36 @@ pub enum Op<'a> {
     TakeOver { subtree: Ino },
     /// Writes everything to the metadata store and trims the journal.
     Checkpoint,
+    /// Opens a file: its attributes and inline content, and whether others share it. Opening it
+    /// twice is opening it once; reading and writing count apart.
+    Open { ino: Ino, write: bool },
+    /// Ends what one or more `Open` of this kind began.
+    Close { ino: Ino, write: bool },
+    /// Tells a server that does not know it what the client has open.
+    Reopen { ino: Ino, access: Access },
+    /// The answer to a recall: what was not written is written, and the file is shared from now on.
+    Yield { ino: Ino },
+    /// Makes a file at least this long.
+    Grow { ino: Ino, size: u64 },
+    /// Makes a file so many bytes longer: the caller writes there, before the new end.
+    Append { ino: Ino, length: u64 },
+    /// Sets, changes or gives up a lock. With `wait` it is answered when the lock is set.
+    Lock { ino: Ino, lock: Lock, wait: bool },
+    /// Ends the wait for a lock, if somebody waits for it.
+    CancelLock { ino: Ino, lock: Lock },
+    /// The first lock of somebody else that this one would have to wait for.
+    GetLock { ino: Ino, lock: Lock },
+}
+
+/// How a client has a file open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// For reading.
+    pub read: bool,
+    /// For writing.
+    pub write: bool,
+    /// It keeps nothing about the file.
+    pub shared: bool,
 }
 
 impl Op<'_> {
@@ -112,6 +142,8 @@ impl Op<'_> {
             | Op::SetAttr { .. }
             | Op::SetXattr { .. }
             | Op::SetData { .. }
+            | Op::Grow { .. }
+            | Op::Append { .. }
             | Op::SetPolicy { .. } => true,
             Op::Lookup { .. }
             | Op::Walk { .. }
@@ -127,6 +159,13 @@ impl Op<'_> {
             | Op::Merge { .. }
             | Op::Release { .. }
             | Op::TakeOver { .. }
+            | Op::Open { .. }
+            | Op::Close { .. }
+            | Op::Reopen { .. }
+            | Op::Yield { .. }
+            | Op::Lock { .. }
+            | Op::CancelLock { .. }
+            | Op::GetLock { .. }
             | Op::Checkpoint => false,
         }
     }
@@ -159,9 +198,19 @@ impl Op<'_> {
             Op::Release { .. } => "release",
             Op::TakeOver { .. } => "takeover",
             Op::Checkpoint => "checkpoint",
+            Op::Open { .. } => "open",
+            Op::Close { .. } => "close",
+            Op::Reopen { .. } => "reopen",
+            Op::Yield { .. } => "yield",
+            Op::Grow { .. } => "grow",
+            Op::Append { .. } => "append",
+            Op::Lock { .. } => "lock",
+            Op::CancelLock { .. } => "cancellock",
+            Op::GetLock { .. } => "getlock",
         }
     }
 
+    #[allow(clippy::too_many_lines, reason = "an arm for each operation")]
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match *self {
             Op::Lookup { parent, name } => put_name(out, 1, parent, name),
@@ -232,6 +281,29 @@ impl Op<'_> {
             Op::Release { subtree, unused } => put_name(out, 22, subtree, unused.bytes()),
             Op::Checkpoint => out.put_u8(23),
             Op::TakeOver { subtree } => put_ino(out, 24, subtree),
+            Op::Open { ino, write } => put_number(out, 25, ino, u64::from(write)),
+            Op::Close { ino, write } => put_number(out, 26, ino, u64::from(write)),
+            Op::Reopen { ino, access } => {
+                put_ino(out, 27, ino);
+                let Access { read, write, shared } = access;
+                out.put_u8(u8::from(read) | u8::from(write) << 1 | u8::from(shared) << 2);
+            }
+            Op::Yield { ino } => put_ino(out, 28, ino),
+            Op::Grow { ino, size } => put_number(out, 29, ino, size),
+            Op::Append { ino, length } => put_number(out, 30, ino, length),
+            Op::Lock { ino, ref lock, wait } => {
+                put_ino(out, 31, ino);
+                put_lock(out, lock);
+                out.put_u8(u8::from(wait));
+            }
+            Op::CancelLock { ino, ref lock } => {
+                put_ino(out, 32, ino);
+                put_lock(out, lock);
+            }
+            Op::GetLock { ino, ref lock } => {
+                put_ino(out, 33, ino);
+                put_lock(out, lock);
+            }
         }
     }
 }
@@ -245,6 +317,11 @@ fn merge_bits(flags: MergeFlags) -> u8 {
 fn put_ino(out: &mut Vec<u8>, code: u8, ino: Ino) {
     out.put_u8(code);
     out.put_varint(ino.0);
+}
+
+fn put_number(out: &mut Vec<u8>, code: u8, ino: Ino, number: u64) {
+    put_ino(out, code, ino);
+    out.put_varint(number);
 }
 
 fn put_name(out: &mut Vec<u8>, code: u8, ino: Ino, name: &[u8]) {
@@ -266,6 +343,7 @@ fn put_new(out: &mut Vec<u8>, new: &NewInode<'_>) {
 }
 
 impl<'a> Op<'a> {
+    #[allow(clippy::too_many_lines, reason = "an arm for each operation")]
     pub(crate) fn decode(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
         let start = *reader;
         Ok(match reader.u8()? {
@@ -332,6 +410,19 @@ impl<'a> Op<'a> {
             22 => Op::Release { subtree: ino(reader)?, unused: Unused::decode(reader)? },
             23 => Op::Checkpoint,
             24 => Op::TakeOver { subtree: ino(reader)? },
+            25 => Op::Open { ino: ino(reader)?, write: boolean(reader)? },
+            26 => Op::Close { ino: ino(reader)?, write: boolean(reader)? },
+            27 => {
+                let ino = ino(reader)?;
+                let [read, write, shared, ..] = flags(reader, 3)?;
+                Op::Reopen { ino, access: Access { read, write, shared } }
+            }
+            28 => Op::Yield { ino: ino(reader)? },
+            29 => Op::Grow { ino: ino(reader)?, size: reader.varint()? },
+            30 => Op::Append { ino: ino(reader)?, length: reader.varint()? },
+            31 => Op::Lock { ino: ino(reader)?, lock: lock(reader)?, wait: boolean(reader)? },
+            32 => Op::CancelLock { ino: ino(reader)?, lock: lock(reader)? },
+            33 => Op::GetLock { ino: ino(reader)?, lock: lock(reader)? },
             _ => return Err(start.malformed("a known operation")),
         })
     }

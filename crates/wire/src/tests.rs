@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 use types::{
-    Attr, AttrChange, ClientId, ConnId, Epoch, Errno, Ino, InoRange, Rank, Seq, Tid, Timestamp,
+    Attr, AttrChange, ClientId, ConnId, Epoch, Errno, Ino, InoRange, Lock, LockKind, LockMode,
+    Rank, Seq, Tid, Timestamp,
 };
 
 use crate::*;
@@ -19,6 +20,17 @@ fn attr() -> Attr {
 
 /// Two ranges: 2 from 5 on, 1 from 300 on.
 const UNUSED: [u8; 5] = [5, 2, 0xac, 2, 1];
+
+fn lock() -> Lock {
+    Lock {
+        kind: LockKind::Posix,
+        mode: LockMode::Write,
+        owner: 1 << 60,
+        pid: 77,
+        start: 5,
+        end: u64::MAX,
+    }
+}
 
 fn ops() -> Vec<Op<'static>> {
     let (parent, name, ino) = (Ino(1), &b"name\xff"[..], Ino(1 << 40));
@@ -60,6 +72,16 @@ fn ops() -> Vec<Op<'static>> {
         },
         Op::Release { subtree: ino, unused: Unused::default() },
         Op::Checkpoint,
+        Op::TakeOver { subtree: ino },
+        Op::Open { ino, write: true },
+        Op::Close { ino, write: false },
+        Op::Reopen { ino, access: Access { read: true, write: false, shared: true } },
+        Op::Yield { ino },
+        Op::Grow { ino, size: 1 << 30 },
+        Op::Append { ino, length: 300 },
+        Op::Lock { ino, lock: lock(), wait: true },
+        Op::CancelLock { ino, lock: lock() },
+        Op::GetLock { ino, lock: Lock { mode: LockMode::Read, ..lock() } },
     ]
 }
 
@@ -91,6 +113,9 @@ fn answers() -> Vec<Answer> {
             ..MergeReport::default()
         })),
         Answer::Safe(Seq(9)),
+        Answer::Pending(ClientId(7)),
+        Answer::Opened(Opened { attr: attr(), data: b"small".to_vec(), shared: true }),
+        Answer::Locked(Some((ClientId(3), lock()))),
     ]
 }
 

@@ -20,3 +20,4 @@ mod linearizability;
 mod names;
 mod policies;
 mod rename;
+mod sharing;

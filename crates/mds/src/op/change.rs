@@ -1,7 +1,7 @@
 //! Requests that change the namespace: plan, journal, apply.
 
 use namespace::{NewInode, Planned};
-use types::{Attr, ClientId, ConnId, Cred, Ino, Origin, Path, Seq, Timestamp};
+use types::{Attr, AttrChange, ClientId, ConnId, Cred, Ino, Origin, Path, Seq, Tid, Timestamp};
 use wire::{Answer, Op, Request};
 
 use super::{Performed, Performing, Refused};
@@ -10,6 +10,7 @@ use crate::{Effects, Mds, fetch};
 use namespace::{Mode, Refusal};
 
 impl Mds {
+    #[allow(clippy::too_many_lines, reason = "an arm for each operation")]
     pub(crate) fn change(&mut self, client: ClientId, request: &Request<'_>) -> Performing {
         let Request { tid, ref cred, replay, ref op, .. } = *request;
         let time = replay.map_or(self.clock.time, |replay| replay.time);
@@ -51,8 +52,22 @@ impl Mds {
                 let planned = self.namespace.plan_setdata(cred, ino, data, size, time)?;
                 Ok(self.carry_out(origin, ino, &planned, time))
             }
+            Op::Grow { ino, size } => {
+                self.lengthen((client, cred), ino, |old| Some(old.max(size)), (origin, time))
+            }
+            Op::Append { ino, length } => {
+                let longer = |old: u64| old.checked_add(length);
+                self.lengthen((client, cred), ino, longer, (origin, time))
+            }
             // Not changes.
-            Op::Lookup { .. }
+            Op::Open { .. }
+            | Op::Close { .. }
+            | Op::Reopen { .. }
+            | Op::Yield { .. }
+            | Op::Lock { .. }
+            | Op::CancelLock { .. }
+            | Op::GetLock { .. }
+            | Op::Lookup { .. }
             | Op::Walk { .. }
             | Op::GetAttr { .. }
             | Op::GetXattr { .. }
@@ -95,6 +110,48 @@ impl Mds {
         Ok(Performed::Changed { answer: Answer::Attr(attr), seq, ino, time, ack_safe })
     }
 
+    /// Gives a file that is written to another length. Who has it open for writing may do so,
+    /// whatever its mode is by now.
+    fn lengthen(
+        &mut self,
+        (client, cred): (ClientId, &Cred),
+        ino: Ino,
+        length: impl FnOnce(u64) -> Option<u64>,
+        (origin, time): (Origin, Timestamp),
+    ) -> Performing {
+        let size = length(self.namespace.getattr(ino)?.size).ok_or(types::Errno::TooBig)?;
+        let root = Cred::root();
+        let cred = if self.opens.writes(client, ino) { &root } else { cred };
+        let change = AttrChange { size: Some(size), mtime: Some(time), ..AttrChange::default() };
+        let planned = self.namespace.plan_setattr(cred, ino, &change, time)?;
+        let (seq, ack_safe) = self.journal_and_apply(origin, ino, ino, &planned.event());
+        let answer = Answer::Attr(self.namespace.getattr(ino)?);
+        Ok(Performed::Changed { answer, seq, ino: Ino(size), time, ack_safe })
+    }
+
+    /// What was answered to one who made a file longer, once more.
+    fn lengthened_again(
+        &mut self,
+        at: (ConnId, Tid),
+        ino: Ino,
+        known: Option<Remembered>,
+        effects: &mut Effects,
+    ) {
+        let attr = self.namespace.getattr(ino).ok();
+        match (known, attr) {
+            (Some(Remembered { seq, ino: size, time, .. }), Some(attr)) => {
+                let answer = Answer::Attr(Attr { size: size.0, ..attr });
+                self.answer_when_safe((seq, time), at, answer, effects);
+            }
+            (Some(_), None) => self.reply_error(at.0, at.1, types::Errno::Stale.into(), effects),
+            (None, _) => {
+                let text = "it was carried out, but how is not known any more".into();
+                let failure = wire::Failure { errno: types::Errno::Io, text };
+                self.reply_error(at.0, at.1, failure, effects);
+            }
+        }
+    }
+
     fn carry_out(
         &mut self,
         origin: Origin,
@@ -119,7 +176,7 @@ impl Mds {
     /// Journals an event if the policy of one of the places it touches streams, or if it is about
     /// an inode with several names, and applies it.
     #[inline]
-    fn journal_and_apply(
+    pub(super) fn journal_and_apply(
         &mut self,
         origin: Origin,
         place: Ino,
@@ -180,6 +237,9 @@ impl Mds {
         known: Option<Remembered>,
         effects: &mut Effects,
     ) {
+        if let Op::Grow { ino, .. } | Op::Append { ino, .. } = request.op {
+            return self.lengthened_again((conn, request.tid), ino, known, effects);
+        }
         // Where it stands in the journal is forgotten: not behind the newest event.
         let (seq, time) =
             known.map_or((self.last_seq(), Timestamp(0)), |known| (known.seq, known.time));

@@ -51,6 +51,15 @@ impl Mds {
             | Op::SetXattr { .. }
             | Op::SetData { .. }
             | Op::SetPolicy { .. }
+            | Op::Open { .. }
+            | Op::Close { .. }
+            | Op::Reopen { .. }
+            | Op::Yield { .. }
+            | Op::Grow { .. }
+            | Op::Append { .. }
+            | Op::Lock { .. }
+            | Op::CancelLock { .. }
+            | Op::GetLock { .. }
             | Op::Sync
             | Op::Decouple { .. }
             | Op::Extend { .. }

@@ -1,0 +1,114 @@
+use types::{
+    Attr, ClientId, Cred, Epoch, Errno, Ino, Lock, LockKind, LockMode, Seq, Tid, Timestamp,
+};
+use wire::{Access, Answer, Failure, Message, Op, Opened, Reply, Request, Welcome};
+
+use super::{Effects, Input, Session};
+
+const FILE: Ino = Ino(1 << 41);
+
+struct Bench {
+    session: Session,
+    effects: Effects,
+}
+
+impl Bench {
+    fn connected() -> Self {
+        let session = Session::new(ClientId(1), Tid(1));
+        let mut bench = Self { session, effects: Effects::default() };
+        bench.welcome(1);
+        bench
+    }
+
+    /// A connection to a server of this tenure. Returns what the server is sent.
+    fn welcome(&mut self, epoch: u64) -> Vec<String> {
+        self.session.handle(Input::Disconnected, &mut self.effects);
+        self.session.handle(Input::Connected, &mut self.effects);
+        let welcome = Welcome { epoch: Epoch(epoch), ..Welcome::default() };
+        self.session.handle(Input::Message(Message::Welcome(welcome)), &mut self.effects);
+        self.sent()
+    }
+
+    fn sent(&mut self) -> Vec<String> {
+        let frames = std::mem::take(&mut self.effects.frames);
+        let (mut rest, mut sent) = (frames.as_slice(), Vec::new());
+        while let Some((frame, length)) = wire::frame::decode(rest).unwrap() {
+            sent.push(match Message::decode(frame.payload).unwrap() {
+                Message::Request(Request { op, replay, .. }) => {
+                    let again = if replay.is_some() { "again: " } else { "" };
+                    format!("{again}{op:?}")
+                }
+                Message::Hello(hello) => format!("hello, {}", hello.unsafe_requests),
+                other => format!("{other:?}"),
+            });
+            rest = &rest[length..];
+        }
+        sent
+    }
+
+    fn call(&mut self, op: Op<'_>) -> Tid {
+        self.session.call(&Cred::root(), op, &mut self.effects)
+    }
+
+    fn answer(&mut self, tid: Tid, seq: u64, result: Result<Answer, Failure>) {
+        let time = Timestamp(i64::from(seq > 0));
+        let reply = Reply { tid, seq: Seq(seq), time, safe: Seq(0), result };
+        self.session.handle(Input::Message(Message::Reply(reply)), &mut self.effects);
+    }
+}
+
+fn lock(mode: LockMode, start: u64, end: u64) -> Lock {
+    Lock { kind: LockKind::Posix, mode, owner: 5, pid: 6, start, end }
+}
+
+#[test]
+fn what_is_open_and_locked_is_told_with_every_connection() {
+    let mut bench = Bench::connected();
+    for write in [false, true, true] {
+        let tid = bench.call(Op::Open { ino: FILE, write });
+        bench.answer(tid, 0, Ok(Answer::Opened(Opened::default())));
+    }
+    let refused = bench.call(Op::Open { ino: Ino(9), write: true });
+    bench.answer(refused, 0, Err(Errno::Access.into()));
+    let tid = bench.call(Op::Yield { ino: FILE });
+    bench.answer(tid, 0, Ok(Answer::Done));
+    for (mode, start, end) in [(LockMode::Write, 0, 9), (LockMode::Unlock, 4, 5)] {
+        let tid = bench.call(Op::Lock { ino: FILE, lock: lock(mode, start, end), wait: true });
+        bench.answer(tid, 0, Ok(Answer::Done));
+    }
+    bench.sent();
+    bench.session.close(FILE, true, &mut bench.effects);
+    assert_eq!(bench.sent(), [""; 0], "it is open once more");
+    let access = Access { read: true, write: true, shared: true };
+    let again = |op: Op<'_>| format!("again: {op:?}");
+    let low = Op::Lock { ino: FILE, lock: lock(LockMode::Write, 0, 3), wait: false };
+    let high = Op::Lock { ino: FILE, lock: lock(LockMode::Write, 6, 9), wait: false };
+    let reopen = Op::Reopen { ino: FILE, access };
+    let told = [reopen, low, high, Op::Sync].map(again);
+    let sent = bench.welcome(1);
+    assert_eq!((sent[0].as_str(), &sent[1..]), ("hello, 1", &told[..]));
+    let sent = bench.welcome(2);
+    assert_eq!(sent[1..], told);
+    // The last two requests but the sync were the locks.
+    let high_tid = Tid(bench.session.next_tid - 2);
+    bench.answer(high_tid, 0, Err(Errno::Again.into()));
+    assert_eq!(std::mem::take(&mut bench.effects.locks_lost), [FILE]);
+    bench.session.close(FILE, true, &mut bench.effects);
+    assert_eq!(bench.sent(), [format!("{:?}", Op::Close { ino: FILE, write: true })]);
+    let access = Access { write: false, ..access };
+    let sent = bench.welcome(3);
+    let close = format!("{:?}", Op::Close { ino: FILE, write: true });
+    assert_eq!(sent[1], again(Op::Reopen { ino: FILE, access }));
+    assert_eq!(sent[2..], [again(low), again(Op::Sync), close]);
+}
+
+#[test]
+fn an_append_that_is_sent_again_asks_for_the_length_that_it_was_given() {
+    let mut bench = Bench::connected();
+    let tid = bench.call(Op::Append { ino: FILE, length: 10 });
+    let attr = Attr { ino: FILE, size: 110, ..Attr::default() };
+    bench.answer(tid, 7, Ok(Answer::Attr(attr)));
+    bench.sent();
+    let sent = bench.welcome(2);
+    assert_eq!(sent[1], format!("again: {:?}", Op::Grow { ino: FILE, size: 110 }));
+}

@@ -1,0 +1,63 @@
+//! Open files: what a client needs that lets programs open, share and append to files by inode
+//! number. The content itself is read and written by the caller: inline content with
+//! [`Op::SetData`], all else in the object store.
+
+use types::{Attr, Cred, Ino, Result};
+use wire::{Answer, Op, Opened};
+
+use crate::Fs;
+use crate::fs::unexpected;
+
+impl Fs {
+    /// Opens a regular file for reading or for writing. Until it is closed its data stays, whatever
+    /// happens to its names.
+    ///
+    /// If the answer is not shared, the caller may keep what it reads and writes until
+    /// [`crate::Notice::Recall`] arrives; it answers with [`Fs::yield_file`]. If it is shared,
+    /// nothing may be kept, content goes to the object store only, and the file's length is set by
+    /// [`Fs::grow_as`] and [`Fs::append_as`]. A file that is open more than once is shared by all of
+    /// them as soon as one answer says so. It is told to the server again when the connection is
+    /// made anew; a file that others opened meanwhile is recalled then.
+    ///
+    /// # Errors
+    /// `EACCES`, `EISDIR`, `EINVAL` if it is no file, `ESTALE` if the server does not know it.
+    pub fn open_as(&self, cred: &Cred, ino: Ino, write: bool) -> Result<Opened> {
+        let answer = self.call_as(cred, Op::Open { ino, write })?;
+        let Answer::Opened(opened) = answer else { return Err(unexpected(&answer)) };
+        Ok(opened)
+    }
+
+    /// Ends one [`Fs::open_as`] of the same kind. Nobody waits for the server, which is told if it
+    /// was the last one.
+    pub fn close_file(&self, ino: Ino, write: bool) {
+        self.link().close_file(ino, write);
+    }
+
+    /// The answer to a recall: everything that was kept about the file is written, and nothing is
+    /// kept any more. Nothing may be written to the file from before this call until it returns,
+    /// because the server moves what is inline to the object store.
+    ///
+    /// # Errors
+    /// Those of the store: then the file is not shared, and whoever wanted it is told.
+    pub fn yield_file(&self, ino: Ino) -> Result<()> {
+        self.call(Op::Yield { ino }).map(drop)
+    }
+
+    /// Makes a file at least `size` bytes long; its mtime is now.
+    ///
+    /// # Errors
+    /// `EACCES` if it is not open for writing and the mode does not allow it, `EISDIR`, `EINVAL`,
+    /// `ESTALE`.
+    pub fn grow_as(&self, cred: &Cred, ino: Ino, size: u64) -> Result<Attr> {
+        Self::attr_answer(self.call_as(cred, Op::Grow { ino, size })?)
+    }
+
+    /// Makes a file `length` bytes longer, for the caller to write just before its new end. No two
+    /// callers are given the same bytes.
+    ///
+    /// # Errors
+    /// As [`Fs::grow_as`]; `EFBIG`.
+    pub fn append_as(&self, cred: &Cred, ino: Ino, length: u64) -> Result<Attr> {
+        Self::attr_answer(self.call_as(cred, Op::Append { ino, length })?)
+    }
+}

@@ -1,0 +1,229 @@
+//! Opening, sharing and closing files. Who may have what open is decided in `opens`.
+
+use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
+use types::{
+    Attr, AttrChange, ClientId, ConnId, Cred, Errno, FileType, Ino, Origin, Seq, Tid, Timestamp,
+};
+use wire::{Access, Answer, Failure, Message, Opened, Request};
+
+use super::{Performed, Performing, Refused};
+use crate::opens::Verdict;
+use crate::{Effects, Mds, Waiting};
+
+impl Mds {
+    /// Opens a file, at once or when it is shared.
+    pub(crate) fn open(
+        &mut self,
+        conn: ConnId,
+        client: ClientId,
+        request: &Request<'_>,
+        (ino, write): (Ino, bool),
+        effects: &mut Effects,
+    ) -> Performing {
+        let attr = self.namespace.getattr(ino)?;
+        match attr.file_type() {
+            FileType::Regular => {}
+            FileType::Directory => return Err(Errno::IsDirectory.into()),
+            FileType::Symlink
+            | FileType::Fifo
+            | FileType::Socket
+            | FileType::CharDevice
+            | FileType::BlockDevice => return Err(Errno::Invalid.into()),
+        }
+        self.may_open(&request.cred, &attr, write)?;
+        let data = self.namespace.data(ino)?.to_vec();
+        let moved = match self.opens.judge(client, ino, write) {
+            Verdict::Private => None,
+            Verdict::Shared(moved) if data.is_empty() => Some(moved),
+            Verdict::Shared(_) | Verdict::Wait => {
+                let frame = Message::Request(request.clone()).to_frame();
+                self.begin_sharing(ino, client, effects);
+                if let Some(sharing) = self.opens.sharing(ino) {
+                    sharing.waiting.push((conn, frame));
+                }
+                self.share(ino, effects);
+                return Ok(Performed::Later);
+            }
+        };
+        self.opens.enter(client, ino, write);
+        self.counters.opens += 1;
+        let answer = Answer::Opened(Opened { attr, data, shared: moved.is_some() });
+        let Some(moved) = moved else { return Ok(Performed::Answer(answer)) };
+        self.answer_when_safe((moved, Timestamp(0)), (conn, request.tid), answer, effects);
+        Ok(Performed::Later)
+    }
+
+    /// An owner may always: what a file was created with must not keep its creator out. And a
+    /// program that may be executed may be read by the kernel.
+    fn may_open(&self, cred: &Cred, attr: &Attr, write: bool) -> Result<(), Refused> {
+        if cred.uid == attr.uid {
+            return Ok(());
+        }
+        if write {
+            self.namespace.access(cred, attr.ino, 2)?;
+        } else if self.namespace.access(cred, attr.ino, 1).is_err() {
+            self.namespace.access(cred, attr.ino, 4)?;
+        }
+        Ok(())
+    }
+
+    fn begin_sharing(&mut self, ino: Ino, asker: ClientId, effects: &mut Effects) {
+        let until = self.clock.now + self.settings.recall;
+        let told = self.opens.begin(ino, asker, until);
+        self.recall(ino, &told, effects);
+    }
+
+    fn recall(&mut self, ino: Ino, clients: &[ClientId], effects: &mut Effects) {
+        for client in clients {
+            if let Some(conn) = self.sessions.conn_of(*client) {
+                self.counters.recalls += 1;
+                effects.outbox.send(conn, &Message::Recall { ino });
+            }
+        }
+    }
+
+    /// A client keeps nothing about a file any more. It is answered when the file is shared: what
+    /// it writes from then on must not come before the content that the server moves.
+    pub(crate) fn yield_file(
+        &mut self,
+        at: (ConnId, Tid),
+        client: ClientId,
+        ino: Ino,
+        effects: &mut Effects,
+    ) -> Performing {
+        self.opens.yielded(client, ino);
+        let inline = self.namespace.data(ino).is_ok_and(|data| !data.is_empty());
+        if inline && self.opens.is_shared(ino) {
+            self.begin_sharing(ino, client, effects);
+        }
+        let Some(sharing) = self.opens.sharing(ino) else {
+            return Ok(Performed::Answer(Answer::Done));
+        };
+        sharing.yields.push(at);
+        self.share(ino, effects);
+        Ok(Performed::Later)
+    }
+
+    pub(crate) fn close_file(
+        &mut self,
+        client: ClientId,
+        (ino, write): (Ino, bool),
+        effects: &mut Effects,
+    ) -> Performing {
+        if let Some(freed) = self.opens.close(client, ino, write) {
+            self.purge(freed);
+        }
+        self.share(ino, effects);
+        Ok(Performed::Answer(Answer::Done))
+    }
+
+    /// A client tells what it had open before its connection broke or the server was restarted.
+    pub(crate) fn reopen(
+        &mut self,
+        client: ClientId,
+        (ino, access): (Ino, Access),
+        effects: &mut Effects,
+    ) -> Performing {
+        let told = self.opens.reopen(client, ino, access);
+        self.recall(ino, &told, effects);
+        Ok(Performed::Answer(Answer::Done))
+    }
+
+    /// Goes on with sharing a file if everybody has answered: its content goes to the object store
+    /// first, where all of them write.
+    pub(crate) fn share(&mut self, ino: Ino, effects: &mut Effects) {
+        if !self.opens.start_moving(ino) {
+            return;
+        }
+        if !self.opens.is_open(ino) {
+            return self.finish_sharing(ino, &Ok(None), effects);
+        }
+        match self.namespace.data(ino).map(<[u8]>::to_vec) {
+            Ok(data) if !data.is_empty() => {
+                let (object, condition) = (metastore::data_name(ino, 0), Condition::Any);
+                self.store(Waiting::Share(ino), StoreOp::Put { object, data, condition }, effects);
+            }
+            // A file that has lost its name has none either.
+            Ok(_) | Err(_) => self.finish_sharing(ino, &Ok(Some(Seq(0))), effects),
+        }
+    }
+
+    /// The content of a file is in the object store: nothing of it stays inline.
+    pub(crate) fn share_stored(
+        &mut self,
+        ino: Ino,
+        result: Result<StoreResult, Box<StoreFailure>>,
+        effects: &mut Effects,
+    ) {
+        if let Err(failure) = result {
+            let text = failure.error.to_string();
+            let failure = Failure { errno: failure.error.errno, text };
+            return self.finish_sharing(ino, &Err(failure), effects);
+        }
+        let moved = self.empty_inline(ino).unwrap_or_default();
+        self.finish_sharing(ino, &Ok(Some(moved)), effects);
+    }
+
+    fn empty_inline(&mut self, ino: Ino) -> Option<Seq> {
+        let (root, time) = (Cred::root(), self.clock.time);
+        let Attr { size, mtime, .. } = self.namespace.getattr(ino).ok()?;
+        let planned = self.namespace.plan_setdata(&root, ino, b"", size, time).ok()?;
+        self.journal_and_apply(Origin::default(), ino, ino, &planned.event());
+        // Its content is what it was.
+        let change = AttrChange { mtime: Some(mtime), ..AttrChange::default() };
+        let planned = self.namespace.plan_setattr(&root, ino, &change, time).ok()?;
+        self.journal_and_apply(Origin::default(), ino, ino, &planned.event()).0
+    }
+
+    fn finish_sharing(
+        &mut self,
+        ino: Ino,
+        moved: &Result<Option<Seq>, Failure>,
+        effects: &mut Effects,
+    ) {
+        let shared = moved.clone().ok().flatten();
+        let Some(sharing) = self.opens.finish(ino, shared) else { return };
+        for (conn, tid) in sharing.yields {
+            match moved {
+                Ok(seq) => {
+                    let at = (seq.unwrap_or_default(), Timestamp(0));
+                    self.answer_when_safe(at, (conn, tid), Answer::Done, effects);
+                }
+                Err(failure) => self.reply_error(conn, tid, failure.clone(), effects),
+            }
+        }
+        for (conn, frame) in sharing.waiting {
+            let Some(Message::Request(request)) = decode(&frame) else { continue };
+            match moved {
+                Ok(_) => self.request(conn, request, effects),
+                Err(failure) => self.reply_error(conn, request.tid, failure.clone(), effects),
+            }
+        }
+    }
+
+    /// Ends the sessions of clients that were told to give a file up and did not answer.
+    pub(crate) fn opens_tick(&mut self, effects: &mut Effects) {
+        for client in self.opens.silent(self.clock.now) {
+            if let Some(conn) = self.sessions.conn_of(client) {
+                effects.close.push(conn);
+                self.closed(conn, effects);
+            }
+        }
+    }
+
+    /// A session ends: nothing is open by it any more.
+    pub(crate) fn let_go(&mut self, client: ClientId, conn: ConnId, effects: &mut Effects) {
+        let left = self.opens.leave(client, conn);
+        for freed in left.freed {
+            self.purge(freed);
+        }
+        for ino in left.sharing {
+            self.share(ino, effects);
+        }
+    }
+}
+
+fn decode(frame: &[u8]) -> Option<Message<'_>> {
+    let (frame, _) = wire::frame::decode(frame).ok()??;
+    Message::decode(frame.payload).ok()
+}

@@ -1,0 +1,259 @@
+//! Which clients have which files open, and what follows from that.
+//!
+//! A file that one client has open, or that several have open for reading only, is *private*: its
+//! clients may keep what they know of it and what they write to it. One that several have open of
+//! which somebody writes is *shared*: nobody keeps anything. It becomes shared when everybody who
+//! might keep something has been told and has answered, and until then who asked for it waits; it
+//! stays so until nobody has it open.
+//!
+//! The table is in memory only: clients tell a restarted server what they have open.
+
+use std::collections::BTreeMap;
+
+use namespace::Freed;
+use types::{ClientId, ConnId, Ino, Moment, Seq, Tid};
+use wire::Access;
+
+/// How a client may have a file open now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Alone, or with other readers.
+    Private,
+    /// With others; what is known of it is durable when the journal is up to here.
+    Shared(Seq),
+    /// It must become shared first.
+    Wait,
+}
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(crate) struct Opens {
+    files: BTreeMap<Ino, File>,
+}
+
+#[derive(Debug, Default)]
+struct File {
+    openers: BTreeMap<ClientId, Opener>,
+    shared: bool,
+    /// The event that took its inline content out of the namespace.
+    moved: Seq,
+    sharing: Option<Sharing>,
+    /// It has no name any more.
+    freed: Option<Freed>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Opener {
+    read: bool,
+    write: bool,
+    /// It may keep what it knows and writes.
+    keeps: bool,
+}
+
+/// A file on its way to being shared.
+#[derive(Debug)]
+pub(crate) struct Sharing {
+    until: Moment,
+    /// Its content is on the way to the object store.
+    moving: bool,
+    /// Requests that will be handled when it is shared.
+    pub(crate) waiting: Vec<(ConnId, Vec<u8>)>,
+    /// Yields that will be answered then.
+    pub(crate) yields: Vec<(ConnId, Tid)>,
+}
+
+/// What a client leaves behind.
+#[derive(Debug, Default)]
+pub(crate) struct LeftOpen {
+    /// Files without a name that nobody has open any more.
+    pub(crate) freed: Vec<Freed>,
+    /// Files that are on their way to being shared.
+    pub(crate) sharing: Vec<Ino>,
+}
+
+impl File {
+    fn is_contested(&self, client: ClientId, write: bool) -> bool {
+        let mut others = self.openers.iter().filter(|(other, _)| **other != client).peekable();
+        others.peek().is_some() && (write || others.any(|(_, opener)| opener.write))
+    }
+}
+
+impl Opens {
+    /// How many files are open.
+    pub(crate) fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// The files that are open.
+    pub(crate) fn files(&self) -> impl Iterator<Item = Ino> {
+        self.files.keys().copied()
+    }
+
+    /// How a client may open a file.
+    pub(crate) fn judge(&self, client: ClientId, ino: Ino, write: bool) -> Verdict {
+        match self.files.get(&ino) {
+            None => Verdict::Private,
+            Some(file) if file.sharing.is_some() => Verdict::Wait,
+            Some(file) if file.shared => Verdict::Shared(file.moved),
+            Some(file) if file.is_contested(client, write) => Verdict::Wait,
+            Some(_) => Verdict::Private,
+        }
+    }
+
+    /// A client has a file open.
+    pub(crate) fn enter(&mut self, client: ClientId, ino: Ino, write: bool) {
+        let file = self.files.entry(ino).or_default();
+        let opener = file.openers.entry(client).or_default();
+        opener.read |= !write;
+        opener.write |= write;
+        opener.keeps = !file.shared;
+    }
+
+    /// Whether a client has a file open for writing.
+    pub(crate) fn writes(&self, client: ClientId, ino: Ino) -> bool {
+        let file = self.files.get(&ino);
+        file.and_then(|file| file.openers.get(&client)).is_some_and(|opener| opener.write)
+    }
+
+    /// A file is to be shared, because `asker` wants it. Returns who is to be told.
+    pub(crate) fn begin(&mut self, ino: Ino, asker: ClientId, until: Moment) -> Vec<ClientId> {
+        let Some(file) = self.files.get_mut(&ino) else { return Vec::new() };
+        if file.sharing.is_some() {
+            return Vec::new();
+        }
+        let (waiting, yields) = (Vec::new(), Vec::new());
+        file.sharing = Some(Sharing { until, moving: false, waiting, yields });
+        if let Some(opener) = file.openers.get_mut(&asker) {
+            // It is told by the answer. It has nothing to write: else others could not be there.
+            opener.keeps = false;
+        }
+        keepers(file)
+    }
+
+    /// What is under way to share a file.
+    pub(crate) fn sharing(&mut self, ino: Ino) -> Option<&mut Sharing> {
+        self.files.get_mut(&ino)?.sharing.as_mut()
+    }
+
+    /// A client keeps nothing about a file any more.
+    pub(crate) fn yielded(&mut self, client: ClientId, ino: Ino) {
+        let file = self.files.get_mut(&ino);
+        if let Some(opener) = file.and_then(|file| file.openers.get_mut(&client)) {
+            opener.keeps = false;
+        }
+    }
+
+    /// Whether a file is shared.
+    pub(crate) fn is_shared(&self, ino: Ino) -> bool {
+        self.files.get(&ino).is_some_and(|file| file.shared)
+    }
+
+    /// Whether everybody has answered. From now on the content is moved.
+    pub(crate) fn start_moving(&mut self, ino: Ino) -> bool {
+        let Some(file) = self.files.get_mut(&ino) else { return false };
+        let kept = file.openers.values().any(|opener| opener.keeps);
+        match &mut file.sharing {
+            Some(sharing) if !sharing.moving && !kept => {
+                sharing.moving = true;
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
+    /// A file is shared, unless nobody has it open any more, or it could not be shared.
+    pub(crate) fn finish(&mut self, ino: Ino, moved: Option<Seq>) -> Option<Sharing> {
+        let file = self.files.get_mut(&ino)?;
+        let sharing = file.sharing.take();
+        if let Some(moved) = moved {
+            (file.shared, file.moved) = (true, file.moved.max(moved));
+        }
+        self.tidy(ino);
+        sharing
+    }
+
+    /// A client tells what it has open. Returns who is to be told that the file is shared.
+    pub(crate) fn reopen(&mut self, client: ClientId, ino: Ino, access: Access) -> Vec<ClientId> {
+        let file = self.files.entry(ino).or_default();
+        let Access { read, write, shared } = access;
+        file.openers.insert(client, Opener { read, write, keeps: !shared });
+        file.shared |= shared || file.is_contested(client, write);
+        if file.shared { keepers(file) } else { Vec::new() }
+    }
+
+    /// A client closes a file. Returns the file if it is to be deleted.
+    pub(crate) fn close(&mut self, client: ClientId, ino: Ino, write: bool) -> Option<Freed> {
+        let file = self.files.get_mut(&ino)?;
+        let opener = file.openers.get_mut(&client)?;
+        if write {
+            opener.write = false;
+        } else {
+            opener.read = false;
+        }
+        if !opener.read && !opener.write {
+            file.openers.remove(&client);
+        }
+        self.tidy(ino)
+    }
+
+    /// Keeps what a file without a name had, if somebody has it open.
+    pub(crate) fn keep(&mut self, freed: Freed) -> bool {
+        match self.files.get_mut(&freed.ino) {
+            Some(file) if !file.openers.is_empty() => {
+                file.freed = Some(freed);
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
+    /// A client is gone, and its connection.
+    pub(crate) fn leave(&mut self, client: ClientId, conn: ConnId) -> LeftOpen {
+        let mut left = LeftOpen::default();
+        let open: Vec<Ino> = self.files.keys().copied().collect();
+        for ino in open {
+            let Some(file) = self.files.get_mut(&ino) else { continue };
+            file.openers.remove(&client);
+            if let Some(sharing) = &mut file.sharing {
+                sharing.waiting.retain(|(from, _)| *from != conn);
+                sharing.yields.retain(|(from, _)| *from != conn);
+                left.sharing.push(ino);
+            }
+            left.freed.extend(self.tidy(ino));
+        }
+        left
+    }
+
+    /// Clients that did not answer in time.
+    pub(crate) fn silent(&self, now: Moment) -> Vec<ClientId> {
+        let overdue = |file: &&File| {
+            file.sharing.as_ref().is_some_and(|sharing| !sharing.moving && now >= sharing.until)
+        };
+        let mut silent: Vec<_> = self.files.values().filter(overdue).flat_map(keepers).collect();
+        silent.sort_unstable();
+        silent.dedup();
+        silent
+    }
+
+    /// Forgets a file that nobody has open.
+    fn tidy(&mut self, ino: Ino) -> Option<Freed> {
+        let file = self.files.get(&ino)?;
+        if !file.openers.is_empty() || file.sharing.is_some() {
+            return None;
+        }
+        self.files.remove(&ino)?.freed
+    }
+
+    /// Whether anybody has a file open.
+    pub(crate) fn is_open(&self, ino: Ino) -> bool {
+        self.files.get(&ino).is_some_and(|file| !file.openers.is_empty())
+    }
+}
+
+fn keepers(file: &File) -> Vec<ClientId> {
+    let keeping = file.openers.iter().filter(|(_, opener)| opener.keeps);
+    keeping.map(|(client, _)| *client).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,73 @@
+use namespace::Freed;
+use types::{ClientId, ConnId, Ino, Moment, Seq};
+use wire::Access;
+
+use super::{Opens, Verdict};
+
+const FILE: Ino = Ino(1 << 41);
+const A: ClientId = ClientId(1);
+const B: ClientId = ClientId(2);
+const C: ClientId = ClientId(3);
+
+fn freed() -> Freed {
+    Freed { ino: FILE, is_dir: false, is_stored: true }
+}
+
+#[test]
+fn readers_do_not_disturb_each_other() {
+    let mut opens = Opens::default();
+    for client in [A, B, C] {
+        assert_eq!(opens.judge(client, FILE, false), Verdict::Private);
+        opens.enter(client, FILE, false);
+    }
+    assert_eq!(opens.judge(A, FILE, true), Verdict::Wait);
+}
+
+#[test]
+fn a_second_opener_of_a_written_file_waits_until_the_first_has_answered() {
+    let mut opens = Opens::default();
+    opens.enter(A, FILE, true);
+    assert_eq!(opens.judge(A, FILE, false), Verdict::Private, "nobody is in its own way");
+    assert_eq!(opens.judge(B, FILE, false), Verdict::Wait);
+    assert_eq!(opens.begin(FILE, B, Moment(10)), [A]);
+    assert_eq!(opens.begin(FILE, C, Moment(10)), [], "nobody is told twice");
+    assert!(!opens.start_moving(FILE));
+    assert_eq!(opens.silent(Moment(9)), []);
+    assert_eq!(opens.silent(Moment(10)), [A]);
+    opens.yielded(A, FILE);
+    assert!(opens.start_moving(FILE));
+    assert!(!opens.start_moving(FILE), "once");
+    assert!(opens.finish(FILE, Some(Seq(7))).is_some());
+    assert_eq!(opens.judge(B, FILE, false), Verdict::Shared(Seq(7)));
+    opens.enter(B, FILE, false);
+    // It stays shared until nobody has it open.
+    assert_eq!(opens.close(A, FILE, true), None);
+    assert_eq!(opens.judge(C, FILE, false), Verdict::Shared(Seq(7)));
+    assert_eq!(opens.close(B, FILE, false), None);
+    assert_eq!(opens.judge(C, FILE, true), Verdict::Private);
+    assert_eq!(opens.len(), 0);
+}
+
+#[test]
+fn a_file_without_a_name_is_kept_until_its_last_close() {
+    let mut opens = Opens::default();
+    assert!(!opens.keep(freed()));
+    opens.enter(A, FILE, false);
+    opens.enter(A, FILE, true);
+    opens.enter(B, FILE, false);
+    assert!(opens.keep(freed()));
+    assert_eq!(opens.close(A, FILE, false), None);
+    assert_eq!(opens.leave(B, ConnId(2)).freed, []);
+    assert_eq!(opens.close(A, FILE, true), Some(freed()));
+    assert_eq!(opens.close(A, FILE, true), None);
+}
+
+#[test]
+fn what_clients_tell_a_restarted_server_is_shared_if_they_are_in_each_others_way() {
+    let mut opens = Opens::default();
+    let (read, write) = (Access { read: true, ..Access::default() }, true);
+    assert_eq!(opens.reopen(A, FILE, read), []);
+    assert_eq!(opens.reopen(B, FILE, read), []);
+    assert_eq!(opens.reopen(C, FILE, Access { write, ..Access::default() }), [A, B, C]);
+    assert!(opens.is_shared(FILE));
+}
