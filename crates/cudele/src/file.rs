@@ -1,8 +1,8 @@
-//! Open files: what a client needs that lets programs open, share and append to files by inode
-//! number. The content itself is read and written by the caller: inline content with
+//! Open files: what a client needs that lets programs open, share, append to and lock files by
+//! inode number. The content itself is read and written by the caller: inline content with
 //! [`Op::SetData`], all else in the object store.
 
-use types::{Attr, Cred, Ino, Result};
+use types::{Attr, ClientId, Cred, Ino, Lock, Result};
 use wire::{Answer, Op, Opened};
 
 use crate::Fs;
@@ -59,5 +59,36 @@ impl Fs {
     /// As [`Fs::grow_as`]; `EFBIG`.
     pub fn append_as(&self, cred: &Cred, ino: Ino, length: u64) -> Result<Attr> {
         Self::attr_answer(self.call_as(cred, Op::Append { ino, length })?)
+    }
+
+    /// Sets, changes or, with [`types::LockMode::Unlock`], gives up a lock on a file. With `wait`
+    /// this waits for those who are in the way, in the order of arrival; other threads go on.
+    /// Owners are told apart by [`Lock::owner`] and the client; an owner is never in its own way.
+    /// All locks end with the client. They are told to the server again when the connection is made
+    /// anew; one that somebody else took meanwhile is lost ([`crate::Notice::LockLost`]).
+    ///
+    /// # Errors
+    /// `EAGAIN` if it is taken and `wait` is not set, `EDEADLK` if waiting would never end, `EINTR`
+    /// after [`Fs::cancel_lock`], `EINVAL` if it ends before it starts.
+    pub fn lock(&self, ino: Ino, lock: Lock, wait: bool) -> Result<()> {
+        self.call(Op::Lock { ino, lock, wait }).map(drop)
+    }
+
+    /// Ends another thread's wait for this very lock. If the lock was set in the meantime, it is.
+    ///
+    /// # Errors
+    /// As [`Fs::call`].
+    pub fn cancel_lock(&self, ino: Ino, lock: Lock) -> Result<()> {
+        self.call(Op::CancelLock { ino, lock }).map(drop)
+    }
+
+    /// The first lock of somebody else that is in the way of this one, and whose it is.
+    ///
+    /// # Errors
+    /// As [`Fs::call`].
+    pub fn get_lock(&self, ino: Ino, lock: Lock) -> Result<Option<(ClientId, Lock)>> {
+        let answer = self.call(Op::GetLock { ino, lock })?;
+        let Answer::Locked(found) = answer else { return Err(unexpected(&answer)) };
+        Ok(found)
     }
 }

@@ -64,7 +64,7 @@ pub use state::{Owner, StateDir};
 pub use subtree::Subtree;
 pub use types::{
     Attr, AttrChange, ClientId, Cred, Errno, Error, FileType, INLINE_BYTES_MAX, Ino, InoRange,
-    Path, RenameFlags, Result, Timestamp, XattrFlags,
+    Lock, LockKind, LockMode, Path, RenameFlags, Result, Timestamp, XattrFlags,
 };
 pub use user::{Page, User};
 pub use wire::{

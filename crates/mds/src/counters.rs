@@ -56,6 +56,7 @@ impl Counters {
             ("opens", self.opens),
             ("recalls", self.recalls),
             ("open_files", mds.opens.len() as u64),
+            ("locked_files", mds.locks.len() as u64),
             ("sessions", mds.sessions.len() as u64),
             ("inodes", namespace.inodes()),
             ("directories", namespace.directories() as u64),

@@ -7,7 +7,8 @@
 //! Where to read on: `op` carries out requests, `log` makes them durable, `recover` brings them
 //! back (`chain` puts its segments in order, `resend` waits for clients), `checkpoint` moves them to the metadata store, `fetch` brings directories in, `merge`
 //! applies the journals of decoupled clients (Volatile Apply), `tables` holds what must survive
-//! even without a journal, `opens` knows which clients have which files open.
+//! even without a journal, `opens` knows which clients have which files open, `locks`
+//! which they have locked.
 //!
 //! Invariants:
 //! * every change of the namespace is planned, journalled if its subtree streams, then applied;
@@ -18,6 +19,7 @@ mod chain;
 mod checkpoint;
 mod counters;
 mod fetch;
+mod locks;
 mod log;
 mod merge;
 mod op;
@@ -41,6 +43,7 @@ pub use settings::Settings;
 
 use checkpoint::Checkpoint;
 use fetch::Fetches;
+use locks::Locks;
 use log::Log;
 use merge::Merges;
 use opens::Opens;
@@ -146,6 +149,7 @@ pub struct Mds {
     tables: Tables,
     sessions: Sessions,
     opens: Opens,
+    locks: Locks<(ConnId, Tid)>,
     fetches: Fetches,
     checkpoint: Checkpoint,
     merges: Merges,
@@ -177,6 +181,7 @@ impl Mds {
             tables: Tables::new(rank),
             sessions: Sessions::default(),
             opens: Opens::default(),
+            locks: Locks::default(),
             fetches: Fetches::default(),
             checkpoint: Checkpoint::default(),
             merges: Merges::default(),

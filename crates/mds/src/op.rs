@@ -2,6 +2,7 @@
 
 mod admin;
 mod change;
+mod lock;
 mod open;
 mod policy;
 mod question;
@@ -196,8 +197,12 @@ impl Mds {
             Op::Close { ino, write } => self.close_file(client, (ino, write), effects),
             Op::Reopen { ino, access } => self.reopen(client, (ino, access), effects),
             Op::Yield { ino } => self.yield_file((conn, request.tid), client, ino, effects),
-            Op::Lock { .. } | Op::CancelLock { .. } | Op::GetLock { .. } => {
-                Err(Errno::NotSupported.into())
+            Op::Lock { ino, lock, wait } => {
+                self.lock((conn, request.tid), (ino, client), (lock, wait), effects)
+            }
+            Op::CancelLock { ino, ref lock } => self.cancel_lock((ino, client), lock, effects),
+            Op::GetLock { ino, ref lock } => {
+                Ok(Performed::Answer(Answer::Locked(self.locks.test(ino, client, lock))))
             }
             Op::Sync => {
                 let seq = self.last_seq();

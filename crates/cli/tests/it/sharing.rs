@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use cudele::{Cred, Dir, Errno, Fs, Ino, NewFile, Notice};
+use cudele::{AttrChange, Cred, Dir, Errno, Fs, Ino, Lock, LockKind, LockMode, NewFile, Notice};
 
 use crate::cluster::{Cluster, eventually};
 
@@ -177,4 +177,73 @@ fn what_is_open_is_told_to_a_restarted_server() {
     });
     assert_eq!(recalled.recv_timeout(PATIENCE), Ok(ino));
     assert_eq!(object(&cluster, ino).as_deref(), Some(&b"second"[..]));
+}
+
+fn range(mode: LockMode, start: u64, end: u64) -> Lock {
+    Lock { kind: LockKind::Posix, mode, owner: 1, pid: 77, start, end }
+}
+
+#[test]
+fn locks_of_several_clients_exclude_each_other_and_end_with_their_client() {
+    let cluster = Cluster::up();
+    let (one, two) = (cluster.mount(), cluster.mount());
+    let (dir, ino) = file(&one, "f", b"");
+    let (all, some) = (range(LockMode::Write, 0, u64::MAX), range(LockMode::Read, 5, 9));
+    one.lock(ino, all, false).unwrap();
+    assert_eq!(two.lock(ino, some, false).unwrap_err().errno, Errno::Again);
+    assert_eq!(two.get_lock(ino, some).unwrap(), Some((one.client(), all)));
+    one.lock(ino, range(LockMode::Unlock, 5, 9), false).unwrap();
+    two.lock(ino, some, false).unwrap();
+    assert_eq!(two.get_lock(ino, some).unwrap(), None);
+
+    let whole = range(LockMode::Write, 0, 9);
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| two.lock(ino, whole, true));
+        // Whoever shares its connection is not held up.
+        for _ in 0..100 {
+            two.stat("/f").unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!waits.is_finished());
+        let wish = Lock { mode: LockMode::Write, ..some };
+        let error = one.lock(ino, wish, true).map_err(|error| error.errno);
+        assert_eq!(error, Err(Errno::Deadlock), "both would wait for each other");
+        two.cancel_lock(ino, whole).unwrap();
+        // It may not have been waiting yet.
+        eventually("the wait is ended", || {
+            two.cancel_lock(ino, whole).unwrap();
+            waits.is_finished()
+        });
+        assert_eq!(waits.join().unwrap().unwrap_err().errno, Errno::Interrupted);
+
+        let waits = scope.spawn(|| two.lock(ino, whole, true));
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!waits.is_finished());
+        drop((dir, one));
+        waits.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn locks_are_told_to_a_restarted_server() {
+    let cluster = Cluster::up();
+    let (one, two) = (cluster.mount(), cluster.mount());
+    let (dir, ino) = file(&one, "f", b"");
+    one.listen(|_| {}).unwrap();
+    let lock = range(LockMode::Write, 0, 9);
+    one.lock(ino, lock, false).unwrap();
+    let flock = Lock { kind: LockKind::Flock, end: u64::MAX, ..lock };
+    one.lock(ino, flock, false).unwrap();
+    for _ in 0..2 {
+        // The server waits for clients of whose changes it knows.
+        dir.set_attr_of(ino, &AttrChange { mode: Some(0o600), ..AttrChange::default() }).unwrap();
+        one.sync().unwrap();
+        cluster.kill("mds");
+        cluster.start();
+        for lock in [lock, flock] {
+            assert_eq!(two.lock(ino, lock, false).map_err(|error| error.errno), Err(Errno::Again));
+        }
+    }
+    one.lock(ino, Lock { mode: LockMode::Unlock, ..lock }, false).unwrap();
+    two.lock(ino, lock, false).unwrap();
 }

@@ -211,7 +211,7 @@ impl Mds {
         }
     }
 
-    /// A session ends: nothing is open by it any more.
+    /// A session ends: nothing is open and nothing is locked by it any more.
     pub(crate) fn let_go(&mut self, client: ClientId, conn: ConnId, effects: &mut Effects) {
         let left = self.opens.leave(client, conn);
         for freed in left.freed {
@@ -220,6 +220,7 @@ impl Mds {
         for ino in left.sharing {
             self.share(ino, effects);
         }
+        self.unlock_all(client, effects);
     }
 }
 

@@ -1,0 +1,245 @@
+//! Locks on files: who holds which, who waits for which, and who is next.
+//!
+//! Whoever waits is served in the order of arrival. Who holds no lock at all also waits behind
+//! those who came before and want what it wants, so that readers who come and go do not keep a
+//! writer waiting for ever; who holds one is kept waiting by what is held only, so that nobody
+//! waits in a circle but through locks that are held. Such a circle is found when it would close,
+//! and refused, for the locks of processes; those of open files may wait for each other for ever,
+//! as `flock` has it.
+//!
+//! The table is in memory only: clients tell a restarted server what they have locked.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use types::{ClientId, Ino, Lock, LockKind, LockMode, LockRanges};
+
+/// Whose a lock is.
+type Owner = (LockKind, ClientId, u64);
+
+/// What became of a wish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It is carried out.
+    Set,
+    /// Somebody else has what was asked for.
+    Taken,
+    /// Waiting would never end.
+    Deadlock,
+    /// The ticket will be among those that are served.
+    Waits,
+}
+
+/// See the module documentation. `T` is what those who wait are known by.
+#[derive(Debug)]
+pub(crate) struct Locks<T> {
+    files: BTreeMap<Ino, File<T>>,
+}
+
+#[derive(Debug)]
+struct File<T> {
+    held: BTreeMap<Owner, LockRanges>,
+    waiting: VecDeque<Wish<T>>,
+}
+
+#[derive(Debug)]
+struct Wish<T> {
+    client: ClientId,
+    lock: Lock,
+    ticket: T,
+}
+
+impl<T> Default for Locks<T> {
+    fn default() -> Self {
+        Self { files: BTreeMap::new() }
+    }
+}
+
+impl<T> Default for File<T> {
+    fn default() -> Self {
+        Self { held: BTreeMap::new(), waiting: VecDeque::new() }
+    }
+}
+
+fn owner(client: ClientId, lock: &Lock) -> Owner {
+    (lock.kind, client, lock.owner)
+}
+
+impl<T> File<T> {
+    /// The locks of others that exclude this one.
+    fn in_the_way<'a>(
+        &'a self,
+        client: ClientId,
+        lock: &'a Lock,
+    ) -> impl Iterator<Item = (Owner, &'a Lock)> {
+        let others = self.held.iter().filter(move |(other, _)| **other != owner(client, lock));
+        others.flat_map(move |(other, ranges)| {
+            let excluded = ranges.iter().filter(move |held| held.excludes(lock));
+            excluded.map(move |held| (*other, held))
+        })
+    }
+
+    fn is_free(&self, client: ClientId, lock: &Lock) -> bool {
+        self.in_the_way(client, lock).next().is_none()
+    }
+
+    fn place(&mut self, client: ClientId, lock: Lock) {
+        let key = owner(client, &lock);
+        let ranges = self.held.entry(key).or_default();
+        ranges.set(lock);
+        if ranges.is_empty() {
+            self.held.remove(&key);
+        }
+    }
+
+    /// Whether one of the first `count` who wait wants what excludes this lock.
+    fn is_behind(&self, count: usize, client: ClientId, lock: &Lock) -> bool {
+        self.waiting.iter().take(count).any(|wish| {
+            owner(wish.client, &wish.lock) != owner(client, lock) && wish.lock.excludes(lock)
+        })
+    }
+}
+
+impl<T> Locks<T> {
+    /// Carries out what a client wants, or lets it wait if it has a ticket. Whoever need not wait
+    /// any more is added to `served`.
+    pub(crate) fn set(
+        &mut self,
+        (ino, client): (Ino, ClientId),
+        lock: Lock,
+        ticket: Option<T>,
+        served: &mut Vec<T>,
+    ) -> Outcome {
+        let holds = self.holds_any(owner(client, &lock));
+        let file = self.files.entry(ino).or_default();
+        let free = file.is_free(client, &lock);
+        let queues = ticket.is_some() && !holds && file.is_behind(usize::MAX, client, &lock);
+        let outcome = match ticket {
+            _ if free && !queues => {
+                file.place(client, lock);
+                Outcome::Set
+            }
+            None => Outcome::Taken,
+            Some(_) if lock.kind == LockKind::Posix && self.closes_circle(ino, client, &lock) => {
+                Outcome::Deadlock
+            }
+            Some(ticket) => {
+                let file = self.files.entry(ino).or_default();
+                if lock.kind == LockKind::Flock {
+                    // What an open file has it gives up first: else two that both want to go from
+                    // reading to writing would wait for each other.
+                    file.place(client, Lock { mode: LockMode::Unlock, ..lock });
+                }
+                file.waiting.push_back(Wish { client, lock, ticket });
+                Outcome::Waits
+            }
+        };
+        self.serve(ino, served);
+        outcome
+    }
+
+    /// The first lock of somebody else that excludes this one, and whose it is.
+    pub(crate) fn test(&self, ino: Ino, client: ClientId, lock: &Lock) -> Option<(ClientId, Lock)> {
+        let found = self.files.get(&ino)?.in_the_way(client, lock);
+        let first = found.min_by_key(|(owner, held)| (held.start, *owner));
+        first.map(|((_, client, _), held)| (client, *held))
+    }
+
+    /// Somebody does not want to wait any more. Returns the ticket, if the lock was waited for.
+    pub(crate) fn cancel(
+        &mut self,
+        (ino, client): (Ino, ClientId),
+        lock: &Lock,
+        served: &mut Vec<T>,
+    ) -> Option<T> {
+        let file = self.files.get_mut(&ino)?;
+        let same = |wish: &Wish<T>| wish.client == client && wish.lock == *lock;
+        let at = file.waiting.iter().position(same)?;
+        let wish = file.waiting.remove(at);
+        self.serve(ino, served);
+        wish.map(|wish| wish.ticket)
+    }
+
+    /// A client is gone with all that it has and wants.
+    pub(crate) fn leave(&mut self, client: ClientId, served: &mut Vec<T>) {
+        let touched = |file: &File<T>| {
+            file.held.keys().any(|(_, holder, _)| *holder == client)
+                || file.waiting.iter().any(|wish| wish.client == client)
+        };
+        let files = self.files.iter().filter(|(_, file)| touched(file));
+        let files: Vec<Ino> = files.map(|(ino, _)| *ino).collect();
+        for ino in files {
+            if let Some(file) = self.files.get_mut(&ino) {
+                file.held.retain(|(_, holder, _), _| *holder != client);
+                file.waiting.retain(|wish| wish.client != client);
+            }
+            self.serve(ino, served);
+        }
+    }
+
+    /// How many files have locks, or are waited for.
+    pub(crate) fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    fn holds_any(&self, owner: Owner) -> bool {
+        self.files.values().any(|file| file.held.contains_key(&owner))
+    }
+
+    /// Gives those who wait for a file what they may have, in their order.
+    fn serve(&mut self, ino: Ino, served: &mut Vec<T>) {
+        let mut at = 0;
+        while let Some(file) = self.files.get(&ino)
+            && let Some(Wish { client, lock, .. }) = file.waiting.get(at)
+        {
+            let (client, lock) = (*client, *lock);
+            let behind = file.is_behind(at, client, &lock);
+            let may =
+                file.is_free(client, &lock) && (!behind || self.holds_any(owner(client, &lock)));
+            if !may {
+                at += 1;
+                continue;
+            }
+            let file = self.files.entry(ino).or_default();
+            if let Some(wish) = file.waiting.remove(at) {
+                served.push(wish.ticket);
+            }
+            file.place(client, lock);
+            // What it had before may have been in the way of somebody.
+            at = 0;
+        }
+        let is_unused = |file: &File<T>| file.held.is_empty() && file.waiting.is_empty();
+        if self.files.get(&ino).is_some_and(is_unused) {
+            self.files.remove(&ino);
+        }
+    }
+
+    /// Whether those whom a wish would wait for wait for its owner themselves.
+    fn closes_circle(&self, ino: Ino, client: ClientId, lock: &Lock) -> bool {
+        let start = owner(client, lock);
+        let mut seen = BTreeSet::new();
+        let mut next: Vec<Owner> = Vec::new();
+        if let Some(file) = self.files.get(&ino) {
+            next.extend(file.in_the_way(client, lock).map(|(other, _)| other));
+        }
+        while let Some(waiter) = next.pop() {
+            if waiter == start {
+                return true;
+            }
+            if !seen.insert(waiter) {
+                continue;
+            }
+            for file in self.files.values() {
+                for wish in &file.waiting {
+                    if owner(wish.client, &wish.lock) == waiter {
+                        let others = file.in_the_way(wish.client, &wish.lock);
+                        next.extend(others.map(|(other, _)| other));
+                    }
+                }
+            }
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests;
