@@ -33,13 +33,14 @@ impl Bench {
         let frames = std::mem::take(&mut self.effects.frames);
         let (mut rest, mut sent) = (frames.as_slice(), Vec::new());
         while let Some((frame, length)) = wire::frame::decode(rest).unwrap() {
-            sent.push(match Message::decode(frame.payload).unwrap() {
-                Message::Request(Request { op, replay, .. }) => {
-                    let again = if replay.is_some() { "again: " } else { "" };
-                    format!("{again}{op:?}")
-                }
-                Message::Hello(hello) => format!("hello, {}", hello.unsafe_requests),
-                other => format!("{other:?}"),
+            let message = Message::decode(frame.payload).unwrap();
+            sent.push(if let Message::Request(Request { op, replay, .. }) = message {
+                let again = if replay.is_some() { "again: " } else { "" };
+                format!("{again}{op:?}")
+            } else if let Message::Hello(hello) = message {
+                format!("hello, {}", hello.unsafe_requests)
+            } else {
+                format!("{message:?}")
             });
             rest = &rest[length..];
         }
