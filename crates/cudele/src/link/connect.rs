@@ -139,7 +139,8 @@ impl Link {
             };
             let flags = MergeFlags { strong_log: true, ..MergeFlags::default() };
             let (subtree, length) = (log.subtree, bytes.len() as u64);
-            let op = Op::Merge { subtree, bytes: length, object: b"", flags, unused: Unused::default() };
+            let op =
+                Op::Merge { subtree, bytes: length, object: b"", flags, unused: Unused::default() };
             let tid = state.session.call(&crate::own_cred(), op, &mut state.effects);
             let (thread, chunked) = (std::thread::current(), true);
             state.waiting.insert(tid, Waiting { thread, chunked, answer: None });
