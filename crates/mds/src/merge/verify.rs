@@ -56,6 +56,15 @@ impl Mds {
         !merge.flags.strong_log || self.wants_log(&merge.cred, merge.subtree).unwrap_or(true)
     }
 
+    /// The inode that verification asked for was looked for.
+    pub(crate) fn merge_searched(&mut self, ino: Ino) {
+        self.merges.waiting = false;
+        if let Some(merge) = self.merges.queue.front_mut() {
+            let found = self.namespace.is_anchored(ino);
+            merge.searched = !found || !self.namespace.is_within(ino, merge.subtree);
+        }
+    }
+
     pub(super) fn verify_slice(&mut self, merge: &mut Merge) -> Result<Verified, Failure> {
         let bytes = std::mem::take(&mut merge.bytes);
         let result = self.verify_blocks(merge, &bytes);

@@ -127,8 +127,11 @@ impl Cells {
         };
         let granted = self.world.oracle.granted(id, answer.range);
         self.world.check(granted);
+        // If the client had it already, another change may wait for it still.
+        let waiting = self.job().next.clone();
         self.changed(cell, store);
         let job = self.job();
+        job.next.extend(waiting);
         job.releasing = false;
         job.granted = Some(answer.range);
         if job.machine.owner.as_ref().is_some_and(|it| it.client != id || it.merged_in.is_some()) {
