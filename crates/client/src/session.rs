@@ -293,7 +293,8 @@ impl Session {
                 self.told.insert(tid, (ino, lock));
             }
             let (cred, replay) = (Cred::root(), Some(Replay::default()));
-            Message::Request(Request { tid, heard: self.heard(tid), cred, replay, op }).append_frame(&mut effects.frames);
+            Message::Request(Request { tid, heard: self.heard(tid), cred, replay, op })
+                .append_frame(&mut effects.frames);
         }
     }
 

@@ -478,7 +478,7 @@ impl Vfs {
         let Tree::Owned(owned) = self.tree(dir) else { return Ok(()) };
         let freed = owned.with(&Caller::SELF.cred(), |subtree| Ok(subtree.take_freed()))?;
         for (ino, size) in freed {
-            if self.nodes().file(ino).is_none() && size > INLINE_BYTES_MAX as u64 {
+            if self.nodes().file(ino).is_none() {
                 self.fs.delete_data(ino, size)?;
             }
         }

@@ -190,11 +190,8 @@ impl Subtree {
     /// holds of their content is of no use any more.
     pub fn take_freed(&mut self) -> Vec<(Ino, u64)> {
         let freed = self.inner.view().namespace_mut().take_freed();
-        freed
-            .into_iter()
-            .filter(|freed| !freed.is_dir)
-            .map(|freed| (freed.ino, freed.size))
-            .collect()
+        let files = freed.into_iter().filter(|freed| !freed.is_dir && freed.is_stored);
+        files.map(|freed| (freed.ino, freed.size)).collect()
     }
 
     /// Removes a name of anything but a directory.

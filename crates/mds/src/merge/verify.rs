@@ -192,14 +192,6 @@ impl Mds {
         Ok(())
     }
 
-    /// The inode that verification asked for was looked for.
-    pub(crate) fn merge_searched(&mut self, ino: Ino) {
-        self.merges.waiting = false;
-        if let Some(merge) = self.merges.queue.front_mut() {
-            merge.searched = !self.namespace.is_within(ino, merge.subtree);
-        }
-    }
-
     fn verify_inode(&self, merge: &Merge, ino: Ino) -> Result<(), Doubt> {
         let own = merge.ranges.iter().any(|range| range.contains(ino));
         let free = (own && !merge.absent.contains_key(&ino)) || merge.new_dirs.contains(&ino);
