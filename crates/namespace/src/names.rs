@@ -303,11 +303,11 @@ impl Namespace {
                     self.policy_generation += 1;
                 }
             }
-            self.extras.remove(&ino);
-            let Some(inode) = self.inodes.remove(ino) else { continue };
             // Small files keep no data outside their inode.
+            let small = self.extras.remove(&ino).is_some_and(|extra| !extra.data.is_empty());
+            let Some(inode) = self.inodes.remove(ino) else { continue };
             let (is_dir, is_file) = (inode.is_dir(), inode.file_type() == FileType::Regular);
-            let is_stored = is_dir || (is_file && inode.size > 0 && inode.flags & HAS_EXTRA == 0);
+            let is_stored = is_dir || (is_file && inode.size > 0 && !small);
             if is_dir || is_file {
                 self.freed.push(Freed { ino, is_dir, size: inode.size, is_stored });
             }
