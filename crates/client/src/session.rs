@@ -62,6 +62,8 @@ enum Mark {
         ino: Ino,
         write: bool,
     },
+    /// A file is created open.
+    Create,
     Yield {
         ino: Ino,
     },
@@ -336,7 +338,7 @@ impl Session {
         let changed = time.0 != 0;
         if changed && seq.0 != 0 && result.is_ok() {
             let ino = match (&result, mark) {
-                (Ok(Answer::Attr(attr)), None) => attr.ino,
+                (Ok(Answer::Attr(attr)), None | Some(Mark::Create)) => attr.ino,
                 (Ok(Answer::Attr(attr)), Some(_)) => {
                     // The second time it must not begin where others ended meanwhile.
                     frame = grow_frame(&frame, attr.size).unwrap_or(frame);
@@ -359,7 +361,8 @@ impl Session {
             (Mark::Open { ino, .. }, Ok(Answer::Opened(Opened { shared: true, .. })))
             | (Mark::Yield { ino }, Ok(_)) => self.held.shared(ino),
             (Mark::Lock { ino, lock }, Ok(_)) => self.held.locked(ino, lock),
-            (Mark::Open { .. } | Mark::Length, _)
+            (Mark::Create, Ok(Answer::Attr(attr))) => self.held.opened(attr.ino, true),
+            (Mark::Open { .. } | Mark::Create | Mark::Length, _)
             | (Mark::Yield { .. } | Mark::Lock { .. }, Err(_)) => {}
         }
     }
@@ -387,6 +390,10 @@ fn mark(op: &Op<'_>) -> Option<Mark> {
         Some(Mark::Yield { ino })
     } else if let Op::Lock { ino, lock, .. } = *op {
         Some(Mark::Lock { ino, lock })
+    } else if let Op::Create { new, .. } = op
+        && new.open
+    {
+        Some(Mark::Create)
     } else if matches!(op, Op::Grow { .. } | Op::Append { .. }) {
         Some(Mark::Length)
     } else {

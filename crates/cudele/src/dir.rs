@@ -83,6 +83,7 @@ impl<'a> NewFile<'a> {
             mtime: self.mtime,
             atime: self.atime,
             data: self.data,
+            open: false,
         }
     }
 }

@@ -74,6 +74,17 @@ impl<'a> User<'a> {
         Ok(attr)
     }
 
+    /// Creates a file that is open for writing from then on, as if by `Fs::open_as`.
+    ///
+    /// # Errors
+    /// As `Dir::create`.
+    pub fn create_open(&self, parent: Ino, name: &[u8], new: &NewFile<'_>) -> Result<Attr> {
+        let new_open = wire::NewInode { open: true, ..new.wire() };
+        let attr = Fs::attr_answer(self.call(Op::Create { parent, name, new: new_open })?)?;
+        self.logged(parent, |log| log.created(parent, name, &attr, new.data))?;
+        Ok(attr)
+    }
+
     /// Gives an inode one more name, and returns its attributes with it.
     ///
     /// # Errors

@@ -23,6 +23,8 @@ pub struct NewInode<'a> {
     pub atime: Option<Timestamp>,
     /// Content of a small file, or target of a symbolic link.
     pub data: &'a [u8],
+    /// It is a file that the client has open for writing from then on ([`Op::Open`]).
+    pub open: bool,
 }
 
 /// How to merge.
@@ -340,6 +342,7 @@ fn put_new(out: &mut Vec<u8>, new: &NewInode<'_>) {
     put_option(out, new.mtime, |out, time| out.put_signed(time.0));
     put_option(out, new.atime, |out, time| out.put_signed(time.0));
     out.put_bytes(new.data);
+    out.put_u8(u8::from(new.open));
 }
 
 impl<'a> Op<'a> {
@@ -450,5 +453,6 @@ fn new<'a>(reader: &mut Reader<'a>) -> Result<NewInode<'a>, Malformed> {
         mtime: option(reader, timestamp)?,
         atime: option(reader, timestamp)?,
         data: reader.bytes()?,
+        open: boolean(reader)?,
     })
 }

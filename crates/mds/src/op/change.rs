@@ -93,7 +93,7 @@ impl Mds {
         (new, time, again): (&wire::NewInode<'_>, Timestamp, Option<Ino>),
         origin: Origin,
     ) -> Performing {
-        let wire::NewInode { mode, owner, rdev, size, mtime, atime, data } = *new;
+        let wire::NewInode { mode, owner, rdev, size, mtime, atime, data, open } = *new;
         let new = NewInode { mode, owner, rdev, size, time, mtime, atime, data };
         // Planned with a number that is taken only if the plan succeeds.
         let planned = self.namespace.plan_create(cred, at, &new, Ino(u64::MAX))?;
@@ -107,6 +107,9 @@ impl Mds {
         }
         let (seq, ack_safe) = self.journal_and_apply(origin, at.0, at.0, &event);
         let attr = self.namespace.getattr(ino)?;
+        if open {
+            self.opens.enter(origin.client, ino, true);
+        }
         Ok(Performed::Changed { answer: Answer::Attr(attr), seq, ino, time, ack_safe })
     }
 
@@ -260,6 +263,9 @@ impl Mds {
         });
         match (attr, ino) {
             (Ok(attr), _) => {
+                if new.open {
+                    self.opens.enter(client, attr.ino, true);
+                }
                 let at = (conn, request.tid);
                 self.answer_when_safe((seq, time), at, Answer::Attr(attr), effects);
             }
