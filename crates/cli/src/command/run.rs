@@ -74,13 +74,27 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
         }
     };
     // A process of the job that is still at work keeps the mount until it ends, but nothing it does
-    // is part of the job any more.
-    let _ = mounted.unmount();
+    // is part of the job any more. Nor can the mount end while it is seen at a second place.
+    match local(args, is_private) {
+        Some(local) if mount::unmount(local, false).is_err() => {
+            let _ = mount::unmount(local, true);
+            drop(mounted);
+        }
+        Some(_) | None => {
+            let _ = mounted.unmount();
+        }
+    }
     vfs.write_back_all()?;
     let ending = ending(status, &policy, args.on_failure);
     let done = vfs.end(root, ending)?;
     report(context, &path, &policy, status, (ending, &done))?;
     Ok(exit_code(status))
+}
+
+/// The directory of this machine that is at PATH, if the job's can be shown there.
+fn local(args: &Args, is_private: bool) -> Option<&FilePath> {
+    let local = FilePath::new(&args.path);
+    (is_private && local.is_absolute() && local.is_dir()).then_some(local)
 }
 
 /// Mounts, and runs the command.
@@ -94,8 +108,7 @@ fn job(
     let options = Options { allow_other: root, set_id: root, devices: root, ..Options::default() };
     let mounted = mount::mount(vfs.clone(), at, "cudele:/", &options)?;
     let dir = at.join(path.to_string().trim_start_matches('/'));
-    let local = FilePath::new(&args.path);
-    if is_private && local.is_absolute() && local.is_dir() {
+    if let Some(local) = local(args, is_private) {
         private::show(&dir, local)?;
     }
     let child = start(args, &dir)?;
