@@ -1,6 +1,7 @@
 //! A decoupled subtree: this client's own until it is merged or discarded.
 
 mod complete;
+mod content;
 mod earlier;
 mod sync;
 mod unused;
@@ -373,7 +374,13 @@ impl Subtree {
         let released = self.fs.release_with(self.root(), &self.unused());
         match released {
             Err(error) if error.errno != Errno::Stale => return Err(error),
-            Ok(()) | Err(_) => {}
+            Ok(()) => {
+                for (ino, size) in self.unmerged_content()? {
+                    self.fs.delete_data(ino, size)?;
+                }
+            }
+            // Somebody took it over, and its content with it.
+            Err(_) => {}
         }
         for object in self.owner.objects.iter().chain(&self.owner.adopted) {
             self.fs.store().delete(object)?;
