@@ -5,6 +5,9 @@ use cudele::{Attr, AttrChange, Errno, Error, Ino, Result, XattrFlags};
 use crate::virtual_xattr::is_virtual;
 use crate::{Caller, Entry, Vfs};
 
+const SET_UID: u32 = 0o4000;
+const SET_GID: u32 = 0o2000;
+
 impl Vfs {
     /// The attributes of an inode.
     ///
@@ -34,7 +37,11 @@ impl Vfs {
         if let Some(size) = change.size {
             self.truncate(caller, ino, size, is_open)?;
         }
-        let rest = AttrChange { size: None, ..*change };
+        let mut rest = AttrChange { size: None, ..*change };
+        if rest.mode.is_none() && (rest.uid.is_some() || rest.gid.is_some()) {
+            // Whoever it is: Linux takes them away from root, too.
+            rest.mode = self.without_set_id(ino)?;
+        }
         if self.change_nameless(ino, &rest) {
             return self.attr(ino);
         }
@@ -43,6 +50,25 @@ impl Vfs {
             self.change_attr(caller, ino, &rest)?;
         }
         self.attr(ino)
+    }
+
+    /// A caller who may not keep them loses set-user-id and set-group-id of what it writes.
+    ///
+    /// # Errors
+    /// `EIO`, `ESTALE`.
+    pub fn drop_set_id(&self, ino: Ino) -> Result<()> {
+        let Some(mode) = self.without_set_id(ino)? else { return Ok(()) };
+        let change = AttrChange { mode: Some(mode), ..AttrChange::default() };
+        self.set_attr(&Caller::SELF, ino, &change, true).map(|_| ())
+    }
+
+    /// The permissions without set-user-id and set-group-id, if that changes them. Of directories
+    /// they mean something else.
+    fn without_set_id(&self, ino: Ino) -> Result<Option<u32>> {
+        let attr = self.attr(ino)?.attr;
+        // So does set-group-id without execution by the group.
+        let drop = if attr.mode & 0o010 == 0 { SET_UID } else { SET_UID | SET_GID };
+        Ok((!attr.is_dir() && attr.mode & drop != 0).then_some(attr.mode & 0o7777 & !drop))
     }
 
     /// The value of an extended attribute.

@@ -17,7 +17,6 @@ use crate::{Caller, Entry, NewNode, Vfs, held};
 
 /// The longest a file may become.
 const FILE_BYTES_MAX: u64 = 1 << 60;
-const SET_ID: u32 = 0o6000;
 
 /// How a file is opened, as far as it matters here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -346,22 +345,6 @@ impl Vfs {
         }
         content.touch();
         Ok(())
-    }
-
-    /// A caller who may not keep them loses set-user-id and set-group-id of what it writes.
-    ///
-    /// # Errors
-    /// `EIO`, `ESTALE`.
-    pub fn drop_set_id(&self, ino: Ino) -> Result<()> {
-        let attr = self.attr(ino)?.attr;
-        // Set-group-id without execution by the group means something else.
-        let drop = if attr.mode & 0o010 == 0 { 0o4000 } else { SET_ID };
-        if attr.mode & drop == 0 {
-            return Ok(());
-        }
-        let mode = Some(attr.mode & 0o7777 & !drop);
-        let change = AttrChange { mode, ..AttrChange::default() };
-        self.set_attr(&Caller::SELF, ino, &change, true).map(|_| ())
     }
 
     /// Tells the inode what it does not know of its content.
