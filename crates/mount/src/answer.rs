@@ -17,11 +17,19 @@ pub(crate) fn time(at: Timestamp) -> SystemTime {
     if at.0 >= 0 { UNIX_EPOCH + nanos } else { UNIX_EPOCH - nanos }
 }
 
+/// A time that a request says. fuser 0.18 takes the nanoseconds of times before 1970 for the wrong
+/// side: the kernel counts them forwards from the second, always.
 pub(crate) fn timestamp(at: SystemTime) -> Timestamp {
-    let nanos = match at.duration_since(UNIX_EPOCH) {
-        Ok(since) => i128::try_from(since.as_nanos()).unwrap_or(i128::MAX),
-        Err(before) => -i128::try_from(before.duration().as_nanos()).unwrap_or(i128::MAX),
+    let parts =
+        |length: Duration| (i128::from(length.as_secs()), i128::from(length.subsec_nanos()));
+    let (seconds, nanos) = match at.duration_since(UNIX_EPOCH) {
+        Ok(since) => parts(since),
+        Err(before) => {
+            let (seconds, nanos) = parts(before.duration());
+            (-seconds, nanos)
+        }
     };
+    let nanos = seconds * 1_000_000_000 + nanos;
     let bounded = nanos.clamp(i128::from(i64::MIN), i128::from(i64::MAX));
     Timestamp(i64::try_from(bounded).unwrap_or_default())
 }
@@ -63,10 +71,23 @@ pub(crate) fn attr(attr: &Attr, number: INodeNo) -> FileAttr {
 mod tests {
     use super::*;
 
+    /// As fuser makes them.
+    fn requested(seconds: i64, nanos: u32) -> SystemTime {
+        let length = Duration::new(seconds.unsigned_abs(), nanos);
+        if seconds >= 0 { UNIX_EPOCH + length } else { UNIX_EPOCH - length }
+    }
+
     #[test]
-    fn times_survive_both_ways() {
-        for nanos in [0, 1, -1, i64::MAX, i64::MIN + 1, 1_700_000_000_123_456_789] {
-            assert_eq!(timestamp(time(Timestamp(nanos))), Timestamp(nanos));
+    fn nanoseconds_are_counted_forwards() {
+        for (seconds, nanos) in [(0, 0), (0, 1), (5, 7), (-1, 0), (-1, 999_999_999), (-5, 7)] {
+            let time = Timestamp::from_parts(seconds, nanos.into());
+            assert_eq!(timestamp(requested(seconds, nanos)), time, "{seconds} {nanos}");
         }
+    }
+
+    #[test]
+    fn times_before_1970_are_before_1970() {
+        assert_eq!(time(Timestamp(-1)), UNIX_EPOCH - Duration::from_nanos(1));
+        assert_eq!(time(Timestamp(1)), UNIX_EPOCH + Duration::from_nanos(1));
     }
 }
