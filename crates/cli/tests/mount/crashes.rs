@@ -1,0 +1,97 @@
+//! Servers and mounts that end without a warning.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::mounts::{Mount, cluster, until};
+
+#[test]
+fn a_program_at_work_survives_the_metadata_server() {
+    let Some(world) = cluster() else { return };
+    let mount = Mount::new(&world);
+    fs::create_dir(mount.path("work")).unwrap();
+    let (stop, made) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            let mut number = 0_u64;
+            while !stop.load(Ordering::Relaxed) {
+                let name = mount.path(&format!("work/{number}"));
+                let mut file = File::create(&name).unwrap();
+                writeln!(file, "{number}").unwrap();
+                drop(file);
+                fs::rename(&name, mount.path(&format!("work/file.{number}"))).unwrap();
+                number += 1;
+                made.store(number, Ordering::Relaxed);
+            }
+        });
+        for round in 1..=3 {
+            until("it is at work", || {
+                made.load(Ordering::Relaxed) > round * 20 || worker.is_finished()
+            });
+            let before = made.load(Ordering::Relaxed);
+            world.crash();
+            until("it goes on", || made.load(Ordering::Relaxed) > before || worker.is_finished());
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    let made = made.into_inner();
+    let other = Mount::new(&world);
+    assert_eq!(fs::read_dir(other.path("work")).unwrap().count() as u64, made);
+    for number in 0..made {
+        let content = fs::read_to_string(other.path(&format!("work/file.{number}"))).unwrap();
+        assert_eq!(content, format!("{number}\n"));
+    }
+    other.end();
+    mount.end();
+}
+
+#[test]
+fn files_stay_open_over_a_crash_of_the_metadata_server() {
+    let Some(world) = cluster() else { return };
+    let mount = Mount::new(&world);
+    fs::create_dir_all(mount.path("a/b")).unwrap();
+    let large = vec![7_u8; 3 << 20];
+    fs::write(mount.path("a/b/large"), &large).unwrap();
+    let mut reader = File::open(mount.path("a/b/large")).unwrap();
+    let mut writer = File::create(mount.path("a/b/log")).unwrap();
+    writeln!(writer, "before").unwrap();
+    world.crash();
+    writeln!(writer, "after").unwrap();
+    writer.sync_all().unwrap();
+    let mut read = Vec::new();
+    reader.read_to_end(&mut read).unwrap();
+    assert!(read == large);
+    assert_eq!(fs::read_to_string(mount.path("a/b/log")).unwrap(), "before\nafter\n");
+    drop((reader, writer));
+    mount.end();
+}
+
+#[test]
+fn what_was_flushed_survives_the_mount() {
+    let Some(world) = cluster() else { return };
+    let mut mount = Mount::new(&world);
+    let large = vec![9_u8; 6 << 20];
+    fs::create_dir(mount.path("d")).unwrap();
+    fs::write(mount.path("d/closed"), "closed").unwrap();
+    fs::write(mount.path("d/large"), &large).unwrap();
+    let mut synced = File::create(mount.path("d/synced")).unwrap();
+    synced.write_all(b"synced").unwrap();
+    synced.sync_all().unwrap();
+    let mut lost = File::create(mount.path("d/held")).unwrap();
+    lost.write_all(b"held").unwrap();
+    mount.kill();
+    let gone = fs::metadata(mount.path("d")).unwrap_err();
+    let dead = rustix::io::Errno::NOTCONN;
+    assert_eq!(rustix::io::Errno::from_io_error(&gone), Some(dead));
+    drop((synced, lost));
+    let other = Mount::new(&world);
+    assert_eq!(fs::read(other.path("d/closed")).unwrap(), b"closed");
+    assert_eq!(fs::read(other.path("d/synced")).unwrap(), b"synced");
+    assert!(fs::read(other.path("d/large")).unwrap() == large);
+    let held = fs::read(other.path("d/held")).unwrap();
+    assert!(held.is_empty() || held == b"held");
+    other.end();
+    // What is left of it is unmounted like any other.
+    world.run(&["umount", mount.point().text()]).done();
+}

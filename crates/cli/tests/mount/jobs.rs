@@ -1,0 +1,186 @@
+//! `cudele run`: any program as a batch job.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, chown};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::fixture::World;
+use crate::mounts::{Mount, MountPoint, cluster, script, transcript, until};
+
+/// A job that says when it is at work, and goes on until the file `go` is there.
+const WAITS: &str = "touch \"$1/ready\"; while ! [ -e \"$1/go\" ]; do sleep 0.02; done";
+
+/// A command that runs a script as a job; the script's first argument is a directory of this
+/// machine.
+fn run(world: &World, options: &[&str], path: &str, text: &str) -> Command {
+    let mut command = world.command(&[&["run"], options, &[path, "--"]].concat());
+    command.args(["sh", "-euc", text, "sh"]).arg(world.path("."));
+    command
+}
+
+/// The same, begun and at work.
+fn begin(world: &World, path: &str, text: &str) -> Child {
+    let mut command = run(world, &[], path, text);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    until("the job is at work", || world.path("ready").exists());
+    child
+}
+
+fn has(world: &World, path: &str) -> bool {
+    world.run(&["stat", path]).ok
+}
+
+#[test]
+fn the_exit_code_is_the_commands() {
+    let Some(world) = cluster() else { return };
+    let code = |text: &str| run(&world, &[], "/job", text).status().unwrap().code();
+    assert_eq!(code("exit 0"), Some(0));
+    for (text, wanted) in [("exit 7", 7), ("kill -9 $$", 137), ("kill -15 $$", 143)] {
+        assert_eq!(code(text), Some(wanted), "{text}");
+        world.run(&["discard", "/job"]).done();
+    }
+}
+
+#[test]
+fn a_command_that_is_not_there_leaves_the_path_free() {
+    let Some(world) = cluster() else { return };
+    let said = world.run(&["run", "/job", "--", "no-such-program"]);
+    said.refused(&["no-such-program", "ENOENT"]);
+    assert!(run(&world, &[], "/job", "true").status().unwrap().success());
+    world.await_released();
+}
+
+#[test]
+fn signals_are_handed_on() {
+    let Some(world) = cluster() else { return };
+    let text = "trap 'touch \"$CUDELE_JOB/seen\"; exit 0' TERM INT; touch \"$1/ready\"; \
+                while :; do sleep 0.02; done";
+    for (signal, path) in [(Signal::TERM, "/term"), (Signal::INT, "/int")] {
+        let mut child = begin(&world, path, text);
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{signal:?}");
+        assert!(has(&world, &format!("{path}/seen")), "what it did is merged");
+        fs::remove_file(world.path("ready")).unwrap();
+    }
+}
+
+#[test]
+fn a_command_that_fails_leaves_what_was_asked_for() {
+    let Some(world) = cluster() else { return };
+    let text = "echo work > \"$CUDELE_JOB/file\"; exit 3";
+    let fails = |options: &[&str], path: &str| {
+        assert_eq!(run(&world, options, path, text).status().unwrap().code(), Some(3));
+    };
+    fails(&[], "/kept");
+    assert!(!has(&world, "/kept/file"));
+    world.run(&["merge", "/kept"]).done();
+    assert!(has(&world, "/kept/file"));
+    fails(&["--on-failure", "keep"], "/given-up");
+    world.run(&["discard", "/given-up"]).done();
+    assert!(!has(&world, "/given-up/file"));
+    fails(&["--on-failure", "merge"], "/merged");
+    assert!(has(&world, "/merged/file"));
+    fails(&["--on-failure", "discard"], "/discarded");
+    assert!(!has(&world, "/discarded/file"));
+    world.await_released();
+}
+
+#[test]
+fn one_path_has_one_job() {
+    let Some(world) = cluster() else { return };
+    let mut first = begin(&world, "/job", &format!("{WAITS}; touch \"$CUDELE_JOB/first\""));
+    let mut second = run(&world, &[], "/job", "touch \"$CUDELE_JOB/second\"");
+    let (well, said) = transcript(&mut second);
+    assert!(!well && said.contains("EBUSY") && said.contains("/job"), "{said}");
+    fs::write(world.path("go"), "").unwrap();
+    assert!(first.wait().unwrap().success());
+    assert!(has(&world, "/job/first") && !has(&world, "/job/second"));
+}
+
+#[test]
+fn the_directory_is_where_the_command_looks() {
+    let Some(world) = cluster() else { return };
+    let text = "echo 1 > \"$CUDELE_JOB/variable\"; echo 2 > \"$2/argument\"; echo 3 > here";
+    let mut command = run(&world, &["-C"], "/a/job", text);
+    assert!(command.arg("{}").status().unwrap().success());
+    for name in ["variable", "argument", "here"] {
+        assert!(has(&world, &format!("/a/job/{name}")), "{name}");
+    }
+}
+
+#[test]
+fn the_path_itself_is_the_directory_where_there_is_one() {
+    let Some(world) = cluster() else { return };
+    let local = MountPoint::new();
+    let path = local.text();
+    world.run(&["mkdir", "-p", Path::new(path).parent().unwrap().to_str().unwrap()]).done();
+    let text = format!("{WAITS}; echo work > \"$2/file\"; cmp \"$2/file\" \"$CUDELE_JOB/file\"");
+    let mut command = run(&world, &[], path, &text);
+    let mut child = command.arg(path).spawn().unwrap();
+    until("the job is at work", || world.path("ready").exists());
+    assert!(!local.is_mounted(), "nobody else sees it");
+    fs::write(world.path("go"), "").unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(fs::read_dir(path).unwrap().count(), 0, "nothing came to this machine's directory");
+    assert!(has(&world, &format!("{path}/file")));
+}
+
+#[test]
+fn nothing_is_left_behind() {
+    let Some(world) = cluster() else { return };
+    let place = MountPoint::new();
+    for text in ["true", "false"] {
+        run(&world, &["--on-failure", "discard"], "/job", text)
+            .env("TMPDIR", place.path())
+            .status()
+            .unwrap();
+    }
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+}
+
+/// A user who can open `/dev/fuse` (everywhere but in some containers) runs jobs without root.
+#[test]
+fn a_user_runs_jobs_without_root() {
+    const USER: u32 = 1;
+    let Some(world) = cluster() else { return };
+    let mount = Mount::new(&world);
+    fs::create_dir(mount.path("theirs")).unwrap();
+    chown(mount.path("theirs"), Some(USER), Some(USER)).unwrap();
+    mount.end();
+    // Opens the cluster's files to the user, whom this shows to be able to run the program.
+    if world.run_as(USER, &["status"]).is_none() {
+        return;
+    }
+    // A device that everybody may open, in the place of this machine's for these processes only.
+    let text = "mknod \"$1\" c 10 229; chmod 666 \"$1\"; \
+                exec setpriv --reuid=1 --regid=1 --clear-groups unshare --user --mount true";
+    let device = world.path("fuse");
+    let (well, said) = transcript(&mut script(text, &[device.as_os_str()]));
+    if !well {
+        println!("skipped: users of this machine have no namespaces of their own: {said}");
+        return;
+    }
+    let text = "mount --bind \"$1\" /dev/fuse; shift; \
+                exec setpriv --reuid=1 --regid=1 --clear-groups \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-euc", text, "sh"]).arg(&device);
+    let inner = "id -u > \"$CUDELE_JOB/user\"; echo work > \"$CUDELE_JOB/file\"";
+    let job = world.command(&["run", "/theirs/job", "--", "sh", "-euc", inner]);
+    command.arg(job.get_program()).args(job.get_args());
+    for (name, value) in job.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let state = world.path(&format!("state.{USER}"));
+    let (well, said) = transcript(command.env("CUDELE_STATE", state));
+    assert!(well, "{said}");
+    let mount = Mount::new(&world);
+    assert_eq!(fs::read_to_string(mount.path("theirs/job/user")).unwrap(), "1\n");
+    assert_eq!(fs::metadata(mount.path("theirs/job/file")).unwrap().uid(), USER);
+    mount.end();
+}

@@ -1,0 +1,109 @@
+//! `cudele mount` and `cudele umount`.
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+
+use crate::mounts::{Mount, MountPoint, cluster, until};
+
+#[test]
+fn it_mounts_in_the_background_and_ends_when_it_is_unmounted() {
+    let Some(world) = cluster() else { return };
+    let point = MountPoint::new();
+    let said = world.run(&["mount", point.text()]).done();
+    assert!(said.out.contains("cudele umount"), "{}", said.out);
+    fs::write(point.path().join("file"), "content").unwrap();
+    assert_eq!(world.run(&["stat", "/file"]).done().code, 0);
+    world.run(&["umount", point.text()]).done();
+    assert!(!point.is_mounted());
+    world.run(&["umount", point.text()]).refused(&["EINVAL", "nothing is mounted there"]);
+}
+
+#[test]
+fn a_mount_without_a_cluster_or_a_directory_says_so() {
+    let Some(world) = cluster() else { return };
+    world.run(&["mount", "/no/such/directory"]).refused(&["/no/such/directory"]);
+    let point = MountPoint::new();
+    world.run(&["mount", "--root", "/nowhere", point.text()]).refused(&["ENOENT"]);
+    world.run(&["down"]).done();
+    world.run(&["mount", point.text()]).refused(&[]);
+    assert!(!point.is_mounted());
+}
+
+#[test]
+fn what_is_mounted_read_only_is_not_changed() {
+    let Some(world) = cluster() else { return };
+    let writable = Mount::new(&world);
+    fs::write(writable.path("file"), "content").unwrap();
+    let mount = Mount::with(&world, &["-o", "ro"]);
+    assert_eq!(fs::read(mount.path("file")).unwrap(), b"content");
+    let refused = [
+        fs::write(mount.path("file"), "other"),
+        fs::write(mount.path("new"), "other"),
+        fs::remove_file(mount.path("file")),
+        fs::create_dir(mount.path("directory")),
+        fs::rename(mount.path("file"), mount.path("new")),
+        fs::set_permissions(
+            mount.path("file"),
+            fs::metadata(mount.path("file")).unwrap().permissions(),
+        ),
+    ];
+    for result in refused {
+        assert_eq!(result.unwrap_err().kind(), ErrorKind::ReadOnlyFilesystem);
+    }
+    fs::write(writable.path("file"), "changed").unwrap();
+    assert_eq!(fs::read(mount.path("file")).unwrap(), b"changed");
+    mount.end();
+    writable.end();
+}
+
+#[test]
+fn a_part_of_the_namespace_is_mounted() {
+    let Some(world) = cluster() else { return };
+    let whole = Mount::new(&world);
+    fs::create_dir_all(whole.path("a/b")).unwrap();
+    let part = Mount::with(&world, &["--root", "/a/b"]);
+    fs::write(part.path("file"), "content").unwrap();
+    assert_eq!(fs::read(whole.path("a/b/file")).unwrap(), b"content");
+    assert_eq!(fs::metadata(part.path("..")).unwrap().dev(), fs::metadata("/tmp").unwrap().dev());
+    // It shows the same directory, wherever that goes.
+    fs::rename(whole.path("a"), whole.path("c")).unwrap();
+    fs::write(part.path("other"), "content").unwrap();
+    assert_eq!(fs::read(whole.path("c/b/other")).unwrap(), b"content");
+    part.end();
+    whole.end();
+}
+
+#[test]
+fn options_are_those_of_fstab() {
+    let Some(world) = cluster() else { return };
+    let options = "rw,defaults,noatime,_netdev,nofail,x-systemd.automount,noexec,nosuid,nodev,\
+                   valid=1,threads=2";
+    let mount = Mount::with(&world, &["-o", options]);
+    let shown = mount.point().options().unwrap();
+    for option in ["rw", "noexec", "nosuid", "nodev"] {
+        assert!(shown.split(',').any(|one| one == option), "{option} is not in {shown}");
+    }
+    mount.end();
+    let point = MountPoint::new();
+    world.run(&["mount", "-o", "rw,bogus", point.text()]).refused(&["bogus", "EINVAL"]);
+    world.run(&["mount", "-o", "threads=0", point.text()]).refused(&["threads=0"]);
+}
+
+#[test]
+fn a_mount_in_use_is_busy_unless_it_is_detached() {
+    let Some(world) = cluster() else { return };
+    let mount = Mount::new(&world);
+    let at = mount.point().text().to_owned();
+    let file = File::create(mount.path("file")).unwrap();
+    world.run(&["umount", &at]).refused(&["EBUSY", "--lazy"]);
+    assert!(mount.point().is_mounted());
+    world.run(&["umount", "--lazy", &at]).done();
+    assert!(!mount.point().is_mounted());
+    // Whoever has a file open goes on.
+    std::os::unix::fs::FileExt::write_all_at(&file, b"late", 0).unwrap();
+    drop(file);
+    let again = Mount::new(&world);
+    until("the late words are there", || fs::read(again.path("file")).unwrap() == b"late");
+    again.end();
+}
