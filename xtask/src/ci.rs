@@ -77,11 +77,13 @@ fn steps(tools: Tools) -> Vec<Step> {
 /// and not about its luck; `cargo xtask properties` draws others.
 fn tests(tools: Tools) -> Vec<Cargo> {
     let seeded = |arguments: &[&str]| Cargo::new(arguments).with(PROPERTY_SEED, "1");
+    // What the tests of the mount run is built before.
+    let built = Cargo::new(&["run", "--quiet", "-p", "xtask", "--", "tools"]);
     if tools.nextest {
         let doc = ["test", "--quiet", "--workspace", "--doc"];
-        vec![seeded(&["nextest", "run", "--workspace"]), Cargo::new(&doc)]
+        vec![built, seeded(&["nextest", "run", "--workspace"]), Cargo::new(&doc)]
     } else {
-        vec![seeded(&["test", "--quiet", "--workspace"])]
+        vec![built, seeded(&["test", "--quiet", "--workspace"])]
     }
 }
 

@@ -19,6 +19,7 @@ mod hook;
 mod run;
 mod rust;
 mod tidy;
+mod tools;
 mod tree;
 
 use std::path::{Path, PathBuf};
@@ -37,6 +38,8 @@ usage: cargo xtask CHORE [ARGUMENT]...
   properties [RUNS]  run the property tests with other seeds, 10 times or as often as told
   fuzz [TARGET] [--seconds N]
                      feed a decoder random bytes (without TARGET: list the targets)
+  tools              build the programs of others that test the mount, once
+  suites [NAME]      long runs of programs of others on the mount (Debian packages)
   fix                rewrite the sources: rustfmt and what clippy can repair
   hook               install the pre-commit hook: format check and tidy
 ";
@@ -69,6 +72,8 @@ fn chore(root: &Path, arguments: &[&str]) -> Outcome {
         "sim" => sim(root, rest),
         "properties" => properties(root, rest),
         "fuzz" => fuzz::run(root, rest),
+        "tools" => no_arguments(rest).and_then(|()| tools::install(root)),
+        "suites" => tools::suites(root, rest),
         "fix" => no_arguments(rest).and_then(|()| fix(root)),
         "hook" => no_arguments(rest).and_then(|()| hook::install(root)),
         "help" | "--help" | "-h" => {

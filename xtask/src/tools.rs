@@ -1,0 +1,62 @@
+//! Programs that test any file system, and that nobody here wrote: the tests of the mount run them.
+//!
+//! Each is built once, from crates.io, in exactly one version, below the build directory. What a
+//! distribution has packages of is not here: `SUITES` names those.
+//!
+//! Invariant: a test that needs one of them fails without it, and names this chore.
+
+use std::path::{Path, PathBuf};
+
+use crate::run::{Cargo, Failure, Outcome};
+
+/// Program and version. A newer one may test more: change it here, and see what it finds.
+const TOOLS: [(&str, &str); 2] = [("pjdfstest", "0.2.2"), ("fsx", "0.3.2")];
+
+/// What the longer suites use besides, as Debian calls it.
+const SUITES: [&str; 9] =
+    ["stress-ng", "fio", "dbench", "fsmark", "git", "gcc", "make", "sqlite3", "rsync"];
+
+/// Builds what is not there yet.
+pub(crate) fn install(root: &Path) -> Outcome {
+    let place = place(root);
+    TOOLS.iter().try_for_each(|tool| build(root, &place, tool))
+}
+
+/// Where they are: beside what cargo builds, so that whoever keeps that keeps them.
+fn place(root: &Path) -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    root.join(target.unwrap_or_else(|| PathBuf::from("target"))).join("tools")
+}
+
+fn build(root: &Path, place: &Path, (name, version): &(&str, &str)) -> Outcome {
+    let list = std::fs::read_to_string(place.join(".crates.toml")).unwrap_or_default();
+    if list.contains(&format!("\"{name} {version} ")) && place.join("bin").join(name).is_file() {
+        return Ok(());
+    }
+    println!("building {name} {version}, once");
+    let (at, builds) = (place.display().to_string(), place.join("build").display().to_string());
+    let wanted = format!("{name}@={version}");
+    Cargo::new(&["install", "--quiet", "--locked", "--force", "--root", &at])
+        .and(&["--target-dir", &builds, &wanted])
+        .run(root)
+}
+
+/// Runs the longer suites, or those whose names contain the argument.
+pub(crate) fn suites(root: &Path, arguments: &[&str]) -> Outcome {
+    let missing = |program: &&&str| {
+        // A package is not always called as its program is.
+        let program = if **program == "fsmark" { "fs_mark" } else { **program };
+        !std::env::var_os("PATH")
+            .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
+    };
+    let missing: Vec<&str> = SUITES.iter().filter(missing).copied().collect();
+    if !missing.is_empty() {
+        let packages = missing.join(" ");
+        return Err(Failure::Failed(format!("missing: apt-get install {packages}")));
+    }
+    install(root)?;
+    Cargo::new(&["test", "-p", "cli", "--test", "mount", "--", "--ignored", "--nocapture"])
+        .and(&["--test-threads", "1"])
+        .and(arguments)
+        .run(root)
+}
