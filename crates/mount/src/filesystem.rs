@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, SystemTime};
 
-use cudele::{AttrChange, Errno, Error, Ino, RenameFlags, Result, Timestamp, XattrFlags};
+use cudele::{AttrChange, Errno, Error, Ino, LockMode, RenameFlags, Result, Timestamp, XattrFlags};
 use fuser::{
     BsdFileFlags, FileHandle, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner,
     OpenAccMode, OpenFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
-    ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
-    WriteFlags,
+    ReplyEmpty, ReplyEntry, ReplyLock, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
+    TimeOrNow, WriteFlags,
 };
 use types::FileType;
-use vfs::{Caller, Entry, Known, NewNode, OpenMode, Vfs};
+use vfs::{Caching, Caller, Entry, Known, NewNode, OpenMode, Range, Vfs};
 
 use crate::answer;
 
@@ -28,6 +28,9 @@ const TRANSFER_BYTES_MAX: u32 = 1 << 20;
 const O_APPEND: i32 = 0o2000;
 const O_EXCL: i32 = 0o200;
 const O_TRUNC: i32 = 0o1000;
+const F_RDLCK: i32 = 0;
+const F_WRLCK: i32 = 1;
+const F_UNLCK: i32 = 2;
 const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
 /// Bytes in which room is counted.
@@ -115,6 +118,15 @@ fn time(at: TimeOrNow) -> Timestamp {
     }
 }
 
+fn lock_range(kind: i32, start: u64, end: u64, pid: u32) -> Result<Range> {
+    let mode = match kind {
+        F_RDLCK => LockMode::Read,
+        F_WRLCK => LockMode::Write,
+        _ => LockMode::Unlock,
+    };
+    Vfs::lock_range(mode, start, end, pid)
+}
+
 fn rename_flags(flags: u32) -> Result<RenameFlags> {
     if flags & !(RENAME_NOREPLACE | RENAME_EXCHANGE) != 0 {
         return Err(Error::of(Errno::Invalid, "rename"));
@@ -135,6 +147,9 @@ impl fuser::Filesystem for Filesystem {
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
             InitFlags::FUSE_CACHE_SYMLINKS,
             InitFlags::FUSE_ASYNC_DIO,
+            InitFlags::FUSE_AUTO_INVAL_DATA,
+            InitFlags::FUSE_POSIX_LOCKS,
+            InitFlags::FUSE_FLOCK_LOCKS,
         ];
         for flag in wanted {
             let _ = config.add_capabilities(flag);
@@ -286,8 +301,9 @@ impl fuser::Filesystem for Filesystem {
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         match self.vfs.open(&caller(request), self.ino(ino), open_mode(flags)) {
-            Ok(true) => reply.opened(FILE, FopenFlags::FOPEN_KEEP_CACHE),
-            Ok(false) => reply.opened(FILE, FopenFlags::empty()),
+            Ok(Caching::Keep) => reply.opened(FILE, FopenFlags::FOPEN_KEEP_CACHE),
+            Ok(Caching::Afresh) => reply.opened(FILE, FopenFlags::empty()),
+            Ok(Caching::None) => reply.opened(FILE, FopenFlags::FOPEN_DIRECT_IO),
             Err(error) => reply.error(answer::errno(&error)),
         }
     }
@@ -359,10 +375,14 @@ impl fuser::Filesystem for Filesystem {
         _request: &Request,
         ino: INodeNo,
         _handle: FileHandle,
-        _lock_owner: LockOwner,
+        lock_owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        done(self.vfs.flush(self.ino(ino)), reply);
+        let ino = self.ino(ino);
+        let flushed = self.vfs.flush(ino);
+        // After the flush: whoever gets the lock next must see what was written under it.
+        self.vfs.unlock_all(ino, lock_owner.0);
+        done(flushed, reply);
     }
 
     fn release(
@@ -370,12 +390,15 @@ impl fuser::Filesystem for Filesystem {
         _request: &Request,
         ino: INodeNo,
         _handle: FileHandle,
-        _flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
+        flags: OpenFlags,
+        lock_owner: Option<LockOwner>,
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        done(self.vfs.close(self.ino(ino)), reply);
+        if let Some(owner) = lock_owner {
+            self.vfs.unlock_all(self.ino(ino), owner.0);
+        }
+        done(self.vfs.close(self.ino(ino), open_mode(flags).write), reply);
     }
 
     fn fsync(
@@ -520,6 +543,64 @@ impl fuser::Filesystem for Filesystem {
         let flags = XattrFlags::default();
         done(self.vfs.set_xattr(&caller, ino, name.as_bytes(), None, flags), reply);
         self.tell_outdated();
+    }
+
+    fn getlk(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        _handle: FileHandle,
+        owner: LockOwner,
+        start: u64,
+        end: u64,
+        kind: i32,
+        pid: u32,
+        reply: ReplyLock,
+    ) {
+        let found = lock_range(kind, start, end, pid)
+            .and_then(|range| self.vfs.lock_in_the_way(self.ino(ino), owner.0, &range));
+        match found {
+            Ok(Some(Range { mode, start, end, pid })) => {
+                let end = end.min(i64::MAX.unsigned_abs());
+                reply.locked(
+                    start,
+                    end,
+                    if mode == LockMode::Read { F_RDLCK } else { F_WRLCK },
+                    pid,
+                );
+            }
+            Ok(None) => reply.locked(start, end, F_UNLCK, 0),
+            Err(error) => reply.error(answer::errno(&error)),
+        }
+    }
+
+    fn setlk(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        _handle: FileHandle,
+        owner: LockOwner,
+        start: u64,
+        end: u64,
+        kind: i32,
+        pid: u32,
+        sleep: bool,
+        reply: ReplyEmpty,
+    ) {
+        let ino = self.ino(ino);
+        let range = match lock_range(kind, start, end, pid) {
+            Ok(range) => range,
+            Err(error) => return reply.error(answer::errno(&error)),
+        };
+        match self.vfs.lock(ino, owner.0, &range, false) {
+            Err(error) if sleep && error.errno == Errno::Again => {}
+            result => return done(result, reply),
+        }
+        // Who waits must not keep others from being answered.
+        let vfs = self.vfs.clone();
+        let waiter = std::thread::Builder::new().name("lock".to_owned());
+        // Should there be no thread, the reply says so when it is dropped.
+        let _ = waiter.spawn(move || done(vfs.lock(ino, owner.0, &range, true), reply));
     }
 
     fn fallocate(

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::JoinHandle;
 
 use cudele::{Errno, Error, Result};
 use fuser::{BackgroundSession, Config, MountOption, Notifier, Session, SessionACL};
@@ -19,7 +18,6 @@ pub struct Mounted {
     at: PathBuf,
     session: Option<BackgroundSession>,
     forget: Option<Sender<Vec<Known>>>,
-    forgetter: Option<JoinHandle<()>>,
 }
 
 /// Mounts a file system on a directory; `source` is what `mount(8)` shows as its device.
@@ -48,17 +46,17 @@ pub fn mount(vfs: Arc<Vfs>, at: &Path, source: &str, options: &Options) -> Resul
     let session = session.map_err(|error| mount_error(at, &error))?;
     let notifier = session.notifier();
     let root = vfs.root();
-    let forgetter = std::thread::Builder::new()
+    let (shared, outdated_now) = (Arc::downgrade(&vfs), forget.clone());
+    vfs.share(move || {
+        if let Some(vfs) = shared.upgrade() {
+            let _ = outdated_now.send(vfs.take_outdated());
+        }
+    })?;
+    std::thread::Builder::new()
         .name("forgetter".to_owned())
         .spawn(move || tell_kernel(&notifier, root, &outdated))
         .map_err(|error| mount_error(at, &error))?;
-    Ok(Mounted {
-        vfs,
-        at: at.to_owned(),
-        session: Some(session),
-        forget: Some(forget),
-        forgetter: Some(forgetter),
-    })
+    Ok(Mounted { vfs, at: at.to_owned(), session: Some(session), forget: Some(forget) })
 }
 
 /// Tells the kernel what it must forget. In a thread of its own: the kernel may hold the very
@@ -69,7 +67,9 @@ fn tell_kernel(notifier: &Notifier, root: cudele::Ino, outdated: &Receiver<Vec<K
         for known in batch {
             // What the kernel has forgotten already is not there any more.
             let name = std::ffi::OsStr::from_bytes(&known.name);
-            let _ = notifier.inval_entry(number(root, known.parent), name);
+            if !name.is_empty() {
+                let _ = notifier.inval_entry(number(root, known.parent), name);
+            }
             let _ = notifier.inval_inode(number(root, known.ino), 0, 0);
         }
     }
@@ -137,9 +137,6 @@ impl Mounted {
 
     fn finish(&mut self) -> Result<()> {
         self.forget = None;
-        if let Some(forgetter) = self.forgetter.take() {
-            let _ = forgetter.join();
-        }
         self.vfs.write_back_all()
     }
 }

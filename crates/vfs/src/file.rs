@@ -12,22 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use cudele::{Attr, AttrChange, Errno, Error, INLINE_BYTES_MAX, Ino, Result, Timestamp};
 
-use crate::tree::Tree;
-use crate::{Caller, Entry, NewNode, Vfs, held};
+use crate::{Caller, Vfs, held};
 
 /// The longest a file may become.
 const FILE_BYTES_MAX: u64 = 1 << 60;
-
-/// How a file is opened, as far as it matters here.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OpenMode {
-    /// It may be written.
-    pub write: bool,
-    /// What is there is thrown away.
-    pub truncate: bool,
-    /// It must not be there yet.
-    pub exclusive: bool,
-}
 
 /// A file that is open.
 #[derive(Debug)]
@@ -37,20 +25,22 @@ pub(crate) struct File {
 
 #[derive(Debug)]
 pub(crate) struct Content {
-    size: u64,
-    body: Body,
+    pub(crate) size: u64,
+    pub(crate) body: Body,
     /// The inode does not know of it yet.
-    dirty: bool,
+    pub(crate) dirty: bool,
     /// When it was written last, if the inode does not know.
     written: Timestamp,
     /// Something was written to the object store since the last sync.
     unsynced: bool,
     /// The attributes, when the inode has lost its last name.
-    nameless: Option<Attr>,
+    pub(crate) nameless: Option<Attr>,
+    /// Other clients have it open, too, and somebody writes: nothing is held here.
+    pub(crate) shared: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Body {
+pub(crate) enum Body {
     /// Nobody has looked.
     Unread,
     Inline(Vec<u8>),
@@ -59,7 +49,7 @@ enum Body {
 }
 
 impl File {
-    fn new(size: u64, body: Body) -> Self {
+    pub(crate) fn new(size: u64, body: Body) -> Self {
         let content = Content {
             size,
             body,
@@ -67,11 +57,12 @@ impl File {
             written: Timestamp(0),
             unsynced: false,
             nameless: None,
+            shared: false,
         };
         Self { content: Mutex::new(content) }
     }
 
-    fn held(&self) -> MutexGuard<'_, Content> {
+    pub(crate) fn held(&self) -> MutexGuard<'_, Content> {
         held(&self.content)
     }
 
@@ -99,7 +90,7 @@ impl File {
 
 impl Content {
     /// Attributes as whoever has it open sees them.
-    fn over(&self, attr: Attr) -> Attr {
+    pub(crate) fn over(&self, attr: Attr) -> Attr {
         if !self.dirty {
             return Attr {
                 size: if self.nameless.is_some() { self.size } else { attr.size },
@@ -117,76 +108,13 @@ impl Content {
 }
 
 impl Vfs {
-    /// Opens a file. Returns whether what a kernel remembers of its content is still right.
-    ///
-    /// # Errors
-    /// `ESTALE`, `EISDIR`, `EROFS`; not `EACCES`: the caller has checked permissions.
-    pub fn open(&self, caller: &Caller, ino: Ino, mode: OpenMode) -> Result<bool> {
-        if mode.write {
-            self.check_writable()?;
-        }
-        let nameless = self.nodes().file(ino).and_then(|file| file.nameless());
-        let attr = match nameless {
-            Some(attr) => attr,
-            None => self.stored_attr(ino)?,
-        };
-        Self::check_file(&attr)?;
-        let file = self.nodes().open(ino, || File::new(attr.size, Body::Unread));
-        let seen = self.nodes().see(ino, (attr.mtime, attr.size));
-        let mut content = file.held();
-        let mut same = seen || matches!(self.tree(ino), Tree::Owned(_)) || content.dirty;
-        if !same && content.nameless.is_none() {
-            (content.size, content.body) = (attr.size, Body::Unread);
-        }
-        drop(content);
-        if mode.truncate {
-            let emptied = self.truncate(caller, ino, 0, true);
-            if let Err(error) = emptied {
-                self.nodes().close(ino);
-                return Err(error);
-            }
-            same = false;
-        }
-        Ok(same)
-    }
-
-    /// Makes a file and opens it; opens the one that is there unless that is forbidden.
-    ///
-    /// # Errors
-    /// As [`Vfs::make`] and [`Vfs::open`].
-    pub fn create(
-        &self,
-        caller: &Caller,
-        (parent, name): (Ino, &[u8]),
-        mode: u32,
-        open: OpenMode,
-    ) -> Result<Entry> {
-        match self.make(caller, parent, name, &NewNode { mode, rdev: 0, target: b"" }) {
-            Ok(entry) => {
-                let ino = entry.attr.ino;
-                let _ = self.nodes().open(ino, || File::new(0, Body::Inline(Vec::new())));
-                self.nodes().see(ino, (entry.attr.mtime, 0));
-                Ok(entry)
-            }
-            Err(error) if error.errno == Errno::Exists && !open.exclusive => {
-                let entry = self.lookup(caller, parent, name)?;
-                if let Err(error) = self.open(caller, entry.attr.ino, open) {
-                    self.forget(entry.attr.ino, 1);
-                    return Err(error);
-                }
-                Ok(entry)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    fn file(&self, ino: Ino) -> Result<Arc<File>> {
+    pub(crate) fn file(&self, ino: Ino) -> Result<Arc<File>> {
         let file = self.nodes().file(ino).cloned();
         file.ok_or_else(|| Error::of(Errno::Stale, "file"))
     }
 
     /// Finds out where the content is, and what it is if it is small.
-    fn load(&self, ino: Ino, content: &mut Content) -> Result<()> {
+    pub(crate) fn load(&self, ino: Ino, content: &mut Content) -> Result<()> {
         if content.body != Body::Unread {
             return Ok(());
         }
@@ -208,6 +136,10 @@ impl Vfs {
     pub fn read(&self, ino: Ino, offset: u64, length: usize) -> Result<Vec<u8>> {
         let file = self.file(ino)?;
         let mut content = file.held();
+        if content.shared {
+            drop(content);
+            return self.read_shared(ino, offset, length);
+        }
         self.load(ino, &mut content)?;
         let length = (length as u64).min(content.size.saturating_sub(offset));
         if length == 0 {
@@ -228,6 +160,11 @@ impl Vfs {
     pub fn write(&self, ino: Ino, offset: u64, data: &[u8], append: bool) -> Result<()> {
         let file = self.file(ino)?;
         let mut content = file.held();
+        if content.shared {
+            content.unsynced = true;
+            content.size = content.size.max(self.write_shared(ino, offset, data, append)?);
+            return Ok(());
+        }
         self.load(ino, &mut content)?;
         let offset = if append { content.size } else { offset };
         let end = checked_end(offset, data.len() as u64)?;
@@ -277,6 +214,9 @@ impl Vfs {
             }
         };
         let mut content = file.held();
+        if content.shared {
+            return self.truncate_shared(caller, ino, size, is_open);
+        }
         if !is_open && content.nameless.is_none() {
             // Whether the caller may is for the namespace to say.
             let change = AttrChange { size: Some(size), ..AttrChange::default() };
@@ -330,6 +270,9 @@ impl Vfs {
         let end = checked_end(offset, length)?;
         let file = self.file(ino)?;
         let mut content = file.held();
+        if content.shared {
+            return self.allocate_shared(ino, (offset, end), zero, keep);
+        }
         self.load(ino, &mut content)?;
         if zero {
             let end = end.min(content.size);
@@ -348,7 +291,7 @@ impl Vfs {
     }
 
     /// Tells the inode what it does not know of its content.
-    fn write_back(&self, ino: Ino, content: &mut Content) -> Result<()> {
+    pub(crate) fn write_back(&self, ino: Ino, content: &mut Content) -> Result<()> {
         if !content.dirty {
             return Ok(());
         }
@@ -392,22 +335,6 @@ impl Vfs {
         if nameless { Ok(()) } else { self.sync_metadata(ino) }
     }
 
-    /// Closes a file that was opened once.
-    ///
-    /// # Errors
-    /// As [`Vfs::flush`], if nobody flushed before.
-    pub fn close(&self, ino: Ino) -> Result<()> {
-        let file = self.file(ino)?;
-        let result = self.write_back(ino, &mut file.held());
-        drop(file);
-        let Some(file) = self.nodes().close(ino) else { return result };
-        let content = file.held();
-        if content.nameless.is_some() && content.body == Body::Striped {
-            self.fs.delete_data(ino, content.size)?;
-        }
-        result
-    }
-
     /// Attributes as they are seen here: what is open may be longer than its inode knows.
     pub(crate) fn as_open(&self, attr: Attr) -> Attr {
         if !self.nodes().any_open() {
@@ -432,40 +359,6 @@ impl Vfs {
             }
             Some(_) | None => Ok(()),
         }
-    }
-
-    /// A name of an open file is about to go: its content is brought here if it is in the inode.
-    pub(crate) fn keep(&self, ino: Ino, file: &File, attr: Attr) -> Result<()> {
-        let mut content = file.held();
-        if attr.nlink > 1 || content.nameless.is_some() {
-            return Ok(());
-        }
-        self.load(ino, &mut content)
-    }
-
-    /// It has gone.
-    pub(crate) fn lose_name(&self, lost: Option<Attr>) {
-        let Some(attr) = lost else { return };
-        let Some(file) = self.nodes().file(attr.ino).cloned() else { return };
-        if attr.nlink < 2 {
-            let ctime = cudele::now_coarse();
-            let attr = file.held().over(attr);
-            file.held().nameless = Some(Attr { nlink: 0, ctime, ..attr });
-            self.nodes().renamed(attr.ino, Ino(0), b"");
-        }
-    }
-
-    /// Removes the content of files of a decoupled subtree that have lost their last name and are
-    /// not open. Elsewhere the server does.
-    pub(crate) fn drop_freed(&self, dir: Ino) -> Result<()> {
-        let Tree::Owned(owned) = self.tree(dir) else { return Ok(()) };
-        let freed = owned.with(&Caller::SELF.cred(), |subtree| Ok(subtree.take_freed()))?;
-        for (ino, size) in freed {
-            if self.nodes().file(ino).is_none() {
-                self.fs.delete_data(ino, size)?;
-            }
-        }
-        Ok(())
     }
 
     /// Everything that is held of files in a decoupled subtree goes to their inodes.

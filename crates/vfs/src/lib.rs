@@ -22,9 +22,12 @@ mod attrs;
 mod caller;
 mod file;
 mod listing;
+mod locks;
 mod names;
 mod nodes;
+mod open;
 mod owned;
+mod shared;
 mod tree;
 mod virtual_xattr;
 
@@ -33,13 +36,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use cudele::{Attr, Fs, Ino};
-use types::Map;
+use types::{Map, Set};
 
 pub use caller::Caller;
-pub use file::OpenMode;
 pub use listing::{Listed, Listing};
+pub use locks::Range;
 pub use names::NewNode;
 pub use nodes::Known;
+pub use open::{Caching, OpenMode};
 pub use owned::Ending;
 
 use nodes::Nodes;
@@ -81,6 +85,8 @@ pub struct Vfs {
     next_handle: AtomicU64,
     /// What a kernel must forget.
     outdated: Mutex<Vec<Known>>,
+    /// Who may have locked something in which file.
+    locked: Mutex<Set<(Ino, u64)>>,
 }
 
 /// A lock whose holder panicked: what it protects is changed in single steps, so it is usable.
@@ -107,6 +113,7 @@ impl Vfs {
             listings: Mutex::default(),
             next_handle: AtomicU64::new(1),
             outdated: Mutex::default(),
+            locked: Mutex::default(),
         })
     }
 

@@ -61,7 +61,12 @@ impl Vfs {
         }
     }
 
-    fn ask<T>(&self, ino: Ino, request: impl Fn(&Cred) -> Result<T>, caller: &Caller) -> Result<T> {
+    pub(crate) fn ask<T>(
+        &self,
+        ino: Ino,
+        request: impl Fn(&Cred) -> Result<T>,
+        caller: &Caller,
+    ) -> Result<T> {
         self.walked(ino, || caller.act(&request))
     }
 

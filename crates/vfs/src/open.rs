@@ -1,0 +1,224 @@
+//! Opening and closing files, and files that lose their last name meanwhile.
+//!
+//! The metadata server knows which clients have which of its files open ([`cudele::Fs::open_as`]); in a
+//! decoupled subtree nobody else can have any.
+
+use std::sync::Arc;
+
+use cudele::{Attr, Errno, Ino, NewFile, Opened, Result};
+
+use crate::file::{Body, File};
+use crate::tree::Tree;
+use crate::{Caller, Entry, Vfs};
+
+/// How a file is opened, as far as it matters here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenMode {
+    /// It may be written.
+    pub write: bool,
+    /// What is there is thrown away.
+    pub truncate: bool,
+    /// It must not be there yet.
+    pub exclusive: bool,
+}
+
+/// What a kernel may remember of the content of a file that is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caching {
+    /// What it knows from before is still right.
+    Keep,
+    /// What it will read now.
+    Afresh,
+    /// Nothing: others may change it at any time.
+    None,
+}
+
+impl Vfs {
+    /// Opens a file. Says what a kernel may remember of its content.
+    ///
+    /// # Errors
+    /// `ESTALE`, `EISDIR`, `EROFS`; not `EACCES`: the caller has checked permissions.
+    pub fn open(&self, caller: &Caller, ino: Ino, mode: OpenMode) -> Result<Caching> {
+        if mode.write {
+            self.check_writable()?;
+        }
+        let nameless = self.nodes().file(ino).and_then(|file| file.nameless());
+        let (attr, body, shared) = match nameless {
+            Some(attr) => (attr, Body::Unread, false),
+            None => self.open_stored(caller, ino, mode.write)?,
+        };
+        let file = self.nodes().open(ino, || File::new(attr.size, body.clone()));
+        let seen = self.nodes().see(ino, (attr.mtime, attr.size));
+        let mut content = file.held();
+        let mut same = seen || matches!(self.tree(ino), Tree::Owned(_)) || content.dirty;
+        if !same && content.nameless.is_none() {
+            (content.size, content.body) = (attr.size, body);
+        }
+        content.shared |= shared;
+        let direct = content.shared;
+        drop(content);
+        if mode.truncate {
+            let emptied = self.truncate(caller, ino, 0, true);
+            if let Err(error) = emptied {
+                self.close_here(ino, mode.write);
+                return Err(error);
+            }
+            same = false;
+        }
+        Ok(if direct {
+            Caching::None
+        } else if same {
+            Caching::Keep
+        } else {
+            Caching::Afresh
+        })
+    }
+
+    /// Makes a file and opens it; opens the one that is there unless that is forbidden.
+    ///
+    /// # Errors
+    /// As [`Vfs::make`] and [`Vfs::open`].
+    pub fn create(
+        &self,
+        caller: &Caller,
+        (parent, name): (Ino, &[u8]),
+        mode: u32,
+        open: OpenMode,
+    ) -> Result<Entry> {
+        match self.make_open(caller, (parent, name), mode, open) {
+            Ok(entry) => {
+                let ino = entry.attr.ino;
+                let _ = self.nodes().open(ino, || File::new(0, Body::Inline(Vec::new())));
+                self.nodes().see(ino, (entry.attr.mtime, 0));
+                Ok(entry)
+            }
+            Err(error) if error.errno == Errno::Exists && !open.exclusive => {
+                let entry = self.lookup(caller, parent, name)?;
+                if let Err(error) = self.open(caller, entry.attr.ino, open) {
+                    self.forget(entry.attr.ino, 1);
+                    return Err(error);
+                }
+                Ok(entry)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Closes a file that was opened once.
+    ///
+    /// # Errors
+    /// As [`Vfs::flush`], if nobody flushed before.
+    pub fn close(&self, ino: Ino, write: bool) -> Result<()> {
+        let file = self.file(ino)?;
+        let result = self.write_back(ino, &mut file.held());
+        let owned = matches!(self.tree(ino), Tree::Owned(_));
+        drop(file);
+        let Some(file) = self.close_here(ino, write) else { return result };
+        let content = file.held();
+        if owned && content.nameless.is_some() && content.body == Body::Striped {
+            self.fs.delete_data(ino, content.size)?;
+        }
+        result
+    }
+
+    /// Closes it once, without anything else. Returns its content if that was the last time.
+    fn close_here(&self, ino: Ino, write: bool) -> Option<Arc<File>> {
+        if matches!(self.tree(ino), Tree::Server) {
+            // The server keeps the content of a file without a name until then.
+            self.fs.close_file(ino, write);
+        }
+        self.nodes().close(ino)
+    }
+
+    /// Opens a file where it is kept: its attributes, its content as far as it came along, and
+    /// whether it is shared.
+    fn open_stored(&self, caller: &Caller, ino: Ino, write: bool) -> Result<(Attr, Body, bool)> {
+        match self.tree(ino) {
+            Tree::Server => {
+                let opened = self.ask(ino, |cred| self.fs.open_as(cred, ino, write), caller)?;
+                let Opened { attr, data, shared } = opened;
+                let body = if shared {
+                    Body::Striped
+                } else if attr.size == 0 || !data.is_empty() {
+                    Body::Inline(fitted(data, attr.size))
+                } else {
+                    Body::Striped
+                };
+                Ok((attr, body, shared))
+            }
+            Tree::Owned(_) => {
+                let attr = self.stored_attr(ino)?;
+                Self::check_file(&attr)?;
+                Ok((attr, Body::Unread, false))
+            }
+        }
+    }
+
+    fn make_open(
+        &self,
+        caller: &Caller,
+        (parent, name): (Ino, &[u8]),
+        mode: u32,
+        open: OpenMode,
+    ) -> Result<Entry> {
+        self.check_writable()?;
+        let new = NewFile { permissions: mode & 0o7777, ..NewFile::default() };
+        let attr = self.run(
+            parent,
+            caller,
+            |user| {
+                if open.write {
+                    return user.create_open(parent, name, &new);
+                }
+                let attr = user.create(parent, name, &new)?;
+                self.fs.open_as(&Caller::SELF.cred(), attr.ino, false)?;
+                Ok(attr)
+            },
+            |subtree| {
+                let ino = subtree.make(parent, name, &new)?;
+                subtree.attr(ino)
+            },
+        )?;
+        self.entry(parent, name, attr)
+    }
+
+    /// A name of an open file is about to go: its content is brought here if it is in the inode.
+    pub(crate) fn keep(&self, ino: Ino, file: &File, attr: Attr) -> Result<()> {
+        let mut content = file.held();
+        if attr.nlink > 1 || content.nameless.is_some() {
+            return Ok(());
+        }
+        self.load(ino, &mut content)
+    }
+
+    /// It has gone.
+    pub(crate) fn lose_name(&self, lost: Option<Attr>) {
+        let Some(attr) = lost else { return };
+        let Some(file) = self.nodes().file(attr.ino).cloned() else { return };
+        if attr.nlink < 2 {
+            let ctime = cudele::now_coarse();
+            let attr = file.held().over(attr);
+            file.held().nameless = Some(Attr { nlink: 0, ctime, ..attr });
+            self.nodes().renamed(attr.ino, Ino(0), b"");
+        }
+    }
+
+    /// Removes the content of files of a decoupled subtree that have lost their last name and are
+    /// not open. Elsewhere the server does.
+    pub(crate) fn drop_freed(&self, dir: Ino) -> Result<()> {
+        let Tree::Owned(owned) = self.tree(dir) else { return Ok(()) };
+        let freed = owned.with(&Caller::SELF.cred(), |subtree| Ok(subtree.take_freed()))?;
+        for (ino, size) in freed {
+            if self.nodes().file(ino).is_none() {
+                self.fs.delete_data(ino, size)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Inline content of a file of this length: what was never written is zeros.
+fn fitted(mut data: Vec<u8>, size: u64) -> Vec<u8> {
+    data.resize(usize::try_from(size).unwrap_or(usize::MAX), 0);
+    data
+}

@@ -1,0 +1,118 @@
+//! Files that several clients have open while one of them writes: content is in the object store only,
+//! their length at the server only, and nothing is held here. So everybody sees a write when it
+//! returns.
+//!
+//! Content comes before length: nobody ever sees a length without its content, but for the bytes that an
+//! append has been given and not written yet, which read as zeros.
+
+use std::sync::Arc;
+
+use cudele::{AttrChange, Ino, Notice, Result};
+
+use crate::file::Body;
+use crate::nodes::Known;
+use crate::{Caller, Vfs, held};
+
+impl Vfs {
+    /// Hears from now on which files others want, and gives up what is held of them. `outdated` is
+    /// called when a kernel must forget something ([`Vfs::take_outdated`]).
+    ///
+    /// # Errors
+    /// If no thread can be started.
+    pub fn share(self: &Arc<Self>, outdated: impl Fn() + Send + 'static) -> Result<()> {
+        let (tell, recalls) = std::sync::mpsc::channel();
+        let vfs = Arc::downgrade(self);
+        // Not the thread that hears: it must go on hearing while the answer is on its way.
+        std::thread::Builder::new()
+            .name("recalls".to_owned())
+            .spawn(move || {
+                while let Ok(ino) = recalls.recv() {
+                    let Some(vfs) = vfs.upgrade() else { return };
+                    // Whoever wants it is told if it cannot be had; what is held stays held.
+                    let _ = vfs.give_up(ino);
+                    outdated();
+                }
+            })
+            .map_err(|error| {
+                cudele::Error::new(cudele::Errno::Again, "thread", error.to_string())
+            })?;
+        self.fs.listen(move |notice| match notice {
+            Notice::Recall { ino } => drop(tell.send(ino)),
+            Notice::LockLost { .. } => {}
+        })
+    }
+
+    /// Writes down what is held of a file, and holds nothing from now on.
+    fn give_up(&self, ino: Ino) -> Result<()> {
+        let file = self.nodes().file(ino).cloned();
+        let Some(file) = file else { return self.fs.yield_file(ino) };
+        // Nobody may write until the server has moved what is inline.
+        let mut content = file.held();
+        self.write_back(ino, &mut content)?;
+        self.fs.yield_file(ino)?;
+        (content.body, content.shared) = (Body::Striped, true);
+        let known = Known { ino, parent: Ino(0), name: Vec::new() };
+        held(&self.outdated).push(known);
+        Ok(())
+    }
+
+    pub(crate) fn read_shared(&self, ino: Ino, offset: u64, length: usize) -> Result<Vec<u8>> {
+        let size = self.stored_attr(ino)?.size;
+        let length = (length as u64).min(size.saturating_sub(offset));
+        self.fs.read_at(ino, offset, usize::try_from(length).unwrap_or(usize::MAX))
+    }
+
+    /// Returns where what was written ends.
+    pub(crate) fn write_shared(
+        &self,
+        ino: Ino,
+        offset: u64,
+        data: &[u8],
+        append: bool,
+    ) -> Result<u64> {
+        let (cred, length) = (Caller::SELF.cred(), data.len() as u64);
+        if append {
+            let end = self.walked(ino, || self.fs.append_as(&cred, ino, length))?.size;
+            self.fs.write_at(ino, end - length, data)?;
+            return Ok(end);
+        }
+        let end = offset + length;
+        self.fs.write_at(ino, offset, data)?;
+        self.walked(ino, || self.fs.grow_as(&cred, ino, end))?;
+        Ok(end)
+    }
+
+    pub(crate) fn truncate_shared(
+        &self,
+        caller: &Caller,
+        ino: Ino,
+        size: u64,
+        is_open: bool,
+    ) -> Result<()> {
+        let before = self.stored_attr(ino)?.size;
+        let change = AttrChange { size: Some(size), ..AttrChange::default() };
+        let caller = if is_open { &Caller::SELF } else { caller };
+        self.change_attr(caller, ino, &change)?;
+        if size < before {
+            self.fs.zero_range(ino, before, size, before - size)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn allocate_shared(
+        &self,
+        ino: Ino,
+        (offset, end): (u64, u64),
+        zero: bool,
+        keep: bool,
+    ) -> Result<()> {
+        let size = self.stored_attr(ino)?.size;
+        if zero && offset < size {
+            self.fs.zero_range(ino, size, offset, end.min(size) - offset)?;
+        }
+        if !keep {
+            self.walked(ino, || self.fs.grow_as(&Caller::SELF.cred(), ino, end))?;
+        }
+        Ok(())
+    }
+}
