@@ -17,8 +17,11 @@ impl Vfs {
         if let Some(attr) = self.nameless(ino) {
             return Ok(Entry { attr, valid: self.valid(ino) });
         }
-        let attr = self.stored_attr(ino)?;
-        Ok(Entry { attr: self.as_open(attr), valid: self.valid(ino) })
+        match self.stored_attr(ino) {
+            // Somebody else has taken its last name, but it is open here.
+            Err(error) if error.errno == Errno::Stale && self.lost_elsewhere(ino) => self.attr(ino),
+            stored => Ok(Entry { attr: self.as_open(stored?), valid: self.valid(ino) }),
+        }
     }
 
     /// Changes attributes, `is_open` if through an open file: then permission to change its length

@@ -32,9 +32,11 @@ pub(crate) struct Content {
     /// When it was written last, if the inode does not know.
     written: Timestamp,
     /// Something was written to the object store since the last sync.
-    unsynced: bool,
+    pub(crate) unsynced: bool,
     /// The attributes, when the inode has lost its last name.
     pub(crate) nameless: Option<Attr>,
+    /// The attributes when they were seen last.
+    pub(crate) last: Attr,
     /// Other clients have it open, too, and somebody writes: nothing is held here.
     pub(crate) shared: bool,
 }
@@ -57,6 +59,7 @@ impl File {
             written: Timestamp(0),
             unsynced: false,
             nameless: None,
+            last: Attr { size, nlink: 1, ..Attr::default() },
             shared: false,
         };
         Self { content: Mutex::new(content) }
@@ -101,6 +104,16 @@ impl Content {
         Attr { size: self.size, mtime, ctime, ..attr }
     }
 
+    /// It has lost its last name.
+    pub(crate) fn lose_name(&mut self, attr: Attr) {
+        let ctime = cudele::now_coarse();
+        let attr = self.over(attr);
+        if self.shared {
+            self.size = self.size.max(attr.size);
+        }
+        self.nameless = Some(Attr { nlink: 0, ctime, ..attr });
+    }
+
     fn touch(&mut self) {
         self.dirty = true;
         self.written = cudele::now_coarse();
@@ -137,8 +150,9 @@ impl Vfs {
         let file = self.file(ino)?;
         let mut content = file.held();
         if content.shared {
+            let size = self.shared_size(ino, &mut content)?;
             drop(content);
-            return self.read_shared(ino, offset, length);
+            return self.read_shared(ino, size, offset, length);
         }
         self.load(ino, &mut content)?;
         let length = (length as u64).min(content.size.saturating_sub(offset));
@@ -161,9 +175,7 @@ impl Vfs {
         let file = self.file(ino)?;
         let mut content = file.held();
         if content.shared {
-            content.unsynced = true;
-            content.size = content.size.max(self.write_shared(ino, offset, data, append)?);
-            return Ok(());
+            return self.write_shared(ino, &mut content, (offset, append), data);
         }
         self.load(ino, &mut content)?;
         let offset = if append { content.size } else { offset };
@@ -214,7 +226,7 @@ impl Vfs {
             }
         };
         let mut content = file.held();
-        if content.shared {
+        if content.shared && content.nameless.is_none() {
             return self.truncate_shared(caller, ino, size, is_open);
         }
         if !is_open && content.nameless.is_none() {
@@ -270,7 +282,7 @@ impl Vfs {
         let end = checked_end(offset, length)?;
         let file = self.file(ino)?;
         let mut content = file.held();
-        if content.shared {
+        if content.shared && content.nameless.is_none() {
             return self.allocate_shared(ino, (offset, end), zero, keep);
         }
         self.load(ino, &mut content)?;

@@ -55,6 +55,7 @@ impl Vfs {
             (content.size, content.body) = (attr.size, body);
         }
         content.shared |= shared;
+        content.last = attr;
         let direct = content.shared;
         drop(content);
         if mode.truncate {
@@ -196,9 +197,7 @@ impl Vfs {
         let Some(attr) = lost else { return };
         let Some(file) = self.nodes().file(attr.ino).cloned() else { return };
         if attr.nlink < 2 {
-            let ctime = cudele::now_coarse();
-            let attr = file.held().over(attr);
-            file.held().nameless = Some(Attr { nlink: 0, ctime, ..attr });
+            file.held().lose_name(attr);
             self.nodes().renamed(attr.ino, Ino(0), b"");
         }
     }

@@ -7,9 +7,9 @@
 
 use std::sync::Arc;
 
-use cudele::{AttrChange, Ino, Notice, Result};
+use cudele::{AttrChange, Errno, Ino, Notice, Result};
 
-use crate::file::Body;
+use crate::file::{Body, Content};
 use crate::nodes::Known;
 use crate::{Caller, Vfs, held};
 
@@ -56,30 +56,77 @@ impl Vfs {
         Ok(())
     }
 
-    pub(crate) fn read_shared(&self, ino: Ino, offset: u64, length: usize) -> Result<Vec<u8>> {
-        let size = self.stored_attr(ino)?.size;
+    /// How long a shared file is. One that has lost its name is as long as this process knows: the
+    /// server does not know it any more.
+    pub(crate) fn shared_size(&self, ino: Ino, content: &mut Content) -> Result<u64> {
+        if content.nameless.is_some() {
+            return Ok(content.size);
+        }
+        match self.stored_attr(ino) {
+            Ok(attr) => content.last = attr,
+            Err(error) if error.errno == Errno::Stale => content.lose_name(content.last),
+            Err(error) => return Err(error),
+        }
+        content.size = content.last.size;
+        Ok(content.size)
+    }
+
+    /// A file that is open here has lost its last name by somebody else's doing. False if it is not
+    /// open.
+    pub(crate) fn lost_elsewhere(&self, ino: Ino) -> bool {
+        let Some(file) = self.nodes().file(ino).cloned() else { return false };
+        let mut content = file.held();
+        if content.nameless.is_none() {
+            let last = content.last;
+            content.lose_name(last);
+        }
+        true
+    }
+
+    pub(crate) fn read_shared(
+        &self,
+        ino: Ino,
+        size: u64,
+        offset: u64,
+        length: usize,
+    ) -> Result<Vec<u8>> {
         let length = (length as u64).min(size.saturating_sub(offset));
         self.fs.read_at(ino, offset, usize::try_from(length).unwrap_or(usize::MAX))
     }
 
-    /// Returns where what was written ends.
     pub(crate) fn write_shared(
         &self,
         ino: Ino,
-        offset: u64,
+        content: &mut Content,
+        (offset, append): (u64, bool),
         data: &[u8],
-        append: bool,
-    ) -> Result<u64> {
+    ) -> Result<()> {
         let (cred, length) = (Caller::SELF.cred(), data.len() as u64);
-        if append {
-            let end = self.walked(ino, || self.fs.append_as(&cred, ino, length))?.size;
-            self.fs.write_at(ino, end - length, data)?;
-            return Ok(end);
+        content.unsynced = true;
+        let named = content.nameless.is_none();
+        let reserved = if append && named {
+            match self.walked(ino, || self.fs.append_as(&cred, ino, length)) {
+                Err(error) if error.errno == Errno::Stale => None,
+                answer => Some(answer?.size - length),
+            }
+        } else {
+            None
+        };
+        let at = match reserved {
+            Some(at) => at,
+            None if append => self.shared_size(ino, content)?,
+            None => offset,
+        };
+        self.fs.write_at(ino, at, data)?;
+        content.size = content.size.max(at + length);
+        if reserved.is_none() && named {
+            match self.walked(ino, || self.fs.grow_as(&cred, ino, at + length)) {
+                // It has no name any more.
+                Err(error) if error.errno == Errno::Stale => {}
+                answer => drop(answer?),
+            }
         }
-        let end = offset + length;
-        self.fs.write_at(ino, offset, data)?;
-        self.walked(ino, || self.fs.grow_as(&cred, ino, end))?;
-        Ok(end)
+        Ok(())
     }
 
     pub(crate) fn truncate_shared(
