@@ -43,7 +43,8 @@ struct Node {
     file: Option<Arc<File>>,
     /// How often it is open.
     opens: u32,
-    /// Modification time and length when its content was seen last.
+    /// Time of the last change and length when its content was seen last. Not that of the last
+    /// modification, which programs set back.
     seen: Option<(Timestamp, u64)>,
 }
 
@@ -178,7 +179,7 @@ impl Nodes {
         file
     }
 
-    /// Content of this modification time and length is seen; returns whether it was before.
+    /// Content of this time of change and length is seen; returns whether it was before.
     pub(crate) fn see(&mut self, ino: Ino, content: (Timestamp, u64)) -> bool {
         let Some(node) = self.known.get_mut(&ino) else { return false };
         node.seen.replace(content) == Some(content)

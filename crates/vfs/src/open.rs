@@ -48,7 +48,7 @@ impl Vfs {
             None => self.open_stored(caller, ino, mode.write)?,
         };
         let file = self.nodes().open(ino, || File::new(attr.size, body.clone()));
-        let seen = self.nodes().see(ino, (attr.mtime, attr.size));
+        let seen = self.nodes().see(ino, (attr.ctime, attr.size));
         let mut content = file.held();
         let mut same = seen || matches!(self.tree(ino), Tree::Owned(_)) || content.dirty;
         if !same && content.nameless.is_none() {
@@ -90,7 +90,7 @@ impl Vfs {
             Ok(entry) => {
                 let ino = entry.attr.ino;
                 let _ = self.nodes().open(ino, || File::new(0, Body::Inline(Vec::new())));
-                self.nodes().see(ino, (entry.attr.mtime, 0));
+                self.nodes().see(ino, (entry.attr.ctime, 0));
                 Ok(entry)
             }
             Err(error) if error.errno == Errno::Exists && !open.exclusive => {
