@@ -24,5 +24,6 @@ mod mounting;
 mod mounts;
 mod policies;
 mod posix;
+mod sharing;
 mod steps;
 mod suites;

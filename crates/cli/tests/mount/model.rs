@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::mounts::{Mount, cluster, new_seed, seed, steps};
-use crate::steps::{Answer, Files, How, Name, OPEN_MAX, Step, take, tree};
+use crate::steps::{Answer, Files, How, Name, OPEN_MAX, Step, Use, take, tree};
 
 const STEPS: u64 = 1500;
 /// Where the child of the second test finds its directories: the job's, and the reference.
@@ -191,12 +191,7 @@ impl Pair {
     /// Where a step must be taken: content of a file that is open belongs to whoever opened it.
     fn side_of(&mut self, step: Step) -> usize {
         let name = match step {
-            Step::Close(slot)
-            | Step::WriteAt(slot, ..)
-            | Step::ReadAt(slot, ..)
-            | Step::Resize(slot, _)
-            | Step::Sync(slot)
-            | Step::StatOpen(slot) => return self.side[slot],
+            Step::With(slot, _) => return self.side[slot],
             Step::Open(_, name, _)
             | Step::Read(name)
             | Step::Stat(name)
@@ -204,7 +199,17 @@ impl Pair {
             | Step::Times(name, _)
             | Step::Unlink(name)
             | Step::Rename(_, name) => name,
-            _ => return self.chance.below(self.sides.len()),
+            Step::Create(..)
+            | Step::MakeDir(..)
+            | Step::Symlink(..)
+            | Step::Fifo(_)
+            | Step::Link(..)
+            | Step::RemoveDir(_)
+            | Step::Move(..)
+            | Step::Exchange(..)
+            | Step::Mode(..)
+            | Step::Owner(..)
+            | Step::List(_) => return self.chance.below(self.sides.len()),
         };
         let path = self.reference.join(name);
         let found = [fs::metadata(&path), fs::symlink_metadata(&path)];
@@ -242,12 +247,12 @@ impl Pair {
                 let ways = [How::Read, How::Write, How::Create, How::Truncate, How::Append];
                 Step::Open(slot, one, chance.of(&ways))
             }
-            22..=26 => Step::WriteAt(slot, offset, length, chance.of(b"abcdefgh")),
-            27 | 28 => Step::ReadAt(slot, offset, length),
-            29 => Step::Resize(slot, offset),
-            30 => Step::Sync(slot),
-            31 => Step::StatOpen(slot),
-            _ => Step::Close(slot),
+            22..=26 => Step::With(slot, Use::Write(offset, length, chance.of(b"abcdefgh"))),
+            27 | 28 => Step::With(slot, Use::Read(offset, length)),
+            29 => Step::With(slot, Use::Resize(offset)),
+            30 => Step::With(slot, Use::Sync),
+            31 => Step::With(slot, Use::Stat),
+            _ => Step::With(slot, Use::Close),
         }
     }
 }

@@ -34,12 +34,19 @@ pub(crate) enum Step {
     Stat(Name),
     List(Name),
     Open(usize, Name, How),
-    Close(usize),
-    WriteAt(usize, u64, usize, u8),
-    ReadAt(usize, u64, usize),
-    Resize(usize, u64),
-    Sync(usize),
-    StatOpen(usize),
+    /// With what was opened there.
+    With(usize, Use),
+}
+
+/// What is done with an open file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Use {
+    Close,
+    Write(u64, usize, u8),
+    Read(u64, usize),
+    Resize(u64),
+    Sync,
+    Stat,
 }
 
 /// How a file is opened.
@@ -103,31 +110,26 @@ pub(crate) fn take(root: &Path, files: &mut Files, step: Step) -> Result<Answer>
         Step::Truncate(name, length) => {
             open(&at(name), OFlags::WRONLY, 0).and_then(|file| io(file.set_len(length)))
         }
-        Step::Close(slot)
-        | Step::WriteAt(slot, ..)
-        | Step::ReadAt(slot, ..)
-        | Step::Resize(slot, _)
-        | Step::Sync(slot)
-        | Step::StatOpen(slot) => return take_open(&mut files[slot], step),
+        Step::With(slot, how) => return take_open(&mut files[slot], how),
     };
     result.map(|()| Answer::Done)
 }
 
 /// With an open file.
-fn take_open(place: &mut Option<File>, step: Step) -> Result<Answer> {
+fn take_open(place: &mut Option<File>, how: Use) -> Result<Answer> {
     let Some(file) = place else { return Ok(Answer::Done) };
-    let result = match step {
-        Step::WriteAt(_, offset, length, byte) => file.write_all_at(&vec![byte; length], offset),
-        Step::ReadAt(_, offset, length) => {
+    let result = match how {
+        Use::Write(offset, length, byte) => file.write_all_at(&vec![byte; length], offset),
+        Use::Read(offset, length) => {
             let mut bytes = vec![0; length];
             let read = io(file.read_at(&mut bytes, offset))?;
             bytes.truncate(read);
             return Ok(Answer::Bytes(bytes));
         }
-        Step::Resize(_, length) => file.set_len(length),
-        Step::Sync(_) => file.sync_all(),
-        Step::StatOpen(_) => return io(file.metadata()).map(|of| stat(&of)),
-        _ => {
+        Use::Resize(length) => file.set_len(length),
+        Use::Sync => file.sync_all(),
+        Use::Stat => return io(file.metadata()).map(|of| stat(&of)),
+        Use::Close => {
             *place = None;
             Ok(())
         }
