@@ -7,32 +7,26 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, SystemTime};
 
-use cudele::{AttrChange, Errno, Error, Ino, LockMode, RenameFlags, Result, Timestamp, XattrFlags};
+use cudele::{AttrChange, Errno, Ino, Result, XattrFlags};
 use fuser::{
-    BsdFileFlags, FileHandle, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner,
-    OpenAccMode, OpenFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
-    ReplyEmpty, ReplyEntry, ReplyLock, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
-    TimeOrNow, WriteFlags,
+    BsdFileFlags, FileHandle, FopenFlags, Generation, INodeNo, KernelConfig, LockOwner, OpenFlags,
+    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
+    ReplyLock, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use types::FileType;
-use vfs::{Caching, Caller, Entry, Known, NewNode, OpenMode, Range, Vfs};
+use vfs::{Caching, Entry, Known, NewNode, Vfs};
 
 use crate::answer;
+use crate::asked::{
+    O_APPEND, WANTED, bytes, caller, done, lock_range, open_mode, rename_flags, time,
+};
 
 /// Inode numbers are never used twice.
-const GENERATION: Generation = Generation(0);
+pub(crate) const GENERATION: Generation = Generation(0);
 /// Files need no handle of their own: everything is kept by inode.
 const FILE: FileHandle = FileHandle(0);
 /// The most that is read or written at a time.
 const TRANSFER_BYTES_MAX: u32 = 1 << 20;
-const O_APPEND: i32 = 0o2000;
-const O_EXCL: i32 = 0o200;
-const O_TRUNC: i32 = 0o1000;
-const F_RDLCK: i32 = 0;
-const F_WRLCK: i32 = 1;
-const F_UNLCK: i32 = 2;
-const RENAME_NOREPLACE: u32 = 1;
-const RENAME_EXCHANGE: u32 = 2;
 /// Bytes in which room is counted.
 const SPACE_UNIT: u64 = 4096;
 
@@ -44,7 +38,7 @@ pub(crate) fn number(root: Ino, ino: Ino) -> INodeNo {
 /// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Filesystem {
-    vfs: Arc<Vfs>,
+    pub(crate) vfs: Arc<Vfs>,
     /// Where to send what the kernel must forget.
     forget: Sender<Vec<Known>>,
 }
@@ -54,11 +48,11 @@ impl Filesystem {
         Self { vfs, forget }
     }
 
-    fn ino(&self, number: INodeNo) -> Ino {
+    pub(crate) fn ino(&self, number: INodeNo) -> Ino {
         if number == INodeNo::ROOT { self.vfs.root() } else { Ino(number.0) }
     }
 
-    fn attr(&self, attr: &cudele::Attr) -> fuser::FileAttr {
+    pub(crate) fn attr(&self, attr: &cudele::Attr) -> fuser::FileAttr {
         answer::attr(attr, number(self.vfs.root(), attr.ino))
     }
 
@@ -83,75 +77,9 @@ impl Filesystem {
     }
 }
 
-fn caller(request: &Request) -> Caller {
-    Caller { uid: request.uid(), gid: request.gid(), pid: request.pid() }
-}
-
-fn done(result: Result<()>, reply: ReplyEmpty) {
-    match result {
-        Ok(()) => reply.ok(),
-        Err(error) => reply.error(answer::errno(&error)),
-    }
-}
-
-fn bytes(result: Result<Vec<u8>>, size: u32, reply: ReplyXattr) {
-    match result {
-        Ok(value) if size == 0 => reply.size(u32::try_from(value.len()).unwrap_or(u32::MAX)),
-        Ok(value) if value.len() <= size as usize => reply.data(&value),
-        Ok(_) => reply.error(fuser::Errno::ERANGE),
-        Err(error) => reply.error(answer::errno(&error)),
-    }
-}
-
-fn open_mode(flags: OpenFlags) -> OpenMode {
-    OpenMode {
-        write: flags.acc_mode() != OpenAccMode::O_RDONLY,
-        truncate: flags.0 & O_TRUNC != 0,
-        exclusive: flags.0 & O_EXCL != 0,
-    }
-}
-
-fn time(at: TimeOrNow) -> Timestamp {
-    match at {
-        TimeOrNow::SpecificTime(at) => answer::timestamp(at),
-        TimeOrNow::Now => cudele::now(),
-    }
-}
-
-fn lock_range(kind: i32, start: u64, end: u64, pid: u32) -> Result<Range> {
-    let mode = match kind {
-        F_RDLCK => LockMode::Read,
-        F_WRLCK => LockMode::Write,
-        _ => LockMode::Unlock,
-    };
-    Vfs::lock_range(mode, start, end, pid)
-}
-
-fn rename_flags(flags: u32) -> Result<RenameFlags> {
-    if flags & !(RENAME_NOREPLACE | RENAME_EXCHANGE) != 0 {
-        return Err(Error::of(Errno::Invalid, "rename"));
-    }
-    let (no_replace, exchange) = (flags & RENAME_NOREPLACE != 0, flags & RENAME_EXCHANGE != 0);
-    Ok(RenameFlags { no_replace, exchange })
-}
-
 impl fuser::Filesystem for Filesystem {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        // Whatever of it this kernel knows.
-        let wanted = [
-            InitFlags::FUSE_ASYNC_READ,
-            InitFlags::FUSE_BIG_WRITES,
-            InitFlags::FUSE_DO_READDIRPLUS,
-            InitFlags::FUSE_READDIRPLUS_AUTO,
-            InitFlags::FUSE_PARALLEL_DIROPS,
-            InitFlags::FUSE_HANDLE_KILLPRIV_V2,
-            InitFlags::FUSE_CACHE_SYMLINKS,
-            InitFlags::FUSE_ASYNC_DIO,
-            InitFlags::FUSE_AUTO_INVAL_DATA,
-            InitFlags::FUSE_POSIX_LOCKS,
-            InitFlags::FUSE_FLOCK_LOCKS,
-        ];
-        for flag in wanted {
+        for flag in WANTED {
             let _ = config.add_capabilities(flag);
         }
         let _ = config.set_max_write(TRANSFER_BYTES_MAX);
@@ -425,18 +353,10 @@ impl fuser::Filesystem for Filesystem {
         _ino: INodeNo,
         handle: FileHandle,
         offset: u64,
-        mut reply: ReplyDirectory,
+        reply: ReplyDirectory,
     ) {
-        let root = self.vfs.root();
-        let read = self.vfs.read_dir(&caller(request), handle.0, offset, &mut |listed| {
-            let number = number(root, listed.attr.ino);
-            let kind = answer::kind(listed.attr.file_type());
-            !reply.add(number, listed.next, kind, OsStr::from_bytes(&listed.name))
-        });
-        match read {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(answer::errno(&error)),
-        }
+        let (handle, caller) = (handle.0, caller(request));
+        self.read_dir(&caller, handle, offset, reply);
     }
 
     fn readdirplus(
@@ -445,27 +365,10 @@ impl fuser::Filesystem for Filesystem {
         ino: INodeNo,
         handle: FileHandle,
         offset: u64,
-        mut reply: ReplyDirectoryPlus,
+        reply: ReplyDirectoryPlus,
     ) {
-        let dir = self.ino(ino);
-        let read = self.vfs.read_dir(&caller(request), handle.0, offset, &mut |listed| {
-            let name = OsStr::from_bytes(&listed.name);
-            let attr = self.attr(&listed.attr);
-            if listed.is_dot() {
-                // The kernel knows these, and does not count a reference for them.
-                return !reply.add(attr.ino, listed.next, name, &Duration::ZERO, &attr, GENERATION);
-            }
-            let entry = self.vfs.learn(dir, listed);
-            let full = reply.add(attr.ino, listed.next, name, &entry.valid, &attr, GENERATION);
-            if full {
-                self.vfs.forget(listed.attr.ino, 1);
-            }
-            !full
-        });
-        match read {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(answer::errno(&error)),
-        }
+        let (dir, caller) = (self.ino(ino), caller(request));
+        self.read_dir_plus(&caller, (dir, handle.0), offset, reply);
     }
 
     fn releasedir(
@@ -557,21 +460,8 @@ impl fuser::Filesystem for Filesystem {
         pid: u32,
         reply: ReplyLock,
     ) {
-        let found = lock_range(kind, start, end, pid)
-            .and_then(|range| self.vfs.lock_in_the_way(self.ino(ino), owner.0, &range));
-        match found {
-            Ok(Some(Range { mode, start, end, pid })) => {
-                let end = end.min(i64::MAX.unsigned_abs());
-                reply.locked(
-                    start,
-                    end,
-                    if mode == LockMode::Read { F_RDLCK } else { F_WRLCK },
-                    pid,
-                );
-            }
-            Ok(None) => reply.locked(start, end, F_UNLCK, 0),
-            Err(error) => reply.error(answer::errno(&error)),
-        }
+        let range = lock_range(kind, start, end, pid);
+        self.get_lock(self.ino(ino), owner.0, range, reply);
     }
 
     fn setlk(
@@ -587,20 +477,8 @@ impl fuser::Filesystem for Filesystem {
         sleep: bool,
         reply: ReplyEmpty,
     ) {
-        let ino = self.ino(ino);
-        let range = match lock_range(kind, start, end, pid) {
-            Ok(range) => range,
-            Err(error) => return reply.error(answer::errno(&error)),
-        };
-        match self.vfs.lock(ino, owner.0, &range, false) {
-            Err(error) if sleep && error.errno == Errno::Again => {}
-            result => return done(result, reply),
-        }
-        // Who waits must not keep others from being answered.
-        let vfs = self.vfs.clone();
-        let waiter = std::thread::Builder::new().name("lock".to_owned());
-        // Should there be no thread, the reply says so when it is dropped.
-        let _ = waiter.spawn(move || done(vfs.lock(ino, owner.0, &range, true), reply));
+        let range = lock_range(kind, start, end, pid);
+        self.set_lock(self.ino(ino), owner.0, (range, sleep), reply);
     }
 
     fn fallocate(

@@ -10,7 +10,10 @@
 )]
 
 mod answer;
+mod asked;
+mod directory;
 mod filesystem;
+mod locking;
 mod options;
 mod session;
 

@@ -1,0 +1,83 @@
+//! What a request says, in the terms of the file system; and the two answers that most have.
+
+use cudele::{Errno, Error, LockMode, RenameFlags, Result, Timestamp};
+use fuser::{InitFlags, OpenAccMode, OpenFlags, ReplyEmpty, ReplyXattr, Request, TimeOrNow};
+use vfs::{Caller, OpenMode, Range, Vfs};
+
+use crate::answer;
+
+pub(crate) const O_APPEND: i32 = 0o2000;
+pub(crate) const O_EXCL: i32 = 0o200;
+pub(crate) const O_TRUNC: i32 = 0o1000;
+pub(crate) const F_RDLCK: i32 = 0;
+pub(crate) const F_WRLCK: i32 = 1;
+pub(crate) const F_UNLCK: i32 = 2;
+pub(crate) const RENAME_NOREPLACE: u32 = 1;
+pub(crate) const RENAME_EXCHANGE: u32 = 2;
+
+/// What a kernel is asked to do, as far as it knows how.
+pub(crate) const WANTED: [InitFlags; 11] = [
+    InitFlags::FUSE_ASYNC_READ,
+    InitFlags::FUSE_BIG_WRITES,
+    InitFlags::FUSE_DO_READDIRPLUS,
+    InitFlags::FUSE_READDIRPLUS_AUTO,
+    InitFlags::FUSE_PARALLEL_DIROPS,
+    InitFlags::FUSE_HANDLE_KILLPRIV_V2,
+    InitFlags::FUSE_CACHE_SYMLINKS,
+    InitFlags::FUSE_ASYNC_DIO,
+    InitFlags::FUSE_AUTO_INVAL_DATA,
+    InitFlags::FUSE_POSIX_LOCKS,
+    InitFlags::FUSE_FLOCK_LOCKS,
+];
+
+pub(crate) fn caller(request: &Request) -> Caller {
+    Caller { uid: request.uid(), gid: request.gid(), pid: request.pid() }
+}
+
+pub(crate) fn done(result: Result<()>, reply: ReplyEmpty) {
+    match result {
+        Ok(()) => reply.ok(),
+        Err(error) => reply.error(answer::errno(&error)),
+    }
+}
+
+pub(crate) fn bytes(result: Result<Vec<u8>>, size: u32, reply: ReplyXattr) {
+    match result {
+        Ok(value) if size == 0 => reply.size(u32::try_from(value.len()).unwrap_or(u32::MAX)),
+        Ok(value) if value.len() <= size as usize => reply.data(&value),
+        Ok(_) => reply.error(fuser::Errno::ERANGE),
+        Err(error) => reply.error(answer::errno(&error)),
+    }
+}
+
+pub(crate) fn open_mode(flags: OpenFlags) -> OpenMode {
+    OpenMode {
+        write: flags.acc_mode() != OpenAccMode::O_RDONLY,
+        truncate: flags.0 & O_TRUNC != 0,
+        exclusive: flags.0 & O_EXCL != 0,
+    }
+}
+
+pub(crate) fn time(at: TimeOrNow) -> Timestamp {
+    match at {
+        TimeOrNow::SpecificTime(at) => answer::timestamp(at),
+        TimeOrNow::Now => cudele::now(),
+    }
+}
+
+pub(crate) fn lock_range(kind: i32, start: u64, end: u64, pid: u32) -> Result<Range> {
+    let mode = match kind {
+        F_RDLCK => LockMode::Read,
+        F_WRLCK => LockMode::Write,
+        _ => LockMode::Unlock,
+    };
+    Vfs::lock_range(mode, start, end, pid)
+}
+
+pub(crate) fn rename_flags(flags: u32) -> Result<RenameFlags> {
+    if flags & !(RENAME_NOREPLACE | RENAME_EXCHANGE) != 0 {
+        return Err(Error::of(Errno::Invalid, "rename"));
+    }
+    let (no_replace, exchange) = (flags & RENAME_NOREPLACE != 0, flags & RENAME_EXCHANGE != 0);
+    Ok(RenameFlags { no_replace, exchange })
+}
