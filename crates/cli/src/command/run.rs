@@ -75,14 +75,11 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     };
     // A process of the job that is still at work keeps the mount until it ends, but nothing it does
     // is part of the job any more. Nor can the mount end while it is seen at a second place.
-    match local(args, is_private) {
-        Some(local) if mount::unmount(local, false).is_err() => {
-            let _ = mount::unmount(local, true);
-            drop(mounted);
-        }
-        Some(_) | None => {
-            let _ = mounted.unmount();
-        }
+    if views(args, at.path(), is_private).all(|view| mount::unmount(view, false).is_ok()) {
+        let _ = mounted.unmount();
+    } else {
+        views(args, at.path(), is_private).for_each(|view| drop(mount::unmount(view, true)));
+        drop(mounted);
     }
     vfs.write_back_all()?;
     let ending = ending(status, &policy, args.on_failure);
@@ -91,10 +88,17 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     Ok(exit_code(status))
 }
 
-/// The directory of this machine that is at PATH, if the job's can be shown there.
-fn local(args: &Args, is_private: bool) -> Option<&FilePath> {
+/// Where the job's directory is shown as a mount of its own, the last one first: at the directory
+/// of this machine that is at PATH, if there is one, and in the place of the whole namespace. There
+/// nobody has to look up the directories above it, which others may change at any time.
+fn views<'a>(
+    args: &'a Args,
+    at: &'a FilePath,
+    is_private: bool,
+) -> impl Iterator<Item = &'a FilePath> {
     let local = FilePath::new(&args.path);
-    (is_private && local.is_absolute() && local.is_dir()).then_some(local)
+    let local = (local.is_absolute() && local.is_dir()).then_some(local);
+    local.into_iter().chain([at]).filter(move |_| is_private)
 }
 
 /// Mounts, and runs the command.
@@ -107,9 +111,12 @@ fn job(
     let root = rustix::process::getuid().is_root();
     let options = Options { allow_other: root, set_id: root, devices: root, ..Options::default() };
     let mounted = mount::mount(vfs.clone(), at, "cudele:/", &options)?;
-    let dir = at.join(path.to_string().trim_start_matches('/'));
-    if let Some(local) = local(args, is_private) {
-        private::show(&dir, local)?;
+    let mut dir = at.join(path.to_string().trim_start_matches('/'));
+    for view in views(args, at, is_private) {
+        private::show(&dir, view)?;
+    }
+    if is_private {
+        at.clone_into(&mut dir);
     }
     let child = start(args, &dir)?;
     let status = wait(child)?;

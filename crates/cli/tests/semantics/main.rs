@@ -17,6 +17,10 @@ mod decoupling;
 mod fixture;
 mod interference;
 mod merging;
+mod mounted;
+#[allow(dead_code, reason = "the tests of the mount, for which it was made, use all of it")]
+#[path = "../mount/mounts.rs"]
+mod mounts;
 mod policies;
 mod strong;
 mod tools;

@@ -1,0 +1,197 @@
+//! What holds for programs on a mount.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags, XattrFlags, openat};
+use serde_json::Value;
+
+use crate::fixture::World;
+use crate::mounts::{Mount, cluster};
+
+fn said(path: &Path, name: &str) -> String {
+    let mut value = vec![0; 4096];
+    let length = rustix::fs::getxattr(path, name, &mut value).unwrap();
+    value.truncate(length);
+    String::from_utf8(value).unwrap()
+}
+
+fn ask_for(dir: &Path, name: &str, value: &str) {
+    rustix::fs::setxattr(dir, name, value.as_bytes(), XattrFlags::empty()).unwrap();
+}
+
+fn made(mount: &Mount, name: &str, policy: &str) -> std::path::PathBuf {
+    let dir = mount.path(name);
+    fs::create_dir(&dir).unwrap();
+    ask_for(&dir, "cudele.dir.policy", policy);
+    dir
+}
+
+/// Requests that the metadata server has been asked so far, as its last beacon says.
+fn requests(world: &World) -> u64 {
+    // Beacons come twice a second.
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    let status = world.run(&["--json", "status"]).done().out;
+    let status: Value = serde_json::from_str(&status).unwrap();
+    status["mds"][0]["counters"]["requests"].as_u64().unwrap()
+}
+
+#[test]
+fn each_subtree_of_a_mount_is_as_its_policy_says() {
+    let Some(world) = cluster() else { return };
+    let mount = Mount::new(&world);
+    let strong = made(&mount, "strong", "posix");
+    let memory = made(&mount, "memory", "strong-none");
+    let job = made(&mount, "job", "batchfs");
+    ask_for(&job, "cudele.dir.state", "decouple");
+    for dir in [&strong, &memory, &job] {
+        fs::write(dir.join("file"), "content").unwrap();
+        File::open(dir.join("file")).unwrap().sync_all().unwrap();
+    }
+    let now = |dir: &Path| {
+        let file = dir.join("file");
+        [said(&file, "cudele.file.durable"), said(&file, "cudele.file.visible")]
+    };
+    assert_eq!(now(&strong), ["global", "yes"]);
+    assert_eq!(now(&memory), ["none", "yes"]);
+    assert_eq!(now(&job), ["local", "no"]);
+    assert!(said(&strong, "cudele.dir.policy").ends_with("# set here"));
+    fs::create_dir(strong.join("below")).unwrap();
+    let below = said(&strong.join("below"), "cudele.dir.policy");
+    assert!(below.ends_with("# inherited from /strong"), "{below}");
+    let mut open = File::options().append(true).open(strong.join("file")).unwrap();
+    open.write_all(b"more").unwrap();
+    assert_eq!(now(&strong), ["none", "no"]);
+    drop(open);
+    ask_for(&job, "cudele.dir.state", "merge");
+    assert_eq!(said(&job.join("file"), "cudele.file.visible"), "yes");
+    mount.end();
+}
+
+#[test]
+fn a_mount_works_alone_in_what_it_has_decoupled() {
+    let Some(world) = cluster() else { return };
+    let (mount, other) = (Mount::new(&world), Mount::new(&world));
+    let job = made(&mount, "job", "batchfs");
+    fs::write(mount.path("outside"), "").unwrap();
+    ask_for(&job, "cudele.dir.state", "decouple");
+    let before = requests(&world);
+    // From the directory on: what is above it is not in the subtree, and is asked for.
+    let dir = File::open(&job).unwrap();
+    for number in 0..500 {
+        let open = |flags| openat(&dir, format!("f{number}"), flags, Mode::from(0o644)).unwrap();
+        let mut file = File::from(open(OFlags::CREATE | OFlags::WRONLY));
+        file.write_all(b"content").unwrap();
+        drop(file);
+        let mut read = String::new();
+        File::from(open(OFlags::RDONLY)).read_to_string(&mut read).unwrap();
+        assert_eq!(read, "content");
+    }
+    drop(dir);
+    assert_eq!(fs::read_dir(&job).unwrap().count(), 500);
+    let asked = requests(&world) - before;
+    assert!(asked < 100, "{asked} requests for 500 files: the subtree is not alone");
+    // `batchfs` blocks others.
+    let refused = fs::read_dir(other.path("job")).unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(16), "{refused}");
+    let across = fs::rename(mount.path("outside"), job.join("inside")).unwrap_err();
+    assert_eq!(across.raw_os_error(), Some(18), "{across}");
+    ask_for(&job, "cudele.dir.state", "merge");
+    assert_eq!(fs::read_dir(other.path("job")).unwrap().count(), 500);
+    assert_eq!(fs::read(other.path("job/f77")).unwrap(), b"content");
+    mount.end();
+    other.end();
+}
+
+#[test]
+fn what_is_closed_is_seen_by_whoever_opens_it_next() {
+    let Some(world) = cluster() else { return };
+    let (mount, other) = (Mount::new(&world), Mount::new(&world));
+    for length in [5, 5_000, 5_000_000, 50] {
+        let content = vec![b'a' + u8::try_from(length % 7).unwrap(); length];
+        fs::write(mount.path("file"), &content).unwrap();
+        assert!(fs::read(other.path("file")).unwrap() == content, "{length} bytes");
+    }
+    // While both have it open, every write is seen.
+    let mut writer = File::options().write(true).open(mount.path("file")).unwrap();
+    let mut reader = File::open(other.path("file")).unwrap();
+    for round in 0..20u8 {
+        writer.rewind().unwrap();
+        writer.write_all(&[round; 10]).unwrap();
+        let mut read = [0; 10];
+        reader.rewind().unwrap();
+        reader.read_exact(&mut read).unwrap();
+        assert_eq!(read, [round; 10]);
+    }
+    drop((writer, reader));
+    mount.end();
+    other.end();
+}
+
+#[test]
+fn fsync_waits_until_the_policys_promise_holds() {
+    let Some(world) = cluster() else { return };
+    let mut mount = Mount::new(&world);
+    let strong = made(&mount, "strong", "posix");
+    let job = made(&mount, "job", "batchfs");
+    ask_for(&job, "cudele.dir.state", "decouple");
+    let synced = |dir: &Path, name: &str, content: &[u8]| {
+        let mut file = File::create(dir.join(name)).unwrap();
+        file.write_all(content).unwrap();
+        file.sync_all().unwrap();
+        // Not closed: that would flush it.
+        file
+    };
+    let large = vec![b'x'; 300_000];
+    let open = [
+        synced(&strong, "small", b"content"),
+        synced(&strong, "large", &large),
+        synced(&job, "small", b"content"),
+        synced(&job, "large", &large),
+    ];
+    mount.kill();
+    world.crash();
+    drop(open);
+    drop(mount);
+    world.run(&["merge", "/job"]).done();
+    let mount = Mount::new(&world);
+    for dir in ["strong", "job"] {
+        assert_eq!(fs::read(mount.path(dir).join("small")).unwrap(), b"content", "{dir}");
+        assert!(fs::read(mount.path(dir).join("large")).unwrap() == large, "{dir}");
+    }
+    mount.end();
+}
+
+#[test]
+fn a_file_without_a_name_lives_until_it_is_closed() {
+    let Some(world) = cluster() else { return };
+    let (mount, other) = (Mount::new(&world), Mount::new(&world));
+    let job = made(&mount, "job", "batchfs");
+    ask_for(&job, "cudele.dir.state", "decouple");
+    for dir in [mount.at(), &job] {
+        let path = dir.join("file");
+        let mut file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        file.write_all(b"before").unwrap();
+        fs::remove_file(&path).unwrap();
+        file.write_all(&vec![b'x'; 100_000]).unwrap();
+        assert_eq!(file.metadata().unwrap().nlink(), 0);
+        assert_eq!(file.metadata().unwrap().size(), 100_006);
+        let mut read = Vec::new();
+        file.rewind().unwrap();
+        file.read_to_end(&mut read).unwrap();
+        assert!(read.starts_with(b"beforexxx") && read.len() == 100_006);
+    }
+    // Somebody else takes the name.
+    fs::write(mount.path("shared"), "content").unwrap();
+    let mut reader = File::open(mount.path("shared")).unwrap();
+    fs::remove_file(other.path("shared")).unwrap();
+    let mut read = String::new();
+    reader.read_to_string(&mut read).unwrap();
+    assert_eq!(read, "content");
+    drop(reader);
+    assert!(File::open(mount.path("shared")).is_err());
+    mount.end();
+    other.end();
+}
