@@ -248,7 +248,8 @@ impl Vfs {
         match &mut content.body {
             Body::Inline(held) => held.truncate(usize_of(size)),
             Body::Striped | Body::Unread => {
-                if size > INLINE_BYTES_MAX as u64 {
+                // What is shared stays where everybody who has it open looks.
+                if content.shared || size > INLINE_BYTES_MAX as u64 {
                     self.fs.zero_range(ino, content.size, size, content.size - size)?;
                     content.unsynced = true;
                 } else {
