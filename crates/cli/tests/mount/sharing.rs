@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, FileTimes};
 use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
 use std::time::{Duration, UNIX_EPOCH};
 
 use crate::mounts::{Mount, cluster};
@@ -71,6 +72,29 @@ fn a_directory_that_is_listed_stays_whole_while_the_other_changes_it() {
     seen.dedup();
     let stays = seen.iter().filter(|name| name.to_string_lossy().starts_with("stays")).count();
     assert_eq!(stays, 3000);
+    two.end();
+    one.end();
+}
+
+#[test]
+fn a_shared_file_that_lost_its_name_is_cut_off_and_goes_on() {
+    let Some(world) = cluster() else { return };
+    let (one, two) = (Mount::new(&world), Mount::new(&world));
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(true);
+    let file = options.open(one.path("file")).unwrap();
+    file.write_all_at(&[b'a'; 200_000], 0).unwrap();
+    let other = File::open(two.path("file")).unwrap();
+    fs::remove_file(one.path("file")).unwrap();
+    for length in [100_000_u32, 4096, 100, 0, 5000] {
+        file.set_len(length.into()).unwrap();
+        file.write_all_at(b"begin", 0).unwrap();
+        let mut found = vec![0; 5];
+        file.read_exact_at(&mut found, 0).unwrap();
+        assert_eq!(found, b"begin", "{length}");
+        assert_eq!(file.metadata().unwrap().len(), u64::from(length.max(5)));
+    }
+    drop((file, other));
     two.end();
     one.end();
 }
