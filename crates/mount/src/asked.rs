@@ -1,7 +1,7 @@
 //! What a request says, in the terms of the file system; and the two answers that most have.
 
 use cudele::{Errno, Error, LockMode, RenameFlags, Result, Timestamp};
-use fuser::{InitFlags, OpenAccMode, OpenFlags, ReplyEmpty, ReplyXattr, Request, TimeOrNow};
+use fuser::{OpenAccMode, OpenFlags, ReplyEmpty, ReplyXattr, Request, TimeOrNow};
 use vfs::{Caller, OpenMode, Range, Vfs};
 
 use crate::answer;
@@ -14,21 +14,6 @@ pub(crate) const F_WRLCK: i32 = 1;
 pub(crate) const F_UNLCK: i32 = 2;
 pub(crate) const RENAME_NOREPLACE: u32 = 1;
 pub(crate) const RENAME_EXCHANGE: u32 = 2;
-
-/// What a kernel is asked to do, as far as it knows how.
-pub(crate) const WANTED: [InitFlags; 11] = [
-    InitFlags::FUSE_ASYNC_READ,
-    InitFlags::FUSE_BIG_WRITES,
-    InitFlags::FUSE_DO_READDIRPLUS,
-    InitFlags::FUSE_READDIRPLUS_AUTO,
-    InitFlags::FUSE_PARALLEL_DIROPS,
-    InitFlags::FUSE_HANDLE_KILLPRIV_V2,
-    InitFlags::FUSE_CACHE_SYMLINKS,
-    InitFlags::FUSE_ASYNC_DIO,
-    InitFlags::FUSE_AUTO_INVAL_DATA,
-    InitFlags::FUSE_POSIX_LOCKS,
-    InitFlags::FUSE_FLOCK_LOCKS,
-];
 
 pub(crate) fn caller(request: &Request) -> Caller {
     Caller { uid: request.uid(), gid: request.gid(), pid: request.pid() }

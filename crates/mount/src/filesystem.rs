@@ -17,16 +17,12 @@ use types::FileType;
 use vfs::{Caching, Entry, Known, NewNode, Vfs};
 
 use crate::answer;
-use crate::asked::{
-    O_APPEND, WANTED, bytes, caller, done, lock_range, open_mode, rename_flags, time,
-};
+use crate::asked::{O_APPEND, bytes, caller, done, lock_range, open_mode, rename_flags, time};
 
 /// Inode numbers are never used twice.
 pub(crate) const GENERATION: Generation = Generation(0);
 /// Files need no handle of their own: everything is kept by inode.
 const FILE: FileHandle = FileHandle(0);
-/// The most that is read or written at a time.
-const TRANSFER_BYTES_MAX: u32 = 1 << 20;
 /// Bytes in which room is counted.
 const SPACE_UNIT: u64 = 4096;
 
@@ -79,11 +75,7 @@ impl Filesystem {
 
 impl fuser::Filesystem for Filesystem {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        for flag in WANTED {
-            let _ = config.add_capabilities(flag);
-        }
-        let _ = config.set_max_write(TRANSFER_BYTES_MAX);
-        let _ = config.set_max_readahead(TRANSFER_BYTES_MAX);
+        crate::kernel::negotiate(config);
         Ok(())
     }
 

@@ -13,6 +13,7 @@ mod answer;
 mod asked;
 mod directory;
 mod filesystem;
+pub mod kernel;
 mod locking;
 mod options;
 mod session;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use cudele::{Errno, Error, Result};
-use fuser::{BackgroundSession, Config, MountOption, Notifier, Session, SessionACL};
+use fuser::{BackgroundSession, Notifier, Session};
 use vfs::{Ending, Known, Vfs};
 
-use crate::Options;
 use crate::filesystem::{Filesystem, number};
+use crate::{Options, kernel};
 
 /// A file system that is mounted. Dropping it unmounts it.
 #[derive(Debug)]
@@ -26,20 +26,7 @@ pub struct Mounted {
 /// `EACCES` or `EPERM` without the right to mount, `ENOENT` if there is no such directory or no
 /// `/dev/fuse`.
 pub fn mount(vfs: Arc<Vfs>, at: &Path, source: &str, options: &Options) -> Result<Mounted> {
-    let mut config = Config::default();
-    let on = |wanted, yes, no| if wanted { yes } else { no };
-    config.mount_options = vec![
-        MountOption::FSName(source.to_owned()),
-        MountOption::Subtype("cudele".to_owned()),
-        MountOption::DefaultPermissions,
-        on(options.read_only, MountOption::RO, MountOption::RW),
-        on(options.devices, MountOption::Dev, MountOption::NoDev),
-        on(options.set_id, MountOption::Suid, MountOption::NoSuid),
-        on(options.no_exec, MountOption::NoExec, MountOption::Exec),
-    ];
-    config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
-    config.n_threads = Some(options.threads);
-    config.clone_fd = true;
+    let config = kernel::config(source, options);
     let (forget, outdated) = channel();
     let filesystem = Filesystem::new(vfs.clone(), forget.clone());
     let session = Session::new(filesystem, at, &config).and_then(Session::spawn);

@@ -10,6 +10,7 @@ mod cluster;
 mod compositions;
 mod creates;
 mod crew;
+mod fuse;
 mod job;
 mod journal_size;
 mod lab;
@@ -66,6 +67,9 @@ pub(crate) struct Args {
     /// Directory tree whose names and attributes stand for real ones
     #[arg(long, value_name = "DIR", default_value = "/usr/share")]
     names: PathBuf,
+    /// What `fuse` unpacks [default: a part of this machine's files, packed for it]
+    #[arg(long, value_name = "FILE")]
+    archive: Option<PathBuf>,
     /// Be a client process of an experiment
     #[arg(long, hide = true)]
     worker: bool,
@@ -97,6 +101,8 @@ enum Name {
     Trim,
     /// Reading large directories (use case 4)
     Readdir,
+    /// The mount beside a file system that does nothing
+    Fuse,
     /// What the machine itself does
     Probe,
     /// All of them, in small sizes
@@ -122,6 +128,7 @@ impl Name {
             Self::Memory => experiments.push(memory::run),
             Self::Trim => experiments.push(trim::run),
             Self::Readdir => experiments.push(readdir::run),
+            Self::Fuse => experiments.push(fuse::run),
             Self::Probe => {}
             Self::All => experiments.extend([
                 mechanisms::run as Experiment,
@@ -136,6 +143,7 @@ impl Name {
                 memory::run,
                 trim::run,
                 readdir::run,
+                fuse::run_where_possible,
             ]),
         }
         experiments
@@ -170,6 +178,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         repeat: args.repeat.unwrap_or(if quick { 1 } else { 3 }),
         quick,
         names: args.names.clone(),
+        archive: args.archive.clone(),
         rows: Vec::new(),
         interrupted: interrupts()?,
     };

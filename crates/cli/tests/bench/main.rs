@@ -227,6 +227,29 @@ fn directories_are_listed_completely_in_every_way() {
 }
 
 #[test]
+fn the_mount_is_measured_beside_one_that_does_nothing() {
+    let mounts = std::process::Command::new("fusermount3").arg("-V").output().is_ok();
+    if !std::path::Path::new("/dev/fuse").exists()
+        || !(mounts || rustix::process::geteuid().is_root())
+    {
+        return;
+    }
+    let rows = rows("fuse", 200, &[]);
+    let pairs = ["create", "stat", "readdir", "write", "read", "tar"];
+    for pair in pairs {
+        for way in ["nothing", "batchfs"] {
+            assert!(row(&rows, &format!("{pair}_{way}"))["median"].as_f64().unwrap() > 0.0);
+        }
+    }
+    for way in ["nothing", "batchfs", "posix"] {
+        assert_eq!(row(&rows, &format!("readdir_{way}"))["entries"], 200.0);
+    }
+    assert!(row(&rows, "create_posix")["of_nothing"].as_f64().unwrap() > 0.0);
+    assert!(row(&rows, "read_batchfs")["of_store"].as_f64().unwrap() > 0.0);
+    assert!(row(&rows, "ingest_batchfs")["times_local_tar"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
 fn journal_settings_are_swept() {
     let rows = rows("segments", 50, &[]);
     assert_eq!(names(&rows)[..2], ["no_journal", "default"]);

@@ -93,6 +93,11 @@ impl TestCluster {
         &self.store
     }
 
+    /// The monitor's address.
+    pub(crate) fn address(&self) -> String {
+        self.cluster.address().to_string()
+    }
+
     /// Where clients keep what is on their own disk.
     pub(crate) fn state(&self) -> PathBuf {
         self.home.join("state")
@@ -106,7 +111,7 @@ impl TestCluster {
 
     /// Work for a client of this cluster.
     pub(crate) fn job(&self, task: Task) -> Job {
-        Job { mon: self.cluster.address().to_string(), task }
+        Job { mon: self.address(), task }
     }
 
     /// Makes an empty directory, under a policy if one is given, and returns its path.

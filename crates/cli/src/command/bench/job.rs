@@ -5,6 +5,7 @@
 //! they must agree on one; an [`Outcome`].
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -52,6 +53,40 @@ pub(crate) enum Task {
     Echo { socket: PathBuf },
     /// Send 64 bytes and wait for them to come back, again and again.
     Ping { socket: PathBuf, rounds: u64 },
+    /// Be behind a mount until the start is given, and unmount then.
+    Serve { at: PathBuf, what: Served },
+    /// Work in a directory with ordinary system calls.
+    Calls { dir: PathBuf, work: Calls },
+    /// Write or read so many bytes in the object store, without a file system.
+    Store { url: String, bytes: u64, write: bool },
+    /// Run a program to its end.
+    Program { arguments: Vec<OsString> },
+}
+
+/// See [`Task::Serve`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Served {
+    /// A file system that does nothing, in memory.
+    Nothing,
+    /// The namespace.
+    Namespace,
+    /// The namespace, with a directory decoupled; at the end it is merged, or thrown away.
+    Decoupled { dir: String, policy: String, merge: bool },
+}
+
+/// See [`Task::Calls`].
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) enum Calls {
+    /// Create and close so many files.
+    Create { files: u64 },
+    /// Ask for the attributes of so many files so many times; once more before the start.
+    Stat { files: u64, passes: u64 },
+    /// List the directory.
+    List,
+    /// Write a file from beginning to end, then make it durable.
+    Write { bytes: u64 },
+    /// Read it, when the kernel has forgotten its content; remove it after the end.
+    Read { bytes: u64 },
 }
 
 /// See [`Task::Decoupled`].

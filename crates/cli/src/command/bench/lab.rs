@@ -25,6 +25,8 @@ pub(crate) struct Lab {
     pub(crate) quick: bool,
     /// Where real names are taken from.
     pub(crate) names: PathBuf,
+    /// `--archive`, if given.
+    pub(crate) archive: Option<PathBuf>,
     /// Rows so far.
     pub(crate) rows: Vec<Row>,
     /// Set when somebody asks the process to end: then it removes its cluster first.

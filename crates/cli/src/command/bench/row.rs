@@ -30,8 +30,32 @@ pub(crate) struct Row {
     pub(crate) store: String,
     /// Further figures, each with a value per repetition.
     notes: Vec<(&'static str, Vec<f64>)>,
-    /// What the median of a further figure should reach.
-    goals: Vec<(&'static str, f64)>,
+    /// What the median of a further figure should reach, or stay below.
+    goals: Vec<(&'static str, Bound)>,
+}
+
+/// What is asked of a figure.
+#[derive(Clone, Copy, Debug)]
+enum Bound {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+impl Bound {
+    /// Its name in a row for programs, and the figure.
+    fn parts(self) -> (&'static str, f64) {
+        match self {
+            Self::AtLeast(bound) => ("at_least", bound),
+            Self::AtMost(bound) => ("at_most", bound),
+        }
+    }
+
+    fn met_by(self, value: f64) -> bool {
+        match self {
+            Self::AtLeast(bound) => value >= bound,
+            Self::AtMost(bound) => value <= bound,
+        }
+    }
 }
 
 impl Row {
@@ -59,15 +83,19 @@ impl Row {
 
     /// Says what the median of a further figure should reach.
     pub(crate) fn goal(&mut self, name: &'static str, at_least: f64) {
-        self.goals.push((name, at_least));
+        self.goals.push((name, Bound::AtLeast(at_least)));
     }
 
-    /// The goals that something was measured for: the figure, the least that it should be, what it
-    /// is.
-    fn goals(&self) -> impl Iterator<Item = (&'static str, f64, f64)> {
-        self.goals.iter().filter_map(|(name, at_least)| {
+    /// Says what the median of a further figure should stay below.
+    pub(crate) fn limit(&mut self, name: &'static str, at_most: f64) {
+        self.goals.push((name, Bound::AtMost(at_most)));
+    }
+
+    /// The goals that something was measured for: the figure, what is asked of it, what it is.
+    fn goals(&self) -> impl Iterator<Item = (&'static str, Bound, f64)> {
+        self.goals.iter().filter_map(|(name, bound)| {
             let (_, values) = self.notes.iter().find(|(known, _)| known == name)?;
-            Some((*name, *at_least, median(values)))
+            Some((*name, *bound, median(values)))
         })
     }
 
@@ -127,8 +155,9 @@ impl Row {
         object.insert("each".to_owned(), Value::Object(each));
         let goals: Vec<_> = self
             .goals()
-            .map(|(figure, at_least, value)| {
-                json!({"figure": figure, "at_least": at_least, "met": value >= at_least})
+            .map(|(figure, bound, value)| {
+                let (asked, least_or_most) = bound.parts();
+                json!({"figure": figure, asked: least_or_most, "met": bound.met_by(value)})
             })
             .collect();
         if !goals.is_empty() {
@@ -162,9 +191,9 @@ impl Row {
             let range = format!(" ({}..{})", short(min), short(max));
             format!("{name} {}{}", short(median(values)), if min < max { &range } else { "" })
         });
-        let goals = self.goals().map(|(name, at_least, value)| {
-            let met = if value >= at_least { "met" } else { "missed" };
-            format!("goal {name} {} {met}", short(at_least))
+        let goals = self.goals().map(|(name, bound, value)| {
+            let met = if bound.met_by(value) { "met" } else { "missed" };
+            format!("goal {name} {} {met}", short(bound.parts().1))
         });
         notes.chain(goals).collect::<Vec<_>>().join(", ")
     }

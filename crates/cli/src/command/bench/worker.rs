@@ -5,6 +5,7 @@
 
 mod decoupled;
 mod hammer;
+mod mounted;
 mod per_event;
 mod raw;
 mod synced;
@@ -54,6 +55,10 @@ fn perform(job: &Job) -> Result<Outcome> {
         Task::Hammer(task) => hammer::run(&job.mon, task),
         Task::Echo { socket } => raw::echo(socket),
         Task::Ping { socket, rounds } => raw::ping(socket, *rounds),
+        Task::Serve { at, what } => mounted::serve(job, at, what),
+        Task::Calls { dir, work } => mounted::calls(dir, *work),
+        Task::Store { url, bytes, write } => mounted::store(url, *bytes, *write),
+        Task::Program { arguments } => mounted::program(arguments),
     }
 }
 

@@ -46,6 +46,16 @@ fn a_goal_is_about_the_median_and_says_whether_it_was_met() {
 }
 
 #[test]
+fn a_limit_is_met_below_it() {
+    let mut row = row();
+    row.limit("verify_ms", 30.0);
+    let goal = |met: bool| json!([{"figure": "verify_ms", "at_most": 30.0, "met": met}]);
+    assert_eq!(row.to_json()["goals"], goal(true));
+    row.note("verify_ms", 99.0);
+    assert_eq!(row.to_json()["goals"], goal(false));
+}
+
+#[test]
 fn a_store_of_unknown_kind_claims_no_replication() {
     let row = Row { store: "rados:pool".into(), ..row() };
     assert!(row.to_json()["replication"].is_null());

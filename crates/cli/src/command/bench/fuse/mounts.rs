@@ -1,0 +1,52 @@
+//! A mount for an experiment: a process of its own, and a directory.
+//!
+//! Invariant: dropping it unmounts, ends the process and removes the directory.
+
+use std::path::PathBuf;
+
+use cudele::Result;
+
+use crate::command::bench::cluster::TestCluster;
+use crate::command::bench::crew::Crew;
+use crate::command::bench::job::{Outcome, Served, Task};
+use crate::private::MountPoint;
+
+/// See the module documentation.
+pub(super) struct Mount {
+    /// Before the directory: in this order they are dropped.
+    process: Option<Crew>,
+    at: MountPoint,
+}
+
+impl Mount {
+    /// Mounts, and comes back when it is.
+    pub(super) fn new(cluster: &TestCluster, what: Served) -> Result<Self> {
+        let mut mount = Self { process: None, at: MountPoint::new()? };
+        let at = mount.at.path().to_owned();
+        let process = Crew::ready(&[cluster.job(Task::Serve { at, what })], &cluster.state())?;
+        mount.process = Some(process);
+        Ok(mount)
+    }
+
+    /// Where a path of the namespace is in it.
+    pub(super) fn dir(&self, path: &str) -> PathBuf {
+        self.at.path().join(path.trim_start_matches('/'))
+    }
+
+    /// Unmounts, and says what the process had to do afterwards.
+    pub(super) fn end(mut self) -> Result<Outcome> {
+        match self.process.take() {
+            Some(process) => process.go()?.first().cloned(),
+            None => Ok(Outcome::default()),
+        }
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if self.process.take().is_some() {
+            // Its process is gone, and everything in it fails: nobody can be told more.
+            let _ = mount::unmount(self.at.path(), true);
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! What is agreed with the kernel when something is mounted: options, threads, capabilities.
+//!
+//! Public, so that a file system that does nothing can be measured beside this one on the same
+//! terms.
+
+use fuser::{Config, InitFlags, KernelConfig, MountOption, SessionACL};
+
+use crate::Options;
+
+/// The most that is read or written at a time.
+const TRANSFER_BYTES_MAX: u32 = 1 << 20;
+
+/// How to mount; `source` is what `mount(8)` shows as the device.
+#[must_use]
+pub fn config(source: &str, options: &Options) -> Config {
+    let mut config = Config::default();
+    let on = |wanted, yes, no| if wanted { yes } else { no };
+    config.mount_options = vec![
+        MountOption::FSName(source.to_owned()),
+        MountOption::Subtype("cudele".to_owned()),
+        MountOption::DefaultPermissions,
+        on(options.read_only, MountOption::RO, MountOption::RW),
+        on(options.devices, MountOption::Dev, MountOption::NoDev),
+        on(options.set_id, MountOption::Suid, MountOption::NoSuid),
+        on(options.no_exec, MountOption::NoExec, MountOption::Exec),
+    ];
+    config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
+    config.n_threads = Some(options.threads);
+    config.clone_fd = true;
+    config
+}
+
+/// Asks the kernel for what makes it ask less. Whatever of it this kernel knows.
+pub fn negotiate(config: &mut KernelConfig) {
+    let wanted = [
+        InitFlags::FUSE_ASYNC_READ,
+        InitFlags::FUSE_BIG_WRITES,
+        InitFlags::FUSE_DO_READDIRPLUS,
+        InitFlags::FUSE_READDIRPLUS_AUTO,
+        InitFlags::FUSE_PARALLEL_DIROPS,
+        InitFlags::FUSE_HANDLE_KILLPRIV_V2,
+        InitFlags::FUSE_CACHE_SYMLINKS,
+        InitFlags::FUSE_ASYNC_DIO,
+    ];
+    for flag in wanted {
+        let _ = config.add_capabilities(flag);
+    }
+    let _ = config.set_max_write(TRANSFER_BYTES_MAX);
+    let _ = config.set_max_readahead(TRANSFER_BYTES_MAX);
+}
