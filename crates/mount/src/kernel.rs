@@ -41,6 +41,9 @@ pub fn negotiate(config: &mut KernelConfig) {
         InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         InitFlags::FUSE_CACHE_SYMLINKS,
         InitFlags::FUSE_ASYNC_DIO,
+        InitFlags::FUSE_AUTO_INVAL_DATA,
+        InitFlags::FUSE_POSIX_LOCKS,
+        InitFlags::FUSE_FLOCK_LOCKS,
     ];
     for flag in wanted {
         let _ = config.add_capabilities(flag);
