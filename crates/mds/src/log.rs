@@ -192,7 +192,14 @@ impl Log {
         }
         self.flights.is_empty()
             || (self.flights.len() < settings.dispatch
-                && self.buffer.bytes() >= settings.commit_bytes)
+                && self.buffer.bytes() >= settings.commit_bytes
+                && self.begins())
+    }
+
+    /// Whether the store has the beginning of the journal. Were the first segment lost in a crash and
+    /// the second not, nobody could tell the first from one that was trimmed.
+    fn begins(&self) -> bool {
+        self.segments.front().is_none_or(|oldest| oldest.first <= self.safe)
     }
 }
 
