@@ -458,7 +458,7 @@ impl fuser::Filesystem for Filesystem {
 
     fn setlk(
         &self,
-        _request: &Request,
+        request: &Request,
         ino: INodeNo,
         _handle: FileHandle,
         owner: LockOwner,
@@ -470,7 +470,7 @@ impl fuser::Filesystem for Filesystem {
         reply: ReplyEmpty,
     ) {
         let range = lock_range(kind, start, end, pid);
-        self.set_lock(self.ino(ino), owner.0, (range, sleep), reply);
+        self.set_lock(self.ino(ino), (owner.0, request.pid()), (range, sleep), reply);
     }
 
     fn fallocate(

@@ -35,6 +35,12 @@ impl Vfs {
         self.fs.lock(ino, lock_of(owner, range), wait)
     }
 
+    /// Ends another thread's wait for this very lock with `EINTR`.
+    pub fn cancel_lock(&self, ino: Ino, owner: u64, range: &Range) {
+        // If no server answers, the wait ends with that.
+        let _ = self.fs.cancel_lock(ino, lock_of(owner, range));
+    }
+
     /// The first lock in the way.
     ///
     /// # Errors

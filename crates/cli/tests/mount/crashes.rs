@@ -95,3 +95,34 @@ fn what_was_flushed_survives_the_mount() {
     // What is left of it is unmounted like any other.
     world.run(&["umount", mount.point().text()]).done();
 }
+
+/// A lock that is never given back must not keep a program from being ended.
+#[test]
+fn who_waits_for_a_lock_can_be_interrupted() {
+    let Some(world) = cluster() else { return };
+    let mount = Mount::new(&world);
+    let path = mount.path("file");
+    let holder = fs::File::create(&path).unwrap();
+    holder.lock().unwrap();
+    for signal in ["TERM", "KILL"] {
+        let mut waiter =
+            std::process::Command::new("flock").arg(&path).arg("true").spawn().unwrap();
+        let stack = format!("/proc/{}/wchan", waiter.id());
+        until("it waits for the lock", || {
+            fs::read_to_string(&stack).is_ok_and(|at| at.contains("request_wait_answer"))
+        });
+        let pid = rustix::process::Pid::from_child(&waiter);
+        let signal = if signal == "TERM" {
+            rustix::process::Signal::TERM
+        } else {
+            rustix::process::Signal::KILL
+        };
+        rustix::process::kill_process(pid, signal).unwrap();
+        until("it has ended", || waiter.try_wait().unwrap().is_some());
+        assert!(!waiter.wait().unwrap().success());
+    }
+    drop(holder);
+    let given = std::process::Command::new("flock").arg(&path).arg("true").status().unwrap();
+    assert!(given.success());
+    mount.end();
+}
