@@ -232,6 +232,7 @@ impl Mds {
         }
         self.fetches.arrived.pop_front();
         self.namespace.finish_load(dir, position, touched);
+        self.restore_known_policies();
         self.retry_waiting(dir, effects);
     }
 

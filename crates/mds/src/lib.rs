@@ -155,6 +155,8 @@ pub struct Mds {
     merges: Merges,
     /// Changes of policy that wait until something is stored.
     changes: Vec<op::Change>,
+    /// Subtrees of clients whose policy in force must be looked at once more after a crash.
+    unrestored: Vec<Ino>,
     recovery: Recovery,
     resend: Resend,
     search: Option<Search>,
@@ -186,6 +188,7 @@ impl Mds {
             checkpoint: Checkpoint::default(),
             merges: Merges::default(),
             changes: Vec::new(),
+            unrestored: Vec::new(),
             recovery: Recovery::default(),
             resend: Resend::default(),
             search: None,

@@ -6,7 +6,7 @@
 //! promises more than that. While a client has the subtree, the policy under which it was given
 //! holds on; another one waits in the tables until the subtree is everybody's again.
 
-use namespace::Mode;
+use namespace::{Mode, Refusal};
 use policy::{Policy, Transition};
 use types::{ClientId, ConnId, Cred, Errno, Ino, Origin, Seq, Tid};
 use wire::{Answer, Failure, Op, Request};
@@ -101,20 +101,37 @@ impl Mds {
     /// has it, although the journal may have the next one already.
     pub(crate) fn restore_policies(&mut self) {
         let held = self.tables.decoupled.iter().filter(|(_, known)| !known.released);
-        let held: Vec<_> = held.map(|(ino, known)| (*ino, known.policy.clone())).collect();
-        for (subtree, text) in held {
-            let Ok(own) = self.namespace.own_policy(subtree) else { continue };
-            let parsed = own.and_then(|own| Policy::parse_bytes(own).ok());
-            if parsed.is_some_and(|parsed| parsed.policy.to_yaml() == text) {
-                continue;
-            }
-            let (root, time) = (Cred::root(), self.clock.time);
-            let planned = self.namespace.plan_setpolicy(&root, subtree, text.as_bytes(), time);
-            let Ok(planned) = planned else { continue };
-            let event = planned.event();
-            let seq = self.log.append(self.clock.now, Origin::default(), &event);
-            self.namespace.apply(seq, Mode::Live, &event);
+        self.unrestored = held.map(|(ino, _)| *ino).collect();
+        self.restore_known_policies();
+    }
+
+    /// The same for those of which only now something is in memory; nobody has been told of them.
+    pub(crate) fn restore_known_policies(&mut self) {
+        if self.unrestored.is_empty() {
+            return;
         }
+        for subtree in std::mem::take(&mut self.unrestored) {
+            let held = self.tables.decoupled.get(&subtree).filter(|known| !known.released);
+            let Some(text) = held.map(|known| known.policy.clone()) else { continue };
+            let restored = self.restore_policy(subtree, &text);
+            if !self.namespace.knows(subtree) || matches!(restored, Err(Refusal::Cold(_))) {
+                self.unrestored.push(subtree);
+            }
+        }
+    }
+
+    fn restore_policy(&mut self, subtree: Ino, text: &str) -> Result<(), Refusal> {
+        let own = self.namespace.own_policy(subtree)?;
+        let parsed = own.and_then(|own| Policy::parse_bytes(own).ok());
+        if parsed.is_some_and(|parsed| parsed.policy.to_yaml() == text) {
+            return Ok(());
+        }
+        let (root, time) = (Cred::root(), self.clock.time);
+        let planned = self.namespace.plan_setpolicy(&root, subtree, text.as_bytes(), time)?;
+        let event = planned.event();
+        let seq = self.log.append(self.clock.now, Origin::default(), &event);
+        self.namespace.apply(seq, Mode::Live, &event);
+        Ok(())
     }
 
     /// Whether the policy that waits for a subtree promises more than the memory of this server.
