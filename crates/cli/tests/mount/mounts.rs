@@ -148,7 +148,8 @@ impl Mount {
 
     /// Unmounts it, which must work, and waits until its process has ended.
     pub(crate) fn end(mut self) {
-        mount::unmount(self.at(), false).expect("nobody uses it");
+        // The kernel may be at work in it for a moment, to forget what it was told to.
+        until("nobody uses it", || mount::unmount(self.at(), false).is_ok());
         assert!(self.process.wait().expect("a child").success());
     }
 }
