@@ -4,9 +4,9 @@
 //! client with a disk of its own works there, changes the policy, and is struck by faults at any
 //! step, as is the server. The `ledger` says after each what must and what may be there.
 //!
-//! A process here is a function that waits, like the library that it stands for: [`Stop`] ends it
+//! A process here is a function that waits, like the library that it stands for: `Stop` ends it
 //! wherever it is. Other clients work in a strong subtree meanwhile, and are judged by the
-//! [`crate::oracle`].
+//! `crate::oracle`.
 
 mod change;
 mod fault;
