@@ -108,7 +108,7 @@ impl Subtree {
         }
         done.seconds = done.steps.iter().map(|step| step.seconds).sum();
         self.merge_lost(false)?;
-        if policy.persists() {
+        if policy.persists() || self.state.owner()?.is_some() {
             // Should this process end now, another one must find what was persisted.
             self.remember()?;
         }

@@ -7,7 +7,6 @@
 use client::{Decoupled, Left};
 use metastore::request::client_journal_prefix;
 use objstore::{Expect, SyncScope};
-use policy::Mechanism;
 use types::{Errno, Ino, Result, Seq};
 use wire::{MergeFlags, MergeReport, Unused};
 
@@ -106,15 +105,14 @@ impl Subtree {
         let store = self.fs.store();
         let mut objects: Vec<_> =
             self.owner.objects.iter().map(|name| (name.clone(), None)).collect();
-        if self.policy.contains(Mechanism::GlobalPersist) {
-            let grant = self.owner.ranges().next().unwrap_or_default();
-            let prefix = client_journal_prefix(self.root(), self.owner.client(), grant);
-            for name in store.list(&prefix)? {
-                let part = name.strip_prefix(&prefix).map(|part| u64::from_str_radix(part, 16));
-                let Some(Ok(part)) = part else { continue };
-                if part >= self.owner.next_seq && !self.owner.objects.contains(&name) {
-                    objects.push((name, Some(Seq(part))));
-                }
+        // Whatever the policy is now: it may have been another one, or about to be.
+        let grant = self.owner.ranges().next().unwrap_or_default();
+        let prefix = client_journal_prefix(self.root(), self.owner.client(), grant);
+        for name in store.list(&prefix)? {
+            let part = name.strip_prefix(&prefix).map(|part| u64::from_str_radix(part, 16));
+            let Some(Ok(part)) = part else { continue };
+            if part >= self.owner.next_seq && !self.owner.objects.contains(&name) {
+                objects.push((name, Some(Seq(part))));
             }
         }
         let mut journals = Vec::new();

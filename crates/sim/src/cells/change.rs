@@ -46,6 +46,11 @@ impl Cells {
         if events > 0 && transition.persist != Composition::Nothing {
             self.carry_out(&transition.persist, false)?;
         }
+        let notes = to.durability != Durability::None || self.job().machine.owner.is_some();
+        if notes {
+            // Should this process end now, another one must find what was persisted.
+            self.remember()?;
+        }
         self.job().doubt.push(to);
         self.job().next.push(None);
         let answer = self.set(client, (to, id))?;

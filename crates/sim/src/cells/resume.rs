@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 use client::{Left, LogNeed};
 use metastore::request::client_journal_prefix;
 use objstore::{ObjectStore, SyncScope};
-use policy::{Consistency, Mechanism};
+use policy::Consistency;
 use types::{ClientId, Errno, Ino, Seq};
 use wire::{Answer, MergeFlags, Op};
 
-use super::job::{Earlier, Holding, Process, holds};
+use super::job::{Earlier, Holding, Process};
 use super::machine::{File, Owner};
 use super::{Cells, Done, Stop};
 use crate::call::What;
@@ -163,15 +163,13 @@ impl Cells {
         let holding = self.holding()?;
         let owner = holding.owner.clone();
         let mut objects: Vec<_> = owner.objects.iter().map(|name| (name.clone(), None)).collect();
-        if holds(holding.policy, Mechanism::GlobalPersist) {
-            let grant = owner.ranges.first().copied().unwrap_or_default();
-            let prefix = client_journal_prefix(root, owner.client, grant);
-            for name in self.world.disk.memory.list(&prefix).unwrap_or_default() {
-                let part = name.strip_prefix(&prefix).map(|part| u64::from_str_radix(part, 16));
-                let Some(Ok(part)) = part else { continue };
-                if part >= owner.next_seq.0 && !owner.objects.contains(&name) {
-                    objects.push((name, Some(Seq(part))));
-                }
+        let grant = owner.ranges.first().copied().unwrap_or_default();
+        let prefix = client_journal_prefix(root, owner.client, grant);
+        for name in self.world.disk.memory.list(&prefix).unwrap_or_default() {
+            let part = name.strip_prefix(&prefix).map(|part| u64::from_str_radix(part, 16));
+            let Some(Ok(part)) = part else { continue };
+            if part >= owner.next_seq.0 && !owner.objects.contains(&name) {
+                objects.push((name, Some(Seq(part))));
             }
         }
         let mut journals = Vec::new();
@@ -288,6 +286,7 @@ impl Cells {
     fn give_up(&mut self) -> Done<()> {
         let (subtree, at) = (self.job().root, self.current);
         let client = self.client()?;
+        self.job().ledger.objects_gone();
         let taken_up = self.job().take_up(&BTreeSet::new());
         self.world.check(taken_up);
         let path = self.job().path.clone();
