@@ -244,15 +244,18 @@ impl Mds {
             return self.lengthened_again((conn, request.tid), ino, known, effects);
         }
         // Where it stands in the journal is forgotten: not behind the newest event.
-        let (seq, time) =
-            known.map_or((self.last_seq(), Timestamp(0)), |known| (known.seq, known.time));
+        // A client that sends it again knows what it was told, and when that was.
+        let told = request.replay;
+        let (seq, time) = known.map_or_else(
+            || (self.last_seq(), told.map_or(Timestamp(0), |told| told.time)),
+            |known| (known.seq, known.time),
+        );
         let Op::Create { parent, name, ref new } = request.op else {
             let at = (conn, request.tid);
             return self.answer_when_safe((seq, time), at, Answer::Done, effects);
         };
-        // A client that sends it again knows what it was told.
-        let told = request.replay.map(|replay| replay.ino);
-        let ino = known.map(|known| known.ino).or(told).filter(|ino| ino.0 != 0);
+        let ino =
+            known.map(|known| known.ino).or(told.map(|told| told.ino)).filter(|ino| ino.0 != 0);
         let here = ino.map(|ino| self.namespace.getattr(ino)).and_then(Result::ok);
         let named = || self.namespace.lookup(&Cred::root(), parent, name);
         let attr = here.map_or_else(named, Ok);
