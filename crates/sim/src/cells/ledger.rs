@@ -156,6 +156,16 @@ impl Ledger {
         }
     }
 
+    /// No journal object is left. The server deletes those whose events are in the metadata store.
+    pub(super) fn objects_gone(&mut self) {
+        for update in &mut self.updates {
+            let merged = matches!(update.shown, Shown::Perhaps | Shown::Memory);
+            if update.kept.store && merged {
+                (update.shown, update.kept.store) = (Shown::Stable, false);
+            }
+        }
+    }
+
     /// A process takes up journals that hold these updates: everything that is kept there must be
     /// among them, or be safe with the server.
     ///
@@ -216,8 +226,11 @@ impl Ledger {
                 (None, Shown::Memory | Shown::Stable) if !lost_parent => {
                     return Err(format!("lost, but was promised: {update:?}"));
                 }
-                (None, _) => {
-                    update.shown = Shown::No;
+                (None, shown) => {
+                    // A merge that is repeated brings the directory back, with what the journal of
+                    // the server has of it.
+                    let hides = lost_parent && shown != Shown::No;
+                    update.shown = if hides { Shown::Perhaps } else { Shown::No };
                     hidden.insert(update.ino);
                 }
             }

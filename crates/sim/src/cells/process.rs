@@ -2,7 +2,7 @@
 //! as the library does, and may be struck at any step.
 
 use client::LogNeed;
-use policy::Policy;
+use policy::{Durability, Mechanism, Policy};
 use types::{ClientId, Cred, Epoch, Errno, Ino, Tid};
 use wire::{Answer, MergeFlags, Message, Op, Unused};
 
@@ -290,12 +290,17 @@ impl Cells {
                 Op::Merge { subtree, bytes: length, object: b"", unused: Unused::default(), flags };
             self.transfer(client, op, Some(&bytes))?;
         }
+        // Where a change of policy is under way, it may be in force, and then nothing was applied.
+        let asked = |cell: policy::Cell| {
+            super::job::holds(cell, Mechanism::Rpcs) && cell.durability == Durability::Local
+        };
+        let applied = self.jobs[at].doubt.is_empty() || self.policy_in_force(at).is_some_and(asked);
         let job = &mut self.jobs[at];
         job.machine.logs[log].since = epoch;
         // Under another policy the log is not asked for, and keeps nothing.
         for at in updates {
             let update = &mut job.ledger.updates[at];
-            if update.kept.log && update.shown != Shown::Stable {
+            if applied && update.kept.log && update.shown != Shown::Stable {
                 update.shown = Shown::Memory;
             }
         }
