@@ -32,6 +32,8 @@ impl Namespace {
         self.sticky(cred, from_dir, inode)?;
         self.may_move_to(cred, (ino, inode), from.0, to.0)?;
         let target = self.find(to.0, to.1)?;
+        // The event has all that its inode says.
+        self.inode_up_to_date(ino)?;
         let (moved, first) = self.snapshot(ino, inode, time);
         let mut planned = Planned {
             event: Event::Unlink { parent: from.0, name: from.1, ino, time },
@@ -50,6 +52,7 @@ impl Namespace {
             self.sticky(cred, to_dir, target_inode)?;
             if flags.exchange {
                 self.may_move_to(cred, (target, target_inode), to.0, from.0)?;
+                self.inode_up_to_date(target)?;
                 let (snapshot, second) = self.snapshot(target, target_inode, time);
                 exchanged = Some(snapshot);
                 planned.second = second;
