@@ -7,7 +7,7 @@ use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use types::{ClientId, ConnId, Ino, Map, Moment, Seq, Set, Span, Timestamp};
 use wire::{Message, Request};
 
-use crate::op::touched;
+use crate::op::{Release, touched};
 use crate::{Effects, Mds, Phase, Waiting};
 
 /// Rows put into the namespace in one slice: about two milliseconds.
@@ -28,6 +28,8 @@ enum Waiter {
     Changes(ClientId),
     /// The merge at the head of the queue.
     Merge,
+    /// A subtree that is given back.
+    Release(Release),
     /// Recovery.
     Recovery,
     /// The search for inodes after a recovery.
@@ -131,6 +133,10 @@ impl Mds {
         self.wait_for(dir, Waiter::Merge, effects);
     }
 
+    pub(crate) fn release_waits_for(&mut self, dir: Ino, release: Release, effects: &mut Effects) {
+        self.wait_for(dir, Waiter::Release(release), effects);
+    }
+
     pub(crate) fn recovery_waits_for(&mut self, dir: Ino, effects: &mut Effects) {
         self.wait_for(dir, Waiter::Recovery, effects);
     }
@@ -173,6 +179,10 @@ impl Mds {
                 Waiter::Question(conn, frame) => self.fail_frame(conn, &frame, &error, effects),
                 Waiter::Changes(client) => self.fail_change(client, &error, effects),
                 Waiter::Merge => self.fail_merge(&error, effects),
+                // It is merged, and still its client's: who merges it again is harmless.
+                Waiter::Release(Release { at: (conn, tid), .. }) => {
+                    self.reply_error(conn, tid, error.clone(), effects);
+                }
                 Waiter::Recovery => effects.fatal = Some(failure.error.clone()),
                 // It is tried again when some time has passed.
                 Waiter::Search => self.search_fetched(),
@@ -211,7 +221,7 @@ impl Mds {
             let frame = match waiter {
                 Waiter::Question(_, frame) => Some(frame.as_slice()),
                 Waiter::Changes(client) => self.sessions.first_blocked(*client),
-                Waiter::Merge | Waiter::Recovery | Waiter::Search => None,
+                Waiter::Merge | Waiter::Release(_) | Waiter::Recovery | Waiter::Search => None,
             };
             if let Some(Message::Request(request)) = frame.and_then(decode) {
                 named.extend(touched(&request.op).0.into_iter().flatten());
@@ -247,6 +257,7 @@ impl Mds {
                 }
                 Waiter::Changes(client) => self.retry_changes(client, effects),
                 Waiter::Merge => self.merges.resume(),
+                Waiter::Release(release) => self.release_fetched(release, effects),
                 Waiter::Recovery => self.recovery_continue(effects),
                 Waiter::Search => {
                     self.search_fetched();

@@ -24,7 +24,7 @@ use types::{ClientId, ConnId, Cred, Errno, Ino, InoRange, Map, Moment, Seq, Set,
 use wire::{Answer, Failure, MergeFlags, MergeReport, Message, Op};
 
 use crate::checkpoint::{Settled, Then};
-use crate::op::{Performed, Performing};
+use crate::op::{Performed, Performing, Release};
 use crate::tables::GivenBack;
 use crate::{Effects, Mds, Phase, Waiting};
 use check::Absent;
@@ -483,7 +483,8 @@ impl Mds {
                 let (seq, dirs) = (merge.seq, Set::default());
                 self.settle_subtree(Settled { at, subtree, then, answer, seq, dirs }, effects);
             } else if flags.release && !flags.dry_run {
-                self.release_merged((subtree, client, &unused), (conn, tid), answer, effects);
+                let at = (conn, tid);
+                self.release_merged(Release { subtree, client, unused, at, answer }, effects);
             } else {
                 self.reply_with((conn, tid), Seq(0), answer, effects);
             }

@@ -8,6 +8,7 @@ mod policy;
 mod question;
 mod store_first;
 
+pub(crate) use admin::Release;
 use namespace::Refusal;
 pub(crate) use store_first::Change;
 use types::{ClientId, ConnId, Errno, Ino, Seq, Tid, Timestamp};

@@ -8,6 +8,7 @@
 use types::{ClientId, ConnId, Error, Ino, Seq, Set, Tid};
 use wire::{Answer, Failure};
 
+use crate::op::Release;
 use crate::tables::GivenBack;
 use crate::{Effects, Mds};
 
@@ -83,7 +84,8 @@ impl Mds {
                     Then::Answer => self.reply_with(at, Seq(0), answer, effects),
                     Then::GoOn => self.go_on_with_change(at, effects),
                     Then::Release(client, unused) => {
-                        self.release_merged((subtree, client, &unused), at, answer, effects);
+                        let release = Release { subtree, client, unused, at, answer };
+                        self.release_merged(release, effects);
                     }
                 }
             } else {

@@ -1,16 +1,27 @@
 //! Decoupling: giving a subtree and a range of inode numbers to one client, and taking them back.
 
 use policy::{Policy, Transition};
-use types::{ClientId, ConnId, Cred, Errno, Ino, Origin, Seq, Tid};
+use types::{ClientId, ConnId, Cred, Errno, Ino, Origin, Seq, Set, Tid};
 use wire::{Answer, Decoupled, Failure, Op, Request, Unused};
 
 use super::{Performed, Performing, Refused};
+use crate::checkpoint::{Settled, Then};
 use crate::tables::{GivenBack, Held, Tables};
 use crate::{Effects, Mds};
-use namespace::Mode;
+use namespace::{Mode, Refusal};
 
 /// Most inode numbers a client gets at once.
 const EXTEND_MAX: u64 = 1 << 32;
+
+/// A subtree whose merge is done, and that is given back.
+#[derive(Debug)]
+pub(crate) struct Release {
+    pub(crate) subtree: Ino,
+    pub(crate) client: ClientId,
+    pub(crate) unused: Vec<GivenBack>,
+    pub(crate) at: (ConnId, Tid),
+    pub(crate) answer: Answer,
+}
 
 impl Mds {
     /// Gives a subtree to a client: stores the policy in the directory, grants a range,
@@ -143,7 +154,7 @@ impl Mds {
         if !cred.is_root() || self.tables.owner(subtree).is_none() {
             self.owned(subtree, client)?;
         }
-        let seq = self.switch_policy(subtree);
+        let seq = self.switch_policy(subtree).map_err(Refusal::Cold)?;
         let unused = self.tables.unused((subtree, client), unused.ranges());
         self.take_back(subtree, &unused);
         self.tables.decoupled.remove(&subtree);
@@ -201,24 +212,35 @@ impl Mds {
     /// Releases a subtree whose merge is done, with the numbers that its client has not used, and
     /// answers when that is durable. If somebody else took it over while the merge was carried out,
     /// it stays theirs.
-    pub(crate) fn release_merged(
-        &mut self,
-        (subtree, client, unused): (Ino, ClientId, &[GivenBack]),
-        (conn, tid): (ConnId, Tid),
-        answer: Answer,
-        effects: &mut Effects,
-    ) {
+    pub(crate) fn release_merged(&mut self, release: Release, effects: &mut Effects) {
+        let Release { subtree, client, .. } = release;
         let mut seq = Seq(0);
         let owner = self.tables.decoupled.get(&subtree).map(|known| known.client);
         if owner == Some(client) {
-            seq = self.switch_policy(subtree);
-            self.take_back(subtree, unused);
+            seq = match self.switch_policy(subtree) {
+                Ok(seq) => seq,
+                Err(cold) => return self.release_waits_for(cold, release, effects),
+            };
+            self.take_back(subtree, &release.unused);
             if let Some(known) = self.tables.decoupled.get_mut(&subtree) {
                 known.released = true;
             }
         }
+        let Release { at: (conn, tid), answer, .. } = release;
         self.tables.hold(Held { conn, tid, answer, seq, begins: None });
         self.tables_tick(effects);
+    }
+
+    /// What the end of a decoupling waited for is in memory.
+    pub(crate) fn release_fetched(&mut self, release: Release, effects: &mut Effects) {
+        if !self.next_policy_stores(release.subtree) {
+            return self.release_merged(release, effects);
+        }
+        // So that what others changed meanwhile is stored, too.
+        let Release { subtree, client, unused, at, answer } = release;
+        let (then, seq) = (Then::Release(client, unused), self.log.last());
+        let settled = Settled { at, subtree, then, answer, seq, dirs: Set::default() };
+        self.settle_subtree(settled, effects);
     }
 
     /// Takes numbers back, unless another journal of the subtree is on its way that was, or may be,

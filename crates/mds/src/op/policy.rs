@@ -81,20 +81,26 @@ impl Mds {
     }
 
     /// The policy that waits for a subtree is in force from now on. Returns the position of the
-    /// event that says so, or 0.
-    pub(crate) fn switch_policy(&mut self, subtree: Ino) -> Seq {
+    /// event that says so, or 0; or else the directory that must be in memory first.
+    pub(crate) fn switch_policy(&mut self, subtree: Ino) -> Result<Seq, Ino> {
         let known = self.tables.decoupled.get_mut(&subtree);
-        let Some(text) = known.and_then(|known| known.next.take()) else { return Seq(0) };
+        let Some(text) = known.and_then(|known| known.next.clone()) else { return Ok(Seq(0)) };
         let (root, time) = (Cred::root(), self.clock.time);
         let planned = self.namespace.plan_setpolicy(&root, subtree, text.as_bytes(), time);
+        if let Err(Refusal::Cold(dir)) = planned {
+            return Err(dir);
+        }
+        if let Some(known) = self.tables.decoupled.get_mut(&subtree) {
+            known.next = None;
+        }
         // Refused only if there is nothing to remove, or the directory is gone.
-        let Ok(planned) = planned else { return Seq(0) };
+        let Ok(planned) = planned else { return Ok(Seq(0)) };
         let event = planned.event();
         let seq = self.log.append(self.clock.now, Origin::default(), &event);
         self.namespace.apply(seq, Mode::Live, &event);
         // The tables forget that it waited.
         self.tables.store_after(seq);
-        seq
+        Ok(seq)
     }
 
     /// After a crash: a subtree that is still a client's is under the policy under which that client
