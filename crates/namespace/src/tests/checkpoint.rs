@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use journal::{Event, JournalBuffer};
 use metastore::{InodeRecord, Row, RowValue, Rows};
 use proptest::prelude::*;
-use types::{Attr, FileType, Ino, Origin, Seq, Timestamp};
+use types::{Attr, FileType, Ino, Origin, RenameFlags, Seq, Timestamp};
 
 use super::tree::{self, warm};
 use super::world::{At, Op, at, change_op, change_or_policy, cred, peek, plan, resolve};
@@ -506,4 +506,34 @@ fn a_lost_link_is_counted_after_a_crash() {
     server.commit(0);
     server.recover();
     assert_eq!(server.tree()["/b"].attr.nlink, 1);
+}
+
+/// The store has the time of its last change with its names, and an older one with its inode.
+#[test]
+fn a_directory_is_moved_with_the_times_of_its_names() {
+    let root = Cred::root();
+    let mut server = Server::new();
+    let new = NewInode { mode: 0o040_755, time: Timestamp(2), ..NewInode::default() };
+    server.perform_planned(|server| server.plan_create(&root, (Ino::ROOT, b"d"), &new, Ino(8)));
+    while server.begin(0) {
+        server.commit(0);
+    }
+    server.trim();
+    let new = NewInode { mode: 0o100_644, time: Timestamp(3), ..NewInode::default() };
+    server.perform_planned(|server| server.plan_create(&root, (Ino(8), b"f"), &new, Ino(9)));
+    // Where `d` is named is not in memory after the crash.
+    server.recover();
+    while server.begin(0) {
+        server.commit(0);
+    }
+    server.trim();
+    server.recover();
+    server.warm(|server| server.lookup(&root, Ino::ROOT, b"d")).expect("it is there");
+    let moved = server.warm(|server| {
+        let to = (Ino::ROOT, b"e".as_slice());
+        server.plan_rename(&root, (Ino::ROOT, b"d"), to, RenameFlags::default(), Timestamp(4))
+    });
+    server.carry_out(&moved.expect("it is allowed").expect("the names differ"));
+    let attr = server.tree()["/e"].attr;
+    assert_eq!((attr.mtime, attr.ctime), (Timestamp(3), Timestamp(4)));
 }
