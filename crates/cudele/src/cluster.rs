@@ -91,8 +91,9 @@ impl Cluster {
                     let merged_in = Some(fs.server_epoch().0);
                     state.set_owner(&crate::Owner { merged_in, ..owner })?;
                 }
-                // A checkpoint has it, or the subtree belongs to somebody else by now.
-                Err(error) if matches!(error.errno, Errno::Stale | Errno::Busy) => {
+                // A checkpoint has it, or the subtree belongs to somebody else by now; or to this
+                // client once more, with other numbers than those that were allowed before.
+                Err(Error { errno: Errno::Stale | Errno::Busy | Errno::NotPermitted, .. }) => {
                     state.remove()?;
                 }
                 Err(error) => return Err(error.about(owner.path)),

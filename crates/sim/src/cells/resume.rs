@@ -55,8 +55,9 @@ impl Cells {
         for journal in self.local_journals()? {
             let bytes = journal.left.bytes;
             match self.send_journal(client, (&bytes, "", true), MergeFlags::default()) {
-                Err(Stop::Failed(Errno::Stale | Errno::Busy)) => {
-                    // A checkpoint has it, or the subtree is somebody else's by now.
+                Err(Stop::Failed(Errno::Stale | Errno::Busy | Errno::NotPermitted)) => {
+                    // A checkpoint has it, or the subtree is somebody else's by now; or this
+                    // client's once more, with other numbers.
                     self.local_step(client)?;
                     self.job().forget_files();
                     return Ok(());
