@@ -108,7 +108,8 @@ impl Subtree {
         // Whatever the policy is now: it may have been another one, or about to be.
         let grant = self.owner.ranges().next().unwrap_or_default();
         let prefix = client_journal_prefix(self.root(), self.owner.client(), grant);
-        for name in store.list(&prefix)? {
+        let names = store.list(&prefix).map_err(|error| error.about(prefix.clone()))?;
+        for name in names {
             let part = name.strip_prefix(&prefix).map(|part| u64::from_str_radix(part, 16));
             let Some(Ok(part)) = part else { continue };
             if part >= self.owner.next_seq && !self.owner.objects.contains(&name) {
