@@ -7,7 +7,7 @@
 use client::{Decoupled, Left};
 use metastore::request::client_journal_prefix;
 use objstore::{Expect, SyncScope};
-use types::{Errno, Ino, Result, Seq};
+use types::{Errno, Error, Ino, Result, Seq};
 use wire::{MergeFlags, MergeReport, Unused};
 
 use super::Subtree;
@@ -108,7 +108,10 @@ impl Subtree {
         // Whatever the policy is now: it may have been another one, or about to be.
         let grant = self.owner.ranges().next().unwrap_or_default();
         let prefix = client_journal_prefix(self.root(), self.owner.client(), grant);
-        let names = store.list(&prefix).map_err(|error| error.about(prefix.clone()))?;
+        let names = store.list(&prefix).map_err(|error| {
+            let cause = format!("cannot be listed: {}: {}", error.subject, error.cause);
+            Error::new(error.errno, prefix.clone(), cause).remedy(error.remedy)
+        })?;
         for name in names {
             let part = name.strip_prefix(&prefix).map(|part| u64::from_str_radix(part, 16));
             let Some(Ok(part)) = part else { continue };
