@@ -180,13 +180,19 @@ impl Vfs {
         self.load(ino, &mut content)?;
         let offset = if append { content.size } else { offset };
         let end = checked_end(offset, data.len() as u64)?;
+        let before = content.size;
         self.grow(ino, &mut content, end)?;
         let start = usize_of(offset);
         if let Body::Inline(held) = &mut content.body {
             held[start..start + data.len()].copy_from_slice(data);
         } else {
-            self.fs.write_at(ino, offset, data)?;
+            let written = self.fs.write_at(ino, offset, data);
             content.unsynced = true;
+            if written.is_err() {
+                // A file is not longer for what could not be written.
+                content.size = before;
+                return written;
+            }
         }
         content.touch();
         Ok(())
