@@ -82,9 +82,7 @@ impl Fs {
         };
         let attr = dir.create(name, &NewFile { size: 0, data: &[], ..*new })?;
         let size = self.write_large(attr.ino, head, source)?;
-        for stripe in 0..size.div_ceil(STRIPE_BYTES) {
-            self.store().sync(SyncScope::Object(&metastore::data_name(attr.ino, stripe)))?;
-        }
+        self.sync_file(attr.ino, size)?;
         dir.set_data(attr.ino, &[], size)?;
         if let Some(mtime) = new.mtime {
             // Giving it its length counts as a change.

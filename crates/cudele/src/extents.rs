@@ -12,6 +12,10 @@ use crate::{Fs, STRIPE_BYTES};
 /// Zeros are written so many at a time.
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
+/// Objects of one file that are made durable at the same time: a store that waits for its disk
+/// waits once for several.
+const SYNCS_AT_ONCE: u64 = 8;
+
 /// A piece of a byte range that lies in one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
@@ -46,19 +50,29 @@ impl Fs {
     /// # Errors
     /// `EIO`, `EACCES`.
     pub fn read_at(&self, ino: Ino, offset: u64, length: usize) -> Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        for piece in pieces(offset, length as u64) {
-            let object = metastore::data_name(ino, piece.stripe);
-            let end = bytes.len() + usize_of(piece.length);
-            match self.store().read_range(&object, piece.offset, usize_of(piece.length)) {
-                Ok(read) if bytes.is_empty() => bytes = read,
-                Ok(read) => bytes.extend_from_slice(&read),
-                Err(error) if error.errno == Errno::NotFound => {}
-                Err(error) => return Err(error),
-            }
-            bytes.resize(end, 0);
-        }
+        let mut bytes = vec![0; length];
+        self.read_into(ino, offset, &mut bytes)?;
         Ok(bytes)
+    }
+
+    /// Reads a byte range as long as the buffer.
+    ///
+    /// # Errors
+    /// `EIO`, `EACCES`.
+    pub fn read_into(&self, ino: Ino, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let mut rest = buffer;
+        for piece in pieces(offset, rest.len() as u64) {
+            let (now, later) = rest.split_at_mut(usize_of(piece.length));
+            let object = metastore::data_name(ino, piece.stripe);
+            let read = match self.store().read_into(&object, piece.offset, now) {
+                Ok(read) => read,
+                Err(error) if error.errno == Errno::NotFound => 0,
+                Err(error) => return Err(error),
+            };
+            now[read..].fill(0);
+            rest = later;
+        }
+        Ok(())
     }
 
     /// Writes a byte range. Durable after [`Fs::sync_file`].
@@ -121,10 +135,23 @@ impl Fs {
     /// # Errors
     /// `EIO`, `ENOSPC`.
     pub fn sync_file(&self, ino: Ino, size: u64) -> Result<()> {
-        for stripe in 0..size.div_ceil(STRIPE_BYTES) {
-            self.store().sync(SyncScope::Object(&metastore::data_name(ino, stripe)))?;
-        }
-        Ok(())
+        let stripes = size.div_ceil(STRIPE_BYTES);
+        let at_once = stripes.clamp(1, SYNCS_AT_ONCE);
+        let every = move |first: u64| {
+            (first..stripes).step_by(usize_of(at_once)).try_for_each(|stripe| {
+                self.store().sync(SyncScope::Object(&metastore::data_name(ino, stripe)))
+            })
+        };
+        std::thread::scope(|scope| {
+            let others: Vec<_> =
+                (1..at_once).map(|first| scope.spawn(move || every(first))).collect();
+            let mut result = every(0);
+            for other in others {
+                let lost = |_| Err(types::Error::of(Errno::Io, "sync"));
+                result = result.and(other.join().unwrap_or_else(lost));
+            }
+            result
+        })
     }
 }
 

@@ -1,5 +1,6 @@
 //! One method per FUSE request.
 
+use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -16,8 +17,8 @@ use fuser::{
 use types::FileType;
 use vfs::{Caching, Entry, Known, NewNode, Vfs};
 
-use crate::answer;
 use crate::asked::{O_APPEND, bytes, caller, done, lock_range, open_mode, rename_flags, time};
+use crate::{answer, kernel};
 
 /// Inode numbers are never used twice.
 pub(crate) const GENERATION: Generation = Generation(0);
@@ -25,6 +26,11 @@ pub(crate) const GENERATION: Generation = Generation(0);
 const FILE: FileHandle = FileHandle(0);
 /// Bytes in which room is counted.
 const SPACE_UNIT: u64 = 4096;
+
+thread_local! {
+    /// What a thread reads into, for one read after the other.
+    static READ: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 /// What the kernel calls an inode.
 pub(crate) fn number(root: Ino, ino: Ino) -> INodeNo {
@@ -75,7 +81,7 @@ impl Filesystem {
 
 impl fuser::Filesystem for Filesystem {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        crate::kernel::negotiate(config);
+        kernel::negotiate(config);
         Ok(())
     }
 
@@ -221,8 +227,10 @@ impl fuser::Filesystem for Filesystem {
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         match self.vfs.open(&caller(request), self.ino(ino), open_mode(flags)) {
-            Ok(Caching::Keep) => reply.opened(FILE, FopenFlags::FOPEN_KEEP_CACHE),
-            Ok(Caching::Afresh) => reply.opened(FILE, FopenFlags::empty()),
+            Ok(Caching::Keep) => {
+                reply.opened(FILE, FopenFlags::FOPEN_KEEP_CACHE | kernel::open_flags(flags));
+            }
+            Ok(Caching::Afresh) => reply.opened(FILE, kernel::open_flags(flags)),
             Ok(Caching::None) => reply.opened(FILE, FopenFlags::FOPEN_DIRECT_IO),
             Err(error) => reply.error(answer::errno(&error)),
         }
@@ -243,7 +251,8 @@ impl fuser::Filesystem for Filesystem {
         match self.vfs.create(&caller(request), at, mode, open_mode(OpenFlags(flags))) {
             Ok(Entry { attr, valid }) => {
                 let attr = self.attr(&attr);
-                reply.created(&valid, &attr, GENERATION, FILE, FopenFlags::empty());
+                let how = kernel::open_flags(OpenFlags(flags));
+                reply.created(&valid, &attr, GENERATION, FILE, how);
             }
             Err(error) => reply.error(answer::errno(&error)),
         }
@@ -260,10 +269,17 @@ impl fuser::Filesystem for Filesystem {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        match self.vfs.read(self.ino(ino), offset, size as usize) {
-            Ok(data) => reply.data(&data),
-            Err(error) => reply.error(answer::errno(&error)),
-        }
+        READ.with_borrow_mut(|buffer| {
+            // As long as the longest read so far: new memory would cost as much as the copying.
+            let wanted = size as usize;
+            if buffer.len() < wanted {
+                buffer.resize(wanted, 0);
+            }
+            match self.vfs.read(self.ino(ino), offset, &mut buffer[..wanted]) {
+                Ok(length) => reply.data(&buffer[..length]),
+                Err(error) => reply.error(answer::errno(&error)),
+            }
+        });
     }
 
     fn write(

@@ -3,12 +3,17 @@
 //! Public, so that a file system that does nothing can be measured beside this one on the same
 //! terms.
 
-use fuser::{Config, InitFlags, KernelConfig, MountOption, SessionACL};
+use fuser::{
+    Config, FopenFlags, InitFlags, KernelConfig, MountOption, OpenAccMode, OpenFlags, SessionACL,
+};
 
 use crate::Options;
 
 /// The most that is read or written at a time.
 const TRANSFER_BYTES_MAX: u32 = 1 << 20;
+/// What is read ahead of a program that reads in order: a few transfers, so that some are under
+/// way while one is read.
+pub(crate) const READ_AHEAD_KIB: u32 = 4 * TRANSFER_BYTES_MAX / 1024;
 
 /// How to mount; `source` is what `mount(8)` shows as the device.
 #[must_use]
@@ -30,6 +35,17 @@ pub fn config(source: &str, options: &Options) -> Config {
     config
 }
 
+/// How the kernel is to handle a file that is opened so. What is only written gains nothing from
+/// the kernel's page cache, and copying it there costs as much as writing it to a store.
+#[must_use]
+pub fn open_flags(flags: OpenFlags) -> FopenFlags {
+    if flags.acc_mode() == OpenAccMode::O_WRONLY {
+        FopenFlags::FOPEN_DIRECT_IO
+    } else {
+        FopenFlags::empty()
+    }
+}
+
 /// Asks the kernel for what makes it ask less. Whatever of it this kernel knows.
 pub fn negotiate(config: &mut KernelConfig) {
     let wanted = [
@@ -49,5 +65,5 @@ pub fn negotiate(config: &mut KernelConfig) {
         let _ = config.add_capabilities(flag);
     }
     let _ = config.set_max_write(TRANSFER_BYTES_MAX);
-    let _ = config.set_max_readahead(TRANSFER_BYTES_MAX);
+    let _ = config.set_max_readahead(READ_AHEAD_KIB * 1024);
 }

@@ -31,6 +31,8 @@ pub fn mount(vfs: Arc<Vfs>, at: &Path, source: &str, options: &Options) -> Resul
     let filesystem = Filesystem::new(vfs.clone(), forget.clone());
     let session = Session::new(filesystem, at, &config).and_then(Session::spawn);
     let session = session.map_err(|error| mount_error(at, &error))?;
+    read_ahead(at);
+    vfs.write_back_regularly()?;
     let notifier = session.notifier();
     let root = vfs.root();
     let (shared, outdated_now) = (Arc::downgrade(&vfs), forget.clone());
@@ -44,6 +46,15 @@ pub fn mount(vfs: Arc<Vfs>, at: &Path, source: &str, options: &Options) -> Resul
         .spawn(move || tell_kernel(&notifier, root, &outdated))
         .map_err(|error| mount_error(at, &error))?;
     Ok(Mounted { vfs, at: at.to_owned(), session: Some(session), forget: Some(forget) })
+}
+
+/// Lets the kernel ask for as much at once as it may, which it does not of its own accord. Only root
+/// may say so; for others it reads less at a time.
+fn read_ahead(at: &Path) {
+    let Ok(stat) = rustix::fs::stat(at) else { return };
+    let (major, minor) = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
+    let setting = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+    let _ = std::fs::write(setting, kernel::READ_AHEAD_KIB.to_string());
 }
 
 /// Tells the kernel what it must forget. In a thread of its own: the kernel may hold the very

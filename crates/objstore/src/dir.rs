@@ -330,6 +330,12 @@ impl ObjectStore for Dir {
         sys::read_at(file, offset, length).map_err(self.told(name, "read"))
     }
 
+    fn read_into(&self, name: &str, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let place = Place::of(name)?;
+        let file = self.open_to_read(&place)?;
+        sys::read_into(file, offset, buffer).map_err(self.told(name, "read"))
+    }
+
     fn stat(&self, name: &str) -> Result<Stat> {
         let place = Place::of(name)?;
         match rustix::fs::statat(self.objects(), &place.path, AtFlags::SYMLINK_NOFOLLOW) {

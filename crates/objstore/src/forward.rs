@@ -26,6 +26,9 @@ macro_rules! forward {
             fn read_range(&self, name: &str, offset: u64, length: usize) -> Result<Vec<u8>> {
                 (**self).read_range(name, offset, length)
             }
+            fn read_into(&self, name: &str, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+                (**self).read_into(name, offset, buffer)
+            }
             fn stat(&self, name: &str) -> Result<Stat> {
                 (**self).stat(name)
             }

@@ -134,6 +134,17 @@ pub trait ObjectStore: Send + Sync + Debug {
     /// `ENOENT` if it is absent.
     fn read_range(&self, name: &str, offset: u64, length: usize) -> Result<Vec<u8>>;
 
+    /// As [`ObjectStore::read_range`], into a buffer that the caller uses again; returns how many
+    /// bytes.
+    ///
+    /// # Errors
+    /// `ENOENT` if it is absent.
+    fn read_into(&self, name: &str, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let read = self.read_range(name, offset, buffer.len())?;
+        buffer[..read.len()].copy_from_slice(&read);
+        Ok(read.len())
+    }
+
     /// What is known without reading.
     ///
     /// # Errors

@@ -1,17 +1,19 @@
 //! The content of files that are open.
 //!
-//! Small content is held here and goes to the inode when a file is flushed; larger content goes to
-//! the object store with every write, and its length to the inode when the file is flushed. All
+//! Small content is held here and goes to the inode when a file is flushed; larger content is on its
+//! way to the object store when a write returns (module `behind`), and its length goes to the inode
+//! when the file is flushed. All
 //! handles of a process share one content, so they are consistent at once; another process sees
 //! what was written when it opens the file after a flush (close-to-open).
 //!
 //! Invariants: inline content is as long as the file; what is in the object store beyond the end of
 //! a file reads as zeros; a file that has lost its last name keeps attributes and content here.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use cudele::{Attr, AttrChange, Errno, Error, INLINE_BYTES_MAX, Ino, Result, Timestamp};
 
+use crate::behind::Gathered;
 use crate::{Caller, Vfs, held};
 
 /// The longest a file may become.
@@ -33,6 +35,8 @@ pub(crate) struct Content {
     written: Timestamp,
     /// Something was written to the object store since the last sync.
     pub(crate) unsynced: bool,
+    /// What is on its way there.
+    pub(crate) behind: Gathered,
     /// The attributes, when the inode has lost its last name.
     pub(crate) nameless: Option<Attr>,
     /// The attributes when they were seen last.
@@ -58,6 +62,7 @@ impl File {
             dirty: false,
             written: Timestamp(0),
             unsynced: false,
+            behind: Gathered::default(),
             nameless: None,
             last: Attr { size, nlink: 1, ..Attr::default() },
             shared: false,
@@ -67,6 +72,15 @@ impl File {
 
     pub(crate) fn held(&self) -> MutexGuard<'_, Content> {
         held(&self.content)
+    }
+
+    /// Unless somebody is busy with it.
+    pub(crate) fn if_idle(&self) -> Option<MutexGuard<'_, Content>> {
+        match self.content.try_lock() {
+            Ok(content) => Some(content),
+            Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// The attributes, if it has lost its last name.
@@ -114,6 +128,18 @@ impl Content {
         self.nameless = Some(Attr { nlink: 0, ctime, ..attr });
     }
 
+    /// Makes room up to a length: content that gets too long for the inode moves to the store.
+    fn make_room(&mut self, end: u64) {
+        let Body::Inline(held) = &mut self.body else { return };
+        if end <= INLINE_BYTES_MAX as u64 {
+            held.resize(held.len().max(usize_of(end)), 0);
+            return;
+        }
+        self.behind = Gathered::from_inline(std::mem::take(held));
+        self.body = Body::Striped;
+        self.unsynced = true;
+    }
+
     fn touch(&mut self) {
         self.dirty = true;
         self.written = cudele::now_coarse();
@@ -126,8 +152,14 @@ impl Vfs {
         file.ok_or_else(|| Error::of(Errno::Stale, "file"))
     }
 
-    /// Finds out where the content is, and what it is if it is small.
+    /// Finds out where the content is, and what it is if it is small. What is in the object store
+    /// is complete there.
     pub(crate) fn load(&self, ino: Ino, content: &mut Content) -> Result<()> {
+        self.settle(ino, content)?;
+        self.find(ino, content)
+    }
+
+    fn find(&self, ino: Ino, content: &mut Content) -> Result<()> {
         if content.body != Body::Unread {
             return Ok(());
         }
@@ -142,29 +174,31 @@ impl Vfs {
         Ok(())
     }
 
-    /// Reads from an open file; fewer bytes than asked for only at its end.
+    /// Reads from an open file; returns how many bytes, fewer than asked for only at its end.
     ///
     /// # Errors
-    /// `EIO`, `ESTALE`.
-    pub fn read(&self, ino: Ino, offset: u64, length: usize) -> Result<Vec<u8>> {
+    /// `EIO`, `ESTALE`; those of writes before.
+    pub fn read(&self, ino: Ino, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let file = self.file(ino)?;
         let mut content = file.held();
-        if content.shared {
-            let size = self.shared_size(ino, &mut content)?;
-            drop(content);
-            return self.read_shared(ino, size, offset, length);
-        }
-        self.load(ino, &mut content)?;
-        let length = (length as u64).min(content.size.saturating_sub(offset));
-        if length == 0 {
-            return Ok(Vec::new());
-        }
-        if let Body::Inline(data) = &content.body {
-            let start = usize_of(offset);
-            return Ok(data[start..start + usize_of(length)].to_vec());
+        let size = if content.shared {
+            self.shared_size(ino, &mut content)?
+        } else {
+            self.load(ino, &mut content)?;
+            content.size
+        };
+        let length = usize_of((buffer.len() as u64).min(size.saturating_sub(offset)));
+        let buffer = &mut buffer[..length];
+        if let (Body::Inline(data), false) = (&content.body, content.shared) {
+            if length > 0 {
+                let start = usize_of(offset);
+                buffer.copy_from_slice(&data[start..start + length]);
+            }
+            return Ok(length);
         }
         drop(content);
-        self.fs.read_at(ino, offset, usize_of(length))
+        self.fs.read_into(ino, offset, buffer)?;
+        Ok(length)
     }
 
     /// Writes to an open file; with `append` at its end, wherever that is.
@@ -177,38 +211,24 @@ impl Vfs {
         if content.shared {
             return self.write_shared(ino, &mut content, (offset, append), data);
         }
-        self.load(ino, &mut content)?;
+        self.find(ino, &mut content)?;
         let offset = if append { content.size } else { offset };
         let end = checked_end(offset, data.len() as u64)?;
-        let before = content.size;
-        self.grow(ino, &mut content, end)?;
-        let start = usize_of(offset);
+        content.make_room(end);
         if let Body::Inline(held) = &mut content.body {
+            let start = usize_of(offset);
             held[start..start + data.len()].copy_from_slice(data);
+            content.size = content.size.max(end);
         } else {
-            let written = self.fs.write_at(ino, offset, data);
-            content.unsynced = true;
-            if written.is_err() {
-                // A file is not longer for what could not be written.
-                content.size = before;
-                return written;
-            }
+            self.write_behind(ino, &mut content, (offset, data))?;
         }
         content.touch();
         Ok(())
     }
 
-    /// Makes room up to a length: content that gets too long for the inode moves to the store.
     fn grow(&self, ino: Ino, content: &mut Content, end: u64) -> Result<()> {
-        if let Body::Inline(held) = &mut content.body {
-            if end <= INLINE_BYTES_MAX as u64 {
-                held.resize(held.len().max(usize_of(end)), 0);
-            } else {
-                self.fs.write_at(ino, 0, held)?;
-                content.body = Body::Striped;
-                content.unsynced = true;
-            }
-        }
+        content.make_room(end);
+        self.settle(ino, content)?;
         content.size = content.size.max(end);
         Ok(())
     }
@@ -311,6 +331,7 @@ impl Vfs {
 
     /// Tells the inode what it does not know of its content.
     pub(crate) fn write_back(&self, ino: Ino, content: &mut Content) -> Result<()> {
+        self.settle(ino, content)?;
         if !content.dirty {
             return Ok(());
         }

@@ -19,6 +19,7 @@
 )]
 
 mod attrs;
+mod behind;
 mod caller;
 mod file;
 mod listing;
@@ -32,6 +33,7 @@ mod tree;
 mod virtual_xattr;
 
 use std::sync::atomic::AtomicU64;
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -46,6 +48,7 @@ pub use nodes::Known;
 pub use open::{Caching, OpenMode};
 pub use owned::Ending;
 
+use behind::Behind;
 use nodes::Nodes;
 use owned::Owned;
 
@@ -85,6 +88,9 @@ pub struct Vfs {
     next_handle: AtomicU64,
     /// What a kernel must forget.
     outdated: Mutex<Vec<Known>>,
+    behind: Behind,
+    /// Ends the thread that writes files back.
+    ticking: Mutex<Option<Sender<()>>>,
     /// Who may have locked something in which file.
     locked: Mutex<Set<(Ino, u64)>>,
 }
@@ -113,6 +119,8 @@ impl Vfs {
             listings: Mutex::default(),
             next_handle: AtomicU64::new(1),
             outdated: Mutex::default(),
+            behind: Behind::default(),
+            ticking: Mutex::default(),
             locked: Mutex::default(),
         })
     }

@@ -83,17 +83,6 @@ impl Vfs {
         true
     }
 
-    pub(crate) fn read_shared(
-        &self,
-        ino: Ino,
-        size: u64,
-        offset: u64,
-        length: usize,
-    ) -> Result<Vec<u8>> {
-        let length = (length as u64).min(size.saturating_sub(offset));
-        self.fs.read_at(ino, offset, usize::try_from(length).unwrap_or(usize::MAX))
-    }
-
     pub(crate) fn write_shared(
         &self,
         ino: Ino,

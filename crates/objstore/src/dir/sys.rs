@@ -96,17 +96,23 @@ pub(super) fn read_at(file: impl AsFd, offset: u64, length: usize) -> SysResult<
     let available = state(&file)?.size.saturating_sub(offset);
     let length = length.min(usize::try_from(available).unwrap_or(usize::MAX));
     let mut data = vec![0; length];
+    let filled = read_into(file, offset, &mut data)?;
+    data.truncate(filled); // The file may have shrunk meanwhile.
+    Ok(data)
+}
+
+/// Fills a buffer from `offset` on; returns how many bytes, fewer only at the end of the file.
+pub(super) fn read_into(file: impl AsFd, offset: u64, buffer: &mut [u8]) -> SysResult<usize> {
     let mut filled = 0;
-    while filled < length {
-        let rest = &mut data[filled..];
+    while filled < buffer.len() {
+        let rest = &mut buffer[filled..];
         let read = retry_on_intr(|| rustix::io::pread(&file, &mut *rest, offset + filled as u64))?;
         if read == 0 {
-            break; // The file shrank meanwhile.
+            break;
         }
         filled += read;
     }
-    data.truncate(filled);
-    Ok(data)
+    Ok(filled)
 }
 
 /// What the kernel knows of an open file.

@@ -313,8 +313,9 @@ impl Filesystem for Nothing {
         reply.entry(&VALID, attr, GENERATION);
     }
 
-    fn open(&self, _request: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        reply.opened(FILE, FopenFlags::FOPEN_KEEP_CACHE);
+    fn open(&self, _request: &Request, _ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let how = mount::kernel::open_flags(flags);
+        reply.opened(FILE, FopenFlags::FOPEN_KEEP_CACHE | how);
     }
 
     fn create(
@@ -324,11 +325,12 @@ impl Filesystem for Nothing {
         name: &OsStr,
         mode: u32,
         _umask: u32,
-        _flags: i32,
+        flags: i32,
         reply: ReplyCreate,
     ) {
+        let how = mount::kernel::open_flags(OpenFlags(flags));
         match self.make(request, parent, name, (FileType::RegularFile, permissions(mode))) {
-            Ok(attr) => reply.created(&VALID, &attr, GENERATION, FILE, FopenFlags::empty()),
+            Ok(attr) => reply.created(&VALID, &attr, GENERATION, FILE, how),
             Err(errno) => reply.error(errno),
         }
     }

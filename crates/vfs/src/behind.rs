@@ -1,0 +1,259 @@
+//! Content on its way to the object store.
+//!
+//! A program's write returns when its bytes are here. What follows on the write before is gathered
+//! into pieces, which one thread hands to the store: so a program goes on while the store works,
+//! and small writes become large ones. Whatever else is done with the content of a file waits until
+//! all of it has arrived ([`Vfs::settle`]); a file is written back every [`WRITE_BACK_EVERY`], so
+//! no longer a time is lost with a process that is killed.
+//!
+//! Errors come to the next call that waits: the next write, flush or sync. Invariant: a file is not
+//! longer for what could not be written.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use cudele::{Error, Fs, Ino, Result};
+
+use crate::file::Content;
+use crate::{Vfs, held};
+
+/// The store is written in pieces of so many bytes, and at multiples of it.
+const PIECE_BYTES: usize = 1 << 20;
+/// So many pieces of a file may wait; then its writer does.
+const PIECES_WAITING_MAX: usize = 8;
+/// So many buffers are kept for the next pieces: new ones would cost as much as the copying.
+const SPARE_MAX: usize = 16;
+/// What is written stays here no longer.
+const WRITE_BACK_EVERY: Duration = Duration::from_secs(5);
+
+/// What was written to a file last, and has not been handed over.
+#[derive(Debug, Default)]
+pub(crate) struct Gathered {
+    start: u64,
+    bytes: Vec<u8>,
+    /// How long the file was before this.
+    length_before: u64,
+    /// What has been handed over.
+    flow: Option<Arc<Flow>>,
+    /// Why something could not be written, when nobody was there to be told.
+    failed: Option<Error>,
+}
+
+impl Gathered {
+    /// Content that was in the inode and is to be in the store.
+    pub(crate) fn from_inline(bytes: Vec<u8>) -> Self {
+        let length_before = bytes.len() as u64;
+        Self { bytes, length_before, ..Self::default() }
+    }
+
+    fn end(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
+
+    fn is_idle(&self) -> bool {
+        self.bytes.is_empty() && self.flow.is_none() && self.failed.is_none()
+    }
+}
+
+/// The pieces of one file that are on their way.
+#[derive(Debug, Default)]
+struct Flow {
+    state: Mutex<FlowState>,
+    arrived: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct FlowState {
+    waiting: usize,
+    /// The first that could not be written: why, and how long the file was before it.
+    failed: Option<(Error, u64)>,
+}
+
+impl Flow {
+    /// Waits until at most so many pieces are on their way.
+    fn wait(&self, at_most: usize) -> Option<(Error, u64)> {
+        let state = held(&self.state);
+        let until = |state: &mut FlowState| state.waiting > at_most;
+        let mut state =
+            self.arrived.wait_while(state, until).unwrap_or_else(PoisonError::into_inner);
+        if at_most == 0 { state.failed.take() } else { state.failed.clone() }
+    }
+}
+
+#[derive(Debug)]
+struct Piece {
+    ino: Ino,
+    gathered: Gathered,
+    flow: Arc<Flow>,
+}
+
+/// The thread that writes, and its buffers.
+#[derive(Debug, Default)]
+pub(crate) struct Behind {
+    thread: Mutex<Option<Sender<Piece>>>,
+    spare: Arc<Spare>,
+}
+
+#[derive(Debug, Default)]
+struct Spare(Mutex<Vec<Vec<u8>>>);
+
+impl Spare {
+    fn take(&self) -> Vec<u8> {
+        held(&self.0).pop().unwrap_or_default()
+    }
+
+    fn give(&self, mut buffer: Vec<u8>) {
+        let mut spare = held(&self.0);
+        if spare.len() < SPARE_MAX && buffer.capacity() > 0 {
+            buffer.clear();
+            spare.push(buffer);
+        }
+    }
+}
+
+impl Behind {
+    fn send(&self, fs: &Arc<Fs>, piece: Piece) -> Result<()> {
+        let mut thread = held(&self.thread);
+        if thread.is_none() {
+            let (sender, pieces) = channel();
+            let (fs, spare) = (fs.clone(), self.spare.clone());
+            let started = std::thread::Builder::new()
+                .name("writer".to_owned())
+                .spawn(move || write_pieces(&fs, &pieces, &spare));
+            started
+                .map_err(|error| Error::new(cudele::Errno::Again, "thread", error.to_string()))?;
+            *thread = Some(sender);
+        }
+        held(&piece.flow.state).waiting += 1;
+        // The thread ends only with this.
+        let sent = thread.as_ref().is_some_and(|thread| thread.send(piece).is_ok());
+        if sent { Ok(()) } else { Err(Error::of(cudele::Errno::Io, "file")) }
+    }
+}
+
+fn write_pieces(fs: &Fs, pieces: &Receiver<Piece>, spare: &Spare) {
+    while let Ok(Piece { ino, gathered, flow }) = pieces.recv() {
+        let Gathered { start, bytes, length_before, .. } = gathered;
+        let failed = held(&flow.state).failed.is_some();
+        let written = if failed { Ok(()) } else { fs.write_at(ino, start, &bytes) };
+        spare.give(bytes);
+        let mut state = held(&flow.state);
+        if let Err(error) = written {
+            state.failed = Some((error, length_before));
+        }
+        state.waiting -= 1;
+        flow.arrived.notify_all();
+    }
+}
+
+impl Vfs {
+    /// Takes what a program writes to content that is in the object store.
+    ///
+    /// # Errors
+    /// Those of earlier writes: `ENOSPC`, `EIO`.
+    pub(crate) fn write_behind(
+        &self,
+        ino: Ino,
+        content: &mut Content,
+        (offset, mut data): (u64, &[u8]),
+    ) -> Result<()> {
+        if content.behind.end() != offset || content.behind.is_idle() {
+            self.settle(ino, content)?;
+            content.behind.start = offset;
+            content.behind.length_before = content.size;
+        }
+        content.unsynced = true;
+        while !data.is_empty() {
+            let gathered = &mut content.behind;
+            if gathered.bytes.capacity() == 0 {
+                gathered.bytes = self.behind.spare.take();
+            }
+            let in_piece = usize::try_from(gathered.end() % PIECE_BYTES as u64).unwrap_or_default();
+            let (now, later) = data.split_at(data.len().min(PIECE_BYTES - in_piece));
+            gathered.bytes.extend_from_slice(now);
+            content.size = content.size.max(gathered.end());
+            if in_piece + now.len() == PIECE_BYTES {
+                self.hand_over(ino, content)?;
+            }
+            data = later;
+        }
+        Ok(())
+    }
+
+    fn hand_over(&self, ino: Ino, content: &mut Content) -> Result<()> {
+        let flow = content.behind.flow.get_or_insert_default().clone();
+        let next = Gathered {
+            start: content.behind.end(),
+            bytes: Vec::new(),
+            length_before: content.size,
+            flow: Some(flow.clone()),
+            failed: None,
+        };
+        let gathered = std::mem::replace(&mut content.behind, next);
+        self.behind.send(&self.fs, Piece { ino, gathered, flow: flow.clone() })?;
+        match flow.wait(PIECES_WAITING_MAX) {
+            None => Ok(()),
+            Some(_) => self.settle(ino, content),
+        }
+    }
+
+    /// Everything written so far is in the object store when this returns.
+    ///
+    /// # Errors
+    /// Those of earlier writes, once: `ENOSPC`, `EIO`. The file is as long then as it was before
+    /// them.
+    pub(crate) fn settle(&self, ino: Ino, content: &mut Content) -> Result<()> {
+        if content.behind.is_idle() {
+            return Ok(());
+        }
+        let gathered = std::mem::take(&mut content.behind);
+        let Gathered { start, bytes, length_before, flow, failed: untold } = gathered;
+        let last = if bytes.is_empty() { Ok(()) } else { self.fs.write_at(ino, start, &bytes) };
+        self.behind.spare.give(bytes);
+        let failed = flow.and_then(|flow| flow.wait(0));
+        let failed = failed.or(last.err().map(|error| (error, length_before)));
+        if let Some((error, length)) = failed {
+            content.size = length;
+            return Err(error);
+        }
+        untold.map_or(Ok(()), Err)
+    }
+
+    /// Writes files back every few seconds, as long as there is something to write back to.
+    ///
+    /// # Errors
+    /// If no thread can be started.
+    pub fn write_back_regularly(self: &Arc<Self>) -> Result<()> {
+        let (alive, ended) = channel::<()>();
+        *held(&self.ticking) = Some(alive);
+        let vfs = Arc::downgrade(self);
+        let tick = move || {
+            while ended.recv_timeout(WRITE_BACK_EVERY) == Err(RecvTimeoutError::Timeout) {
+                let Some(vfs) = vfs.upgrade() else { return };
+                vfs.write_back_idle();
+            }
+        };
+        let started = std::thread::Builder::new().name("write-back".to_owned()).spawn(tick);
+        started
+            .map(drop)
+            .map_err(|error| Error::new(cudele::Errno::Again, "thread", error.to_string()))
+    }
+
+    /// Writes back every file that nobody is busy with.
+    fn write_back_idle(&self) {
+        if !self.nodes().any_open() {
+            return;
+        }
+        let files = self.nodes().files();
+        for (ino, file) in files {
+            let Some(mut content) = file.if_idle() else { continue };
+            match self.settle(ino, &mut content) {
+                // Whoever comes next is told.
+                Err(error) => content.behind.failed = Some(error),
+                // What the inode cannot be told now is still held, and tried again.
+                Ok(()) => drop(self.write_back(ino, &mut content)),
+            }
+        }
+    }
+}
