@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, UNIX_EPOCH};
 
-use crate::mounts::{Mount, cluster};
+use crate::mounts::{Mount, cluster, until};
 
 /// As `rsync --inplace` or `cp --preserve` leave it.
 #[test]
@@ -97,4 +97,57 @@ fn a_shared_file_that_lost_its_name_is_cut_off_and_goes_on() {
     drop((file, other));
     two.end();
     one.end();
+}
+
+/// A log that a program keeps open for days.
+#[test]
+fn what_is_written_is_written_back_while_the_file_stays_open() {
+    let Some(world) = cluster() else { return };
+    let mount = Mount::new(&world);
+    let mut log = File::create(mount.path("log")).unwrap();
+    let mut expected = Vec::new();
+    for length in [10, 100_000] {
+        let line = vec![b'x'; length];
+        log.write_all(&line).unwrap();
+        expected.extend_from_slice(&line);
+        // Asked of the server: opening it elsewhere would call it back at once.
+        until("the file was written back", || {
+            world.json(&["stat", "/log"])["size"] == expected.len()
+        });
+    }
+    assert!(fs::read(mount.path("log")).unwrap() == expected);
+    drop(log);
+    mount.end();
+}
+
+/// One handle that only writes, beside the kernel's memory, and others that read through it.
+#[test]
+fn those_who_read_see_at_once_what_is_only_written() {
+    let Some(world) = cluster() else { return };
+    let mount = Mount::new(&world);
+    let writer = File::create(mount.path("file")).unwrap();
+    let reader = File::open(mount.path("file")).unwrap();
+    let mut expected = vec![0; 3 << 20];
+    let mut chance = 0x9e37_79b9_u64;
+    for round in 0..300_u32 {
+        chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        // Some in order, some not, some across the pieces that go to the store.
+        let at = if round % 3 == 0 {
+            usize::try_from(chance >> 40).unwrap() % (2 << 20)
+        } else {
+            usize::try_from(round).unwrap() * 4096
+        };
+        let piece =
+            vec![u8::try_from(round % 251).unwrap(); 1 + usize::try_from(chance >> 50).unwrap()];
+        writer.write_all_at(&piece, at as u64).unwrap();
+        expected[at..at + piece.len()].copy_from_slice(&piece);
+        let mut found = vec![0; piece.len() + 100];
+        let from = at.saturating_sub(50);
+        let count = reader.read_at(&mut found, from as u64).unwrap();
+        assert!(found[..count] == expected[from..from + count], "round {round}");
+    }
+    drop((writer, reader));
+    let found = fs::read(mount.path("file")).unwrap();
+    assert!(found == expected[..found.len()]);
+    mount.end();
 }
