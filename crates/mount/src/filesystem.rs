@@ -1,6 +1,5 @@
 //! One method per FUSE request.
 
-use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -15,7 +14,7 @@ use fuser::{
     ReplyLock, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use types::FileType;
-use vfs::{Caching, Entry, Known, NewNode, Vfs};
+use vfs::{Entry, Known, NewNode, Vfs};
 
 use crate::asked::{O_APPEND, bytes, caller, done, lock_range, open_mode, rename_flags, time};
 use crate::{answer, kernel};
@@ -23,14 +22,9 @@ use crate::{answer, kernel};
 /// Inode numbers are never used twice.
 pub(crate) const GENERATION: Generation = Generation(0);
 /// Files need no handle of their own: everything is kept by inode.
-const FILE: FileHandle = FileHandle(0);
+pub(crate) const FILE: FileHandle = FileHandle(0);
 /// Bytes in which room is counted.
 const SPACE_UNIT: u64 = 4096;
-
-thread_local! {
-    /// What a thread reads into, for one read after the other.
-    static READ: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
 
 /// What the kernel calls an inode.
 pub(crate) fn number(root: Ino, ino: Ino) -> INodeNo {
@@ -226,14 +220,8 @@ impl fuser::Filesystem for Filesystem {
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        match self.vfs.open(&caller(request), self.ino(ino), open_mode(flags)) {
-            Ok(Caching::Keep) => {
-                reply.opened(FILE, FopenFlags::FOPEN_KEEP_CACHE | kernel::open_flags(flags));
-            }
-            Ok(Caching::Afresh) => reply.opened(FILE, kernel::open_flags(flags)),
-            Ok(Caching::None) => reply.opened(FILE, FopenFlags::FOPEN_DIRECT_IO),
-            Err(error) => reply.error(answer::errno(&error)),
-        }
+        let caching = self.vfs.open(&caller(request), self.ino(ino), open_mode(flags));
+        Self::opened(caching, flags, reply);
     }
 
     fn create(
@@ -269,17 +257,7 @@ impl fuser::Filesystem for Filesystem {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        READ.with_borrow_mut(|buffer| {
-            // As long as the longest read so far: new memory would cost as much as the copying.
-            let wanted = size as usize;
-            if buffer.len() < wanted {
-                buffer.resize(wanted, 0);
-            }
-            match self.vfs.read(self.ino(ino), offset, &mut buffer[..wanted]) {
-                Ok(length) => reply.data(&buffer[..length]),
-                Err(error) => reply.error(answer::errno(&error)),
-            }
-        });
+        self.read_content(self.ino(ino), offset, size as usize, reply);
     }
 
     fn write(

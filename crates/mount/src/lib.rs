@@ -11,6 +11,7 @@
 
 mod answer;
 mod asked;
+mod content;
 mod directory;
 mod filesystem;
 pub mod kernel;
