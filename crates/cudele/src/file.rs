@@ -28,9 +28,15 @@ impl Fs {
     }
 
     /// Ends one [`Fs::open_as`] of the same kind. Nobody waits for the server, which is told if it
-    /// was the last one.
+    /// was the last one: with the next request, or by [`Fs::tell`].
     pub fn close_file(&self, ino: Ino, write: bool) {
         self.link().close_file(ino, write);
+    }
+
+    /// Tells the server what it was not told yet. It need not know soon: until then it only keeps
+    /// what nobody needs.
+    pub fn tell(&self) {
+        self.link().tell();
     }
 
     /// The answer to a recall: everything that was kept about the file is written, and nothing is

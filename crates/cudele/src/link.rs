@@ -30,6 +30,8 @@ use crate::{Cluster, Notice, Stage};
 
 use listen::Listening;
 
+/// Bytes of news that wait for the next request.
+const UNTOLD_BYTES_MAX: usize = 4096;
 /// Bytes of a journal in one message.
 const CHUNK_BYTES: usize = 1 << 20;
 
@@ -193,12 +195,20 @@ impl Link {
         self.wait_for(state, tid)
     }
 
-    /// Closes what was opened, and waits for nothing.
+    /// Closes what was opened, and waits for nothing. The server is told with the next request, or
+    /// before anything that it says is answered: nobody is kept waiting by a file that is closed.
     pub(crate) fn close_file(&self, ino: Ino, write: bool) {
         let mut state = self.lock();
         let shared = &mut *state;
         shared.session.close(ino, write, &mut shared.effects);
-        drop(self.send(state));
+        if shared.effects.frames.len() >= UNTOLD_BYTES_MAX {
+            drop(self.send(state));
+        }
+    }
+
+    /// Tells the server what it was not told yet.
+    pub(crate) fn tell(&self) {
+        drop(self.send(self.lock()));
     }
 
     fn wait_for<'a>(&'a self, mut state: MutexGuard<'a, State>, tid: Tid) -> Result<Answer> {

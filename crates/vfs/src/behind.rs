@@ -232,6 +232,7 @@ impl Vfs {
             while ended.recv_timeout(WRITE_BACK_EVERY) == Err(RecvTimeoutError::Timeout) {
                 let Some(vfs) = vfs.upgrade() else { return };
                 vfs.write_back_idle();
+                vfs.fs.tell();
             }
         };
         let started = std::thread::Builder::new().name("write-back".to_owned()).spawn(tick);
