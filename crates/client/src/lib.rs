@@ -9,11 +9,13 @@
 //! Neither does I/O, reads a clock or knows a socket; the crate `cudele` and the simulator carry
 //! out what they return.
 
+mod cache;
 mod decoupled;
 mod held;
 mod left;
 mod session;
 
+pub use cache::VALID;
 pub use decoupled::{Decoupled, Grant, View};
 pub use left::{Left, LogNeed, in_order};
 pub use session::{Effects, Input, Session};

@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use types::{ClientId, Cred, Epoch, Ino, Lock, Map, Seq, Tid};
 use wire::{Answer, Failure, Hello, Message, Op, Opened, Replay, Reply, Request, Welcome};
 
+use crate::cache::Cache;
 use crate::held::Held;
 
 /// More unsafe requests than this are not held: the caller must wait for the journal first.
@@ -23,6 +24,7 @@ const UNSAFE_MAX: usize = 32_768;
 
 /// What can happen to a session.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "one at a time, on the stack")]
 pub enum Input<'a> {
     /// A connection to the server is up.
     Connected,
@@ -94,6 +96,8 @@ pub struct Session {
     marks: Map<Tid, Mark>,
     /// Locks that were told again and are not confirmed.
     told: Map<Tid, (Ino, Lock)>,
+    /// What it remembers of what it was told, if it hears when to forget.
+    cache: Option<Cache>,
     safe: Seq,
     /// The first change that could not be repeated after a restart: it is lost, and `sync` says so.
     lost: Option<Failure>,
@@ -116,6 +120,7 @@ impl Session {
             held: Held::default(),
             marks: Map::default(),
             told: Map::default(),
+            cache: None,
             safe: Seq(0),
             lost: None,
         }
@@ -156,6 +161,19 @@ impl Session {
         self.lost.take()
     }
 
+    /// From now on what the server says may be remembered is. The caller must take in what the server
+    /// says also when nothing was asked: others wait for that.
+    pub fn remember(&mut self) {
+        self.cache.get_or_insert_default();
+    }
+
+    /// The answer to a request, if it is known without asking. It may be used for [`crate::VALID`]
+    /// after the newest request that was answered.
+    #[must_use]
+    pub fn known(&self, cred: &Cred, op: &Op<'_>) -> Option<Result<Answer, Failure>> {
+        self.cache.as_ref().filter(|_| self.connected)?.answer(cred, op)
+    }
+
     /// Makes a request. Its frame is sent now, or as soon as the session is connected.
     pub fn call(&mut self, cred: &Cred, op: Op<'_>, effects: &mut Effects) -> Tid {
         let tid = Tid(self.next_tid);
@@ -166,9 +184,12 @@ impl Session {
             }
             self.marks.insert(tid, mark);
         }
+        if let Some(cache) = &mut self.cache {
+            cache.ask(tid, &op);
+        }
         let start = effects.frames.len();
-        let heard = self.heard(tid);
-        let request = Request { tid, heard, cred: cred.clone(), replay: None, op };
+        let (heard, remembers) = (self.heard(tid), self.cache.is_some());
+        let request = Request { tid, heard, cred: cred.clone(), replay: None, remembers, op };
         Message::Request(request).append_frame(&mut effects.frames);
         self.unanswered.push_back((tid, effects.frames[start..].to_vec()));
         if !self.connected {
@@ -202,6 +223,9 @@ impl Session {
     pub fn forget(&mut self, tid: Tid) {
         self.unanswered.retain(|(known, _)| *known != tid);
         self.aside.retain(|(known, _)| *known != tid);
+        if let Some(cache) = &mut self.cache {
+            cache.give_up(tid);
+        }
         if let Some(Mark::Open { ino, write }) = self.marks.remove(&tid) {
             self.held.closed(ino, write);
         }
@@ -233,10 +257,14 @@ impl Session {
                 };
                 Message::Hello(hello).append_frame(&mut effects.frames);
             }
-            Input::Disconnected => self.connected = false,
+            Input::Disconnected => {
+                self.connected = false;
+                self.cache.iter_mut().for_each(Cache::clear);
+            }
             Input::Message(Message::Welcome(welcome)) => self.welcome(&welcome, effects),
             Input::Message(Message::Reply(reply)) => self.reply(reply, effects),
             Input::Message(Message::Recall { ino }) => effects.recalled.push(ino),
+            Input::Message(Message::Revoke { dir }) => self.revoked(dir, effects),
             Input::Message(
                 Message::Hello(_)
                 | Message::Request(_)
@@ -250,11 +278,18 @@ impl Session {
         }
     }
 
+    /// Forgets a directory, and says so.
+    fn revoked(&mut self, dir: Ino, effects: &mut Effects) {
+        self.cache.iter_mut().for_each(|cache| cache.forget(dir));
+        self.call(&Cred::root(), Op::Return { dir }, effects);
+    }
+
     fn welcome(&mut self, welcome: &Welcome, effects: &mut Effects) {
         let before = std::mem::replace(&mut self.epoch, welcome.epoch);
         let restarted = before != Epoch(0) && before != welcome.epoch;
         effects.restarted |= restarted;
         self.connected = true;
+        self.cache.iter_mut().for_each(Cache::clear);
         let announced = self.unsafe_count() > 0 || !self.held.is_empty();
         if restarted {
             self.safe = welcome.safe;
@@ -295,7 +330,8 @@ impl Session {
                 self.told.insert(tid, (ino, lock));
             }
             let (cred, replay) = (Cred::root(), Some(Replay::default()));
-            Message::Request(Request { tid, heard: self.heard(tid), cred, replay, op })
+            let (heard, remembers) = (self.heard(tid), false);
+            Message::Request(Request { tid, heard, cred, replay, remembers, op })
                 .append_frame(&mut effects.frames);
         }
     }
@@ -305,12 +341,19 @@ impl Session {
         let tid = Tid(self.next_tid);
         self.next_tid += 1;
         let (cred, replay) = (Cred::root(), Some(Replay::default()));
-        let request = Request { tid, heard: self.heard(tid), cred, replay, op: Op::Sync };
+        let (heard, remembers) = (self.heard(tid), false);
+        let request = Request { tid, heard, cred, replay, remembers, op: Op::Sync };
         Message::Request(request).append_frame(&mut effects.frames);
     }
 
     fn reply(&mut self, reply: Reply, effects: &mut Effects) {
-        let Reply { tid, seq, time, safe, result } = reply;
+        if let Some(cache) = &mut self.cache {
+            cache.hear(&reply);
+            for dir in cache.shrink() {
+                self.call(&Cred::root(), Op::Return { dir }, effects);
+            }
+        }
+        let Reply { tid, seq, time, safe, result, .. } = reply;
         if let Some(request) = self.resent.remove(&tid) {
             match result {
                 Ok(_) => {
@@ -413,7 +456,7 @@ fn grow_frame(frame: &[u8], size: u64) -> Option<Vec<u8>> {
 fn append_with_replay(request: &Unsafe, frames: &mut Vec<u8>) {
     let Ok(Some((frame, _))) = wire::frame::decode(&request.frame) else { return };
     let Ok(Message::Request(decoded)) = Message::decode(frame.payload) else { return };
-    let again = Request { replay: Some(request.replay), ..decoded };
+    let again = Request { replay: Some(request.replay), remembers: false, ..decoded };
     Message::Request(again).append_frame(frames);
 }
 

@@ -100,6 +100,12 @@ impl Fs {
         self.link.lock().requests
     }
 
+    /// Questions that were answered from what this client remembers, without a request.
+    #[must_use]
+    pub fn answered_here(&self) -> u64 {
+        self.link.lock().known
+    }
+
     /// Changes that are applied but not known to be durable.
     #[must_use]
     pub fn unsafe_requests(&self) -> usize {

@@ -26,6 +26,8 @@ pub struct Counters {
     pub evicted: u64,
     pub opens: u64,
     pub recalls: u64,
+    pub revokes: u64,
+    pub expired: u64,
 }
 
 impl Counters {
@@ -55,6 +57,9 @@ impl Counters {
             ("evicted", self.evicted),
             ("opens", self.opens),
             ("recalls", self.recalls),
+            ("caps", mds.caps.len() as u64),
+            ("caps_revoked", self.revokes),
+            ("caps_expired", self.expired),
             ("open_files", mds.opens.len() as u64),
             ("locked_files", mds.locks.len() as u64),
             ("sessions", mds.sessions.len() as u64),

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use metastore::Rows;
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use types::{ClientId, ConnId, Ino, Map, Moment, Seq, Set, Span, Timestamp};
-use wire::{Message, Request};
+use wire::{Message, Op, Request};
 
 use crate::op::{Release, touched};
 use crate::{Effects, Mds, Phase, Waiting};
@@ -40,6 +40,8 @@ enum Waiter {
 #[derive(Debug, Default)]
 pub(crate) struct Fetches {
     waiting: Map<Ino, Vec<Waiter>>,
+    /// Those who wait until clients have forgotten a directory.
+    returning: Map<Ino, Vec<Waiter>>,
     /// Directories that arrived, and how many of their rows are in the namespace.
     arrived: VecDeque<Arrived>,
     /// Directories that could not be read, and when: they are tried again.
@@ -115,6 +117,36 @@ impl Mds {
         let frame = Message::Request(request.clone()).to_frame();
         self.sessions.get_mut(client).blocked.push_front(frame);
         self.wait_for(dir, Waiter::Changes(client), effects);
+    }
+
+    /// Lets a request wait until clients have forgotten a directory.
+    pub(crate) fn park_until_returned(
+        &mut self,
+        conn: ConnId,
+        client: ClientId,
+        request: &Request<'_>,
+        dir: Ino,
+    ) {
+        let frame = Message::Request(request.clone()).to_frame();
+        // Policies come from the monitor, for whomever they are.
+        let waiter = if request.op.is_mutation() && !matches!(request.op, Op::SetPolicy { .. }) {
+            self.sessions.get_mut(client).blocked.push_front(frame);
+            Waiter::Changes(client)
+        } else {
+            Waiter::Question(conn, frame)
+        };
+        self.fetches.returning.entry(dir).or_default().push(waiter);
+    }
+
+    /// Lets the merge at the head of the queue wait for the same.
+    pub(crate) fn merge_waits_until_returned(&mut self, dir: Ino) {
+        self.fetches.returning.entry(dir).or_default().push(Waiter::Merge);
+    }
+
+    /// Handles again whatever waited until a directory was forgotten.
+    pub(crate) fn retry_returned(&mut self, dir: Ino, effects: &mut Effects) {
+        let waiters = self.fetches.returning.remove(&dir).unwrap_or_default();
+        self.retry(waiters, effects);
     }
 
     /// Lets a request wait that will be handled as if it had just arrived.
@@ -248,7 +280,12 @@ impl Mds {
 
     /// Handles again whatever waited for a directory.
     pub(crate) fn retry_waiting(&mut self, dir: Ino, effects: &mut Effects) {
-        for waiter in self.fetches.waiting.remove(&dir).unwrap_or_default() {
+        let waiters = self.fetches.waiting.remove(&dir).unwrap_or_default();
+        self.retry(waiters, effects);
+    }
+
+    fn retry(&mut self, waiters: Vec<Waiter>, effects: &mut Effects) {
+        for waiter in waiters {
             match waiter {
                 Waiter::Question(conn, frame) => {
                     if let Some(Message::Request(request)) = decode(&frame) {

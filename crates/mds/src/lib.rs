@@ -5,16 +5,18 @@
 //! clock and starts no thread, so the same code runs under the daemon and in the simulator.
 //!
 //! Where to read on: `op` carries out requests, `log` makes them durable, `recover` brings them
-//! back (`chain` puts its segments in order, `resend` waits for clients), `checkpoint` moves them to the metadata store, `fetch` brings directories in, `merge`
-//! applies the journals of decoupled clients (Volatile Apply), `tables` holds what must survive
-//! even without a journal, `opens` knows which clients have which files open, `locks`
-//! which they have locked.
+//! back (`chain` puts its segments in order, `resend` waits for clients), `checkpoint` moves them to
+//! the metadata store, `fetch` brings directories in, `merge` applies the journals of decoupled
+//! clients (Volatile Apply), `tables` holds what must survive even without a journal. `opens` knows
+//! which clients have which files open, `locks` which they have locked, `caps` which directories they
+//! remember.
 //!
 //! Invariants:
 //! * every change of the namespace is planned, journalled if its subtree streams, then applied;
 //! * a reply says *applied*; *safe* is reported when the store confirmed the journal;
 //! * one slice of background work takes a few milliseconds at most, and requests go first.
 
+mod caps;
 mod chain;
 mod checkpoint;
 mod counters;
@@ -41,6 +43,7 @@ use wire::{ClusterMap, MdsState, Message, Outbox};
 pub use counters::Counters;
 pub use settings::Settings;
 
+use caps::Caps;
 use checkpoint::Checkpoint;
 use fetch::Fetches;
 use locks::Locks;
@@ -149,6 +152,7 @@ pub struct Mds {
     tables: Tables,
     sessions: Sessions,
     opens: Opens,
+    caps: Caps,
     locks: Locks<(ConnId, Tid)>,
     fetches: Fetches,
     checkpoint: Checkpoint,
@@ -183,6 +187,7 @@ impl Mds {
             tables: Tables::new(rank),
             sessions: Sessions::default(),
             opens: Opens::default(),
+            caps: Caps::default(),
             locks: Locks::default(),
             fetches: Fetches::default(),
             checkpoint: Checkpoint::default(),
@@ -294,6 +299,7 @@ impl Mds {
             | Message::Beacon(_)
             | Message::Map(_)
             | Message::Recall { .. }
+            | Message::Revoke { .. }
             | Message::Stop => effects.close.push(conn),
         }
     }
@@ -310,6 +316,7 @@ impl Mds {
             | Message::MonRequest { .. }
             | Message::MonReply { .. }
             | Message::Recall { .. }
+            | Message::Revoke { .. }
             | Message::Beacon(_) => {}
         }
     }
@@ -332,6 +339,7 @@ impl Mds {
         self.tables_tick(effects);
         self.checkpoint_tick(effects);
         self.opens_tick(effects);
+        self.caps_tick(effects);
         self.evict_tick();
         if self.is_active() && !self.is_resend_busy() {
             self.finish_interrupted(effects);

@@ -166,6 +166,11 @@ pub(crate) struct Merges {
 }
 
 impl Merges {
+    /// Whether something is merged, or will be.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
     pub(crate) fn has_work(&self) -> bool {
         !self.waiting && self.queue.front().is_some_and(|merge| merge.stage != Stage::Finishing)
     }
@@ -210,6 +215,8 @@ enum Slice {
     More,
     Done,
     Cold(Ino),
+    /// Clients remember something of this directory.
+    Remembered(Ino),
 }
 
 impl Mds {
@@ -413,12 +420,17 @@ impl Mds {
                 }
                 Err(failure) => self.reply_error(merge.conn, merge.tid, failure, effects),
             },
-            Stage::Applying => match self.apply_slice(&mut merge) {
+            Stage::Applying => match self.forgotten_slice(&mut merge, effects) {
                 Ok(Slice::More) => self.merges.queue.push_front(merge),
                 Ok(Slice::Cold(dir)) => {
                     self.merges.waiting = true;
                     self.merges.queue.push_front(merge);
                     self.merge_waits_for(dir, effects);
+                }
+                Ok(Slice::Remembered(dir)) => {
+                    self.merges.waiting = true;
+                    self.merges.queue.push_front(merge);
+                    self.merge_waits_until_returned(dir);
                 }
                 Ok(Slice::Done) => {
                     merge.report.apply_nanos = self.clock.now.since(merge.started).0;
@@ -428,6 +440,19 @@ impl Mds {
                 }
                 Err(error) => self.refuse_merge(&merge, &error, effects),
             },
+        }
+    }
+
+    /// A slice, once nobody remembers anything of the subtree. Nobody is told more until the merge
+    /// is done.
+    fn forgotten_slice(
+        &mut self,
+        merge: &mut Merge,
+        effects: &mut Effects,
+    ) -> Result<Slice, JournalError> {
+        match self.revoke_below(ClientId(0), merge.subtree, effects) {
+            Some(dir) => Ok(Slice::Remembered(dir)),
+            None => self.apply_slice(merge),
         }
     }
 

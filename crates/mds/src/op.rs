@@ -1,6 +1,7 @@
 //! Requests: from a message to a reply.
 
 mod admin;
+mod caps;
 mod change;
 mod lock;
 mod open;
@@ -12,7 +13,7 @@ pub(crate) use admin::Release;
 use namespace::Refusal;
 pub(crate) use store_first::Change;
 use types::{ClientId, ConnId, Errno, Ino, Seq, Tid, Timestamp};
-use wire::{Answer, Failure, Message, Op, Reply, Request};
+use wire::{Answer, Failure, Message, Op, Reply, Request, Told};
 
 use crate::session::{Fate, Remembered};
 use crate::{Effects, Mds, Observed, Phase};
@@ -67,7 +68,8 @@ impl Mds {
             return;
         };
         if client.0 != 0 {
-            self.sessions.get_mut(client).note_heard(request.heard);
+            let now = self.clock.now;
+            self.sessions.get_mut(client).note_heard(request.heard, now);
         }
         // A sync is about the changes before it, those that wait among them.
         if (request.op.is_mutation() || request.op == Op::Sync) && client.0 != 0 {
@@ -116,9 +118,15 @@ impl Mds {
     /// Carries a request out, or lets it wait for a directory.
     pub(crate) fn execute(&mut self, conn: ConnId, request: &Request<'_>, effects: &mut Effects) {
         let Some(client) = self.sessions.client(conn) else { return };
+        if let Some(dir) = self.must_revoke(client, &request.op, effects) {
+            return self.park_until_returned(conn, client, request, dir);
+        }
         let at = (conn, request.tid);
         match self.perform(conn, client, request, effects) {
-            Ok(Performed::Answer(answer)) => self.reply_with(at, Seq(0), answer, effects),
+            Ok(Performed::Answer(answer)) => {
+                let told = self.tell(client, request, Ok(&answer));
+                self.reply_told(at, (Seq(0), Timestamp(0)), told, Ok(answer), effects);
+            }
             Ok(Performed::Later) => {}
             Ok(Performed::Changed { answer, seq, ino, time, ack_safe }) => {
                 let mut wait = ack_safe;
@@ -138,7 +146,11 @@ impl Mds {
                     Some(seq) if wait => {
                         self.answer_when_safe((seq, time), at, answer, effects);
                     }
-                    seq => self.reply(at, seq.unwrap_or_default(), time, Ok(answer), effects),
+                    seq => {
+                        let told = self.tell(client, request, Ok(&answer));
+                        let when = (seq.unwrap_or_default(), time);
+                        self.reply_told(at, when, told, Ok(answer), effects);
+                    }
                 }
             }
             Err(Refused::Refusal(Refusal::Cold(dir))) => {
@@ -164,7 +176,9 @@ impl Mds {
         if request.op.is_mutation() && client.0 != 0 {
             self.sessions.get_mut(client).refuse(request.tid);
         }
-        self.reply_error(conn, request.tid, failure, effects);
+        let told = self.tell(client, request, Err(&failure));
+        let at = (conn, request.tid);
+        self.reply_told(at, (Seq(0), Timestamp(0)), told, Err(failure), effects);
     }
 
     #[allow(clippy::too_many_lines, reason = "an arm for each operation")]
@@ -204,6 +218,10 @@ impl Mds {
             Op::CancelLock { ino, ref lock } => self.cancel_lock((ino, client), lock, effects),
             Op::GetLock { ino, ref lock } => {
                 Ok(Performed::Answer(Answer::Locked(self.locks.test(ino, client, lock))))
+            }
+            Op::Return { dir } => {
+                self.returned(client, dir, effects);
+                Ok(Performed::Answer(Answer::Done))
             }
             Op::Sync => {
                 let seq = self.last_seq();
@@ -280,14 +298,25 @@ impl Mds {
 
     pub(crate) fn reply(
         &mut self,
-        (conn, tid): (ConnId, Tid),
+        at: (ConnId, Tid),
         seq: Seq,
         time: Timestamp,
         result: Result<Answer, Failure>,
         effects: &mut Effects,
     ) {
+        self.reply_told(at, (seq, time), None, result, effects);
+    }
+
+    fn reply_told(
+        &mut self,
+        (conn, tid): (ConnId, Tid),
+        (seq, time): (Seq, Timestamp),
+        told: Option<Told>,
+        result: Result<Answer, Failure>,
+        effects: &mut Effects,
+    ) {
         let safe = self.log.safe();
-        let reply = Message::Reply(Reply { tid, seq, time, safe, result });
+        let reply = Message::Reply(Reply { tid, seq, time, safe, told, result });
         if conn == ConnId::NOBODY {
             return;
         }
@@ -357,7 +386,8 @@ pub(crate) fn touched<'a>(op: &Op<'a>) -> Touched<'a> {
         | Op::Yield { .. }
         | Op::Lock { .. }
         | Op::CancelLock { .. }
-        | Op::GetLock { .. } => ([None; 2], [None; 2]),
+        | Op::GetLock { .. }
+        | Op::Return { .. } => ([None; 2], [None; 2]),
         // These are about the decoupling.
         Op::Sync
         | Op::SetPolicy { .. }

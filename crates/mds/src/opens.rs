@@ -148,6 +148,11 @@ impl Opens {
         self.files.get(&ino).is_some_and(|file| file.shared)
     }
 
+    /// Whether any file is shared, or will be.
+    pub(crate) fn is_any_shared(&self) -> bool {
+        self.files.values().any(|file| file.shared || file.sharing.is_some())
+    }
+
     /// Whether everybody has answered. From now on the content is moved.
     pub(crate) fn start_moving(&mut self, ino: Ino) -> bool {
         let Some(file) = self.files.get_mut(&ino) else { return false };

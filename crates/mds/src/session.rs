@@ -80,6 +80,8 @@ pub(crate) struct Session {
     refused: VecDeque<Tid>,
     /// The client has the answers of all requests up to here.
     heard: Tid,
+    /// When it asked for something last.
+    pub(crate) asked: Moment,
     /// What the recovered journal says of a create, as far as it is read: its request, its inode.
     created: Option<(Tid, Option<Ino>)>,
     /// Changes that wait, as frames: the first for a directory, the others for the first.
@@ -129,8 +131,9 @@ impl Session {
     }
 
     /// The client has all answers up to a request.
-    pub(crate) fn note_heard(&mut self, tid: Tid) {
+    pub(crate) fn note_heard(&mut self, tid: Tid, now: Moment) {
         self.heard = self.heard.max(tid);
+        self.asked = now;
     }
 
     /// Notes a change as refused: should it arrive again, it is tried again.

@@ -33,6 +33,11 @@ pub struct Settings {
     pub reconnect: Span,
     /// How long a client has for giving up what it keeps about a file that others open.
     pub recall: Span,
+    /// How long after its last request a client may remember what it was told, and a bit more.
+    pub lease: Span,
+    /// How long nobody is given a directory that was taken away: clients that change it in turn
+    /// would only take it from each other.
+    pub quiet: Span,
     /// Whether changes are reported when they are carried out: for simulators and traces.
     pub observe: bool,
     /// How often the monitor hears of the server.
@@ -56,6 +61,8 @@ impl Default for Settings {
             inodes_max: 64 << 20,
             reconnect: Span::from_millis(2000),
             recall: Span::from_millis(30_000),
+            quiet: Span::from_millis(500),
+            lease: Span::from_millis(6000),
             observe: false,
             beacon_interval: Span::from_millis(500),
         }

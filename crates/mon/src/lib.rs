@@ -151,6 +151,7 @@ impl Mon {
             | Message::MonReply { .. }
             | Message::Map(_)
             | Message::Recall { .. }
+            | Message::Revoke { .. }
             | Message::Stop => self.close(conn, effects),
         }
     }

@@ -8,8 +8,13 @@ use wire::{Answer, Failure, Message};
 
 use crate::call::{Call, What};
 use crate::project::Project;
+use crate::region::{Kind, Region};
 use crate::world::{Event, World};
 
+/// The numbers of questions that nobody was asked begin here.
+const ITS_OWN: u64 = 1 << 50;
+/// So many of its last questions a client that remembers asks again.
+const RECENT_MAX: usize = 12;
 /// How often a request is repeated after its path was walked again.
 const REPEATS_MAX: u8 = 3;
 
@@ -23,6 +28,13 @@ pub struct Client {
     pub(crate) outstanding: BTreeMap<Tid, (Call, u8)>,
     /// Requests to be made next.
     pub(crate) again: VecDeque<(Call, u8)>,
+    /// When requests were made that are not answered, and the newest that was.
+    made: BTreeMap<Tid, u64>,
+    heard: Option<u64>,
+    /// Questions that it answered itself.
+    answered_here: u64,
+    /// What it asked for last, and looks at again, if it remembers what it is told.
+    recent: Option<VecDeque<Call>>,
     /// Requests of the simulation itself, with their answers when they are there.
     pub(crate) asked: BTreeMap<Tid, Option<Result<Answer, Failure>>>,
     /// Requests it still wants to make in this round.
@@ -49,6 +61,10 @@ impl Client {
             alive: true,
             outstanding: BTreeMap::new(),
             again: VecDeque::new(),
+            made: BTreeMap::new(),
+            heard: None,
+            answered_here: 0,
+            recent: None,
             asked: BTreeMap::new(),
             left: 0,
             careful: false,
@@ -79,6 +95,12 @@ impl World {
         let id = ClientId(self.next_client);
         self.next_client += 1;
         self.clients.push(Client::new(id, 1));
+        if id.0 % 2 == 0
+            && let Some(new) = self.clients.last_mut()
+        {
+            new.session.remember();
+            new.recent = Some(VecDeque::new());
+        }
         let client = self.clients.len() - 1;
         let after = self.delay();
         self.schedule(after, Event::Connect(client));
@@ -134,6 +156,7 @@ impl World {
         let Client { session, effects, .. } = &mut self.clients[client];
         let tid = session.call(&call.cred, call.what.op(), effects);
         let id = session.client();
+        self.clients[client].made.insert(tid, self.now);
         self.clients[client].outstanding.insert(tid, (call.clone(), repeats));
         self.note(format_args!("{id} {tid} {call:?}"));
         if client != 0 {
@@ -142,6 +165,34 @@ impl World {
         self.oracle.issue((id, tid), call, journal);
         self.flush(client);
         tid
+    }
+
+    /// Whether a client could answer a question itself. Then it is judged like an answer of the
+    /// server.
+    fn answers_itself(&mut self, client: usize, call: &Call) -> bool {
+        let known = &self.clients[client];
+        let fresh = known.heard.is_some_and(|heard| self.now - heard < client::VALID.0);
+        if client == 0 || !fresh {
+            return false;
+        }
+        let Some(result) = known.session.known(&call.cred, &call.what.op()) else { return false };
+        let (id, epoch) = (known.id(), known.session.epoch().0);
+        let tid = Tid(ITS_OWN + known.answered_here);
+        let connected = known.conn.is_some_and(|conn| self.conns[&conn].alive);
+        self.clients[client].answered_here += 1;
+        self.answered_here += 1;
+        self.note(format_args!("{id} knows {call:?}: {result:?}"));
+        let (seq, safe, time) = (types::Seq(0), types::Seq(0), types::Timestamp(0));
+        let reply = wire::Reply { tid, seq, time, safe, told: None, result };
+        self.history.asked((id, tid), &call.what, self.now);
+        self.history.heard(id, epoch, &reply, self.now);
+        // What a crash takes is not known there before the connection breaks.
+        if connected && self.mds.as_ref().is_some_and(mds::Mds::is_active) {
+            self.oracle.issue((id, tid), call.clone(), Vec::new());
+            let judged = self.oracle.emitted(id, &Message::Reply(reply));
+            self.check(judged);
+        }
+        true
     }
 
     pub(crate) fn arrived_at_client(&mut self, conn: ConnId, frame: &[u8]) {
@@ -185,6 +236,8 @@ impl World {
         let id = self.clients[client].id();
         self.oracle.delivered((id, tid), result.is_ok());
         let asked = self.clients[client].outstanding.remove(&tid);
+        let made = self.clients[client].made.remove(&tid);
+        self.clients[client].heard = self.clients[client].heard.max(made);
         if let Some(answer) = self.clients[client].asked.get_mut(&tid) {
             *answer = Some(result);
             return;
@@ -237,7 +290,9 @@ impl World {
         let window = if self.clients[client].careful { 1 } else { self.plan.window };
         if self.clients[client].outstanding.len() < window {
             if let Some((call, repeats)) = self.clients[client].again.pop_front() {
-                self.call(client, call, repeats, Vec::new());
+                if !self.answers_itself(client, &call) {
+                    self.call(client, call, repeats, Vec::new());
+                }
             } else if self.issuing && self.clients[client].left > 0 {
                 self.clients[client].left -= 1;
                 self.work(client);
@@ -255,8 +310,58 @@ impl World {
         if self.clients[client].project.is_some() && self.rng.percent(60) {
             return self.work_on_project(client);
         }
-        if let Some(call) = crate::workload::next(self, client) {
+        if let Some(call) = self.look_again(client).or_else(|| crate::workload::next(self, client))
+            && !self.answers_itself(client, &call)
+        {
+            self.look_later(client, &call);
             self.call(client, call, 0, Vec::new());
+        }
+    }
+
+    /// Something that a client was told before, if it remembers that.
+    fn look_again(&mut self, client: usize) -> Option<Call> {
+        let recent = self.clients[client].recent.as_ref()?;
+        if recent.is_empty() || !self.rng.percent(40) {
+            return None;
+        }
+        let at = self.rng.below(recent.len() as u64);
+        let call = recent.get(usize::try_from(at).ok()?).cloned()?;
+        // Only where it works otherwise: what is decoupled is looked at by other rules.
+        let careful = self.clients[client].careful;
+        let works = |at: &usize| {
+            let Region { known, closed, kind, .. } = self.oracle.regions[*at];
+            let kinds = if careful { [Kind::AckSafe; 2] } else { [Kind::Strong, Kind::Volatile] };
+            known && !closed && kinds.contains(&kind)
+        };
+        let regions = self.oracle.regions_of(&call);
+        (!regions.is_empty() && regions.iter().all(works)).then_some(call)
+    }
+
+    fn look_later(&mut self, client: usize, call: &Call) {
+        let Some(recent) = self.clients[client].recent.as_mut() else { return };
+        let cred = call.cred.clone();
+        let looks = match &call.what {
+            What::Lookup { .. } | What::GetAttr { .. } => vec![call.what.clone()],
+            What::Create { parent, name, .. }
+            | What::Unlink { parent, name }
+            | What::Rmdir { parent, name } => {
+                let (parent, name) = (*parent, name.clone());
+                vec![What::Lookup { parent, name }, What::GetAttr { ino: parent }]
+            }
+            What::Rename { from, to, .. } => {
+                let look = |(parent, name): &(Ino, String)| What::Lookup {
+                    parent: *parent,
+                    name: name.clone(),
+                };
+                vec![look(from), look(to)]
+            }
+            _ => return,
+        };
+        for what in looks {
+            recent.push_back(Call { cred: cred.clone(), what });
+        }
+        while recent.len() > RECENT_MAX {
+            recent.pop_front();
         }
     }
 

@@ -146,6 +146,8 @@ impl Oracle {
                 self.safe = self.safe.max(welcome.safe);
                 Ok(())
             }
+            // What a client may go on saying is judged when it does.
+            Message::Revoke { .. } => Ok(()),
             Message::Reply(reply) => {
                 self.safe = self.safe.max(reply.safe);
                 self.replied((client, reply.tid), reply)
@@ -417,7 +419,7 @@ impl Oracle {
     }
 
     /// The regions that a request touches; everything else is strong.
-    fn regions_of(&self, call: &Call) -> Vec<usize> {
+    pub(crate) fn regions_of(&self, call: &Call) -> Vec<usize> {
         let (mut inos, names) = call.what.touched();
         inos.extend(names.iter().filter_map(|(dir, name)| self.model.peek(*dir, name.as_bytes())));
         let touches = |region: &Region| {

@@ -88,6 +88,7 @@ impl Plan {
             merge_events: rng.pick(&[1, 5, 64, 8192]),
             inodes_max: rng.pick(&[8, 25, 60, 100_000, 100_000]),
             observe: true,
+            quiet: ms(2),
             reconnect: rng.pick(&[ms(500), ms(2000)]),
             ..Settings::default()
         };

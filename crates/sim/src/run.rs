@@ -26,6 +26,8 @@ pub struct Report {
     pub trace: Vec<String>,
     /// Answers that were compared with the model.
     pub checked: u64,
+    /// Those that clients gave themselves.
+    pub answered_here: u64,
     /// Requests of several clients that were judged together.
     pub judged: u64,
     /// Servers that were started.
@@ -49,6 +51,7 @@ pub fn run(seed: u64, trace: bool) -> Report {
         violation: world.violation.clone(),
         trace: world.trace().to_vec(),
         checked: world.oracle.checked,
+        answered_here: world.answered_here,
         judged: world.history.judged,
         tenures: world.tenure,
     }

@@ -80,6 +80,8 @@ pub struct World {
     pub(crate) conns: BTreeMap<ConnId, Conn>,
     pub(crate) next_conn: u64,
     pub(crate) next_client: u64,
+    /// Questions that clients answered from what they remembered.
+    pub answered_here: u64,
     pub(crate) events: BTreeMap<(u64, u64), Event>,
     order: u64,
     /// Nanoseconds since the start.
@@ -118,6 +120,7 @@ impl World {
             conns: BTreeMap::new(),
             next_conn: 1,
             next_client: 2,
+            answered_here: 0,
             events: BTreeMap::new(),
             order: 0,
             now: 0,

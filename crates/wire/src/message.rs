@@ -1,13 +1,13 @@
 //! Messages: what one frame carries.
 
 use types::bytes::{Malformed, Put, Reader};
-use types::{ClientId, Cred, Epoch, Errno, Ino, Seq, Tid, Timestamp};
+use types::{Attr, ClientId, Cred, Epoch, Errno, Ino, Seq, Tid, Timestamp};
 
 use crate::answer::Answer;
-use crate::codec::{boolean, list, option, put_list, put_option, string};
+use crate::codec::{attr, boolean, list, option, put_attr, put_list, put_option, string};
 use crate::map::ClusterMap;
 use crate::mon::{Beacon, MonAnswer, MonOp};
-use crate::op::{Op, ino};
+use crate::op::{Op, flags, ino};
 
 /// The first message of a client to a metadata server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,6 +61,8 @@ pub struct Request<'a> {
     pub cred: Cred,
     /// Set when it was carried out before a restart of the server.
     pub replay: Option<Replay>,
+    /// The client remembers what it is told, if it may ([`Told`]), and hears [`Message::Revoke`].
+    pub remembers: bool,
     /// What to do.
     pub op: Op<'a>,
 }
@@ -99,8 +101,22 @@ pub struct Reply {
     pub time: Timestamp,
     /// Everything up to this position is durable.
     pub safe: Seq,
+    /// What of it may be remembered.
+    pub told: Option<Told>,
     /// The answer.
     pub result: Result<Answer, Failure>,
+}
+
+/// The capability that comes with a reply: until it is revoked ([`Message::Revoke`]) nobody changes
+/// the names in a directory, its attributes, or those of files that stand in it, but the client
+/// itself. So what it is told of them may be remembered, also that a name does not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// The directory that the request was about, or in which its inode stands, as it is now.
+    pub dir: Attr,
+    /// The attributes in the answer may be remembered, too. Those of a directory come with the
+    /// capability of that directory.
+    pub inode: bool,
 }
 
 /// What one frame carries.
@@ -148,10 +164,17 @@ pub enum Message<'a> {
         /// The file.
         ino: Ino,
     },
+    /// Server to client: forget what you know of a directory and of the files in it, and say so
+    /// (`Op::Return`): somebody else changes it.
+    Revoke {
+        /// The directory.
+        dir: Ino,
+    },
 }
 
 impl Message<'_> {
     /// Appends the message's bytes (the payload of a frame).
+    #[allow(clippy::too_many_lines, reason = "an arm for each message")]
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Message::Hello(Hello { client, epoch, unsafe_requests }) => {
@@ -168,24 +191,29 @@ impl Message<'_> {
                 out.put_u8(u8::from(*fenced));
                 out.put_varint(crashed.0);
             }
-            Message::Request(Request { tid, heard, cred, replay, op }) => {
+            Message::Request(Request { tid, heard, cred, replay, remembers, op }) => {
                 out.put_u8(3);
                 out.put_varint(tid.0);
                 out.put_varint(tid.0.saturating_sub(heard.0));
                 put_cred(out, cred);
-                put_option(out, *replay, |out, replay| {
+                out.put_u8(u8::from(replay.is_some()) | u8::from(*remembers) << 1);
+                if let Some(replay) = replay {
                     out.put_varint(replay.seq.0);
                     out.put_varint(replay.ino.0);
                     out.put_signed(replay.time.0);
-                });
+                }
                 op.encode(out);
             }
-            Message::Reply(Reply { tid, seq, time, safe, result }) => {
+            Message::Reply(Reply { tid, seq, time, safe, told, result }) => {
                 out.put_u8(4);
                 out.put_varint(tid.0);
                 out.put_varint(seq.0);
                 out.put_signed(time.0);
                 out.put_varint(safe.0);
+                put_option(out, told.as_ref(), |out, told| {
+                    put_attr(out, &told.dir);
+                    out.put_u8(u8::from(told.inode));
+                });
                 put_result(out, result, Answer::encode);
             }
             Message::Chunk { tid, bytes } => {
@@ -216,6 +244,10 @@ impl Message<'_> {
             Message::Recall { ino } => {
                 out.put_u8(11);
                 out.put_varint(ino.0);
+            }
+            Message::Revoke { dir } => {
+                out.put_u8(12);
+                out.put_varint(dir.0);
             }
         }
     }
@@ -264,19 +296,19 @@ impl<'a> Message<'a> {
             3 => {
                 let tid = reader.varint()?;
                 let heard = tid.saturating_sub(reader.varint()?);
-                Message::Request(Request {
-                    tid: Tid(tid),
-                    heard: Tid(heard),
-                    cred: cred(reader)?,
-                    replay: option(reader, replay)?,
-                    op: Op::decode(reader)?,
-                })
+                let cred = cred(reader)?;
+                let [replayed, remembers, ..] = flags(reader, 2)?;
+                let replay = if replayed { Some(replay(reader)?) } else { None };
+                let op = Op::decode(reader)?;
+                let (tid, heard) = (Tid(tid), Tid(heard));
+                Message::Request(Request { tid, heard, cred, replay, remembers, op })
             }
             4 => Message::Reply(Reply {
                 tid: Tid(reader.varint()?),
                 seq: Seq(reader.varint()?),
                 time: Timestamp(reader.signed()?),
                 safe: Seq(reader.varint()?),
+                told: option(reader, told)?,
                 result: result(reader, Answer::decode)?,
             }),
             5 => Message::Chunk { tid: Tid(reader.varint()?), bytes: reader.bytes()? },
@@ -293,6 +325,7 @@ impl<'a> Message<'a> {
             9 => Message::Map(Box::new(ClusterMap::decode(reader)?)),
             10 => Message::Stop,
             11 => Message::Recall { ino: ino(reader)? },
+            12 => Message::Revoke { dir: ino(reader)? },
             _ => return Err(start.malformed("a known message")),
         })
     }
@@ -314,6 +347,10 @@ fn cred(reader: &mut Reader<'_>) -> Result<Cred, Malformed> {
 
 fn replay(reader: &mut Reader<'_>) -> Result<Replay, Malformed> {
     Ok(Replay { seq: Seq(reader.varint()?), ino: ino(reader)?, time: Timestamp(reader.signed()?) })
+}
+
+fn told(reader: &mut Reader<'_>) -> Result<Told, Malformed> {
+    Ok(Told { dir: attr(reader)?, inode: boolean(reader)? })
 }
 
 fn put_result<T>(

@@ -118,6 +118,8 @@ pub enum Op<'a> {
     CancelLock { ino: Ino, lock: Lock },
     /// The first lock of somebody else that this one would have to wait for.
     GetLock { ino: Ino, lock: Lock },
+    /// The client remembers nothing about a directory any more, and gives its capability back.
+    Return { dir: Ino },
 }
 
 /// How a client has a file open.
@@ -168,6 +170,7 @@ impl Op<'_> {
             | Op::Lock { .. }
             | Op::CancelLock { .. }
             | Op::GetLock { .. }
+            | Op::Return { .. }
             | Op::Checkpoint => false,
         }
     }
@@ -209,6 +212,7 @@ impl Op<'_> {
             Op::Lock { .. } => "lock",
             Op::CancelLock { .. } => "cancellock",
             Op::GetLock { .. } => "getlock",
+            Op::Return { .. } => "return",
         }
     }
 
@@ -306,6 +310,7 @@ impl Op<'_> {
                 put_ino(out, 33, ino);
                 put_lock(out, lock);
             }
+            Op::Return { dir } => put_ino(out, 34, dir),
         }
     }
 }
@@ -426,6 +431,7 @@ impl<'a> Op<'a> {
             31 => Op::Lock { ino: ino(reader)?, lock: lock(reader)?, wait: boolean(reader)? },
             32 => Op::CancelLock { ino: ino(reader)?, lock: lock(reader)? },
             33 => Op::GetLock { ino: ino(reader)?, lock: lock(reader)? },
+            34 => Op::Return { dir: ino(reader)? },
             _ => return Err(start.malformed("a known operation")),
         })
     }
@@ -435,7 +441,7 @@ pub(crate) fn ino(reader: &mut Reader<'_>) -> Result<Ino, Malformed> {
     Ok(Ino(reader.varint()?))
 }
 
-fn flags(reader: &mut Reader<'_>, known: u32) -> Result<[bool; 5], Malformed> {
+pub(crate) fn flags(reader: &mut Reader<'_>, known: u32) -> Result<[bool; 5], Malformed> {
     let start = *reader;
     let bits = reader.u8()?;
     if u32::from(bits) >> known != 0 {

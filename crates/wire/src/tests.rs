@@ -82,6 +82,7 @@ fn ops() -> Vec<Op<'static>> {
         Op::Lock { ino, lock: lock(), wait: true },
         Op::CancelLock { ino, lock: lock() },
         Op::GetLock { ino, lock: Lock { mode: LockMode::Read, ..lock() } },
+        Op::Return { dir: ino },
     ]
 }
 
@@ -173,14 +174,24 @@ fn messages() -> Vec<Message<'static>> {
         Message::Map(Box::new(map())),
         Message::Stop,
         Message::Recall { ino: Ino(1 << 40) },
+        Message::Revoke { dir: Ino(1 << 41) },
     ];
     for (tid, op) in ops().into_iter().enumerate() {
         let replay = (tid % 2 == 0).then_some(Replay { seq: Seq(1), ..Replay::default() });
         let (tid, heard) = (Tid(tid as u64), Tid(tid as u64 / 2));
-        all.push(Message::Request(Request { tid, heard, cred: cred.clone(), replay, op }));
+        all.push(Message::Request(Request {
+            tid,
+            heard,
+            cred: cred.clone(),
+            replay,
+            remembers: true,
+            op,
+        }));
     }
-    let reply = |result| {
-        Message::Reply(Reply { tid: Tid(1), seq: Seq(2), time: Timestamp(3), safe: Seq(1), result })
+    let reply = |result: Result<Answer, Failure>| {
+        let told = result.is_ok().then(|| Told { dir: attr(), inode: true });
+        let (tid, seq, time, safe) = (Tid(1), Seq(2), Timestamp(3), Seq(1));
+        Message::Reply(Reply { tid, seq, time, safe, told, result })
     };
     all.extend(answers().into_iter().map(|answer| reply(Ok(answer))));
     all.push(reply(Err(Failure { errno: Errno::Busy, text: "why".into() })));
@@ -337,11 +348,11 @@ fn the_examples_of_the_page_are_what_is_sent() {
     let cred = Cred { uid: 1000, gid: 100, groups: vec![] };
     let op = Op::Lookup { parent: Ino(1 << 40), name: b"book" };
     let (tid, heard) = (Tid(300), Tid(299));
-    let request = Request { tid, heard, cred, replay: None, op };
+    let request = Request { tid, heard, cred, replay: None, remembers: false, op };
     let request = Message::Request(request).to_frame();
     let parts = [
         (4, "length of the payload: 21"),
-        (1, "version 2"),
+        (1, "version 3"),
         (3, "reserved"),
         (4, "checksum"),
         (1, "message 3: Request"),
@@ -363,7 +374,7 @@ fn the_examples_of_the_page_are_what_is_sent() {
     let reply = Message::MonReply { tid: Tid(1), result: Err(failure) }.to_frame();
     let parts = [
         (4, "length of the payload: 11"),
-        (1, "version 2"),
+        (1, "version 3"),
         (3, "reserved"),
         (4, "checksum"),
         (1, "message 7: MonReply"),

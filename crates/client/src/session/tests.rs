@@ -53,7 +53,7 @@ impl Bench {
 
     fn answer(&mut self, tid: Tid, seq: u64, result: Result<Answer, Failure>) {
         let time = Timestamp(i64::from(seq > 0));
-        let reply = Reply { tid, seq: Seq(seq), time, safe: Seq(0), result };
+        let reply = Reply { tid, seq: Seq(seq), time, safe: Seq(0), told: None, result };
         self.session.handle(Input::Message(Message::Reply(reply)), &mut self.effects);
     }
 }

@@ -58,7 +58,10 @@ impl Link {
 
     /// Whether this is the first who wants to listen.
     pub(crate) fn begin_listening(&self) -> bool {
-        !std::mem::replace(&mut self.lock().listening.present, true)
+        let mut state = self.lock();
+        // Who hears when to forget may remember.
+        state.session.remember();
+        !std::mem::replace(&mut state.listening.present, true)
     }
 
     /// Something for the listener, if it sleeps.

@@ -44,6 +44,14 @@ impl Mds {
         let ino = self.resolve_dir(cred, path)?;
         self.namespace.access(cred, ino, 2)?;
         self.check_free(ino, client)?;
+        if let Some(dir) = self.revoke_below(client, ino, effects) {
+            // What others remember of it they would go on saying.
+            let op = Op::Decouple { path, client, policy: text };
+            let request =
+                Request { tid, cred: cred.clone(), heard: tid, replay: None, remembers: false, op };
+            self.park_until_returned(conn, client, &request, dir);
+            return Ok(Performed::Later);
+        }
         let root = self.namespace.getattr(ino)?;
         let empty = root.size == 0;
         let held = self.tables.owner(ino).map(|known| (known.epoch, known.policy.clone()));
@@ -52,7 +60,8 @@ impl Mds {
         if Transition::between(&self.in_force(ino), &policy, held.is_some()).store {
             // What is there must be kept as the new policy promises.
             let op = Op::Decouple { path, client, policy: text.as_bytes() };
-            let request = Request { tid, cred: cred.clone(), heard: tid, replay: None, op };
+            let request =
+                Request { tid, cred: cred.clone(), heard: tid, replay: None, remembers: false, op };
             if !self.is_stored_first(conn, ino, request, effects) {
                 return Ok(Performed::Later);
             }

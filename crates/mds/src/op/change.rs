@@ -67,6 +67,7 @@ impl Mds {
             | Op::Lock { .. }
             | Op::CancelLock { .. }
             | Op::GetLock { .. }
+            | Op::Return { .. }
             | Op::Lookup { .. }
             | Op::Walk { .. }
             | Op::GetAttr { .. }

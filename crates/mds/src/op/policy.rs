@@ -29,6 +29,13 @@ impl Mds {
         if self.is_blocked(client, ino) {
             return Err(Errno::Busy.into());
         }
+        if let Some(dir) = self.revoke_below(ClientId(0), ino, effects) {
+            let (tid, op) = (at.1, Op::SetPolicy { path, policy: text, client });
+            let cred = cred.clone();
+            let request = Request { tid, cred, heard: tid, replay: None, remembers: false, op };
+            self.park_until_returned(at.0, client, &request, dir);
+            return Ok(Performed::Later);
+        }
         let time = self.clock.time;
         self.namespace.plan_setpolicy(cred, ino, text, time)?;
         let before = self.in_force(ino);
@@ -43,7 +50,8 @@ impl Mds {
         let (conn, tid) = at;
         if Transition::between(&before, &to, held.is_some()).store {
             let op = Op::SetPolicy { path, policy: text, client };
-            let request = Request { tid, cred: cred.clone(), heard: tid, replay: None, op };
+            let request =
+                Request { tid, cred: cred.clone(), heard: tid, replay: None, remembers: false, op };
             if !self.is_stored_first(conn, ino, request, effects) {
                 return Ok(Performed::Later);
             }

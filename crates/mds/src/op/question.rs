@@ -60,6 +60,7 @@ impl Mds {
             | Op::Lock { .. }
             | Op::CancelLock { .. }
             | Op::GetLock { .. }
+            | Op::Return { .. }
             | Op::Sync
             | Op::Decouple { .. }
             | Op::Extend { .. }

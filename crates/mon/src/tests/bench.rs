@@ -176,6 +176,7 @@ impl Bench {
                 seq: Seq(0),
                 time: Timestamp(0),
                 safe: Seq(0),
+                told: None,
                 result,
             }),
         );
@@ -313,6 +314,7 @@ fn show_message(message: &Message<'_>) -> String {
         | Message::Welcome(_)
         | Message::Chunk { .. }
         | Message::Recall { .. }
+        | Message::Revoke { .. }
         | Message::Stop => format!("{message:?}").to_lowercase(),
     }
 }

@@ -1,0 +1,407 @@
+//! What a client remembers of the directories whose capability it holds, so that it need not ask.
+//!
+//! The server says with a reply what of it may be remembered ([`wire::Told`]), and takes that back
+//! before anybody else makes a change ([`wire::Message::Revoke`]). Replies and revocations come in
+//! the order in which they were sent, and are taken in in that order. A change of the client's own
+//! needs no revocation: while it is under way nothing it is about is answered from here, because
+//! others may see it before its reply arrives; its reply says what the directory looks like since.
+//!
+//! Who asks must make sure that an answer from here is not used too long after the server was heard
+//! last ([`VALID`]): a server that hears nothing takes everything back without asking.
+
+use types::{Attr, Cred, Errno, Ino, Map, Span, Tid, check_name};
+use wire::{Answer, Failure, Op, Reply, Told};
+
+/// How long after a request that was answered its client may remember what it was told. Less than
+/// `mds::Settings::lease`, by far more than clocks drift apart meanwhile.
+pub const VALID: Span = Span::from_millis(5000);
+
+/// So many names are remembered, 100 MB at most; then everything is forgotten.
+const NAMES_MAX: usize = 500_000;
+/// Stands for an inode whose number is not known.
+const ANY: Ino = Ino(0);
+/// Search permission.
+const EXECUTE: u32 = 1;
+
+/// See the module documentation. Invariant: a directory is in `dirs` as long as its capability is
+/// held.
+#[derive(Debug, Default)]
+pub(crate) struct Cache {
+    dirs: Map<Ino, Dir>,
+    /// The directory with which the attributes of a file are remembered.
+    homes: Map<Ino, Ino>,
+    /// Requests under way from whose answers something is to be learned.
+    asked: Map<Tid, Asked>,
+    /// Inodes that changes under way are about.
+    changing: Vec<(Tid, Ino)>,
+    names: usize,
+}
+
+#[derive(Debug, Default)]
+struct Dir {
+    attr: Option<Attr>,
+    /// What names stand for; `None` for names that do not exist.
+    names: Map<Box<[u8]>, Option<Ino>>,
+    /// Attributes of what is not a directory.
+    files: Map<Ino, Attr>,
+    /// All its names are here.
+    complete: bool,
+    /// How far a listing has come that began at the start.
+    listed: Option<Box<[u8]>>,
+}
+
+type Place = (Ino, Box<[u8]>);
+
+#[derive(Debug)]
+enum Asked {
+    Lookup(Place),
+    Attr,
+    List { dir: Ino, after: Option<Box<[u8]>> },
+    Change { kind: Kind, inos: [Option<Ino>; 2], places: [Option<Place>; 2] },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Create,
+    Link(Ino),
+    Remove,
+    Rename { exchange: bool },
+    Other,
+}
+
+fn place(parent: Ino, name: &[u8]) -> Place {
+    (parent, name.into())
+}
+
+#[allow(clippy::wildcard_enum_match_arm, reason = "a new operation teaches nothing")]
+fn asked(op: &Op<'_>) -> Option<Asked> {
+    let change = |kind, inos, places| Some(Asked::Change { kind, inos, places });
+    match *op {
+        Op::Lookup { parent, name } => Some(Asked::Lookup(place(parent, name))),
+        Op::GetAttr { .. } => Some(Asked::Attr),
+        Op::List { dir, after, attrs: true, .. } => {
+            Some(Asked::List { dir, after: after.map(Into::into) })
+        }
+        Op::Create { parent, name, .. } => {
+            change(Kind::Create, [None; 2], [Some(place(parent, name)), None])
+        }
+        Op::Link { ino, parent, name } => {
+            change(Kind::Link(ino), [Some(ino), None], [Some(place(parent, name)), None])
+        }
+        Op::Unlink { parent, name } | Op::Rmdir { parent, name } => {
+            change(Kind::Remove, [None; 2], [Some(place(parent, name)), None])
+        }
+        Op::Rename { parent, name, new_parent, new_name, flags } => {
+            let kind = Kind::Rename { exchange: flags.exchange };
+            change(kind, [None; 2], [Some(place(parent, name)), Some(place(new_parent, new_name))])
+        }
+        Op::SetAttr { ino, .. }
+        | Op::SetXattr { ino, .. }
+        | Op::SetData { ino, .. }
+        | Op::Grow { ino, .. }
+        | Op::Append { ino, .. } => change(Kind::Other, [Some(ino), None], [None, None]),
+        _ => None,
+    }
+}
+
+impl Cache {
+    /// A request is about to be sent.
+    pub(crate) fn ask(&mut self, tid: Tid, op: &Op<'_>) {
+        let Some(asked) = asked(op) else { return };
+        if let Asked::Change { kind, inos, places } = &asked {
+            for ino in inos.iter().flatten() {
+                self.changing.push((tid, *ino));
+            }
+            for (parent, _) in places.iter().flatten() {
+                self.changing.push((tid, *parent));
+            }
+            for ino in self.moved(*kind, places) {
+                self.changing.push((tid, ino));
+            }
+        }
+        self.asked.insert(tid, asked);
+    }
+
+    /// Nobody waits for a request any more.
+    pub(crate) fn give_up(&mut self, tid: Tid) {
+        // Whether a change is carried out is not known: it stays under way for ever.
+        if !matches!(self.asked.get(&tid), Some(Asked::Change { .. })) {
+            self.asked.remove(&tid);
+        }
+    }
+
+    /// The answer to a request, if it is known.
+    #[allow(clippy::wildcard_enum_match_arm, reason = "a new operation is not known")]
+    pub(crate) fn answer(&self, cred: &Cred, op: &Op<'_>) -> Option<Result<Answer, Failure>> {
+        match *op {
+            Op::Lookup { parent, name } => {
+                let dir = self.dirs.get(&parent)?;
+                let attr = dir.attr?;
+                if self.is_changing(parent) || check_name(name).is_err() {
+                    return None;
+                }
+                if !may_search(cred, &attr) {
+                    return Some(Err(Errno::Access.into()));
+                }
+                match dir.names.get(name) {
+                    Some(Some(ino)) => self.attr(*ino).map(|attr| Ok(Answer::Attr(attr))),
+                    Some(None) => Some(Err(Errno::NotFound.into())),
+                    None if dir.complete => Some(Err(Errno::NotFound.into())),
+                    None => None,
+                }
+            }
+            Op::GetAttr { ino } => self.attr(ino).map(|attr| Ok(Answer::Attr(attr))),
+            _ => None,
+        }
+    }
+
+    /// The attributes of an inode, if they are known.
+    fn attr(&self, ino: Ino) -> Option<Attr> {
+        if self.is_changing(ino) {
+            return None;
+        }
+        match self.dirs.get(&ino) {
+            Some(dir) => dir.attr,
+            None => self.dirs.get(self.homes.get(&ino)?)?.files.get(&ino).copied(),
+        }
+    }
+
+    fn is_changing(&self, ino: Ino) -> bool {
+        self.changing.iter().any(|(_, changing)| *changing == ino || *changing == ANY)
+    }
+
+    fn named(&self, parent: Ino, name: &[u8]) -> Option<Ino> {
+        *self.dirs.get(&parent)?.names.get(name)?
+    }
+
+    /// What a change takes names from: that it has another name, or none, is a change of it.
+    fn moved(&self, kind: Kind, places: &[Option<Place>; 2]) -> Vec<Ino> {
+        match kind {
+            Kind::Create | Kind::Link(_) | Kind::Other => Vec::new(),
+            Kind::Remove | Kind::Rename { .. } => {
+                let known = places.iter().flatten().filter_map(|(parent, name)| {
+                    let dir = self.dirs.get(parent);
+                    match dir.and_then(|dir| dir.names.get(name)) {
+                        Some(named) => *named,
+                        None if dir.is_some_and(|dir| dir.complete) => None,
+                        None => Some(ANY),
+                    }
+                });
+                known.collect()
+            }
+        }
+    }
+
+    /// A reply arrived.
+    pub(crate) fn hear(&mut self, reply: &Reply) {
+        let Reply { tid, time, ref result, told, .. } = *reply;
+        let Some(asked) = self.asked.remove(&tid) else { return };
+        self.changing.retain(|(changing, _)| *changing != tid);
+        if let Some(Told { dir, .. }) = told {
+            self.dirs.entry(dir.ino).or_default().attr = Some(dir);
+        }
+        match asked {
+            Asked::Attr => {}
+            Asked::Lookup((parent, name)) => {
+                let Some(told) = told else { return };
+                match result {
+                    Ok(Answer::Attr(attr)) => self.learn((parent, name), attr, told.inode),
+                    Ok(_) => {}
+                    Err(_) => self.set(parent, name, None),
+                }
+            }
+            Asked::List { dir, after } => {
+                if let (Some(told), Ok(Answer::Entries { entries, more })) = (told, result) {
+                    self.list((dir, after), entries, *more, told.inode);
+                }
+            }
+            Asked::Change { kind, inos, places } => {
+                // Renaming a name to another of the same file changes nothing.
+                let kind = if time.0 == 0 { Kind::Other } else { kind };
+                self.changed(kind, (inos, places), result, told);
+            }
+        }
+    }
+
+    /// A name and what it stands for.
+    fn learn(&mut self, (parent, name): Place, attr: &Attr, inode: bool) {
+        self.set(parent, name, Some(attr.ino));
+        if !inode {
+            return;
+        }
+        if attr.is_dir() {
+            self.dirs.entry(attr.ino).or_default().attr = Some(*attr);
+        } else if let Some(dir) = self.dirs.get_mut(&parent) {
+            dir.files.insert(attr.ino, *attr);
+            self.homes.insert(attr.ino, parent);
+        }
+    }
+
+    fn list(
+        &mut self,
+        (ino, after): (Ino, Option<Box<[u8]>>),
+        entries: &[(Vec<u8>, Attr)],
+        more: bool,
+        inode: bool,
+    ) {
+        for (name, attr) in entries {
+            let inode = inode && !attr.is_dir() && attr.nlink == 1;
+            self.learn(place(ino, name), attr, inode);
+        }
+        let Some(dir) = self.dirs.get_mut(&ino) else { return };
+        // Only a listing from the start to the end, all of it while the capability was held.
+        let goes_on = after.is_none() || after == dir.listed;
+        let last = entries.last().map(|(name, _)| name.as_slice().into());
+        dir.listed = last.or(after).filter(|_| goes_on && more);
+        dir.complete |= goes_on && !more;
+    }
+
+    fn set(&mut self, parent: Ino, name: Box<[u8]>, ino: Option<Ino>) {
+        let Some(dir) = self.dirs.get_mut(&parent) else { return };
+        self.names += usize::from(dir.names.insert(name, ino).is_none());
+    }
+
+    /// Nothing is known of a name any more.
+    fn unset(&mut self, parent: Ino, name: &[u8]) {
+        let Some(dir) = self.dirs.get_mut(&parent) else { return };
+        self.names -= usize::from(dir.names.remove(name).is_some());
+        dir.complete = false;
+        dir.listed = None;
+    }
+
+    /// The attributes of an inode have changed.
+    fn drop_attr(&mut self, ino: Ino) {
+        if ino == ANY {
+            self.homes.clear();
+            for dir in self.dirs.values_mut() {
+                dir.attr = None;
+                dir.files.clear();
+            }
+            return;
+        }
+        if let Some(dir) = self.dirs.get_mut(&ino) {
+            dir.attr = None;
+        }
+        if let Some(home) = self.homes.remove(&ino)
+            && let Some(dir) = self.dirs.get_mut(&home)
+        {
+            dir.files.remove(&ino);
+        }
+    }
+
+    /// A change of the client's own is done, or was refused.
+    fn changed(
+        &mut self,
+        kind: Kind,
+        (inos, places): ([Option<Ino>; 2], [Option<Place>; 2]),
+        result: &Result<Answer, Failure>,
+        told: Option<Told>,
+    ) {
+        let before = places.each_ref().map(|at| {
+            let (parent, name) = at.as_ref()?;
+            self.named(*parent, name)
+        });
+        let parents = places.iter().flatten().map(|(parent, _)| *parent);
+        let moved = self.moved(kind, &places);
+        for ino in inos.iter().flatten().copied().chain(parents).chain(moved) {
+            self.drop_attr(ino);
+        }
+        // What the reply tells of a directory is how it is now.
+        if let Some(Told { dir, .. }) = told {
+            self.dirs.entry(dir.ino).or_default().attr = Some(dir);
+        }
+        let (Ok(answer), Some(told)) = (result, told) else {
+            // It may have been revoked, and given anew, since this was carried out.
+            for (parent, name) in places.iter().flatten() {
+                self.unset(*parent, name);
+            }
+            return;
+        };
+        match (kind, places) {
+            (Kind::Create, [Some(at), _]) => {
+                let Answer::Attr(attr) = answer else { return };
+                self.learn(at, attr, told.inode);
+                if attr.is_dir()
+                    && told.inode
+                    && let Some(dir) = self.dirs.get_mut(&attr.ino)
+                {
+                    // Nobody else can have put anything into it.
+                    dir.complete = true;
+                }
+            }
+            (Kind::Link(ino), [Some((parent, name)), _]) => self.set(parent, name, Some(ino)),
+            (Kind::Remove, [Some((parent, name)), _]) => self.set(parent, name, None),
+            (Kind::Rename { exchange }, [Some((from, old)), Some((to, new))]) => {
+                self.renamed(exchange, (from, old), (to, new), before);
+            }
+            _ => {}
+        }
+    }
+
+    fn renamed(
+        &mut self,
+        exchange: bool,
+        (from, old): Place,
+        (to, new): Place,
+        [moved, other]: [Option<Ino>; 2],
+    ) {
+        match moved {
+            Some(_) if (from, &old) == (to, &new) => {}
+            Some(_) if exchange && other.is_none() => {
+                self.unset(from, &old);
+                self.unset(to, &new);
+            }
+            // Two names of one file: nothing happened.
+            Some(_) if moved == other => {}
+            Some(_) => {
+                self.set(from, old, if exchange { other } else { None });
+                self.set(to, new, moved);
+            }
+            None => {
+                self.unset(from, &old);
+                self.unset(to, &new);
+            }
+        }
+    }
+
+    /// A directory is somebody else's to change.
+    pub(crate) fn forget(&mut self, ino: Ino) {
+        let Some(dir) = self.dirs.remove(&ino) else { return };
+        self.names -= dir.names.len();
+        for file in dir.files.keys() {
+            self.homes.remove(file);
+        }
+    }
+
+    /// Everything is: the connection is gone.
+    pub(crate) fn clear(&mut self) {
+        self.dirs.clear();
+        self.homes.clear();
+        self.names = 0;
+    }
+
+    /// Forgets everything if that has become too much. Returns what is to be given back.
+    pub(crate) fn shrink(&mut self) -> Vec<Ino> {
+        if self.names <= NAMES_MAX {
+            return Vec::new();
+        }
+        let held = self.dirs.keys().copied().collect();
+        self.clear();
+        held
+    }
+}
+
+/// The rule of the server, for directories.
+fn may_search(cred: &Cred, attr: &Attr) -> bool {
+    let class = if cred.uid == attr.uid {
+        6
+    } else if cred.in_group(attr.gid) {
+        3
+    } else {
+        0
+    };
+    cred.is_root() || (attr.mode >> class) & EXECUTE != 0
+}
+
+#[cfg(test)]
+mod tests;

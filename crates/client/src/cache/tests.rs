@@ -1,0 +1,203 @@
+use super::*;
+use types::{FileType, Seq, Timestamp};
+use wire::{NewInode, RenameFlags, Reply};
+
+type Answered = Result<Answer, Failure>;
+
+const DIR: Ino = Ino(10);
+const FILE: Ino = Ino(20);
+
+fn dir(ino: Ino) -> Attr {
+    Attr { ino, mode: FileType::Directory.mode_bits() | 0o755, nlink: 2, ..Attr::default() }
+}
+
+fn file(ino: Ino) -> Attr {
+    Attr { ino, mode: FileType::Regular.mode_bits() | 0o644, nlink: 1, ..Attr::default() }
+}
+
+fn told(inode: bool) -> Option<Told> {
+    Some(Told { dir: dir(DIR), inode })
+}
+
+fn absent() -> Result<Answer, Failure> {
+    Err(Errno::NotFound.into())
+}
+
+struct Bench {
+    cache: Cache,
+    next: u64,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self { cache: Cache::default(), next: 0 }
+    }
+
+    fn ask(&mut self, op: &Op<'_>) -> Tid {
+        self.next += 1;
+        self.cache.ask(Tid(self.next), op);
+        Tid(self.next)
+    }
+
+    #[allow(clippy::needless_pass_by_value, reason = "reads better")]
+    fn heard(&mut self, op: &Op<'_>, result: Answered, told: Option<Told>) {
+        let tid = self.ask(op);
+        self.reply(tid, result, told, 1);
+    }
+
+    fn reply(&mut self, tid: Tid, result: Answered, told: Option<Told>, time: i64) {
+        let (seq, safe, time) = (Seq(0), Seq(0), Timestamp(time));
+        self.cache.hear(&Reply { tid, seq, time, safe, told, result });
+    }
+
+    fn look(&self, name: &[u8]) -> Option<Result<Ino, Errno>> {
+        let answer = self.cache.answer(&Cred::root(), &Op::Lookup { parent: DIR, name })?;
+        Some(answer.map_err(|failure| failure.errno).map(|answer| {
+            let Answer::Attr(attr) = answer else { panic!("{answer:?}") };
+            attr.ino
+        }))
+    }
+
+    /// A new directory, of which everything is known.
+    fn made() -> Self {
+        let mut bench = Self::new();
+        let create = Op::Create { parent: Ino::ROOT, name: b"d", new: NewInode::default() };
+        let told = Some(Told { dir: dir(Ino::ROOT), inode: true });
+        bench.heard(&create, Ok(Answer::Attr(dir(DIR))), told);
+        bench
+    }
+
+    fn create(&mut self, name: &[u8], ino: Ino) {
+        let create = Op::Create { parent: DIR, name, new: NewInode::default() };
+        self.heard(&create, Ok(Answer::Attr(file(ino))), told(true));
+    }
+}
+
+#[test]
+fn names_are_remembered_and_that_there_are_none() {
+    let mut bench = Bench::new();
+    let lookup = |name| Op::Lookup { parent: DIR, name };
+    assert_eq!(bench.look(b"a"), None);
+    bench.heard(&lookup(b"a"), Ok(Answer::Attr(file(FILE))), told(true));
+    bench.heard(&lookup(b"b"), absent(), told(false));
+    assert_eq!(bench.look(b"a"), Some(Ok(FILE)));
+    assert_eq!(bench.look(b"b"), Some(Err(Errno::NotFound)));
+    assert_eq!(bench.look(b"c"), None);
+    bench.cache.forget(DIR);
+    assert_eq!((bench.look(b"a"), bench.look(b"b")), (None, None));
+    assert!(bench.cache.homes.is_empty() && bench.cache.names == 0);
+}
+
+#[test]
+fn without_a_capability_nothing_is_remembered() {
+    let mut bench = Bench::new();
+    bench.heard(&Op::Lookup { parent: DIR, name: b"a" }, Ok(Answer::Attr(file(FILE))), None);
+    assert_eq!(bench.look(b"a"), None);
+}
+
+#[test]
+fn in_a_new_directory_nothing_need_be_looked_up() {
+    let mut bench = Bench::made();
+    assert_eq!(bench.look(b"a"), Some(Err(Errno::NotFound)));
+    bench.create(b"a", FILE);
+    assert_eq!(bench.look(b"a"), Some(Ok(FILE)));
+    bench.heard(&Op::Unlink { parent: DIR, name: b"a" }, Ok(Answer::Done), told(false));
+    assert_eq!(bench.look(b"a"), Some(Err(Errno::NotFound)));
+    assert!(bench.cache.answer(&Cred::root(), &Op::GetAttr { ino: FILE }).is_none());
+}
+
+#[test]
+fn while_a_change_is_under_way_nothing_is_answered() {
+    let mut bench = Bench::made();
+    bench.create(b"a", FILE);
+    let change = types::AttrChange { mode: Some(0o600), ..Default::default() };
+    let tid = bench.ask(&Op::SetAttr { ino: FILE, change });
+    assert_eq!(bench.look(b"a"), None);
+    // The answer to a question that was asked before does not bring the old attributes back.
+    bench.heard(&Op::Lookup { parent: DIR, name: b"a" }, Ok(Answer::Attr(file(FILE))), told(true));
+    assert_eq!(bench.look(b"a"), None);
+    bench.reply(tid, Ok(Answer::Done), None, 1);
+    assert_eq!(bench.look(b"a"), None, "what it is now was not told");
+}
+
+#[test]
+fn a_late_answer_to_a_change_teaches_nothing() {
+    let mut bench = Bench::made();
+    let create = Op::Create { parent: DIR, name: b"a", new: NewInode::default() };
+    let tid = bench.ask(&create);
+    bench.cache.forget(DIR);
+    bench.heard(&Op::Lookup { parent: DIR, name: b"b" }, absent(), told(false));
+    bench.reply(tid, Ok(Answer::Attr(file(FILE))), None, 1);
+    assert_eq!(bench.look(b"a"), None);
+}
+
+#[test]
+fn what_is_renamed_is_found_under_its_new_name() {
+    let mut bench = Bench::made();
+    bench.create(b"a", FILE);
+    bench.create(b"b", Ino(21));
+    let flags = RenameFlags::default();
+    let rename = Op::Rename { parent: DIR, name: b"a", new_parent: DIR, new_name: b"b", flags };
+    bench.heard(&rename, Ok(Answer::Done), told(false));
+    assert_eq!(bench.look(b"a"), Some(Err(Errno::NotFound)));
+    assert_eq!(bench.look(b"b"), None, "its time of change is another one");
+    assert_eq!(bench.cache.named(DIR, b"b"), Some(FILE));
+}
+
+#[test]
+fn a_listing_makes_a_directory_complete_if_nothing_came_in_between() {
+    let list = |after| Op::List { dir: DIR, after, limit: 1, attrs: true };
+    let page = |name: &[u8], more| {
+        Ok(Answer::Entries { entries: vec![(name.to_vec(), file(FILE))], more })
+    };
+    let mut bench = Bench::new();
+    bench.heard(&list(None), page(b"a", true), told(true));
+    assert_eq!(bench.look(b"x"), None);
+    bench.heard(&list(Some(b"a")), page(b"b", false), told(true));
+    assert_eq!(bench.look(b"x"), Some(Err(Errno::NotFound)));
+
+    let mut bench = Bench::new();
+    bench.heard(&list(None), page(b"a", true), told(true));
+    bench.cache.forget(DIR);
+    bench.heard(&list(Some(b"a")), page(b"b", false), told(true));
+    assert_eq!((bench.look(b"x"), bench.look(b"b")), (None, Some(Ok(FILE))));
+}
+
+#[test]
+fn who_may_not_search_is_told_so() {
+    let mut bench = Bench::new();
+    let closed = Attr { mode: FileType::Directory.mode_bits() | 0o700, ..dir(DIR) };
+    let lookup = Op::Lookup { parent: DIR, name: b"a" };
+    bench.heard(&lookup, absent(), Some(Told { dir: closed, inode: false }));
+    let other = Cred { uid: 5, gid: 5, groups: vec![] };
+    let answer = bench.cache.answer(&other, &lookup);
+    assert_eq!(answer, Some(Err(Errno::Access.into())));
+}
+
+#[test]
+fn what_is_moved_from_a_name_that_is_not_known_may_be_anything() {
+    let mut bench = Bench::made();
+    let flags = RenameFlags::default();
+    let (from, to) = (Ino(77), Ino(78));
+    let rename = Op::Rename { parent: from, name: b"a", new_parent: to, new_name: b"b", flags };
+    let tid = bench.ask(&rename);
+    assert!(bench.cache.answer(&Cred::root(), &Op::GetAttr { ino: DIR }).is_none());
+    bench.reply(tid, Ok(Answer::Done), None, 1);
+    assert!(bench.cache.answer(&Cred::root(), &Op::GetAttr { ino: DIR }).is_none());
+}
+
+#[test]
+fn two_names_of_one_file_stay_when_one_is_renamed_to_the_other() {
+    let mut bench = Bench::made();
+    bench.create(b"a", FILE);
+    let link = Op::Link { ino: FILE, parent: DIR, name: b"b" };
+    bench.heard(&link, Ok(Answer::Done), told(false));
+    let flags = RenameFlags::default();
+    let rename = Op::Rename { parent: DIR, name: b"a", new_parent: DIR, new_name: b"b", flags };
+    let tid = bench.ask(&rename);
+    bench.reply(tid, Ok(Answer::Done), told(false), 0);
+    assert_eq!(
+        (bench.cache.named(DIR, b"a"), bench.cache.named(DIR, b"b")),
+        (Some(FILE), Some(FILE))
+    );
+}

@@ -1,0 +1,185 @@
+//! Capabilities: which clients may remember what of which directories.
+//!
+//! A client that holds the capability of a directory may answer from what it was told of it: names,
+//! also that a name does not exist, the attributes of the directory, and those of files that stand
+//! in it. Before somebody else changes any of that, the capability is revoked, and the change waits
+//! until every holder has said that it forgot, or cannot remember any more: a client uses what it
+//! remembers only for so long after it asked for something that was answered (`client::cache`), and
+//! [`crate::Settings::lease`] is longer. So a client that is dead or cut off holds a change up for a
+//! few seconds at most, and needs not be shut out.
+//!
+//! A directory that was fought over is not given to anybody for a moment ([`crate::Settings::quiet`]).
+//!
+//! In memory only: a server that was restarted has given nothing to anybody, and its clients forget
+//! when they meet it.
+
+use std::collections::BTreeMap;
+
+use types::{ClientId, Ino, Map, Moment};
+
+/// Directories of one client. It returns those that it uses least long before.
+const HELD_MAX: usize = 32_768;
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(crate) struct Caps {
+    dirs: BTreeMap<Ino, Vec<Holder>>,
+    held: Map<ClientId, usize>,
+    /// Directories that are given to nobody until then.
+    quiet: BTreeMap<Ino, Moment>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Holder {
+    client: ClientId,
+    /// It was told to forget, and has not answered.
+    revoked: bool,
+}
+
+impl Caps {
+    /// How many capabilities are held.
+    pub(crate) fn len(&self) -> usize {
+        self.held.values().sum()
+    }
+
+    /// Whether nobody holds any.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.dirs.is_empty()
+    }
+
+    /// Gives a client the capability of a directory, if it can have it.
+    pub(crate) fn grant(&mut self, client: ClientId, dir: Ino, now: Moment) -> bool {
+        let holders = self.dirs.get(&dir).map_or(&[][..], Vec::as_slice);
+        if let Some(holder) = holders.iter().find(|holder| holder.client == client) {
+            return !holder.revoked;
+        }
+        let contested = holders.iter().any(|holder| holder.revoked);
+        if contested || self.quiet.get(&dir).is_some_and(|until| now < *until) {
+            return false;
+        }
+        let held = self.held.entry(client).or_default();
+        if *held >= HELD_MAX {
+            return false;
+        }
+        *held += 1;
+        self.dirs.entry(dir).or_default().push(Holder { client, revoked: false });
+        true
+    }
+
+    /// Who must forget a directory before `client` changes it.
+    pub(crate) fn others(&self, client: ClientId, dir: Ino) -> impl Iterator<Item = ClientId> {
+        let holders = self.dirs.get(&dir).into_iter().flatten().map(|holder| holder.client);
+        holders.filter(move |holder| *holder != client)
+    }
+
+    /// Takes a directory from everybody but `client`. Returns who is to be told.
+    pub(crate) fn revoke(&mut self, client: ClientId, dir: Ino) -> Vec<ClientId> {
+        let holders = self.dirs.get_mut(&dir).into_iter().flatten();
+        let others = holders.filter(|holder| holder.client != client && !holder.revoked);
+        others
+            .map(|holder| {
+                holder.revoked = true;
+                holder.client
+            })
+            .collect()
+    }
+
+    /// A client remembers nothing of a directory any more. Says whether it was told to forget it; then
+    /// nobody gets it until then.
+    pub(crate) fn returned(&mut self, client: ClientId, dir: Ino, until: Moment) -> bool {
+        let Some(holders) = self.dirs.get_mut(&dir) else { return false };
+        let Some(at) = holders.iter().position(|holder| holder.client == client) else {
+            return false;
+        };
+        let revoked = holders.swap_remove(at).revoked;
+        if holders.is_empty() {
+            self.dirs.remove(&dir);
+        }
+        if let Some(held) = self.held.get_mut(&client) {
+            *held -= 1;
+        }
+        if revoked {
+            self.quiet.insert(dir, until);
+        }
+        revoked
+    }
+
+    /// A client is gone. Returns the directories that were to be taken from it.
+    pub(crate) fn leave(&mut self, client: ClientId, until: Moment) -> Vec<Ino> {
+        if self.held.get(&client).is_none_or(|held| *held == 0) {
+            self.held.remove(&client);
+            return Vec::new();
+        }
+        let of_client = |holders: &[Holder]| holders.iter().any(|holder| holder.client == client);
+        let held = self.dirs.iter().filter(|(_, holders)| of_client(holders));
+        let held: Vec<Ino> = held.map(|(dir, _)| *dir).collect();
+        let revoked = held.into_iter().filter(|dir| self.returned(client, *dir, until)).collect();
+        self.held.remove(&client);
+        revoked
+    }
+
+    /// The directories that are held.
+    pub(crate) fn directories(&self) -> impl Iterator<Item = Ino> {
+        self.dirs.keys().copied()
+    }
+
+    /// The directories that are being revoked, and who has not answered.
+    pub(crate) fn revoking(&self) -> Vec<(Ino, ClientId)> {
+        let all = self.dirs.iter().flat_map(|(dir, holders)| holders.iter().map(|it| (*dir, *it)));
+        all.filter(|(_, holder)| holder.revoked).map(|(dir, it)| (dir, it.client)).collect()
+    }
+
+    /// Forgets what has become quiet.
+    pub(crate) fn tidy(&mut self, now: Moment) {
+        self.quiet.retain(|_, until| now < *until);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::Span;
+
+    const DIR: Ino = Ino(7);
+    const ONE: ClientId = ClientId(1);
+    const TWO: ClientId = ClientId(2);
+
+    fn at(millis: u64) -> Moment {
+        Moment::default() + Span::from_millis(millis)
+    }
+
+    #[test]
+    fn a_change_waits_for_the_others_only() {
+        let mut caps = Caps::default();
+        assert!(caps.grant(ONE, DIR, at(0)) && caps.grant(TWO, DIR, at(0)));
+        assert_eq!(caps.others(ONE, DIR).collect::<Vec<_>>(), [TWO]);
+        assert_eq!(caps.revoke(ONE, DIR), [TWO]);
+        assert!(caps.revoke(ONE, DIR).is_empty(), "it is told once");
+        assert!(caps.grant(ONE, DIR, at(0)), "who makes the change goes on remembering");
+        assert!(!caps.grant(TWO, DIR, at(0)) && !caps.grant(ClientId(3), DIR, at(0)));
+        assert!(caps.returned(TWO, DIR, at(500)));
+        assert_eq!((caps.others(ONE, DIR).count(), caps.len()), (0, 1));
+    }
+
+    #[test]
+    fn what_was_fought_over_is_given_to_nobody_for_a_moment() {
+        let mut caps = Caps::default();
+        assert!(caps.grant(ONE, DIR, at(0)));
+        caps.revoke(TWO, DIR);
+        assert!(caps.returned(ONE, DIR, at(510)));
+        assert!(!caps.grant(TWO, DIR, at(400)));
+        assert!(caps.grant(TWO, DIR, at(511)));
+        assert!(!caps.returned(TWO, DIR, at(1012)));
+        assert!(caps.grant(ONE, DIR, at(512)), "it was given back, not taken");
+    }
+
+    #[test]
+    fn who_is_gone_holds_nothing_up() {
+        let mut caps = Caps::default();
+        assert!(caps.grant(ONE, DIR, at(0)) && caps.grant(ONE, Ino(8), at(0)));
+        caps.revoke(TWO, DIR);
+        assert_eq!(caps.revoking(), [(DIR, ONE)]);
+        assert_eq!(caps.leave(ONE, at(1)), [DIR]);
+        assert_eq!((caps.len(), caps.directories().count()), (0, 0));
+    }
+}
