@@ -23,11 +23,15 @@ pub(crate) struct Segment {
     pub(crate) first: Seq,
     pub(crate) last: Seq,
     bytes: u64,
+    /// It says up to where the changes of each client are done, so that older segments can go.
+    says_done: bool,
 }
 
 impl Segment {
+    /// One that a recovery found. Whether it says what is done is not looked up: the first segment
+    /// that this tenure begins does.
     pub(crate) fn recovered(index: u64, (first, last): (Seq, Seq), bytes: u64) -> Self {
-        Self { index, first, last, bytes }
+        Self { index, first, last, bytes, says_done: false }
     }
 }
 
@@ -165,9 +169,12 @@ impl Log {
         (!in_use && oldest.last <= self.safe).then_some(oldest)
     }
 
-    /// Whether a segment behind the oldest is in the store, at least its beginning.
+    /// Whether a segment behind the oldest is in the store, at least its beginning, which says what
+    /// the oldest said of the clients. A part of a segment that was written again elsewhere does
+    /// not: were it all that is left, a client that sends something again would have it refused.
     pub(crate) fn is_continued(&self) -> bool {
-        self.segments.iter().skip(1).any(|segment| segment.first <= self.safe)
+        let mut behind = self.segments.iter().skip(1);
+        behind.any(|segment| segment.says_done && segment.first <= self.safe)
     }
 
     pub(crate) fn drop_oldest(&mut self) -> Option<u64> {
@@ -236,7 +243,8 @@ impl Mds {
             let writer = Writer::Mds { rank: self.rank };
             let header = SegmentHeader { writer, epoch: log.epoch, first_seq };
             data.extend_from_slice(&header.encode());
-            log.segments.push_back(Segment { index, first: first_seq, last: first_seq, bytes: 0 });
+            let (first, last) = (first_seq, first_seq);
+            log.segments.push_back(Segment { index, first, last, bytes: 0, says_done: true });
             log.open = true;
         }
         log.buffer.close_block();
@@ -335,7 +343,7 @@ impl Mds {
         let bytes = data.len() as u64;
         // Segments are trimmed in the order of their events.
         let after = log.segments.partition_point(|segment| segment.first <= first);
-        log.segments.insert(after, Segment { index, first, last, bytes });
+        log.segments.insert(after, Segment { index, first, last, bytes, says_done: with_header });
         log.flights[at].segment = index;
         StoreOp::Append { object: segment_name(self.rank, index), data }
     }
@@ -377,5 +385,40 @@ impl Mds {
         for waiter in std::mem::take(&mut self.log.waiters) {
             self.reply_error(waiter.conn, waiter.tid, errno.into(), effects);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use types::Rank;
+
+    use super::*;
+
+    /// A journal of one segment, the last write to which failed and was made again elsewhere.
+    fn written_again(data: Vec<u8>) -> Log {
+        let mut mds = Mds::new(Rank(0), Settings::default());
+        let (first, last, object) = (Seq(8), Seq(9), segment_name(Rank(0), 0));
+        let oldest = Segment { index: 0, first: Seq(1), last, bytes: 100, says_done: true };
+        mds.log.segments.push_back(oldest);
+        mds.log.next_index = 1;
+        let flight = Flight { token: None, segment: 0, first, last, done: false, failed: None };
+        mds.log.flights.push_back(flight);
+        mds.elsewhere(0, StoreOp::Append { object, data });
+        mds.log.safe = last;
+        mds.log
+    }
+
+    #[test]
+    fn what_a_segment_says_of_clients_outlives_it() {
+        let mut log = written_again(vec![0; 10]);
+        assert!(!log.is_continued(), "a part of a segment is not enough");
+        let (first, last) = (Seq(10), Seq(12));
+        log.segments.push_back(Segment { index: 2, first, last, bytes: 100, says_done: true });
+        assert!(!log.is_continued(), "it is not in the store yet");
+        log.safe = last;
+        assert!(log.is_continued());
+        let writer = Writer::Mds { rank: Rank(0) };
+        let header = SegmentHeader { writer, epoch: Epoch(1), first_seq: Seq(8) };
+        assert!(written_again(header.encode().to_vec()).is_continued(), "all of a segment is");
     }
 }
