@@ -247,9 +247,14 @@ impl Mds {
     fn forget_merges(&mut self, unwritten: Seq, effects: &mut Effects) {
         // A journal object goes only when the segment that names it is gone.
         let kept = if self.checkpoint.trimming { Seq(0) } else { self.log.first_kept() };
+        // One that is being merged again is read once more, now and by a recovery.
+        let free = |object: &str| !self.merges.needs(object.as_bytes());
         let (done, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.checkpoint.merges)
             .into_iter()
-            .partition(|(seq, _, object)| unwritten > *seq && (object.is_none() || *seq < kept));
+            .partition(|(seq, _, object)| {
+                let free = object.as_deref().is_none_or(|object| *seq < kept && free(object));
+                unwritten > *seq && free
+            });
         self.checkpoint.merges = left;
         if done.is_empty() {
             return;

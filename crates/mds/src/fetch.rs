@@ -206,8 +206,10 @@ impl Mds {
             return;
         }
         let error = wire::Failure { errno: failure.error.errno, text: failure.error.to_string() };
+        let mut merge = None;
         for waiter in self.fetches.waiting.remove(&dir).unwrap_or_default() {
             match waiter {
+                Waiter::Merge if self.merge_waits_on(error.errno) => merge = Some(waiter),
                 Waiter::Question(conn, frame) => self.fail_frame(conn, &frame, &error, effects),
                 Waiter::Changes(client) => self.fail_change(client, &error, effects),
                 Waiter::Merge => self.fail_merge(&error, effects),
@@ -219,6 +221,13 @@ impl Mds {
                 // It is tried again when some time has passed.
                 Waiter::Search => self.search_fetched(),
             }
+        }
+        if let Some(merge) = merge {
+            let waiters = self.fetches.waiting.entry(dir).or_default();
+            if waiters.is_empty() {
+                self.fetches.failed.push((dir, self.clock.now));
+            }
+            waiters.push(merge);
         }
     }
 

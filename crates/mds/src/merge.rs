@@ -161,6 +161,8 @@ pub(crate) struct Merges {
     batch: Batch,
     next_id: u64,
     waiting: bool,
+    /// Since when a directory cannot be read that the merge at the head of the queue waits for.
+    unread: Option<Moment>,
     /// Merges that a crash interrupted, by the object of the client's journal.
     unfinished: BTreeMap<String, (Ino, ClientId)>,
 }
@@ -206,7 +208,7 @@ impl Merges {
     }
 
     pub(crate) fn resume(&mut self) {
-        self.waiting = false;
+        (self.waiting, self.unread) = (false, None);
     }
 }
 
@@ -378,18 +380,6 @@ impl Mds {
         let error = error.in_journal("client journal");
         let failure = Failure { errno: error.errno, text: error.to_string() };
         self.reply_error(merge.conn, merge.tid, failure, effects);
-    }
-
-    pub(crate) fn drop_merges_of(&mut self, conn: ConnId) {
-        self.merges.receiving.retain(|merge| merge.conn != conn);
-        // One that is being applied goes on: stopping halfway would leave half of it.
-    }
-
-    pub(crate) fn fail_merge(&mut self, failure: &Failure, effects: &mut Effects) {
-        self.merges.waiting = false;
-        if let Some(merge) = self.merges.queue.pop_front() {
-            self.reply_error(merge.conn, merge.tid, failure.clone(), effects);
-        }
     }
 
     /// Verifies or applies a slice of the merge at the head of the queue.
