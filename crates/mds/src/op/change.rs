@@ -288,6 +288,11 @@ impl Mds {
                 let at = (conn, request.tid);
                 self.answer_when_safe((seq, time), at, Answer::Attr(attr), effects);
             }
+            (Err(Refusal::Errno(types::Errno::NotFound)), None) if self.is_active() => {
+                // What is done says its number, to the next server too, unless no journal has it:
+                // then a crash took it, and its client was not told that it was there.
+                self.execute(conn, request, effects);
+            }
             (Err(Refusal::Errno(errno)), None) => {
                 self.reply_error(conn, request.tid, errno.into(), effects);
             }
