@@ -15,7 +15,8 @@ use client::{Decoupled, Grant};
 use namespace::NewInode;
 use policy::{Check, Mechanism};
 use types::{
-    Attr, AttrChange, Cred, Epoch, Errno, Error, Ino, InoRange, Path, Result, Seq, Set, Timestamp,
+    Attr, AttrChange, ClientId, Cred, Epoch, Errno, Error, Ino, InoRange, Path, Result, Seq, Set,
+    Timestamp,
 };
 use wire::{Answer, Op};
 
@@ -439,7 +440,9 @@ fn inode_of<'a>(new: &NewFile<'a>, time: Timestamp) -> NewInode<'a> {
 }
 
 /// What this machine keeps of an earlier decoupling of a directory. A merge that may have to be
-/// repeated is made safe first: once the directory is somebody's again, nobody could repeat it.
+/// repeated is made safe first: once the directory is somebody's again, nobody could repeat it. What
+/// is of a decoupling that ended elsewhere, perhaps by a merge whose answer never came, is removed:
+/// with the next one's numbers its journals would be refused, and with them all that is held then.
 fn owned_before(fs: &Arc<Fs>, path: &Path) -> Result<Option<(StateDir, Owner)>> {
     let root = match fs.stat_owned(path) {
         Ok(root) => root,
@@ -448,9 +451,12 @@ fn owned_before(fs: &Arc<Fs>, path: &Path) -> Result<Option<(StateDir, Owner)>> 
         Err(error) => return Err(error),
     };
     let state = StateDir::of(fs.cluster_id(), root.ino)?;
-    let owner = state.owner()?;
-    if owner.as_ref().is_some_and(|owner| owner.merged_in.is_some()) {
+    let Some(owner) = state.owner()? else { return Ok(None) };
+    if owner.merged_in.is_some() {
         fs.checkpoint()?;
+    } else if fs.policy_at(root.ino)?.1.owner == ClientId(0) {
+        state.remove()?;
+        return Ok(None);
     }
-    Ok(owner.map(|owner| (state, owner)))
+    Ok(Some((state, owner)))
 }

@@ -69,6 +69,22 @@ fn root_takes_a_subtree_from_a_client_that_is_gone() {
 }
 
 #[test]
+fn what_root_gave_up_is_not_in_the_way_of_what_comes_next() {
+    if !rustix::process::getuid().is_root() {
+        return;
+    }
+    let world = World::new();
+    make_tree(&world.path("tree"));
+    let tree = world.path("tree");
+    world.run(&["ingest", "--policy", "deltafs", tree.to_str().unwrap(), "/in"]).done();
+    world.run_elsewhere(&["discard", "--force", "/in"]).done();
+    // The journal on this disk has numbers that are nobody's by now.
+    world.run(&["decouple", "/in", "deltafs"]).done();
+    world.run(&["merge", "/in"]).done();
+    world.run(&["stat", "/in/a"]).refused(&["ENOENT"]);
+}
+
+#[test]
 fn a_damaged_journal_is_not_merged() {
     let world = World::new();
     make_tree(&world.path("tree"));

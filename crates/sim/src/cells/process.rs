@@ -325,6 +325,14 @@ impl Cells {
         found.owner
     }
 
+    /// Whether the server says that no client has the subtree of the current job.
+    pub(super) fn is_nobodys(&mut self) -> bool {
+        let (path, root) = (self.job().path.clone(), self.job().root);
+        let answer = self.world.ask_at(&path, &crate::call::What::GetPolicy { dir: root });
+        self.notice_crashes();
+        matches!(answer, Ok(Answer::Policy(found)) if found.owner == ClientId(0))
+    }
+
     /// Inode numbers in a journal.
     pub(super) fn inos(bytes: &[u8]) -> std::collections::BTreeSet<Ino> {
         let mut inos = std::collections::BTreeSet::new();
