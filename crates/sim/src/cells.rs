@@ -215,6 +215,10 @@ impl Cells {
             // It may be everybody's by now.
             return self.merge();
         }
+        if self.holding().is_err() && !self.job().doubt.is_empty() {
+            // What is promised for what is done now depends on it.
+            self.check_policy(self.current);
+        }
         let (kind, count, to) = (self.rng.below(100), self.rng.between(1, 8), self.any_cell());
         if self.holding().is_ok() {
             return match kind {

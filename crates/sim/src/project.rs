@@ -293,6 +293,11 @@ impl World {
         };
         if busy && self.clients[client].alive {
             self.run_until(100_000_000, |_| false);
+            // By now the server knows who is dead: what they asked for is done, or never will be.
+            for dead in self.clients.iter_mut().filter(|client| !client.alive) {
+                dead.outstanding.clear();
+                dead.again.clear();
+            }
             self.work_on_project(client);
         }
         busy && self.clients[client].alive

@@ -243,8 +243,11 @@ impl Ledger {
         let mut groups: BTreeMap<u64, Vec<&Update>> = BTreeMap::new();
         let mut orders: BTreeMap<usize, Vec<&Update>> = BTreeMap::new();
         for update in self.updates.iter().filter(|update| update.shown == Shown::Perhaps) {
-            // In a directory that was lost before there is nothing to merge it into.
-            let lost = |dir: &&Update| there(dir).is_none() && dir.whole != update.whole;
+            // In a directory that was lost before there is nothing to merge it into, or to replay
+            // it in: that the directory is there may be kept by less than what is done in it. If
+            // both are of one merge, or of one order, the directory itself is counted.
+            let apart = |dir: &Update| dir.whole == 0 || dir.whole != update.whole;
+            let lost = |dir: &&Update| there(dir).is_none() && apart(dir);
             if dirs.get(&update.parent).is_some_and(lost) {
                 continue;
             }
