@@ -156,7 +156,13 @@ impl Subtree {
             self.note_used()?;
         }
         let tenure = self.fs.server_epoch();
-        let mut completion = self.run(composition, flags)?;
+        let done = self.run(composition, flags);
+        if done.is_err() {
+            // It may be merged, and then the server deletes the object in its own time: what is
+            // written next must not be the end of one that is gone.
+            self.persisted_globally = 0;
+        }
+        let mut completion = done?;
         if completion.merge.is_some() && tenure != self.fs.server_epoch() {
             // The connection had to be made again, to a server that has nothing of earlier merges:
             // only now is that known.

@@ -25,7 +25,14 @@ impl Cells {
             self.remember()?;
         }
         let tenure = self.epoch(client);
-        self.run(composition, release)?;
+        let done = self.run(composition, release);
+        if done.is_err()
+            && let Ok(holding) = self.holding()
+        {
+            // It may be merged, and then the server deletes the object in its own time.
+            holding.in_store = 0;
+        }
+        done?;
         if merges && tenure != self.epoch(client) {
             // To a server that has nothing of earlier merges: only now is that known.
             self.run(composition, release)?;
