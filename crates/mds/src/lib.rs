@@ -235,6 +235,13 @@ impl Mds {
         self.fetches.has_work() || self.merges.has_work() || self.checkpoint.has_work()
     }
 
+    /// Whether a merge is under way, or one that a crash interrupted is to be finished: others may
+    /// see a part of it.
+    #[must_use]
+    pub fn is_merging(&self) -> bool {
+        self.merges.is_any()
+    }
+
     /// Whether nothing will happen before the next message: time may pass in larger steps.
     #[must_use]
     pub fn is_quiet(&self) -> bool {

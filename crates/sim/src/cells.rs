@@ -276,8 +276,9 @@ impl Cells {
                 let process = job.process.as_ref();
                 process.is_some_and(|it| world.clients[it.client].session.resent_count() > 0)
             };
-            world.mds.as_ref().is_some_and(|mds| mds.is_active() && !mds.has_work())
-                && !cells.jobs.iter().any(resent)
+            // While a merge goes on nothing is said about how much of it others see.
+            let rests = |mds: &mds::Mds| mds.is_active() && !mds.has_work() && !mds.is_merging();
+            world.mds.as_ref().is_some_and(rests) && !cells.jobs.iter().any(resent)
         };
         let limit = self.world.now + liveness::ANSWERED_WITHIN.0;
         while self.world.now < end || !at_rest(self) {

@@ -377,10 +377,12 @@ impl World {
                 project.target = self.rng.between(1, 40);
                 if let Some(inner) = &mut project.inner {
                     let journal = journal_of(inner);
-                    if gone && project.global && region.known && region.last_merge != journal {
-                        // An earlier attempt released it, and a crash took the answer: how much of
-                        // the journal there is, is seen when somebody looks.
-                        (region.in_doubt, region.known) = (Some(journal), false);
+                    if gone && region.known && region.last_merge != journal {
+                        // An earlier attempt released it, and a crash took the answer, or that was
+                        // that the store fails: how much of the journal there is, is seen when
+                        // somebody looks.
+                        region.in_doubt = project.global.then_some(journal);
+                        region.known = false;
                     }
                     inner.clear();
                 }

@@ -237,6 +237,9 @@ impl World {
                 break;
             }
         }
+        // A merge goes on without its client, between requests. While it does, nothing is said of
+        // how much of it is seen.
+        self.run_until(within, |world| world.mds.as_ref().is_some_and(|mds| !mds.is_merging()));
         // What clients did that were killed is promised to nobody until the journal has it.
         let _ = self.ask_at("", &What::Sync);
         self.check_quiet();

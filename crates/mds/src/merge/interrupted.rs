@@ -17,6 +17,12 @@ impl Merges {
         self.receiving.iter().chain(&self.queue).any(|merge| merge.subtree == subtree)
     }
 
+    /// Whether a merge is under way, or to be finished.
+    pub(crate) fn is_any(&self) -> bool {
+        let known = !self.receiving.is_empty() || !self.queue.is_empty();
+        known || !self.unfinished.is_empty()
+    }
+
     /// Whether a journal object is named by a merge that is under way.
     pub(crate) fn needs(&self, object: &[u8]) -> bool {
         self.receiving.iter().chain(&self.queue).any(|merge| merge.object == object)

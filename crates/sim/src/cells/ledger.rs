@@ -156,9 +156,10 @@ impl Ledger {
         }
     }
 
-    /// No journal object is left. The server deletes those whose events are in the metadata store.
-    pub(super) fn objects_gone(&mut self) {
-        for update in &mut self.updates {
+    /// No journal objects are left but those that hold these updates. The server deletes those whose
+    /// events are in the metadata store.
+    pub(super) fn objects_gone(&mut self, left: &BTreeSet<Ino>) {
+        for update in self.updates.iter_mut().filter(|update| !left.contains(&update.ino)) {
             let merged = matches!(update.shown, Shown::Perhaps | Shown::Memory);
             if update.kept.store && merged {
                 (update.shown, update.kept.store) = (Shown::Stable, false);

@@ -217,7 +217,10 @@ impl Cells {
         let subtree = self.job().root;
         let answer = self.request(client, Op::TakeOver { subtree })?;
         let Answer::Decoupled(granted) = answer else { return Err(Stop::Failed(Errno::Io)) };
+        // The server may have gone on with a merge of the former client, and be done with it.
         let found = self.left_in_store()?;
+        let left = found.iter().flat_map(|(_, left)| Self::inos(&left.bytes)).collect();
+        self.job().ledger.objects_gone(&left);
         let id = self.world.clients[client].id();
         let mut next = Seq(1);
         let mut names = Vec::new();
@@ -287,7 +290,7 @@ impl Cells {
     fn give_up(&mut self) -> Done<()> {
         let (subtree, at) = (self.job().root, self.current);
         let client = self.client()?;
-        self.job().ledger.objects_gone();
+        self.job().ledger.objects_gone(&BTreeSet::new());
         let taken_up = self.job().take_up(&BTreeSet::new());
         self.world.check(taken_up);
         let path = self.job().path.clone();

@@ -116,7 +116,9 @@ impl Cells {
         if dir == job.root {
             return Some(job.path.clone());
         }
-        let update = job.ledger.updates.iter().find(|update| update.ino == dir)?;
+        // The number may have been another one's, of which nothing is left.
+        let mut updates = job.ledger.updates.iter().filter(|update| !update.dead);
+        let update = updates.find(|update| update.ino == dir)?;
         let (parent, name) = (update.parent, update.name.clone());
         Some(format!("{}/{name}", self.path_of(parent)?))
     }

@@ -39,10 +39,18 @@ fn no_promise_breaks() {
 fn what_was_found_once_is_not_found_again() {
     let found = [
         0x783, 0x951, 0xb2f, 0xc1a, 0xe40, 0xe4a, 0xebf, 0x1330, 0x1579, 0x17f3, 0x1a21, 0x1d00,
-        0x1ec1, 0x2166, 0x21c4, 0x22f7, 0x246b, 0x263f,
+        0x1ec1, 0x2166, 0x21c4, 0x22f7, 0x246b, 0x263f, 0x1c20, 0x1dd9, 0x1fbb,
     ];
     for seed in found {
         let report = sim::run(seed, false);
+        assert_eq!(report.violation, None, "again: cargo xtask sim --seed {seed:#x} --transcript");
+    }
+    let found = [
+        0x1981, 0x1a50, 0x1b28, 0x1c9c, 0x1d82, 0x1da7, 0x1f8d, 0x1fe5, 0x21ab, 0x2492, 0x25aa,
+        0x2682,
+    ];
+    for seed in found {
+        let report = sim::cells::run(seed, false);
         assert_eq!(report.violation, None, "again: cargo xtask sim --seed {seed:#x} --transcript");
     }
 }
