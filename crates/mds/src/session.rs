@@ -16,7 +16,7 @@
 
 use std::collections::VecDeque;
 
-use types::{ClientId, ConnId, Epoch, Ino, Map, Moment, Seq, Span, Tid, Timestamp};
+use types::{ClientId, ConnId, Epoch, Ino, Map, Moment, Seq, Set, Span, Tid, Timestamp};
 use wire::{Hello, Message, Welcome};
 
 use crate::{Effects, Mds, Phase};
@@ -146,10 +146,25 @@ impl Session {
 
     /// What the journal says about the session from now on.
     fn summary(&self) -> impl Iterator<Item = Tid> {
-        let refused = self.refused.iter().filter(|tid| **tid <= self.floor);
-        let refused = refused.map(|tid| Tid(tid.0 | REFUSED));
+        let refused = self.not_done().into_iter().map(|tid| Tid(tid.0 | REFUSED));
         let gone = self.conn.is_none().then_some(GONE);
         [self.floor].into_iter().chain(refused).chain(self.creates()).chain(gone)
+    }
+
+    /// The newest requests that were not carried out although a later change was, and that may be
+    /// sent again. A server that recovered does not know what its predecessor refused since its last
+    /// segment began, but what that one did.
+    fn not_done(&self) -> Vec<Tid> {
+        let done: Set<Tid> = self.remembered.iter().map(|known| known.tid).collect();
+        let refused: Set<Tid> = self.refused.iter().copied().collect();
+        let known = self.heard.max(self.forgotten).min(self.floor);
+        let older = self.refused.iter().copied().filter(|tid| *tid <= known);
+        let newer = (known.0 + 1..=self.floor.0).rev().map(Tid);
+        let newer = newer.filter(|tid| refused.contains(tid) || !done.contains(tid));
+        let newer = newer.take(REFUSED_MAX);
+        let mut all: Vec<Tid> = older.chain(newer).collect();
+        all.sort_unstable();
+        all.split_off(all.len().saturating_sub(REFUSED_MAX))
     }
 
     /// The journalled creates whose answers the client may not have, as the journal says it.
@@ -395,5 +410,45 @@ impl Mds {
             self.log.append(self.clock.now, types::Origin::default(), &event);
         }
         self.let_go(client, conn, effects);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLIENT: ClientId = ClientId(3);
+
+    fn change(tid: u64) -> Remembered {
+        Remembered { tid: Tid(tid), seq: Seq(tid), ino: Ino(0), time: Timestamp(0) }
+    }
+
+    /// What a later server knows that found nothing but the beginning of a segment.
+    fn successor(sessions: &Sessions) -> Sessions {
+        let mut next = Sessions::default();
+        for (client, tids) in sessions.summaries() {
+            tids.into_iter().for_each(|tid| next.recovered(client, tid));
+        }
+        next
+    }
+
+    #[test]
+    fn what_was_refused_is_known_to_all_later_servers() {
+        let mut sessions = Sessions::default();
+        let session = sessions.get_mut(CLIENT);
+        session.finish(change(33));
+        session.note_heard(Tid(31));
+        // The first server refused 34 and 35, and noted that nowhere before it crashed.
+        session.finish(change(36));
+        for _ in 0..3 {
+            sessions = successor(&sessions);
+            let session = sessions.get_mut(CLIENT);
+            for refused in [34, 35] {
+                assert!(matches!(session.fate(Tid(refused)), Fate::New), "{refused}");
+            }
+            for done in [30, 33, 36] {
+                assert!(matches!(session.fate(Tid(done)), Fate::Done(None)), "{done}");
+            }
+        }
     }
 }
