@@ -234,12 +234,15 @@ impl Cluster {
 }
 
 fn repeat_merge(fs: &Fs, state: &StateDir, owner: &crate::Owner) -> Result<()> {
-    for path in state.journals()? {
+    let mut journals = state.journals()?.into_iter().peekable();
+    while let Some(path) = journals.next() {
         let bytes = std::fs::read(&path).map_err(|error| crate::state::io_error(&path, &error))?;
         let name = path.display().to_string();
         let intact =
             journal::segment::scan(&bytes).map_err(|error| error.in_journal(&name))?.intact;
-        let (flags, unused) = (MergeFlags::default(), Unused::default());
+        // With the last one the server knows that it has them all.
+        let release = journals.peek().is_none();
+        let (flags, unused) = (MergeFlags { release, ..MergeFlags::default() }, Unused::default());
         fs.merge_journal(owner.root(), &bytes[..intact], flags, unused)?;
     }
     Ok(())

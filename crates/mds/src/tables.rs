@@ -97,6 +97,8 @@ pub(crate) struct Tables {
     /// Others that came back.
     free: Free,
     pub(crate) decoupled: BTreeMap<Ino, Decoupling>,
+    /// Subtrees that were given back in this tenure: all their merges are known here.
+    given_back: BTreeSet<Ino>,
     /// Clients whose work was taken over: they are heard no more.
     pub(crate) fenced: BTreeSet<ClientId>,
     /// Where the journal ended at the last clean stop.
@@ -129,6 +131,7 @@ impl Tables {
             next: space.start,
             free: Free::default(),
             decoupled: BTreeMap::new(),
+            given_back: BTreeSet::new(),
             fenced: BTreeSet::new(),
             end: JournalEnd::default(),
             stopped: Epoch(0),
@@ -210,10 +213,21 @@ impl Tables {
         self.decoupled.get(&subtree).filter(|decoupling| !decoupling.released)
     }
 
-    /// The last merges of these subtrees are in the metadata store: nobody needs to repeat them.
+    /// A subtree is everybody's again, with all that its client merged.
+    pub(crate) fn release(&mut self, subtree: Ino) {
+        if let Some(known) = self.decoupled.get_mut(&subtree) {
+            known.released = true;
+            self.given_back.insert(subtree);
+        }
+    }
+
+    /// The last merges of these subtrees are in the metadata store: nobody needs to repeat them. Of
+    /// what a crash undid a client may have repeated a part so far: when it gives the subtree back
+    /// once more, that was all.
     pub(crate) fn forget_released(&mut self, subtrees: &[Ino]) {
         for subtree in subtrees {
-            if self.decoupled.get(subtree).is_some_and(|known| known.released) {
+            let released = self.decoupled.get(subtree).is_some_and(|known| known.released);
+            if released && self.given_back.contains(subtree) {
                 self.decoupled.remove(subtree);
                 self.dirty = true;
             }

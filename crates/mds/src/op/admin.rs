@@ -231,9 +231,7 @@ impl Mds {
                 Err(cold) => return self.release_waits_for(cold, release, effects),
             };
             self.take_back(subtree, &release.unused);
-            if let Some(known) = self.tables.decoupled.get_mut(&subtree) {
-                known.released = true;
-            }
+            self.tables.release(subtree);
         }
         let Release { at: (conn, tid), answer, .. } = release;
         self.tables.hold(Held { conn, tid, answer, seq, begins: None });
