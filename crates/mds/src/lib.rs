@@ -412,7 +412,9 @@ impl Mds {
     }
 
     fn try_stop(&mut self, effects: &mut Effects) {
+        // A clean stop leaves no journal from which a merge could be finished.
         let idle = !self.has_work()
+            && !self.merges.is_halfway()
             && self.log.is_idle()
             && self.checkpoint.is_idle()
             && self.tables.is_idle();

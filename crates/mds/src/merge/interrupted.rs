@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use types::{ClientId, ConnId, Errno, Ino, Span, Tid};
 use wire::{Failure, MergeFlags, Op, Unused};
 
-use super::{Merges, Stage};
+use super::{Merge, Merges, Stage};
 use crate::{Effects, Mds};
 
 /// How long a merge that is halfway waits for a directory that cannot be read. Others wait for it.
@@ -28,6 +28,12 @@ impl Merges {
         self.receiving.iter().chain(&self.queue).any(|merge| merge.object == object)
     }
 
+    /// Whether a part of a merge is applied: nothing of it would be seen to by anybody else.
+    pub(crate) fn is_halfway(&self) -> bool {
+        let halfway = |merge: &Merge| merge.stage == Stage::Applying && merge.applied > 0;
+        self.queue.front().is_some_and(halfway)
+    }
+
     /// What a crash interrupted is to be done to its end.
     pub(crate) fn leave(&mut self, unfinished: BTreeMap<String, (Ino, ClientId)>) {
         self.unfinished = unfinished;
@@ -45,11 +51,10 @@ impl Mds {
     /// nothing is applied fails at once.
     pub(crate) fn merge_waits_on(&mut self, errno: Errno) -> bool {
         let now = self.clock.now;
-        let halfway = |merge: &super::Merge| merge.stage == Stage::Applying && merge.applied > 0;
         // What is damaged stays damaged.
         let transient = errno != Errno::BadMessage;
         transient
-            && self.merges.queue.front().is_some_and(halfway)
+            && self.merges.is_halfway()
             && now.since(*self.merges.unread.get_or_insert(now)) < UNREAD_MAX
     }
 
