@@ -48,12 +48,22 @@ impl Earlier {
     }
 
     /// Puts it into the store under a name, unless it is there. Returns whether it was not.
+    ///
+    /// An object of that name may be of a merge that the server would repeat, and hold more: this
+    /// disk keeps a journal as it was when it was written here last.
     pub(super) fn put(&mut self, fs: &Fs, name: &str) -> Result<bool> {
         if self.object.is_some() {
             return Ok(false);
         }
-        // Nothing is expected of what is there, so nothing can be in conflict with it.
-        let _ = fs.store().put(name, &self.bytes, Expect::Any)?;
+        let there = match fs.store().get(name) {
+            Ok((bytes, _)) => Left::read(bytes).ok(),
+            Err(error) if error.errno == Errno::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        if there.is_none_or(|there| there.next < self.next) {
+            // Nothing is expected of what is there, so nothing can be in conflict with it.
+            let _ = fs.store().put(name, &self.bytes, Expect::Any)?;
+        }
         self.object = Some(name.to_owned());
         Ok(true)
     }
