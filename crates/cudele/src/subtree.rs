@@ -451,12 +451,13 @@ fn owned_before(fs: &Arc<Fs>, path: &Path) -> Result<Option<(StateDir, Owner)>> 
         Err(error) => return Err(error),
     };
     let state = StateDir::of(fs.cluster_id(), root.ino)?;
-    let Some(owner) = state.owner()? else { return Ok(None) };
-    if owner.merged_in.is_some() {
+    let owner = state.owner()?;
+    if owner.as_ref().is_some_and(|owner| owner.merged_in.is_some()) {
         fs.checkpoint()?;
-    } else if fs.policy_at(root.ino)?.1.owner == ClientId(0) {
+    } else if state.path().is_dir() && fs.policy_at(root.ino)?.1.owner == ClientId(0) {
+        // Also a journal whose process ended before it had noted whose it is.
         state.remove()?;
         return Ok(None);
     }
-    Ok(Some((state, owner)))
+    Ok(owner.map(|owner| (state, owner)))
 }

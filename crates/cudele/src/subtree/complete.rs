@@ -180,7 +180,10 @@ impl Subtree {
             }
         }
         if completion.merge.is_some() {
-            self.merged()?;
+            let stored = |mechanism: Mechanism| {
+                matches!(mechanism, Mechanism::GlobalPersist | Mechanism::NonvolatileApply)
+            };
+            self.merged(composition.mechanisms().any(stored))?;
         } else if composition.contains(Mechanism::LocalPersist)
             || composition.contains(Mechanism::GlobalPersist)
         {
@@ -190,7 +193,14 @@ impl Subtree {
         Ok(completion)
     }
 
-    fn merged(&mut self) -> Result<()> {
+    /// Notes that everything is merged; `stored` says that the server was told of its object.
+    fn merged(&mut self, stored: bool) -> Result<()> {
+        let own = self.object_name();
+        if !stored && self.owner.objects.contains(&own) {
+            // It was persisted for a policy that did not come into force. Whoever took the subtree
+            // over would find it, and merge it over what was done since.
+            self.fs.store().delete(&own)?;
+        }
         self.earlier.clear();
         // The server deletes journal objects when it does not need them any more.
         self.owner.objects.clear();
