@@ -143,8 +143,11 @@ impl World {
             }
             rest = &rest[length..];
         }
-        if restarted && let Some(project) = &mut self.clients[client].project {
-            project.server_restarted();
+        if restarted
+            && let Some(project) = &mut self.clients[client].project
+            && project.server_restarted()
+        {
+            self.oracle.regions[project.region].known = false;
         }
         for (tid, result) in completed {
             self.completed(client, tid, result);

@@ -71,18 +71,19 @@ impl Project {
     }
 
     /// The server lost its memory, and with it merges that nothing keeps: what builds on them is
-    /// given up.
-    pub(crate) fn server_restarted(&mut self) {
-        let Some(inner) = &mut self.inner else { return };
-        if !self.global {
-            inner.clear();
-            self.dirs.truncate(1);
-            self.files.clear();
-            if matches!(self.stage, Stage::Merging(_) | Stage::Interrupted) {
-                // Whether the subtree was released with it is not known.
-                self.stage = if self.release { Stage::Doubtful } else { Stage::Working };
-            }
+    /// given up. Returns whether nobody knows how much there is of a merge: what of it was in the
+    /// metadata store by then stays.
+    pub(crate) fn server_restarted(&mut self) -> bool {
+        let Some(inner) = self.inner.as_mut().filter(|_| !self.global) else { return false };
+        inner.clear();
+        self.dirs.truncate(1);
+        self.files.clear();
+        let merging = matches!(self.stage, Stage::Merging(_) | Stage::Interrupted);
+        if merging {
+            // Whether the subtree was released with it is not known.
+            self.stage = if self.release { Stage::Doubtful } else { Stage::Working };
         }
+        merging
     }
 
     /// Whether it is about a region and its merges survive crashes.

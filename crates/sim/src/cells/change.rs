@@ -107,6 +107,8 @@ impl Cells {
     }
 
     fn set(&mut self, client: usize, (to, id): (Cell, ClientId)) -> Done<Answer> {
+        // Whoever changes the policy replays its own logs first: nobody may want them afterwards.
+        self.ready(client)?;
         let (path, text) = (self.job().path.clone(), Policy::of_cell(to).to_yaml());
         let (path, policy) = (path.as_bytes(), text.as_bytes());
         self.ask_monitor(client, &Op::SetPolicy { path, policy, client: id })

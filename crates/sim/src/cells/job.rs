@@ -112,9 +112,9 @@ impl Cells {
         if self.job().machine.owner.as_ref().is_some_and(|owner| owner.merged_in.is_some()) {
             // Once the subtree is given away, nobody could repeat the merge.
             self.checkpoint(client)?;
-        } else if self.job().machine.owner.is_some() && self.is_nobodys() {
-            // It ended by a merge whose answer never came. Under other numbers what is noted, and
-            // what journals say, would only be in the way.
+        } else if self.job().machine.has_files() && self.is_nobodys() {
+            // It ended by a merge whose answer never came, or was given up elsewhere. Under other
+            // numbers what is noted, and what journals say, would only be in the way.
             self.local_step(client)?;
             self.job().forget_files();
         }

@@ -88,6 +88,11 @@ impl Machine {
         }
     }
 
+    /// Whether anything is noted of the subtree, or journalled.
+    pub(super) fn has_files(&self) -> bool {
+        self.owner.is_some() || !self.journals.is_empty()
+    }
+
     /// What is noted of the subtree, and its journals, are removed; logs of requests are not.
     pub(super) fn forget(&mut self) {
         self.owner = None;

@@ -50,7 +50,7 @@ impl Cells {
             }
         }
         if merges {
-            return self.merged(client);
+            return self.merged(client, composition.contains(Mechanism::GlobalPersist));
         }
         if composition.mechanisms().any(Mechanism::persists) {
             self.remember()?;
@@ -62,7 +62,14 @@ impl Cells {
         Ok(())
     }
 
-    fn merged(&mut self, client: usize) -> Done<()> {
+    fn merged(&mut self, client: usize, stored: bool) -> Done<()> {
+        let holding = self.holding()?;
+        let own = holding.object_from(holding.inner.header().first_seq);
+        if !stored && holding.owner.objects.contains(&own) {
+            // It was persisted for a policy that did not come into force.
+            self.local_step(client)?;
+            let _ = self.world.disk.memory.delete(&own);
+        }
         let held = self.held_updates()?;
         for at in held {
             let kept = &mut self.job().ledger.updates[at].kept;
@@ -90,9 +97,15 @@ impl Cells {
             if object.is_some() {
                 continue;
             }
-            let (name, bytes) = (holding.object_from(left.first), left.bytes.clone());
+            let left = left.clone();
+            let (name, bytes) = (holding.object_from(left.first), left.bytes);
             self.local_step(client)?;
-            let _ = self.world.disk.memory.put(&name, &bytes, Expect::Any);
+            let next = left.next;
+            let there = self.world.disk.memory.get(&name).ok();
+            let there = there.and_then(|(bytes, _)| client::Left::read(bytes).ok());
+            if there.is_none_or(|there| there.next < next) {
+                let _ = self.world.disk.memory.put(&name, &bytes, Expect::Any);
+            }
             let holding = self.holding()?;
             holding.earlier[at].object = Some(name.clone());
             holding.owner.objects.push(name);

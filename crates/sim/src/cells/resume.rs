@@ -52,9 +52,11 @@ impl Cells {
             return Ok(());
         }
         let client = self.act_as(owner.client)?;
-        for journal in self.local_journals()? {
-            let bytes = journal.left.bytes;
-            match self.send_journal(client, (&bytes, "", true), MergeFlags::default()) {
+        let journals = self.local_journals()?;
+        for (at, journal) in journals.iter().enumerate() {
+            // With the last one the server knows that it has them all.
+            let flags = MergeFlags { release: at + 1 == journals.len(), ..MergeFlags::default() };
+            match self.send_journal(client, (&journal.left.bytes, "", true), flags) {
                 Err(Stop::Failed(Errno::Stale | Errno::Busy | Errno::NotPermitted)) => {
                     // A checkpoint has it, or the subtree is somebody else's by now; or this
                     // client's once more, with other numbers.
@@ -153,6 +155,9 @@ impl Cells {
             holding.earlier.push(earlier);
         }
         holding.inner.start_at(next);
+        // The server deletes what is merged and stored, whether anybody heard of that or not.
+        let left = self.inos_in_store();
+        self.job().ledger.objects_gone(&left);
         let taken_up = self.job().take_up(&found);
         self.world.check(taken_up);
         self.world.violation.is_none().then_some(()).ok_or(Stop::Broken)
@@ -284,6 +289,15 @@ impl Cells {
         found.sort_by_key(|(_, left)| (left.first, std::cmp::Reverse(left.next)));
         found.dedup_by_key(|(_, left)| left.first);
         Ok(found)
+    }
+
+    /// The inodes of all journals of the subtree in the store, whoever wrote them.
+    fn inos_in_store(&mut self) -> BTreeSet<Ino> {
+        let store = &self.world.disk.memory;
+        let prefix = format!("journal/client/{:016x}.", self.jobs[self.current].root.0);
+        let names = store.list(&prefix).unwrap_or_default();
+        let bytes = names.iter().filter_map(|name| store.get(name).ok());
+        bytes.flat_map(|(bytes, _)| Self::inos(&bytes)).collect()
     }
 
     /// Root gives up what a client that is gone had not merged.
