@@ -4,7 +4,7 @@
 //! inode numbers. Where the policy is `rpcs+local_persist`, changes are logged as [`Dir`](crate::Dir)
 //! logs them, so the caller says in which directory an inode stands.
 
-use types::{Attr, AttrChange, Cred, Ino, RenameFlags, Result, XattrFlags};
+use types::{Attr, AttrChange, Cred, Ino, RenameFlags, Result, Timestamp, XattrFlags};
 use wire::{Answer, Op};
 
 use crate::fs::{bytes_answer, unexpected};
@@ -141,6 +141,15 @@ impl<'a> User<'a> {
     pub fn set_attr(&self, home: Ino, ino: Ino, change: &AttrChange) -> Result<()> {
         self.call(Op::SetAttr { ino, change: *change })?;
         self.logged(home, |log| log.set_attr(home, ino, change))
+    }
+
+    /// Says that content was read then: the time of the last access, unless a later one is known.
+    /// It is in no log: it is not worth one.
+    ///
+    /// # Errors
+    /// `ESTALE`, `EPERM` for users who may not change it.
+    pub fn accessed(&self, ino: Ino, at: Timestamp) -> Result<()> {
+        self.call(Op::Accessed { ino, at }).map(drop)
     }
 
     /// The content of a small file, or the target of a symbolic link; empty if there is none.

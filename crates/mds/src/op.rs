@@ -264,6 +264,7 @@ impl Mds {
             | Op::Rmdir { .. }
             | Op::Rename { .. }
             | Op::SetAttr { .. }
+            | Op::Accessed { .. }
             | Op::SetXattr { .. }
             | Op::SetData { .. }
             | Op::Grow { .. }
@@ -369,6 +370,7 @@ pub(crate) fn touched<'a>(op: &Op<'a>) -> Touched<'a> {
         }
         Op::GetAttr { ino }
         | Op::SetAttr { ino, .. }
+        | Op::Accessed { ino, .. }
         | Op::GetXattr { ino, .. }
         | Op::ListXattr { ino }
         | Op::SetXattr { ino, .. }

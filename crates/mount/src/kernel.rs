@@ -28,6 +28,7 @@ pub fn config(source: &str, options: &Options) -> Config {
         on(options.devices, MountOption::Dev, MountOption::NoDev),
         on(options.set_id, MountOption::Suid, MountOption::NoSuid),
         on(options.no_exec, MountOption::NoExec, MountOption::Exec),
+        on(options.atime == vfs::Atime::Never, MountOption::NoAtime, MountOption::Atime),
     ];
     config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
     config.n_threads = Some(options.threads);

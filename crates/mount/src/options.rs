@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use types::{Errno, Error, Result};
+use vfs::Atime;
 
 /// What `-o` can say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +21,9 @@ pub struct Options {
     /// `valid=SECONDS`: names and attributes that others may change are taken for granted for so
     /// long. 0, the default, is what strong consistency needs.
     pub valid: Duration,
+    /// `relatime` (the default), `noatime` or `strictatime`: which reads change the time of a
+    /// file's last access.
+    pub atime: Atime,
     /// `threads=N`: requests that are answered at the same time.
     pub threads: usize,
 }
@@ -33,6 +37,7 @@ impl Default for Options {
             set_id: false,
             no_exec: false,
             valid: Duration::ZERO,
+            atime: Atime::default(),
             threads: 4,
         }
     }
@@ -59,6 +64,9 @@ impl Options {
             "nosuid" => self.set_id = false,
             "exec" => self.no_exec = false,
             "noexec" => self.no_exec = true,
+            "noatime" => self.atime = Atime::Never,
+            "atime" | "relatime" => self.atime = Atime::Relative,
+            "strictatime" => self.atime = Atime::Always,
             "threads" => {
                 let threads = value.parse().ok().filter(|threads| (1..=64).contains(threads));
                 self.threads = threads.ok_or_else(|| senseless(option, "a number from 1 to 64"))?;
@@ -69,11 +77,13 @@ impl Options {
             }
             // What mount(8) and fstab say to themselves.
             "defaults" | "auto" | "noauto" | "user" | "nouser" | "users" | "_netdev" | "nofail"
-            | "async" | "atime" | "noatime" | "relatime" | "diratime" | "nodiratime" => {}
+            | "async" | "diratime" | "nodiratime" => {}
             _ if name.starts_with("x-") || name.starts_with("comment") => {}
             _ => {
-                return Err(Error::new(Errno::Invalid, option, "no such mount option")
-                    .remedy("use ro, allow_other, dev, suid, noexec, valid=SECONDS or threads=N"));
+                return Err(Error::new(Errno::Invalid, option, "no such mount option").remedy(
+                    "use ro, allow_other, dev, suid, noexec, noatime, strictatime, \
+                             valid=SECONDS or threads=N",
+                ));
             }
         }
         Ok(())
@@ -99,6 +109,14 @@ mod tests {
             ..Options::default()
         };
         assert_eq!(options, wanted);
+        for (list, atime) in [
+            ("noatime,ro", Atime::Never),
+            ("noatime,relatime", Atime::Relative),
+            ("strictatime", Atime::Always),
+        ] {
+            options.parse(list).unwrap();
+            assert_eq!(options.atime, atime, "{list}");
+        }
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub(crate) struct Content {
     pub(crate) nameless: Option<Attr>,
     /// The attributes when they were seen last.
     pub(crate) last: Attr,
+    /// When it was read last, if that is worth telling and the inode does not know.
+    pub(crate) accessed: Option<Timestamp>,
     /// Other clients have it open, too, and somebody writes: nothing is held here.
     pub(crate) shared: bool,
 }
@@ -65,6 +67,7 @@ impl File {
             behind: Gathered::default(),
             nameless: None,
             last: Attr { size, nlink: 1, ..Attr::default() },
+            accessed: None,
             shared: false,
         };
         Self { content: Mutex::new(content) }
@@ -101,6 +104,7 @@ impl File {
         attr.atime = change.atime.unwrap_or(attr.atime);
         attr.mtime = change.mtime.unwrap_or(attr.mtime);
         attr.ctime = cudele::now_coarse();
+        content.accessed = content.accessed.filter(|_| change.atime.is_none());
         true
     }
 }
@@ -108,6 +112,8 @@ impl File {
 impl Content {
     /// Attributes as whoever has it open sees them.
     pub(crate) fn over(&self, attr: Attr) -> Attr {
+        let atime = self.accessed.map_or(attr.atime, |at| at.max(attr.atime));
+        let attr = Attr { atime, ..attr };
         if !self.dirty {
             return Attr {
                 size: if self.nameless.is_some() { self.size } else { attr.size },
@@ -181,6 +187,7 @@ impl Vfs {
     pub fn read(&self, ino: Ino, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let file = self.file(ino)?;
         let mut content = file.held();
+        self.note_read(&mut content);
         let size = if content.shared {
             self.shared_size(ino, &mut content)?
         } else {
@@ -343,6 +350,7 @@ impl Vfs {
             self.change_data(ino, data, content.size)?;
             self.nodes().see_after(ino);
         }
+        content.last = content.over(content.last);
         content.dirty = false;
         Ok(())
     }
@@ -381,7 +389,11 @@ impl Vfs {
             return attr;
         }
         let file = self.nodes().file(attr.ino).cloned();
-        file.map_or(attr, |file| file.held().over(attr))
+        file.map_or(attr, |file| {
+            let mut content = file.held();
+            content.last = attr;
+            content.over(attr)
+        })
     }
 
     /// Whether a file holds something that its inode does not know.
@@ -395,7 +407,9 @@ impl Vfs {
         let file = self.nodes().file(ino).cloned();
         match file {
             Some(file) if change.atime.is_some() || change.mtime.is_some() => {
-                self.write_back(ino, &mut file.held())
+                let mut content = file.held();
+                content.accessed = content.accessed.filter(|_| change.atime.is_none());
+                self.write_back(ino, &mut content)
             }
             Some(_) | None => Ok(()),
         }
@@ -420,7 +434,9 @@ impl Vfs {
         let files = self.nodes().files();
         let mut result = Ok(());
         for (ino, file) in files {
-            let written = self.write_back(ino, &mut file.held());
+            let mut content = file.held();
+            let written = self.write_back(ino, &mut content);
+            self.tell_read(ino, &mut content);
             result = result.and(written);
         }
         result

@@ -18,6 +18,7 @@
     reason = "I/O edge: reads who the caller is from the kernel, and the clock"
 )]
 
+mod accessed;
 mod attrs;
 mod behind;
 mod caller;
@@ -40,6 +41,7 @@ use std::time::Duration;
 use cudele::{Attr, Fs, Ino};
 use types::{Map, Set};
 
+pub use accessed::Atime;
 pub use caller::Caller;
 pub use listing::{Listed, Listing};
 pub use locks::Range;
@@ -63,6 +65,8 @@ pub struct Options {
     pub valid: Duration,
     /// Every change is refused with `EROFS`.
     pub read_only: bool,
+    /// Which reads change the time of a file's last access.
+    pub atime: Atime,
 }
 
 /// A name that was looked up or made.

@@ -9,7 +9,7 @@ use cudele::{Attr, Errno, Ino, NewFile, Opened, Result};
 
 use crate::file::{Body, File};
 use crate::tree::Tree;
-use crate::{Caller, Entry, Vfs};
+use crate::{Atime, Caller, Entry, Vfs};
 
 /// How a file is opened, as far as it matters here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,6 +50,8 @@ impl Vfs {
         let file = self.nodes().open(ino, || File::new(attr.size, body.clone()));
         let seen = self.nodes().see(ino, (attr.ctime, attr.size));
         let mut content = file.held();
+        // What a kernel reads from its memory is seen by nobody else.
+        let strict = self.options.atime == Atime::Always;
         let mut same = seen || matches!(self.tree(ino), Tree::Owned(_)) || content.dirty;
         if !same && content.nameless.is_none() {
             (content.size, content.body) = (attr.size, body);
@@ -68,7 +70,7 @@ impl Vfs {
         }
         Ok(if direct {
             Caching::None
-        } else if same {
+        } else if same && !strict {
             Caching::Keep
         } else {
             Caching::Afresh
@@ -89,7 +91,8 @@ impl Vfs {
         match self.make_open(caller, (parent, name), mode, open) {
             Ok(entry) => {
                 let ino = entry.attr.ino;
-                let _ = self.nodes().open(ino, || File::new(0, Body::Inline(Vec::new())));
+                let file = self.nodes().open(ino, || File::new(0, Body::Inline(Vec::new())));
+                file.held().last = entry.attr;
                 self.nodes().see(ino, (entry.attr.ctime, 0));
                 Ok(entry)
             }
@@ -111,7 +114,10 @@ impl Vfs {
     /// As [`Vfs::flush`], if nobody flushed before.
     pub fn close(&self, ino: Ino, write: bool) -> Result<()> {
         let file = self.file(ino)?;
-        let result = self.write_back(ino, &mut file.held());
+        let mut content = file.held();
+        let result = self.write_back(ino, &mut content);
+        self.tell_read(ino, &mut content);
+        drop(content);
         let owned = matches!(self.tree(ino), Tree::Owned(_));
         drop(file);
         let Some(file) = self.close_here(ino, write) else { return result };

@@ -66,6 +66,9 @@ pub enum Op<'a> {
     Rename { parent: Ino, name: &'a [u8], new_parent: Ino, new_name: &'a [u8], flags: RenameFlags },
     /// Changes attributes.
     SetAttr { ino: Ino, change: AttrChange },
+    /// Content was read then: the time of the last access, unless a later one is known. Nothing else
+    /// changes.
+    Accessed { ino: Ino, at: Timestamp },
     /// An extended attribute.
     GetXattr { ino: Ino, name: &'a [u8] },
     /// The names of all extended attributes.
@@ -144,6 +147,7 @@ impl Op<'_> {
             | Op::Rmdir { .. }
             | Op::Rename { .. }
             | Op::SetAttr { .. }
+            | Op::Accessed { .. }
             | Op::SetXattr { .. }
             | Op::SetData { .. }
             | Op::Grow { .. }
@@ -188,6 +192,7 @@ impl Op<'_> {
             Op::Rmdir { .. } => "rmdir",
             Op::Rename { .. } => "rename",
             Op::SetAttr { .. } => "setattr",
+            Op::Accessed { .. } => "accessed",
             Op::GetXattr { .. } => "getxattr",
             Op::ListXattr { .. } => "listxattr",
             Op::SetXattr { .. } => "setxattr",
@@ -310,7 +315,11 @@ impl Op<'_> {
                 put_ino(out, 33, ino);
                 put_lock(out, lock);
             }
-            Op::Return { dir } => put_ino(out, 34, dir),
+            Op::Return { dir } => put_ino(out, 35, dir),
+            Op::Accessed { ino, at } => {
+                put_ino(out, 34, ino);
+                out.put_signed(at.0);
+            }
         }
     }
 }
@@ -431,7 +440,8 @@ impl<'a> Op<'a> {
             31 => Op::Lock { ino: ino(reader)?, lock: lock(reader)?, wait: boolean(reader)? },
             32 => Op::CancelLock { ino: ino(reader)?, lock: lock(reader)? },
             33 => Op::GetLock { ino: ino(reader)?, lock: lock(reader)? },
-            34 => Op::Return { dir: ino(reader)? },
+            35 => Op::Return { dir: ino(reader)? },
+            34 => Op::Accessed { ino: ino(reader)?, at: timestamp(reader)? },
             _ => return Err(start.malformed("a known operation")),
         })
     }

@@ -83,6 +83,7 @@ fn ops() -> Vec<Op<'static>> {
         Op::CancelLock { ino, lock: lock() },
         Op::GetLock { ino, lock: Lock { mode: LockMode::Read, ..lock() } },
         Op::Return { dir: ino },
+        Op::Accessed { ino, at: Timestamp(-5) },
     ]
 }
 

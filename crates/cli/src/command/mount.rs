@@ -27,7 +27,8 @@ pub(crate) struct Args {
     /// Directory in the namespace to show
     #[arg(long, default_value = "/", value_name = "PATH")]
     root: String,
-    /// Mount options: ro, allow_other, dev, suid, noexec, valid=SECONDS, threads=N
+    /// Mount options: ro, allow_other, dev, suid, noexec, noatime, strictatime, valid=SECONDS,
+    /// threads=N
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
     /// Stay in the foreground until it is unmounted
@@ -72,7 +73,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
 pub(crate) fn here(context: &Context, root: &str, at: &Path, options: &Options) -> Result<Mounted> {
     let fs = context.mount()?;
     let root = cudele::Path::parse(root.as_bytes())?;
-    let settings = vfs::Options { valid: options.valid, read_only: options.read_only };
+    let Options { valid, read_only, atime, .. } = *options;
+    let settings = vfs::Options { valid, read_only, atime };
     let source = format!("cudele:{root}");
     let vfs = Arc::new(Vfs::new(fs, &root, settings)?);
     mount::mount(vfs, at, &source, options)

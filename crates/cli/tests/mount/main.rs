@@ -27,3 +27,4 @@ mod posix;
 mod sharing;
 mod steps;
 mod suites;
+mod times;

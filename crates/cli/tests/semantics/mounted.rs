@@ -1,15 +1,16 @@
 //! What holds for programs on a mount.
 
-use std::fs::{self, File};
+use std::fs::{self, File, FileTimes};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{Mode, OFlags, XattrFlags, openat};
 use serde_json::Value;
 
 use crate::fixture::World;
-use crate::mounts::{Mount, cluster};
+use crate::mounts::{Mount, cluster, until};
 
 fn said(path: &Path, name: &str) -> String {
     let mut value = vec![0; 4096];
@@ -162,6 +163,33 @@ fn fsync_waits_until_the_policys_promise_holds() {
         assert!(fs::read(mount.path(dir).join("large")).unwrap() == large, "{dir}");
     }
     mount.end();
+}
+
+#[test]
+fn reading_is_noted_after_a_change_and_once_a_day() {
+    let Some(world) = cluster() else { return };
+    let (mount, other) = (Mount::new(&world), Mount::new(&world));
+    let (path, there) = (mount.path("file"), other.path("file"));
+    let accessed = || fs::metadata(&path).unwrap().accessed().unwrap();
+    let day = Duration::from_secs(24 * 3600);
+    let set = |age| {
+        let now = SystemTime::now();
+        let times = FileTimes::new().set_modified(now - 9 * day).set_accessed(now - age);
+        File::options().write(true).open(&path).unwrap().set_times(times).unwrap();
+    };
+    let read = || assert_eq!(fs::read(&there).unwrap(), b"content");
+    fs::write(&path, "content").unwrap();
+    read();
+    until("it was noted", || accessed() > fs::metadata(&path).unwrap().modified().unwrap());
+    let first = accessed();
+    read();
+    assert_eq!(accessed(), first);
+    set(2 * day);
+    let before = accessed();
+    read();
+    until("it was noted", || accessed() > before);
+    mount.end();
+    other.end();
 }
 
 #[test]

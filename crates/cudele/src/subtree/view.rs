@@ -244,6 +244,16 @@ impl Subtree {
         self.on_view(b"", |inner| inner.setattr(&cred, ino, change, time))
     }
 
+    /// Content was read then: the time of the last access. Nothing else changes.
+    ///
+    /// # Errors
+    /// `ESTALE`, `EPERM`.
+    pub fn accessed(&mut self, ino: Ino, at: Timestamp) -> Result<()> {
+        let (cred, time) = (self.cred.clone(), self.attr(ino)?.ctime);
+        let change = AttrChange { atime: Some(at), ..AttrChange::default() };
+        self.on_view(b"", |inner| inner.setattr(&cred, ino, &change, time))
+    }
+
     /// Sets or, without a value, removes an extended attribute.
     ///
     /// # Errors

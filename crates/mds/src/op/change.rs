@@ -43,6 +43,16 @@ impl Mds {
                 let planned = self.namespace.plan_setattr(cred, ino, change, time)?;
                 Ok(self.carry_out(origin, ino, &planned, time))
             }
+            Op::Accessed { ino, at } => {
+                let Attr { atime, ctime, .. } = self.namespace.getattr(ino)?;
+                if at <= atime {
+                    return Ok(Performed::Answer(Answer::Done));
+                }
+                // Who reads changes nothing: the time of the last change stays.
+                let change = AttrChange { atime: Some(at), ..AttrChange::default() };
+                let planned = self.namespace.plan_setattr(cred, ino, &change, ctime)?;
+                Ok(self.carry_out(origin, ino, &planned, time))
+            }
             Op::SetXattr { ino, name, value, flags } => {
                 let planned =
                     self.namespace.plan_setxattr(cred, ino, (name, value), flags, time)?;

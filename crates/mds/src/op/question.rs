@@ -48,6 +48,7 @@ impl Mds {
             | Op::Rmdir { .. }
             | Op::Rename { .. }
             | Op::SetAttr { .. }
+            | Op::Accessed { .. }
             | Op::SetXattr { .. }
             | Op::SetData { .. }
             | Op::SetPolicy { .. }
