@@ -1,6 +1,7 @@
 //! A file system client: requests to the metadata server, data to and from the object store.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use objstore::ObjectStore;
 use types::{
@@ -60,7 +61,7 @@ impl Fs {
             strong_logs,
             observed,
         };
-        fs.link.connect(&mut fs.link.lock())?;
+        fs.link.connect(&mut fs.link.lock(), Instant::now())?;
         Ok(fs)
     }
 
@@ -142,7 +143,8 @@ impl Fs {
     /// several threads are under way at the same time; one that is answered late holds up none.
     ///
     /// # Errors
-    /// Those of the request; `EIO`, `ENOENT` and others if no server answers for half a minute.
+    /// Those of the request; `EIO` if there is no server for half a minute, or for as long as
+    /// [`Fs::set_patience`] says.
     pub fn call(&self, op: Op<'_>) -> Result<Answer> {
         self.call_as(&self.cred, op)
     }

@@ -70,6 +70,8 @@ pub(crate) struct State {
     /// Room for frames, kept from one request to the next.
     spare: Vec<u8>,
     address: Option<Address>,
+    /// How long a request waits for a server that is away; for ever if that is not said.
+    patience: Option<Duration>,
     /// Requests made so far.
     pub(crate) requests: u64,
     /// Questions that were answered without one.
@@ -165,6 +167,7 @@ impl Link {
             sending: false,
             spare: Vec::new(),
             address: None,
+            patience: Some(connect::PATIENCE),
             requests: 0,
             known: 0,
             heard: None,
@@ -204,7 +207,7 @@ impl Link {
         }
         state.requests += 1;
         if state.sender.is_none() {
-            self.connect(&mut state)?;
+            self.connect(&mut state, asked).map_err(connect::away)?;
         }
         let shared = &mut *state;
         let tid = shared.session.call(cred, op, &mut shared.effects);

@@ -5,6 +5,9 @@ use std::time::Duration;
 use types::{Errno, Error, Result};
 use vfs::Atime;
 
+/// How long programs wait for a server that is away.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
 /// What `-o` can say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -24,6 +27,9 @@ pub struct Options {
     /// `relatime` (the default), `noatime` or `strictatime`: which reads change the time of a
     /// file's last access.
     pub atime: Atime,
+    /// `timeout=SECONDS`, `soft` (the default) or `hard`: for so long a program waits for a metadata
+    /// server that is away before it gets `EIO`; with `hard`, or 0 seconds, for ever.
+    pub timeout: Option<Duration>,
     /// `threads=N`: requests that are answered at the same time.
     pub threads: usize,
 }
@@ -38,6 +44,7 @@ impl Default for Options {
             no_exec: false,
             valid: Duration::ZERO,
             atime: Atime::default(),
+            timeout: Some(TIMEOUT),
             threads: 4,
         }
     }
@@ -75,6 +82,13 @@ impl Options {
                 let seconds = value.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
                 self.valid = seconds.ok_or_else(|| senseless(option, "a number of seconds"))?;
             }
+            "timeout" => {
+                let seconds = value.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
+                let seconds = seconds.ok_or_else(|| senseless(option, "a number of seconds"))?;
+                self.timeout = Some(seconds).filter(|timeout| !timeout.is_zero());
+            }
+            "hard" => self.timeout = None,
+            "soft" => self.timeout = self.timeout.or(Some(TIMEOUT)),
             // What mount(8) and fstab say to themselves.
             "defaults" | "auto" | "noauto" | "user" | "nouser" | "users" | "_netdev" | "nofail"
             | "async" | "diratime" | "nodiratime" => {}
@@ -82,7 +96,7 @@ impl Options {
             _ => {
                 return Err(Error::new(Errno::Invalid, option, "no such mount option").remedy(
                     "use ro, allow_other, dev, suid, noexec, noatime, strictatime, \
-                             valid=SECONDS or threads=N",
+                             valid=SECONDS, timeout=SECONDS, hard or threads=N",
                 ));
             }
         }
@@ -109,6 +123,16 @@ mod tests {
             ..Options::default()
         };
         assert_eq!(options, wanted);
+        for (list, timeout) in [
+            ("soft", Some(TIMEOUT)),
+            ("timeout=2.5,soft", Some(Duration::from_millis(2500))),
+            ("timeout=0", None),
+            ("soft", Some(TIMEOUT)),
+            ("hard", None),
+        ] {
+            options.parse(list).unwrap();
+            assert_eq!(options.timeout, timeout, "{list}");
+        }
         for (list, atime) in [
             ("noatime,ro", Atime::Never),
             ("noatime,relatime", Atime::Relative),
@@ -121,7 +145,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_refused() {
-        for list in ["bogus", "valid=soon", "threads=0", "valid=-1"] {
+        for list in ["bogus", "valid=soon", "timeout=-1", "timeout", "threads=0", "valid=-1"] {
             let error = Options::default().parse(list).unwrap_err();
             assert_eq!(error.errno, Errno::Invalid, "{list}");
             assert!(error.to_string().contains(list), "{error}");

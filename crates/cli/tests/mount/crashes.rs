@@ -3,6 +3,9 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
 
 use crate::mounts::{Mount, cluster, until};
 
@@ -94,6 +97,41 @@ fn what_was_flushed_survives_the_mount() {
     other.end();
     // What is left of it is unmounted like any other.
     world.run(&["umount", mount.point().text()]).done();
+}
+
+#[test]
+fn who_asks_a_server_that_stays_away_is_told_after_a_while() {
+    let Some(world) = cluster() else { return };
+    let soft = Mount::with(&world, &["-o", "timeout=1"]);
+    let hard = Mount::with(&world, &["-o", "hard"]);
+    fs::write(soft.path("file"), "content").unwrap();
+    assert_eq!(fs::read(hard.path("file")).unwrap(), b"content");
+    world.kill_server();
+    std::thread::scope(|scope| {
+        // As long as it takes.
+        let waits = scope.spawn(|| fs::read(hard.path("file")));
+        let start = Instant::now();
+        let asked = ["file", "absent", "other"].map(|name| {
+            let path = soft.path(name);
+            scope.spawn(move || fs::metadata(path).unwrap_err())
+        });
+        for asked in asked {
+            let error = asked.join().unwrap();
+            assert_eq!(Errno::from_io_error(&error), Some(Errno::IO), "{error}");
+        }
+        let made = File::create(soft.path("new")).unwrap_err();
+        assert_eq!(Errno::from_io_error(&made), Some(Errno::IO), "{made}");
+        let took = start.elapsed();
+        assert!(took >= Duration::from_secs(1), "{took:?}");
+        assert!(took < Duration::from_secs(15), "{took:?}");
+        assert!(!waits.is_finished());
+        world.run(&["up"]).done();
+        assert_eq!(waits.join().unwrap().unwrap(), b"content");
+    });
+    assert_eq!(fs::read(soft.path("file")).unwrap(), b"content");
+    assert!(!soft.path("new").exists());
+    hard.end();
+    soft.end();
 }
 
 /// A lock that is never given back must not keep a program from being ended.

@@ -14,14 +14,22 @@ use wire::{MdsState, MergeFlags, Message, Op, Unused};
 
 use super::{CHUNK_BYTES, Link, State, Waiting};
 use crate::strong_log::StrongLog;
-use crate::{Cluster, Stage};
+use crate::{Cluster, Fs, Stage};
 
-/// How long a request may wait for a server that is away.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a request waits for a server that is away, unless somebody says otherwise.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// What a client is told whose work was taken over.
 const FENCED: Errno = Errno::Stale;
 /// How long to wait before looking for the server again.
 const RETRY: Duration = Duration::from_millis(20);
+
+impl Fs {
+    /// Says how long a request waits for a server that is away before it fails with `EIO`: half a
+    /// minute unless this is called, and for ever with `None`.
+    pub fn set_patience(&self, patience: Option<Duration>) {
+        self.link().lock().patience = patience;
+    }
+}
 
 impl Link {
     /// The connection is gone: makes another one for those who wait. If that fails they all are
@@ -42,7 +50,8 @@ impl Link {
         if !state.has_unanswered() && !state.listening.present {
             return;
         }
-        if let Err(error) = self.connect(state) {
+        if let Err(error) = self.connect(state, Instant::now()) {
+            let error = away(error);
             for tid in of(state, &|waiting| waiting.answer.is_none()) {
                 state.session.forget(tid);
                 state.answer(tid, Err(error.clone()));
@@ -59,16 +68,16 @@ impl Link {
         state.session.handle(Input::Disconnected, &mut state.effects);
     }
 
-    /// Connects to the active server, waiting for one for a while.
-    pub(crate) fn connect(&self, state: &mut State) -> Result<()> {
-        let start = Instant::now();
+    /// Connects to the active server, waiting for one for a while from this moment on: who has
+    /// waited for others that tried waits no longer than they.
+    pub(crate) fn connect(&self, state: &mut State, since: Instant) -> Result<()> {
         loop {
             self.check_open()?;
             let result = self.try_connect(state);
             match result {
                 Ok(()) => return Ok(()),
                 Err(error) if error.errno == FENCED => return Err(error),
-                Err(error) if start.elapsed() >= PATIENCE => {
+                Err(error) if state.patience.is_some_and(|most| since.elapsed() >= most) => {
                     return Err(error.remedy(
                         "see `cudele status`; a server that crashed is restarted by `cudele up`",
                     ));
@@ -175,6 +184,12 @@ impl Link {
         self.observed.note(Mechanism::VolatileApply, Stage::Sent);
         Ok(())
     }
+}
+
+/// What a request is told that was not carried out because no server could be reached. How it
+/// could not be reached is no answer to what was asked: there may be such a file.
+pub(super) fn away(error: Error) -> Error {
+    if error.errno == FENCED { error } else { Error { errno: Errno::Io, ..error } }
 }
 
 fn flush(state: &mut State, connection: &mut Connection) -> Result<()> {
