@@ -43,6 +43,8 @@ pub(crate) struct Content {
     pub(crate) last: Attr,
     /// When it was read last, if that is worth telling and the inode does not know.
     pub(crate) accessed: Option<Timestamp>,
+    /// How often it was closed, for reading and for writing, since it has no name.
+    pub(crate) unclosed: [u32; 2],
     /// Other clients have it open, too, and somebody writes: nothing is held here.
     pub(crate) shared: bool,
 }
@@ -66,6 +68,7 @@ impl File {
             unsynced: false,
             behind: Gathered::default(),
             nameless: None,
+            unclosed: [0; 2],
             last: Attr { size, nlink: 1, ..Attr::default() },
             accessed: None,
             shared: false,

@@ -130,11 +130,29 @@ impl Vfs {
 
     /// Closes it once, without anything else. Returns its content if that was the last time.
     fn close_here(&self, ino: Ino, write: bool) -> Option<Arc<File>> {
-        if matches!(self.tree(ino), Tree::Server) {
-            // The server keeps the content of a file without a name until then.
-            self.fs.close_file(ino, write);
+        if !matches!(self.tree(ino), Tree::Server) {
+            return self.nodes().close(ino);
         }
-        self.nodes().close(ino)
+        let file = self.nodes().file(ino).cloned();
+        // Before the server is told: whoever opens it from then on must not find it as it was.
+        let last = self.nodes().close(ino);
+        let Some(file) = file else { return last };
+        let mut content = file.held();
+        if content.nameless.is_none() {
+            drop(content);
+            self.fs.close_file(ino, write);
+            return last;
+        }
+        // The server keeps the content of a file without a name until it is closed. It knows of
+        // none of those who opened it since: there was no name under which to ask.
+        content.unclosed[usize::from(write)] += 1;
+        if last.is_some() {
+            let [reading, writing] = std::mem::take(&mut content.unclosed);
+            (0..reading).for_each(|_| self.fs.close_file(ino, false));
+            (0..writing).for_each(|_| self.fs.close_file(ino, true));
+        }
+        drop(content);
+        last
     }
 
     /// Opens a file where it is kept: its attributes, its content as far as it came along, and

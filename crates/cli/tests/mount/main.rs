@@ -22,6 +22,7 @@ mod jobs;
 mod model;
 mod mounting;
 mod mounts;
+mod nameless;
 mod policies;
 mod posix;
 mod sharing;
