@@ -20,6 +20,11 @@ impl Vfs {
         match self.stored_attr(ino) {
             // Somebody else has taken its last name, but it is open here.
             Err(error) if error.errno == Errno::Stale && self.lost_elsewhere(ino) => self.attr(ino),
+            // A directory that was removed here while it was open.
+            Err(error) if error.errno == Errno::Stale => {
+                let attr = self.nodes().gone(ino).ok_or(error)?;
+                Ok(Entry { attr, valid: self.valid(ino) })
+            }
             stored => Ok(Entry { attr: self.as_open(stored?), valid: self.valid(ino) }),
         }
     }

@@ -88,7 +88,8 @@ pub struct Vfs {
     nodes: Mutex<Nodes>,
     /// Subtrees that this process has decoupled, by root.
     owned: RwLock<Map<Ino, Arc<Owned>>>,
-    listings: Mutex<Map<u64, Arc<Mutex<Listing>>>>,
+    /// Directories that are open, by handle.
+    listings: Mutex<listing::OpenDirs>,
     next_handle: AtomicU64,
     /// What a kernel must forget.
     outdated: Mutex<Vec<Known>>,

@@ -9,12 +9,17 @@ use std::sync::{Arc, Mutex, atomic::Ordering};
 
 use cudele::{Attr, DirEntry, Errno, Error, FileType, Ino, Result};
 
+use types::Map;
+
 use crate::{Caller, Entry, Vfs, held};
 
 /// Entries read at a time.
 const PAGE: u32 = 2048;
 /// `.` and `..`.
 const DOTS: u64 = 2;
+
+/// By handle; with which directory it is, so that nobody has to wait for who reads it.
+pub(crate) type OpenDirs = Map<u64, (Ino, Arc<Mutex<Listing>>)>;
 
 /// An open directory.
 #[derive(Debug)]
@@ -56,13 +61,31 @@ impl Vfs {
     pub fn open_dir(&self, dir: Ino) -> Result<u64> {
         let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
         let listing = Listing { dir, pages: Vec::new(), first: 0, page: Vec::new(), more: true };
-        held(&self.listings).insert(handle, Arc::new(Mutex::new(listing)));
+        held(&self.listings).insert(handle, (dir, Arc::new(Mutex::new(listing))));
         Ok(handle)
     }
 
     /// Closes a directory.
     pub fn close_dir(&self, handle: u64) {
         held(&self.listings).remove(&handle);
+    }
+
+    /// What open directories look like that have a name which is about to go. Nobody is asked unless
+    /// there are any.
+    pub(crate) fn open_dirs_under(&self, parent: Ino, name: &[u8]) -> Vec<Attr> {
+        let mut open: Vec<Ino> = held(&self.listings).values().map(|(dir, _)| *dir).collect();
+        open.sort_unstable();
+        open.dedup();
+        open.retain(|dir| self.nodes().is_named(*dir, (parent, name)));
+        open.into_iter().filter_map(|dir| self.stored_attr(dir).ok()).collect()
+    }
+
+    /// The name has gone, and with it most likely they.
+    pub(crate) fn lose_dirs(&self, open: Vec<Attr>) {
+        for attr in open {
+            let ctime = cudele::now_coarse();
+            self.nodes().set_gone(Attr { nlink: 0, size: 0, ctime, ..attr });
+        }
     }
 
     /// Hands out the entries from a position on, until `take` has enough (then it returns false,
@@ -78,7 +101,7 @@ impl Vfs {
         take: &mut dyn FnMut(&Listed) -> bool,
     ) -> Result<()> {
         let listing = held(&self.listings).get(&handle).cloned();
-        let listing = listing.ok_or_else(|| Error::of(Errno::Stale, "directory"))?;
+        let (_, listing) = listing.ok_or_else(|| Error::of(Errno::Stale, "directory"))?;
         let mut listing = held(&listing);
         let mut at = from;
         if from == 0 {
@@ -147,7 +170,7 @@ impl Vfs {
         after: Option<&[u8]>,
     ) -> Result<()> {
         let (dir, limit) = (listing.dir, PAGE as usize);
-        let (page, more) = self.run(
+        let read = self.run(
             dir,
             caller,
             |user| user.list(dir, after, PAGE),
@@ -156,7 +179,13 @@ impl Vfs {
                 let more = page.len() == limit;
                 Ok((page, more))
             },
-        )?;
+        );
+        let (page, more) = match read {
+            Err(error) if error.errno == Errno::Stale && self.nodes().gone(dir).is_some() => {
+                (Vec::new(), false)
+            }
+            read => read?,
+        };
         listing.pages.push((first, after.unwrap_or_default().to_vec()));
         (listing.first, listing.page, listing.more) = (first, page, more);
         Ok(())

@@ -139,12 +139,15 @@ impl Vfs {
     pub fn rmdir(&self, caller: &Caller, parent: Ino, name: &[u8]) -> Result<()> {
         self.check_writable()?;
         self.check_no_root(caller, parent, name)?;
+        let open = self.open_dirs_under(parent, name);
         self.run(
             parent,
             caller,
             |user| user.rmdir(parent, name),
             |subtree| subtree.rmdir(parent, name),
-        )
+        )?;
+        self.lose_dirs(open);
+        Ok(())
     }
 
     /// Moves or swaps names.
@@ -161,6 +164,7 @@ impl Vfs {
         self.check_writable()?;
         self.check_same_tree(from.0, to.0)?;
         let losing = if flags.exchange { None } else { self.open_under(caller, to.0, to.1)? };
+        let open = if flags.exchange { Vec::new() } else { self.open_dirs_under(to.0, to.1) };
         let moved = self.moving(caller, from)?;
         // A file renamed to another of its own names: nothing happens.
         let losing = losing.filter(|attr| moved.is_none_or(|moved| moved.ino != attr.ino));
@@ -180,6 +184,7 @@ impl Vfs {
         }
         drop(nodes);
         self.lose_name(losing);
+        self.lose_dirs(open);
         self.drop_freed(to.0)
     }
 

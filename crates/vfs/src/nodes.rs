@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use cudele::{Ino, Path, Timestamp};
+use cudele::{Attr, Ino, Path, Timestamp};
 use types::Map;
 
 use crate::file::File;
@@ -43,6 +43,9 @@ struct Node {
     file: Option<Arc<File>>,
     /// How often it is open.
     opens: u32,
+    /// The attributes of a directory that was removed here while it was open, if nobody knows of it
+    /// any more.
+    gone: Option<Box<Attr>>,
     /// Time of the last change and length when its content was seen last. Not that of the last
     /// modification, which programs set back.
     seen: Option<(Timestamp, u64)>,
@@ -126,6 +129,24 @@ impl Nodes {
             name: node.name.to_vec(),
         });
         known.collect()
+    }
+
+    /// Whether an inode was seen last under this name.
+    pub(crate) fn is_named(&self, ino: Ino, (parent, name): (Ino, &[u8])) -> bool {
+        let known = self.known.get(&ino);
+        known.is_some_and(|node| node.parent == parent && *node.name == *name)
+    }
+
+    /// A directory looks like this if nobody knows of it any more.
+    pub(crate) fn set_gone(&mut self, attr: Attr) {
+        if let Some(node) = self.known.get_mut(&attr.ino) {
+            node.gone = Some(Box::new(attr));
+        }
+    }
+
+    /// What a directory looks like that was removed while it was open.
+    pub(crate) fn gone(&self, ino: Ino) -> Option<Attr> {
+        self.known.get(&ino)?.gone.as_deref().copied()
     }
 
     /// The directory under which an inode was seen last.

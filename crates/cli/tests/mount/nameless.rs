@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::sync::Arc;
 
 use cudele::{Cluster, Fs, Locator};
@@ -49,6 +49,42 @@ fn a_file_without_a_name_may_be_opened_again() {
         }
         drop(file);
         until("its content is gone", || stored() == 0);
+    }
+    mount.end();
+}
+
+#[test]
+fn a_directory_that_is_removed_while_it_is_open_is_empty() {
+    let Some(world) = cluster() else { return };
+    let mount = Mount::new(&world);
+    let job = mount.path("job");
+    fs::create_dir(&job).unwrap();
+    let flags = rustix::fs::XattrFlags::empty();
+    rustix::fs::setxattr(&job, "cudele.dir.policy", b"batchfs", flags).unwrap();
+    rustix::fs::setxattr(&job, "cudele.dir.state", b"decouple", flags).unwrap();
+    for dir in [mount.at(), &job] {
+        for replaced in [false, true] {
+            let (path, other) = (dir.join("dir"), dir.join("other"));
+            fs::create_dir(&path).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o750)).unwrap();
+            let open = File::open(&path).unwrap();
+            let before = open.metadata().unwrap();
+            if replaced {
+                fs::create_dir(&other).unwrap();
+                fs::rename(&other, &path).unwrap();
+            } else {
+                fs::remove_dir(&path).unwrap();
+            }
+            let found = open.metadata().unwrap();
+            assert_eq!((found.nlink(), found.ino()), (0, before.ino()));
+            assert_eq!(found.mode(), 0o040_750);
+            let mut entries = rustix::fs::Dir::read_from(&open).unwrap();
+            assert!(entries.next().is_none(), "not even itself");
+            if replaced {
+                assert_ne!(fs::metadata(&path).unwrap().ino(), before.ino());
+                fs::remove_dir(&path).unwrap();
+            }
+        }
     }
     mount.end();
 }
