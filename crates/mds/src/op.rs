@@ -157,6 +157,10 @@ impl Mds {
                 self.park(conn, client, request, dir, effects);
             }
             Err(Refused::Refusal(Refusal::Errno(errno))) => {
+                let [about, _] = touched(&request.op).0;
+                let nameless = about.is_some_and(|ino| self.opens.is_nameless(ino));
+                // Who has it open may go on: it is certain that nobody else will miss it.
+                let errno = if errno == Errno::Stale && nameless { Errno::NotFound } else { errno };
                 self.refuse(conn, client, request, errno.into(), effects);
             }
             Err(Refused::Failure(failure)) => {

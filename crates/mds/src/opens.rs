@@ -212,6 +212,11 @@ impl Opens {
         }
     }
 
+    /// Whether a file that somebody has open has lost its last name.
+    pub(crate) fn is_nameless(&self, ino: Ino) -> bool {
+        self.files.get(&ino).is_some_and(|file| file.freed.is_some())
+    }
+
     /// A client is gone, and its connection.
     pub(crate) fn leave(&mut self, client: ClientId, conn: ConnId) -> LeftOpen {
         let mut left = LeftOpen::default();

@@ -2,6 +2,7 @@
 
 use cudele::{Attr, AttrChange, Errno, Error, Ino, Result, XattrFlags};
 
+use crate::shared::lost_name;
 use crate::virtual_xattr::is_virtual;
 use crate::{Caller, Entry, Vfs};
 
@@ -19,7 +20,7 @@ impl Vfs {
         }
         match self.stored_attr(ino) {
             // Somebody else has taken its last name, but it is open here.
-            Err(error) if error.errno == Errno::Stale && self.lost_elsewhere(ino) => self.attr(ino),
+            Err(error) if lost_name(&error) && self.lost_elsewhere(ino) => self.attr(ino),
             // A directory that was removed here while it was open.
             Err(error) if error.errno == Errno::Stale => {
                 let attr = self.nodes().gone(ino).ok_or(error)?;
@@ -55,7 +56,12 @@ impl Vfs {
         }
         if !rest.is_empty() {
             self.settle_times(ino, &rest)?;
-            self.change_attr(caller, ino, &rest)?;
+            match self.change_attr(caller, ino, &rest) {
+                Err(error) if error.errno == Errno::NotFound && self.lost_elsewhere(ino) => {
+                    self.change_nameless(ino, &rest);
+                }
+                changed => changed?,
+            }
         }
         self.attr(ino)
     }

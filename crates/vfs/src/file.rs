@@ -350,7 +350,11 @@ impl Vfs {
                 Body::Inline(data) => data,
                 Body::Striped | Body::Unread => &[],
             };
-            self.change_data(ino, data, content.size)?;
+            match self.change_data(ino, data, content.size) {
+                // Somebody else has taken its last name: it lives here until it is closed.
+                Err(error) if error.errno == Errno::NotFound => content.lose_name(content.last),
+                changed => changed?,
+            }
             self.nodes().see_after(ino);
         }
         content.last = content.over(content.last);

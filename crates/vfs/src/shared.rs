@@ -7,11 +7,17 @@
 
 use std::sync::Arc;
 
-use cudele::{AttrChange, Errno, Ino, Notice, Result};
+use cudele::{AttrChange, Errno, Error, Ino, Notice, Result};
 
 use crate::file::{Body, Content};
 use crate::nodes::Known;
 use crate::{Caller, Vfs, held};
+
+/// Whether a file that is open may have lost its last name. With `ENOENT` it has: a server that knows
+/// it no more because it was restarted says `ESTALE`.
+pub(crate) fn lost_name(error: &Error) -> bool {
+    matches!(error.errno, Errno::Stale | Errno::NotFound)
+}
 
 impl Vfs {
     /// Hears from now on which files others want, and gives up what is held of them. `outdated` is
@@ -64,7 +70,7 @@ impl Vfs {
         }
         match self.stored_attr(ino) {
             Ok(attr) => content.last = attr,
-            Err(error) if error.errno == Errno::Stale => content.lose_name(content.last),
+            Err(error) if lost_name(&error) => content.lose_name(content.last),
             Err(error) => return Err(error),
         }
         content.size = content.last.size;
@@ -95,7 +101,7 @@ impl Vfs {
         let named = content.nameless.is_none();
         let reserved = if append && named {
             match self.walked(ino, || self.fs.append_as(&cred, ino, length)) {
-                Err(error) if error.errno == Errno::Stale => None,
+                Err(error) if lost_name(&error) => None,
                 answer => Some(answer?.size - length),
             }
         } else {
@@ -111,7 +117,7 @@ impl Vfs {
         if reserved.is_none() && named {
             match self.walked(ino, || self.fs.grow_as(&cred, ino, at + length)) {
                 // It has no name any more.
-                Err(error) if error.errno == Errno::Stale => {}
+                Err(error) if lost_name(&error) => {}
                 answer => drop(answer?),
             }
         }

@@ -1,8 +1,10 @@
 //! Files and directories that lose their last name while they are open.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use cudele::{Cluster, Fs, Locator};
@@ -87,4 +89,43 @@ fn a_directory_that_is_removed_while_it_is_open_is_empty() {
         }
     }
     mount.end();
+}
+
+#[test]
+fn a_file_that_another_mount_removes_while_it_is_written_is_closed_as_any_other() {
+    let Some(world) = cluster() else { return };
+    let (one, two) = (Mount::new(&world), Mount::new(&world));
+    for (length, made_here) in [(100, true), (100_000, true), (100, false), (100_000, false)] {
+        let path = one.path("file");
+        if !made_here {
+            fs::write(two.path("file"), vec![b'x'; length]).unwrap();
+        }
+        let mut options = File::options();
+        let file = options.read(true).write(true).create(true).truncate(false).open(&path).unwrap();
+        file.write_all_at(&vec![b'a'; length], 0).unwrap();
+        // It says so when it cannot close what it has written.
+        let mut writer = Command::new("cat");
+        writer.stdin(Stdio::piped()).stdout(file.try_clone().unwrap());
+        let mut writer = writer.spawn().unwrap();
+        writer.stdin.as_mut().unwrap().write_all(b"begin").unwrap();
+        until("it has written", || {
+            let mut found = [0; 5];
+            file.read_at(&mut found, 0).unwrap() == 5 && &found == b"begin"
+        });
+        fs::remove_file(two.path("file")).unwrap();
+        assert!(writer.wait().unwrap().success(), "{length} {made_here}");
+        file.set_permissions(fs::Permissions::from_mode(0o600)).unwrap();
+        let found = file.metadata().unwrap();
+        assert_eq!((found.nlink(), found.len()), (0, length as u64), "{length} {made_here}");
+        assert_eq!(found.mode(), 0o100_600);
+        let mut read = vec![0; length];
+        file.read_exact_at(&mut read, 0).unwrap();
+        assert!(read.starts_with(b"beginaaa"), "{length} {made_here}");
+        file.write_all_at(b"end", 0).unwrap();
+        file.sync_all().unwrap();
+        drop(file);
+        assert!(!path.exists());
+    }
+    two.end();
+    one.end();
 }
