@@ -18,6 +18,7 @@ mod crashes;
 #[path = "../jobs/fixture.rs"]
 mod fixture;
 mod fsx;
+mod full;
 mod jobs;
 mod model;
 mod mounting;

@@ -1,0 +1,74 @@
+//! Files in a store without room.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::process::Command;
+
+use crate::fixture::World;
+use crate::mounts::{Mount, MountPoint, cluster, until};
+
+/// A file system of a few MiB, unmounted when dropped.
+struct Small(MountPoint);
+
+impl Small {
+    fn new() -> Self {
+        let point = MountPoint::new();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=24m", "tmpfs"]).arg(point.path());
+        assert!(mount.status().unwrap().success(), "root may mount a tmpfs");
+        Self(point)
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        // Servers are on their way out.
+        for _ in 0..1000 {
+            if mount::unmount(self.0.path(), false).is_ok() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let _ = mount::unmount(self.0.path(), true);
+    }
+}
+
+#[test]
+fn a_file_is_not_longer_for_what_could_not_be_written() {
+    if cluster().is_none() {
+        return;
+    }
+    let small = Small::new();
+    let ballast = small.0.path().join("ballast");
+    fs::write(&ballast, vec![1; 4 << 20]).unwrap();
+    let store = format!("dir:{}", small.0.path().join("store").display());
+    let world = World::with(&["--store", &store]);
+    let mount = Mount::new(&world);
+    let mut file = File::create(mount.path("file")).unwrap();
+    let piece: Vec<u8> = (0..1 << 20).map(|at: u32| (at % 251) as u8).collect();
+    let mut written = 0;
+    let error = loop {
+        match file.write(&piece) {
+            Ok(length) => written += length,
+            Err(error) => break error,
+        }
+        assert!(written < 64 << 20, "there is no end");
+    };
+    let length = file.metadata().map(|found| found.len());
+    // First of all: without room no server ends.
+    fs::remove_file(&ballast).unwrap();
+    assert_eq!(error.raw_os_error(), Some(28), "{error}");
+    // What was taken and not written yet may be missing, too.
+    assert!(length.unwrap() <= written as u64);
+    until("there is room", || file.sync_all().is_ok());
+    let length = file.metadata().unwrap().len();
+    drop(file);
+    let other = Mount::new(&world);
+    let found = fs::read(other.path("file")).unwrap();
+    assert!(length > 0 && length <= written as u64);
+    assert_eq!(found.len() as u64, length);
+    assert!(found.iter().zip(piece.iter().cycle()).all(|(found, written)| found == written));
+    other.end();
+    mount.end();
+    drop(world);
+}
