@@ -231,10 +231,11 @@ impl Namespace {
     fn attr_of(&self, ino: Ino, inode: &Inode) -> Attr {
         let mut attr = inode.attr(ino);
         if inode.is_dir() {
-            let (entries, subdirs) =
-                self.dirs.get(&ino).map_or((0, 0), |dir| (dir.entries, dir.subdirs));
-            attr.nlink = u32::try_from(subdirs + 2).unwrap_or(u32::MAX);
-            attr.size = entries;
+            let dir = self.dirs.get(&ino);
+            attr.size = dir.map_or(0, |dir| dir.entries);
+            // One link says that sub-directories are not counted: there may be others in the store.
+            let links = dir.filter(|dir| dir.complete).map_or(1, |dir| dir.subdirs + 2);
+            attr.nlink = u32::try_from(links).unwrap_or(u32::MAX);
         }
         attr
     }

@@ -90,11 +90,13 @@ pub struct Attr {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Number of names; for a directory 2 plus the number of its sub-directories.
+    /// Number of names; for a directory 2 plus the number of its sub-directories, or 1 where that
+    /// is not known.
     pub nlink: u32,
     /// Device number of a device file, else 0.
     pub rdev: u32,
-    /// Length in bytes; for a directory the number of its entries.
+    /// Length in bytes; for a directory the number of its entries, as far as they
+    /// are known.
     pub size: u64,
     /// Last access.
     pub atime: Timestamp,

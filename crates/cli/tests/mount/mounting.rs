@@ -57,6 +57,33 @@ fn what_is_mounted_read_only_is_not_changed() {
     writable.end();
 }
 
+/// Where a kernel takes for granted what it saw when it listed the directory above.
+#[test]
+fn a_directory_that_nobody_has_looked_into_hides_no_directories() {
+    let Some(world) = cluster() else { return };
+    let mount = Mount::new(&world);
+    for name in ["a/b/c", "a/b/d", "a/e"] {
+        fs::create_dir_all(mount.path(name)).unwrap();
+    }
+    mount.end();
+    world.run(&["down"]).done();
+    world.run(&["up"]).done();
+    let mount = Mount::with(&world, &["-o", "valid=3600"]);
+    let links = |name: &str| fs::symlink_metadata(mount.path(name)).unwrap().nlink();
+    assert_eq!(fs::read_dir(mount.at()).unwrap().count(), 1);
+    assert_eq!(links("a"), 1, "nobody knows yet");
+    let mut find = std::process::Command::new("find");
+    let found = find.arg(mount.path("a")).args(["-type", "d", "-printf", "%P "]).output().unwrap();
+    let mut found: Vec<_> = found.stdout.split(|byte| *byte == b' ').collect();
+    found.sort_unstable();
+    assert_eq!(found, [&b""[..], b"", b"b", b"b/c", b"b/d", b"e"]);
+    mount.end();
+    let mount = Mount::new(&world);
+    let links = |name: &str| fs::symlink_metadata(mount.path(name)).unwrap().nlink();
+    assert_eq!((links("a"), links("a/b"), links("a/b/c")), (4, 4, 2));
+    mount.end();
+}
+
 #[test]
 fn a_part_of_the_namespace_is_mounted() {
     let Some(world) = cluster() else { return };
