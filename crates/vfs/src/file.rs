@@ -224,7 +224,7 @@ impl Vfs {
         self.find(ino, &mut content)?;
         let offset = if append { content.size } else { offset };
         let end = checked_end(offset, data.len() as u64)?;
-        content.make_room(end);
+        self.make_room(ino, &mut content, end)?;
         if let Body::Inline(held) = &mut content.body {
             let start = usize_of(offset);
             held[start..start + data.len()].copy_from_slice(data);
@@ -236,8 +236,17 @@ impl Vfs {
         Ok(())
     }
 
-    fn grow(&self, ino: Ino, content: &mut Content, end: u64) -> Result<()> {
+    /// Makes room up to a length: content that gets too long for the inode goes to the store.
+    fn make_room(&self, ino: Ino, content: &mut Content, end: u64) -> Result<()> {
+        if matches!(content.body, Body::Inline(_)) && end > INLINE_BYTES_MAX as u64 {
+            self.note_content(ino)?;
+        }
         content.make_room(end);
+        Ok(())
+    }
+
+    fn grow(&self, ino: Ino, content: &mut Content, end: u64) -> Result<()> {
+        self.make_room(ino, content, end)?;
         self.settle(ino, content)?;
         content.size = content.size.max(end);
         Ok(())

@@ -6,6 +6,7 @@ use cudele::{Completion, Errno, Error, Ino, Path, Policy, Result, Subtree};
 use types::{Cred, Map};
 
 use crate::nodes::Known;
+use crate::tree::Tree;
 use crate::{Vfs, held};
 
 /// A decoupled subtree behind the mount.
@@ -146,6 +147,15 @@ impl Vfs {
     pub(crate) fn sync_owned(&self, root: Ino) -> Result<()> {
         self.write_back_below(root)?;
         self.owned_at(root)?.with(&Cred::root(), |subtree| subtree.sync()).map(|_| ())
+    }
+
+    /// The first content of a file is about to go to the object store. In a decoupled subtree its
+    /// number may be in no journal yet.
+    pub(crate) fn note_content(&self, ino: Ino) -> Result<()> {
+        match self.tree(ino) {
+            Tree::Server => Ok(()),
+            Tree::Owned(owned) => owned.with(&Cred::root(), |subtree| subtree.note_content()),
+        }
     }
 
     fn owned_at(&self, root: Ino) -> Result<Arc<Owned>> {

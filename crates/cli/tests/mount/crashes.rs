@@ -134,6 +134,36 @@ fn who_asks_a_server_that_stays_away_is_told_after_a_while() {
     soft.end();
 }
 
+/// Whoever gets inode numbers back that a mount had used finds nothing of its content.
+#[test]
+fn what_a_killed_mount_wrote_in_its_subtree_shows_in_no_other_file() {
+    let Some(world) = cluster() else { return };
+    let decoupled = |mount: &Mount, name: &str| {
+        let (dir, flags) = (mount.path(name), rustix::fs::XattrFlags::empty());
+        fs::create_dir(&dir).unwrap();
+        rustix::fs::setxattr(&dir, "cudele.dir.policy", b"batchfs", flags).unwrap();
+        rustix::fs::setxattr(&dir, "cudele.dir.state", b"decouple", flags).unwrap();
+        dir
+    };
+    let length = 100_000;
+    let mut mount = Mount::new(&world);
+    let job = decoupled(&mount, "job");
+    for number in 0..20 {
+        fs::write(job.join(format!("{number}")), vec![b'x'; length]).unwrap();
+    }
+    mount.kill();
+    world.run(&["umount", mount.point().text()]).done();
+    world.run(&["merge", "/job"]).done();
+    let mount = Mount::new(&world);
+    let job = decoupled(&mount, "other");
+    for number in 0..40 {
+        let path = job.join(format!("{number}"));
+        File::create(&path).unwrap().set_len(length as u64).unwrap();
+        assert!(fs::read(&path).unwrap() == vec![0; length], "{number}");
+    }
+    mount.end();
+}
+
 /// A lock that is never given back must not keep a program from being ended.
 #[test]
 fn who_waits_for_a_lock_can_be_interrupted() {

@@ -35,9 +35,13 @@ impl Subtree {
         Ok(())
     }
 
-    /// Content is about to be written for a number that no journal has yet. Should this process end
-    /// before one has it, it must be known that there may be such.
-    pub(super) fn note_content(&self) -> Result<()> {
+    /// Content is about to be written to the object store for a number that no journal has yet.
+    /// Should this process end before one has it, it must be known that there may be such: nobody is
+    /// to get that number and find the content. For callers that write content themselves.
+    ///
+    /// # Errors
+    /// `EIO`, `ENOSPC`: nothing may be written then.
+    pub fn note_content(&self) -> Result<()> {
         if self.share.get().is_none() || self.content_noted.load(Ordering::Relaxed) {
             return Ok(());
         }
