@@ -20,9 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use cudele::{
-    AttrChange, Errno, Error, FileType, Fs, INLINE_BYTES_MAX, Ino, NewFile, Policy, Result,
-};
+use cudele::{AttrChange, Errno, Error, FileType, Fs, Ino, NewFile, Policy, Result, Stripe};
 use types::Map;
 
 use progress::Progress;
@@ -44,19 +42,29 @@ trait Target {
     /// The destination directory.
     fn root(&self) -> Ino;
     /// Creates; a directory that exists is used.
-    fn create(&mut self, dir: Ino, name: &[u8], new: &NewFile<'_>) -> Result<Ino>;
+    fn create(&mut self, dir: Ino, name: &[u8], new: &NewFile<'_>) -> Result<Made>;
     /// One more name.
     fn link(&mut self, ino: Ino, dir: Ino, name: &[u8]) -> Result<()>;
     /// Takes a name away again: an archive has it twice.
     fn unlink(&mut self, dir: Ino, name: &[u8]) -> Result<()>;
     fn set_attr(&mut self, home: Ino, ino: Ino, change: &AttrChange) -> Result<()>;
     fn set_xattr(&mut self, ino: Ino, name: &[u8], value: &[u8]) -> Result<()>;
+    /// How long content in a directory is stored inline.
+    fn inline_bytes(&mut self, dir: Ino) -> Result<u32>;
     /// Writes content that is not stored inline.
-    fn write(&mut self, ino: Ino, head: Vec<u8>, rest: &mut dyn Read) -> Result<u64>;
+    fn write(&mut self, made: Made, head: &[u8], rest: &mut dyn Read) -> Result<u64>;
     /// Whether the size is set after the content, because others look on.
     fn size_comes_last(&self) -> bool;
     /// Carries out what was put off.
     fn flush(&mut self) -> Result<()>;
+}
+
+/// What was created.
+#[derive(Clone, Copy, Debug)]
+struct Made {
+    ino: Ino,
+    /// How its content is striped.
+    stripe: Stripe,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -133,23 +141,24 @@ impl<'t> Intake<'t> {
             None => {
                 let (parent, name) = split(path);
                 let dir = self.directory_at(parent)?;
-                self.create(dir, name, path, &NewFile::directory())?
+                self.create(dir, name, path, &NewFile::directory())?.ino
             }
         };
         self.last = (path.to_vec(), ino);
         Ok(ino)
     }
 
-    fn create(&mut self, dir: Ino, name: &[u8], path: &[u8], new: &NewFile<'_>) -> Result<Ino> {
+    fn create(&mut self, dir: Ino, name: &[u8], path: &[u8], new: &NewFile<'_>) -> Result<Made> {
         let start = Instant::now();
         let made = self.target.create(dir, name, new);
         self.tally.create += start.elapsed();
-        let ino = made.map_err(|error| Error { subject: shown(path), ..error })?;
+        let made = made.map_err(|error| Error { subject: shown(path), ..error })?;
+        let ino = made.ino;
         let directory = new.file_type == FileType::Directory;
         let known = if directory { Known::Directory(ino) } else { Known::Other(ino) };
         self.known.insert(path.to_vec(), known);
         self.tally.count(new.file_type);
-        Ok(ino)
+        Ok(made)
     }
 
     /// Attributes for a new inode; the owner only root can choose.
@@ -193,7 +202,7 @@ impl<'t> Intake<'t> {
                 let mut new = self.new_file(entry, FileType::Directory);
                 // Until its content is there, its owner must be able to write to it.
                 new.permissions |= 0o700;
-                self.create(home, name, entry.path, &new)?
+                self.create(home, name, entry.path, &new)?.ino
             }
         };
         self.late.push(Late { home, ino, change });
@@ -226,21 +235,21 @@ impl<'t> Intake<'t> {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
         let mut content = Timed { inner: content, spent: Duration::ZERO };
-        let limit = INLINE_BYTES_MAX as u64 + 1;
-        let head = (&mut content).take(limit).read_to_end(&mut buffer);
+        let limit = u64::from(self.target.inline_bytes(dir)?);
+        let head = (&mut content).take(limit + 1).read_to_end(&mut buffer);
         head.map_err(|error| tree::failed(entry.path, &error))?;
         let new = self.new_file(entry, FileType::Regular);
-        let ino = if buffer.len() <= INLINE_BYTES_MAX {
+        let ino = if buffer.len() as u64 <= limit {
             let size = buffer.len() as u64;
             let new = NewFile { size, data: &buffer, ..new };
-            let ino = self.create(dir, name, entry.path, &new)?;
+            let made = self.create(dir, name, entry.path, &new)?;
             self.tally.content_bytes += size;
             self.tally.inline_bytes += size;
-            self.buffer = buffer;
-            ino
+            made.ino
         } else {
-            self.large(entry, (dir, size), buffer, &new, &mut content)?
+            self.large(entry, (dir, size), &buffer, &new, &mut content)?
         };
+        self.buffer = buffer;
         self.xattrs(ino, entry)
     }
 
@@ -248,16 +257,17 @@ impl<'t> Intake<'t> {
         &mut self,
         entry: &Entry<'_>,
         (dir, size): (Ino, u64),
-        head: Vec<u8>,
+        head: &[u8],
         new: &NewFile<'_>,
         content: &mut Timed<'_>,
     ) -> Result<Ino> {
         let announced = if self.target.size_comes_last() { 0 } else { size };
         let new = NewFile { size: announced, ..*new };
-        let ino = self.create(dir, split(entry.path).1, entry.path, &new)?;
+        let made = self.create(dir, split(entry.path).1, entry.path, &new)?;
+        let ino = made.ino;
         content.spent = Duration::ZERO;
         let start = Instant::now();
-        let written = self.target.write(ino, head, content);
+        let written = self.target.write(made, head, content);
         let written = written.map_err(|error| error.about(shown(entry.path)))?;
         self.tally.data += start.elapsed().saturating_sub(content.spent);
         self.tally.content_bytes += written;

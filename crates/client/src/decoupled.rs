@@ -13,8 +13,8 @@ use std::collections::VecDeque;
 use journal::{Create, Event, JournalBuffer, JournalError, SegmentHeader, SegmentReader, Writer};
 use namespace::{Mode, Namespace, NewInode, Planned, Refusal};
 use types::{
-    Attr, AttrChange, ClientId, Cred, Epoch, Errno, FileType, Ino, InoRange, Origin, RenameFlags,
-    Seq, Timestamp, XattrFlags, check_name,
+    Attr, AttrChange, ClientId, Cred, Epoch, Errno, FileType, Ino, InoRange, MODE_TYPE, Origin,
+    RenameFlags, Seq, Stripe, Timestamp, XattrFlags, check_name,
 };
 
 /// What the monitor and the server gave a client.
@@ -164,6 +164,9 @@ impl Decoupled {
         let ino = self.take_ino()?;
         let (uid, gid) = new.owner.unwrap_or((cred.uid, cred.gid));
         let mtime = new.mtime.unwrap_or(new.time);
+        // What formats keep of the two: see `types::device_or_stripe`.
+        let is_file = new.mode & MODE_TYPE == FileType::Regular.mode_bits();
+        let (rdev, stripe) = if is_file { (0, new.stripe) } else { (new.rdev, Stripe::default()) };
         let event = Event::Create(Create {
             parent,
             name,
@@ -171,7 +174,8 @@ impl Decoupled {
             mode: new.mode,
             uid,
             gid,
-            rdev: new.rdev,
+            rdev,
+            stripe,
             size: new.size,
             time: new.time,
             mtime,

@@ -13,7 +13,7 @@
 
 use std::collections::VecDeque;
 
-use types::{ClientId, Cred, Epoch, Ino, Lock, Map, Seq, Tid};
+use types::{ClientId, Cred, Epoch, Ino, Lock, Map, Seq, Stripe, Tid};
 use wire::{Answer, Failure, Hello, Message, Op, Opened, Replay, Reply, Request, Welcome};
 
 use crate::cache::Cache;
@@ -380,8 +380,12 @@ impl Session {
         let mark = self.marks.remove(&tid);
         let changed = time.0 != 0;
         if changed && seq.0 != 0 && result.is_ok() {
+            let mut stripe = Stripe::default();
             let ino = match (&result, mark) {
-                (Ok(Answer::Attr(attr)), None | Some(Mark::Create)) => attr.ino,
+                (Ok(Answer::Attr(attr)), None | Some(Mark::Create)) => {
+                    stripe = attr.stripe;
+                    attr.ino
+                }
                 (Ok(Answer::Attr(attr)), Some(_)) => {
                     // The second time it must not begin where others ended meanwhile.
                     frame = grow_frame(&frame, attr.size).unwrap_or(frame);
@@ -389,7 +393,7 @@ impl Session {
                 }
                 (Ok(_) | Err(_), _) => Ino(0),
             };
-            self.hold(Unsafe { tid, replay: Replay { seq, ino, time }, frame }, safe);
+            self.hold(Unsafe { tid, replay: Replay { seq, ino, time, stripe }, frame }, safe);
         }
         self.note_safe(safe);
         if let Some(mark) = mark {

@@ -1,18 +1,16 @@
 //! File data: small files inline with their metadata, larger ones straight to the object store,
-//! striped over objects named by inode.
+//! striped over objects named by inode. What is small is for the policy of a directory to say, when
+//! a file is written there; who reads a file that may be inline asks.
 
 use std::io::Read;
 use std::sync::Arc;
 
 use objstore::SyncScope;
-use types::{Attr, Errno, Error, INLINE_BYTES_MAX, Ino, Result};
+use types::{Attr, Errno, Error, INLINE_BYTES_MAX, Ino, Result, Stripe};
 use wire::Op;
 
 use crate::fs::bytes_answer;
 use crate::{Dir, Fs, NewFile};
-
-/// Bytes of a file per object.
-pub const STRIPE_BYTES: u64 = 4 << 20;
 
 /// The beginning of a file's content: all of it if it is small.
 #[derive(Debug)]
@@ -24,37 +22,43 @@ pub(crate) enum Content {
 }
 
 impl Fs {
-    /// Reads enough of a file to know whether it is stored inline.
-    pub(crate) fn classify(source: &mut dyn Read) -> Result<Content> {
+    /// Reads enough of a file to know whether it is stored inline where so many bytes are.
+    pub(crate) fn classify(source: &mut dyn Read, inline_bytes: u32) -> Result<Content> {
         let mut head = Vec::new();
-        let limit = INLINE_BYTES_MAX as u64 + 1;
-        source.take(limit).read_to_end(&mut head).map_err(source_error)?;
-        let small = head.len() <= INLINE_BYTES_MAX;
+        let limit = u64::from(inline_bytes);
+        source.take(limit + 1).read_to_end(&mut head).map_err(source_error)?;
+        let small = head.len() as u64 <= limit;
         Ok(if small { Content::Inline(head) } else { Content::Large(head) })
     }
 
-    /// Writes the content of a file that is not stored inline, from its first bytes and the rest of
+    /// Writes the content of a file that is striped like this, from its first bytes and the rest of
     /// a source. Returns its length, which is for the caller to set. Durable after
     /// [`Fs::sync_data`].
     ///
     /// # Errors
     /// Those of the source; `ENOSPC`, `EIO`.
-    pub fn write_large(&self, ino: Ino, head: Vec<u8>, source: &mut dyn Read) -> Result<u64> {
-        let stripe_bytes = usize::try_from(STRIPE_BYTES).unwrap_or(usize::MAX);
-        let mut buffer = head;
+    pub fn write_large(
+        &self,
+        (ino, stripe): (Ino, Stripe),
+        head: &[u8],
+        source: &mut dyn Read,
+    ) -> Result<u64> {
+        // There may be one byte more in front than the smallest stripe has.
+        let mut content = head.chain(source);
+        let mut buffer = Vec::new();
         let mut length = 0;
-        for stripe in 0.. {
-            let room = (stripe_bytes - buffer.len()) as u64;
-            source.take(room).read_to_end(&mut buffer).map_err(source_error)?;
+        for number in 0.. {
+            buffer.clear();
+            let piece = (&mut content).take(stripe.bytes()).read_to_end(&mut buffer);
+            piece.map_err(source_error)?;
             if buffer.is_empty() {
                 break;
             }
-            self.store().write_range(&metastore::data_name(ino, stripe), 0, &buffer)?;
+            self.store().write_range(&metastore::data_name(ino, number), 0, &buffer)?;
             length += buffer.len() as u64;
-            if buffer.len() < stripe_bytes {
+            if (buffer.len() as u64) < stripe.bytes() {
                 break;
             }
-            buffer.clear();
         }
         Ok(length)
     }
@@ -73,7 +77,7 @@ impl Fs {
         new: &NewFile<'_>,
         source: &mut dyn Read,
     ) -> Result<Attr> {
-        let head = match Self::classify(source)? {
+        let head = match Self::classify(source, dir.inline_bytes())? {
             Content::Inline(data) => {
                 let size = data.len() as u64;
                 return dir.create(name, &NewFile { size, data: &data, ..*new });
@@ -81,8 +85,8 @@ impl Fs {
             Content::Large(head) => head,
         };
         let attr = dir.create(name, &NewFile { size: 0, data: &[], ..*new })?;
-        let size = self.write_large(attr.ino, head, source)?;
-        self.sync_file(attr.ino, size)?;
+        let size = self.write_large((attr.ino, attr.stripe), &head, source)?;
+        self.sync_file((attr.ino, attr.stripe), size)?;
         dir.set_data(attr.ino, &[], size)?;
         if let Some(mtime) = new.mtime {
             // Giving it its length counts as a change.
@@ -93,6 +97,20 @@ impl Fs {
         Ok(Attr { size, ..attr })
     }
 
+    /// How many bytes a file may have in a directory and still be kept in its inode, as far as is
+    /// known: a policy of somebody else's making is heeded a second later.
+    ///
+    /// # Errors
+    /// `ESTALE`, `ENOTDIR`, `EBUSY`.
+    pub fn inline_bytes(&self, dir: Ino) -> Result<u32> {
+        self.strong_logs.known_for_dir(self, dir).map(|terms| terms.inline_bytes)
+    }
+
+    /// From now on no policy is taken to be what it was: this client has changed one.
+    pub fn ask_policies_anew(&self) {
+        self.strong_logs.forget_terms();
+    }
+
     /// Makes all file data written so far durable.
     ///
     /// # Errors
@@ -101,38 +119,35 @@ impl Fs {
         self.store().sync(SyncScope::All)
     }
 
-    /// Reads the content of a file of this length, handing it out piece by piece.
+    /// Reads the content of a file with these attributes, handing it out piece by piece.
     ///
     /// # Errors
     /// `EACCES`, `EIO`, and whatever `take` returns.
-    pub fn read_file(
-        &self,
-        ino: Ino,
-        size: u64,
-        take: &mut dyn FnMut(&[u8]) -> Result<()>,
-    ) -> Result<()> {
-        if size == 0 {
-            return Ok(());
-        }
-        let inline = if size <= INLINE_BYTES_MAX as u64 {
-            bytes_answer(self.call(Op::GetData { ino })?)?
-        } else {
-            Vec::new()
-        };
+    pub fn read_file(&self, attr: &Attr, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let inline = self.inline_content(attr)?;
         if !inline.is_empty() {
             return take(&inline);
         }
-        for stripe in 0..size.div_ceil(STRIPE_BYTES) {
-            take(&self.read_stripe(ino, size, stripe)?)?;
+        for number in 0..attr.stripe.count(attr.size) {
+            take(&self.read_stripe(attr, number)?)?;
         }
         Ok(())
     }
 
-    /// One object's worth of a file of this length.
-    fn read_stripe(&self, ino: Ino, size: u64, stripe: u64) -> Result<Vec<u8>> {
-        let left = (size - stripe * STRIPE_BYTES).min(STRIPE_BYTES);
+    /// The content of a file if it is inline, else nothing. Its length does not say where it is.
+    fn inline_content(&self, attr: &Attr) -> Result<Vec<u8>> {
+        if attr.size == 0 || attr.size > INLINE_BYTES_MAX as u64 {
+            return Ok(Vec::new());
+        }
+        bytes_answer(self.call(Op::GetData { ino: attr.ino })?)
+    }
+
+    /// One object's worth of a file.
+    fn read_stripe(&self, attr: &Attr, number: u64) -> Result<Vec<u8>> {
+        let stripe = attr.stripe.bytes();
+        let left = (attr.size - number * stripe).min(stripe);
         let length = usize::try_from(left).unwrap_or(usize::MAX);
-        let object = metastore::data_name(ino, stripe);
+        let object = metastore::data_name(attr.ino, number);
         let mut bytes = match self.store().read_range(&object, 0, length) {
             Ok(bytes) => bytes,
             Err(error) if error.errno == Errno::NotFound => Vec::new(),
@@ -143,20 +158,15 @@ impl Fs {
         Ok(bytes)
     }
 
-    /// Opens the content of a file of this length as a stream.
+    /// Opens the content of a file with these attributes as a stream.
     ///
     /// # Errors
     /// `EACCES`, `ESTALE`, `EIO`.
-    pub fn open_file(self: &Arc<Self>, ino: Ino, size: u64) -> Result<FileReader> {
-        let mut reader =
-            FileReader { fs: self.clone(), ino, size, piece: Vec::new(), at: 0, next: 0 };
-        if size > 0 && size <= INLINE_BYTES_MAX as u64 {
-            reader.piece = bytes_answer(self.call(Op::GetData { ino })?)?;
-            if !reader.piece.is_empty() {
-                reader.next = 1;
-            }
-        }
-        Ok(reader)
+    pub fn open_file(self: &Arc<Self>, attr: &Attr) -> Result<FileReader> {
+        let piece = self.inline_content(attr)?;
+        // Whatever is inline is at most one stripe.
+        let next = u64::from(!piece.is_empty());
+        Ok(FileReader { fs: self.clone(), attr: *attr, piece, at: 0, next })
     }
 }
 
@@ -164,8 +174,7 @@ impl Fs {
 #[derive(Debug)]
 pub struct FileReader {
     fs: Arc<Fs>,
-    ino: Ino,
-    size: u64,
+    attr: Attr,
     piece: Vec<u8>,
     /// How much of the piece was read.
     at: usize,
@@ -175,8 +184,8 @@ pub struct FileReader {
 
 impl Read for FileReader {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        if self.at == self.piece.len() && self.next < self.size.div_ceil(STRIPE_BYTES) {
-            let piece = self.fs.read_stripe(self.ino, self.size, self.next);
+        if self.at == self.piece.len() && self.next < self.attr.stripe.count(self.attr.size) {
+            let piece = self.fs.read_stripe(&self.attr, self.next);
             self.piece = piece.map_err(std::io::Error::other)?;
             (self.at, self.next) = (0, self.next + 1);
         }

@@ -7,7 +7,7 @@ use wire::{Answer, NewInode, Op};
 
 use crate::Fs;
 use crate::fs::unexpected;
-use crate::strong_log::StrongLog;
+use crate::strong_log::{StrongLog, Terms};
 
 /// Entries asked for at a time.
 const LIST_LIMIT: u32 = 4096;
@@ -105,13 +105,21 @@ pub struct Dir {
     ino: Ino,
     /// Where operations are logged on the local disk, if the policy here is `rpcs+local_persist`.
     log: Option<Arc<StrongLog>>,
+    inline_bytes: u32,
 }
 
 impl Dir {
     pub(crate) fn open(fs: Arc<Fs>, path: Path, ino: Ino) -> Result<Self> {
-        let log = fs.strong_logs.for_dir(&fs, ino);
-        let log = log.map_err(|error| error.about(path.to_string()))?;
-        Ok(Self { fs, path, ino, log })
+        let terms = fs.strong_logs.for_dir(&fs, ino);
+        let Terms { log, inline_bytes } = terms.map_err(|error| error.about(path.to_string()))?;
+        Ok(Self { fs, path, ino, log, inline_bytes })
+    }
+
+    /// How many bytes a file may have here and still be kept in its inode, by the policy that was in
+    /// force when the directory was opened.
+    #[must_use]
+    pub fn inline_bytes(&self) -> u32 {
+        self.inline_bytes
     }
 
     /// Its inode number.

@@ -1,13 +1,13 @@
 //! Byte ranges of a file's content in the object store: a file is striped over objects named by
-//! its inode number and filled from the front ([`STRIPE_BYTES`] each). What was never written, or
-//! has no object, reads as zeros.
+//! its inode number and filled from the front. How large they are is fixed when the file is made
+//! ([`Attr::stripe`](types::Attr::stripe)). What was never written, or has no object, reads as zeros.
 //!
 //! The length of a file is its inode's business: nothing here knows it or keeps to it.
 
 use objstore::SyncScope;
-use types::{Errno, Ino, Result};
+use types::{Errno, Ino, Result, Stripe};
 
-use crate::{Fs, STRIPE_BYTES};
+use crate::Fs;
 
 /// Zeros are written so many at a time.
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
@@ -26,14 +26,15 @@ struct Piece {
 }
 
 /// The pieces of a byte range, in order.
-fn pieces(offset: u64, length: u64) -> impl Iterator<Item = Piece> {
+fn pieces(stripe: Stripe, offset: u64, length: u64) -> impl Iterator<Item = Piece> {
+    let stripe = stripe.bytes();
     let end = offset.saturating_add(length);
     let mut at = offset;
     std::iter::from_fn(move || {
         let piece = Piece {
-            stripe: at / STRIPE_BYTES,
-            offset: at % STRIPE_BYTES,
-            length: (end - at).min(STRIPE_BYTES - at % STRIPE_BYTES),
+            stripe: at / stripe,
+            offset: at % stripe,
+            length: (end - at).min(stripe - at % stripe),
         };
         at += piece.length;
         (piece.length > 0).then_some(piece)
@@ -49,9 +50,9 @@ impl Fs {
     ///
     /// # Errors
     /// `EIO`, `EACCES`.
-    pub fn read_at(&self, ino: Ino, offset: u64, length: usize) -> Result<Vec<u8>> {
+    pub fn read_at(&self, place: (Ino, Stripe), offset: u64, length: usize) -> Result<Vec<u8>> {
         let mut bytes = vec![0; length];
-        self.read_into(ino, offset, &mut bytes)?;
+        self.read_into(place, offset, &mut bytes)?;
         Ok(bytes)
     }
 
@@ -59,9 +60,14 @@ impl Fs {
     ///
     /// # Errors
     /// `EIO`, `EACCES`.
-    pub fn read_into(&self, ino: Ino, offset: u64, buffer: &mut [u8]) -> Result<()> {
+    pub fn read_into(
+        &self,
+        (ino, stripe): (Ino, Stripe),
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<()> {
         let mut rest = buffer;
-        for piece in pieces(offset, rest.len() as u64) {
+        for piece in pieces(stripe, offset, rest.len() as u64) {
             let (now, later) = rest.split_at_mut(usize_of(piece.length));
             let object = metastore::data_name(ino, piece.stripe);
             let read = match self.store().read_into(&object, piece.offset, now) {
@@ -79,9 +85,9 @@ impl Fs {
     ///
     /// # Errors
     /// `ENOSPC`, `EIO`; part of the range may be written then.
-    pub fn write_at(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
+    pub fn write_at(&self, (ino, stripe): (Ino, Stripe), offset: u64, data: &[u8]) -> Result<()> {
         let mut rest = data;
-        for piece in pieces(offset, data.len() as u64) {
+        for piece in pieces(stripe, offset, data.len() as u64) {
             let (now, later) = rest.split_at(usize_of(piece.length));
             let object = metastore::data_name(ino, piece.stripe);
             self.store().write_range(&object, piece.offset, now)?;
@@ -94,12 +100,17 @@ impl Fs {
     ///
     /// # Errors
     /// `EIO`, `ENOSPC`.
-    pub fn zero_range(&self, ino: Ino, size: u64, offset: u64, length: u64) -> Result<()> {
+    pub fn zero_range(
+        &self,
+        (ino, stripe): (Ino, Stripe),
+        size: u64,
+        (offset, length): (u64, u64),
+    ) -> Result<()> {
         let end = offset.saturating_add(length).min(size);
-        for piece in pieces(offset, end.saturating_sub(offset)) {
+        for piece in pieces(stripe, offset, end.saturating_sub(offset)) {
             let object = metastore::data_name(ino, piece.stripe);
-            let left = size - piece.stripe * STRIPE_BYTES;
-            if piece.offset == 0 && piece.length >= left.min(STRIPE_BYTES) {
+            let left = size - piece.stripe * stripe.bytes();
+            if piece.offset == 0 && piece.length >= left.min(stripe.bytes()) {
                 self.store().delete(&object)?;
                 continue;
             }
@@ -123,9 +134,9 @@ impl Fs {
     ///
     /// # Errors
     /// `EIO`.
-    pub fn delete_data(&self, ino: Ino, size: u64) -> Result<()> {
-        for stripe in 0..size.div_ceil(STRIPE_BYTES) {
-            self.store().delete(&metastore::data_name(ino, stripe))?;
+    pub fn delete_data(&self, (ino, stripe): (Ino, Stripe), size: u64) -> Result<()> {
+        for number in 0..stripe.count(size) {
+            self.store().delete(&metastore::data_name(ino, number))?;
         }
         Ok(())
     }
@@ -134,8 +145,8 @@ impl Fs {
     ///
     /// # Errors
     /// `EIO`, `ENOSPC`.
-    pub fn sync_file(&self, ino: Ino, size: u64) -> Result<()> {
-        let stripes = size.div_ceil(STRIPE_BYTES);
+    pub fn sync_file(&self, (ino, stripe): (Ino, Stripe), size: u64) -> Result<()> {
+        let stripes = stripe.count(size);
         let at_once = stripes.clamp(1, SYNCS_AT_ONCE);
         let every = move |first: u64| {
             (first..stripes).step_by(usize_of(at_once)).try_for_each(|stripe| {
@@ -161,10 +172,13 @@ mod tests {
 
     #[test]
     fn pieces_cover_a_range_without_gaps() {
-        let all: Vec<_> = pieces(STRIPE_BYTES - 1, STRIPE_BYTES + 2).collect();
-        let piece = |stripe, offset, length| Piece { stripe, offset, length };
-        assert_eq!(all, [piece(0, STRIPE_BYTES - 1, 1), piece(1, 0, STRIPE_BYTES), piece(2, 0, 1)]);
-        assert_eq!(pieces(5, 0).count(), 0);
-        assert_eq!(pieces(u64::MAX - 1, 1).count(), 1);
+        for stripe in [Stripe::MIN, Stripe::DEFAULT, Stripe::MAX] {
+            let bytes = stripe.bytes();
+            let all: Vec<_> = pieces(stripe, bytes - 1, bytes + 2).collect();
+            let piece = |stripe, offset, length| Piece { stripe, offset, length };
+            assert_eq!(all, [piece(0, bytes - 1, 1), piece(1, 0, bytes), piece(2, 0, 1)]);
+            assert_eq!(pieces(stripe, 5, 0).count(), 0);
+            assert_eq!(pieces(stripe, u64::MAX - 1, 1).count(), 1);
+        }
     }
 }

@@ -51,7 +51,7 @@ mod subtree;
 mod user;
 
 pub use cluster::{Cluster, PolicySet};
-pub use data::{FileReader, STRIPE_BYTES};
+pub use data::FileReader;
 pub use dir::{Dir, DirEntry, NewFile};
 pub use fs::{Fs, Notice};
 pub use locate::{Found, Locator};
@@ -63,8 +63,9 @@ pub use recover::{Left, Recovered};
 pub use state::{Owner, StateDir};
 pub use subtree::Subtree;
 pub use types::{
-    Attr, AttrChange, ClientId, Cred, Errno, Error, FileType, INLINE_BYTES_MAX, Ino, InoRange,
-    Lock, LockKind, LockMode, Path, RenameFlags, Result, Timestamp, XattrFlags,
+    Attr, AttrChange, ClientId, Cred, Errno, Error, FileType, INLINE_BYTES, INLINE_BYTES_MAX, Ino,
+    InoRange, Lock, LockKind, LockMode, Path, RenameFlags, Result, STRIPE_BYTES, Stripe, Timestamp,
+    XattrFlags,
 };
 pub use user::{Page, User};
 pub use wire::{

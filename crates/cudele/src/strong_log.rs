@@ -47,10 +47,19 @@ pub(crate) struct StrongLogs {
     known: Mutex<BTreeMap<Ino, Known>>,
 }
 
-/// The log for a directory, if it has one, and when that was asked.
+/// What the policy of a directory means for who works in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    /// The log for what is done there, if it asks for one.
+    pub(crate) log: Option<Arc<StrongLog>>,
+    /// How long content is kept inline.
+    pub(crate) inline_bytes: u32,
+}
+
+/// The terms of a directory, and when they were asked.
 #[derive(Debug)]
 struct Known {
-    log: Option<Arc<StrongLog>>,
+    terms: Terms,
     at: Instant,
 }
 
@@ -74,11 +83,12 @@ struct Open {
 }
 
 impl StrongLogs {
-    /// The log for operations in a directory, if its policy asks for one.
-    pub(crate) fn for_dir(&self, fs: &Fs, dir: Ino) -> Result<Option<Arc<StrongLog>>> {
+    /// The terms for operations in a directory.
+    pub(crate) fn for_dir(&self, fs: &Fs, dir: Ino) -> Result<Terms> {
         let (policy, effective) = fs.policy_at(dir)?;
+        let inline_bytes = policy.inline_bytes;
         if !policy.contains(Mechanism::Rpcs) || !policy.contains(Mechanism::LocalPersist) {
-            return Ok(None);
+            return Ok(Terms { log: None, inline_bytes });
         }
         let subtree = effective.source;
         let writer = Writer::Client { client: fs.client(), subtree };
@@ -86,29 +96,34 @@ impl StrongLogs {
         // Nothing is asked of the server while this is locked: whoever asks may have to replay.
         let mut logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(log) = logs.get(&subtree) {
-            return Ok(Some(log.clone()));
+            return Ok(Terms { log: Some(log.clone()), inline_bytes });
         }
         let log = Arc::new(StrongLog::create(fs, subtree, header)?);
         logs.insert(subtree, log.clone());
-        Ok(Some(log))
+        Ok(Terms { log: Some(log), inline_bytes })
     }
 
     /// The same for whoever works in many directories for long: asked anew only after a while, so
     /// a policy of somebody else's making is heeded that much later.
-    pub(crate) fn known_for_dir(&self, fs: &Fs, dir: Ino) -> Result<Option<Arc<StrongLog>>> {
+    pub(crate) fn known_for_dir(&self, fs: &Fs, dir: Ino) -> Result<Terms> {
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = known().get(&dir)
             && known.at.elapsed() < KNOWN_FOR
         {
-            return Ok(known.log.clone());
+            return Ok(known.terms.clone());
         }
-        let log = self.for_dir(fs, dir)?;
+        let terms = self.for_dir(fs, dir)?;
         let mut known = known();
         if known.len() >= KNOWN_MAX {
             known.clear();
         }
-        known.insert(dir, Known { log: log.clone(), at: Instant::now() });
-        Ok(log)
+        known.insert(dir, Known { terms: terms.clone(), at: Instant::now() });
+        Ok(terms)
+    }
+
+    /// Terms are asked anew from now on.
+    pub(crate) fn forget_terms(&self) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// All of them.
@@ -209,7 +224,7 @@ impl StrongLog {
     }
 
     pub(crate) fn created(&self, parent: Ino, name: &[u8], attr: &Attr, data: &[u8]) -> Result<()> {
-        let Attr { ino, mode, uid, gid, rdev, size, mtime, atime, ctime, .. } = *attr;
+        let Attr { ino, mode, uid, gid, rdev, stripe, size, mtime, atime, ctime, .. } = *attr;
         let size = if attr.file_type() == FileType::Directory { 0 } else { size };
         self.append(&Event::Create(Create {
             parent,
@@ -219,6 +234,7 @@ impl StrongLog {
             uid,
             gid,
             rdev,
+            stripe,
             size,
             time: ctime,
             mtime,

@@ -16,7 +16,7 @@ use namespace::NewInode;
 use policy::{Check, Mechanism};
 use types::{
     Attr, AttrChange, ClientId, Cred, Epoch, Errno, Error, Ino, InoRange, Path, Result, Seq, Set,
-    Timestamp,
+    Stripe, Timestamp,
 };
 use wire::{Answer, Op};
 
@@ -257,7 +257,7 @@ impl Subtree {
     #[inline]
     pub fn create(&mut self, parent: Ino, name: &[u8], new: &NewFile<'_>) -> Result<Ino> {
         let time = self.now();
-        let inode = inode_of(new, time);
+        let inode = inode_of(new, time, self.policy.stripe);
         if self.policy.check != Check::Client {
             match self.inner.create(&self.cred, parent, name, &inode) {
                 Ok(ino) => return Ok(ino),
@@ -274,7 +274,7 @@ impl Subtree {
     /// Those of `open` with `O_CREAT` and `O_EXCL`; `EDQUOT`.
     pub fn make(&mut self, parent: Ino, name: &[u8], new: &NewFile<'_>) -> Result<Ino> {
         let time = self.now_exactly();
-        self.create_checked(parent, name, &inode_of(new, time))
+        self.create_checked(parent, name, &inode_of(new, time, self.policy.stripe))
     }
 
     #[cold]
@@ -341,7 +341,7 @@ impl Subtree {
         new: &NewFile<'_>,
         source: &mut dyn Read,
     ) -> Result<(Ino, u64)> {
-        match Fs::classify(source)? {
+        match Fs::classify(source, self.policy.inline_bytes)? {
             Content::Inline(data) => {
                 let size = data.len() as u64;
                 Ok((self.create(parent, name, &NewFile { size, data: &data, ..*new })?, size))
@@ -350,7 +350,7 @@ impl Subtree {
                 // The number is known only afterwards, so the size follows in a second event.
                 let ino = self.create(parent, name, new)?;
                 self.note_content()?;
-                let size = self.fs.write_large(ino, head, source)?;
+                let size = self.fs.write_large((ino, self.policy.stripe), &head, source)?;
                 self.set_size(parent, ino, size, new.mtime)?;
                 Ok((ino, size))
             }
@@ -376,8 +376,8 @@ impl Subtree {
         match released {
             Err(error) if error.errno != Errno::Stale => return Err(error),
             Ok(()) => {
-                for (ino, size) in self.unmerged_content()? {
-                    self.fs.delete_data(ino, size)?;
+                for (ino, stripe, size) in self.unmerged_content()? {
+                    self.fs.delete_data((ino, stripe), size)?;
                 }
             }
             // Somebody took it over, and its content with it.
@@ -426,11 +426,12 @@ impl Subtree {
 }
 
 #[inline]
-fn inode_of<'a>(new: &NewFile<'a>, time: Timestamp) -> NewInode<'a> {
+fn inode_of<'a>(new: &NewFile<'a>, time: Timestamp, stripe: Stripe) -> NewInode<'a> {
     NewInode {
         mode: new.mode(),
         owner: new.owner,
         rdev: new.rdev,
+        stripe,
         size: new.size,
         time,
         mtime: new.mtime,

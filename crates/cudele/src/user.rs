@@ -42,7 +42,7 @@ impl<'a> User<'a> {
 
     /// Logs what was just carried out, if that is to be logged in this directory.
     fn logged(&self, dir: Ino, note: impl FnOnce(&StrongLog) -> Result<()>) -> Result<()> {
-        let Some(log) = self.fs.strong_logs.known_for_dir(self.fs, dir)? else { return Ok(()) };
+        let Some(log) = self.fs.strong_logs.known_for_dir(self.fs, dir)?.log else { return Ok(()) };
         note(&log)?;
         log.shorten(self.fs);
         Ok(())
@@ -122,9 +122,9 @@ impl<'a> User<'a> {
         let ((parent, name), (new_parent, new_name)) = (from, to);
         self.call(Op::Rename { parent, name, new_parent, new_name, flags })?;
         let logs = &self.fs.strong_logs;
-        let log = match logs.known_for_dir(self.fs, parent)? {
+        let log = match logs.known_for_dir(self.fs, parent)?.log {
             Some(log) => Some(log),
-            None => logs.known_for_dir(self.fs, new_parent)?,
+            None => logs.known_for_dir(self.fs, new_parent)?.log,
         };
         let Some(log) = log else { return Ok(()) };
         let back = if flags.exchange { Some(self.lookup(parent, name)?) } else { None };

@@ -39,7 +39,7 @@ const MTIME_NANOS: u8 = 0x02;
 const MTIME_SECONDS: u8 = 0x04;
 /// An atime other than the mtime.
 const ATIME: u8 = 0x08;
-/// A device number.
+/// A device number, or how a file is striped.
 const RDEV: u8 = 0x10;
 /// Inline data or a link target.
 const DATA: u8 = 0x20;

@@ -1,7 +1,7 @@
 //! The changes that can happen to a namespace.
 
 use types::bytes::{Put, Reader};
-use types::{Attr, AttrChange, ClientId, FileType, Ino, Tid, Timestamp};
+use types::{Attr, AttrChange, ClientId, FileType, Ino, Stripe, Tid, Timestamp};
 
 /// One change of a namespace. Borrowed: planning and decoding build events without allocating.
 ///
@@ -187,6 +187,8 @@ pub struct Create<'a> {
     pub gid: u32,
     /// Device number of a device file.
     pub rdev: u32,
+    /// How the content of a file is striped if it is not inline.
+    pub stripe: Stripe,
     /// Length in bytes.
     pub size: u64,
     /// When it was created: its ctime and btime, and the directory's mtime.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 0   magic      8  "CUDLJRN1"
-//! 8   version    2  1
+//! 8   version    2  2; 1 is read
 //! 10  writer     1  0 metadata server, 1 client
 //! 11  reserved   1  zero
 //! 12  reserved   4  zero
@@ -23,7 +23,8 @@ use crate::error::JournalError;
 /// Length of a segment header in bytes.
 pub const HEADER_BYTES: usize = 52;
 const MAGIC: &[u8; 8] = b"CUDLJRN1";
-const VERSION: u16 = 1;
+/// 1 knew nothing of stripes, and says in the place where they are what is read as the usual one.
+const VERSION: u16 = 2;
 
 /// Who wrote a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,8 +111,9 @@ impl SegmentHeader {
         let epoch = Epoch(reader.u64().map_err(malformed)?);
         let subtree = Ino(reader.u64().map_err(malformed)?);
         let first_seq = Seq(reader.u64().map_err(malformed)?);
-        if version != VERSION {
-            let cause = format!("journal format version {version}, this program reads {VERSION}");
+        if !(1..=VERSION).contains(&version) {
+            let cause =
+                format!("journal format version {version}, this program reads up to {VERSION}");
             return Err(JournalError::new(8, cause));
         }
         let writer = match (kind, u16::try_from(id)) {

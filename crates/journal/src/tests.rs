@@ -1,7 +1,10 @@
 #![allow(clippy::cast_possible_truncation, reason = "generated numbers are cut to size on purpose")]
 
 use proptest::prelude::*;
-use types::{Attr, AttrChange, ClientId, Epoch, Ino, Origin, Rank, Seq, Tid, Timestamp};
+use types::{
+    Attr, AttrChange, ClientId, Epoch, INLINE_BYTES_MAX, Ino, Origin, Rank, Seq, Stripe, Tid,
+    Timestamp,
+};
 
 use crate::segment::{HEADER_BYTES, scan};
 use crate::{Create, Event, JournalBuffer, SegmentHeader, SegmentReader, Snapshot, Writer};
@@ -61,11 +64,18 @@ struct Raw {
 }
 
 impl Raw {
+    /// Any stripe, most often the usual one.
+    fn stripe(&self) -> Stripe {
+        Stripe::from_code(self.numbers[0].cast_unsigned() as u32 % 27).unwrap_or_default()
+    }
+
     fn snapshot(&self) -> Snapshot<'_> {
         let [a, b, c, d] = self.numbers;
+        let stripe = self.stripe();
         let attr = Attr {
             ino: Ino(self.ino),
-            mode: 0o040_755,
+            mode: if stripe == Stripe::DEFAULT { 0o040_755 } else { 0o100_644 },
+            stripe,
             uid: a.cast_unsigned() as u32,
             nlink: 2,
             size: d.cast_unsigned(),
@@ -89,6 +99,7 @@ impl Raw {
                 uid: b.cast_unsigned() as u32,
                 gid: c.cast_unsigned() as u32,
                 rdev: 0,
+                stripe: self.stripe(),
                 size: c.cast_unsigned(),
                 time,
                 mtime: Timestamp(b),
@@ -283,10 +294,10 @@ fn foreign_and_newer_journals_are_refused_with_a_reason() {
     assert!(cause(b"").contains("too short"));
     assert!(cause(&[7; 80]).contains("not a Cudele journal"));
     let mut newer = header().encode().to_vec();
-    newer[8] = 2;
+    newer[8] = 3;
     let crc = crc32c::crc32c(&newer[..48]);
     newer[48..52].copy_from_slice(&crc.to_le_bytes());
-    assert!(cause(&newer).contains("version 2"));
+    assert!(cause(&newer).contains("version 3"));
     let client = SegmentHeader {
         writer: Writer::Client { client: ClientId(9), subtree: Ino(77) },
         ..header()
@@ -294,29 +305,77 @@ fn foreign_and_newer_journals_are_refused_with_a_reason() {
     assert_eq!(SegmentHeader::decode(&client.encode()), Ok(client));
 }
 
+/// The events of the example, the second striped differently if the version knows how.
+fn example(stripe: Stripe) -> Vec<u8> {
+    let first = create(b"a", 1 << 40, 1_000);
+    let mut second = create(b"b", (1 << 40) + 1, 1_000);
+    if let Event::Create(create) = &mut second {
+        create.stripe = stripe;
+    }
+    let (parent, time) = (Ino(1), Timestamp(2_000));
+    let third = Event::Unlink { parent, name: b"a", ino: Ino(1 << 40), time };
+    let origin = |client, tid| Origin { client: ClientId(client), tid: Tid(tid) };
+    segment(true, &[(origin(1, 1), first), (origin(1, 2), second), (origin(2, 1), third)])
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let line = |line: &[u8]| {
+        let bytes: Vec<_> = line.iter().map(|byte| format!("{byte:02x}")).collect();
+        bytes.join(" ") + "\n"
+    };
+    bytes.chunks(16).map(line).collect()
+}
+
+fn from_hex(text: &str) -> Vec<u8> {
+    text.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
+}
+
 #[test]
 fn reads_v1() {
-    let bytes = segment(
-        true,
-        &[
-            (Origin { client: ClientId(1), tid: Tid(1) }, create(b"a", 1 << 40, 1_000)),
-            (Origin { client: ClientId(1), tid: Tid(2) }, create(b"b", (1 << 40) + 1, 1_000)),
-            (
-                Origin { client: ClientId(2), tid: Tid(1) },
-                Event::Unlink {
-                    parent: Ino(1),
-                    name: b"a",
-                    ino: Ino(1 << 40),
-                    time: Timestamp(2_000),
-                },
-            ),
-        ],
-    );
-    let hex: Vec<String> = bytes
-        .chunks(16)
-        .map(|line| line.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" "))
-        .collect();
-    expect_test::expect_file!["../testdata/v1/three_events.hex"]
-        .assert_eq(&(hex.join("\n") + "\n"));
+    let stored = from_hex(include_str!("../testdata/v1/three_events.hex"));
+    assert_eq!(count(&stored), Ok(3));
+    assert_eq!(stored[8], 1);
+    // Nothing but the version of its header tells it from what is written now.
+    assert_eq!(stored[HEADER_BYTES..], example(Stripe::DEFAULT)[HEADER_BYTES..]);
+}
+
+#[test]
+fn reads_v2() {
+    let bytes = example(Stripe::MIN);
+    expect_test::expect_file!["../testdata/v2/three_events.hex"].assert_eq(&hex(&bytes));
     assert_eq!(count(&bytes), Ok(3));
+}
+
+#[test]
+fn the_usual_stripe_costs_nothing_and_another_one_two_bytes() {
+    let usual = example(Stripe::DEFAULT).len();
+    assert_eq!(example(Stripe::MAX).len(), usual + 2, "details and the stripe");
+}
+
+#[test]
+fn the_longest_inline_content_is_an_event_like_any_other() {
+    let data = vec![7; INLINE_BYTES_MAX];
+    let (ino, home, size, time) = (Ino(5), Ino(1), data.len() as u64, Timestamp(1));
+    let large = |name, ino| {
+        let Event::Create(new) = create(name, ino, 1) else { unreachable!("it is one") };
+        Event::Create(Create { size, data: &data, ..new })
+    };
+    let events = [
+        large(b"a", 5),
+        create(b"b", 6, 1),
+        Event::SetData { ino, home, data: &data, size, time },
+        large(b"c", 7),
+    ];
+    let bytes = segment(false, &events.map(|event| (Origin::default(), event)));
+    let mut reader = SegmentReader::open(&bytes).unwrap();
+    let mut read = 0;
+    while let Some(block) = reader.next_block().unwrap() {
+        let mut block = block.events();
+        while let Some(record) = block.next_event().unwrap() {
+            assert_eq!(record.event, events[read]);
+            read += 1;
+        }
+    }
+    assert_eq!(read, events.len());
+    assert_eq!(scan(&bytes).unwrap().damage, None);
 }

@@ -6,7 +6,7 @@
 //! Invariant: decoding what was encoded against the same [`Base`] gives the same row, bit by bit.
 
 use types::bytes::{Malformed, Put, Reader, unzigzag, zigzag};
-use types::{Attr, FileType, Ino, Seq, Timestamp};
+use types::{Attr, FileType, Ino, Seq, Timestamp, device_and_stripe, device_or_stripe};
 
 /// A name and what it stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,7 +160,7 @@ fn put_inode(out: &mut Vec<u8>, base: &Base, record: &InodeRecord<'_>) {
         out.put_varint(u64::from(attr.nlink));
     }
     if tag & RDEV != 0 {
-        out.put_varint(u64::from(attr.rdev));
+        out.put_varint(u64::from(device_of(attr)));
     }
     if tag & DATA != 0 {
         out.put_bytes(record.data);
@@ -184,8 +184,14 @@ fn tag_of(base: &Base, record: &InodeRecord<'_>) -> u64 {
         | flag((attr.uid, attr.gid) != (base.uid, base.gid), OWNER)
         | flag(attr.mode != base.mode, MODE)
         | flag(attr.nlink != 1, NLINK)
-        | flag(attr.rdev != 0, RDEV)
+        | flag(device_of(attr) != 0, RDEV)
         | flag(!record.extra.is_empty(), EXTRA)
+}
+
+/// A device number, or how a file is striped: what the flag [`RDEV`] is about.
+#[inline]
+fn device_of(attr: &Attr) -> u32 {
+    device_or_stripe(attr.mode, attr.rdev, attr.stripe)
 }
 
 /// Reads what [`put_value`] wrote against the same base.
@@ -244,7 +250,8 @@ fn read_inode<'a>(
         attr.mode = reader.varint_u32()?;
     }
     attr.nlink = if tag & NLINK != 0 { reader.varint_u32()? } else { 1 };
-    attr.rdev = if tag & RDEV != 0 { reader.varint_u32()? } else { 0 };
+    let device = if tag & RDEV != 0 { reader.varint_u32()? } else { 0 };
+    (attr.rdev, attr.stripe) = device_and_stripe(attr.mode, device);
     let data = if tag & DATA != 0 { reader.bytes()? } else { &[] };
     let extra = if tag & EXTRA != 0 { reader.bytes()? } else { &[] };
     attr.size = size.unwrap_or(data.len() as u64);

@@ -24,8 +24,9 @@ use crate::rows::Rows;
 pub use cursor::RunCursor;
 pub use reader::RunReader;
 
-/// The run format that this build writes.
-pub const RUN_VERSION: u16 = 1;
+/// The run format that this build writes. It reads the one before, which knew nothing of stripes and
+/// says in the place where they are what is read as the usual one.
+pub const RUN_VERSION: u16 = 2;
 /// A block ends with the row that makes its rows at least this many bytes.
 pub const BLOCK_BYTES_TARGET: usize = 16 * 1024;
 /// Every so many rows of a block a name is stored in full, to be found by binary search.
@@ -109,7 +110,7 @@ impl Header {
         if reader.take(MAGIC.len())? != MAGIC {
             return Err(malformed(0, "the magic of a run"));
         }
-        if reader.u16()? != RUN_VERSION {
+        if !(1..=RUN_VERSION).contains(&reader.u16()?) {
             return Err(malformed(MAGIC.len(), KNOWN_VERSION));
         }
         if reader.u16()? != 0 {

@@ -1,7 +1,7 @@
 //! Golden files, the IndexFS example, mutations of valid objects, and the format page.
 
 use expect_test::{Expect, expect};
-use types::{Attr, DirFragId, Errno, Error, FileType, Frag, Ino, Seq, Timestamp};
+use types::{Attr, DirFragId, Errno, Error, FileType, Frag, Ino, Seq, Stripe, Timestamp};
 
 use crate::*;
 
@@ -24,7 +24,13 @@ pub(crate) fn transcript(bytes: &[u8]) -> String {
                 extra = extra.escape_ascii(),
             ),
         };
-        text += &format!("  {} -> {what}\n", name.escape_ascii());
+        let stripe = match value {
+            RowValue::Inode(record) if record.attr.stripe != Stripe::DEFAULT => {
+                format!(" stripe={}", record.attr.stripe.bytes())
+            }
+            RowValue::Inode(_) | RowValue::Removed | RowValue::Remote { .. } => String::new(),
+        };
+        text += &format!("  {} -> {what}{stripe}\n", name.escape_ascii());
     }
     text
 }
@@ -64,6 +70,7 @@ pub(crate) fn attr(number: u64, file_type: FileType) -> Attr {
         gid: 100,
         nlink: if file_type == FileType::Directory { 2 } else { 1 },
         rdev: 0,
+        stripe: Stripe::default(),
         size: 0,
         atime: time,
         mtime: time,
@@ -128,6 +135,8 @@ fn everything_run() -> Vec<u8> {
         ..attr(9, FileType::Regular)
     };
     rows.push(b"plain", inode(1, FileType::Regular, b""));
+    let striped = Attr { stripe: Stripe::MIN, size: 1 << 20, ..attr(13, FileType::Regular) };
+    rows.push(b"striped", RowValue::Inode(InodeRecord { attr: striped, ..InodeRecord::default() }));
     let record = InodeRecord { attr: full, version: Seq(1 << 50), data: b"d", extra: b"user.a=b" };
     rows.push(b"full", RowValue::Inode(record));
     let device = Attr { rdev: 0x0801, ..attr(10, FileType::BlockDevice) };
@@ -159,7 +168,7 @@ fn example_manifest() -> Manifest {
     }
 }
 
-/// The objects whose bytes are kept for ever under `testdata/v1`.
+/// The objects whose bytes are kept for ever under `testdata/v2`; manifests are of version 1 still.
 fn golden_objects() -> Vec<(&'static str, Vec<u8>)> {
     let mut objects = indexfs_runs();
     objects.push(("everything.run", everything_run()));
@@ -169,10 +178,10 @@ fn golden_objects() -> Vec<(&'static str, Vec<u8>)> {
     objects
 }
 
-/// The bytes of a golden file; written first if `UPDATE_EXPECT` is set.
+/// The bytes of a golden file of the newest version; written first if `UPDATE_EXPECT` is set.
 #[allow(clippy::disallowed_methods, reason = "golden files are files")]
 fn golden(name: &str, bytes: &[u8]) -> Vec<u8> {
-    let path = format!("{}/testdata/v1/{name}.bin", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/testdata/v2/{name}.bin", env!("CARGO_MANIFEST_DIR"));
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         std::fs::write(&path, bytes).expect("the golden file can be written");
     }
@@ -180,10 +189,10 @@ fn golden(name: &str, bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn reads_v1() {
+fn reads_v2() {
     for (name, bytes) in golden_objects() {
         let stored = golden(name, &bytes);
-        assert_eq!(bytes, stored, "{name}: this build writes other bytes than version 1");
+        assert_eq!(bytes, stored, "{name}: this build writes other bytes than version 2");
         if name.ends_with(".manifest") {
             let manifest = Manifest::decode(&stored).expect("a golden manifest");
             assert_eq!(manifest.encode(), stored);
@@ -193,6 +202,25 @@ fn reads_v1() {
     }
     let stored = golden("example.manifest", &example_manifest().encode());
     assert_eq!(Manifest::decode(&stored), Ok(example_manifest()));
+}
+
+/// The bytes that version 1 wrote are read, and mean what they did.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "golden files are files")]
+fn reads_v1() {
+    for (name, newer) in golden_objects() {
+        let path = format!("{}/testdata/v1/{name}.bin", env!("CARGO_MANIFEST_DIR"));
+        let stored = std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        if name.ends_with(".manifest") {
+            assert!(Manifest::decode(&stored).is_ok(), "{name}");
+            continue;
+        }
+        assert_eq!(stored[8], 1);
+        // It had no stripes to write down.
+        let newer = transcript(&newer);
+        let newer: Vec<_> = newer.lines().filter(|line| !line.contains("striped")).collect();
+        assert_eq!(transcript(&stored).lines().collect::<Vec<_>>(), newer, "{name}");
+    }
 }
 
 #[test]
@@ -230,6 +258,7 @@ fn every_kind_of_row_is_read_back() {
           plain -> ino:1099511627777 -644 seq:1 size=0 data="" extra=""
           sda1 -> ino:1099511627786 b644 seq:0 size=0 data="" extra=""
           shared -> file ino:2199023255552
+          striped -> ino:1099511627789 -644 seq:0 size=1048576 data="" extra="" stripe=65536
           \xff\xfe\n -> ino:1099511627788 p644 seq:12 size=0 data="" extra=""
     "#]];
     expected.assert_eq(&text);
@@ -289,7 +318,7 @@ fn arbitrary_bytes_never_panic() {
         let mut bytes: Vec<u8> = (0..length).map(|_| numbers.byte() & 0x1f).collect();
         // Often enough the bytes get past the first check.
         if length > 12 {
-            let magic = if numbers.below(2) == 0 { b"CUDLRUN1\x01\0" } else { b"CUDLMANI\x01\0" };
+            let magic = if numbers.below(2) == 0 { b"CUDLRUN1\x02\0" } else { b"CUDLMANI\x01\0" };
             bytes[..10].copy_from_slice(magic);
         }
         fuzz::decode(&bytes);
@@ -301,7 +330,7 @@ fn errors_name_object_place_and_remedy() {
     let (fragment, id) = (dirfrag(Ino(1)), RunId(5));
     let damaged = RunReader::open_as(fragment, id, b"CUDLRUN1").expect_err("truncated");
     let mut newer = everything_run();
-    newer[8] = 2;
+    newer[8] = 3;
     let newer = RunReader::open(&newer).expect_err("unknown version").about("dirs/x/run.1");
     assert_eq!(Error::from(damaged.clone()).errno, Errno::BadMessage);
     let text = format!("{}\n{}\n", Error::from(damaged), Error::from(newer));

@@ -93,15 +93,15 @@ impl Model {
     }
 
     fn apply_create(&mut self, create: &Create<'_>) -> Outcome {
-        let Create { parent, name, ino, mode, uid, gid, rdev, size, time, mtime, atime, data } =
-            *create;
+        let Create { parent, name, ino, mode, uid, gid, rdev, stripe, .. } = *create;
+        let Create { size, time, mtime, atime, data, .. } = *create;
         self.touch(parent, time);
         if self.nodes.contains_key(&ino) {
             // This journal was merged before. Whatever became of the inode since stays.
             return Outcome::Done;
         }
-        let (ctime, btime) = (time, time);
-        let attr = Attr { ino, mode, uid, gid, nlink: 0, rdev, size, atime, mtime, ctime, btime };
+        let mut attr = Attr { ino, mode, uid, gid, rdev, stripe, size, ..Attr::default() };
+        (attr.atime, attr.mtime, attr.ctime, attr.btime) = (atime, mtime, time, time);
         self.nodes.insert(ino, Node { attr, data: data.to_vec(), ..Node::default() });
         self.give_name((parent, name), ino, time)
     }

@@ -2,8 +2,8 @@
 //! then does what it says. Refused requests change nothing.
 
 use types::{
-    Attr, AttrChange, Cred, Errno, FileType, Ino, MODE_PERMISSIONS, MODE_TYPE, RenameFlags,
-    SYMLINK_BYTES_MAX, Timestamp, XattrFlags, check_name,
+    Attr, AttrChange, Cred, Errno, FileType, INLINE_BYTES_MAX, Ino, MODE_PERMISSIONS, MODE_TYPE,
+    RenameFlags, SYMLINK_BYTES_MAX, Stripe, Timestamp, XattrFlags, check_name,
 };
 
 use crate::{Model, Node};
@@ -27,6 +27,8 @@ pub struct New<'a> {
     pub owner: Option<(u32, u32)>,
     /// Device number of a device file.
     pub rdev: u32,
+    /// How a file is striped.
+    pub stripe: Stripe,
     /// Length in bytes.
     pub size: u64,
     /// When.
@@ -127,10 +129,18 @@ impl Model {
                 mode |= SET_GID;
             }
         }
+        if file_type == FileType::Regular && new.data.len() > INLINE_BYTES_MAX {
+            return Err(Errno::TooBig);
+        }
         let mtime = new.mtime.unwrap_or(new.time);
         let atime = new.atime.unwrap_or(mtime);
-        let (ctime, btime, rdev) = (new.time, new.time, new.rdev);
-        let attr = Attr { ino, mode, uid, gid, nlink: 0, rdev, size, atime, mtime, ctime, btime };
+        let mut attr = Attr { ino, mode, uid, gid, size, atime, mtime, ..Attr::default() };
+        (attr.ctime, attr.btime) = (new.time, new.time);
+        if file_type == FileType::Regular {
+            attr.stripe = new.stripe;
+        } else {
+            attr.rdev = new.rdev;
+        }
         self.nodes.insert(ino, Node { attr, data: new.data.to_vec(), ..Node::default() });
         self.names.insert((dir, name.to_vec()), ino);
         self.touch(dir, new.time);
@@ -390,7 +400,7 @@ impl Model {
     /// Replaces the inline content of a small file and its size.
     ///
     /// # Errors
-    /// `EACCES`, `EISDIR`, `EINVAL`, `ESTALE`.
+    /// `EACCES`, `EISDIR`, `EINVAL`, `EFBIG`, `ESTALE`.
     pub fn setdata(
         &mut self,
         cred: &Cred,
@@ -405,6 +415,9 @@ impl Model {
         }
         if attr.file_type() != FileType::Regular || data.len() as u64 > size {
             return Err(Errno::Invalid);
+        }
+        if data.len() > INLINE_BYTES_MAX {
+            return Err(Errno::TooBig);
         }
         allow(cred, &attr, WRITE)?;
         if let Some(node) = self.nodes.get_mut(&ino) {

@@ -249,6 +249,7 @@ impl Namespace {
             gid: create.gid,
             nlink: 1,
             rdev: create.rdev,
+            stripe: create.stripe,
             home_hash,
             home: create.parent,
             size: create.size,

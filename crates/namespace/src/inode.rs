@@ -6,7 +6,9 @@
 //! once per inode. The map of spans stays small (2,500 entries for ten million inodes), so that
 //! no create has to wait long for it to grow.
 
-use types::{Attr, AttrChange, FileType, Ino, MODE_PERMISSIONS, MODE_TYPE, Map, Seq, Timestamp};
+use types::{
+    Attr, AttrChange, FileType, Ino, MODE_PERMISSIONS, MODE_TYPE, Map, Seq, Stripe, Timestamp,
+};
 
 use crate::apply::When;
 
@@ -48,7 +50,11 @@ pub(crate) struct Inode {
     /// Position of the last journal event that changed it (J-11).
     pub(crate) version: Seq,
     pub(crate) flags: u8,
+    /// How its content is striped if it is not inline.
+    pub(crate) stripe: Stripe,
 }
+
+const _: () = assert!(size_of::<Inode>() == 88, "many millions of them are in memory");
 
 impl Inode {
     /// Notes a change.
@@ -75,6 +81,7 @@ impl Inode {
             gid: self.gid,
             nlink: self.nlink,
             rdev: self.rdev,
+            stripe: self.stripe,
             size: self.size,
             atime: self.atime,
             mtime: self.mtime,
@@ -106,6 +113,7 @@ impl Inode {
         self.gid = attr.gid;
         self.nlink = attr.nlink;
         self.rdev = attr.rdev;
+        self.stripe = attr.stripe;
         self.size = attr.size;
         self.atime = attr.atime;
         self.mtime = attr.mtime;

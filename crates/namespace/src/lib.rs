@@ -44,7 +44,7 @@ use std::sync::Arc;
 
 use journal::Loss;
 use policy::Policy;
-use types::{Attr, Errno, FileType, Ino, Map, Seq, Timestamp, name_hash};
+use types::{Attr, Errno, FileType, Ino, Map, Seq, Stripe, Timestamp, name_hash};
 
 pub use apply::{Mode, Outcome};
 pub use batch::Batch;
@@ -84,6 +84,8 @@ pub struct Freed {
     pub is_dir: bool,
     /// Its length in bytes.
     pub size: u64,
+    /// How its data is striped.
+    pub stripe: Stripe,
     /// Whether the store holds anything of it, as far as the namespace knows: who has a file open
     /// may write there before its length says so.
     pub is_stored: bool,

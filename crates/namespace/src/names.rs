@@ -309,7 +309,8 @@ impl Namespace {
             let (is_dir, is_file) = (inode.is_dir(), inode.file_type() == FileType::Regular);
             let is_stored = is_dir || (is_file && inode.size > 0 && !small);
             if is_dir || is_file {
-                self.freed.push(Freed { ino, is_dir, size: inode.size, is_stored });
+                let Inode { size, stripe, .. } = inode;
+                self.freed.push(Freed { ino, is_dir, size, stripe, is_stored });
             }
         }
         if when.mode == Mode::Replay {

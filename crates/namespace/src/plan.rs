@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use journal::{Create, Event, Snapshot};
 use types::{
-    Attr, Cred, Errno, FileType, Ino, MODE_PERMISSIONS, MODE_TYPE, SYMLINK_BYTES_MAX, Timestamp,
-    check_name,
+    Attr, Cred, Errno, FileType, INLINE_BYTES_MAX, Ino, MODE_PERMISSIONS, MODE_TYPE,
+    SYMLINK_BYTES_MAX, Stripe, Timestamp, check_name,
 };
 
 use crate::inode::Inode;
@@ -34,6 +34,8 @@ pub struct NewInode<'a> {
     pub owner: Option<(u32, u32)>,
     /// Device number of a device file.
     pub rdev: u32,
+    /// How a file is striped.
+    pub stripe: Stripe,
     /// Length in bytes.
     pub size: u64,
     /// When.
@@ -166,8 +168,8 @@ impl Namespace {
     /// `create`, `mkdir`, `symlink`, `mknod`.
     ///
     /// # Errors
-    /// `EEXIST`, `ENOTDIR`, `EACCES`, `EINVAL`, `ENAMETOOLONG`, `EPERM` if a caller other than
-    /// root chooses another owner, or [`Refusal::Cold`].
+    /// `EEXIST`, `ENOTDIR`, `EACCES`, `EINVAL`, `ENAMETOOLONG`, `EFBIG` if content is longer than
+    /// what may be inline, `EPERM` if a caller other than root chooses another owner, or [`Refusal::Cold`].
     pub fn plan_create<'a>(
         &self,
         cred: &Cred,
@@ -202,6 +204,12 @@ impl Namespace {
         let mtime = new.mtime.unwrap_or(new.time);
         let data_size =
             if file_type == FileType::Symlink { new.data.len() as u64 } else { new.size };
+        // Only files have stripes, and only they have no device number.
+        let is_file = file_type == FileType::Regular;
+        if is_file && new.data.len() > INLINE_BYTES_MAX {
+            return Err(Errno::TooBig.into());
+        }
+        let (rdev, stripe) = if is_file { (0, new.stripe) } else { (new.rdev, Stripe::default()) };
         Ok(Planned::plain(Event::Create(Create {
             parent,
             name,
@@ -209,7 +217,8 @@ impl Namespace {
             mode,
             uid,
             gid,
-            rdev: new.rdev,
+            rdev,
+            stripe,
             size: data_size,
             time: new.time,
             mtime,

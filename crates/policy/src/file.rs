@@ -13,7 +13,7 @@ mod yaml;
 
 use std::fmt;
 
-use types::{Errno, Error};
+use types::{Errno, Error, INLINE_BYTES_MAX, Stripe};
 
 use crate::option::{Ack, Check, InterferePolicy, Limit, MergeTrigger};
 use crate::policy::{ALLOCATED_INODES_MAX, Policy};
@@ -24,7 +24,7 @@ use crate::{Composition, Mechanism, preset, text};
 pub const FILE_BYTES_MAX: usize = 64 * 1024;
 
 /// The keys of a policy file, in canonical order.
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 10] = [
     "consistency",
     "durability",
     "allocated_inodes",
@@ -33,6 +33,8 @@ const KEYS: [&str; 8] = [
     "limit",
     "check",
     "merge",
+    "inline_bytes",
+    "stripe_bytes",
 ];
 
 /// Why a text is not a policy, and where. Its error number is EINVAL.
@@ -245,6 +247,8 @@ fn set(policy: &mut Policy, source: &str, key: &str, member: &Member) -> Result<
                 "use at_end, idle, every 10s (or m, h; at most a week), or at 5000 updates";
             policy.merge = trigger.ok_or_else(|| reader.fault("is no merge trigger", remedy))?;
         }
+        "inline_bytes" => policy.inline_bytes = reader.inline_bytes()?,
+        "stripe_bytes" => policy.stripe = reader.stripe()?,
         unknown => {
             let cause = format!("{} is no key of a policy", text::quoted(&member.key));
             let remedy = text::suggestion(unknown, KEYS.into_iter());
@@ -282,6 +286,24 @@ impl Value<'_> {
                 let remedy = format!("write an integer from 1 to {ALLOCATED_INODES_MAX}");
                 self.fault("is no number of inodes", remedy)
             })
+    }
+
+    fn inline_bytes(&self) -> Result<u32, PolicyError> {
+        text::digits(self.member.value.trim())
+            .and_then(|bytes| u32::try_from(bytes).ok())
+            .filter(|bytes| *bytes as usize <= INLINE_BYTES_MAX)
+            .ok_or_else(|| {
+                let remedy = format!("write an integer from 0 to {INLINE_BYTES_MAX}");
+                self.fault("is no length of inline content", remedy)
+            })
+    }
+
+    fn stripe(&self) -> Result<Stripe, PolicyError> {
+        text::digits(self.member.value.trim()).and_then(Stripe::of_bytes).ok_or_else(|| {
+            let (least, most) = (Stripe::MIN.bytes(), Stripe::MAX.bytes());
+            let remedy = format!("write a power of two from {least} to {most}");
+            self.fault("is no size of stripes", remedy)
+        })
     }
 
     fn choice<T>(

@@ -5,6 +5,8 @@
 
 use std::fmt::Write as _;
 
+use types::{INLINE_BYTES, Stripe};
+
 use crate::option::{Ack, Check, InterferePolicy, Limit, MergeTrigger};
 use crate::warning::{self, Warning};
 use crate::{Cell, Composition, Mechanism, effective};
@@ -38,6 +40,12 @@ pub struct Policy {
     pub check: Check,
     /// When updates are merged, if the policy applies them at all; by default at the end (P-03).
     pub merge: MergeTrigger,
+    /// How many bytes a file may have and still be kept in its inode, up to [`types::INLINE_BYTES_MAX`]; by
+    /// default [`INLINE_BYTES`].
+    pub inline_bytes: u32,
+    /// How the content of new files is striped if it is not kept in their inodes; by default
+    /// [`Stripe::DEFAULT`]. Written `stripe_bytes: 4194304`.
+    pub stripe: Stripe,
 }
 
 impl Default for Policy {
@@ -51,6 +59,8 @@ impl Default for Policy {
             hard_limit: false,
             check: Check::default(),
             merge: MergeTrigger::default(),
+            inline_bytes: INLINE_BYTES,
+            stripe: Stripe::DEFAULT,
         }
     }
 }
@@ -146,8 +156,8 @@ impl Policy {
         text
     }
 
-    /// The same members as [`Policy::to_yaml`] as a JSON object, which reads back as well. The
-    /// number of inodes is a number.
+    /// The same members as [`Policy::to_yaml`] as a JSON object, which reads back as well. Numbers
+    /// are numbers.
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
         let mut object = serde_json::Map::new();
@@ -155,10 +165,12 @@ impl Policy {
             object.insert(key.to_owned(), value.into());
         }
         object.insert("allocated_inodes".to_owned(), self.allocated_inodes.into());
+        object.insert("inline_bytes".to_owned(), self.inline_bytes.into());
+        object.insert("stripe_bytes".to_owned(), self.stripe.bytes().into());
         object.into()
     }
 
-    fn members(&self) -> [(&'static str, String); 8] {
+    fn members(&self) -> [(&'static str, String); 10] {
         let limit = if self.hard_limit { Limit::Hard } else { Limit::Soft };
         [
             ("consistency", self.consistency.to_string()),
@@ -169,6 +181,8 @@ impl Policy {
             ("limit", limit.to_string()),
             ("check", self.check.to_string()),
             ("merge", self.merge.to_string()),
+            ("inline_bytes", self.inline_bytes.to_string()),
+            ("stripe_bytes", self.stripe.bytes().to_string()),
         ]
     }
 }

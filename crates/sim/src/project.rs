@@ -6,7 +6,7 @@ use metastore::request::client_journal_name;
 use namespace::NewInode;
 use objstore::{Expect, ObjectStore};
 use policy::{Cell, InterferePolicy, Policy};
-use types::{AttrChange, Cred, Errno, Ino, InoRange, Seq, Tid, Timestamp};
+use types::{AttrChange, Cred, Errno, Ino, InoRange, Seq, Stripe, Tid, Timestamp};
 use wire::{Answer, Failure, MergeFlags, Message, Unused};
 
 use crate::call::{Call, What};
@@ -426,7 +426,9 @@ fn one_event(
     };
     let name = format!("n{}", rng.below(names + 2));
     let inner = project.inner.as_mut()?;
-    let new = |mode| NewInode { mode, time, ..NewInode::default() };
+    // Its files are striped otherwise than those that are made by request.
+    let stripe = Stripe::MIN;
+    let new = |mode| NewInode { mode, stripe, time, ..NewInode::default() };
     match rng.below(12) {
         0 | 1 => {
             let ino = inner.create(&cred, dir, name.as_bytes(), &new(0o040_777)).ok()?;

@@ -46,7 +46,7 @@ pub(crate) fn to_model(tree: &Tree) -> Model {
     for (path, item) in tree.iter().filter(|(path, _)| !path.is_empty()) {
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
         let parent = tree.get(parent).map_or(Ino::ROOT, |item| item.attr.ino);
-        let Attr { ino, mode, uid, gid, rdev, size, atime, mtime, btime, .. } = item.attr;
+        let Attr { ino, mode, uid, gid, rdev, stripe, size, atime, mtime, btime, .. } = item.attr;
         let name = name.as_bytes();
         let time = btime;
         if model.node(ino).is_some() {
@@ -56,7 +56,8 @@ pub(crate) fn to_model(tree: &Tree) -> Model {
         }
         let data = item.data.as_slice();
         let create =
-            Create { parent, name, ino, mode, uid, gid, rdev, size, time, mtime, atime, data };
+            Create { parent, name, ino, mode, uid, gid, rdev, stripe, ..Create::default() };
+        let create = Create { size, time, mtime, atime, data, ..create };
         model.apply(&Event::Create(create), nothing);
     }
     for item in tree.values() {

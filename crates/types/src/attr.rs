@@ -1,6 +1,6 @@
 //! Inode attributes.
 
-use crate::{Ino, Timestamp};
+use crate::{Ino, Stripe, Timestamp};
 
 /// The bits of a mode that name the file type (`S_IFMT`).
 pub const MODE_TYPE: u32 = 0o170_000;
@@ -95,6 +95,8 @@ pub struct Attr {
     pub nlink: u32,
     /// Device number of a device file, else 0.
     pub rdev: u32,
+    /// How the content of a file is striped if it is not inline.
+    pub stripe: Stripe,
     /// Length in bytes; for a directory the number of its entries, as far as they
     /// are known.
     pub size: u64,
@@ -119,6 +121,24 @@ impl Attr {
     #[must_use]
     pub fn is_dir(&self) -> bool {
         self.mode & MODE_TYPE == FileType::Directory.mode_bits()
+    }
+}
+
+/// The one number in which formats keep what only device files and only regular files have: a device
+/// number, or [`Stripe::code`].
+#[must_use]
+pub fn device_or_stripe(mode: u32, rdev: u32, stripe: Stripe) -> u32 {
+    if mode & MODE_TYPE == FileType::Regular.mode_bits() { stripe.code().into() } else { rdev }
+}
+
+/// What [`device_or_stripe`] made one number of. A regular file whose number is no stripe is striped
+/// as usual: before there were stripes the number meant nothing there.
+#[must_use]
+pub fn device_and_stripe(mode: u32, number: u32) -> (u32, Stripe) {
+    if mode & MODE_TYPE == FileType::Regular.mode_bits() {
+        (0, Stripe::from_code(number).unwrap_or_default())
+    } else {
+        (number, Stripe::default())
     }
 }
 

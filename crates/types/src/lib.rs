@@ -14,18 +14,27 @@ mod error;
 mod id;
 mod lock;
 mod name;
+mod stripe;
 mod time;
 
-pub use attr::{Attr, AttrChange, FileType, MODE_PERMISSIONS, MODE_TYPE};
+pub use attr::{
+    Attr, AttrChange, FileType, MODE_PERMISSIONS, MODE_TYPE, device_and_stripe, device_or_stripe,
+};
 pub use cred::{Cred, RenameFlags, XattrFlags};
 pub use error::{Errno, Error, Result};
 pub use id::{ClientId, ConnId, DirFragId, Epoch, Frag, Ino, InoRange, Origin, Rank, Seq, Tid};
 pub use lock::{Lock, LockKind, LockMode, LockRanges};
 pub use name::{NAME_BYTES_MAX, PATH_BYTES_MAX, Path, SYMLINK_BYTES_MAX, check_name, name_hash};
+pub use stripe::{STRIPE_BYTES, Stripe};
 pub use time::{Clock, Moment, Span, Timestamp};
 
-/// Files of at most this many bytes are stored inline with their metadata by default.
-pub const INLINE_BYTES_MAX: usize = 4096;
+/// Files of at most this many bytes are stored inline with their metadata, unless their directory
+/// says otherwise.
+pub const INLINE_BYTES: u32 = 4096;
+
+/// No file of more bytes is ever stored inline. A shorter one may be: who reads it must ask, because
+/// who wrote it decided. Not more than the smallest [`Stripe`].
+pub const INLINE_BYTES_MAX: usize = 65_536;
 
 /// A hash map with a fixed hasher: the same inputs iterate in the same order in every process,
 /// which replayable simulations need. Anything that leaves the core is sorted all the same.

@@ -1,5 +1,8 @@
 use crate::bytes::{Put, Reader, unzigzag, zigzag};
-use crate::{Errno, Error, Frag, Ino, InoRange, Path, Rank, Timestamp, check_name, name_hash};
+use crate::{
+    Errno, Error, Frag, INLINE_BYTES, INLINE_BYTES_MAX, Ino, InoRange, Path, Rank, STRIPE_BYTES,
+    Stripe, Timestamp, check_name, device_and_stripe, device_or_stripe, name_hash,
+};
 
 #[test]
 fn varints_survive_the_round_trip_and_refuse_more_than_64_bits() {
@@ -70,4 +73,41 @@ fn errors_name_subject_cause_and_remedy() {
 fn time_before_1970_has_positive_nanoseconds() {
     let time = Timestamp::from_parts(-1, 999_999_999);
     assert_eq!((time.seconds(), time.nanoseconds()), (-1, 999_999_999));
+}
+
+#[test]
+fn stripes_are_powers_of_two_and_the_usual_one_is_nothing() {
+    assert_eq!(Stripe::of_bytes(STRIPE_BYTES), Some(Stripe::DEFAULT));
+    assert_eq!(Stripe::DEFAULT.code(), 0);
+    for bits in 0..64 {
+        let stripe = Stripe::of_bytes(1 << bits);
+        assert_eq!(stripe.is_some(), (16..=26).contains(&bits));
+        let Some(stripe) = stripe else { continue };
+        assert_eq!(Stripe::from_code(stripe.code().into()), Some(stripe));
+        assert_eq!(stripe.count(0), 0);
+        assert_eq!(stripe.count(stripe.bytes()), 1);
+        assert_eq!(stripe.count(stripe.bytes() + 1), 2);
+    }
+    assert_eq!(Stripe::of_bytes((1 << 20) + 1), None);
+    assert_eq!(Stripe::from_code(15), None);
+    assert_eq!(Stripe::from_code(27), None);
+    assert_eq!(Stripe::from_code(22), Some(Stripe::DEFAULT));
+    assert_eq!(Stripe::from_code(u32::MAX), None);
+}
+
+#[test]
+fn what_is_inline_fits_the_smallest_stripe() {
+    assert!(INLINE_BYTES_MAX as u64 <= Stripe::MIN.bytes());
+    assert!(INLINE_BYTES as usize <= INLINE_BYTES_MAX);
+}
+
+#[test]
+fn one_number_is_a_device_or_a_stripe() {
+    let (file, device, dir) = (0o100_644, 0o020_600, 0o040_755);
+    let both = |mode, rdev, stripe| device_and_stripe(mode, device_or_stripe(mode, rdev, stripe));
+    assert_eq!(both(file, 0, Stripe::MIN), (0, Stripe::MIN));
+    assert_eq!(both(file, 20, Stripe::MAX), (0, Stripe::MAX), "a file has no device number");
+    assert_eq!(both(device, 20, Stripe::DEFAULT), (20, Stripe::DEFAULT));
+    assert_eq!(both(dir, 0, Stripe::DEFAULT), (0, Stripe::DEFAULT));
+    assert_eq!(device_and_stripe(file, 0x801), (0, Stripe::DEFAULT), "as it was before stripes");
 }

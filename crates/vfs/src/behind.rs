@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use cudele::{Error, Fs, Ino, Result};
+use cudele::{Error, Fs, Ino, Result, Stripe};
 
 use crate::file::Content;
 use crate::{Vfs, held};
@@ -83,7 +83,7 @@ impl Flow {
 
 #[derive(Debug)]
 struct Piece {
-    ino: Ino,
+    place: (Ino, Stripe),
     gathered: Gathered,
     flow: Arc<Flow>,
 }
@@ -133,10 +133,10 @@ impl Behind {
 }
 
 fn write_pieces(fs: &Fs, pieces: &Receiver<Piece>, spare: &Spare) {
-    while let Ok(Piece { ino, gathered, flow }) = pieces.recv() {
+    while let Ok(Piece { place, gathered, flow }) = pieces.recv() {
         let Gathered { start, bytes, length_before, .. } = gathered;
         let failed = held(&flow.state).failed.is_some();
-        let written = if failed { Ok(()) } else { fs.write_at(ino, start, &bytes) };
+        let written = if failed { Ok(()) } else { fs.write_at(place, start, &bytes) };
         spare.give(bytes);
         let mut state = held(&flow.state);
         if let Err(error) = written {
@@ -191,7 +191,8 @@ impl Vfs {
             failed: None,
         };
         let gathered = std::mem::replace(&mut content.behind, next);
-        self.behind.send(&self.fs, Piece { ino, gathered, flow: flow.clone() })?;
+        let place = (ino, content.stripe);
+        self.behind.send(&self.fs, Piece { place, gathered, flow: flow.clone() })?;
         match flow.wait(PIECES_WAITING_MAX) {
             None => Ok(()),
             Some(_) => self.settle(ino, content),
@@ -209,7 +210,8 @@ impl Vfs {
         }
         let gathered = std::mem::take(&mut content.behind);
         let Gathered { start, bytes, length_before, flow, failed: untold } = gathered;
-        let last = if bytes.is_empty() { Ok(()) } else { self.fs.write_at(ino, start, &bytes) };
+        let place = (ino, content.stripe);
+        let last = if bytes.is_empty() { Ok(()) } else { self.fs.write_at(place, start, &bytes) };
         self.behind.spare.give(bytes);
         let failed = flow.and_then(|flow| flow.wait(0));
         let failed = failed.or(last.err().map(|error| (error, length_before)));

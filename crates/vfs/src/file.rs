@@ -2,16 +2,16 @@
 //!
 //! Small content is held here and goes to the inode when a file is flushed; larger content is on its
 //! way to the object store when a write returns (module `behind`), and its length goes to the inode
-//! when the file is flushed. All
-//! handles of a process share one content, so they are consistent at once; another process sees
-//! what was written when it opens the file after a flush (close-to-open).
+//! when the file is flushed. What is small is for the policy of the directory to say, when content is
+//! written. All handles of a process share one content, so they are consistent at once; another
+//! process sees what was written when it opens the file after a flush (close-to-open).
 //!
 //! Invariants: inline content is as long as the file; what is in the object store beyond the end of
 //! a file reads as zeros; a file that has lost its last name keeps attributes and content here.
 
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
-use cudele::{Attr, AttrChange, Errno, Error, INLINE_BYTES_MAX, Ino, Result, Timestamp};
+use cudele::{Attr, AttrChange, Errno, Error, INLINE_BYTES_MAX, Ino, Result, Stripe, Timestamp};
 
 use crate::behind::Gathered;
 use crate::{Caller, Vfs, held};
@@ -29,6 +29,8 @@ pub(crate) struct File {
 pub(crate) struct Content {
     pub(crate) size: u64,
     pub(crate) body: Body,
+    /// How it is striped in the object store.
+    pub(crate) stripe: Stripe,
     /// The inode does not know of it yet.
     pub(crate) dirty: bool,
     /// When it was written last, if the inode does not know.
@@ -59,17 +61,18 @@ pub(crate) enum Body {
 }
 
 impl File {
-    pub(crate) fn new(size: u64, body: Body) -> Self {
+    pub(crate) fn new(attr: &Attr, body: Body) -> Self {
         let content = Content {
-            size,
+            size: attr.size,
             body,
+            stripe: attr.stripe,
             dirty: false,
             written: Timestamp(0),
             unsynced: false,
             behind: Gathered::default(),
             nameless: None,
             unclosed: [0; 2],
-            last: Attr { size, nlink: 1, ..Attr::default() },
+            last: *attr,
             accessed: None,
             shared: false,
         };
@@ -138,10 +141,13 @@ impl Content {
     }
 
     /// Makes room up to a length: content that gets too long for the inode moves to the store.
-    fn make_room(&mut self, end: u64) {
+    fn make_room(&mut self, end: u64, inline_bytes: impl FnOnce() -> u64) {
         let Body::Inline(held) = &mut self.body else { return };
-        if end <= INLINE_BYTES_MAX as u64 {
-            held.resize(held.len().max(usize_of(end)), 0);
+        if end <= held.len() as u64 {
+            return;
+        }
+        if end <= inline_bytes() {
+            held.resize(usize_of(end), 0);
             return;
         }
         self.behind = Gathered::from_inline(std::mem::take(held));
@@ -206,8 +212,9 @@ impl Vfs {
             }
             return Ok(length);
         }
+        let stripe = content.stripe;
         drop(content);
-        self.fs.read_into(ino, offset, buffer)?;
+        self.fs.read_into((ino, stripe), offset, buffer)?;
         Ok(length)
     }
 
@@ -238,10 +245,11 @@ impl Vfs {
 
     /// Makes room up to a length: content that gets too long for the inode goes to the store.
     fn make_room(&self, ino: Ino, content: &mut Content, end: u64) -> Result<()> {
-        if matches!(content.body, Body::Inline(_)) && end > INLINE_BYTES_MAX as u64 {
+        let was_inline = matches!(content.body, Body::Inline(_));
+        content.make_room(end, || self.inline_bytes(ino));
+        if was_inline && content.body == Body::Striped {
             self.note_content(ino)?;
         }
-        content.make_room(end);
         Ok(())
     }
 
@@ -267,7 +275,7 @@ impl Vfs {
             None => {
                 let attr = self.stored_attr(ino)?;
                 Self::check_file(&attr)?;
-                Arc::new(File::new(attr.size, Body::Unread))
+                Arc::new(File::new(&attr, Body::Unread))
             }
         };
         let mut content = file.held();
@@ -294,13 +302,14 @@ impl Vfs {
             Body::Inline(held) => held.truncate(usize_of(size)),
             Body::Striped | Body::Unread => {
                 // What is shared stays where everybody who has it open looks.
-                if content.shared || size > INLINE_BYTES_MAX as u64 {
-                    self.fs.zero_range(ino, content.size, size, content.size - size)?;
+                let place = (ino, content.stripe);
+                if content.shared || (size > 0 && size > self.inline_bytes(ino)) {
+                    self.fs.zero_range(place, content.size, (size, content.size - size))?;
                     content.unsynced = true;
                 } else {
                     // Short again: it goes back to where short content is.
-                    let data = self.fs.read_at(ino, 0, usize_of(size))?;
-                    self.fs.delete_data(ino, content.size)?;
+                    let data = self.fs.read_at(place, 0, usize_of(size))?;
+                    self.fs.delete_data(place, content.size)?;
                     content.body = Body::Inline(data);
                 }
             }
@@ -337,7 +346,8 @@ impl Vfs {
             if let Body::Inline(held) = &mut content.body {
                 held[usize_of(offset.min(end))..usize_of(end)].fill(0);
             } else if offset < end {
-                self.fs.zero_range(ino, content.size, offset, end - offset)?;
+                let place = (ino, content.stripe);
+                self.fs.zero_range(place, content.size, (offset, end - offset))?;
                 content.unsynced = true;
             }
         }
@@ -391,7 +401,7 @@ impl Vfs {
         let mut content = file.held();
         self.write_back(ino, &mut content)?;
         if content.unsynced {
-            self.fs.sync_file(ino, content.size)?;
+            self.fs.sync_file((ino, content.stripe), content.size)?;
             content.unsynced = false;
         }
         let nameless = content.nameless.is_some();

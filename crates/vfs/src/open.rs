@@ -47,7 +47,7 @@ impl Vfs {
             Some(attr) => (attr, Body::Unread, false),
             None => self.open_stored(caller, ino, mode.write)?,
         };
-        let file = self.nodes().open(ino, || File::new(attr.size, body.clone()));
+        let file = self.nodes().open(ino, || File::new(&attr, body.clone()));
         let seen = self.nodes().see(ino, (attr.ctime, attr.size));
         let mut content = file.held();
         // What a kernel reads from its memory is seen by nobody else.
@@ -91,7 +91,8 @@ impl Vfs {
         match self.make_open(caller, (parent, name), mode, open) {
             Ok(entry) => {
                 let ino = entry.attr.ino;
-                let file = self.nodes().open(ino, || File::new(0, Body::Inline(Vec::new())));
+                let new = || File::new(&entry.attr, Body::Inline(Vec::new()));
+                let file = self.nodes().open(ino, new);
                 file.held().last = entry.attr;
                 self.nodes().see(ino, (entry.attr.ctime, 0));
                 Ok(entry)
@@ -123,7 +124,7 @@ impl Vfs {
         let Some(file) = self.close_here(ino, write) else { return result };
         let content = file.held();
         if owned && content.nameless.is_some() && content.body == Body::Striped {
-            self.fs.delete_data(ino, content.size)?;
+            self.fs.delete_data((ino, content.stripe), content.size)?;
         }
         result
     }
@@ -231,9 +232,9 @@ impl Vfs {
     pub(crate) fn drop_freed(&self, dir: Ino) -> Result<()> {
         let Tree::Owned(owned) = self.tree(dir) else { return Ok(()) };
         let freed = owned.with(&Caller::SELF.cred(), |subtree| Ok(subtree.take_freed()))?;
-        for (ino, size) in freed {
+        for (ino, stripe, size) in freed {
             if self.nodes().file(ino).is_none() {
-                self.fs.delete_data(ino, size)?;
+                self.fs.delete_data((ino, stripe), size)?;
             }
         }
         Ok(())

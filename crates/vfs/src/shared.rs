@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use cudele::{AttrChange, Errno, Error, Ino, Notice, Result};
+use cudele::{Attr, AttrChange, Errno, Error, Ino, Notice, Result};
 
 use crate::file::{Body, Content};
 use crate::nodes::Known;
@@ -112,7 +112,7 @@ impl Vfs {
             None if append => self.shared_size(ino, content)?,
             None => offset,
         };
-        self.fs.write_at(ino, at, data)?;
+        self.fs.write_at((ino, content.stripe), at, data)?;
         content.size = content.size.max(at + length);
         if reserved.is_none() && named {
             match self.walked(ino, || self.fs.grow_as(&cred, ino, at + length)) {
@@ -131,12 +131,12 @@ impl Vfs {
         size: u64,
         is_open: bool,
     ) -> Result<()> {
-        let before = self.stored_attr(ino)?.size;
+        let Attr { size: before, stripe, .. } = self.stored_attr(ino)?;
         let change = AttrChange { size: Some(size), ..AttrChange::default() };
         let caller = if is_open { &Caller::SELF } else { caller };
         self.change_attr(caller, ino, &change)?;
         if size < before {
-            self.fs.zero_range(ino, before, size, before - size)?;
+            self.fs.zero_range((ino, stripe), before, (size, before - size))?;
         }
         Ok(())
     }
@@ -148,9 +148,9 @@ impl Vfs {
         zero: bool,
         keep: bool,
     ) -> Result<()> {
-        let size = self.stored_attr(ino)?.size;
+        let Attr { size, stripe, .. } = self.stored_attr(ino)?;
         if zero && offset < size {
-            self.fs.zero_range(ino, size, offset, end.min(size) - offset)?;
+            self.fs.zero_range((ino, stripe), size, (offset, end.min(size) - offset))?;
         }
         if !keep {
             self.walked(ino, || self.fs.grow_as(&Caller::SELF.cred(), ino, end))?;

@@ -103,6 +103,23 @@ impl Vfs {
         self.run(ino, &Caller::SELF, |user| user.attr(ino), |subtree| subtree.attr(ino))
     }
 
+    /// How long content may be that is written to a file and kept in its inode, where the file was
+    /// seen last.
+    pub(crate) fn inline_bytes(&self, ino: Ino) -> u64 {
+        let bytes = match self.tree(ino) {
+            Tree::Server => {
+                let dir = self.nodes().parent(ino);
+                self.walked(dir, || self.fs.inline_bytes(dir))
+            }
+            Tree::Owned(owned) => {
+                owned.with(&Caller::SELF.cred(), |subtree| Ok(subtree.policy().inline_bytes))
+            }
+        };
+        // Any answer would do: it is about where the content is best, and readers look in both
+        // places. A file that has lost its name is in no directory.
+        bytes.unwrap_or(cudele::INLINE_BYTES).into()
+    }
+
     pub(crate) fn change_attr(&self, caller: &Caller, ino: Ino, change: &AttrChange) -> Result<()> {
         let home = self.nodes().parent(ino);
         // Who is not in the group of a file cannot make it set-group-id, and is not told: so all

@@ -1,12 +1,15 @@
 //! How values shared by several messages are written.
 
 use types::bytes::{Malformed, Put, Reader};
-use types::{Attr, AttrChange, Ino, InoRange, Lock, LockKind, LockMode, Timestamp};
+use types::{
+    Attr, AttrChange, Ino, InoRange, Lock, LockKind, LockMode, Timestamp, device_and_stripe,
+    device_or_stripe,
+};
 
 pub(crate) fn put_attr(out: &mut Vec<u8>, attr: &Attr) {
-    let Attr { ino, mode, uid, gid, nlink, rdev, size, atime, mtime, ctime, btime } = *attr;
+    let Attr { ino, mode, uid, gid, nlink, rdev, stripe, size, atime, mtime, ctime, btime } = *attr;
     out.put_varint(ino.0);
-    for value in [mode, uid, gid, nlink, rdev] {
+    for value in [mode, uid, gid, nlink, device_or_stripe(mode, rdev, stripe)] {
         out.put_varint(u64::from(value));
     }
     out.put_varint(size);
@@ -22,7 +25,7 @@ pub(crate) fn attr(reader: &mut Reader<'_>) -> Result<Attr, Malformed> {
     attr.uid = reader.varint_u32()?;
     attr.gid = reader.varint_u32()?;
     attr.nlink = reader.varint_u32()?;
-    attr.rdev = reader.varint_u32()?;
+    (attr.rdev, attr.stripe) = device_and_stripe(attr.mode, reader.varint_u32()?);
     attr.size = reader.varint()?;
     attr.mtime = Timestamp(reader.signed()?);
     attr.atime = Timestamp(attr.mtime.0.wrapping_add(reader.signed()?));

@@ -1,7 +1,7 @@
 //! Messages: what one frame carries.
 
 use types::bytes::{Malformed, Put, Reader};
-use types::{Attr, ClientId, Cred, Epoch, Errno, Ino, Seq, Tid, Timestamp};
+use types::{Attr, ClientId, Cred, Epoch, Errno, Ino, Seq, Stripe, Tid, Timestamp};
 
 use crate::answer::Answer;
 use crate::codec::{attr, boolean, list, option, put_attr, put_list, put_option, string};
@@ -47,6 +47,8 @@ pub struct Replay {
     pub ino: Ino,
     /// When it was carried out.
     pub time: Timestamp,
+    /// How the file that it created is striped: content may be there by now.
+    pub stripe: Stripe,
 }
 
 /// A request to a metadata server.
@@ -201,6 +203,7 @@ impl Message<'_> {
                     out.put_varint(replay.seq.0);
                     out.put_varint(replay.ino.0);
                     out.put_signed(replay.time.0);
+                    out.put_u8(replay.stripe.code());
                 }
                 op.encode(out);
             }
@@ -346,7 +349,12 @@ fn cred(reader: &mut Reader<'_>) -> Result<Cred, Malformed> {
 }
 
 fn replay(reader: &mut Reader<'_>) -> Result<Replay, Malformed> {
-    Ok(Replay { seq: Seq(reader.varint()?), ino: ino(reader)?, time: Timestamp(reader.signed()?) })
+    let (seq, ino) = (Seq(reader.varint()?), ino(reader)?);
+    let time = Timestamp(reader.signed()?);
+    let start = *reader;
+    let stripe = Stripe::from_code(reader.u8()?.into());
+    let stripe = stripe.ok_or_else(|| start.malformed("a stripe"))?;
+    Ok(Replay { seq, ino, time, stripe })
 }
 
 fn told(reader: &mut Reader<'_>) -> Result<Told, Malformed> {

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use types::{
     Attr, AttrChange, ClientId, ConnId, Epoch, Errno, Ino, InoRange, Lock, LockKind, LockMode,
-    Rank, Seq, Tid, Timestamp,
+    Rank, Seq, Stripe, Tid, Timestamp,
 };
 
 use crate::*;
@@ -178,7 +178,11 @@ fn messages() -> Vec<Message<'static>> {
         Message::Revoke { dir: Ino(1 << 41) },
     ];
     for (tid, op) in ops().into_iter().enumerate() {
-        let replay = (tid % 2 == 0).then_some(Replay { seq: Seq(1), ..Replay::default() });
+        let replay = (tid % 2 == 0).then_some(Replay {
+            seq: Seq(1),
+            stripe: Stripe::MIN,
+            ..Replay::default()
+        });
         let (tid, heard) = (Tid(tid as u64), Tid(tid as u64 / 2));
         all.push(Message::Request(Request {
             tid,

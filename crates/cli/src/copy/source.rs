@@ -130,7 +130,7 @@ impl Source {
             Self::Space { path, .. } => {
                 // Walking the path brings the file into the server's memory if it is not there.
                 let attr = fs.stat(path.to_bytes())?;
-                Box::new(fs.open_file(attr.ino, attr.size)?)
+                Box::new(fs.open_file(&attr)?)
             }
             Self::Local { path, .. } => {
                 Box::new(File::open(path).map_err(|error| io(path, &error))?)

@@ -15,7 +15,7 @@ use cudele::{
 };
 
 use super::strong::{is_missing, parse};
-use super::{LINKS_AND_ATTRIBUTES, Phase, Report, Tally, Target};
+use super::{LINKS_AND_ATTRIBUTES, Made, Phase, Report, Tally, Target};
 use crate::source::shown;
 
 enum PutOff {
@@ -108,13 +108,14 @@ impl Target for Blind {
         self.subtree.root()
     }
 
-    fn create(&mut self, dir: Ino, name: &[u8], new: &NewFile<'_>) -> Result<Ino> {
+    fn create(&mut self, dir: Ino, name: &[u8], new: &NewFile<'_>) -> Result<Made> {
         if !self.taken.is_empty() && dir == self.subtree.root() && self.taken.contains(name) {
             let cause = "the destination has an entry of this name";
             return Err(Error::new(Errno::Exists, shown(name), cause)
                 .remedy("bring it in elsewhere, or remove what is there"));
         }
-        self.subtree.create(dir, name, new)
+        let stripe = self.subtree.policy().stripe;
+        Ok(Made { ino: self.subtree.create(dir, name, new)?, stripe })
     }
 
     fn link(&mut self, ino: Ino, dir: Ino, name: &[u8]) -> Result<()> {
@@ -138,8 +139,12 @@ impl Target for Blind {
         Ok(())
     }
 
-    fn write(&mut self, ino: Ino, head: Vec<u8>, rest: &mut dyn Read) -> Result<u64> {
-        self.subtree.fs().write_large(ino, head, rest)
+    fn inline_bytes(&mut self, _: Ino) -> Result<u32> {
+        Ok(self.subtree.policy().inline_bytes)
+    }
+
+    fn write(&mut self, made: Made, head: &[u8], rest: &mut dyn Read) -> Result<u64> {
+        self.subtree.fs().write_large((made.ino, made.stripe), head, rest)
     }
 
     fn size_comes_last(&self) -> bool {

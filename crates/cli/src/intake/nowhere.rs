@@ -2,9 +2,9 @@
 
 use std::io::Read;
 
-use cudele::{AttrChange, Ino, NewFile, Result};
+use cudele::{AttrChange, Ino, NewFile, Result, Stripe};
 
-use super::Target;
+use super::{Made, Target};
 use crate::source::tree;
 
 #[derive(Debug, Default)]
@@ -17,9 +17,9 @@ impl Target for Nowhere {
         Ino::ROOT
     }
 
-    fn create(&mut self, _: Ino, _: &[u8], _: &NewFile<'_>) -> Result<Ino> {
+    fn create(&mut self, _: Ino, _: &[u8], _: &NewFile<'_>) -> Result<Made> {
         self.last += 1;
-        Ok(Ino(Ino::FIRST_FREE + self.last))
+        Ok(Made { ino: Ino(Ino::FIRST_FREE + self.last), stripe: Stripe::default() })
     }
 
     fn link(&mut self, _: Ino, _: Ino, _: &[u8]) -> Result<()> {
@@ -38,7 +38,11 @@ impl Target for Nowhere {
         Ok(())
     }
 
-    fn write(&mut self, _: Ino, head: Vec<u8>, rest: &mut dyn Read) -> Result<u64> {
+    fn inline_bytes(&mut self, _: Ino) -> Result<u32> {
+        Ok(cudele::INLINE_BYTES)
+    }
+
+    fn write(&mut self, _: Made, head: &[u8], rest: &mut dyn Read) -> Result<u64> {
         let read = std::io::copy(rest, &mut std::io::sink());
         Ok(head.len() as u64 + read.map_err(|error| tree::failed(b"", &error))?)
     }

@@ -9,7 +9,7 @@ use cudele::{
 };
 use types::{Map, Seq};
 
-use super::{Phase, Report, Tally, Target};
+use super::{Made, Phase, Report, Tally, Target};
 use crate::source::shown;
 
 /// How long to wait for the server's counters, which come with its beacons.
@@ -126,24 +126,24 @@ impl Target for Strong {
         self.root
     }
 
-    fn create(&mut self, dir: Ino, name: &[u8], new: &NewFile<'_>) -> Result<Ino> {
+    fn create(&mut self, dir: Ino, name: &[u8], new: &NewFile<'_>) -> Result<Made> {
         let parent = self.dir(dir)?;
-        let ino = match parent.create(name, new) {
-            Ok(attr) => attr.ino,
+        let attr = match parent.create(name, new) {
+            Ok(attr) => attr,
             Err(error) if error.errno == Errno::Exists => {
                 let found = parent.lookup(name)?;
                 if new.file_type != FileType::Directory || !found.is_dir() {
                     return Err(error.remedy("bring it in elsewhere, or remove what is there"));
                 }
-                found.ino
+                found
             }
             Err(error) => return Err(error),
         };
         if new.file_type == FileType::Directory {
-            let below = parent.enter(name, ino)?;
-            self.dirs.insert(ino, below);
+            let below = parent.enter(name, attr.ino)?;
+            self.dirs.insert(attr.ino, below);
         }
-        Ok(ino)
+        Ok(Made { ino: attr.ino, stripe: attr.stripe })
     }
 
     fn link(&mut self, ino: Ino, dir: Ino, name: &[u8]) -> Result<()> {
@@ -162,8 +162,12 @@ impl Target for Strong {
         self.fs.set_xattr(ino, name, Some(value))
     }
 
-    fn write(&mut self, ino: Ino, head: Vec<u8>, rest: &mut dyn Read) -> Result<u64> {
-        self.fs.write_large(ino, head, rest)
+    fn inline_bytes(&mut self, dir: Ino) -> Result<u32> {
+        Ok(self.dir(dir)?.inline_bytes())
+    }
+
+    fn write(&mut self, made: Made, head: &[u8], rest: &mut dyn Read) -> Result<u64> {
+        self.fs.write_large((made.ino, made.stripe), head, rest)
     }
 
     fn size_comes_last(&self) -> bool {

@@ -1,9 +1,9 @@
 use std::io::Read;
 use std::sync::Arc;
 
-use cudele::{AttrChange, Errno, Ino, NewFile, Result, Timestamp};
+use cudele::{AttrChange, Errno, Ino, NewFile, Result, Stripe, Timestamp};
 
-use super::{Intake, Progress, Target};
+use super::{Intake, Made, Progress, Target};
 use crate::source::{Entry, Kind, Take};
 
 /// Writes down what it is asked for.
@@ -18,13 +18,13 @@ impl Target for Recorder {
         Ino(1)
     }
 
-    fn create(&mut self, dir: Ino, name: &[u8], new: &NewFile<'_>) -> Result<Ino> {
+    fn create(&mut self, dir: Ino, name: &[u8], new: &NewFile<'_>) -> Result<Made> {
         let ino = Ino(100 + self.last);
         self.last += 1;
         let name = String::from_utf8_lossy(name);
         let kind = new.file_type.word();
         self.calls.push(format!("create {kind} {}/{name} {} = {}", dir.0, new.size, ino.0));
-        Ok(ino)
+        Ok(Made { ino, stripe: Stripe::default() })
     }
 
     fn link(&mut self, ino: Ino, dir: Ino, name: &[u8]) -> Result<()> {
@@ -48,10 +48,14 @@ impl Target for Recorder {
         Ok(())
     }
 
-    fn write(&mut self, ino: Ino, head: Vec<u8>, rest: &mut dyn Read) -> Result<u64> {
+    fn inline_bytes(&mut self, _: Ino) -> Result<u32> {
+        Ok(cudele::INLINE_BYTES)
+    }
+
+    fn write(&mut self, made: Made, head: &[u8], rest: &mut dyn Read) -> Result<u64> {
         let rest = std::io::copy(rest, &mut std::io::sink()).expect("memory");
         let length = head.len() as u64 + rest;
-        self.calls.push(format!("write {} {length}", ino.0));
+        self.calls.push(format!("write {} {length}", made.ino.0));
         Ok(length)
     }
 

@@ -46,7 +46,7 @@ pub(crate) fn of_namespace(fs: &Arc<Fs>, root: &str) -> Result<Facts> {
 fn content(fs: &Fs, attr: &Attr) -> Result<Content> {
     let mut hasher = Xxh3::new();
     let mut length = 0;
-    fs.read_file(attr.ino, attr.size, &mut |bytes| {
+    fs.read_file(attr, &mut |bytes| {
         hasher.update(bytes);
         length += bytes.len() as u64;
         Ok(())

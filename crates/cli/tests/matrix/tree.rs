@@ -138,7 +138,7 @@ pub(crate) fn look(fs: &Arc<Fs>, root: &str) -> Result<Tree> {
             } else if attr.file_type() == FileType::Symlink {
                 content = fs.read_link(attr.ino)?;
             } else {
-                let read = fs.open_file(attr.ino, attr.size)?.read_to_end(&mut content);
+                let read = fs.open_file(&attr)?.read_to_end(&mut content);
                 read.map_err(|error| Error::new(Errno::Io, name.clone(), error.to_string()))?;
             }
             let line = describe(attr.file_type(), attr.mode, attr.mtime.0, &content);

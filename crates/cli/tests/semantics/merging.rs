@@ -7,7 +7,7 @@ use cudele::{ClientId, Errno, Fs, Ino, NewFile, Subtree};
 use journal::{Create, Event, JournalBuffer, SegmentHeader, Writer};
 use rustix::process::{Signal, kill_process};
 use tar::Header;
-use types::{Origin, Timestamp};
+use types::{Origin, Stripe, Timestamp};
 
 use crate::fixture::World;
 use crate::tools::{append, decouple, eventually, mount, seen, server, start};
@@ -22,6 +22,7 @@ fn forged(job: &mut Subtree, client: ClientId, (parent, name): (Ino, &[u8]), ino
     let writer = Writer::Client { client, subtree: job.root() };
     let mut events = JournalBuffer::new(header.first_seq, false);
     let (uid, gid, rdev, size, data) = (0, 0, 0, 0, &b""[..]);
+    let stripe = Stripe::default();
     let (time, mtime, atime, mode) = (Timestamp(1), Timestamp(1), Timestamp(1), 0o100_644);
     events.append(
         Origin::default(),
@@ -33,6 +34,7 @@ fn forged(job: &mut Subtree, client: ClientId, (parent, name): (Ino, &[u8]), ino
             uid,
             gid,
             rdev,
+            stripe,
             size,
             time,
             mtime,

@@ -1,5 +1,5 @@
 use types::{
-    Attr, ClientId, Cred, Epoch, Errno, Ino, Lock, LockKind, LockMode, Seq, Tid, Timestamp,
+    Attr, ClientId, Cred, Epoch, Errno, Ino, Lock, LockKind, LockMode, Seq, Stripe, Tid, Timestamp,
 };
 use wire::{Access, Answer, Failure, Message, Op, Opened, Reply, Request, Welcome};
 
@@ -112,4 +112,27 @@ fn an_append_that_is_sent_again_asks_for_the_length_that_it_was_given() {
     bench.sent();
     let sent = bench.welcome(2);
     assert_eq!(sent[1], format!("again: {:?}", Op::Grow { ino: FILE, size: 110 }));
+}
+
+#[test]
+fn a_create_that_is_sent_again_says_how_the_file_is_striped() {
+    let mut bench = Bench::connected();
+    let new = wire::NewInode { mode: 0o100_644, ..wire::NewInode::default() };
+    let tid = bench.call(Op::Create { parent: Ino::ROOT, name: b"file", new });
+    let attr = Attr { ino: FILE, stripe: Stripe::MIN, ..Attr::default() };
+    bench.answer(tid, 7, Ok(Answer::Attr(attr)));
+    bench.sent();
+    // Another policy may be in force by then, but content may be in the store.
+    bench.session.handle(Input::Disconnected, &mut bench.effects);
+    bench.session.handle(Input::Connected, &mut bench.effects);
+    let welcome = Welcome { epoch: Epoch(2), ..Welcome::default() };
+    bench.session.handle(Input::Message(Message::Welcome(welcome)), &mut bench.effects);
+    let frames = std::mem::take(&mut bench.effects.frames);
+    let (_, hello) = wire::frame::decode(&frames).unwrap().unwrap();
+    let (frame, _) = wire::frame::decode(&frames[hello..]).unwrap().unwrap();
+    let Message::Request(request) = Message::decode(frame.payload).unwrap() else {
+        panic!("a request is sent again");
+    };
+    let replay = request.replay.unwrap();
+    assert_eq!((replay.seq, replay.ino, replay.stripe), (Seq(7), FILE, Stripe::MIN));
 }

@@ -5,19 +5,20 @@
 //! journal was never merged.
 
 use journal::{Event, SegmentReader};
-use types::{Ino, Map, Result};
+use types::{Ino, Map, Result, Stripe};
 
 use super::Subtree;
 
-/// Inodes that journals make, with the greatest length they say.
-type Made = Map<Ino, u64>;
+/// Inodes that journals make: how they are striped, and the greatest length of content that is not
+/// inline.
+type Made = Map<Ino, (Stripe, u64)>;
 
 impl Subtree {
     /// Files that were made and not merged, and have content in the object store.
     ///
     /// # Errors
     /// `EIO` if a journal is damaged.
-    pub(super) fn unmerged_content(&mut self) -> Result<Vec<(Ino, u64)>> {
+    pub(super) fn unmerged_content(&mut self) -> Result<Vec<(Ino, Stripe, u64)>> {
         if self.merged_in.is_some() {
             // They may have been merged: what they made is everybody's.
             self.earlier.clear();
@@ -26,10 +27,11 @@ impl Subtree {
         for bytes in self.journals() {
             collect(&bytes, &mut made).map_err(|error| error.in_journal("journal"))?;
         }
-        let mut large: Vec<_> =
-            made.into_iter().filter(|(_, size)| *size > crate::INLINE_BYTES_MAX as u64).collect();
-        large.sort_unstable();
-        Ok(large)
+        let striped = made.into_iter().filter(|(_, (_, size))| *size > 0);
+        let mut striped: Vec<_> =
+            striped.map(|(ino, (stripe, size))| (ino, stripe, size)).collect();
+        striped.sort_unstable();
+        Ok(striped)
     }
 }
 
@@ -46,17 +48,19 @@ fn collect(bytes: &[u8], made: &mut Made) -> std::result::Result<(), journal::Jo
 
 fn learn(event: &Event<'_>, made: &mut Made) {
     let mut grown = |ino: Ino, size: u64| {
-        if let Some(known) = made.get_mut(&ino) {
+        if let Some((_, known)) = made.get_mut(&ino) {
             *known = size.max(*known);
         }
     };
     match *event {
         Event::Create(ref new) => {
-            made.insert(new.ino, new.size);
+            let size = if new.data.is_empty() { new.size } else { 0 };
+            made.insert(new.ino, (new.stripe, size));
         }
-        Event::SetData { ino, size, .. } => grown(ino, size),
+        Event::SetData { ino, data: [], size, .. } => grown(ino, size),
         Event::SetAttr { ino, change, .. } => grown(ino, change.size.unwrap_or(0)),
-        Event::Link { .. }
+        Event::SetData { .. }
+        | Event::Link { .. }
         | Event::Unlink { .. }
         | Event::Rmdir { .. }
         | Event::Rename { .. }

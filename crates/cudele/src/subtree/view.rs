@@ -4,7 +4,7 @@ use client::Decoupled;
 use namespace::Refusal;
 use types::{
     Attr, AttrChange, Cred, Errno, Error, FileType, INLINE_BYTES_MAX, Ino, RenameFlags, Result,
-    Timestamp, XattrFlags,
+    Stripe, Timestamp, XattrFlags,
 };
 use wire::{Answer, Op};
 
@@ -186,12 +186,13 @@ impl Subtree {
         })
     }
 
-    /// Files that lost their last name since the last call, and how long they were: what the store
+    /// Files that lost their last name since the last call, how they were striped and how long they
+    /// were: what the store
     /// holds of their content is of no use any more.
-    pub fn take_freed(&mut self) -> Vec<(Ino, u64)> {
+    pub fn take_freed(&mut self) -> Vec<(Ino, Stripe, u64)> {
         let freed = self.inner.view().namespace_mut().take_freed();
         let files = freed.into_iter().filter(|freed| !freed.is_dir && freed.is_stored);
-        files.map(|freed| (freed.ino, freed.size)).collect()
+        files.map(|freed| (freed.ino, freed.stripe, freed.size)).collect()
     }
 
     /// Removes a name of anything but a directory.

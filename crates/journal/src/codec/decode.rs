@@ -1,7 +1,10 @@
 //! Bytes to events.
 
 use types::bytes::{Malformed, Reader};
-use types::{Attr, AttrChange, ClientId, FileType, Ino, NAME_BYTES_MAX, Origin, Tid, Timestamp};
+use types::{
+    Attr, AttrChange, ClientId, FileType, Ino, NAME_BYTES_MAX, Origin, Tid, Timestamp,
+    device_and_stripe,
+};
 
 use super::*;
 use crate::event::{Create, Event, EventKind, Snapshot};
@@ -236,7 +239,7 @@ fn decode_details<'a>(
         create.atime = Timestamp(create.mtime.0.wrapping_add(reader.signed()?));
     }
     if details & RDEV != 0 {
-        create.rdev = reader.varint_u32()?;
+        (create.rdev, create.stripe) = device_and_stripe(create.mode, reader.varint_u32()?);
     }
     if details & DATA != 0 { reader.bytes() } else { Ok(&[]) }
 }
@@ -312,7 +315,7 @@ fn read_snapshot<'a>(reader: &mut Reader<'a>) -> Result<Snapshot<'a>, Malformed>
     attr.uid = reader.varint_u32()?;
     attr.gid = reader.varint_u32()?;
     attr.nlink = reader.varint_u32()?;
-    attr.rdev = reader.varint_u32()?;
+    (attr.rdev, attr.stripe) = device_and_stripe(attr.mode, reader.varint_u32()?);
     attr.size = reader.varint()?;
     attr.mtime = Timestamp(reader.signed()?);
     attr.atime = Timestamp(attr.mtime.0.wrapping_add(reader.signed()?));

@@ -1,7 +1,7 @@
 //! Events to bytes.
 
 use types::bytes::Put;
-use types::{Attr, AttrChange, Ino, Origin, Timestamp};
+use types::{Attr, AttrChange, Ino, Origin, Timestamp, device_or_stripe};
 
 use super::*;
 use crate::event::{Create, Event, Snapshot};
@@ -194,8 +194,13 @@ fn details_of(create: &Create<'_>) -> u8 {
         details |= if create.mtime.0 % NANOS == 0 { MTIME_SECONDS } else { MTIME_NANOS };
     }
     details |= if create.atime == create.mtime { 0 } else { ATIME };
-    details |= if create.rdev == 0 { 0 } else { RDEV };
+    details |= if device_of(create) == 0 { 0 } else { RDEV };
     details | if create.data.is_empty() { 0 } else { DATA }
+}
+
+#[inline]
+fn device_of(create: &Create<'_>) -> u32 {
+    device_or_stripe(create.mode, create.rdev, create.stripe)
 }
 
 fn encode_details(context: &mut Context, create: &Create<'_>, details: u8, out: &mut Vec<u8>) {
@@ -215,7 +220,7 @@ fn encode_details(context: &mut Context, create: &Create<'_>, details: u8, out: 
         out.put_signed(create.atime.0.wrapping_sub(create.mtime.0));
     }
     if details & RDEV != 0 {
-        out.put_varint(u64::from(create.rdev));
+        out.put_varint(u64::from(device_of(create)));
     }
     if details & DATA != 0 {
         out.put_bytes(create.data);
@@ -257,9 +262,10 @@ fn put_time(context: &mut Context, time: Timestamp, out: &mut Vec<u8>) {
 }
 
 fn put_snapshot(snapshot: &Snapshot<'_>, out: &mut Vec<u8>) {
-    let Attr { ino, mode, uid, gid, nlink, rdev, size, atime, mtime, ctime, btime } = snapshot.attr;
+    let Attr { ino, mode, uid, gid, nlink, rdev, stripe, size, atime, mtime, ctime, btime } =
+        snapshot.attr;
     out.put_varint(ino.0);
-    for value in [mode, uid, gid, nlink, rdev] {
+    for value in [mode, uid, gid, nlink, device_or_stripe(mode, rdev, stripe)] {
         out.put_varint(u64::from(value));
     }
     out.put_varint(size);

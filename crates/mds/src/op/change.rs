@@ -1,8 +1,10 @@
 //! Requests that change the namespace: plan, journal, apply.
 
 use namespace::{NewInode, Planned};
-use types::{Attr, AttrChange, ClientId, ConnId, Cred, Ino, Origin, Path, Seq, Tid, Timestamp};
-use wire::{Answer, Op, Request};
+use types::{
+    Attr, AttrChange, ClientId, ConnId, Cred, Ino, Origin, Path, Seq, Stripe, Tid, Timestamp,
+};
+use wire::{Answer, Op, Replay, Request};
 
 use super::{Performed, Performing, Refused};
 use crate::session::Remembered;
@@ -18,7 +20,7 @@ impl Mds {
         match *op {
             Op::Create { parent, name, ref new } => {
                 self.counters.creates += 1;
-                let again = replay.map(|replay| replay.ino).filter(|ino| ino.0 != 0);
+                let again = replay.filter(|replay| replay.ino.0 != 0);
                 self.create(cred, (parent, name), (new, time, again), origin)
             }
             Op::Link { ino, parent, name } => {
@@ -101,15 +103,20 @@ impl Mds {
         &mut self,
         cred: &Cred,
         at: (Ino, &[u8]),
-        (new, time, again): (&wire::NewInode<'_>, Timestamp, Option<Ino>),
+        (new, time, again): (&wire::NewInode<'_>, Timestamp, Option<Replay>),
         origin: Origin,
     ) -> Performing {
         let wire::NewInode { mode, owner, rdev, size, mtime, atime, data, open } = *new;
-        let new = NewInode { mode, owner, rdev, size, time, mtime, atime, data };
+        // What is created once more may have content by now: it stays where it is.
+        let stripe = match again {
+            Some(Replay { stripe, .. }) => stripe,
+            None => self.stripe_in(at.0),
+        };
+        let new = NewInode { mode, owner, rdev, stripe, size, time, mtime, atime, data };
         // Planned with a number that is taken only if the plan succeeds.
         let planned = self.namespace.plan_create(cred, at, &new, Ino(u64::MAX))?;
         let ino = match again {
-            Some(ino) => ino,
+            Some(Replay { ino, .. }) => ino,
             None => self.tables.take_ino().ok_or(Refusal::Cold(fetch::NUMBERS))?,
         };
         let mut event = planned.event();
@@ -122,6 +129,11 @@ impl Mds {
             self.opens.enter(origin.client, ino, true);
         }
         Ok(Performed::Changed { answer: Answer::Attr(attr), seq, ino, time, ack_safe })
+    }
+
+    /// How files that are created in a directory are striped.
+    fn stripe_in(&mut self, dir: Ino) -> Stripe {
+        self.namespace.effective_policy(dir).1.policy.stripe
     }
 
     /// Gives a file that is written to another length. Who has it open for writing may do so,
@@ -291,10 +303,14 @@ impl Mds {
                 let is_dir = types::FileType::from_mode(mode) == Some(types::FileType::Directory);
                 let nlink = if is_dir { 2 } else { 1 };
                 let (uid, gid) = new.owner.unwrap_or((request.cred.uid, request.cred.gid));
-                let (mtime, ctime, btime) = (new.mtime.unwrap_or(time), time, time);
+                let mtime = new.mtime.unwrap_or(time);
                 let atime = new.atime.unwrap_or(mtime);
-                let attr =
-                    Attr { ino, mode, uid, gid, nlink, rdev, size, atime, mtime, ctime, btime };
+                let stripe = match told {
+                    Some(told) => told.stripe,
+                    None => self.stripe_in(parent),
+                };
+                let attr = Attr { ino, mode, uid, gid, nlink, rdev, size, ..Attr::default() };
+                let attr = Attr { stripe, atime, mtime, ctime: time, btime: time, ..attr };
                 let at = (conn, request.tid);
                 self.answer_when_safe((seq, time), at, Answer::Attr(attr), effects);
             }

@@ -10,7 +10,7 @@ const B: ClientId = ClientId(2);
 const C: ClientId = ClientId(3);
 
 fn freed() -> Freed {
-    Freed { ino: FILE, is_dir: false, size: 1, is_stored: true }
+    Freed { ino: FILE, is_dir: false, size: 1, stripe: types::Stripe::default(), is_stored: true }
 }
 
 #[test]

@@ -23,13 +23,15 @@ fn number() -> impl Strategy<Value = u64> {
 prop_compose! {
     fn any_attr()(n in prop::array::uniform11(number())) -> Attr {
         let (narrow, time) = (|n: u64| (n >> 32 ^ n & 0xffff_ffff).try_into().expect("32 bits"), |n: u64| Timestamp(n.cast_signed()));
+        let (rdev, stripe) = types::device_and_stripe(narrow(n[1]), narrow(n[5]));
         Attr {
             ino: Ino(n[0]),
             mode: narrow(n[1]),
+            stripe,
             uid: narrow(n[2]),
             gid: narrow(n[3]),
             nlink: narrow(n[4]),
-            rdev: narrow(n[5]),
+            rdev,
             size: n[6],
             atime: time(n[7]),
             mtime: time(n[8]),
@@ -41,6 +43,14 @@ prop_compose! {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_stripe_survives_the_round_trip(code in 0..27_u32, base in any_attr()) {
+        let base = Base::of(&InodeRecord { attr: base, ..InodeRecord::default() });
+        let stripe = types::Stripe::from_code(code).unwrap_or_default();
+        let attr = Attr { stripe, ..attr(1, FileType::Regular) };
+        round_trip(&base, RowValue::Inode(InodeRecord { attr, ..InodeRecord::default() }));
+    }
 
     #[test]
     fn any_record_survives_the_round_trip_against_any_base(

@@ -65,6 +65,26 @@ fn rows_are_read_in_order_and_found_by_name() {
 }
 
 #[test]
+fn the_longest_inline_contents_are_rows_like_any_other() {
+    let contents: Vec<Vec<u8>> =
+        (0..20_u8).map(|n| vec![n; types::INLINE_BYTES_MAX - usize::from(n % 3)]).collect();
+    let mut rows = Rows::new();
+    let row = |number: usize| inode(number as u64, FileType::Regular, &contents[number]);
+    for number in 0..contents.len() {
+        rows.push(format!("large-{number:02}").as_bytes(), row(number));
+        rows.push(format!("small-{number:02}").as_bytes(), inode(7, FileType::Regular, b"few"));
+    }
+    let bytes = rows.into_run(dirfrag(Ino::ROOT), RunId(1));
+    let run = RunReader::open(&bytes).unwrap();
+    assert_eq!(read_all(&run).len(), 40);
+    for number in 0..contents.len() {
+        assert_eq!(run.get(format!("large-{number:02}").as_bytes()), Ok(Some(row(number))));
+        let small = run.get(format!("small-{number:02}").as_bytes());
+        assert_eq!(small, Ok(Some(inode(7, FileType::Regular, b"few"))));
+    }
+}
+
+#[test]
 fn the_empty_run_is_a_run() {
     let bytes = Rows::new().into_run(dirfrag(Ino::ROOT), RunId(1));
     let run = RunReader::open(&bytes).unwrap();
@@ -132,7 +152,7 @@ fn foreign_and_newer_objects_are_told_apart() {
         RunReader::open(&bytes).expect_err("changed").cause
     };
     assert_eq!(cause(|bytes| bytes[0] = b'X'), "the magic of a run");
-    assert_eq!(cause(|bytes| bytes[8] = 2), KNOWN_VERSION);
+    assert_eq!(cause(|bytes| bytes[8] = 3), KNOWN_VERSION);
     assert_eq!(cause(|bytes| bytes[10] = 1), "flags that this version defines");
     assert_eq!(cause(|bytes| bytes.push(0)), "the magic at the end of a run");
     assert_eq!(cause(|bytes| bytes[HEADER_BYTES + 3] ^= 1), "a checksum that matches");

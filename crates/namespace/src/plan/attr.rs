@@ -1,7 +1,10 @@
 //! Changes of what an inode says about itself: attributes, extended attributes, content, policy.
 
 use journal::Event;
-use types::{AttrChange, Cred, Errno, FileType, Ino, MODE_PERMISSIONS, Timestamp, XattrFlags};
+use types::{
+    AttrChange, Cred, Errno, FileType, INLINE_BYTES_MAX, Ino, MODE_PERMISSIONS, Timestamp,
+    XattrFlags,
+};
 
 use super::{Plan, Planned, SET_GID, WRITE};
 use crate::inode::Inode;
@@ -102,7 +105,8 @@ impl Namespace {
     /// content is in the object store.
     ///
     /// # Errors
-    /// `EACCES`, `EISDIR`, `EINVAL` if it is no file or `data` is longer than `size`, `ESTALE`.
+    /// `EACCES`, `EISDIR`, `EINVAL` if it is no file or `data` is longer than `size`, `EFBIG` if it
+    /// is longer than what may be inline, `ESTALE`.
     pub fn plan_setdata<'a>(
         &self,
         cred: &Cred,
@@ -117,6 +121,9 @@ impl Namespace {
         }
         if inode.file_type() != FileType::Regular || data.len() as u64 > size {
             return Err(Errno::Invalid.into());
+        }
+        if data.len() > INLINE_BYTES_MAX {
+            return Err(Errno::TooBig.into());
         }
         self.allow(cred, inode, WRITE)?;
         Ok(Planned::plain(Event::SetData { ino, home: inode.home, data, size, time }))

@@ -144,6 +144,7 @@ impl Namespace {
             mode: create.mode,
             owner: Some((create.uid, gid)),
             rdev: create.rdev,
+            stripe: create.stripe,
             size: create.size,
             time: create.time,
             mtime: Some(create.mtime),

@@ -3,7 +3,7 @@
 use journal::{Create, Event};
 use model::Model;
 use proptest::prelude::*;
-use types::{Attr, AttrChange, Errno, Ino, Timestamp};
+use types::{Attr, AttrChange, Errno, Ino, Stripe, Timestamp};
 
 use super::tree::{Fetch, warm};
 use crate::{Cred, Namespace, NewInode, Planned, Refusal, RenameFlags, XattrFlags};
@@ -168,15 +168,17 @@ impl Op {
         (ino, time): (Ino, Timestamp),
     ) -> Option<Planned<'static>> {
         let Op::Create { .. } = self else { return None };
-        let NewInode { mode, size, data, .. } = self.new_inode(time);
-        let known = types::FileType::from_mode(mode).is_some();
-        if !known || types::check_name(at.name).is_err() {
+        let NewInode { mode, stripe, size, data, .. } = self.new_inode(time);
+        let known = types::FileType::from_mode(mode);
+        if known.is_none() || types::check_name(at.name).is_err() {
             return None;
         }
+        let file = known == Some(types::FileType::Regular);
+        let stripe = if file { stripe } else { Stripe::default() };
         let (parent, name) = (at.dir, at.name);
         let (mtime, atime) = (time, time);
-        let create =
-            Create { parent, name, ino, mode, size, time, mtime, atime, data, ..Create::default() };
+        let create = Create { parent, name, ino, mode, stripe, size, ..Create::default() };
+        let create = Create { time, mtime, atime, data, ..create };
         Some(Planned::plain(Event::Create(create)))
     }
 
@@ -187,7 +189,9 @@ impl Op {
         let is_dir = file_type == 1;
         let mode = TYPES[usize::from(file_type)] | MODES[usize::from(mode)];
         let data = if is_dir { b"" } else { DATA[usize::from(data)] };
-        NewInode { mode, owner, time, data, size: data.len() as u64, ..NewInode::default() }
+        let stripe = if data.is_empty() { Stripe::default() } else { Stripe::MIN };
+        let size = data.len() as u64;
+        NewInode { mode, owner, stripe, time, data, size, ..NewInode::default() }
     }
 
     /// What is put into an extended attribute; the largest value is too large.
@@ -244,8 +248,9 @@ pub(super) fn on_model(
     let (at, to) = ((one.dir, one.name), (two.dir, two.name));
     match op {
         Op::Create { .. } => {
-            let NewInode { mode, owner, rdev, size, mtime, atime, data, .. } = op.new_inode(time);
-            let new = model::New { mode, owner, rdev, size, time, mtime, atime, data };
+            let NewInode { mode, owner, rdev, stripe, size, mtime, .. } = op.new_inode(time);
+            let NewInode { atime, data, .. } = op.new_inode(time);
+            let new = model::New { mode, owner, rdev, stripe, size, time, mtime, atime, data };
             model.create(who, at, &new, ino)
         }
         Op::Link { .. } => model.link(who, one.ino, to, time),

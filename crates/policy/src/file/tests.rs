@@ -144,7 +144,7 @@ fn unknown_and_repeated_keys_are_errors() {
     check_error(
         "ack: safe\ncolour: red",
         &expect![
-            "line 2, column 1: `colour` is no key of a policy; use one of: consistency, durability, allocated_inodes, interfere_policy, ack, limit, check, merge"
+            "line 2, column 1: `colour` is no key of a policy; use one of: consistency, durability, allocated_inodes, interfere_policy, ack, limit, check, merge, inline_bytes, stripe_bytes"
         ],
     );
     check_error(
@@ -208,6 +208,38 @@ fn values_are_held_to_their_key() {
         }
     }
     assert_eq!(policy("allocated_inodes: 1099511627776").allocated_inodes, 1 << 40);
+}
+
+#[test]
+fn where_content_goes_has_bounds() {
+    for bytes in [0, 1, 4096, 65_535, 65_536] {
+        assert_eq!(policy(&format!("inline_bytes: {bytes}")).inline_bytes, bytes);
+    }
+    for bits in 16..=26 {
+        let bytes = 1_u64 << bits;
+        assert_eq!(policy(&format!("{{stripe_bytes: '{bytes}'}}")).stripe.bytes(), bytes);
+    }
+    let fault = |text: &str| Policy::parse(text).expect_err(text).to_string();
+    expect![[r#"
+        line 1, column 15: inline_bytes: `65537` is no length of inline content; write an integer from 0 to 65536
+        line 1, column 15: inline_bytes: `4k` is no length of inline content; write an integer from 0 to 65536
+        line 1, column 15: inline_bytes: `4294967296` is no length of inline content; write an integer from 0 to 65536
+        line 1, column 15: stripe_bytes: `32768` is no size of stripes; write a power of two from 65536 to 67108864
+        line 1, column 15: stripe_bytes: `134217728` is no size of stripes; write a power of two from 65536 to 67108864
+        line 1, column 15: stripe_bytes: `4194305` is no size of stripes; write a power of two from 65536 to 67108864
+    "#]]
+    .assert_eq(
+        &[
+            "inline_bytes: 65537",
+            "inline_bytes: 4k",
+            "inline_bytes: 4294967296",
+            "stripe_bytes: 32768",
+            "stripe_bytes: 134217728",
+            "stripe_bytes: 4194305",
+        ]
+        .map(|text| fault(text) + "\n")
+        .concat(),
+    );
 }
 
 #[test]
@@ -313,7 +345,7 @@ fn places_inside_expressions_are_exact_where_the_value_is_written_verbatim() {
     check_error(
         "é: 1",
         &expect![
-            "line 1, column 1: `é` is no key of a policy; use one of: consistency, durability, allocated_inodes, interfere_policy, ack, limit, check, merge"
+            "line 1, column 1: `é` is no key of a policy; use one of: consistency, durability, allocated_inodes, interfere_policy, ack, limit, check, merge, inline_bytes, stripe_bytes"
         ],
     );
     check_error(

@@ -1,4 +1,5 @@
 use proptest::prelude::*;
+use types::Stripe;
 
 use super::{ALLOCATED_INODES_MAX, Policy};
 use crate::composition::tests::any_composition;
@@ -22,6 +23,7 @@ fn the_default_is_posix() {
     assert_eq!(default.cell().unwrap().to_string(), "strong-global");
     assert_eq!(default.allocated_inodes, 100);
     assert_eq!(default.interfere, InterferePolicy::Allow);
+    assert_eq!((default.inline_bytes, default.stripe.bytes()), (4096, 4 << 20));
     assert!(default.streams() && !default.is_decoupled() && !default.hard_limit);
     assert_eq!(default.warnings(), []);
 }
@@ -59,9 +61,11 @@ fn the_canonical_texts_name_every_key() {
         limit: hard
         check: none
         merge: at 5000 updates
+        inline_bytes: 4096
+        stripe_bytes: 4194304
     "#]]
     .assert_eq(&policy.to_yaml());
-    expect_test::expect![[r#"{"consistency":"append_client_journal+volatile_apply","durability":"local_persist||global_persist","allocated_inodes":100,"interfere_policy":"allow","ack":"applied","limit":"hard","check":"none","merge":"at 5000 updates"}"#]]
+    expect_test::expect![[r#"{"consistency":"append_client_journal+volatile_apply","durability":"local_persist||global_persist","allocated_inodes":100,"interfere_policy":"allow","ack":"applied","limit":"hard","check":"none","merge":"at 5000 updates","inline_bytes":4096,"stripe_bytes":4194304}"#]]
     .assert_eq(&policy.to_json().to_string());
 }
 
@@ -101,8 +105,10 @@ fn any_policy() -> impl Strategy<Value = Policy> {
         proptest::sample::select(Ack::ALL),
         proptest::sample::select(Check::ALL),
     );
-    (expressions, choices, 1..=ALLOCATED_INODES_MAX, any::<bool>(), merge).prop_map(
-        |((consistency, durability), (interfere, ack, check), allocated_inodes, hard, merge)| {
+    let layout = (0..=65_536_u32, 16..=26_u32);
+    (expressions, choices, 1..=ALLOCATED_INODES_MAX, any::<bool>(), merge, layout).prop_map(
+        |((consistency, durability), choices, allocated_inodes, hard, merge, layout)| {
+            let (interfere, ack, check) = choices;
             Policy {
                 consistency,
                 durability,
@@ -112,6 +118,8 @@ fn any_policy() -> impl Strategy<Value = Policy> {
                 hard_limit: hard,
                 check,
                 merge,
+                inline_bytes: layout.0,
+                stripe: Stripe::of_bytes(1 << layout.1).unwrap(),
             }
         },
     )

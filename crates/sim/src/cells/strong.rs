@@ -130,7 +130,7 @@ impl Cells {
         (at, parent, name): (usize, Ino, &str),
         attr: &Attr,
     ) -> Done<()> {
-        let Attr { ino, mode, uid, gid, rdev, size, mtime, atime, ctime, .. } = *attr;
+        let Attr { ino, mode, uid, gid, rdev, stripe, size, mtime, atime, ctime, .. } = *attr;
         let size = if attr.is_dir() { 0 } else { size };
         let (name, data, time) = (name.as_bytes(), &[][..], ctime);
         let event = Event::Create(Create {
@@ -141,6 +141,7 @@ impl Cells {
             uid,
             gid,
             rdev,
+            stripe,
             size,
             time,
             mtime,
