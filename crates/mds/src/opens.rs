@@ -135,12 +135,14 @@ impl Opens {
         self.files.get_mut(&ino)?.sharing.as_mut()
     }
 
-    /// A client keeps nothing about a file any more.
-    pub(crate) fn yielded(&mut self, client: ClientId, ino: Ino) {
-        let file = self.files.get_mut(&ino);
-        if let Some(opener) = file.and_then(|file| file.openers.get_mut(&client)) {
-            opener.keeps = false;
-        }
+    /// A client keeps nothing about a file any more. Returns whether the file must be shared now: it
+    /// takes the file for shared, though whoever wanted it is gone. It may have closed the file
+    /// and opened it again since it was told.
+    pub(crate) fn yielded(&mut self, client: ClientId, ino: Ino) -> bool {
+        let Some(file) = self.files.get_mut(&ino) else { return false };
+        let Some(opener) = file.openers.get_mut(&client) else { return false };
+        opener.keeps = false;
+        !file.shared && file.sharing.is_none()
     }
 
     /// Whether a file is shared.

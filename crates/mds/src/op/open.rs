@@ -91,9 +91,9 @@ impl Mds {
         ino: Ino,
         effects: &mut Effects,
     ) -> Performing {
-        self.opens.yielded(client, ino);
+        let late = self.opens.yielded(client, ino);
         let inline = self.namespace.data(ino).is_ok_and(|data| !data.is_empty());
-        if inline && self.opens.is_shared(ino) {
+        if late || (inline && self.opens.is_shared(ino)) {
             self.begin_sharing(ino, client, effects);
         }
         let Some(sharing) = self.opens.sharing(ino) else {

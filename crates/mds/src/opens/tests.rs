@@ -24,6 +24,24 @@ fn readers_do_not_disturb_each_other() {
 }
 
 #[test]
+fn who_answers_late_has_a_shared_file_as_it_believes() {
+    let mut opens = Opens::default();
+    opens.enter(A, FILE, true);
+    assert_eq!(opens.begin(FILE, B, Moment(10)), [A]);
+    // It closes the file instead of answering, and all is over before it hears of the recall.
+    assert_eq!(opens.close(A, FILE, true), None);
+    assert!(opens.start_moving(FILE));
+    assert!(opens.finish(FILE, None).is_some());
+    assert!(!opens.yielded(A, FILE), "it is not open there");
+    opens.enter(A, FILE, true);
+    assert!(opens.yielded(A, FILE));
+    assert_eq!(opens.begin(FILE, A, Moment(10)), []);
+    assert!(opens.start_moving(FILE));
+    assert!(opens.finish(FILE, Some(Seq(3))).is_some());
+    assert!(!opens.yielded(A, FILE) && opens.is_shared(FILE));
+}
+
+#[test]
 fn a_second_opener_of_a_written_file_waits_until_the_first_has_answered() {
     let mut opens = Opens::default();
     opens.enter(A, FILE, true);
@@ -34,7 +52,7 @@ fn a_second_opener_of_a_written_file_waits_until_the_first_has_answered() {
     assert!(!opens.start_moving(FILE));
     assert_eq!(opens.silent(Moment(9)), []);
     assert_eq!(opens.silent(Moment(10)), [A]);
-    opens.yielded(A, FILE);
+    assert!(!opens.yielded(A, FILE), "it is on its way to being shared");
     assert!(opens.start_moving(FILE));
     assert!(!opens.start_moving(FILE), "once");
     assert!(opens.finish(FILE, Some(Seq(7))).is_some());
