@@ -13,8 +13,8 @@ use std::collections::VecDeque;
 use journal::{Create, Event, JournalBuffer, JournalError, SegmentHeader, SegmentReader, Writer};
 use namespace::{Mode, Namespace, NewInode, Planned, Refusal};
 use types::{
-    Attr, AttrChange, ClientId, Cred, Epoch, Errno, FileType, Ino, InoRange, MODE_TYPE, Origin,
-    RenameFlags, Seq, Stripe, Timestamp, XattrFlags, check_name,
+    Attr, AttrChange, ClientId, Cred, Epoch, Errno, FileType, INLINE_BYTES_MAX, Ino, InoRange,
+    MODE_TYPE, Origin, RenameFlags, Seq, Stripe, Timestamp, XattrFlags, check_name,
 };
 
 /// What the monitor and the server gave a client.
@@ -147,7 +147,8 @@ impl Decoupled {
     /// Creates a file, directory, symbolic link or device: appends an event.
     ///
     /// # Errors
-    /// `EINVAL` or `ENAMETOOLONG` for an illegal name, `EINVAL` for a mode without a type,
+    /// `EINVAL` or `ENAMETOOLONG` for an illegal name, `EINVAL` for a mode without a type, `EFBIG` for
+    /// more content than may be inline,
     /// `ENOSPC` when the inode numbers are used up (extend the range and try again).
     #[inline]
     pub fn create(
@@ -160,6 +161,9 @@ impl Decoupled {
         check_name(name)?;
         if FileType::from_mode(new.mode).is_none() {
             return Err(Errno::Invalid);
+        }
+        if new.data.len() > INLINE_BYTES_MAX {
+            return Err(Errno::TooBig);
         }
         let ino = self.take_ino()?;
         let (uid, gid) = new.owner.unwrap_or((cred.uid, cred.gid));

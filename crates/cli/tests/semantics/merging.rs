@@ -17,11 +17,21 @@ const CHECKED: &str = "consistency: append_client_journal\ncheck: merge";
 
 /// A journal that its client did not write: one file in a directory. It claims to follow what the
 /// subtree holds.
-fn forged(job: &mut Subtree, client: ClientId, (parent, name): (Ino, &[u8]), ino: Ino) -> Vec<u8> {
+fn forged(job: &mut Subtree, client: ClientId, place: (Ino, &[u8]), ino: Ino) -> Vec<u8> {
+    forged_with(job, client, place, (ino, b""))
+}
+
+/// The same with this content in the file's inode.
+fn forged_with(
+    job: &mut Subtree,
+    client: ClientId,
+    (parent, name): (Ino, &[u8]),
+    (ino, data): (Ino, &[u8]),
+) -> Vec<u8> {
     let header = SegmentHeader::decode(&job.journals()[0]).unwrap();
     let writer = Writer::Client { client, subtree: job.root() };
     let mut events = JournalBuffer::new(header.first_seq, false);
-    let (uid, gid, rdev, size, data) = (0, 0, 0, 0, &b""[..]);
+    let (uid, gid, rdev, size) = (0, 0, 0, data.len() as u64);
     let stripe = Stripe::default();
     let (time, mtime, atime, mode) = (Timestamp(1), Timestamp(1), Timestamp(1), 0o100_644);
     events.append(
@@ -67,12 +77,17 @@ fn a_journal_that_claims_what_was_not_given_is_refused_as_a_whole() {
     refused(&fs, root, &numbers, Errno::NotPermitted);
     let name = forged(&mut job, me, (root, b"x/y"), own);
     refused(&fs, root, &name, Errno::Invalid);
+    let content = vec![7; cudele::INLINE_BYTES_MAX + 1];
+    let large = forged_with(&mut job, me, (root, b"x"), (own, &content));
+    refused(&fs, root, &large, Errno::TooBig);
     let mut damaged = fine.clone();
     *damaged.last_mut().unwrap() ^= 1;
     refused(&fs, root, &damaged, Errno::BadMessage);
     assert_eq!(seen(&world, "/job"), [""; 0]);
     // And not because it is forged.
     assert_eq!(fs.apply_journal(root, &fine, true).unwrap().created, 1);
+    let most = forged_with(&mut job, me, (root, b"x"), (own, &content[1..]));
+    assert_eq!(fs.apply_journal(root, &most, true).unwrap().created, 1);
 }
 
 #[test]

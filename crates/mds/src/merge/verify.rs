@@ -10,11 +10,14 @@
 use journal::{Create, Event, JournalError};
 use namespace::Refusal;
 use policy::Mechanism;
-use types::{Cred, Errno, Ino, check_name};
+use types::{Cred, Errno, INLINE_BYTES_MAX, Ino, check_name};
 use wire::Failure;
 
 use super::Merge;
 use crate::Mds;
+
+/// What is said of an event that is refused is cut off there.
+const CAUSE_CHARS_MAX: usize = 500;
 
 /// How far the verification got.
 pub(super) enum Verified {
@@ -119,6 +122,8 @@ impl Mds {
                     Err(Doubt::Gone) => merge.leave_out(seq, &event),
                     Err(Doubt::Refused(errno)) => {
                         let text = format!("event {seq} of the journal is not allowed: {event:?}");
+                        // There may be much content in it.
+                        let text = text.chars().take(CAUSE_CHARS_MAX).collect();
                         return Err(Failure { errno, text });
                     }
                 }
@@ -140,12 +145,14 @@ impl Mds {
         if !own {
             return Err(Errno::NotPermitted.into());
         }
+        check_inline(create.data)?;
         merge.note_created(create);
         merge.run = (merge.run.0 + 1, merge.run.1 + create.name.len());
         Ok(())
     }
 
-    /// What every merge checks: legal names, inside the subtree, own inode numbers.
+    /// What every merge checks: legal names, inside the subtree, own inode numbers, inline content
+    /// of a length that readers ask for.
     fn verify(&self, merge: &mut Merge, event: &Event<'_>) -> Result<(), Doubt> {
         if let Event::Create(create) = event {
             return self.verify_create(merge, create);
@@ -161,10 +168,13 @@ impl Mds {
                 self.verify_inode(merge, moved.attr.ino)?;
                 exchanged.as_ref().map_or(Ok(()), |back| self.verify_inode(merge, back.attr.ino))
             }
-            Event::Link { ino, .. }
-            | Event::SetAttr { ino, .. }
-            | Event::SetXattr { ino, .. }
-            | Event::SetData { ino, .. } => self.verify_inode(merge, ino),
+            Event::SetData { ino, data, .. } => {
+                check_inline(data)?;
+                self.verify_inode(merge, ino)
+            }
+            Event::Link { ino, .. } | Event::SetAttr { ino, .. } | Event::SetXattr { ino, .. } => {
+                self.verify_inode(merge, ino)
+            }
             Event::Create(_) | Event::Unlink { .. } | Event::Rmdir { .. } => Ok(()),
             Event::Session { .. } if event.is_nothing() => Ok(()),
             // Policies, sessions and merges are the server's business.
@@ -212,4 +222,10 @@ impl Mds {
             Err(Doubt::Unknown(ino))
         }
     }
+}
+
+/// Readers do not ask for inline content of files that are longer.
+#[inline]
+fn check_inline(data: &[u8]) -> Result<(), Doubt> {
+    if data.len() > INLINE_BYTES_MAX { Err(Errno::TooBig.into()) } else { Ok(()) }
 }
