@@ -23,6 +23,7 @@ mod attrs;
 mod behind;
 mod caller;
 mod file;
+mod layout;
 mod listing;
 mod locks;
 mod names;

@@ -7,13 +7,14 @@
 //! | `cudele.dir.state` | directories | whether a client has the subtree; `decouple`, `complete`, `sync`, `merge`, `keep`, `discard` can be asked for |
 //! | `cudele.dir.entries`, `.files`, `.subdirs` | directories | counts of this directory |
 //! | `cudele.dir.rentries`, `.rfiles`, `.rsubdirs`, `.rbytes`, `.rctime` | directories | of everything below it, counted when asked |
-//! | `cudele.dir.layout`, `cudele.file.layout` | both | how content is striped |
+//! | `cudele.dir.layout` | directories | where the content of new files goes; can be set |
+//! | `cudele.file.layout` | all else | where its content is |
 //! | `cudele.file.durable` | all | `none`, `local` or `global`: what it survives now |
 //! | `cudele.file.visible` | all | `yes` if others see it as it is here, else `no` |
 
 use std::fmt::Write as _;
 
-use cudele::{Attr, Durability, Errno, Error, INLINE_BYTES_MAX, Ino, Kept, Policy, Result};
+use cudele::{Attr, Durability, Errno, Error, Ino, Kept, Policy, Result};
 
 use crate::tree::Tree;
 use crate::{Caller, Ending, Vfs};
@@ -63,7 +64,8 @@ impl Vfs {
             ("cudele.dir.entries", true) => attr.size.to_string(),
             ("cudele.dir.subdirs", true) => subdirs(&attr).to_string(),
             ("cudele.dir.files", true) => (attr.size - subdirs(&attr).min(attr.size)).to_string(),
-            ("cudele.dir.layout", true) | ("cudele.file.layout", false) => layout(),
+            ("cudele.dir.layout", true) => self.layout_text(ino)?,
+            ("cudele.file.layout", false) => self.kept_text(ino, &attr)?,
             ("cudele.file.durable", _) => self.durable_now(ino)?.name().to_owned(),
             ("cudele.file.visible", _) => {
                 if self.is_visible(ino)? {
@@ -106,6 +108,7 @@ impl Vfs {
         match (name, text, attr.is_dir()) {
             (b"cudele.dir.policy", text, true) => self.set_policy_text(ino, text),
             (b"cudele.dir.state", Some(wish), true) => self.wish(ino, wish.trim()),
+            (b"cudele.dir.layout", Some(text), true) => self.set_layout(ino, text),
             (_, None, _) => Err(none()),
             (_, Some(_), _) => Err(Error::new(
                 Errno::NotSupported,
@@ -129,14 +132,21 @@ impl Vfs {
 
     fn set_policy_text(&self, ino: Ino, text: Option<&str>) -> Result<()> {
         let policy = text.map(Policy::from_name_or_text).transpose()?;
+        self.set_policy(ino, policy.map(|parsed| parsed.policy).as_ref())
+    }
+
+    /// Changes the policy of a directory or, without one, removes its own.
+    pub(crate) fn set_policy(&self, ino: Ino, policy: Option<&Policy>) -> Result<()> {
         let path = self.known_path(ino)?;
-        if let (Tree::Owned(owned), Some(policy)) = (self.tree(ino), &policy)
+        if let (Tree::Owned(owned), Some(policy)) = (self.tree(ino), policy)
             && owned.root() == ino
         {
-            return self.change_owned_policy(ino, &policy.policy);
+            return self.change_owned_policy(ino, policy);
         }
-        let yaml = policy.map(|parsed| parsed.policy.to_yaml());
-        self.fs.cluster().set_policy(&path.to_bytes(), yaml.as_deref()).map(|_| ())
+        let yaml = policy.map(Policy::to_yaml);
+        self.fs.cluster().set_policy(&path.to_bytes(), yaml.as_deref())?;
+        self.fs.ask_policies_anew();
+        Ok(())
     }
 
     fn state_text(&self, ino: Ino) -> Result<String> {
@@ -249,11 +259,6 @@ impl Vfs {
 
 fn subdirs(attr: &Attr) -> u64 {
     u64::from(attr.nlink.saturating_sub(2))
-}
-
-fn layout() -> String {
-    let unit = cudele::STRIPE_BYTES;
-    format!("stripe_unit={unit} stripe_count=1 object_size={unit} inline_max={INLINE_BYTES_MAX}")
 }
 
 fn recursive(which: &str, sums: &Sums) -> String {

@@ -16,6 +16,7 @@ mod decoupling;
 #[path = "../jobs/fixture.rs"]
 mod fixture;
 mod interference;
+mod layouts;
 mod merging;
 mod mounted;
 #[allow(dead_code, reason = "the tests of the mount, for which it was made, use all of it")]

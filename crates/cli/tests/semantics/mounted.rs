@@ -12,14 +12,14 @@ use serde_json::Value;
 use crate::fixture::World;
 use crate::mounts::{Mount, cluster, until};
 
-fn said(path: &Path, name: &str) -> String {
+pub(crate) fn said(path: &Path, name: &str) -> String {
     let mut value = vec![0; 4096];
     let length = rustix::fs::getxattr(path, name, &mut value).unwrap();
     value.truncate(length);
     String::from_utf8(value).unwrap()
 }
 
-fn ask_for(dir: &Path, name: &str, value: &str) {
+pub(crate) fn ask_for(dir: &Path, name: &str, value: &str) {
     rustix::fs::setxattr(dir, name, value.as_bytes(), XattrFlags::empty()).unwrap();
 }
 
