@@ -18,6 +18,8 @@ const WEIGHTS: &str = "[weights]\nclose_open = 2\nread = 10\nwrite = 10\nmapread
                        mapwrite = 10\ninvalidate = 2\ntruncate = 5\nfsync = 0.2\nfdatasync = 0.2\n\
                        posix_fallocate = 2\npunch_hole = 2\nsendfile = 2\nposix_fadvise = 1\n\
                        copy_file_range = 2\n";
+/// A policy under which content leaves the inode elsewhere, and is in many objects.
+const SMALL_STRIPES: &str = "inline_bytes: 9000\nstripe_bytes: 1048576\n";
 /// Operations in one go, with one seed.
 const GO: u64 = 10_000;
 /// Unless told otherwise: so many operations...
@@ -27,7 +29,12 @@ const TIME_MAX: Duration = Duration::from_secs(40);
 
 #[test]
 fn fsx_on_a_posix_subtree() {
-    on_a_posix_subtree(seed(1), TIME_MAX);
+    on_a_posix_subtree("", seed(1), TIME_MAX);
+}
+
+#[test]
+fn fsx_where_stripes_are_small() {
+    on_a_posix_subtree(SMALL_STRIPES, seed(3), TIME_MAX / 2);
 }
 
 #[test]
@@ -38,12 +45,16 @@ fn fsx_in_a_decoupled_subtree() {
 #[test]
 #[ignore = "long: cargo xtask suites"]
 fn fsx_at_length() {
-    on_a_posix_subtree(new_seed(), Duration::MAX);
+    on_a_posix_subtree("", new_seed(), Duration::MAX);
+    on_a_posix_subtree(SMALL_STRIPES, new_seed(), Duration::MAX);
     in_a_decoupled_subtree(new_seed(), Duration::MAX);
 }
 
-fn on_a_posix_subtree(seed: u64, time: Duration) {
+fn on_a_posix_subtree(policy: &str, seed: u64, time: Duration) {
     let Some(world) = cluster() else { return };
+    let file = world.path("policy.yml");
+    fs::write(&file, policy).unwrap();
+    world.run(&["policy", "set", "/", file.to_str().unwrap()]).done();
     let mount = Mount::new(&world);
     exercise(&world, (seed, time), &mut |arguments: &[&OsStr]| {
         let mut command = Command::new(tool("fsx"));

@@ -26,7 +26,12 @@ const LENGTHS: [u64; 8] = [0, 1, 100, 4095, 4096, 4097, 10_000, 4_194_300];
 
 #[test]
 fn two_mounts_do_as_tmpfs_does() {
-    two_mounts(seed(1));
+    two_mounts("", seed(1));
+}
+
+#[test]
+fn two_mounts_do_as_tmpfs_does_where_stripes_are_small() {
+    two_mounts("inline_bytes: 10000\nstripe_bytes: 1048576\n", seed(3));
 }
 
 #[test]
@@ -39,13 +44,17 @@ fn a_job_does_as_tmpfs_does_and_is_merged_like_that() {
 fn the_model_at_length() {
     let first = new_seed();
     for seed in first..first + 20 {
-        two_mounts(seed);
+        let policies = ["", "inline_bytes: 0\n", "inline_bytes: 65536\nstripe_bytes: 65536\n"];
+        two_mounts(policies[usize::try_from(seed % 3).unwrap()], seed);
         a_job(seed);
     }
 }
 
-fn two_mounts(seed: u64) {
+fn two_mounts(policy: &str, seed: u64) {
     let Some(world) = cluster() else { return };
+    let file = world.path("policy.yml");
+    fs::write(&file, policy).unwrap();
+    world.run(&["policy", "set", "/", file.to_str().unwrap()]).done();
     let (one, two) = (Mount::new(&world), Mount::new(&world));
     fs::create_dir(one.path("model")).unwrap();
     let memory = tempfile::tempdir_in("/dev/shm").expect("a tmpfs");
