@@ -98,6 +98,7 @@ fn asked(op: &Op<'_>) -> Option<Asked> {
         Op::SetAttr { ino, .. }
         | Op::SetXattr { ino, .. }
         | Op::SetData { ino, .. }
+        | Op::Accessed { ino, .. }
         | Op::Grow { ino, .. }
         | Op::Append { ino, .. } => change(Kind::Other, [Some(ino), None], [None, None]),
         _ => None,

@@ -13,20 +13,20 @@
 mod apply;
 mod check;
 mod interrupted;
+mod receive;
 mod verify;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use journal::{Create, Event, JournalError, Mark, SegmentHeader, Writer, segment};
-use metastore::request::{StoreFailure, StoreOp, StoreResult};
+use journal::{Create, Event, JournalError, Mark, segment};
 use namespace::{Batch, Trial};
 use types::{ClientId, ConnId, Cred, Errno, Ino, InoRange, Map, Moment, Seq, Set, Tid};
-use wire::{Answer, Failure, MergeFlags, MergeReport, Message, Op};
+use wire::{Answer, Failure, MergeFlags, MergeReport};
 
 use crate::checkpoint::{Settled, Then};
-use crate::op::{Performed, Performing, Release};
+use crate::op::Release;
 use crate::tables::GivenBack;
-use crate::{Effects, Mds, Phase, Waiting};
+use crate::{Effects, Mds};
 use check::Absent;
 use verify::Verified;
 
@@ -222,160 +222,6 @@ enum Slice {
 }
 
 impl Mds {
-    pub(crate) fn begin_merge(
-        &mut self,
-        (conn, tid): (ConnId, Tid),
-        (client, cred): (ClientId, &Cred),
-        op: &Op<'_>,
-        effects: &mut Effects,
-    ) -> Performing {
-        let Op::Merge { subtree, bytes, object, mut flags, unused } = *op else {
-            return Err(Errno::Invalid.into());
-        };
-        if !flags.strong_log {
-            self.check_merge(subtree, client)?;
-        } else if !self.wants_log(cred, subtree)? {
-            return Ok(Performed::Answer(Answer::Merged(Box::default())));
-        }
-        if bytes > self.settings.merge_bytes_max {
-            return Err(Errno::TooBig.into());
-        }
-        flags.check = !flags.strong_log && (flags.check || self.must_check(subtree));
-        self.merges.next_id += 1;
-        let id = self.merges.next_id;
-        let ranges = self.tables.decoupled.get(&subtree).map(|known| known.ranges.clone());
-        let merge = Merge {
-            id,
-            conn,
-            tid,
-            client,
-            cred: cred.clone(),
-            subtree,
-            flags,
-            object: object.to_vec(),
-            expected: bytes,
-            bytes: Vec::with_capacity(usize::try_from(bytes).unwrap_or(0).min(64 << 20)),
-            stage: Stage::Receiving,
-            offset: segment::HEADER_BYTES,
-            skip: 0,
-            mark: None,
-            applied: 0,
-            recorded: 0,
-            newest: Seq(0),
-            journal: JournalId::default(),
-            new_dirs: Set::default(),
-            searched: false,
-            absent: Map::default(),
-            trial: None,
-            left_out: VecDeque::new(),
-            last_dir: Ino(0),
-            run: (0, 0),
-            announced: Map::default(),
-            ranges: ranges.unwrap_or_default(),
-            unused: self.tables.unused((subtree, client), unused.ranges()),
-            seq: Seq(0),
-            started: self.clock.now,
-            report: MergeReport::default(),
-        };
-        self.merges.receiving.push(merge);
-        if bytes == 0 {
-            // The journal is in the store: read it from there instead of from the client.
-            let object = String::from_utf8_lossy(object).into_owned();
-            self.store(Waiting::MergeObject(id), StoreOp::Get { object }, effects);
-        }
-        Ok(Performed::Later)
-    }
-
-    pub(crate) fn merge_chunk(
-        &mut self,
-        conn: ConnId,
-        tid: Tid,
-        bytes: &[u8],
-        effects: &mut Effects,
-    ) {
-        let waits = matches!(self.phase, Phase::Recovering | Phase::Reconnecting { .. });
-        if waits || self.is_any_early(conn) {
-            self.early.push_back((conn, Message::Chunk { tid, bytes }.to_frame()));
-            return;
-        }
-        if let Some(client) = self.sessions.client(conn)
-            && self.sessions.first_blocked(client).is_some()
-        {
-            // Its merge may be among what waits.
-            let frame = Message::Chunk { tid, bytes }.to_frame();
-            self.sessions.get_mut(client).blocked.push_back(frame);
-            return;
-        }
-        self.take_chunk((conn, tid), bytes, effects);
-    }
-
-    /// A chunk that nothing of its client precedes any more.
-    pub(crate) fn take_chunk(
-        &mut self,
-        (conn, tid): (ConnId, Tid),
-        bytes: &[u8],
-        effects: &mut Effects,
-    ) {
-        let merges = &mut self.merges.receiving;
-        // A chunk without a merge follows a merge that was refused.
-        let Some(at) = merges.iter().position(|m| (m.conn, m.tid) == (conn, tid)) else { return };
-        let merge = &mut merges[at];
-        if (merge.bytes.len() + bytes.len()) as u64 > merge.expected {
-            let merge = merges.swap_remove(at);
-            let text = "more journal arrived than was announced".into();
-            let failure = Failure { errno: Errno::BadMessage, text };
-            return self.reply_error(merge.conn, merge.tid, failure, effects);
-        }
-        merge.bytes.extend_from_slice(bytes);
-        self.counters.merge_bytes += bytes.len() as u64;
-        if merge.bytes.len() as u64 == merge.expected {
-            let merge = merges.swap_remove(at);
-            self.enqueue_merge(merge, effects);
-        }
-    }
-
-    pub(crate) fn merge_object_read(
-        &mut self,
-        id: u64,
-        result: Result<StoreResult, Box<StoreFailure>>,
-        effects: &mut Effects,
-    ) {
-        let merges = &mut self.merges.receiving;
-        let Some(at) = merges.iter().position(|merge| merge.id == id) else { return };
-        let mut merge = merges.swap_remove(at);
-        let failure = match result {
-            Ok(StoreResult::Bytes(bytes, _)) => {
-                merge.bytes = bytes;
-                return self.enqueue_merge(merge, effects);
-            }
-            Ok(_) => Failure { errno: Errno::NotFound, text: "the journal object is gone".into() },
-            Err(failure) => Failure { errno: failure.error.errno, text: failure.error.to_string() },
-        };
-        self.reply_error(merge.conn, merge.tid, failure, effects);
-    }
-
-    fn enqueue_merge(&mut self, mut merge: Merge, effects: &mut Effects) {
-        let header = match SegmentHeader::decode(&merge.bytes) {
-            Ok(header) => header,
-            Err(error) => return self.refuse_merge(&merge, &error, effects),
-        };
-        let own = match header.writer {
-            Writer::Client { client, subtree } => {
-                client == merge.client && (subtree == merge.subtree || merge.flags.strong_log)
-            }
-            Writer::Mds { .. } => false,
-        };
-        if !own {
-            let text = "the journal is not of this client and subtree".into();
-            let failure = Failure { errno: Errno::Invalid, text };
-            return self.reply_error(merge.conn, merge.tid, failure, effects);
-        }
-        merge.journal = JournalId::of(&merge.bytes);
-        merge.stage = Stage::Verifying;
-        merge.started = self.clock.now;
-        self.merges.queue.push_back(merge);
-    }
-
     fn refuse_merge(&mut self, merge: &Merge, error: &JournalError, effects: &mut Effects) {
         let error = error.in_journal("client journal");
         let failure = Failure { errno: error.errno, text: error.to_string() };

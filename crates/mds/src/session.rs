@@ -437,7 +437,7 @@ mod tests {
         let mut sessions = Sessions::default();
         let session = sessions.get_mut(CLIENT);
         session.finish(change(33));
-        session.note_heard(Tid(31));
+        session.note_heard(Tid(31), Moment::default());
         // The first server refused 34 and 35, and noted that nowhere before it crashed.
         session.finish(change(36));
         for _ in 0..3 {

@@ -95,7 +95,7 @@ impl World {
         let id = ClientId(self.next_client);
         self.next_client += 1;
         self.clients.push(Client::new(id, 1));
-        if id.0 % 2 == 0
+        if id.0.is_multiple_of(2)
             && let Some(new) = self.clients.last_mut()
         {
             new.session.remember();
