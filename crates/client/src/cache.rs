@@ -14,7 +14,7 @@ use wire::{Answer, Failure, Op, Reply, Told};
 
 /// How long after a request that was answered its client may remember what it was told. Less than
 /// `mds::Settings::lease`, by far more than clocks drift apart meanwhile.
-pub const VALID: Span = Span::from_millis(5000);
+pub const VALID: Span = Span::from_millis(1000);
 
 /// So many names are remembered, 100 MB at most; then everything is forgotten.
 const NAMES_MAX: usize = 500_000;

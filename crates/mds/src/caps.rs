@@ -11,7 +11,8 @@
 //! A directory that was fought over is not given to anybody for a moment ([`crate::Settings::quiet`]).
 //!
 //! In memory only: a server that was restarted has given nothing to anybody, and its clients forget
-//! when they meet it.
+//! when they meet it. Until they do, or cannot remember any more, nothing is changed: which clients
+//! these are is in the rank's table (`Tables::remembering`) before they are told anything.
 
 use std::collections::BTreeMap;
 
@@ -104,7 +105,20 @@ impl Caps {
         revoked
     }
 
-    /// A client is gone. Returns the directories that were to be taken from it.
+    /// The connection of a client is gone. The client may not have noticed: what it held is given to
+    /// others as if it had been told to forget it, and did not answer.
+    pub(crate) fn abandon(&mut self, client: ClientId) {
+        for holder in self.dirs.values_mut().flatten() {
+            holder.revoked |= holder.client == client;
+        }
+    }
+
+    /// Whether a client holds anything.
+    pub(crate) fn is_holding(&self, client: ClientId) -> bool {
+        self.held.get(&client).is_some_and(|held| *held > 0)
+    }
+
+    /// A client remembers nothing at all. Returns the directories that were to be taken from it.
     pub(crate) fn leave(&mut self, client: ClientId, until: Moment) -> Vec<Ino> {
         if self.held.get(&client).is_none_or(|held| *held == 0) {
             self.held.remove(&client);

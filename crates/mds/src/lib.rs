@@ -346,13 +346,13 @@ impl Mds {
         self.tables_tick(effects);
         self.checkpoint_tick(effects);
         self.opens_tick(effects);
-        self.caps_tick(effects);
         self.evict_tick();
         if self.is_active() && !self.is_resend_busy() {
             self.finish_interrupted(effects);
         }
         if self.is_active() {
             self.sessions.forget_gone(self.clock.now);
+            self.caps_tick(effects);
         }
         self.beacon_tick(effects);
     }

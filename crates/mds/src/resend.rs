@@ -38,7 +38,12 @@ fn is_held(op: &Op<'_>) -> bool {
 impl Mds {
     /// The journal is replayed: waits for the clients of the previous tenure.
     pub(crate) fn wait_for_clients(&mut self, effects: &mut Effects) {
-        self.phase = Phase::Reconnecting { until: self.clock.now + self.settings.reconnect };
+        let mut until = self.clock.now + self.settings.reconnect;
+        for client in self.tables.remembering() {
+            self.sessions.await_return(client);
+            until = until.max(self.clock.now + self.settings.lease);
+        }
+        self.phase = Phase::Reconnecting { until };
         let dirs = self.namespace.directory_list();
         self.resend.orphans = dirs.iter().any(|dir| !self.namespace.is_anchored(*dir));
         for (conn, frame) in std::mem::take(&mut self.early) {

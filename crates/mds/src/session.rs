@@ -325,6 +325,12 @@ impl Sessions {
         });
     }
 
+    /// A client is waited for until it is back: it may remember what the previous server told it.
+    pub(crate) fn await_return(&mut self, client: ClientId) {
+        let session = self.by_client.entry(client).or_default();
+        session.awaited |= session.conn.is_none();
+    }
+
     pub(crate) fn stop_waiting(&mut self, now: Moment) {
         for session in self.by_client.values_mut() {
             session.awaited = false;
@@ -367,6 +373,7 @@ impl Mds {
             effects.close.push(old);
             self.let_go(hello.client, old, effects);
         }
+        self.caps_left(hello.client, effects);
         let session = self.sessions.by_client.entry(hello.client).or_default();
         session.awaited = false;
         let reconnecting = matches!(self.phase, Phase::Reconnecting { .. });

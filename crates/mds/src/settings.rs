@@ -62,7 +62,7 @@ impl Default for Settings {
             reconnect: Span::from_millis(2000),
             recall: Span::from_millis(30_000),
             quiet: Span::from_millis(500),
-            lease: Span::from_millis(6000),
+            lease: Span::from_millis(1500),
             observe: false,
             beacon_interval: Span::from_millis(500),
         }

@@ -107,6 +107,12 @@ pub(crate) struct Tables {
     stopped: Epoch,
     /// The newest tenure that ended otherwise.
     crashed: Epoch,
+    /// Clients that may remember what they were told: after a crash nothing is changed before they
+    /// are back, or cannot remember it any more.
+    remembering: BTreeSet<ClientId>,
+    /// Those of them that the store knows, and that the put under way will make known.
+    remembering_stored: BTreeSet<ClientId>,
+    remembering_in_flight: BTreeSet<ClientId>,
     dirty: bool,
     in_flight: bool,
     held: Vec<Held>,
@@ -136,6 +142,9 @@ impl Tables {
             end: JournalEnd::default(),
             stopped: Epoch(0),
             crashed: Epoch(0),
+            remembering: BTreeSet::new(),
+            remembering_stored: BTreeSet::new(),
+            remembering_in_flight: BTreeSet::new(),
             dirty: false,
             in_flight: false,
             held: Vec::new(),
@@ -194,6 +203,24 @@ impl Tables {
         }
         (self.end, self.stopped, self.dirty) = (end, self.epoch, true);
         false
+    }
+
+    /// Whether a client may be told what to remember. If the store does not know that it does, it is
+    /// told.
+    pub(crate) fn may_remember(&mut self, client: ClientId) -> bool {
+        self.dirty |= self.remembering.insert(client);
+        self.remembering_stored.contains(&client)
+    }
+
+    /// A client remembers nothing.
+    pub(crate) fn forgets(&mut self, client: ClientId) {
+        self.dirty |= self.remembering.remove(&client);
+        self.remembering_stored.remove(&client);
+    }
+
+    /// Clients that may remember what they were told.
+    pub(crate) fn remembering(&self) -> impl Iterator<Item = ClientId> {
+        self.remembering.iter().copied()
     }
 
     /// What they say now goes with an event of the journal.
@@ -286,6 +313,7 @@ impl Mds {
         self.tables.in_flight = true;
         self.tables.held_in_flight = std::mem::take(&mut self.tables.held);
         self.tables.reserving_in_flight = self.tables.reserving.is_some();
+        self.tables.remembering_in_flight = self.tables.remembering.clone();
         let op = StoreOp::Put {
             object: rank_name(self.rank),
             data: self.tables.encode(),
@@ -305,6 +333,9 @@ impl Mds {
             Ok(StoreResult::Stored(version)) => {
                 self.tables.version = Some(version);
                 self.tables.failed = None;
+                let stored = std::mem::take(&mut self.tables.remembering_in_flight);
+                let now = &self.tables.remembering;
+                self.tables.remembering_stored = stored.intersection(now).copied().collect();
                 if self.tables.reserving_in_flight
                     && let Some(range) = self.tables.reserving.take()
                 {

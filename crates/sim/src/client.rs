@@ -181,15 +181,19 @@ impl World {
         let Some(result) = known.session.known(&call.cred, &call.what.op()) else { return false };
         let (id, epoch) = (known.id(), known.session.epoch().0);
         let tid = Tid(ITS_OWN + known.answered_here);
+        let heard = known.heard;
         let connected = known.conn.is_some_and(|conn| self.conns[&conn].alive);
         self.clients[client].answered_here += 1;
         self.answered_here += 1;
         self.note(format_args!("{id} knows {call:?}: {result:?}"));
         let (seq, safe, time) = (types::Seq(0), types::Seq(0), types::Timestamp(0));
         let reply = wire::Reply { tid, seq, time, safe, told: None, result };
-        self.history.asked((id, tid), &call.what, self.now);
-        self.history.heard(id, epoch, &reply, self.now);
-        // What a crash takes is not known there before the connection breaks.
+        // A client that has not noticed a crash is at the moment before it: nobody is served before
+        // it has noticed, or remembers nothing any more.
+        let crash = self.history.last_crash().filter(|crash| !connected && Some(*crash) > heard);
+        let at = crash.map_or(self.now, |crash| crash - 1);
+        self.history.asked((id, tid), &call.what, at);
+        self.history.heard(id, epoch, &reply, at);
         if connected && self.mds.as_ref().is_some_and(mds::Mds::is_active) {
             self.oracle.issue((id, tid), call.clone(), Vec::new());
             let judged = self.oracle.emitted(id, &Message::Reply(reply));

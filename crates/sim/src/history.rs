@@ -150,6 +150,11 @@ impl Recorder {
         self.crashes.push(Crash { start: now, end: now, hint: now });
     }
 
+    /// When the server crashed last.
+    pub(crate) fn last_crash(&self) -> Option<u64> {
+        self.crashes.last().map(|crash| crash.start)
+    }
+
     /// A client is dead.
     pub(crate) fn killed(&mut self, client: ClientId) {
         self.doubts.insert(client, u64::MAX);

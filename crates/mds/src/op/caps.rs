@@ -20,6 +20,9 @@ impl Mds {
         if !request.remembers || client.0 == 0 || self.merges.is_busy() {
             return None;
         }
+        if !self.tables.may_remember(client) {
+            return None;
+        }
         let (place, inode) = match (&request.op, answer) {
             (Op::Lookup { parent, .. }, Ok(Answer::Attr(attr))) => (*parent, Some(attr)),
             (Op::Create { parent, .. }, Ok(Answer::Attr(attr))) => (*parent, Some(attr)),
@@ -143,9 +146,17 @@ impl Mds {
                 self.returned(holder, dir, effects);
             }
         }
+        // Whom no server needs to wait for.
+        let gone = self.tables.remembering().filter(|client| {
+            self.sessions.conn_of(*client).is_none() && !self.caps.is_holding(*client)
+        });
+        let gone: Vec<ClientId> = gone.collect();
+        for client in gone {
+            self.tables.forgets(client);
+        }
     }
 
-    /// A connection is gone, and its client remembers nothing.
+    /// A client has a new connection, and forgot everything before it asked for that.
     pub(crate) fn caps_left(&mut self, client: ClientId, effects: &mut Effects) {
         for dir in self.caps.leave(client, self.clock.now + self.settings.quiet) {
             self.retry_returned(dir, effects);

@@ -221,7 +221,7 @@ impl Mds {
             self.share(ino, effects);
         }
         self.unlock_all(client, effects);
-        self.caps_left(client, effects);
+        self.caps.abandon(client);
     }
 }
 

@@ -10,8 +10,8 @@ use super::{Decoupling, JournalEnd, Tables};
 use crate::session::{Left, Remembered};
 
 const MAGIC: &[u8; 8] = b"CUDLRANK";
-/// Version 2 has numbers that were given back. Earlier tables are read, and written anew as this.
-const VERSION: u16 = 2;
+/// Version 2 has numbers that were given back, version 3 clients that remember. Earlier tables are read, and written anew as this.
+const VERSION: u16 = 3;
 
 impl Tables {
     pub(super) fn encode(&self) -> Vec<u8> {
@@ -65,6 +65,8 @@ impl Tables {
             out.put_varint(range.start);
             out.put_varint(range.end);
         }
+        out.put_varint(self.remembering.len() as u64);
+        self.remembering.iter().for_each(|client| out.put_varint(client.0));
         out.put_u32(crc(&out));
         out
     }
@@ -75,7 +77,7 @@ impl Tables {
             return Err(Malformed { offset: 0, expected: "the table of a rank" });
         }
         if !(1..=VERSION).contains(&reader.u16()?) {
-            return Err(Malformed { offset: 8, expected: "format version 1 or 2" });
+            return Err(Malformed { offset: 8, expected: "format version 1 to 3" });
         }
         self.epoch = Epoch(reader.varint()?);
         self.next = reader.varint()?;
@@ -122,6 +124,13 @@ impl Tables {
         if reader.offset() + 4 < bytes.len() {
             free = read_free(&mut reader)?;
         }
+        // Or before clients remembered anything.
+        let mut remembering = BTreeSet::new();
+        if reader.offset() + 4 < bytes.len() {
+            for _ in 0..reader.length()? {
+                remembering.insert(ClientId(reader.varint()?));
+            }
+        }
         let body = reader.offset();
         if reader.u32()? != crc(&bytes[..body]) {
             return Err(Malformed { offset: body, expected: "a matching checksum" });
@@ -129,6 +138,7 @@ impl Tables {
         reader.end()?;
         (self.decoupled, self.end, self.fenced) = (decoupled, end, fenced);
         (self.stopped, self.crashed, self.free) = (stopped, crashed, free);
+        self.remembering = remembering;
         Ok(())
     }
 }
