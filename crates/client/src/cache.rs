@@ -56,7 +56,7 @@ type Place = (Ino, Box<[u8]>);
 enum Asked {
     Lookup(Place),
     Attr,
-    List { dir: Ino, after: Option<Box<[u8]>> },
+    List { dir: Ino, after: Option<Box<[u8]>>, attrs: bool },
     Change { kind: Kind, inos: [Option<Ino>; 2], places: [Option<Place>; 2] },
 }
 
@@ -79,8 +79,8 @@ fn asked(op: &Op<'_>) -> Option<Asked> {
     match *op {
         Op::Lookup { parent, name } => Some(Asked::Lookup(place(parent, name))),
         Op::GetAttr { .. } => Some(Asked::Attr),
-        Op::List { dir, after, attrs: true, .. } => {
-            Some(Asked::List { dir, after: after.map(Into::into) })
+        Op::List { dir, after, attrs, .. } => {
+            Some(Asked::List { dir, after: after.map(Into::into), attrs })
         }
         Op::Create { parent, name, .. } => {
             change(Kind::Create, [None; 2], [Some(place(parent, name)), None])
@@ -211,9 +211,9 @@ impl Cache {
                     Err(_) => self.set(parent, name, None),
                 }
             }
-            Asked::List { dir, after } => {
+            Asked::List { dir, after, attrs } => {
                 if let (Some(told), Ok(Answer::Entries { entries, more })) = (told, result) {
-                    self.list((dir, after), entries, *more, told.inode);
+                    self.list((dir, after), entries, *more, attrs && told.inode);
                 }
             }
             Asked::Change { kind, inos, places } => {

@@ -203,12 +203,13 @@ impl<'a> User<'a> {
     }
 
     /// Up to `limit` entries of a directory after a name, in its own order: names that exist
-    /// throughout are seen exactly once, whatever else is created and removed meanwhile.
+    /// throughout are seen exactly once, whatever else is created and removed meanwhile. Without
+    /// `attrs` only number and type of what they name are there.
     ///
     /// # Errors
     /// `EACCES`, `ENOTDIR`, `ESTALE`.
-    pub fn list(&self, dir: Ino, after: Option<&[u8]>, limit: u32) -> Result<Page> {
-        let answer = self.call(Op::List { dir, after, limit, attrs: true })?;
+    pub fn list(&self, dir: Ino, after: Option<&[u8]>, limit: u32, attrs: bool) -> Result<Page> {
+        let answer = self.call(Op::List { dir, after, limit, attrs })?;
         let Answer::Entries { entries, more } = answer else { return Err(unexpected(&answer)) };
         let entries = entries.into_iter().map(|(name, attr)| DirEntry { name, attr }).collect();
         Ok((entries, more))

@@ -20,10 +20,10 @@ impl Filesystem {
         mut reply: ReplyDirectory,
     ) {
         let root = self.vfs.root();
-        let read = self.vfs.read_dir(caller, handle, offset, &mut |listed| {
+        let read = self.vfs.read_dir(caller, (handle, false), offset, &mut |listed| {
             let number = number(root, listed.attr.ino);
             let kind = answer::kind(listed.attr.file_type());
-            !reply.add(number, listed.next, kind, OsStr::from_bytes(&listed.name))
+            !reply.add(number, listed.next, kind, OsStr::from_bytes(listed.name))
         });
         match read {
             Ok(()) => reply.ok(),
@@ -38,8 +38,8 @@ impl Filesystem {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        let read = self.vfs.read_dir(caller, handle, offset, &mut |listed| {
-            let name = OsStr::from_bytes(&listed.name);
+        let read = self.vfs.read_dir(caller, (handle, true), offset, &mut |listed| {
+            let name = OsStr::from_bytes(listed.name);
             let attr = self.attr(&listed.attr);
             if listed.is_dot() {
                 // The kernel knows these, and does not count a reference for them.

@@ -30,26 +30,28 @@ pub struct Listing {
     /// Position of the first entry of the page in memory.
     first: u64,
     page: Vec<DirEntry>,
+    /// Whether its entries have all their attributes, and not only number and type.
+    attrs: bool,
     /// Whether there is something behind the page in memory.
     more: bool,
 }
 
 /// An entry of a listing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listed<'a> {
     /// The position after it, at which reading goes on.
     pub next: u64,
     /// The name.
-    pub name: Vec<u8>,
+    pub name: &'a [u8],
     /// What it names. Of `.` and `..` only number and type are there.
     pub attr: Attr,
 }
 
-impl Listed {
+impl Listed<'_> {
     /// Whether it is the directory itself or the one above.
     #[must_use]
     pub fn is_dot(&self) -> bool {
-        self.name == b"." || self.name == b".."
+        self.name == b".".as_slice() || self.name == b"..".as_slice()
     }
 }
 
@@ -60,7 +62,8 @@ impl Vfs {
     /// None today; reading it may be refused.
     pub fn open_dir(&self, dir: Ino) -> Result<u64> {
         let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
-        let listing = Listing { dir, pages: Vec::new(), first: 0, page: Vec::new(), more: true };
+        let (pages, page) = (Vec::new(), Vec::new());
+        let listing = Listing { dir, pages, first: 0, page, attrs: false, more: true };
         held(&self.listings).insert(handle, (dir, Arc::new(Mutex::new(listing))));
         Ok(handle)
     }
@@ -89,16 +92,17 @@ impl Vfs {
     }
 
     /// Hands out the entries from a position on, until `take` has enough (then it returns false,
-    /// and the entry counts as not taken).
+    /// and the entry counts as not taken). Without `attrs` only number and type of what they name
+    /// are there.
     ///
     /// # Errors
     /// `EACCES`, `ESTALE`, `EINVAL` for a position that was never handed out.
     pub fn read_dir(
         &self,
         caller: &Caller,
-        handle: u64,
+        (handle, attrs): (u64, bool),
         from: u64,
-        take: &mut dyn FnMut(&Listed) -> bool,
+        take: &mut dyn FnMut(&Listed<'_>) -> bool,
     ) -> Result<()> {
         let listing = held(&self.listings).get(&handle).cloned();
         let (_, listing) = listing.ok_or_else(|| Error::of(Errno::Stale, "directory"))?;
@@ -110,6 +114,12 @@ impl Vfs {
             listing.page.clear();
             listing.more = true;
         }
+        if listing.attrs != attrs {
+            // The page is read anew, beginning where it began.
+            listing.attrs = attrs;
+            listing.more |= !listing.page.is_empty();
+            listing.page.clear();
+        }
         while at < DOTS {
             let (name, ino): (&[u8], _) = if at == 0 {
                 (b".", listing.dir)
@@ -119,16 +129,18 @@ impl Vfs {
             let mode = FileType::Directory.mode_bits();
             let attr = Attr { ino, mode, ..Attr::default() };
             at += 1;
-            if !take(&Listed { next: at, name: name.to_vec(), attr }) {
+            if !take(&Listed { next: at, name, attr }) {
                 return Ok(());
             }
         }
         while self.turn_to(caller, &mut listing, at)? {
             let index = usize::try_from(at - listing.first).unwrap_or(usize::MAX);
+            // Not once for each entry.
+            let any_open = attrs && self.nodes().any_open();
             for entry in listing.page.get(index..).unwrap_or_default() {
                 at += 1;
-                let attr = self.as_open(entry.attr);
-                if !take(&Listed { next: at, name: entry.name.clone(), attr }) {
+                let attr = if any_open { self.as_open(entry.attr) } else { entry.attr };
+                if !take(&Listed { next: at, name: &entry.name, attr }) {
                     return Ok(());
                 }
             }
@@ -141,7 +153,7 @@ impl Vfs {
         if listing.pages.is_empty() {
             self.read_page(caller, listing, DOTS, None)?;
         }
-        if at < listing.first {
+        if at < listing.first || (listing.page.is_empty() && listing.more) {
             let page = listing.pages.partition_point(|(first, _)| *first <= at).saturating_sub(1);
             let (first, after) = listing.pages[page].clone();
             listing.pages.truncate(page);
@@ -173,9 +185,9 @@ impl Vfs {
         let read = self.run(
             dir,
             caller,
-            |user| user.list(dir, after, PAGE),
+            |user| user.list(dir, after, PAGE, listing.attrs),
             |subtree| {
-                let page = subtree.list_from(dir, after, limit)?;
+                let page = subtree.list_from(dir, after, limit, listing.attrs)?;
                 let more = page.len() == limit;
                 Ok((page, more))
             },
@@ -193,9 +205,9 @@ impl Vfs {
 
     /// The kernel learns of an entry of a directory that was listed.
     #[must_use]
-    pub fn learn(&self, dir: Ino, listed: &Listed) -> Entry {
+    pub fn learn(&self, dir: Ino, listed: &Listed<'_>) -> Entry {
         let owner = self.owner_in(dir, listed.attr.ino);
-        self.nodes().refer(dir, &listed.name, listed.attr.ino, owner);
+        self.nodes().refer(dir, listed.name, listed.attr.ino, owner);
         Entry { attr: listed.attr, valid: self.valid(listed.attr.ino) }
     }
 }

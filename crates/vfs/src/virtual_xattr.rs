@@ -236,9 +236,9 @@ impl Vfs {
                 let (page, more) = self.run(
                     dir,
                     caller,
-                    |user| user.list(dir, after.as_deref(), PAGE),
+                    |user| user.list(dir, after.as_deref(), PAGE, true),
                     |subtree| {
-                        let page = subtree.list_from(dir, after.as_deref(), PAGE as usize)?;
+                        let page = subtree.list_from(dir, after.as_deref(), PAGE as usize, true)?;
                         let more = page.len() == PAGE as usize;
                         Ok((page, more))
                     },

@@ -125,11 +125,12 @@ impl Subtree {
     /// # Errors
     /// `ENOTDIR`, `EACCES`.
     pub fn list(&mut self, dir: Ino) -> Result<Vec<crate::DirEntry>> {
-        self.list_from(dir, None, usize::MAX)
+        self.list_from(dir, None, usize::MAX, true)
     }
 
     /// Up to `limit` entries after a name, in the directory's own order: names that exist
-    /// throughout are seen exactly once, whatever else is created and removed meanwhile.
+    /// throughout are seen exactly once, whatever else is created and removed meanwhile. Without
+    /// `attrs` only number and type of what they name are there.
     ///
     /// # Errors
     /// `ENOTDIR`, `EACCES`.
@@ -138,10 +139,11 @@ impl Subtree {
         dir: Ino,
         after: Option<&[u8]>,
         limit: usize,
+        attrs: bool,
     ) -> Result<Vec<crate::DirEntry>> {
         let cred = self.cred.clone();
         let entries = self
-            .on_view(b"", |inner| inner.view().namespace().list(&cred, dir, after, limit, true))?;
+            .on_view(b"", |inner| inner.view().namespace().list(&cred, dir, after, limit, attrs))?;
         let entries = entries.into_iter();
         Ok(entries.map(|entry| crate::DirEntry { name: entry.name, attr: entry.attr }).collect())
     }
