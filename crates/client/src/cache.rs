@@ -18,6 +18,10 @@ pub const VALID: Span = Span::from_millis(1000);
 
 /// So many names are remembered, 100 MB at most; then everything is forgotten.
 const NAMES_MAX: usize = 500_000;
+/// After so many names that did not exist it pays to list a small directory, ...
+const MISSES_MIN: u64 = 8;
+/// ... and a larger one when there is a miss for so many entries.
+const ENTRIES_PER_MISS: u64 = 128;
 /// Stands for an inode whose number is not known.
 const ANY: Ino = Ino(0);
 /// Search permission.
@@ -48,6 +52,8 @@ struct Dir {
     complete: bool,
     /// How far a listing has come that began at the start.
     listed: Option<Box<[u8]>>,
+    /// Names that had to be asked for and did not exist, since it was listed or could not be.
+    missed: u64,
 }
 
 type Place = (Ino, Box<[u8]>);
@@ -208,7 +214,12 @@ impl Cache {
                 match result {
                     Ok(Answer::Attr(attr)) => self.learn((parent, name), attr, told.inode),
                     Ok(_) => {}
-                    Err(_) => self.set(parent, name, None),
+                    Err(_) => {
+                        self.set(parent, name, None);
+                        if let Some(dir) = self.dirs.get_mut(&parent) {
+                            dir.missed += 1;
+                        }
+                    }
                 }
             }
             Asked::List { dir, after, attrs } => {
@@ -255,6 +266,21 @@ impl Cache {
         let last = entries.last().map(|(name, _)| name.as_slice().into());
         dir.listed = last.or(after).filter(|_| goes_on && more);
         dir.complete |= goes_on && !more;
+    }
+
+    /// Whether a directory is to be listed: many names were asked for in vain, one by one.
+    pub(crate) fn is_worth_listing(&mut self, ino: Ino) -> bool {
+        let Some(dir) = self.dirs.get_mut(&ino) else { return false };
+        let entries = dir.attr.map_or(u64::MAX, |attr| attr.size);
+        let worth = !dir.complete
+            && dir.missed >= MISSES_MIN
+            && entries <= NAMES_MAX as u64 / 4
+            && entries / ENTRIES_PER_MISS <= dir.missed;
+        if worth {
+            // Once: who may not list it is not to try for ever.
+            dir.missed = 0;
+        }
+        worth
     }
 
     fn set(&mut self, parent: Ino, name: Box<[u8]>, ino: Option<Ino>) {

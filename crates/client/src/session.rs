@@ -174,6 +174,12 @@ impl Session {
         self.cache.as_ref().filter(|_| self.connected)?.answer(cred, op)
     }
 
+    /// Whether the caller does well to list a directory (`Op::List`, from the start to the end): then
+    /// it is known which names do not exist.
+    pub fn is_worth_listing(&mut self, dir: Ino) -> bool {
+        self.cache.as_mut().is_some_and(|cache| cache.is_worth_listing(dir))
+    }
+
     /// Makes a request. Its frame is sent now, or as soon as the session is connected.
     pub fn call(&mut self, cred: &Cred, op: Op<'_>, effects: &mut Effects) -> Tid {
         let tid = Tid(self.next_tid);

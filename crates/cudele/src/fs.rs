@@ -101,12 +101,6 @@ impl Fs {
         self.link.lock().requests
     }
 
-    /// Questions that were answered from what this client remembers, without a request.
-    #[must_use]
-    pub fn answered_here(&self) -> u64 {
-        self.link.lock().known
-    }
-
     /// Changes that are applied but not known to be durable.
     #[must_use]
     pub fn unsafe_requests(&self) -> usize {
@@ -154,7 +148,7 @@ impl Fs {
     /// # Errors
     /// As [`Fs::call`].
     pub fn call_as(&self, cred: &Cred, op: Op<'_>) -> Result<Answer> {
-        self.link.request(cred, op, &[])
+        self.request(cred, op)
     }
 
     /// Listens to the server from now on, on a thread of its own that hands over one notice at a

@@ -45,6 +45,7 @@ mod mechanism;
 mod observe;
 mod policies;
 mod recover;
+mod remember;
 mod state;
 mod strong_log;
 mod subtree;

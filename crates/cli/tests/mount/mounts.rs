@@ -140,6 +140,11 @@ impl Mount {
         &self.point
     }
 
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Ends its process as a crash does.
     pub(crate) fn kill(&mut self) {
         self.process.kill().expect("a child");

@@ -23,6 +23,7 @@ mod mounted;
 #[path = "../mount/mounts.rs"]
 mod mounts;
 mod policies;
+mod remembering;
 mod strong;
 mod tools;
 mod transitions;

@@ -201,3 +201,16 @@ fn two_names_of_one_file_stay_when_one_is_renamed_to_the_other() {
         (Some(FILE), Some(FILE))
     );
 }
+
+#[test]
+fn a_directory_in_which_much_is_looked_for_in_vain_is_worth_listing() {
+    let mut bench = Bench::new();
+    for number in 0..MISSES_MIN {
+        assert!(!bench.cache.is_worth_listing(DIR), "{number}");
+        let name = number.to_string();
+        let lookup = Op::Lookup { parent: DIR, name: name.as_bytes() };
+        bench.heard(&lookup, absent(), told(false));
+    }
+    assert!(bench.cache.is_worth_listing(DIR));
+    assert!(!bench.cache.is_worth_listing(DIR), "once");
+}
