@@ -141,25 +141,51 @@ impl Cache {
     #[allow(clippy::wildcard_enum_match_arm, reason = "a new operation is not known")]
     pub(crate) fn answer(&self, cred: &Cred, op: &Op<'_>) -> Option<Result<Answer, Failure>> {
         match *op {
-            Op::Lookup { parent, name } => {
-                let dir = self.dirs.get(&parent)?;
-                let attr = dir.attr?;
-                if self.is_changing(parent) || check_name(name).is_err() {
-                    return None;
-                }
-                if !may_search(cred, &attr) {
-                    return Some(Err(Errno::Access.into()));
-                }
-                match dir.names.get(name) {
-                    Some(Some(ino)) => self.attr(*ino).map(|attr| Ok(Answer::Attr(attr))),
-                    Some(None) => Some(Err(Errno::NotFound.into())),
-                    None if dir.complete => Some(Err(Errno::NotFound.into())),
-                    None => None,
-                }
-            }
+            Op::Lookup { parent, name } => match self.look(cred, parent, name)? {
+                Ok(Some(ino)) => self.attr(ino).map(|attr| Ok(Answer::Attr(attr))),
+                Ok(None) => Some(Err(Errno::NotFound.into())),
+                Err(errno) => Some(Err(errno.into())),
+            },
+            Op::Walk { base, path } => self.walk(cred, base, path),
             Op::GetAttr { ino } => self.attr(ino).map(|attr| Ok(Answer::Attr(attr))),
             _ => None,
         }
+    }
+
+    /// What a name stands for, if that is known.
+    fn look(&self, cred: &Cred, parent: Ino, name: &[u8]) -> Option<Result<Option<Ino>, Errno>> {
+        let dir = self.dirs.get(&parent)?;
+        let attr = dir.attr?;
+        if self.is_changing(parent) || check_name(name).is_err() {
+            return None;
+        }
+        if !may_search(cred, &attr) {
+            return Some(Err(Errno::Access));
+        }
+        match dir.names.get(name) {
+            Some(named) => Some(Ok(*named)),
+            None => dir.complete.then_some(Ok(None)),
+        }
+    }
+
+    /// A path all of whose directories are known.
+    fn walk(&self, cred: &Cred, base: Ino, path: &[u8]) -> Option<Result<Answer, Failure>> {
+        let mut names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).peekable();
+        let (mut parent, mut at) = (base, base);
+        while let Some(name) = names.next() {
+            let found = match self.look(cred, at, name)? {
+                Ok(found) => found,
+                Err(errno) => return Some(Err(errno.into())),
+            };
+            parent = at;
+            match (found, names.peek()) {
+                (Some(ino), _) => at = ino,
+                (None, None) => return Some(Ok(Answer::Walked { parent, attr: None })),
+                (None, Some(_)) => return Some(Err(Errno::NotFound.into())),
+            }
+        }
+        let attr = Some(self.attr(at)?);
+        Some(Ok(Answer::Walked { parent, attr }))
     }
 
     /// The attributes of an inode, if they are known.

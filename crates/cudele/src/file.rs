@@ -28,9 +28,15 @@ impl Fs {
     }
 
     /// Ends one [`Fs::open_as`] of the same kind. Nobody waits for the server, which is told if it
-    /// was the last one: with the next request, or by [`Fs::tell`].
+    /// was the last one.
     pub fn close_file(&self, ino: Ino, write: bool) {
-        self.link().close_file(ino, write);
+        self.link().close_file(ino, write, false);
+    }
+
+    /// As [`Fs::close_file`], for one who makes many requests: the server is told with the next one,
+    /// or by [`Fs::tell`].
+    pub fn close_file_soon(&self, ino: Ino, write: bool) {
+        self.link().close_file(ino, write, true);
     }
 
     /// Tells the server what it was not told yet. It need not know soon: until then it only keeps

@@ -220,13 +220,14 @@ impl Link {
         self.wait_for(state, tid, asked)
     }
 
-    /// Closes what was opened, and waits for nothing. The server is told with the next request, or
-    /// before anything that it says is answered: nobody is kept waiting by a file that is closed.
-    pub(crate) fn close_file(&self, ino: Ino, write: bool) {
+    /// Closes what was opened, and waits for nothing. The server is told now or, if that can wait,
+    /// with the next request, but before anything that it says is answered: nobody is kept waiting
+    /// by a file that is closed.
+    pub(crate) fn close_file(&self, ino: Ino, write: bool, can_wait: bool) {
         let mut state = self.lock();
         let shared = &mut *state;
         shared.session.close(ino, write, &mut shared.effects);
-        if shared.effects.frames.len() >= UNTOLD_BYTES_MAX {
+        if !can_wait || shared.effects.frames.len() >= UNTOLD_BYTES_MAX {
             drop(self.send(state));
         }
     }

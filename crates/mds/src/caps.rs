@@ -14,7 +14,7 @@
 //! when they meet it. Until they do, or cannot remember any more, nothing is changed: which clients
 //! these are is in the rank's table (`Tables::remembering`) before they are told anything.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use types::{ClientId, Ino, Map, Moment};
 
@@ -26,6 +26,8 @@ const HELD_MAX: usize = 32_768;
 pub(crate) struct Caps {
     dirs: BTreeMap<Ino, Vec<Holder>>,
     held: Map<ClientId, usize>,
+    /// Holders that were told to forget, and have not answered.
+    revoked: BTreeSet<(Ino, ClientId)>,
     /// Directories that are given to nobody until then.
     quiet: BTreeMap<Ino, Moment>,
 }
@@ -77,12 +79,14 @@ impl Caps {
     pub(crate) fn revoke(&mut self, client: ClientId, dir: Ino) -> Vec<ClientId> {
         let holders = self.dirs.get_mut(&dir).into_iter().flatten();
         let others = holders.filter(|holder| holder.client != client && !holder.revoked);
-        others
+        let told: Vec<ClientId> = others
             .map(|holder| {
                 holder.revoked = true;
                 holder.client
             })
-            .collect()
+            .collect();
+        self.revoked.extend(told.iter().map(|holder| (dir, *holder)));
+        told
     }
 
     /// A client remembers nothing of a directory any more. Says whether it was told to forget it; then
@@ -93,6 +97,7 @@ impl Caps {
             return false;
         };
         let revoked = holders.swap_remove(at).revoked;
+        self.revoked.remove(&(dir, client));
         if holders.is_empty() {
             self.dirs.remove(&dir);
         }
@@ -108,8 +113,11 @@ impl Caps {
     /// The connection of a client is gone. The client may not have noticed: what it held is given to
     /// others as if it had been told to forget it, and did not answer.
     pub(crate) fn abandon(&mut self, client: ClientId) {
-        for holder in self.dirs.values_mut().flatten() {
-            holder.revoked |= holder.client == client;
+        for (dir, holders) in &mut self.dirs {
+            for holder in holders.iter_mut().filter(|holder| holder.client == client) {
+                holder.revoked = true;
+                self.revoked.insert((*dir, client));
+            }
         }
     }
 
@@ -139,8 +147,7 @@ impl Caps {
 
     /// The directories that are being revoked, and who has not answered.
     pub(crate) fn revoking(&self) -> Vec<(Ino, ClientId)> {
-        let all = self.dirs.iter().flat_map(|(dir, holders)| holders.iter().map(|it| (*dir, *it)));
-        all.filter(|(_, holder)| holder.revoked).map(|(dir, it)| (dir, it.client)).collect()
+        self.revoked.iter().copied().collect()
     }
 
     /// Forgets what has become quiet.

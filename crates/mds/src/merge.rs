@@ -72,6 +72,8 @@ struct Merge {
     expected: u64,
     bytes: Vec<u8>,
     stage: Stage,
+    /// Nobody remembers anything of the subtree.
+    is_forgotten: bool,
     /// Where the next block starts, and how many of its events are done.
     offset: usize,
     skip: usize,
@@ -286,10 +288,13 @@ impl Mds {
         merge: &mut Merge,
         effects: &mut Effects,
     ) -> Result<Slice, JournalError> {
-        match self.revoke_below(ClientId(0), merge.subtree, effects) {
-            Some(dir) => Ok(Slice::Remembered(dir)),
-            None => self.apply_slice(merge),
+        if !merge.is_forgotten {
+            if let Some(dir) = self.revoke_below(ClientId(0), merge.subtree, effects) {
+                return Ok(Slice::Remembered(dir));
+            }
+            merge.is_forgotten = true;
         }
+        self.apply_slice(merge)
     }
 
     /// The subtree may have been taken away while the journal was transferred and verified.

@@ -8,7 +8,7 @@
 //!
 //! The table is in memory only: clients tell a restarted server what they have open.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use namespace::Freed;
 use types::{ClientId, ConnId, Ino, Moment, Seq, Tid};
@@ -29,6 +29,8 @@ pub(crate) enum Verdict {
 #[derive(Debug, Default)]
 pub(crate) struct Opens {
     files: BTreeMap<Ino, File>,
+    /// Those that are shared, or on their way there.
+    shared: BTreeSet<Ino>,
 }
 
 #[derive(Debug, Default)]
@@ -123,6 +125,7 @@ impl Opens {
         }
         let (waiting, yields) = (Vec::new(), Vec::new());
         file.sharing = Some(Sharing { until, moving: false, waiting, yields });
+        self.shared.insert(ino);
         if let Some(opener) = file.openers.get_mut(&asker) {
             // It is told by the answer. It has nothing to write: else others could not be there.
             opener.keeps = false;
@@ -152,7 +155,7 @@ impl Opens {
 
     /// Whether any file is shared, or will be.
     pub(crate) fn is_any_shared(&self) -> bool {
-        self.files.values().any(|file| file.shared || file.sharing.is_some())
+        !self.shared.is_empty()
     }
 
     /// Whether everybody has answered. From now on the content is moved.
@@ -175,6 +178,9 @@ impl Opens {
         if let Some(moved) = moved {
             (file.shared, file.moved) = (true, file.moved.max(moved));
         }
+        if !file.shared {
+            self.shared.remove(&ino);
+        }
         self.tidy(ino);
         sharing
     }
@@ -185,6 +191,9 @@ impl Opens {
         let Access { read, write, shared } = access;
         file.openers.insert(client, Opener { read, write, keeps: !shared });
         file.shared |= shared || file.is_contested(client, write);
+        if file.shared {
+            self.shared.insert(ino);
+        }
         if file.shared { keepers(file) } else { Vec::new() }
     }
 
@@ -253,6 +262,7 @@ impl Opens {
         if !file.openers.is_empty() || file.sharing.is_some() {
             return None;
         }
+        self.shared.remove(&ino);
         self.files.remove(&ino)?.freed
     }
 

@@ -42,7 +42,9 @@ impl Vfs {
         if mode.write {
             self.check_writable()?;
         }
-        let nameless = self.nodes().file(ino).and_then(|file| file.nameless());
+        // Not while the table is held: who holds a file may want the table.
+        let open = self.nodes().file(ino).cloned();
+        let nameless = open.and_then(|file| file.nameless());
         let (attr, body, shared) = match nameless {
             Some(attr) => (attr, Body::Unread, false),
             None => self.open_stored(caller, ino, mode.write)?,
@@ -141,7 +143,7 @@ impl Vfs {
         let mut content = file.held();
         if content.nameless.is_none() {
             drop(content);
-            self.fs.close_file(ino, write);
+            self.fs.close_file_soon(ino, write);
             return last;
         }
         // The server keeps the content of a file without a name until it is closed. It knows of

@@ -176,7 +176,9 @@ fn tree(fs: &Arc<Fs>, path: &str) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     for entry in fs.open_dir(path).unwrap().list().unwrap() {
         let below = format!("{path}/{}", String::from_utf8(entry.name).unwrap());
-        let Attr { mode, uid, gid, nlink, size, mtime, .. } = entry.attr;
+        // A listing need not know how many directories there are in a directory.
+        let attr = if entry.attr.is_dir() { fs.stat(&below).unwrap() } else { entry.attr };
+        let Attr { mode, uid, gid, nlink, size, mtime, .. } = attr;
         if entry.attr.is_dir() {
             all.extend(tree(fs, &below));
         }

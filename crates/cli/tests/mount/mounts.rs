@@ -141,6 +141,7 @@ impl Mount {
     }
 
     /// Its process.
+    #[allow(dead_code, reason = "other tests share this module")]
     pub(crate) fn pid(&self) -> u32 {
         self.process.id()
     }

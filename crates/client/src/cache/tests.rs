@@ -214,3 +214,17 @@ fn a_directory_in_which_much_is_looked_for_in_vain_is_worth_listing() {
     assert!(bench.cache.is_worth_listing(DIR));
     assert!(!bench.cache.is_worth_listing(DIR), "once");
 }
+
+#[test]
+fn a_path_through_known_directories_is_followed_here() {
+    let mut bench = Bench::made();
+    bench.create(b"a", FILE);
+    let walk = |path| bench.cache.answer(&Cred::root(), &Op::Walk { base: Ino::ROOT, path });
+    let walked = |parent, attr| Some(Ok(Answer::Walked { parent, attr }));
+    assert_eq!(walk(b"/d/a"), walked(DIR, Some(file(FILE))));
+    assert_eq!(walk(b"/d/b"), walked(DIR, None));
+    assert_eq!(walk(b"/d/b/c"), Some(Err(Errno::NotFound.into())));
+    // What a file is on the way, the server says: it may be a symbolic link.
+    assert_eq!(walk(b"/d/a/c"), None);
+    assert_eq!(walk(b"/e/a"), None);
+}

@@ -13,6 +13,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use cudele::{Errno, Error, Result};
+use walkdir::WalkDir;
 
 use super::cluster::TestCluster;
 use super::job::{Calls, Outcome, Served, Task};
@@ -64,7 +65,9 @@ impl Sheet {
                 "create_posix" => row.goal(OF_NOTHING, 0.35),
                 "stat_batchfs" => row.goal(OF_NOTHING, 0.9),
                 "readdir_batchfs" | "readdir_posix" => row.goal(OF_NOTHING, 0.5),
-                "write_batchfs" | "read_batchfs" => row.goal(OF_STORE, 0.7),
+                "write_batchfs" | "read_from_disk_batchfs" | "read_batchfs" => {
+                    row.goal(OF_STORE, 0.7);
+                }
                 "tar_batchfs" => row.limit(TIMES_NOTHING, 1.4),
                 "ingest_batchfs" => row.limit(TIMES_LOCAL, 1.2),
                 _ => {}
@@ -196,18 +199,25 @@ fn compared(row: &mut Row, seconds: f64, base: &mut f64) {
 fn content(cluster: &TestCluster, sheet: &mut Sheet, bytes: u64) -> Result<()> {
     let nothing = Mount::new(cluster, Served::Nothing)?;
     let (batchfs, dir) = decoupled(cluster, 1, false)?;
-    for (way, write) in [("write", true), ("read", false)] {
+    for way in ["write", "read_from_disk", "read"] {
         let url = cluster.store().to_owned();
-        let work = if write { Calls::Write { bytes } } else { Calls::Read { bytes } };
+        let (write, cold) = (way == "write", way == "read_from_disk");
+        let work = if write { Calls::Write { bytes } } else { Calls::Read { bytes, keep: cold } };
         let through = |dir: &Path| Task::Calls { dir: dir.to_owned(), work };
         let tasks = [
             ("nothing", through(&nothing.dir(""))),
-            ("store", Task::Store { url, bytes, write }),
+            ("store", Task::Store { url, bytes, write, keep: cold }),
             ("batchfs", through(&dir)),
         ];
         let (mut store, mut store_synced) = (0.0, 0.0);
         for (name, task) in tasks {
+            if cold && name == "nothing" {
+                continue; // It has no disk.
+            }
             settle(cluster)?;
+            if cold {
+                evict(cluster)?;
+            }
             let outcome = alone(cluster, task)?;
             let (seconds, sync) = (outcome.seconds(), outcome.part("sync"));
             let row = sheet.row(&format!("{way}_{name}"), bytes / MIB);
@@ -229,6 +239,20 @@ fn content(cluster: &TestCluster, sheet: &mut Sheet, bytes: u64) -> Result<()> {
     }
     nothing.end()?;
     batchfs.end()?;
+    Ok(())
+}
+
+/// The kernel forgets the content of all objects: it must be read from the disk again.
+fn evict(cluster: &TestCluster) -> Result<()> {
+    let Some(disk) = cluster.store_disk() else { return Ok(()) };
+    for entry in WalkDir::new(disk).into_iter().filter_map(std::result::Result::ok) {
+        if entry.file_type().is_file() {
+            let about = |error| io(entry.path(), &error);
+            let file = std::fs::File::open(entry.path()).map_err(about)?;
+            rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)
+                .map_err(|error| io(entry.path(), &error.into()))?;
+        }
+    }
     Ok(())
 }
 

@@ -57,8 +57,9 @@ pub(crate) enum Task {
     Serve { at: PathBuf, what: Served },
     /// Work in a directory with ordinary system calls.
     Calls { dir: PathBuf, work: Calls },
-    /// Write or read so many bytes in the object store, without a file system.
-    Store { url: String, bytes: u64, write: bool },
+    /// Write or read so many bytes in the object store, without a file system. What is read is removed
+    /// unless it is kept.
+    Store { url: String, bytes: u64, write: bool, keep: bool },
     /// Run a program to its end.
     Program { arguments: Vec<OsString> },
 }
@@ -85,8 +86,9 @@ pub(crate) enum Calls {
     List,
     /// Write a file from beginning to end, then make it durable.
     Write { bytes: u64 },
-    /// Read it, when the kernel has forgotten its content; remove it after the end.
-    Read { bytes: u64 },
+    /// Read it, when the kernel has forgotten its content. Unless it is kept, it is removed after the
+    /// end.
+    Read { bytes: u64, keep: bool },
 }
 
 /// See [`Task::Decoupled`].

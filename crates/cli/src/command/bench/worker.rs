@@ -57,7 +57,7 @@ fn perform(job: &Job) -> Result<Outcome> {
         Task::Ping { socket, rounds } => raw::ping(socket, *rounds),
         Task::Serve { at, what } => mounted::serve(job, at, what),
         Task::Calls { dir, work } => mounted::calls(dir, *work),
-        Task::Store { url, bytes, write } => mounted::store(url, *bytes, *write),
+        Task::Store { url, bytes, write, keep } => mounted::store(url, *bytes, (*write, *keep)),
         Task::Program { arguments } => mounted::program(arguments),
     }
 }

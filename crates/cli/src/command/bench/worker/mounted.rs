@@ -68,7 +68,7 @@ pub(super) fn calls(dir: &Path, work: Calls) -> Result<Outcome> {
         Calls::Stat { files, passes } => stat(dir, files, passes),
         Calls::List => list(dir),
         Calls::Write { bytes } => write(dir, bytes),
-        Calls::Read { bytes } => read(dir, bytes),
+        Calls::Read { bytes, keep } => read(dir, bytes, keep),
     }
 }
 
@@ -174,7 +174,7 @@ fn write(dir: &Path, bytes: u64) -> Result<Outcome> {
     Ok(outcome)
 }
 
-fn read(dir: &Path, bytes: u64) -> Result<Outcome> {
+fn read(dir: &Path, bytes: u64, keep: bool) -> Result<Outcome> {
     let path = dir.join(LARGE);
     let about = |error| files_error(&path, &error);
     let mut file = File::open(&path).map_err(about)?;
@@ -196,12 +196,14 @@ fn read(dir: &Path, bytes: u64) -> Result<Outcome> {
         return Err(Error::new(Errno::Io, path.display().to_string(), cause));
     }
     drop(file);
-    std::fs::remove_file(&path).map_err(about)?;
+    if !keep {
+        std::fs::remove_file(&path).map_err(about)?;
+    }
     Ok(outcome)
 }
 
 /// The same bytes in the object store itself, in objects as large as those of a file.
-pub(super) fn store(url: &str, bytes: u64, writes: bool) -> Result<Outcome> {
+pub(super) fn store(url: &str, bytes: u64, (writes, keep): (bool, bool)) -> Result<Outcome> {
     let store: Arc<dyn ObjectStore> = objstore::open_existing(url)?;
     let object = |offset: u64| format!("bench/{}", offset / STRIPE_BYTES);
     let objects = || (0..bytes).step_by(usize::try_from(STRIPE_BYTES).unwrap_or(usize::MAX));
@@ -223,7 +225,7 @@ pub(super) fn store(url: &str, bytes: u64, writes: bool) -> Result<Outcome> {
         let start = Instant::now();
         objects().try_for_each(|offset| store.sync(SyncScope::Object(&object(offset))))?;
         outcome.parts.insert("sync".into(), start.elapsed().as_secs_f64());
-    } else {
+    } else if !keep {
         objects().try_for_each(|offset| store.delete(&object(offset)).map(|_| ()))?;
     }
     Ok(outcome)
