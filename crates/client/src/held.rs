@@ -1,14 +1,19 @@
 //! What a client has open and locked at the server: told again when the server does not know it.
+//!
+//! Messages of both sides keep their order, but cross each other. A file that is closed and opened
+//! again is open anew, and neither a recall nor a yield from before says anything about it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use types::{Ino, Lock, LockKind, LockMode, LockRanges};
+use types::{Ino, Lock, LockKind, LockMode, LockRanges, Tid};
 use wire::{Access, Op};
 
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     opens: BTreeMap<Ino, Open>,
+    /// Recalls of files that are perhaps being created: the answer with their numbers comes later.
+    early: BTreeSet<Ino>,
     locks: BTreeMap<(Ino, LockKind, u64), LockRanges>,
 }
 
@@ -17,7 +22,22 @@ pub(crate) struct Held {
 struct Open {
     reading: u32,
     writing: u32,
+    /// The request that opened it when it was not open.
+    since: Tid,
+    /// The server has answered one of those who opened it since.
+    granted: bool,
+    /// Others want it.
+    recalled: bool,
     shared: bool,
+}
+
+/// What follows when a file is closed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Closed {
+    /// It was the last of its kind: the server is to know.
+    pub(crate) last: bool,
+    /// Somebody waits for it.
+    pub(crate) awaited: bool,
 }
 
 impl Held {
@@ -25,8 +45,10 @@ impl Held {
         self.opens.is_empty() && self.locks.is_empty()
     }
 
-    pub(crate) fn opened(&mut self, ino: Ino, write: bool) {
-        let open = self.opens.entry(ino).or_default();
+    /// A file is being opened.
+    pub(crate) fn opened(&mut self, ino: Ino, write: bool, tid: Tid) {
+        let new = || Open { since: tid, ..Open::default() };
+        let open = self.opens.entry(ino).or_insert_with(new);
         if write {
             open.writing += 1;
         } else {
@@ -34,23 +56,84 @@ impl Held {
         }
     }
 
-    /// Says whether it was the last of its kind: then the server is to know.
-    pub(crate) fn closed(&mut self, ino: Ino, write: bool) -> bool {
-        let Some(open) = self.opens.get_mut(&ino) else { return false };
+    pub(crate) fn closed(&mut self, ino: Ino, write: bool) -> Closed {
+        let Some(open) = self.opens.get_mut(&ino) else { return Closed::default() };
         let count = if write { &mut open.writing } else { &mut open.reading };
         let was_open = *count > 0;
         *count = count.saturating_sub(1);
         let last = was_open && *count == 0;
+        let awaited = open.recalled && !open.shared;
         if open.reading == 0 && open.writing == 0 {
             self.opens.remove(&ino);
         }
-        last
+        Closed { last, awaited }
     }
 
-    pub(crate) fn shared(&mut self, ino: Ino) {
+    /// The server has refused to open it. Says whether it is to be told that nobody has it open any
+    /// more in this way: those who had were not the last when they closed it.
+    pub(crate) fn refused(&mut self, ino: Ino, write: bool) -> bool {
+        let granted = self.opens.get(&ino).is_some_and(|open| open.granted);
+        self.closed(ino, write).last && granted
+    }
+
+    /// The server has opened it.
+    pub(crate) fn granted(&mut self, ino: Ino, shared: bool) {
         if let Some(open) = self.opens.get_mut(&ino) {
+            open.granted = true;
+            open.shared = shared;
+            // What was wanted before is over, if it is private now.
+            open.recalled &= shared;
+        }
+    }
+
+    /// It was created open.
+    pub(crate) fn created(&mut self, ino: Ino, tid: Tid) -> bool {
+        self.opened(ino, true, tid);
+        let recalled = self.early.remove(&ino);
+        if let Some(open) = self.opens.get_mut(&ino) {
+            open.granted = true;
+            open.recalled |= recalled;
+        }
+        recalled
+    }
+
+    /// No file is being created any more.
+    pub(crate) fn forget_early(&mut self) {
+        self.early.clear();
+    }
+
+    /// The server wants a file to be given up. Says whether there is something to give up: what was
+    /// not answered yet was not open when the server said so.
+    pub(crate) fn recall(&mut self, ino: Ino, creating: bool) -> bool {
+        match self.opens.get_mut(&ino) {
+            Some(open) if open.granted => {
+                open.recalled = true;
+                true
+            }
+            Some(_) | None => {
+                if creating {
+                    self.early.insert(ino);
+                }
+                false
+            }
+        }
+    }
+
+    /// A file was given up by this request.
+    pub(crate) fn yielded(&mut self, ino: Ino, tid: Tid) {
+        if let Some(open) = self.opens.get_mut(&ino).filter(|open| open.since < tid) {
             open.shared = true;
         }
+    }
+
+    /// Whether a file is open and shared.
+    pub(crate) fn is_shared(&self, ino: Ino) -> bool {
+        self.opens.get(&ino).is_some_and(|open| open.shared)
+    }
+
+    /// Whether a file is to be given up.
+    pub(crate) fn is_recalled(&self, ino: Ino) -> bool {
+        self.opens.get(&ino).is_some_and(|open| open.recalled && !open.shared)
     }
 
     pub(crate) fn locked(&mut self, ino: Ino, lock: Lock) {
@@ -67,10 +150,14 @@ impl Held {
         self.locked(ino, Lock { mode: LockMode::Unlock, ..lock });
     }
 
-    /// What a server is told that does not know it.
-    pub(crate) fn tell(&self) -> impl Iterator<Item = Op<'static>> {
+    /// What a server is told that does not know it. What it wants it will say.
+    pub(crate) fn tell(&mut self) -> impl Iterator<Item = Op<'static>> {
+        for open in self.opens.values_mut() {
+            (open.granted, open.recalled) = (true, false);
+        }
+        self.early.clear();
         let opens = self.opens.iter().map(|(ino, open)| {
-            let Open { reading, writing, shared } = *open;
+            let Open { reading, writing, shared, .. } = *open;
             let access = Access { read: reading > 0, write: writing > 0, shared };
             Op::Reopen { ino: *ino, access }
         });

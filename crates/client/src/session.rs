@@ -11,13 +11,16 @@
 //! Invariant: a request is in exactly one of three places: unanswered (perhaps set aside), unsafe,
 //! or done.
 
+mod mark;
+
 use std::collections::VecDeque;
 
 use types::{ClientId, Cred, Epoch, Ino, Lock, Map, Seq, Stripe, Tid};
-use wire::{Answer, Failure, Hello, Message, Op, Opened, Replay, Reply, Request, Welcome};
+use wire::{Answer, Failure, Hello, Message, Op, Replay, Reply, Request, Welcome};
 
 use crate::cache::Cache;
 use crate::held::Held;
+use mark::{Mark, mark};
 
 /// More unsafe requests than this are not held: the caller must wait for the journal first.
 const UNSAFE_MAX: usize = 32_768;
@@ -55,26 +58,6 @@ struct Unsafe {
     tid: Tid,
     replay: Replay,
     frame: Vec<u8>,
-}
-
-/// What the answer to a request changes in what the client has.
-#[derive(Clone, Copy, Debug)]
-enum Mark {
-    Open {
-        ino: Ino,
-        write: bool,
-    },
-    /// A file is created open.
-    Create,
-    Yield {
-        ino: Ino,
-    },
-    Lock {
-        ino: Ino,
-        lock: Lock,
-    },
-    /// It gives a file another length.
-    Length,
 }
 
 /// See the module documentation.
@@ -186,7 +169,7 @@ impl Session {
         self.next_tid += 1;
         if let Some(mark) = mark(&op) {
             if let Mark::Open { ino, write } = mark {
-                self.held.opened(ino, write);
+                self.held.opened(ino, write, tid);
             }
             self.marks.insert(tid, mark);
         }
@@ -212,11 +195,25 @@ impl Session {
     }
 
     /// Closes what was opened. The server is told if it was the last of its kind; nobody needs to
-    /// wait for the answer.
-    pub fn close(&mut self, ino: Ino, write: bool, effects: &mut Effects) {
-        if self.held.closed(ino, write) {
+    /// wait for the answer. Says whether somebody waits for the server to be told.
+    pub fn close(&mut self, ino: Ino, write: bool, effects: &mut Effects) -> bool {
+        let closed = self.held.closed(ino, write);
+        if closed.last {
             self.call(&Cred::root(), Op::Close { ino, write }, effects);
         }
+        closed.last && closed.awaited
+    }
+
+    /// Whether a file that is open is shared with other clients, as far as answers have arrived.
+    #[must_use]
+    pub fn is_shared(&self, ino: Ino) -> bool {
+        self.held.is_shared(ino)
+    }
+
+    /// Whether a file that is open was recalled and has not been given up.
+    #[must_use]
+    pub fn is_recalled(&self, ino: Ino) -> bool {
+        self.held.is_recalled(ino)
     }
 
     /// Whether the server has welcomed the client: requests are sent at once.
@@ -232,8 +229,10 @@ impl Session {
         if let Some(cache) = &mut self.cache {
             cache.give_up(tid);
         }
-        if let Some(Mark::Open { ino, write }) = self.marks.remove(&tid) {
-            self.held.closed(ino, write);
+        match self.marks.remove(&tid) {
+            Some(Mark::Open { ino, write }) => drop(self.held.closed(ino, write)),
+            Some(Mark::Create) => self.forget_early(),
+            Some(Mark::Yield { .. } | Mark::Lock { .. } | Mark::Length) | None => {}
         }
     }
 
@@ -269,7 +268,11 @@ impl Session {
             }
             Input::Message(Message::Welcome(welcome)) => self.welcome(&welcome, effects),
             Input::Message(Message::Reply(reply)) => self.reply(reply, effects),
-            Input::Message(Message::Recall { ino }) => effects.recalled.push(ino),
+            Input::Message(Message::Recall { ino }) => {
+                if self.held.recall(ino, self.is_creating()) {
+                    effects.recalled.push(ino);
+                }
+            }
             Input::Message(Message::Revoke { dir }) => self.revoked(dir, effects),
             Input::Message(
                 Message::Hello(_)
@@ -329,7 +332,8 @@ impl Session {
     /// Tells the server what the client has. That needs nothing of the namespace.
     fn tell_held(&mut self, effects: &mut Effects) {
         self.told.clear();
-        for op in self.held.tell() {
+        let held: Vec<_> = self.held.tell().collect();
+        for op in held {
             let tid = Tid(self.next_tid);
             self.next_tid += 1;
             if let Op::Lock { ino, lock, .. } = op {
@@ -403,21 +407,9 @@ impl Session {
         }
         self.note_safe(safe);
         if let Some(mark) = mark {
-            self.take_mark(mark, &result);
+            self.take_mark(tid, mark, &result, effects);
         }
         effects.completed.push((tid, result));
-    }
-
-    fn take_mark(&mut self, mark: Mark, result: &Result<Answer, Failure>) {
-        match (mark, result) {
-            (Mark::Open { ino, write }, Err(_)) => drop(self.held.closed(ino, write)),
-            (Mark::Open { ino, .. }, Ok(Answer::Opened(Opened { shared: true, .. })))
-            | (Mark::Yield { ino }, Ok(_)) => self.held.shared(ino),
-            (Mark::Lock { ino, lock }, Ok(_)) => self.held.locked(ino, lock),
-            (Mark::Create, Ok(Answer::Attr(attr))) => self.held.opened(attr.ino, true),
-            (Mark::Open { .. } | Mark::Create | Mark::Length, _)
-            | (Mark::Yield { .. } | Mark::Lock { .. }, Err(_)) => {}
-        }
     }
 
     fn hold(&mut self, request: Unsafe, safe: Seq) {
@@ -433,24 +425,6 @@ impl Session {
         while self.unsafe_requests.front().is_some_and(|request| request.replay.seq <= self.safe) {
             self.unsafe_requests.pop_front();
         }
-    }
-}
-
-fn mark(op: &Op<'_>) -> Option<Mark> {
-    if let Op::Open { ino, write } = *op {
-        Some(Mark::Open { ino, write })
-    } else if let Op::Yield { ino } = *op {
-        Some(Mark::Yield { ino })
-    } else if let Op::Lock { ino, lock, .. } = *op {
-        Some(Mark::Lock { ino, lock })
-    } else if let Op::Create { new, .. } = op
-        && new.open
-    {
-        Some(Mark::Create)
-    } else if matches!(op, Op::Grow { .. } | Op::Append { .. }) {
-        Some(Mark::Length)
-    } else {
-        None
     }
 }
 

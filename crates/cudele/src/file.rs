@@ -55,6 +55,28 @@ impl Fs {
         self.call(Op::Yield { ino }).map(drop)
     }
 
+    /// The answer to a recall, if the file that was recalled is still open: [`Fs::yield_file`]. One
+    /// that was closed and opened again since is another. Says whether it was.
+    ///
+    /// # Errors
+    /// As [`Fs::yield_file`].
+    pub fn yield_recalled(&self, ino: Ino) -> Result<bool> {
+        self.link().yield_recalled(&Cred::root(), ino)
+    }
+
+    /// Whether a file that is open was recalled, and is to be given up. What was recalled while the
+    /// answer to [`Fs::open_as`] was on its way is found here by who has that answer.
+    #[must_use]
+    pub fn is_recalled(&self, ino: Ino) -> bool {
+        self.link().lock().session.is_recalled(ino)
+    }
+
+    /// Whether a file that is open is shared, as far as answers have arrived.
+    #[must_use]
+    pub fn is_shared(&self, ino: Ino) -> bool {
+        self.link().lock().session.is_shared(ino)
+    }
+
     /// Makes a file at least `size` bytes long; its mtime is now.
     ///
     /// # Errors

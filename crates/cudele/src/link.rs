@@ -195,9 +195,8 @@ impl Link {
 
     /// Makes a request, followed by a journal in chunks if there are any, and waits for the answer.
     pub(crate) fn request(&self, cred: &Cred, op: Op<'_>, chunks: &[&[u8]]) -> Result<Answer> {
-        let asked = Instant::now();
         let mut state = self.lock();
-        if let Some(answer) = state.known(cred, &op, asked) {
+        if let Some(answer) = state.known(cred, &op, Instant::now()) {
             return answer;
         }
         if op.is_mutation() && state.session.must_sync() {
@@ -205,6 +204,28 @@ impl Link {
             self.request(cred, Op::Sync, &[])?;
             state = self.lock();
         }
+        self.request_now(state, cred, op, chunks)
+    }
+
+    /// Gives a file up if the server wants that. Nothing can be opened or closed between the
+    /// question and the answer: what is open when the server hears it is what it wanted. Says
+    /// whether it was wanted.
+    pub(crate) fn yield_recalled(&self, cred: &Cred, ino: Ino) -> Result<bool> {
+        let state = self.lock();
+        if !state.session.is_recalled(ino) {
+            return Ok(false);
+        }
+        self.request_now(state, cred, Op::Yield { ino }, &[]).map(|_| true)
+    }
+
+    fn request_now<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        cred: &Cred,
+        op: Op<'_>,
+        chunks: &[&[u8]],
+    ) -> Result<Answer> {
+        let asked = Instant::now();
         state.requests += 1;
         if state.sender.is_none() {
             self.connect(&mut state, asked).map_err(connect::away)?;
@@ -221,13 +242,12 @@ impl Link {
     }
 
     /// Closes what was opened, and waits for nothing. The server is told now or, if that can wait,
-    /// with the next request, but before anything that it says is answered: nobody is kept waiting
-    /// by a file that is closed.
+    /// with the next request; at once if somebody is known to wait for it.
     pub(crate) fn close_file(&self, ino: Ino, write: bool, can_wait: bool) {
         let mut state = self.lock();
         let shared = &mut *state;
-        shared.session.close(ino, write, &mut shared.effects);
-        if !can_wait || shared.effects.frames.len() >= UNTOLD_BYTES_MAX {
+        let awaited = shared.session.close(ino, write, &mut shared.effects);
+        if awaited || !can_wait || shared.effects.frames.len() >= UNTOLD_BYTES_MAX {
             drop(self.send(state));
         }
     }

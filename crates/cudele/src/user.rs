@@ -81,7 +81,9 @@ impl<'a> User<'a> {
     pub fn create_open(&self, parent: Ino, name: &[u8], new: &NewFile<'_>) -> Result<Attr> {
         let new_open = wire::NewInode { open: true, ..new.wire() };
         let attr = Fs::attr_answer(self.call(Op::Create { parent, name, new: new_open })?)?;
-        self.logged(parent, |log| log.created(parent, name, &attr, new.data))?;
+        let logged = self.logged(parent, |log| log.created(parent, name, &attr, new.data));
+        // Nobody closes what could not be opened.
+        logged.inspect_err(|_| self.fs.close_file(attr.ino, true))?;
         Ok(attr)
     }
 

@@ -27,6 +27,7 @@ pub(crate) enum Verdict {
 
 /// See the module documentation.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Opens {
     files: BTreeMap<Ino, File>,
     /// Those that are shared, or on their way there.
@@ -34,6 +35,7 @@ pub(crate) struct Opens {
 }
 
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 struct File {
     openers: BTreeMap<ClientId, Opener>,
     shared: bool,
@@ -54,6 +56,7 @@ struct Opener {
 
 /// A file on its way to being shared.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Sharing {
     until: Moment,
     /// Its content is on the way to the object store.
@@ -171,12 +174,15 @@ impl Opens {
         }
     }
 
-    /// A file is shared, unless nobody has it open any more, or it could not be shared.
+    /// A file is shared, unless nobody has it open any more, or it could not be shared: then it is
+    /// as private as before, also to those who had given it up.
     pub(crate) fn finish(&mut self, ino: Ino, moved: Option<Seq>) -> Option<Sharing> {
         let file = self.files.get_mut(&ino)?;
         let sharing = file.sharing.take();
         if let Some(moved) = moved {
             (file.shared, file.moved) = (true, file.moved.max(moved));
+        } else if !file.shared {
+            file.openers.values_mut().for_each(|opener| opener.keeps = true);
         }
         if !file.shared {
             self.shared.remove(&ino);

@@ -103,6 +103,92 @@ fn what_is_open_and_locked_is_told_with_every_connection() {
     assert_eq!(sent[2..], [again(low), again(Op::Sync), close]);
 }
 
+fn opened(shared: bool) -> Result<Answer, Failure> {
+    Ok(Answer::Opened(Opened { shared, ..Opened::default() }))
+}
+
+impl Bench {
+    fn open(&mut self, write: bool, shared: bool) {
+        let tid = self.call(Op::Open { ino: FILE, write });
+        self.answer(tid, 0, opened(shared));
+    }
+
+    fn close(&mut self, write: bool) -> bool {
+        self.session.close(FILE, write, &mut self.effects)
+    }
+
+    /// The server wants the file. Says whether that is handed on.
+    fn recall(&mut self) -> bool {
+        let recall = Message::Recall { ino: FILE };
+        self.session.handle(Input::Message(recall), &mut self.effects);
+        !std::mem::take(&mut self.effects.recalled).is_empty()
+    }
+}
+
+#[test]
+fn a_recall_is_about_what_was_open_when_it_was_made() {
+    let mut bench = Bench::connected();
+    bench.open(true, false);
+    assert!(bench.recall() && bench.session.is_recalled(FILE));
+    assert!(bench.close(true), "somebody waits for that");
+    assert!(!bench.recall(), "it is closed");
+    // Opened again: a recall that comes before the answer was made before.
+    let tid = bench.call(Op::Open { ino: FILE, write: true });
+    assert!(!bench.recall() && !bench.session.is_recalled(FILE));
+    bench.answer(tid, 0, opened(false));
+    assert!(!bench.session.is_recalled(FILE));
+    assert!(!bench.close(true), "nobody waits");
+}
+
+#[test]
+fn a_yield_of_what_was_closed_says_nothing_of_what_was_opened_since() {
+    let mut bench = Bench::connected();
+    bench.open(true, false);
+    bench.recall();
+    let before = bench.call(Op::Yield { ino: FILE });
+    bench.close(true);
+    let tid = bench.call(Op::Open { ino: FILE, write: true });
+    bench.answer(before, 0, Ok(Answer::Done));
+    bench.answer(tid, 0, opened(false));
+    assert!(!bench.session.is_shared(FILE));
+    bench.recall();
+    let now = bench.call(Op::Yield { ino: FILE });
+    bench.answer(now, 0, Ok(Answer::Done));
+    assert!(bench.session.is_shared(FILE) && !bench.session.is_recalled(FILE));
+    assert!(!bench.close(true), "whoever waited has it");
+    bench.open(false, false);
+    assert!(!bench.session.is_shared(FILE));
+}
+
+#[test]
+fn what_is_recalled_before_it_is_known_to_be_created_is_recalled_then() {
+    let mut bench = Bench::connected();
+    let new = wire::NewInode { mode: 0o100_644, open: true, ..wire::NewInode::default() };
+    let tid = bench.call(Op::Create { parent: Ino::ROOT, name: b"file", new });
+    assert!(!bench.recall());
+    let attr = Attr { ino: FILE, ..Attr::default() };
+    bench.answer(tid, 7, Ok(Answer::Attr(attr)));
+    assert_eq!(std::mem::take(&mut bench.effects.recalled), [FILE]);
+    assert!(bench.session.is_recalled(FILE));
+    bench.close(true);
+    assert!(!bench.recall(), "nothing is being created");
+}
+
+#[test]
+fn a_refused_open_that_is_the_last_one_is_told_as_a_close() {
+    let mut bench = Bench::connected();
+    bench.open(true, false);
+    let tid = bench.call(Op::Open { ino: FILE, write: true });
+    bench.close(true);
+    bench.sent();
+    bench.answer(tid, 0, Err(Errno::Access.into()));
+    assert_eq!(bench.sent(), [format!("{:?}", Op::Close { ino: FILE, write: true })]);
+    let tid = bench.call(Op::Open { ino: FILE, write: true });
+    bench.sent();
+    bench.answer(tid, 0, Err(Errno::Access.into()));
+    assert_eq!(bench.sent(), [""; 0], "it was not open");
+}
+
 #[test]
 fn an_append_that_is_sent_again_asks_for_the_length_that_it_was_given() {
     let mut bench = Bench::connected();

@@ -1,3 +1,5 @@
+mod orders;
+
 use namespace::Freed;
 use types::{ClientId, ConnId, Ino, Moment, Seq};
 use wire::Access;
@@ -64,6 +66,19 @@ fn a_second_opener_of_a_written_file_waits_until_the_first_has_answered() {
     assert_eq!(opens.close(B, FILE, false), None);
     assert_eq!(opens.judge(C, FILE, true), Verdict::Private);
     assert_eq!(opens.len(), 0);
+}
+
+#[test]
+fn what_could_not_be_shared_is_as_private_as_before() {
+    let mut opens = Opens::default();
+    opens.enter(A, FILE, true);
+    assert_eq!(opens.begin(FILE, B, Moment(10)), [A]);
+    assert!(!opens.yielded(A, FILE));
+    assert!(opens.start_moving(FILE));
+    assert!(opens.finish(FILE, None).is_some(), "the store is full");
+    // It was told so, and goes on holding what it writes: the next one must wait for it, too.
+    assert_eq!(opens.begin(FILE, B, Moment(20)), [A]);
+    assert!(!opens.start_moving(FILE));
 }
 
 #[test]

@@ -1,0 +1,89 @@
+//! What answers change in what a client has open and locked.
+
+use types::{Cred, Ino, Lock, Tid};
+use wire::{Answer, Failure, Op, Opened};
+
+use super::{Effects, Session};
+
+/// What the answer to a request changes in what the client has.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Mark {
+    Open {
+        ino: Ino,
+        write: bool,
+    },
+    /// A file is created open.
+    Create,
+    Yield {
+        ino: Ino,
+    },
+    Lock {
+        ino: Ino,
+        lock: Lock,
+    },
+    /// It gives a file another length.
+    Length,
+}
+
+/// What the answer to a request will change.
+pub(super) fn mark(op: &Op<'_>) -> Option<Mark> {
+    if let Op::Open { ino, write } = *op {
+        Some(Mark::Open { ino, write })
+    } else if let Op::Yield { ino } = *op {
+        Some(Mark::Yield { ino })
+    } else if let Op::Lock { ino, lock, .. } = *op {
+        Some(Mark::Lock { ino, lock })
+    } else if let Op::Create { new, .. } = op
+        && new.open
+    {
+        Some(Mark::Create)
+    } else if matches!(op, Op::Grow { .. } | Op::Append { .. }) {
+        Some(Mark::Length)
+    } else {
+        None
+    }
+}
+
+impl Session {
+    pub(super) fn take_mark(
+        &mut self,
+        tid: Tid,
+        mark: Mark,
+        result: &Result<Answer, Failure>,
+        effects: &mut Effects,
+    ) {
+        match (mark, result) {
+            (Mark::Open { ino, write }, Err(_)) => {
+                if self.held.refused(ino, write) {
+                    self.call(&Cred::root(), Op::Close { ino, write }, effects);
+                }
+            }
+            (Mark::Open { ino, .. }, Ok(Answer::Opened(Opened { shared, .. }))) => {
+                self.held.granted(ino, *shared);
+            }
+            (Mark::Yield { ino }, Ok(_)) => self.held.yielded(ino, tid),
+            (Mark::Lock { ino, lock }, Ok(_)) => self.held.locked(ino, lock),
+            (Mark::Create, Ok(Answer::Attr(attr))) => {
+                if self.held.created(attr.ino, tid) {
+                    effects.recalled.push(attr.ino);
+                }
+            }
+            (Mark::Open { .. } | Mark::Create | Mark::Length, _)
+            | (Mark::Yield { .. } | Mark::Lock { .. }, Err(_)) => {}
+        }
+        if matches!(mark, Mark::Create) {
+            self.forget_early();
+        }
+    }
+
+    /// Whether it is not known yet which files are open.
+    pub(super) fn is_creating(&self) -> bool {
+        self.marks.values().any(|mark| matches!(mark, Mark::Create))
+    }
+
+    pub(super) fn forget_early(&mut self) {
+        if !self.is_creating() {
+            self.held.forget_early();
+        }
+    }
+}
