@@ -14,16 +14,22 @@ thread_local! {
     static READ: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
+/// What the kernel may remember of a file that is open.
+pub(crate) fn how(caching: Caching, flags: OpenFlags) -> FopenFlags {
+    match caching {
+        Caching::Keep => FopenFlags::FOPEN_KEEP_CACHE | kernel::open_flags(flags),
+        Caching::Afresh => kernel::open_flags(flags),
+        Caching::None => FopenFlags::FOPEN_DIRECT_IO,
+    }
+}
+
 impl Filesystem {
     /// Says that a file is open, and what the kernel may remember of it.
     pub(crate) fn opened(caching: Result<Caching>, flags: OpenFlags, reply: ReplyOpen) {
-        let how = match caching {
-            Ok(Caching::Keep) => FopenFlags::FOPEN_KEEP_CACHE | kernel::open_flags(flags),
-            Ok(Caching::Afresh) => kernel::open_flags(flags),
-            Ok(Caching::None) => FopenFlags::FOPEN_DIRECT_IO,
-            Err(error) => return reply.error(answer::errno(&error)),
-        };
-        reply.opened(FILE, how);
+        match caching {
+            Ok(caching) => reply.opened(FILE, how(caching, flags)),
+            Err(error) => reply.error(answer::errno(&error)),
+        }
     }
 
     pub(crate) fn read_content(&self, ino: Ino, offset: u64, length: usize, reply: ReplyData) {

@@ -17,7 +17,7 @@ use types::FileType;
 use vfs::{Entry, Known, NewNode, Vfs};
 
 use crate::asked::{O_APPEND, bytes, caller, done, lock_range, open_mode, rename_flags, time};
-use crate::{answer, kernel};
+use crate::{answer, content, kernel};
 
 /// Inode numbers are never used twice.
 pub(crate) const GENERATION: Generation = Generation(0);
@@ -237,9 +237,9 @@ impl fuser::Filesystem for Filesystem {
         let at = (self.ino(parent), name.as_bytes());
         let mode = FileType::Regular.mode_bits() | (mode & 0o7777);
         match self.vfs.create(&caller(request), at, mode, open_mode(OpenFlags(flags))) {
-            Ok(Entry { attr, valid }) => {
+            Ok((Entry { attr, valid }, caching)) => {
                 let attr = self.attr(&attr);
-                let how = kernel::open_flags(OpenFlags(flags));
+                let how = content::how(caching, OpenFlags(flags));
                 reply.created(&valid, &attr, GENERATION, FILE, how);
             }
             Err(error) => reply.error(answer::errno(&error)),

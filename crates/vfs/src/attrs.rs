@@ -18,7 +18,13 @@ impl Vfs {
         if let Some(attr) = self.nameless(ino) {
             return Ok(Entry { attr, valid: self.valid(ino) });
         }
-        match self.stored_attr(ino) {
+        let private = self.is_private(ino);
+        let stored = self.stored_attr(ino);
+        if private && !self.is_private(ino) {
+            // Meanwhile others have opened it, or it was closed: the answer may be older than that.
+            return self.attr(ino);
+        }
+        match stored {
             // Somebody else has taken its last name, but it is open here.
             Err(error) if lost_name(&error) && self.lost_elsewhere(ino) => self.attr(ino),
             // A directory that was removed here while it was open.
@@ -150,9 +156,46 @@ impl Vfs {
         file.nameless()
     }
 
+    /// Whether a file is open here, and not shared: what was written to it is known here.
+    fn is_private(&self, ino: Ino) -> bool {
+        if !self.nodes().any_open() {
+            return false;
+        }
+        let file = self.nodes().file(ino).cloned();
+        file.is_some_and(|file| !file.held().shared)
+    }
+
     fn change_nameless(&self, ino: Ino, change: &AttrChange) -> bool {
         let file = self.nodes().file(ino).cloned();
         file.is_some_and(|file| file.change_nameless(change))
+    }
+
+    /// Attributes as they are seen here: what is open may be longer than its inode knows.
+    pub(crate) fn as_open(&self, attr: Attr) -> Attr {
+        if !self.nodes().any_open() {
+            return attr;
+        }
+        let file = self.nodes().file(attr.ino).cloned();
+        file.map_or(attr, |file| {
+            let mut content = file.held();
+            content.last = content.over(attr);
+            content.last
+        })
+    }
+
+    /// A change of times is not to be undone by a flush that comes later.
+    pub(crate) fn settle_times(&self, ino: Ino, change: &AttrChange) -> Result<()> {
+        let file = self.nodes().file(ino).cloned();
+        match file {
+            Some(file) if change.atime.is_some() || change.mtime.is_some() => {
+                let mut content = file.held();
+                content.accessed = content.accessed.filter(|_| change.atime.is_none());
+                self.write_back(ino, &mut content)?;
+                content.forget_written(change);
+                Ok(())
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     pub(crate) fn sync_metadata(&self, ino: Ino) -> Result<()> {

@@ -33,7 +33,9 @@ pub(crate) struct Content {
     pub(crate) stripe: Stripe,
     /// The inode does not know of it yet.
     pub(crate) dirty: bool,
-    /// When it was written last, if the inode does not know.
+    /// It was written since it is open here, and not shared: nobody knows its length better.
+    pub(crate) changed: bool,
+    /// When it was written last.
     written: Timestamp,
     /// Something was written to the object store since the last sync.
     pub(crate) unsynced: bool,
@@ -67,6 +69,7 @@ impl File {
             body,
             stripe: attr.stripe,
             dirty: false,
+            changed: false,
             written: Timestamp(0),
             unsynced: false,
             behind: Gathered::default(),
@@ -111,23 +114,44 @@ impl File {
         attr.mtime = change.mtime.unwrap_or(attr.mtime);
         attr.ctime = cudele::now_coarse();
         content.accessed = content.accessed.filter(|_| change.atime.is_none());
+        content.forget_written(change);
         true
     }
 }
 
 impl Content {
-    /// Attributes as whoever has it open sees them.
+    /// Attributes as whoever has it open sees them. They may be from before the inode was told what
+    /// was written here.
     pub(crate) fn over(&self, attr: Attr) -> Attr {
         let atime = self.accessed.map_or(attr.atime, |at| at.max(attr.atime));
-        let attr = Attr { atime, ..attr };
-        if !self.dirty {
-            return Attr {
-                size: if self.nameless.is_some() { self.size } else { attr.size },
-                ..attr
-            };
+        let changed = self.changed && !self.shared;
+        let known_here = self.dirty || changed || self.nameless.is_some();
+        let size = if known_here { self.size } else { attr.size };
+        let attr = Attr { size, atime, ..attr };
+        // Whoever has changed the inode since knows its times better.
+        if self.dirty || (changed && attr.ctime < self.written) {
+            let (mtime, ctime) = (attr.mtime.max(self.written), attr.ctime.max(self.written));
+            return Attr { mtime, ctime, ..attr };
         }
-        let (mtime, ctime) = (attr.mtime.max(self.written), attr.ctime.max(self.written));
-        Attr { size: self.size, mtime, ctime, ..attr }
+        attr
+    }
+
+    /// Others have it open, too: nothing is held here any more.
+    pub(crate) fn share(&mut self) {
+        (self.body, self.shared) = (Body::Striped, true);
+    }
+
+    /// It is private again: nothing is known of what others made of it.
+    pub(crate) fn unshare(&mut self) {
+        (self.body, self.size) = (Body::Unread, self.last.size);
+        (self.shared, self.changed) = (false, false);
+    }
+
+    /// A change of times is not to be undone by what is known here.
+    pub(crate) fn forget_written(&mut self, change: &AttrChange) {
+        if change.mtime.is_some() {
+            self.written = Timestamp(0);
+        }
     }
 
     /// It has lost its last name.
@@ -156,7 +180,7 @@ impl Content {
     }
 
     fn touch(&mut self) {
-        self.dirty = true;
+        (self.dirty, self.changed) = (true, true);
         self.written = cudele::now_coarse();
     }
 }
@@ -409,36 +433,10 @@ impl Vfs {
         if nameless { Ok(()) } else { self.sync_metadata(ino) }
     }
 
-    /// Attributes as they are seen here: what is open may be longer than its inode knows.
-    pub(crate) fn as_open(&self, attr: Attr) -> Attr {
-        if !self.nodes().any_open() {
-            return attr;
-        }
-        let file = self.nodes().file(attr.ino).cloned();
-        file.map_or(attr, |file| {
-            let mut content = file.held();
-            content.last = attr;
-            content.over(attr)
-        })
-    }
-
     /// Whether a file holds something that its inode does not know.
     pub(crate) fn is_unwritten(&self, ino: Ino) -> bool {
         let file = self.nodes().file(ino).cloned();
         file.is_some_and(|file| file.held().dirty || file.held().unsynced)
-    }
-
-    /// A change of times is not to be undone by a flush that comes later.
-    pub(crate) fn settle_times(&self, ino: Ino, change: &AttrChange) -> Result<()> {
-        let file = self.nodes().file(ino).cloned();
-        match file {
-            Some(file) if change.atime.is_some() || change.mtime.is_some() => {
-                let mut content = file.held();
-                content.accessed = content.accessed.filter(|_| change.atime.is_none());
-                self.write_back(ino, &mut content)
-            }
-            Some(_) | None => Ok(()),
-        }
     }
 
     /// Everything that is held of files in a decoupled subtree goes to their inodes.
@@ -477,3 +475,6 @@ fn checked_end(offset: u64, length: u64) -> Result<u64> {
     let end = offset.checked_add(length).filter(|end| *end <= FILE_BYTES_MAX);
     end.ok_or_else(|| Error::new(Errno::TooBig, "file", "a file holds at most 1 EiB"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -49,6 +49,8 @@ struct Node {
     /// Time of the last change and length when its content was seen last. Not that of the last
     /// modification, which programs set back.
     seen: Option<(Timestamp, u64)>,
+    /// How often its inode was told of content from here.
+    told: u64,
 }
 
 impl Nodes {
@@ -210,7 +212,14 @@ impl Nodes {
     pub(crate) fn see_after(&mut self, ino: Ino) {
         if let Some(node) = self.known.get_mut(&ino) {
             node.seen = None;
+            node.told += 1;
         }
+    }
+
+    /// How often the inode was told of content from here: what was asked before such a moment and is
+    /// answered after it may be old.
+    pub(crate) fn told(&self, ino: Ino) -> u64 {
+        self.known.get(&ino).map_or(0, |node| node.told)
     }
 
     /// Whether any file is open.

@@ -33,6 +33,16 @@ pub enum Caching {
     None,
 }
 
+/// A file that was opened.
+struct Found {
+    file: Arc<File>,
+    /// What was answered.
+    attr: Attr,
+    body: Body,
+    /// Nothing was told to its inode from here since that was asked.
+    current: bool,
+}
+
 impl Vfs {
     /// Opens a file. Says what a kernel may remember of its content.
     ///
@@ -42,26 +52,21 @@ impl Vfs {
         if mode.write {
             self.check_writable()?;
         }
-        // Not while the table is held: who holds a file may want the table.
-        let open = self.nodes().file(ino).cloned();
-        let nameless = open.and_then(|file| file.nameless());
-        let (attr, body, shared) = match nameless {
-            Some(attr) => (attr, Body::Unread, false),
-            None => self.open_stored(caller, ino, mode.write)?,
-        };
-        let file = self.nodes().open(ino, || File::new(&attr, body.clone()));
-        let seen = self.nodes().see(ino, (attr.ctime, attr.size));
+        let Found { file, attr, body, current } = self.open_known(caller, ino, mode.write)?;
+        let seen = current && self.nodes().see(ino, (attr.ctime, attr.size));
         let mut content = file.held();
         // What a kernel reads from its memory is seen by nobody else.
         let strict = self.options.atime == Atime::Always;
         let mut same = seen || matches!(self.tree(ino), Tree::Owned(_)) || content.dirty;
-        if !same && content.nameless.is_none() {
+        // What was written here is known best here, whenever the answer was given.
+        if current && !same && !content.changed && content.nameless.is_none() {
             (content.size, content.body) = (attr.size, body);
         }
-        content.shared |= shared;
-        content.last = attr;
-        let direct = content.shared;
+        if current {
+            content.last = content.over(attr);
+        }
         drop(content);
+        let direct = self.join(ino, &file);
         if mode.truncate {
             let emptied = self.truncate(caller, ino, 0, true);
             if let Err(error) = emptied {
@@ -79,6 +84,32 @@ impl Vfs {
         })
     }
 
+    /// Opens a file, and finds it here or makes it known.
+    fn open_known(&self, caller: &Caller, ino: Ino, write: bool) -> Result<Found> {
+        loop {
+            let known = self.nodes().file(ino).cloned();
+            // Not while the nodes are locked: whoever has the file locked may be waiting for them.
+            let nameless = known.and_then(|file| file.nameless());
+            let told = self.nodes().told(ino);
+            let (attr, body) = match nameless {
+                Some(attr) => (attr, Body::Unread),
+                None => self.open_stored(caller, ino, write)?,
+            };
+            let mut nodes = self.nodes();
+            let current = nodes.told(ino) == told;
+            if current || nodes.file(ino).is_some() {
+                let file = nodes.open(ino, || File::new(&attr, body.clone()));
+                return Ok(Found { file, attr, body, current });
+            }
+            drop(nodes);
+            // It was written and closed here while the answer was on its way, and may be older than
+            // that.
+            if nameless.is_none() && matches!(self.tree(ino), Tree::Server) {
+                self.fs.close_file(ino, write);
+            }
+        }
+    }
+
     /// Makes a file and opens it; opens the one that is there unless that is forbidden.
     ///
     /// # Errors
@@ -89,26 +120,37 @@ impl Vfs {
         (parent, name): (Ino, &[u8]),
         mode: u32,
         open: OpenMode,
-    ) -> Result<Entry> {
+    ) -> Result<(Entry, Caching)> {
         match self.make_open(caller, (parent, name), mode, open) {
             Ok(entry) => {
                 let ino = entry.attr.ino;
+                if !open.write && matches!(self.tree(ino), Tree::Server) {
+                    // Others may have found it already. Its mode is for those who come later.
+                    return self.open_entry(&Caller::SELF, entry, open);
+                }
                 let new = || File::new(&entry.attr, Body::Inline(Vec::new()));
                 let file = self.nodes().open(ino, new);
-                file.held().last = entry.attr;
                 self.nodes().see(ino, (entry.attr.ctime, 0));
-                Ok(entry)
+                let shared = self.join(ino, &file);
+                Ok((entry, if shared { Caching::None } else { Caching::Afresh }))
             }
             Err(error) if error.errno == Errno::Exists && !open.exclusive => {
                 let entry = self.lookup(caller, parent, name)?;
-                if let Err(error) = self.open(caller, entry.attr.ino, open) {
-                    self.forget(entry.attr.ino, 1);
-                    return Err(error);
-                }
-                Ok(entry)
+                self.open_entry(caller, entry, open)
             }
             Err(error) => Err(error),
         }
+    }
+
+    fn open_entry(
+        &self,
+        caller: &Caller,
+        entry: Entry,
+        open: OpenMode,
+    ) -> Result<(Entry, Caching)> {
+        let opened = self.open(caller, entry.attr.ino, open);
+        let caching = opened.inspect_err(|_| self.forget(entry.attr.ino, 1))?;
+        Ok((entry, caching))
     }
 
     /// Closes a file that was opened once.
@@ -158,9 +200,8 @@ impl Vfs {
         last
     }
 
-    /// Opens a file where it is kept: its attributes, its content as far as it came along, and
-    /// whether it is shared.
-    fn open_stored(&self, caller: &Caller, ino: Ino, write: bool) -> Result<(Attr, Body, bool)> {
+    /// Opens a file where it is kept: its attributes, and its content as far as it came along.
+    fn open_stored(&self, caller: &Caller, ino: Ino, write: bool) -> Result<(Attr, Body)> {
         match self.tree(ino) {
             Tree::Server => {
                 let opened = self.ask(ino, |cred| self.fs.open_as(cred, ino, write), caller)?;
@@ -172,12 +213,12 @@ impl Vfs {
                 } else {
                     Body::Striped
                 };
-                Ok((attr, body, shared))
+                Ok((attr, body))
             }
             Tree::Owned(_) => {
                 let attr = self.stored_attr(ino)?;
                 Self::check_file(&attr)?;
-                Ok((attr, Body::Unread, false))
+                Ok((attr, Body::Unread))
             }
         }
     }
@@ -198,9 +239,7 @@ impl Vfs {
                 if open.write {
                     return user.create_open(parent, name, &new);
                 }
-                let attr = user.create(parent, name, &new)?;
-                self.fs.open_as(&Caller::SELF.cred(), attr.ino, false)?;
-                Ok(attr)
+                user.create(parent, name, &new)
             },
             |subtree| {
                 let ino = subtree.make(parent, name, &new)?;

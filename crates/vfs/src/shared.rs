@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use cudele::{Attr, AttrChange, Errno, Error, Ino, Notice, Result};
 
-use crate::file::{Body, Content};
+use crate::file::{Content, File};
 use crate::nodes::Known;
+use crate::tree::Tree;
 use crate::{Caller, Vfs, held};
 
 /// Whether a file that is open may have lost its last name. With `ENOENT` it has: a server that knows
@@ -49,17 +50,44 @@ impl Vfs {
     }
 
     /// Writes down what is held of a file, and holds nothing from now on.
-    fn give_up(&self, ino: Ino) -> Result<()> {
+    ///
+    /// Of a file that is not known here nothing is held: it is being closed, or being opened. Then
+    /// whoever opens it takes it for shared before anybody writes ([`Vfs::join`]).
+    pub(crate) fn give_up(&self, ino: Ino) -> Result<()> {
         let file = self.nodes().file(ino).cloned();
-        let Some(file) = file else { return self.fs.yield_file(ino) };
+        let Some(file) = file else { return self.fs.yield_recalled(ino).map(drop) };
         // Nobody may write until the server has moved what is inline.
         let mut content = file.held();
+        if !self.fs.is_recalled(ino) {
+            return Ok(());
+        }
         self.write_back(ino, &mut content)?;
-        self.fs.yield_file(ino)?;
-        (content.body, content.shared) = (Body::Striped, true);
+        if !self.fs.yield_recalled(ino)? {
+            return Ok(());
+        }
+        content.share();
         let known = Known { ino, parent: Ino(0), name: Vec::new() };
         held(&self.outdated).push(known);
         Ok(())
+    }
+
+    /// A file was opened: takes it for shared if it is, and gives it up if it was recalled before it
+    /// was known here. Says whether it is shared.
+    pub(crate) fn join(&self, ino: Ino, file: &File) -> bool {
+        if self.fs.is_recalled(ino) {
+            // As in `share`: whoever wants it is told if it cannot be had.
+            let _ = self.give_up(ino);
+        }
+        let mut content = file.held();
+        if content.nameless.is_none() && matches!(self.tree(ino), Tree::Server) {
+            // What was answered last counts, not the answer that led here.
+            match (content.shared, self.fs.is_shared(ino)) {
+                (false, true) => content.share(),
+                (true, false) => content.unshare(),
+                (true, true) | (false, false) => {}
+            }
+        }
+        content.shared
     }
 
     /// How long a shared file is. One that has lost its name is as long as this process knows: the
