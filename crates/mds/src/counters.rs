@@ -28,6 +28,7 @@ pub struct Counters {
     pub recalls: u64,
     pub revokes: u64,
     pub expired: u64,
+    pub store_failures: u64,
 }
 
 impl Counters {
@@ -60,6 +61,7 @@ impl Counters {
             ("caps", mds.caps.len() as u64),
             ("caps_revoked", self.revokes),
             ("caps_expired", self.expired),
+            ("store_failures", self.store_failures),
             ("open_files", mds.opens.len() as u64),
             ("locked_files", mds.locks.len() as u64),
             ("sessions", mds.sessions.len() as u64),

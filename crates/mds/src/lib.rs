@@ -281,6 +281,7 @@ impl Mds {
         effects: &mut Effects,
     ) {
         let Some(waiting) = self.waiting.remove(&token) else { return };
+        self.counters.store_failures += u64::from(result.is_err());
         match waiting {
             Waiting::Recovery => self.recovery_stored(token, result, effects),
             Waiting::Log => self.log_stored(token, result, effects),

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use clap::Args as ClapArgs;
-use cudele::{Cluster, Errno, Error, Result};
+use cudele::{Cluster, ClusterMap, Errno, Error, MdsState, Result};
 use serde_json::json;
 
 use crate::context::Context;
@@ -14,6 +14,10 @@ use crate::context::Context;
 pub(crate) struct Args {}
 
 const PATIENCE: Duration = Duration::from_secs(600);
+/// A store with less room than this is called full.
+const FULL_BYTES: u64 = 1 << 20;
+/// What servers count when something of theirs is in the store.
+const PROGRESS: [&str; 3] = ["journal_safe", "commits", "trimmed_segments"];
 
 pub(crate) fn run(context: &Context, _: &Args) -> Result<()> {
     let start = Instant::now();
@@ -36,9 +40,11 @@ pub(crate) fn run(context: &Context, _: &Args) -> Result<()> {
 /// Stops a cluster and waits until it is gone.
 ///
 /// # Errors
-/// If the monitor does not answer, or not everything is written after ten minutes.
+/// If the monitor does not answer, if the store takes nothing any more, or if not everything is
+/// written after ten minutes.
 pub(crate) fn stop(cluster: &Cluster) -> Result<()> {
     let start = Instant::now();
+    let mut before = cluster.status().ok();
     // Asking again changes nothing, and a large namespace takes a while to be written.
     let mut late = false;
     while let Err(error) = cluster.stop() {
@@ -49,6 +55,13 @@ pub(crate) fn stop(cluster: &Cluster) -> Result<()> {
             return Err(error);
         }
         late = true;
+        let now = cluster.status().ok();
+        if let (Some(before), Some(now)) = (&before, &now)
+            && is_stuck(before, now)
+        {
+            return Err(stuck(now, start.elapsed()));
+        }
+        before = now;
         let seconds = start.elapsed().as_secs();
         if start.elapsed() > PATIENCE {
             let cause = format!("not everything is written after {seconds} seconds");
@@ -68,4 +81,56 @@ pub(crate) fn stop(cluster: &Cluster) -> Result<()> {
         std::thread::sleep(Duration::from_millis(2));
     }
     Ok(())
+}
+
+/// Whether servers have tried to write since, and nothing of it is in the store.
+fn is_stuck(before: &ClusterMap, now: &ClusterMap) -> bool {
+    let sum = |map: &ClusterMap, names: &[&str]| -> u64 {
+        let counters = map.mds.iter().flat_map(|entry| &entry.counters);
+        counters.filter(|(name, _)| names.contains(&name.as_str())).map(|(_, value)| value).sum()
+    };
+    sum(now, &PROGRESS) == sum(before, &PROGRESS)
+        && sum(now, &["store_failures"]) > sum(before, &["store_failures"])
+}
+
+fn stuck(map: &ClusterMap, since: Duration) -> Error {
+    let space = objstore::open_existing(&map.store).and_then(|store| store.space()).ok();
+    let full = space.is_some_and(|space| space.available < FULL_BYTES);
+    let (errno, why) =
+        if full { (Errno::NoSpace, "is full") } else { (Errno::Io, "takes no writes") };
+    let stopping = map.mds.iter().filter(|entry| entry.state == MdsState::Stopping);
+    let pids: Vec<_> = stopping.map(|entry| entry.pid.to_string()).collect();
+    let cause = format!(
+        "the store {why}, and not everything is written after {} seconds. What was synced is in \
+         the journal there; the rest is in the memory of the metadata server (process {}), which \
+         goes on trying",
+        since.as_secs(),
+        pids.join(", "),
+    );
+    Error::new(errno, map.store.clone(), cause).remedy(
+        "make room in the store: the cluster ends by itself then. A server that is killed instead \
+         is brought back by `cudele up` from the journal, without what only its memory had",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use cudele::{ClusterMap, MdsEntry};
+
+    use super::is_stuck;
+
+    fn map(committed: u64, failures: u64) -> ClusterMap {
+        let counters =
+            [("committed_rows", committed), ("requests", 7), ("store_failures", failures)];
+        let counters = counters.map(|(name, value)| (name.to_owned(), value)).to_vec();
+        let entry = MdsEntry { counters, ..MdsEntry::default() };
+        ClusterMap { mds: vec![entry], ..ClusterMap::default() }
+    }
+
+    #[test]
+    fn who_fails_and_gets_nothing_done_is_stuck() {
+        assert!(is_stuck(&map(5, 1), &map(5, 2)));
+        assert!(!is_stuck(&map(5, 1), &map(6, 2)), "a bit is done");
+        assert!(!is_stuck(&map(5, 1), &map(5, 1)), "the store is slow");
+    }
 }

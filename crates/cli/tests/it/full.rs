@@ -3,8 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use cudele::{Errno, NewFile};
+use cudele::{Dir, Errno, Fs, NewFile};
 
 use crate::cluster::{Cluster, eventually};
 
@@ -38,6 +40,58 @@ impl Drop for Mount {
             eventually("the file system is not used", unmounted);
         }
     }
+}
+
+/// Names of files that are in the journal when this returns, in a store that is full.
+fn fill(fs: &Arc<Fs>) -> (Dir, Vec<String>) {
+    let dir = fs.open_dir("/").unwrap();
+    let data = [7; 4096];
+    let new = NewFile { size: 4096, data: &data, ..NewFile::default() };
+    let (mut made, mut synced) = (Vec::new(), Vec::new());
+    loop {
+        let name = format!("f{:05}", made.len());
+        let created = dir.create(&name, &new).map(drop);
+        made.push(name);
+        let last = made.len().is_multiple_of(100);
+        let result = if last { created.and_then(|()| fs.sync().map(drop)) } else { created };
+        match result {
+            Ok(()) if last => synced.clone_from(&made),
+            Ok(()) => {}
+            Err(error) => {
+                assert_eq!(error.errno, Errno::NoSpace, "{error}");
+                return (dir, synced);
+            }
+        }
+    }
+}
+
+#[test]
+fn who_stops_a_cluster_whose_store_is_full_is_told_so_and_loses_nothing() {
+    let place = tempfile::Builder::new().prefix("cudele-it.").tempdir().unwrap();
+    let Some(mount) = Mount::new(&place.path().join("m")) else { return };
+    let ballast = mount.0.join("ballast");
+    // What the journal holds must be written once more.
+    fs::write(&ballast, vec![1; 5 << 20]).unwrap();
+    let cluster = Cluster::down_in(&mount.0.join("c"));
+    cluster.start();
+    let fs = cluster.mount();
+    let (dir, synced) = fill(&fs);
+    drop((dir, fs));
+    let start = Instant::now();
+    let said = cluster.fails(1, &["down"]);
+    assert!(start.elapsed() < Duration::from_secs(120), "{said}");
+    let store = mount.0.join("c/store").display().to_string();
+    for words in ["is full", &store, "What was synced is in the journal", "make room", "(ENOSPC)"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    fs::remove_file(&ballast).unwrap();
+    eventually("the cluster ends by itself", || {
+        !cluster.command(&["status"]).output().unwrap().status.success()
+    });
+    cluster.start();
+    let names = cluster.names("/");
+    assert!(synced.iter().all(|name| names.binary_search(name).is_ok()));
+    drop(cluster);
 }
 
 #[test]
