@@ -55,6 +55,39 @@ fn a_file_without_a_name_may_be_opened_again() {
     mount.end();
 }
 
+/// The server deletes all that the store has of a file, not as much as it was long when it lost its
+/// name.
+#[test]
+fn what_is_written_to_a_file_without_a_name_goes_with_it() {
+    let Some(world) = cluster() else { return };
+    let (one, two, fs) = (Mount::new(&world), Mount::new(&world), client(&world));
+    let mut options = File::options();
+    options.read(true).write(true);
+    for (before, shared, by_other) in
+        [(10, false, false), (300_000, false, true), (10, true, false), (300_000, true, true)]
+    {
+        let what = format!("{before} {shared} {by_other}");
+        fs::write(one.path("file"), vec![b'x'; before]).unwrap();
+        let file = options.open(one.path("file")).unwrap();
+        let other = shared.then(|| options.open(two.path("file")).unwrap());
+        fs::remove_file(if by_other { two.path("file") } else { one.path("file") }).unwrap();
+        file.write_all_at(&[b'y'; 9 << 20], 20).unwrap();
+        if let Some(other) = &other {
+            other.write_all_at(&[b'z'; 100_000], 40 << 20).unwrap();
+        }
+        file.sync_all().unwrap();
+        fs.checkpoint().unwrap();
+        assert!(!world.store().list("data").unwrap().is_empty(), "{what}");
+        drop((file, other));
+        until("its content is gone", || {
+            fs.checkpoint().unwrap();
+            world.store().list("data").unwrap().is_empty()
+        });
+    }
+    two.end();
+    one.end();
+}
+
 #[test]
 fn a_directory_that_is_removed_while_it_is_open_is_empty() {
     let Some(world) = cluster() else { return };
