@@ -18,6 +18,8 @@ pub const VALID: Span = Span::from_millis(1000);
 
 /// So many names are remembered, 100 MB at most; then everything is forgotten.
 const NAMES_MAX: usize = 500_000;
+/// The same of directories: half of what a server gives to one client.
+const DIRS_MAX: usize = 16_384;
 /// After so many names that did not exist it pays to list a small directory, ...
 const MISSES_MIN: u64 = 8;
 /// ... and a larger one when there is a miss for so many entries.
@@ -38,6 +40,9 @@ pub(crate) struct Cache {
     asked: Map<Tid, Asked>,
     /// Inodes that changes under way are about.
     changing: Vec<(Tid, Ino)>,
+    /// Directories that are being given back. A reply that was sent before the server knew of that
+    /// may tell of them, and nobody would say when to forget it.
+    returning: Map<Ino, u32>,
     names: usize,
 }
 
@@ -62,6 +67,7 @@ type Place = (Ino, Box<[u8]>);
 enum Asked {
     Lookup(Place),
     Attr,
+    Return(Ino),
     List { dir: Ino, after: Option<Box<[u8]>>, attrs: bool },
     Change { kind: Kind, inos: [Option<Ino>; 2], places: [Option<Place>; 2] },
 }
@@ -85,6 +91,7 @@ fn asked(op: &Op<'_>) -> Option<Asked> {
     match *op {
         Op::Lookup { parent, name } => Some(Asked::Lookup(place(parent, name))),
         Op::GetAttr { .. } => Some(Asked::Attr),
+        Op::Return { dir } => Some(Asked::Return(dir)),
         Op::List { dir, after, attrs, .. } => {
             Some(Asked::List { dir, after: after.map(Into::into), attrs })
         }
@@ -115,6 +122,9 @@ impl Cache {
     /// A request is about to be sent.
     pub(crate) fn ask(&mut self, tid: Tid, op: &Op<'_>) {
         let Some(asked) = asked(op) else { return };
+        if let Asked::Return(dir) = asked {
+            *self.returning.entry(dir).or_default() += 1;
+        }
         if let Asked::Change { kind, inos, places } = &asked {
             for ino in inos.iter().flatten() {
                 self.changing.push((tid, *ino));
@@ -230,11 +240,18 @@ impl Cache {
         let Reply { tid, time, ref result, told, .. } = *reply;
         let Some(asked) = self.asked.remove(&tid) else { return };
         self.changing.retain(|(changing, _)| *changing != tid);
+        let told = told.filter(|told| !self.returning.contains_key(&told.dir.ino));
         if let Some(Told { dir, .. }) = told {
             self.dirs.entry(dir.ino).or_default().attr = Some(dir);
         }
         match asked {
             Asked::Attr => {}
+            Asked::Return(dir) => {
+                let left = self.returning.remove(&dir).unwrap_or_default().saturating_sub(1);
+                if left > 0 {
+                    self.returning.insert(dir, left);
+                }
+            }
             Asked::Lookup((parent, name)) => {
                 let Some(told) = told else { return };
                 match result {
@@ -268,7 +285,9 @@ impl Cache {
             return;
         }
         if attr.is_dir() {
-            self.dirs.entry(attr.ino).or_default().attr = Some(*attr);
+            if !self.returning.contains_key(&attr.ino) {
+                self.dirs.entry(attr.ino).or_default().attr = Some(*attr);
+            }
         } else if let Some(dir) = self.dirs.get_mut(&parent) {
             dir.files.insert(attr.ino, *attr);
             self.homes.insert(attr.ino, parent);
@@ -435,7 +454,7 @@ impl Cache {
 
     /// Forgets everything if that has become too much. Returns what is to be given back.
     pub(crate) fn shrink(&mut self) -> Vec<Ino> {
-        if self.names <= NAMES_MAX {
+        if self.names <= NAMES_MAX && self.dirs.len() <= DIRS_MAX {
             return Vec::new();
         }
         let held = self.dirs.keys().copied().collect();

@@ -228,3 +228,29 @@ fn a_path_through_known_directories_is_followed_here() {
     assert_eq!(walk(b"/d/a/c"), None);
     assert_eq!(walk(b"/e/a"), None);
 }
+
+#[test]
+fn what_becomes_too_much_is_given_back() {
+    let mut bench = Bench::new();
+    for number in 0..=DIRS_MAX as u64 {
+        assert!(bench.cache.shrink().is_empty());
+        let at = Some(Told { dir: dir(Ino(100 + number)), inode: false });
+        let lookup = Op::Lookup { parent: Ino(100 + number), name: b"a" };
+        bench.heard(&lookup, absent(), at);
+    }
+    assert_eq!(bench.cache.shrink().len(), DIRS_MAX + 1);
+    assert_eq!((bench.cache.dirs.len(), bench.cache.names), (0, 0));
+}
+
+#[test]
+fn what_is_told_of_a_directory_on_its_way_back_is_not_remembered() {
+    let mut bench = Bench::new();
+    let lookup = Op::Lookup { parent: DIR, name: b"a" };
+    let asked = bench.ask(&lookup);
+    let returned = bench.ask(&Op::Return { dir: DIR });
+    bench.reply(asked, Ok(Answer::Attr(file(FILE))), told(true), 0);
+    assert_eq!(bench.look(b"a"), None);
+    bench.reply(returned, Ok(Answer::Done), None, 0);
+    bench.heard(&lookup, Ok(Answer::Attr(file(FILE))), told(true));
+    assert_eq!(bench.look(b"a"), Some(Ok(FILE)));
+}
