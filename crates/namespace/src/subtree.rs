@@ -89,7 +89,9 @@ impl Namespace {
             Some((at, source)) if at == generation => Some(source).filter(|ino| ino.0 != 0),
             Some(_) | None => {
                 let source = self.ancestors(dir).find(|ino| self.policies.contains_key(ino));
-                if let Some(dir) = self.dirs.get_mut(&dir) {
+                // Where it stands may not be known yet, and then nor is whose policy it is under.
+                let is_known = source.is_some() || self.is_anchored(dir);
+                if let Some(dir) = self.dirs.get_mut(&dir).filter(|_| is_known) {
                     dir.policy = (generation, source.unwrap_or_default());
                 }
                 source
@@ -125,5 +127,40 @@ impl Namespace {
             names.push(name);
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use journal::{Create, Event};
+    use types::{Attr, FileType, Seq, Timestamp};
+
+    use super::*;
+    use crate::Mode;
+
+    #[test]
+    fn what_stands_nowhere_yet_is_under_the_policy_above_it_once_that_is_known() {
+        let dir = FileType::Directory.mode_bits() | 0o755;
+        let (above, below, file) = (Ino(10), Ino(11), Ino(12));
+        let mut namespace = Namespace::new();
+        namespace.make_root((0, 0), Timestamp(1));
+        let make = |parent, name, ino, mode| {
+            Event::Create(Create { parent, name, ino, mode, ..Create::default() })
+        };
+        let policy = b"ack: safe".as_slice();
+        let time = Timestamp(1);
+        for event in [
+            make(Ino::ROOT, b"above".as_slice(), above, dir),
+            Event::SetPolicy { ino: above, home: Ino::ROOT, policy, time },
+            // As a journal says it of a directory that only the store has.
+            make(below, b"file", file, FileType::Regular.mode_bits()),
+        ] {
+            namespace.apply(Seq(1), Mode::Replay, &event);
+        }
+        assert_eq!(namespace.effective_policy(below).0, None);
+        let attr = Attr { ino: below, mode: dir, nlink: 2, ..Attr::default() };
+        namespace.load_entry(above, b"below", &attr, b"");
+        let (from, policy) = namespace.effective_policy(below);
+        assert_eq!((from, policy.ack_safe), (Some(above), true));
     }
 }
