@@ -79,8 +79,9 @@ impl Mds {
         let begins = (held.is_none() && policy.is_decoupled()).then_some(ino);
         if let Some(known) = self.tables.decoupled.get_mut(&ino).filter(|_| held.is_some()) {
             // The same client asks again: its first answer was lost, or it begins a new journal.
-            // New numbers tell that from the one before.
-            known.ranges.push(range);
+            // New numbers tell that from the one before, and come first: whoever takes the subtree
+            // over finds its journals by them.
+            known.ranges.insert(0, range);
             known.block = policy.interfere == policy::InterferePolicy::Block;
             known.policy = text;
         } else if begins.is_some() {
