@@ -293,6 +293,7 @@ impl Mds {
                 self.log.open &= self.log.segments.back().map(|last| last.index) != Some(segment);
                 self.log.failed = Some(failure.error.errno);
                 self.refuse_waiters(failure.error.errno, effects);
+                self.finish_merges(effects);
                 return;
             }
         }
