@@ -354,6 +354,10 @@ impl Mds {
                 return;
             }
             let Some((_, freed)) = self.checkpoint.purges.pop_front() else { return };
+            if self.namespace.knows(freed.ino) {
+                // A merge that was repeated has brought it back since.
+                continue;
+            }
             let op = if freed.is_dir {
                 StoreOp::PurgeDir { ino: freed.ino }
             } else {
