@@ -9,7 +9,7 @@
 //! Who asks must make sure that an answer from here is not used too long after the server was heard
 //! last ([`VALID`]): a server that hears nothing takes everything back without asking.
 
-use types::{Attr, Cred, Errno, Ino, Map, Span, Tid, check_name};
+use types::{Attr, Cred, Errno, Ino, Map, Path, Span, Tid, check_name};
 use wire::{Answer, Failure, Op, Reply, Told};
 
 /// How long after a request that was answered its client may remember what it was told. Less than
@@ -180,7 +180,9 @@ impl Cache {
 
     /// A path all of whose directories are known.
     fn walk(&self, cred: &Cred, base: Ino, path: &[u8]) -> Option<Result<Answer, Failure>> {
-        let mut names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).peekable();
+        // What is wrong with a path as a whole, the server says first.
+        let path = Path::parse(path).ok()?;
+        let mut names = path.components().peekable();
         let (mut parent, mut at) = (base, base);
         while let Some(name) = names.next() {
             let found = match self.look(cred, at, name)? {
