@@ -131,7 +131,7 @@ impl World {
         let op =
             Op::SetPolicy { path: path.as_bytes(), policy: policy.as_bytes(), client: ClientId(0) };
         let tid = self.ask_monitor(&op);
-        self.run_until(1_000_000_000, |world| world.monitor_answers.contains_key(&tid));
+        self.run_until(10_000_000_000, |world| world.monitor_answers.contains_key(&tid));
         match self.monitor_answers.remove(&tid) {
             Some(Ok(Answer::Attr(_))) => {}
             other => self.check(Err(format!("setting a policy: {other:?}"))),
