@@ -147,15 +147,18 @@ mod tests {
         let make = |parent, name, ino, mode| {
             Event::Create(Create { parent, name, ino, mode, ..Create::default() })
         };
-        let policy = b"ack: safe".as_slice();
+        let strong = policy::Cell::from_name("strong-global").unwrap();
+        let text = Policy { ack: Ack::Safe, ..Policy::of_cell(strong) }.to_yaml();
+        let policy = text.as_bytes();
         let time = Timestamp(1);
-        for event in [
+        let events = [
             make(Ino::ROOT, b"above".as_slice(), above, dir),
             Event::SetPolicy { ino: above, home: Ino::ROOT, policy, time },
             // As a journal says it of a directory that only the store has.
             make(below, b"file", file, FileType::Regular.mode_bits()),
-        ] {
-            namespace.apply(Seq(1), Mode::Replay, &event);
+        ];
+        for (seq, event) in (1..).zip(&events) {
+            namespace.apply(Seq(seq), Mode::Replay, event);
         }
         assert_eq!(namespace.effective_policy(below).0, None);
         let attr = Attr { ino: below, mode: dir, nlink: 2, ..Attr::default() };
