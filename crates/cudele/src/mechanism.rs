@@ -9,7 +9,9 @@ mod local_persist;
 mod nonvolatile_apply;
 mod volatile_apply;
 
-use std::sync::atomic::AtomicBool;
+pub(crate) use local_persist::keep_part;
+
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
@@ -36,6 +38,8 @@ pub(crate) struct Material<'a> {
     pub(crate) unused: Vec<u8>,
     /// The journal object, if a mechanism puts the journal into the store.
     pub(crate) object: Option<String>,
+    /// Whether the server was asked to apply the journal.
+    pub(crate) asked: AtomicBool,
     /// Whether that object holds all of the journal by now.
     pub(crate) stored: AtomicBool,
     /// Mechanisms that are complete.
@@ -51,6 +55,39 @@ impl Material<'_> {
     pub(crate) fn bytes(&self) -> u64 {
         let blocks: usize = self.blocks.iter().map(Vec::len).sum();
         (journal::segment::HEADER_BYTES + blocks) as u64
+    }
+
+    /// How far the mechanisms came.
+    pub(crate) fn reached(&self) -> Reached {
+        let completed = self.completed.lock().unwrap_or_else(PoisonError::into_inner);
+        Reached {
+            asked: self.asked.load(Ordering::Acquire),
+            on_disk: completed.contains(&Mechanism::LocalPersist),
+            stored: self.stored.load(Ordering::Acquire),
+        }
+    }
+}
+
+/// How far a composition came that did not complete.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reached {
+    /// The server was asked to apply the journal: whatever was answered, it may be applied.
+    pub(crate) asked: bool,
+    /// All of the journal is on this disk.
+    pub(crate) on_disk: bool,
+    /// All of it is in its object.
+    pub(crate) stored: bool,
+}
+
+impl Reached {
+    /// All that a composition can reach.
+    pub(crate) fn all(composition: &Composition) -> Self {
+        let does = |wanted| composition.contains(wanted);
+        Self {
+            asked: composition.mechanisms().any(Mechanism::applies),
+            on_disk: does(Mechanism::LocalPersist),
+            stored: does(Mechanism::GlobalPersist) || does(Mechanism::NonvolatileApply),
+        }
     }
 }
 

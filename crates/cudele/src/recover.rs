@@ -13,7 +13,8 @@ use journal::{SegmentHeader, Writer};
 use types::{ClientId, Errno, Error, Path, Result};
 use wire::DecoupledSubtree;
 
-use crate::state::{io_error, write_durably};
+use crate::mechanism::keep_part;
+use crate::state::io_error;
 use crate::subtree::Earlier;
 use crate::{Cluster, Owner, StateDir, Subtree};
 
@@ -79,7 +80,7 @@ impl Cluster {
             let header = SegmentHeader { writer, epoch: granted.epoch, first_seq: journal.first };
             let mut bytes = header.encode().to_vec();
             bytes.extend_from_slice(journal.bytes.get(bytes.len()..).unwrap_or_default());
-            write_durably(&state.journal_file(journal.first), &bytes)?;
+            keep_part(&state, journal.first, &bytes)?;
             next = next.max(left.first + left.events);
         }
         state.set_owner(&Owner {
@@ -91,6 +92,7 @@ impl Cluster {
             epoch: granted.epoch.0,
             policy: known.policy.clone(),
             next_seq: next,
+            reached: next,
             merged_in: None,
             empty: false,
             objects: Vec::new(),

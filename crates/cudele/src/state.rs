@@ -36,6 +36,9 @@ pub struct Owner {
     pub policy: String,
     /// Position of the next event.
     pub next_seq: u64,
+    /// Events before this position may have been merged from journals that are gone.
+    #[serde(default)]
+    pub reached: u64,
     /// The server's tenure in which the subtree was merged and released. The merge may have to be
     /// repeated in a later one.
     #[serde(default)]

@@ -3,6 +3,7 @@
 mod complete;
 mod content;
 mod earlier;
+mod sealed;
 mod sync;
 mod unused;
 mod view;
@@ -48,7 +49,8 @@ pub struct Subtree {
     persisted_globally: usize,
     /// Numbers granted so far, to grow in proportion.
     granted: u64,
-    /// Journals of earlier processes that a merge must include, oldest first.
+    /// Journals of earlier processes that a merge must include, oldest first, and parts of this
+    /// one's whose merge failed.
     earlier: Vec<Earlier>,
     owner: Owner,
     time: Timestamp,
@@ -105,6 +107,7 @@ impl Subtree {
             epoch: answer.epoch.0,
             policy: text,
             next_seq: 1,
+            reached: 1,
             merged_in: None,
             empty: answer.empty,
             objects: Vec::new(),
@@ -218,16 +221,16 @@ impl Subtree {
         }
     }
 
-    /// Events that no mechanism has dealt with yet.
+    /// Events that this process appended since its last completion, also if one failed since.
     #[must_use]
     pub fn pending_events(&self) -> u64 {
-        self.inner.events()
+        self.inner.events() + self.sealed().map(Earlier::events).sum::<u64>()
     }
 
     /// Bytes of the journal that holds them.
     #[must_use]
     pub fn pending_bytes(&self) -> u64 {
-        self.inner.bytes()
+        self.inner.bytes() + self.sealed().map(|part| part.bytes.len() as u64).sum::<u64>()
     }
 
     /// The state of this machine for the subtree.

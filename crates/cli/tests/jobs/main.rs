@@ -18,6 +18,7 @@ mod journals;
 mod nonvolatile;
 mod parallel;
 mod recover;
+mod sealed;
 mod subtrees;
 mod sync;
 mod transitions;

@@ -9,11 +9,11 @@ use std::io::{IoSlice, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use policy::Mechanism;
-use types::Result;
+use types::{Result, Seq};
 
 use super::Material;
-use crate::Stage;
 use crate::state::{io_error, sync_parent};
+use crate::{Stage, StateDir};
 
 /// Slices handed to the kernel at a time.
 const SLICES: usize = 256;
@@ -27,12 +27,33 @@ pub(crate) fn local_persist(material: &Material<'_>) -> Result<u64> {
     // A composition that did not complete may have left the file: it stays until there is another.
     let unfinished = material.state.unfinished_journal_file(material.first_seq());
     let written = write(&unfinished, material, true).map_err(|e| io_error(&unfinished, &e))?;
-    std::fs::rename(&unfinished, &path).map_err(|error| io_error(&path, &error))?;
-    sync_parent(&path)?;
-    if let Some(dir) = path.parent() {
-        sync_parent(dir)?;
-    }
+    finish(&unfinished, &path)?;
     Ok(written)
+}
+
+/// The same for a journal that is not held in blocks.
+pub(crate) fn keep_part(state: &StateDir, first: Seq, bytes: &[u8]) -> Result<()> {
+    let (path, unfinished) = (state.journal_file(first), state.unfinished_journal_file(first));
+    let write = || {
+        if let Some(dir) = path.parent() {
+            std::fs::create_dir_all(dir)?;
+        }
+        let mut file = File::create(&unfinished)?;
+        file.write_all(bytes)?;
+        file.sync_all()
+    };
+    write().map_err(|error| io_error(&unfinished, &error))?;
+    finish(&unfinished, &path)
+}
+
+/// Gives a journal that is completely written its name.
+fn finish(unfinished: &Path, path: &Path) -> Result<()> {
+    std::fs::rename(unfinished, path).map_err(|error| io_error(path, &error))?;
+    sync_parent(path)?;
+    match path.parent() {
+        Some(dir) => sync_parent(dir),
+        None => Ok(()),
+    }
 }
 
 fn write(path: &Path, material: &Material<'_>, fresh: bool) -> std::io::Result<u64> {

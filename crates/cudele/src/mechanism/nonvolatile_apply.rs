@@ -16,6 +16,7 @@ pub(crate) fn nonvolatile_apply(material: &Material<'_>) -> Result<(MergeReport,
     let Some(object) = &material.object else {
         // Nothing to put there.
         let header = material.header.encode();
+        material.asked.store(true, Ordering::Release);
         let report = material.fs.merge_journal(material.subtree, &header, flags, unused)?;
         return Ok((report, 0));
     };
@@ -25,6 +26,7 @@ pub(crate) fn nonvolatile_apply(material: &Material<'_>) -> Result<(MergeReport,
     } else {
         global_persist::global_persist(material)?
     };
+    material.asked.store(true, Ordering::Release);
     let report = material.fs.merge_object(material.subtree, object, flags, unused)?;
     Ok((report, written))
 }

@@ -1,6 +1,8 @@
 //! Volatile Apply (M-04), seen from the client: the journal is transferred to the metadata server,
 //! which applies it to its memory. The transfer is part of the cost (J-15).
 
+use std::sync::atomic::Ordering;
+
 use policy::Mechanism;
 use types::Result;
 use wire::{Answer, MergeReport, Op, Unused};
@@ -20,6 +22,7 @@ pub(crate) fn volatile_apply(material: &Material<'_>) -> Result<MergeReport> {
         flags: material.merge,
         unused: Unused::new(&material.unused),
     };
+    material.asked.store(!material.merge.dry_run, Ordering::Release);
     let answer = material.fs.call_with_chunks(op, &chunks)?;
     let Answer::Merged(report) = answer else { return Err(unexpected(&answer)) };
     material.fs.observed().note(Mechanism::VolatileApply, Stage::Applied);

@@ -9,7 +9,7 @@ use types::{Result, Seq};
 use wire::{MergeFlags, MergeReport};
 
 use super::{Earlier, Subtree};
-use crate::mechanism::{Material, carry_out, sum};
+use crate::mechanism::{Material, Reached, carry_out, sum};
 use crate::{Completion, Step};
 
 impl Subtree {
@@ -33,7 +33,7 @@ impl Subtree {
         let ours = [Mechanism::LocalPersist, Mechanism::GlobalPersist].into_iter();
         let ours = ours.filter(|mechanism| self.policy.contains(*mechanism));
         let persist = Composition::parallel(ours.map(Composition::One));
-        if !persist.is_nothing() && self.inner.events() > 0 {
+        if !persist.is_nothing() && self.is_pending() {
             self.carry_out(&persist, MergeFlags::default())?;
         }
         Ok(())
@@ -42,11 +42,15 @@ impl Subtree {
     /// What everything that was appended so far survives now.
     pub fn durable_now(&mut self) -> Durability {
         let blocks = self.inner.blocks().len();
-        if self.inner.events() == 0 || self.persisted_globally == blocks {
+        let newest = if self.inner.events() == 0 || self.persisted_globally == blocks {
             // What was there before is kept as it was then.
-            return self.policy.cell().map_or(Durability::None, |cell| cell.durability);
-        }
-        if self.persisted_locally == blocks { Durability::Local } else { Durability::None }
+            self.policy.cell().map_or(Durability::None, |cell| cell.durability)
+        } else if self.persisted_locally == blocks {
+            Durability::Local
+        } else {
+            Durability::None
+        };
+        newest.min(self.sealed_durability())
     }
 
     /// Whether everybody sees everything that was appended so far.
@@ -61,7 +65,7 @@ impl Subtree {
     /// # Errors
     /// `EIO`, `ENOSPC`.
     pub fn keep_here(&mut self) -> Result<Completion> {
-        let done = if self.inner.events() > 0 {
+        let done = if self.is_pending() {
             self.carry_out(&Mechanism::LocalPersist.into(), MergeFlags::default())?
         } else {
             Completion::default()
@@ -103,7 +107,7 @@ impl Subtree {
         if persist.contains(Mechanism::GlobalPersist) {
             done.steps.extend(self.store_earlier()?);
         }
-        if self.inner.events() > 0 {
+        if self.is_pending() {
             done.absorb(self.carry_out(&persist, MergeFlags::default())?);
         }
         done.seconds = done.steps.iter().map(|step| step.seconds).sum();
@@ -141,32 +145,28 @@ impl Subtree {
         flags: MergeFlags,
     ) -> Result<Completion> {
         let synced = self.drain_sync()?;
-        if composition.contains(Mechanism::GlobalPersist) {
-            self.store_earlier()?;
-        }
         // File data first: metadata never names data that is less durable than itself.
         let durable =
             |mechanism: Mechanism| mechanism.persists() || mechanism == Mechanism::NonvolatileApply;
         if composition.mechanisms().any(durable) {
             self.fs.sync_data()?;
         }
+        self.persist_sealed(composition)?;
         if flags.release {
             self.give_up_unused()?;
         } else if composition.mechanisms().any(Mechanism::applies) {
             self.note_used()?;
         }
         let tenure = self.fs.server_epoch();
-        let done = self.run(composition, flags);
-        if done.is_err() {
-            // It may be merged, and then the server deletes the object in its own time: what is
-            // written next must not be the end of one that is gone.
-            self.persisted_globally = 0;
-        }
-        let mut completion = done?;
+        let mut completion = self.run(composition, flags)?;
         if completion.merge.is_some() && tenure != self.fs.server_epoch() {
             // The connection had to be made again, to a server that has nothing of earlier merges:
             // only now is that known.
-            completion = self.run(composition, flags)?;
+            let again = self.run(composition, flags);
+            if again.is_err() {
+                self.seal(Reached::all(composition));
+            }
+            completion = again?;
         }
         if composition.contains(Mechanism::LocalPersist) {
             self.persisted_locally = self.inner.blocks().len();
@@ -174,10 +174,7 @@ impl Subtree {
         // An empty journal is no object.
         if composition.contains(Mechanism::GlobalPersist) && self.inner.events() > 0 {
             self.persisted_globally = self.inner.blocks().len();
-            let object = self.object_name();
-            if !self.owner.objects.contains(&object) {
-                self.owner.objects.push(object);
-            }
+            self.note_object(&self.object_name());
         }
         if completion.merge.is_some() {
             let stored = |mechanism: Mechanism| {
@@ -195,11 +192,13 @@ impl Subtree {
 
     /// Notes that everything is merged; `stored` says that the server was told of its object.
     fn merged(&mut self, stored: bool) -> Result<()> {
-        let own = self.object_name();
-        if !stored && self.owner.objects.contains(&own) {
+        let mut sent = if stored { Vec::new() } else { vec![self.object_name()] };
+        let parts = self.earlier.iter().filter(|part| part.object().is_none());
+        sent.extend(parts.map(|part| self.object_from(part.first)));
+        for own in sent.iter().filter(|own| self.owner.objects.contains(own)) {
             // It was persisted for a policy that did not come into force. Whoever took the subtree
             // over would find it, and merge it over what was done since.
-            self.fs.store().delete(&own)?;
+            self.fs.store().delete(own)?;
         }
         self.earlier.clear();
         // The server deletes journal objects when it does not need them any more.
@@ -216,14 +215,14 @@ impl Subtree {
     }
 
     /// Puts journals of earlier processes, which are on this disk only, into the store.
-    fn store_earlier(&mut self) -> Result<Option<Step>> {
+    pub(super) fn store_earlier(&mut self) -> Result<Option<Step>> {
         let (start, mut bytes) = (std::time::Instant::now(), 0);
         let mut earlier = std::mem::take(&mut self.earlier);
         let stored: Result<()> = earlier.iter_mut().try_for_each(|journal| {
             let object = self.object_from(journal.first);
             if journal.put(&self.fs, &object)? {
                 bytes += journal.bytes.len() as u64;
-                self.owner.objects.push(object);
+                self.note_object(&object);
             }
             Ok(())
         });
@@ -238,7 +237,7 @@ impl Subtree {
     }
 
     /// The object of the journal that begins at a position.
-    fn object_from(&self, first: Seq) -> String {
+    pub(super) fn object_from(&self, first: Seq) -> String {
         let grant = self.owner.ranges().next().unwrap_or_default();
         client_journal_name(self.root(), self.owner.client(), grant, first.0)
     }
@@ -266,11 +265,16 @@ impl Subtree {
             merge: flags,
             unused: if flags.release { self.unused() } else { Vec::new() },
             object,
+            asked: AtomicBool::new(false),
             stored: AtomicBool::new(false),
             completed: Mutex::default(),
             blocks: self.inner.blocks(),
         };
         let completion = carry_out(composition, &material);
+        if completion.is_err() {
+            let reached = material.reached();
+            self.seal(reached);
+        }
         let mut completion = completion.map_err(|error| error.about(self.path.to_string()))?;
         completion.events = events + earlier.events;
         completion.bytes += earlier.bytes;
@@ -314,21 +318,32 @@ impl Subtree {
         Ok(())
     }
 
-    /// Merges the journals of earlier processes of this client, oldest first; and if the server
-    /// started anew since the last merge, what Local Persist kept of it.
+    /// Merges the journals of earlier processes of this client and sealed parts of this one's, oldest
+    /// first; and if the server started anew since the last merge, what Local Persist kept of it.
     fn merge_earlier(&mut self, flags: MergeFlags) -> Result<Completion> {
         let start = std::time::Instant::now();
         if let Some(lost) = self.lost_merges()? {
-            self.earlier = lost;
+            // Of a journal that is known already more is known.
+            let known = std::mem::take(&mut self.earlier).into_iter();
+            let all = known.chain(lost).collect();
+            self.earlier = client::in_order(all, |journal| (journal.first, journal.next));
         }
         let mut done = Completion { merge: Some(MergeReport::default()), ..Completion::default() };
-        for journal in &self.earlier {
-            let flags = MergeFlags { release: false, ..flags };
-            let root = self.inner.root();
+        let (flags, root) = (MergeFlags { release: false, ..flags }, self.inner.root());
+        let mut at = 0;
+        while let Some(journal) = self.earlier.get(at) {
             let report = journal.merge(&self.fs, root, flags)?;
             done.events += journal.events();
             done.bytes += journal.bytes.len() as u64;
             done.merge = done.merge.map(|before| sum(before, report));
+            match journal.object().map(str::to_owned) {
+                // No crash of the server takes it back, whatever becomes of the rest.
+                Some(object) if !flags.dry_run => {
+                    self.earlier.remove(at);
+                    self.owner.objects.retain(|known| *known != object);
+                }
+                _ => at += 1,
+            }
         }
         done.seconds = start.elapsed().as_secs_f64();
         Ok(done)

@@ -23,6 +23,8 @@ impl Subtree {
             // They may have been merged: what they made is everybody's.
             self.earlier.clear();
         }
+        // The same for what the server was asked to merge.
+        self.earlier.retain(|part| part.sealed.is_none_or(|sealed| !sealed.asked));
         let mut made = Made::default();
         for bytes in self.journals() {
             collect(&bytes, &mut made).map_err(|error| error.in_journal("journal"))?;

@@ -7,13 +7,15 @@
 use client::{Decoupled, Left};
 use metastore::request::client_journal_prefix;
 use objstore::{Expect, SyncScope};
+use policy::Durability;
 use types::{Errno, Error, Ino, Result, Seq};
 use wire::{MergeFlags, MergeReport, Unused};
 
 use super::Subtree;
+use super::sealed::Sealed;
 use crate::Fs;
 
-/// A journal of an earlier process.
+/// A journal of an earlier process, or a part of this one's that was not merged.
 #[derive(Debug)]
 pub(crate) struct Earlier {
     /// Where it is, for people.
@@ -26,6 +28,8 @@ pub(crate) struct Earlier {
     object: Option<String>,
     /// Whether it ended with something that was not written completely.
     torn: bool,
+    /// If it is of this process.
+    pub(super) sealed: Option<Sealed>,
 }
 
 impl Earlier {
@@ -33,18 +37,24 @@ impl Earlier {
     pub(crate) fn read(name: String, bytes: Vec<u8>, object: Option<String>) -> Result<Self> {
         let left = Left::read(bytes).map_err(|error| error.in_journal(&name))?;
         let Left { bytes, first, next, torn } = left;
-        Ok(Self { name, bytes, first, next, object, torn })
+        Ok(Self { name, bytes, first, next, object, torn, sealed: None })
     }
 
-    /// Of this process, as it stands: a part of the journal that could not be merged.
-    pub(super) fn kept(name: String, bytes: Vec<u8>, first: Seq, next: Seq) -> Self {
-        Self { name, bytes, first, next, object: None, torn: false }
+    /// Of this process, as it stands; in the store, if all of it is there.
+    pub(super) fn sealed(
+        (name, bytes): (String, Vec<u8>),
+        (first, next): (Seq, Seq),
+        object: Option<String>,
+        sealed: Sealed,
+    ) -> Self {
+        Self { name, bytes, first, next, object, torn: false, sealed: Some(sealed) }
     }
 
     /// An object of which nothing can be used: it was being written for the first time.
     fn unfinished(object: String, part: Seq) -> Self {
         let (name, object) = (object.clone(), Some(object));
-        Self { name, bytes: Vec::new(), first: part, next: part, object, torn: true }
+        let (bytes, sealed) = (Vec::new(), None);
+        Self { name, bytes, first: part, next: part, object, torn: true, sealed }
     }
 
     /// Puts it into the store under a name, unless it is there. Returns whether it was not.
@@ -72,6 +82,20 @@ impl Earlier {
         self.next.0 - self.first.0
     }
 
+    /// What it survives, for a part of this process.
+    pub(super) fn durability(&self) -> Durability {
+        match (&self.object, self.sealed) {
+            (Some(_), _) => Durability::Global,
+            (None, Some(sealed)) if !sealed.on_disk => Durability::None,
+            (None, _) => Durability::Local,
+        }
+    }
+
+    /// The object from which the server merges it.
+    pub(super) fn object(&self) -> Option<&str> {
+        self.object.as_deref()
+    }
+
     /// Applies it to the client's view.
     fn replay(&self, inner: &mut Decoupled) -> Result<()> {
         inner.replay(&self.bytes).map_err(|error| error.in_journal(&self.name))
@@ -89,10 +113,36 @@ impl Earlier {
             (_, false) if self.torn => {
                 // Nothing is expected of what is there, so nothing can be in conflict with it.
                 let _ = fs.store().put(object, &self.bytes, Expect::Any)?;
-                fs.merge_object(root, object, flags, Unused::default())
+                self.merge_object(fs, object, root, flags)
             }
-            _ => fs.merge_object(root, object, flags, Unused::default()),
+            _ => self.merge_object(fs, object, root, flags),
         }
+    }
+
+    /// Merges it from its object. The server deletes an object when what it says is merged and in the
+    /// metadata store: if it is gone, an earlier attempt succeeded.
+    fn merge_object(
+        &self,
+        fs: &Fs,
+        object: &str,
+        root: Ino,
+        flags: MergeFlags,
+    ) -> Result<MergeReport> {
+        let gone = |error: &Error| {
+            let stat = || fs.store().stat(object).map(drop).map_err(|error| error.errno);
+            error.errno == Errno::NotFound && stat() == Err(Errno::NotFound)
+        };
+        match fs.merge_object(root, object, flags, Unused::default()) {
+            Err(error) if gone(&error) => {}
+            answered => return answered,
+        }
+        if self.sealed.is_none_or(|sealed| sealed.whole || !sealed.asked) {
+            return Ok(MergeReport::default());
+        }
+        // The server knew less under this name. Nobody can repeat a merge without an object, so it
+        // is written down before the answer.
+        let flags = MergeFlags { store: true, ..flags };
+        fs.merge_journal(root, &self.bytes, flags, Unused::default())
     }
 }
 
@@ -175,7 +225,9 @@ impl Subtree {
             }
             self.earlier.push(journal);
         }
-        self.inner.start_at(next);
+        // What was merged, and is stored, told the server of journals that are nowhere any more:
+        // nothing else is to have their names.
+        self.inner.start_at(next.max(Seq(self.owner.reached)));
         Ok(())
     }
 }

@@ -15,13 +15,13 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use journal::SegmentHeader;
 use policy::{Check, Composition, Mechanism, MergeTrigger};
-use types::{Epoch, Errno, Error, Ino, InoRange, Result, Seq, Timestamp};
+use types::{Epoch, Errno, Error, Ino, InoRange, Result, Timestamp};
 use wire::{Answer, MergeFlags, Op};
 
-use super::{Earlier, Subtree};
-use crate::mechanism::{Material, carry_out};
+use super::Subtree;
+use super::sealed::Held;
+use crate::mechanism::{Material, Reached, carry_out};
 use crate::{Completion, Fs, StateDir};
 
 /// The least time between parts that are handed over whenever there is nothing else to do.
@@ -30,11 +30,7 @@ const IDLE: Duration = Duration::from_secs(1);
 /// A part of the journal.
 #[derive(Debug)]
 struct Part {
-    header: SegmentHeader,
-    blocks: Vec<Vec<u8>>,
-    next: Seq,
-    /// How many of its blocks each persist has dealt with before.
-    persisted: (usize, usize),
+    held: Held,
     object: Option<String>,
     /// Inode numbers to be asked for, so that appending need not wait for them.
     extend: Option<u64>,
@@ -53,6 +49,7 @@ enum Ended {
     Failed {
         part: Part,
         error: Error,
+        reached: Reached,
     },
 }
 
@@ -115,7 +112,8 @@ impl Place {
             {
                 return;
             }
-            let result = failed.clone().map_or_else(|| self.merge(&part), Err);
+            let mut reached = Reached::default();
+            let result = failed.clone().map_or_else(|| self.merge(&part, &mut reached), Err);
             let message = match result {
                 Ok(done) => {
                     let epoch = self.fs.server_epoch();
@@ -123,7 +121,7 @@ impl Place {
                 }
                 Err(error) => {
                     failed = Some(error.clone());
-                    Ended::Failed { part, error }
+                    Ended::Failed { part, error, reached }
                 }
             };
             if ended.send(message).is_err() {
@@ -132,7 +130,8 @@ impl Place {
         }
     }
 
-    fn merge(&self, part: &Part) -> Result<Completion> {
+    fn merge(&self, part: &Part, reached: &mut Reached) -> Result<Completion> {
+        let held = &part.held;
         if self.composition.mechanisms().any(Mechanism::persists) {
             self.fs.sync_data()?;
         }
@@ -140,18 +139,21 @@ impl Place {
             fs: &self.fs,
             state: &self.state,
             subtree: self.root,
-            header: part.header,
-            blocks: &part.blocks,
-            persisted_locally: part.persisted.0,
-            persisted_globally: part.persisted.1,
+            header: held.header,
+            blocks: &held.blocks,
+            persisted_locally: held.persisted.0,
+            persisted_globally: held.persisted.1,
             merge: MergeFlags { check: self.check, ..MergeFlags::default() },
             unused: Vec::new(),
             object: part.object.clone(),
+            asked: AtomicBool::new(false),
             stored: AtomicBool::new(false),
             completed: Mutex::default(),
         };
-        let mut done = carry_out(&self.composition, &material)?;
-        done.events = part.next.0 - part.header.first_seq.0;
+        let done = carry_out(&self.composition, &material);
+        *reached = material.reached();
+        let mut done = done?;
+        done.events = held.next.0 - held.header.first_seq.0;
         done.syncs = 1;
         Ok(done)
     }
@@ -245,7 +247,17 @@ impl Subtree {
         if (syncer.when.idle && syncer.under_way > 0) || syncer.failed.is_some() {
             return;
         }
-        self.hand_over();
+        if self.earlier.is_empty() {
+            return self.hand_over();
+        }
+        // What an earlier process left, or a merge that failed, comes first: once, and not behind the
+        // back of whoever appends.
+        let done = self.sync();
+        let Some(syncer) = &mut self.syncer else { return };
+        match done {
+            Ok(done) => syncer.done.absorb(Completion { syncs: done.syncs + 1, ..done }),
+            Err(error) => syncer.failed = Some(error),
+        }
     }
 
     fn hand_over(&mut self) {
@@ -262,10 +274,7 @@ impl Subtree {
         let (events, left) = (self.inner.events(), self.inner.inodes_left());
         let scarce = left < 2 * events && !self.policy.hard_limit;
         let extend = scarce.then_some(self.granted.max(4 * events));
-        let (header, blocks) = self.inner.seal();
-        let persisted = (self.persisted_locally, self.persisted_globally);
-        (self.persisted_locally, self.persisted_globally) = (0, 0);
-        let part = Part { header, blocks, next: self.inner.next_seq(), persisted, object, extend };
+        let part = Part { held: self.take_held(), object, extend };
         let Some(syncer) = &mut self.syncer else { return };
         syncer.under_way += 1;
         if let Some(parts) = &syncer.parts
@@ -273,7 +282,7 @@ impl Subtree {
         {
             syncer.under_way -= 1;
             syncer.failed = Some(Error::new(Errno::Io, "namespace sync", "its thread is gone"));
-            self.keep(&unsent.0);
+            self.keep(unsent.0.held, Reached::default());
         }
     }
 
@@ -294,23 +303,14 @@ impl Subtree {
             Ended::Merged { part, done, epoch } => {
                 syncer.done.absorb(*done);
                 self.merged_in = Some(epoch);
-                self.owner.next_seq = self.owner.next_seq.max(part.next.0);
-                self.inner.recycle(part.blocks);
+                self.owner.next_seq = self.owner.next_seq.max(part.held.next.0);
+                self.inner.recycle(part.held.blocks);
             }
-            Ended::Failed { part, error } => {
+            Ended::Failed { part, error, reached } => {
                 syncer.failed = Some(error);
-                self.keep(&part);
+                self.keep(part.held, reached);
             }
         }
-    }
-
-    /// A part stays here: the next completion merges it before what was appended later.
-    fn keep(&mut self, part: &Part) {
-        let mut bytes = part.header.encode().to_vec();
-        part.blocks.iter().for_each(|block| bytes.extend_from_slice(block));
-        let (first, next) = (part.header.first_seq, part.next);
-        let name = format!("journal of {} from {first}", self.path);
-        self.earlier.push(Earlier::kept(name, bytes, first, next));
     }
 
     /// Waits until everything that was handed over is merged, and says what that did.

@@ -30,7 +30,8 @@ impl Subtree {
             let _ = self.share.set(Share::new(&self.state)?);
         }
         let used = self.inner.last_taken().0;
-        self.state.set_owner(&Owner { used, exact, ..self.owner.clone() })?;
+        let reached = self.inner.next_seq().0;
+        self.state.set_owner(&Owner { used, exact, reached, ..self.owner.clone() })?;
         self.content_noted.store(!exact, Ordering::Relaxed);
         Ok(())
     }
@@ -69,8 +70,8 @@ impl Subtree {
         };
         let done = share.if_alone(|| {
             self.owner.unused.extend(pairs(self.inner.give_up()));
-            let used = self.inner.last_taken().0;
-            self.state.set_owner(&Owner { used, exact: true, ..self.owner.clone() })
+            let (used, reached) = (self.inner.last_taken().0, self.inner.next_seq().0);
+            self.state.set_owner(&Owner { used, exact: true, reached, ..self.owner.clone() })
         });
         let _ = self.share.set(share);
         done
