@@ -281,6 +281,14 @@ impl Oracle {
         let issued = &self.requests[&key];
         let call = issued.call.clone();
         let text = || format!("failed with {} ({})", failure.errno.symbol(), failure.text);
+        if let What::Merge { subtree, .. } = call.what
+            && failure.errno == Errno::NotFound
+            && self.was_asked_before(key)
+        {
+            // The server deletes an object when what it says is merged and stored: so it must be.
+            let journal = issued.journal.clone();
+            return self.merged(key, subtree, &journal);
+        }
         if issued.applied.is_some() {
             let excuses = (self.store_fails, self.late);
             exactly_once::refused(issued, failure, excuses)?;
@@ -320,6 +328,17 @@ impl Oracle {
         }
     }
 
+    /// Whether a client asked before to merge the same journal object.
+    fn was_asked_before(&self, key: Key) -> bool {
+        let object_of = |issued: &Issued| match &issued.call.what {
+            What::Merge { object, .. } if !object.is_empty() => Some(object.clone()),
+            _ => None,
+        };
+        let object = object_of(&self.requests[&key]);
+        let mut earlier = self.requests.range((key.0, Tid(0))..key);
+        object.is_some() && earlier.any(|(_, issued)| object_of(issued) == object)
+    }
+
     /// Failures that say nothing about the namespace.
     fn is_excused(&self, errno: Errno, issued: &Issued) -> bool {
         let Issued { call, delivered: resent, .. } = issued;
@@ -339,7 +358,7 @@ impl Oracle {
         };
         let durable = matches!(&call.what, What::Merge { object, .. } if !object.is_empty());
         self.regions[at].last_merge = journal.to_vec();
-        self.regions[at].soft |= !durable;
+        self.regions[at].soft |= !durable && journal.len() > journal::segment::HEADER_BYTES;
         if self.regions[at].known {
             merges::apply(&mut self.model, subtree, journal)?;
             let applied = Applied { seq: self.safe, ino: Ino(0), time: Timestamp(1) };

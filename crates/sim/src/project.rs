@@ -50,6 +50,8 @@ pub(crate) struct Project {
     target: u64,
     /// Whether the next merge gives the subtree back, however often it is tried.
     release: bool,
+    /// The server was asked to merge the journal object that is held: it is the server's.
+    asked: bool,
     /// Numbers that it gave up: they go back with the subtree.
     unused: Vec<InoRange>,
 }
@@ -66,6 +68,7 @@ impl Project {
             block,
             target: 0,
             release: false,
+            asked: false,
             unused: Vec::new(),
         }
     }
@@ -219,11 +222,13 @@ impl World {
         let first = inner.header().first_seq.0;
         let mut object = String::new();
         let mut announced = bytes.len() as u64;
-        if project.global {
+        if project.global && inner.events() > 0 {
             object =
                 client_journal_name(root, self.clients[client].id(), inner.grant().range, first);
-            let _ = self.disk.memory.put(&object, &bytes, Expect::Any);
-            if self.rng.percent(50) {
+            if !project.asked {
+                let _ = self.disk.memory.put(&object, &bytes, Expect::Any);
+            }
+            if std::mem::replace(&mut project.asked, true) || self.rng.percent(50) {
                 announced = 0;
             }
         }
@@ -371,8 +376,16 @@ impl World {
                 let region = &mut self.oracle.regions[project.region];
                 if result.is_err() && !gone {
                     project.stage = Stage::Interrupted;
+                    if result.as_ref().is_err_and(|failure| failure.errno == Errno::NotFound) {
+                        // An earlier attempt merged it. What is left is to give the subtree back.
+                        project.asked = false;
+                        if let Some(inner) = &mut project.inner {
+                            inner.clear();
+                        }
+                    }
                     return true;
                 }
+                project.asked = false;
                 region.closed = false;
                 project.stage = Stage::Working;
                 project.target = self.rng.between(1, 40);

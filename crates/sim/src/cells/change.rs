@@ -42,8 +42,7 @@ impl Cells {
         if transition.persist.contains(Mechanism::GlobalPersist) {
             self.store_earlier()?;
         }
-        let events = self.holding()?.inner.events();
-        if events > 0 && transition.persist != Composition::Nothing {
+        if self.holding()?.is_pending() && transition.persist != Composition::Nothing {
             self.carry_out(&transition.persist, false)?;
         }
         let notes = to.durability != Durability::None || self.job().machine.owner.is_some();

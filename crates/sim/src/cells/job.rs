@@ -17,11 +17,13 @@ use super::ledger::{Kept, Ledger, Shown, Update};
 use super::machine::{Machine, Owner};
 use super::{Cells, Done, Stop};
 
-/// A journal of an earlier process.
+/// A journal of an earlier process, or a part of this one's whose merge failed.
 #[derive(Clone, Debug)]
 pub(super) struct Earlier {
     pub(super) left: client::Left,
     pub(super) object: Option<String>,
+    /// If it is of this process: whether it is on its disk.
+    pub(super) sealed: Option<bool>,
 }
 
 /// A subtree that a process has decoupled.
@@ -87,6 +89,37 @@ impl Holding {
         bytes.extend(self.inner.blocks().concat());
         bytes
     }
+
+    /// Whether anything waits for the mechanisms of the policy.
+    pub(super) fn is_pending(&self) -> bool {
+        self.inner.events() > 0 || self.earlier.iter().any(|part| part.sealed.is_some())
+    }
+
+    /// The server was asked to merge what is held: what is appended from now on is another part,
+    /// with another name. What the persists had completed for says where all of this one is.
+    pub(super) fn seal(&mut self, (on_disk, in_store): (bool, bool)) {
+        if self.inner.events() == 0 {
+            return;
+        }
+        let (bytes, all) = (self.journal(), self.inner.blocks().len());
+        let (on_disk, in_store) =
+            (on_disk || self.on_disk == all, in_store || self.in_store == all);
+        let first = self.inner.header().first_seq;
+        self.inner.clear();
+        (self.on_disk, self.in_store) = (0, 0);
+        let object = in_store.then(|| self.object_from(first));
+        if let Some(object) = &object {
+            self.note_object(object);
+        }
+        let left = client::Left { bytes, first, next: self.inner.next_seq(), torn: false };
+        self.earlier.push(Earlier { left, object, sealed: Some(on_disk) });
+    }
+
+    pub(super) fn note_object(&mut self, object: &str) {
+        if !self.owner.objects.iter().any(|known| known == object) {
+            self.owner.objects.push(object.to_owned());
+        }
+    }
 }
 
 impl Cells {
@@ -149,6 +182,7 @@ impl Cells {
             epoch,
             policy: cell,
             next_seq: Seq(1),
+            reached: Seq(1),
             last_ino: Ino(0),
             merged_in: None,
             empty,
@@ -167,6 +201,7 @@ impl Cells {
         self.local_step(client)?;
         let holding = self.holding()?;
         holding.owner.last_ino = holding.inner.last_taken();
+        holding.owner.reached = holding.inner.next_seq();
         let owner = holding.owner.clone();
         self.job().machine.owner = Some(owner);
         self.local_step(client)

@@ -18,6 +18,8 @@ pub(super) struct Owner {
     pub(super) epoch: Epoch,
     pub(super) policy: Cell,
     pub(super) next_seq: Seq,
+    /// Events before it may have been merged from journals that are gone.
+    pub(super) reached: Seq,
     pub(super) last_ino: Ino,
     /// Set when the work is done: the tenure in which it was merged last.
     pub(super) merged_in: Option<Epoch>,

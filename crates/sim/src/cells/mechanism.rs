@@ -14,28 +14,27 @@ use super::{Cells, Done, Stop};
 impl Cells {
     pub(super) fn carry_out(&mut self, composition: &Composition, release: bool) -> Done<()> {
         let client = self.client()?;
-        if composition.contains(Mechanism::GlobalPersist) {
-            self.store_earlier()?;
-        }
+        self.persist_sealed(composition)?;
         let merges = composition.mechanisms().any(Mechanism::applies);
         let holding = self.holding()?;
-        let unnoted = holding.inner.last_taken() > holding.owner.last_ino;
+        let unnoted = holding.inner.last_taken() > holding.owner.last_ino
+            || holding.inner.next_seq() > holding.owner.reached;
         let notes = merges && unnoted && !composition.contains(Mechanism::LocalPersist);
         if notes && self.job().machine.owner.is_some() {
             self.remember()?;
         }
         let tenure = self.epoch(client);
-        let done = self.run(composition, release);
-        if done.is_err()
-            && let Ok(holding) = self.holding()
-        {
-            // It may be merged, and then the server deletes the object in its own time.
-            holding.in_store = 0;
-        }
-        done?;
+        self.run(composition, release)?;
         if merges && tenure != self.epoch(client) {
             // To a server that has nothing of earlier merges: only now is that known.
-            self.run(composition, release)?;
+            let again = self.run(composition, release);
+            if again.is_err()
+                && let Ok(holding) = self.holding()
+            {
+                let does = |mechanism| composition.contains(mechanism);
+                holding.seal((does(Mechanism::LocalPersist), does(Mechanism::GlobalPersist)));
+            }
+            again?;
         }
         let holding = self.holding()?;
         let (blocks, events) = (holding.inner.blocks().len(), holding.inner.events());
@@ -45,18 +44,22 @@ impl Cells {
         if composition.contains(Mechanism::GlobalPersist) && events > 0 {
             holding.in_store = blocks;
             let object = holding.object_from(holding.inner.header().first_seq);
-            if !holding.owner.objects.contains(&object) {
-                holding.owner.objects.push(object);
-            }
+            holding.note_object(&object);
         }
         if merges {
             return self.merged(client, composition.contains(Mechanism::GlobalPersist));
         }
         if composition.mechanisms().any(Mechanism::persists) {
             self.remember()?;
-            let bytes = self.holding()?.journal();
-            for mechanism in composition.mechanisms() {
-                self.job().keep(&bytes, mechanism);
+            let holding = self.holding()?;
+            let parts = holding.earlier.iter().filter(|part| part.sealed.is_some());
+            let mut journals: Vec<_> = parts.map(|part| part.left.bytes.clone()).collect();
+            journals.push(holding.journal());
+            for (bytes, mechanism) in journals
+                .iter()
+                .flat_map(|bytes| composition.mechanisms().map(move |mechanism| (bytes, mechanism)))
+            {
+                self.job().keep(bytes, mechanism);
             }
         }
         Ok(())
@@ -64,8 +67,11 @@ impl Cells {
 
     fn merged(&mut self, client: usize, stored: bool) -> Done<()> {
         let holding = self.holding()?;
-        let own = holding.object_from(holding.inner.header().first_seq);
-        if !stored && holding.owner.objects.contains(&own) {
+        let own = (!stored).then(|| holding.object_from(holding.inner.header().first_seq));
+        let parts = holding.earlier.iter().filter(|part| part.object.is_none());
+        let sent = parts.map(|part| holding.object_from(part.left.first)).chain(own);
+        let sent: Vec<_> = sent.filter(|own| holding.owner.objects.contains(own)).collect();
+        for own in sent {
             // It was persisted for a policy that did not come into force.
             self.local_step(client)?;
             let _ = self.world.disk.memory.delete(&own);
@@ -88,12 +94,36 @@ impl Cells {
         if notes { self.remember() } else { Ok(()) }
     }
 
+    /// Sealed parts come before what is held, wherever a composition persists.
+    fn persist_sealed(&mut self, composition: &Composition) -> Done<()> {
+        let client = self.client()?;
+        if composition.contains(Mechanism::GlobalPersist) {
+            self.store_earlier()?;
+        }
+        if !composition.contains(Mechanism::LocalPersist) {
+            return Ok(());
+        }
+        for at in 0..self.holding()?.earlier.len() {
+            let Earlier { left, sealed, .. } = self.holding()?.earlier[at].clone();
+            if sealed == Some(false) {
+                self.local_step(client)?;
+                let mut file = File::default();
+                file.written.clone_from(&left.bytes);
+                file.sync();
+                self.job().machine.journals.insert(left.first, file);
+                self.holding()?.earlier[at].sealed = Some(true);
+                self.kept(&left.bytes, Mechanism::LocalPersist)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Puts journals of earlier processes, which are on this disk only, into the store.
     pub(super) fn store_earlier(&mut self) -> Done<()> {
         let client = self.client()?;
         for at in 0..self.holding()?.earlier.len() {
             let holding = self.holding()?;
-            let Earlier { left, object } = &holding.earlier[at];
+            let Earlier { left, object, .. } = &holding.earlier[at];
             if object.is_some() {
                 continue;
             }
@@ -108,7 +138,7 @@ impl Cells {
             }
             let holding = self.holding()?;
             holding.earlier[at].object = Some(name.clone());
-            holding.owner.objects.push(name);
+            holding.note_object(&name);
             self.kept(&bytes, Mechanism::GlobalPersist)?;
         }
         Ok(())
@@ -134,7 +164,14 @@ impl Cells {
                 Mechanism::GlobalPersist => self.global_persist()?,
                 Mechanism::VolatileApply => {
                     let stored = composition.contains(Mechanism::GlobalPersist);
-                    self.volatile_apply(stored, release)?;
+                    let done = self.volatile_apply(stored, release);
+                    if done.is_err()
+                        && let Ok(holding) = self.holding()
+                    {
+                        // It may be merged.
+                        holding.seal((composition.contains(Mechanism::LocalPersist), stored));
+                    }
+                    done?;
                 }
                 Mechanism::AppendClientJournal
                 | Mechanism::NonvolatileApply
@@ -230,7 +267,12 @@ impl Cells {
             flags,
         };
         // The process may be struck, and the merge go on.
-        self.transfer(client, op, send.then_some(bytes))?;
+        match self.transfer(client, op, send.then_some(bytes)) {
+            // The server deletes an object when what it says is merged and stored.
+            Err(Stop::Failed(Errno::NotFound))
+                if stable && self.world.disk.memory.get(object).is_err() => {}
+            answered => drop(answered?),
+        }
         self.job().ledger.merged(&places, stable);
         Ok(())
     }
@@ -245,25 +287,37 @@ impl Cells {
         let lost = holding.merged_in.is_some_and(|tenure| tenure != epoch);
         if lost && holds(holding.policy, Mechanism::LocalPersist) {
             let journals = self.local_journals()?;
-            self.holding()?.earlier =
-                journals.into_iter().filter(|earlier| earlier.left.next <= first).collect();
+            let lost = journals.into_iter().filter(|earlier| earlier.left.next <= first);
+            let known = std::mem::take(&mut self.holding()?.earlier).into_iter();
+            self.holding()?.earlier = client::in_order(known.chain(lost).collect(), |earlier| {
+                (earlier.left.first, earlier.left.next)
+            });
         }
-        for at in 0..self.holding()?.earlier.len() {
-            let Earlier { left, object } = self.holding()?.earlier[at].clone();
+        let mut at = 0;
+        while let Some(Earlier { left, object, .. }) = self.holding()?.earlier.get(at).cloned() {
             let flags = MergeFlags::default();
             let Some(object) = object else {
                 self.send_journal(client, (&left.bytes, "", true), flags)?;
+                at += 1;
                 continue;
             };
             self.local_step(client)?;
             if left.next == left.first {
                 let _ = self.world.disk.memory.delete(&object);
-                continue;
+            } else {
+                if left.torn {
+                    let _ = self.world.disk.memory.put(&object, &left.bytes, Expect::Any);
+                }
+                self.send_journal(client, (&left.bytes, &object, false), flags)?;
             }
-            if left.torn {
-                let _ = self.world.disk.memory.put(&object, &left.bytes, Expect::Any);
+            let places = self.job().ledger.places(&Self::inos(&left.bytes));
+            for at in places {
+                let kept = &mut self.job().ledger.updates[at].kept;
+                (kept.memory, kept.store) = (false, false);
             }
-            self.send_journal(client, (&left.bytes, &object, false), flags)?;
+            let holding = self.holding()?;
+            holding.earlier.remove(at);
+            holding.owner.objects.retain(|known| *known != object);
         }
         Ok(())
     }
@@ -274,7 +328,7 @@ impl Cells {
         let mut journals = Vec::new();
         for file in files {
             match Left::read(file.written) {
-                Ok(left) => journals.push(Earlier { left, object: None }),
+                Ok(left) => journals.push(Earlier { left, object: None, sealed: None }),
                 Err(error) => {
                     self.world.check(Err(format!("a journal on the disk has a gap: {error:?}")));
                     return Err(Stop::Broken);

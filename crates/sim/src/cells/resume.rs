@@ -154,7 +154,8 @@ impl Cells {
             }
             holding.earlier.push(earlier);
         }
-        holding.inner.start_at(next);
+        let reached = holding.owner.reached;
+        holding.inner.start_at(next.max(reached));
         // The server deletes what is merged and stored, whether anybody heard of that or not.
         let left = self.inos_in_store();
         self.job().ledger.objects_gone(&left);
@@ -201,7 +202,7 @@ impl Cells {
             if unnoted.is_some() && left.next > left.first {
                 self.holding()?.owner.objects.push(name.clone());
             }
-            journals.push(Earlier { left, object: Some(name) });
+            journals.push(Earlier { left, object: Some(name), sealed: None });
         }
         Ok(journals)
     }
@@ -252,6 +253,7 @@ impl Cells {
             epoch: granted.epoch,
             policy,
             next_seq: next,
+            reached: next,
             // What the client that is gone merged used numbers that no journal tells any more.
             last_ino: Ino(granted.range.end.saturating_sub(1)),
             merged_in: None,
