@@ -63,6 +63,7 @@ impl Cells {
         let at = self.job().ledger.add(update);
         let mode = if dir { 0o040_777 } else { 0o100_644 };
         let new = NewInode { mode, ..NewInode::default() };
+        let crashes = self.world.crashes;
         let mut answer = self.request(client, Op::Create { parent, name: name.as_bytes(), new });
         for _ in 0..WALKS_MAX {
             if answer != Err(Stop::Failed(Errno::Stale)) {
@@ -88,6 +89,13 @@ impl Cells {
             {
                 self.job().ledger.updates[at].resends = None;
                 return Err(Stop::Failed(Errno::Stale));
+            }
+            // A checkpoint had stored it before a crash took the answer, and no journal says whose it
+            // is. Nobody else uses the name: it is there.
+            Err(Stop::Failed(Errno::Exists)) if !journalled && crashes != self.world.crashes => {
+                let update = &mut self.job().ledger.updates[at];
+                (update.shown, update.resends) = (Shown::Memory, None);
+                return Err(Stop::Failed(Errno::Exists));
             }
             Err(Stop::Failed(errno)) => {
                 let text = format!("creating {name} in {parent} failed: {}", errno.symbol());
