@@ -242,6 +242,8 @@ impl World {
         self.run_until(within, |world| world.mds.as_ref().is_some_and(|mds| !mds.is_merging()));
         // What clients did that were killed is promised to nobody until the journal has it.
         let _ = self.ask_at("", &What::Sync);
+        // A server may end when it learns what became of a write to a store that failed.
+        self.run_until(within, Self::is_quiet);
         self.check_quiet();
     }
 
