@@ -234,12 +234,15 @@ fn is_kept(case: &Case, found: Cell) -> bool {
     let durable = found.durability != Durability::None;
     // Of what was completed the server has what was answered, or merged then or for the change.
     let strong = found.consistency == Consistency::Strong;
+    let from_strong = case.from.consistency == Consistency::Strong;
     let merged = case.from.consistency != Consistency::Invisible || strong;
     match case.fault {
         Fault::Client => durable || merged,
         Fault::Both => durable,
         // The client has the rest.
         Fault::Mds if case.place == "changed" => durable || !merged,
+        // Nobody waits there: the change may have been in force before the server was killed.
+        Fault::Mds if case.place == "changing" && !durable && from_strong => false,
         // Merged into the server's memory, where the new policy leaves it.
         Fault::Mds if strong && !durable && case.place.starts_with("volatile_apply") => false,
         // What the old policy had left to the server's memory is lost with that.
