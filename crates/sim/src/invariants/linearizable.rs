@@ -7,8 +7,9 @@
 
 use linearize::names::{History, Judgement};
 
-/// The work that a history may take. The histories of the simulation take some thousand steps.
-pub const STEPS_MAX: u64 = 2_000_000;
+/// The work that a history may take. The histories of the simulation take some thousand steps, one in
+/// some thousand simulations takes millions, in a second or two.
+pub const STEPS_MAX: u64 = 20_000_000;
 
 /// Judges a history.
 ///
