@@ -353,6 +353,9 @@ impl Mds {
         }
         if self.is_active() {
             self.sessions.forget_gone(self.clock.now);
+        }
+        // A merge that is ended before the server stops may wait for clients, too.
+        if matches!(self.phase, Phase::Active | Phase::Stopping) {
             self.caps_tick(effects);
         }
         self.beacon_tick(effects);

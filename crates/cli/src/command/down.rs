@@ -120,8 +120,7 @@ mod tests {
     use super::is_stuck;
 
     fn map(committed: u64, failures: u64) -> ClusterMap {
-        let counters =
-            [("commits", committed), ("requests", 7), ("store_failures", failures)];
+        let counters = [("commits", committed), ("requests", 7), ("store_failures", failures)];
         let counters = counters.map(|(name, value)| (name.to_owned(), value)).to_vec();
         let entry = MdsEntry { counters, ..MdsEntry::default() };
         ClusterMap { mds: vec![entry], ..ClusterMap::default() }
