@@ -119,6 +119,8 @@ pub(crate) struct Tables {
     /// Answers that the put under way will release.
     held_in_flight: Vec<Held>,
     failed: Option<Moment>,
+    /// The store has something else than what was stored last, and is asked what.
+    looking: bool,
     /// They are stored only when the journal is durable up to here: a crash in between must not
     /// find a subtree given away, or back, without the policy that goes with it.
     after: Seq,
@@ -150,6 +152,7 @@ impl Tables {
             held: Vec::new(),
             held_in_flight: Vec::new(),
             failed: None,
+            looking: false,
             after: Seq(0),
         }
     }
@@ -298,6 +301,37 @@ impl Tables {
 }
 
 impl Mds {
+    /// What the store has of this rank. If this tenure has stored it, it is stored once more on top
+    /// of that; of another tenure, that one has the rank now.
+    fn tables_seen(
+        &mut self,
+        result: Result<StoreResult, Box<StoreFailure>>,
+        effects: &mut Effects,
+    ) {
+        self.tables.in_flight = false;
+        match result {
+            Ok(StoreResult::Bytes(bytes, version)) => {
+                let mut seen = Tables::new(self.rank);
+                if seen.decode(&bytes).is_err() || seen.epoch != self.tables.epoch {
+                    return self.replaced(effects);
+                }
+                self.tables.version = Some(version);
+            }
+            Ok(_) => return self.replaced(effects),
+            Err(_) => self.tables.failed = Some(self.clock.now),
+        }
+        let waiting = std::mem::take(&mut self.tables.held_in_flight);
+        self.tables.held.splice(0..0, waiting);
+        self.tables.dirty = true;
+        self.tables_tick(effects);
+    }
+
+    fn replaced(&self, effects: &mut Effects) {
+        let cause = "another server took over this rank";
+        let error = Error::new(Errno::Stale, self.rank.to_string(), cause);
+        effects.fatal = Some(error.remedy("nothing to do: clients reconnect to the new one"));
+    }
+
     /// Stores the tables if they changed and no put is under way. Called after every request
     /// that may have changed them, and regularly.
     pub(crate) fn tables_tick(&mut self, effects: &mut Effects) {
@@ -327,6 +361,16 @@ impl Mds {
         result: Result<StoreResult, Box<StoreFailure>>,
         effects: &mut Effects,
     ) {
+        if std::mem::take(&mut self.tables.looking) {
+            return self.tables_seen(result, effects);
+        }
+        if matches!(result, Ok(StoreResult::Conflict)) {
+            // A put that failed may have been carried out all the same.
+            self.tables.looking = true;
+            let object = rank_name(self.rank);
+            self.store(Waiting::Tables, StoreOp::Get { object }, effects);
+            return;
+        }
         self.tables.in_flight = false;
         let held = std::mem::take(&mut self.tables.held_in_flight);
         match result {
@@ -347,16 +391,7 @@ impl Mds {
                 self.retry_waiting(fetch::NUMBERS, effects);
                 self.tables_tick(effects);
             }
-            Ok(_) => {
-                effects.fatal = Some(
-                    Error::new(
-                        Errno::Stale,
-                        self.rank.to_string(),
-                        "another server took over this rank",
-                    )
-                    .remedy("nothing to do: clients reconnect to the new one"),
-                );
-            }
+            Ok(_) => self.replaced(effects),
             Err(failure) => {
                 // The numbers stay unused and the subtree stays what it was; whoever asked is
                 // told, and asking again is harmless.
