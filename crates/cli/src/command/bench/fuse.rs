@@ -199,14 +199,16 @@ fn compared(row: &mut Row, seconds: f64, base: &mut f64) {
 fn content(cluster: &TestCluster, sheet: &mut Sheet, bytes: u64) -> Result<()> {
     let nothing = Mount::new(cluster, Served::Nothing)?;
     let (batchfs, dir) = decoupled(cluster, 1, false)?;
-    for way in ["write", "read_from_disk", "read"] {
+    // From memory first: nothing is there any more when all has been read from the disk.
+    for way in ["write", "read", "read_from_disk"] {
         let url = cluster.store().to_owned();
         let (write, cold) = (way == "write", way == "read_from_disk");
-        let work = if write { Calls::Write { bytes } } else { Calls::Read { bytes, keep: cold } };
+        let keep = !cold;
+        let work = if write { Calls::Write { bytes } } else { Calls::Read { bytes, keep } };
         let through = |dir: &Path| Task::Calls { dir: dir.to_owned(), work };
         let tasks = [
             ("nothing", through(&nothing.dir(""))),
-            ("store", Task::Store { url, bytes, write, keep: cold }),
+            ("store", Task::Store { url, bytes, write, keep }),
             ("batchfs", through(&dir)),
         ];
         let (mut store, mut store_synced) = (0.0, 0.0);
