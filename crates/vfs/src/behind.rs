@@ -6,8 +6,9 @@
 //! all of it has arrived ([`Vfs::settle`]); a file is written back every [`WRITE_BACK_EVERY`], so
 //! no longer a time is lost with a process that is killed.
 //!
-//! Errors come to the next call that waits: the next write, flush or sync. Invariant: a file is not
-//! longer for what could not be written.
+//! Errors come to the next call that waits: the next write, flush or sync. Invariants: a file is not
+//! longer for what could not be written, and nothing of that shows when it grows again; what was in the
+//! inode stays there until the store has it.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 use cudele::{Error, Fs, Ino, Result, Stripe};
 
-use crate::file::Content;
+use crate::file::{Body, Content};
 use crate::{Vfs, held};
 
 /// The store is written in pieces of so many bytes, and at multiples of it.
@@ -36,6 +37,8 @@ pub(crate) struct Gathered {
     length_before: u64,
     /// What has been handed over.
     flow: Option<Arc<Flow>>,
+    /// All of the file as the inode has it, while the beginning is on its way.
+    inline: Option<Vec<u8>>,
     /// Why something could not be written, when nobody was there to be told.
     failed: Option<Error>,
 }
@@ -43,16 +46,17 @@ pub(crate) struct Gathered {
 impl Gathered {
     /// Content that was in the inode and is to be in the store.
     pub(crate) fn from_inline(bytes: Vec<u8>) -> Self {
-        let length_before = bytes.len() as u64;
-        Self { bytes, length_before, ..Self::default() }
+        let (length_before, inline) = (bytes.len() as u64, Some(bytes.clone()));
+        Self { bytes, length_before, inline, ..Self::default() }
     }
 
     fn end(&self) -> u64 {
         self.start + self.bytes.len() as u64
     }
 
-    fn is_idle(&self) -> bool {
-        self.bytes.is_empty() && self.flow.is_none() && self.failed.is_none()
+    /// Whether something is on its way.
+    fn is_moving(&self) -> bool {
+        !self.bytes.is_empty() || self.flow.is_some()
     }
 }
 
@@ -113,22 +117,16 @@ impl Spare {
 }
 
 impl Behind {
-    fn send(&self, fs: &Arc<Fs>, piece: Piece) -> Result<()> {
+    /// To whom pieces are sent; nobody if there can be no more threads.
+    fn thread(&self, fs: &Arc<Fs>) -> Option<Sender<Piece>> {
         let mut thread = held(&self.thread);
         if thread.is_none() {
             let (sender, pieces) = channel();
             let (fs, spare) = (fs.clone(), self.spare.clone());
-            let started = std::thread::Builder::new()
-                .name("writer".to_owned())
-                .spawn(move || write_pieces(&fs, &pieces, &spare));
-            started
-                .map_err(|error| Error::new(cudele::Errno::Again, "thread", error.to_string()))?;
-            *thread = Some(sender);
+            let new = std::thread::Builder::new().name("writer".to_owned());
+            *thread = new.spawn(move || write_pieces(&fs, &pieces, &spare)).ok().map(|_| sender);
         }
-        held(&piece.flow.state).waiting += 1;
-        // The thread ends only with this.
-        let sent = thread.as_ref().is_some_and(|thread| thread.send(piece).is_ok());
-        if sent { Ok(()) } else { Err(Error::of(cudele::Errno::Io, "file")) }
+        thread.clone()
     }
 }
 
@@ -158,7 +156,7 @@ impl Vfs {
         content: &mut Content,
         (offset, mut data): (u64, &[u8]),
     ) -> Result<()> {
-        if content.behind.end() != offset || content.behind.is_idle() {
+        if content.behind.end() != offset || !content.behind.is_moving() {
             self.settle(ino, content)?;
             content.behind.start = offset;
             content.behind.length_before = content.size;
@@ -182,17 +180,27 @@ impl Vfs {
     }
 
     fn hand_over(&self, ino: Ino, content: &mut Content) -> Result<()> {
+        let Some(thread) = self.behind.thread(&self.fs) else {
+            let end = content.behind.end();
+            self.settle(ino, content)?;
+            (content.behind.start, content.behind.length_before) = (end, content.size);
+            return Ok(());
+        };
         let flow = content.behind.flow.get_or_insert_default().clone();
         let next = Gathered {
             start: content.behind.end(),
-            bytes: Vec::new(),
             length_before: content.size,
             flow: Some(flow.clone()),
-            failed: None,
+            inline: content.behind.inline.take(),
+            ..Gathered::default()
         };
         let gathered = std::mem::replace(&mut content.behind, next);
         let place = (ino, content.stripe);
-        self.behind.send(&self.fs, Piece { place, gathered, flow: flow.clone() })?;
+        held(&flow.state).waiting += 1;
+        if thread.send(Piece { place, gathered, flow: flow.clone() }).is_err() {
+            // It ends with the mount only, and then nobody writes.
+            return Err(Error::of(cudele::Errno::Io, "file"));
+        }
         match flow.wait(PIECES_WAITING_MAX) {
             None => Ok(()),
             Some(_) => self.settle(ino, content),
@@ -205,21 +213,28 @@ impl Vfs {
     /// Those of earlier writes, once: `ENOSPC`, `EIO`. The file is as long then as it was before
     /// them.
     pub(crate) fn settle(&self, ino: Ino, content: &mut Content) -> Result<()> {
-        if content.behind.is_idle() {
-            return Ok(());
+        if !content.behind.is_moving() {
+            return content.behind.failed.take().map_or(Ok(()), Err);
         }
         let gathered = std::mem::take(&mut content.behind);
-        let Gathered { start, bytes, length_before, flow, failed: untold } = gathered;
+        let Gathered { start, bytes, length_before, flow, inline, failed: _ } = gathered;
         let place = (ino, content.stripe);
         let last = if bytes.is_empty() { Ok(()) } else { self.fs.write_at(place, start, &bytes) };
         self.behind.spare.give(bytes);
         let failed = flow.and_then(|flow| flow.wait(0));
         let failed = failed.or(last.err().map(|error| (error, length_before)));
-        if let Some((error, length)) = failed {
-            content.size = length;
-            return Err(error);
+        let Some((error, length)) = failed else { return Ok(()) };
+        // Some of it may be there, and would show when the file grows again. What cannot be removed
+        // now is in nobody's way before that.
+        let end = std::mem::replace(&mut content.size, length);
+        match inline.filter(|inline| length == inline.len() as u64) {
+            Some(inline) => {
+                let _ = self.fs.delete_data(place, end);
+                (content.body, content.size) = (Body::Inline(inline), length);
+            }
+            None => drop(self.fs.zero_range(place, end, (length, end - length))),
         }
-        untold.map_or(Ok(()), Err)
+        Err(error)
     }
 
     /// Writes files back every few seconds, as long as there is something to write back to.

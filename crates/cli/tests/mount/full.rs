@@ -72,3 +72,52 @@ fn a_file_is_not_longer_for_what_could_not_be_written() {
     mount.end();
     drop(world);
 }
+
+/// Neither the content that it had before, nor zeros behind that.
+#[test]
+fn a_file_loses_nothing_by_what_could_not_be_written() {
+    if cluster().is_none() {
+        return;
+    }
+    let small = Small::new();
+    let ballast = small.0.path().join("ballast");
+    let store = format!("dir:{}", small.0.path().join("store").display());
+    let world = World::with(&["--store", &store]);
+    let mount = Mount::new(&world);
+    // One in its inode, one in the store.
+    let before: Vec<(&str, Vec<u8>)> = [("inline", 3000), ("striped", 300_000)]
+        .map(|(name, length)| (name, vec![7; length]))
+        .into();
+    for (name, content) in &before {
+        fs::write(mount.path(name), content).unwrap();
+        File::open(mount.path(name)).unwrap().sync_all().unwrap();
+    }
+    let mut rest = File::create(&ballast).unwrap();
+    while rest.write_all(&[1; 4096]).is_ok() {}
+    drop(rest);
+    let refused = before.iter().map(|(name, _)| {
+        let mut file = File::options().append(true).open(mount.path(name)).unwrap();
+        let written = file.write_all(&vec![9; 3 << 20]).and_then(|()| file.sync_all());
+        written.map_err(|error| error.raw_os_error())
+    });
+    let refused: Vec<_> = refused.collect();
+    // First of all: without room no server ends.
+    fs::remove_file(&ballast).unwrap();
+    assert_eq!(refused, [Err(Some(28)), Err(Some(28))]);
+    let other = Mount::new(&world);
+    for (name, content) in &before {
+        until("the server takes changes again", || {
+            let file = File::options().write(true).open(mount.path(name)).unwrap();
+            file.set_len(1 << 20).is_ok() && file.sync_all().is_ok()
+        });
+        for found in [&mount, &other].map(|at| fs::read(at.path(name)).unwrap()) {
+            assert_eq!(found.len(), 1 << 20, "{name}");
+            let (old, new) = found.split_at(content.len());
+            assert!(old == content.as_slice(), "{name} is not what it was");
+            assert!(new.iter().all(|byte| *byte == 0), "{name} shows what was refused");
+        }
+    }
+    other.end();
+    mount.end();
+    drop(world);
+}
