@@ -9,7 +9,7 @@
 //! Who asks must make sure that an answer from here is not used too long after the server was heard
 //! last ([`VALID`]): a server that hears nothing takes everything back without asking.
 
-use types::{Attr, Cred, Errno, Ino, Map, Path, Span, Tid, check_name};
+use types::{Attr, Cred, Errno, Ino, Map, Span, Tid, check_name};
 use wire::{Answer, Failure, Op, Reply, Told};
 
 /// How long after a request that was answered its client may remember what it was told. Less than
@@ -147,7 +147,7 @@ impl Cache {
         }
     }
 
-    /// The answer to a request, if it is known.
+    /// The answer to a request, if it is known; not of a walk.
     #[allow(clippy::wildcard_enum_match_arm, reason = "a new operation is not known")]
     pub(crate) fn answer(&self, cred: &Cred, op: &Op<'_>) -> Option<Result<Answer, Failure>> {
         match *op {
@@ -156,14 +156,23 @@ impl Cache {
                 Ok(None) => Some(Err(Errno::NotFound.into())),
                 Err(errno) => Some(Err(errno.into())),
             },
-            Op::Walk { base, path } => self.walk(cred, base, path),
             Op::GetAttr { ino } => self.attr(ino).map(|attr| Ok(Answer::Attr(attr))),
             _ => None,
         }
     }
 
+    /// Whether a directory is being given back.
+    pub(crate) fn is_returning(&self, dir: Ino) -> bool {
+        self.returning.contains_key(&dir)
+    }
+
     /// What a name stands for, if that is known.
-    fn look(&self, cred: &Cred, parent: Ino, name: &[u8]) -> Option<Result<Option<Ino>, Errno>> {
+    pub(crate) fn look(
+        &self,
+        cred: &Cred,
+        parent: Ino,
+        name: &[u8],
+    ) -> Option<Result<Option<Ino>, Errno>> {
         let dir = self.dirs.get(&parent)?;
         let attr = dir.attr?;
         if self.is_changing(parent) || check_name(name).is_err() {
@@ -178,30 +187,8 @@ impl Cache {
         }
     }
 
-    /// A path all of whose directories are known.
-    fn walk(&self, cred: &Cred, base: Ino, path: &[u8]) -> Option<Result<Answer, Failure>> {
-        // What is wrong with a path as a whole, the server says first.
-        let path = Path::parse(path).ok()?;
-        let mut names = path.components().peekable();
-        let (mut parent, mut at) = (base, base);
-        while let Some(name) = names.next() {
-            let found = match self.look(cred, at, name)? {
-                Ok(found) => found,
-                Err(errno) => return Some(Err(errno.into())),
-            };
-            parent = at;
-            match (found, names.peek()) {
-                (Some(ino), _) => at = ino,
-                (None, None) => return Some(Ok(Answer::Walked { parent, attr: None })),
-                (None, Some(_)) => return Some(Err(Errno::NotFound.into())),
-            }
-        }
-        let attr = Some(self.attr(at)?);
-        Some(Ok(Answer::Walked { parent, attr }))
-    }
-
     /// The attributes of an inode, if they are known.
-    fn attr(&self, ino: Ino) -> Option<Attr> {
+    pub(crate) fn attr(&self, ino: Ino) -> Option<Attr> {
         if self.is_changing(ino) {
             return None;
         }

@@ -4,11 +4,13 @@
 //! but not yet safe, and sends them again when the server comes back from a crash. [`Decoupled`]
 //! is a client's own subtree: it appends events to a journal in memory without asking anybody
 //! (Append Client Journal, M-03) and materialises its own view of the subtree from that journal
-//! when it is asked to look.
+//! when it is asked to look. Between the two are directories that a session has alone: they are the
+//! server's, and the client is ahead of it for a moment.
 //!
 //! Neither does I/O, reads a clock or knows a socket; the crate `cudele` and the simulator carry
 //! out what they return.
 
+mod alone;
 mod cache;
 mod decoupled;
 mod held;
@@ -18,7 +20,7 @@ mod session;
 pub use cache::VALID;
 pub use decoupled::{Decoupled, Grant, View};
 pub use left::{Left, LogNeed, in_order};
-pub use session::{Effects, Input, Session};
+pub use session::{Effects, Input, Known, Session};
 
 #[cfg(test)]
 mod tests;

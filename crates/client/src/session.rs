@@ -11,13 +11,17 @@
 //! Invariant: a request is in exactly one of three places: unanswered (perhaps set aside), unsafe,
 //! or done.
 
+mod ahead;
 mod mark;
 
 use std::collections::VecDeque;
 
 use types::{ClientId, Cred, Epoch, Ino, Lock, Map, Seq, Stripe, Tid};
-use wire::{Answer, Failure, Hello, Message, Op, Replay, Reply, Request, Welcome};
+use wire::{Answer, Failure, Hello, Message, Op, Replay, Reply, Request, WantsAlone, Welcome};
 
+pub use ahead::Known;
+
+use crate::alone::Alone;
 use crate::cache::Cache;
 use crate::held::Held;
 use mark::{Mark, mark};
@@ -48,6 +52,9 @@ pub struct Effects {
     pub restarted: bool,
     /// Files that the server recalls.
     pub recalled: Vec<Ino>,
+    /// The server has come so far with what was sent ahead that it was heard: see
+    /// [`Session::send_ahead`].
+    pub settled: bool,
     /// Files on which a lock is lost: somebody else took it while the connection was down.
     pub locks_lost: Vec<Ino>,
 }
@@ -81,6 +88,10 @@ pub struct Session {
     told: Map<Tid, (Ino, Lock)>,
     /// What it remembers of what it was told, if it hears when to forget.
     cache: Option<Cache>,
+    /// Directories that it has alone, if it wants any.
+    alone: Option<Box<Alone>>,
+    /// Those it had when the connection broke.
+    had_alone: Vec<Ino>,
     safe: Seq,
     /// The first change that could not be repeated after a restart: it is lost, and `sync` says so.
     lost: Option<Failure>,
@@ -104,6 +115,8 @@ impl Session {
             marks: Map::default(),
             told: Map::default(),
             cache: None,
+            alone: None,
+            had_alone: Vec::new(),
             safe: Seq(0),
             lost: None,
         }
@@ -124,7 +137,8 @@ impl Session {
     /// How many changes are applied but not known to be safe.
     #[must_use]
     pub fn unsafe_count(&self) -> usize {
-        self.unsafe_requests.len() + self.resent.len()
+        let ahead = self.alone.as_ref().map_or(0, |alone| alone.groups.count());
+        self.unsafe_requests.len() + self.resent.len() + ahead
     }
 
     /// How many changes were sent again after a restart and are not answered yet.
@@ -150,13 +164,6 @@ impl Session {
         self.cache.get_or_insert_default();
     }
 
-    /// The answer to a request, if it is known without asking. It may be used for [`crate::VALID`]
-    /// after the newest request that was answered.
-    #[must_use]
-    pub fn known(&self, cred: &Cred, op: &Op<'_>) -> Option<Result<Answer, Failure>> {
-        self.cache.as_ref().filter(|_| self.connected)?.answer(cred, op)
-    }
-
     /// Whether the caller does well to list a directory (`Op::List`, from the start to the end): then
     /// it is known which names do not exist.
     pub fn is_worth_listing(&mut self, dir: Ino) -> bool {
@@ -165,6 +172,11 @@ impl Session {
 
     /// Makes a request. Its frame is sent now, or as soon as the session is connected.
     pub fn call(&mut self, cred: &Cred, op: Op<'_>, effects: &mut Effects) -> Tid {
+        self.send_ahead(effects);
+        self.call_at_once(cred, op, effects)
+    }
+
+    fn call_at_once(&mut self, cred: &Cred, op: Op<'_>, effects: &mut Effects) -> Tid {
         let tid = Tid(self.next_tid);
         self.next_tid += 1;
         if let Some(mark) = mark(&op) {
@@ -176,9 +188,14 @@ impl Session {
         if let Some(cache) = &mut self.cache {
             cache.ask(tid, &op);
         }
+        if let (Some(alone), Op::Extend { subtree: Ino(0), count }) = (&mut self.alone, op) {
+            alone.asks_for_numbers(tid, count);
+        }
         let start = effects.frames.len();
-        let (heard, remembers) = (self.heard(tid), self.cache.is_some());
-        let request = Request { tid, heard, cred: cred.clone(), replay: None, remembers, op };
+        let (heard, remembers, wants_alone) =
+            (self.heard(tid), self.cache.is_some(), self.wants_alone(&op));
+        let request = Request::new(tid, heard, cred.clone(), op);
+        let request = Request { remembers, wants_alone, ..request };
         Message::Request(request).append_frame(&mut effects.frames);
         self.unanswered.push_back((tid, effects.frames[start..].to_vec()));
         if !self.connected {
@@ -198,6 +215,9 @@ impl Session {
     /// wait for the answer. Says whether somebody waits for the server to be told.
     pub fn close(&mut self, ino: Ino, write: bool, effects: &mut Effects) -> bool {
         let closed = self.held.closed(ino, write);
+        if closed.last && !closed.awaited && self.tell_ahead(Op::Close { ino, write }) {
+            return false;
+        }
         if closed.last {
             self.call(&Cred::root(), Op::Close { ino, write }, effects);
         }
@@ -265,6 +285,7 @@ impl Session {
             Input::Disconnected => {
                 self.connected = false;
                 self.cache.iter_mut().for_each(Cache::clear);
+                self.lose_alone();
             }
             Input::Message(Message::Welcome(welcome)) => self.welcome(&welcome, effects),
             Input::Message(Message::Reply(reply)) => self.reply(reply, effects),
@@ -287,8 +308,11 @@ impl Session {
         }
     }
 
-    /// Forgets a directory, and says so.
+    /// Forgets a directory, and says so, behind everything that was done in it.
     fn revoked(&mut self, dir: Ino, effects: &mut Effects) {
+        if let Some(alone) = &mut self.alone {
+            alone.forget(dir);
+        }
         self.cache.iter_mut().for_each(|cache| cache.forget(dir));
         self.call(&Cred::root(), Op::Return { dir }, effects);
     }
@@ -299,12 +323,13 @@ impl Session {
         effects.restarted |= restarted;
         self.connected = true;
         self.cache.iter_mut().for_each(Cache::clear);
+        self.lose_alone();
         let announced = self.unsafe_count() > 0 || !self.held.is_empty();
+        let next = welcome.epoch.0 == before.0 + 1;
         if restarted {
             self.safe = welcome.safe;
             // What the recovered journal holds is safe now. That can be told only of the journal
             // of the tenure that gave the positions.
-            let next = welcome.epoch.0 == before.0 + 1;
             for request in std::mem::take(&mut self.unsafe_requests) {
                 let Unsafe { tid, replay, .. } = request;
                 if !(next && tid <= welcome.completed && replay.seq <= welcome.safe) {
@@ -320,6 +345,7 @@ impl Session {
         for request in again {
             append_with_replay(request, &mut effects.frames);
         }
+        let ahead = self.send_ahead_again(restarted, next.then_some(welcome.safe), effects);
         if announced && before != Epoch(0) {
             self.tell_held(effects);
             self.end_of_resent(effects);
@@ -327,6 +353,7 @@ impl Session {
         for (_, frame) in &self.unanswered {
             effects.frames.extend_from_slice(frame);
         }
+        self.end_of_ahead(ahead, restarted, effects);
     }
 
     /// Tells the server what the client has. That needs nothing of the namespace.
@@ -339,10 +366,9 @@ impl Session {
             if let Op::Lock { ino, lock, .. } = op {
                 self.told.insert(tid, (ino, lock));
             }
-            let (cred, replay) = (Cred::root(), Some(Replay::default()));
-            let (heard, remembers) = (self.heard(tid), false);
-            Message::Request(Request { tid, heard, cred, replay, remembers, op })
-                .append_frame(&mut effects.frames);
+            let request = Request::new(tid, self.heard(tid), Cred::root(), op);
+            let request = Request { replay: Some(Replay::default()), ..request };
+            Message::Request(request).append_frame(&mut effects.frames);
         }
     }
 
@@ -350,13 +376,13 @@ impl Session {
     fn end_of_resent(&mut self, effects: &mut Effects) {
         let tid = Tid(self.next_tid);
         self.next_tid += 1;
-        let (cred, replay) = (Cred::root(), Some(Replay::default()));
-        let (heard, remembers) = (self.heard(tid), false);
-        let request = Request { tid, heard, cred, replay, remembers, op: Op::Sync };
+        let request = Request::new(tid, self.heard(tid), Cred::root(), Op::Sync);
+        let request = Request { replay: Some(Replay::default()), ..request };
         Message::Request(request).append_frame(&mut effects.frames);
     }
 
-    fn reply(&mut self, reply: Reply, effects: &mut Effects) {
+    fn reply(&mut self, mut reply: Reply, effects: &mut Effects) {
+        self.reply_about_alone(&mut reply, effects);
         if let Some(cache) = &mut self.cache {
             cache.hear(&reply);
             for dir in cache.shrink() {
@@ -384,7 +410,8 @@ impl Session {
             return self.note_safe(safe);
         }
         let Some(at) = self.unanswered.iter().position(|(known, _)| *known == tid) else {
-            return self.note_safe(safe);
+            self.note_safe(safe);
+            return self.reply_to_ahead(tid, result, effects);
         };
         let Some((_, mut frame)) = self.unanswered.remove(at) else { return };
         let mark = self.marks.remove(&tid);
@@ -425,6 +452,9 @@ impl Session {
         while self.unsafe_requests.front().is_some_and(|request| request.replay.seq <= self.safe) {
             self.unsafe_requests.pop_front();
         }
+        if let Some(alone) = &mut self.alone {
+            alone.groups.note_safe(self.safe);
+        }
     }
 }
 
@@ -440,7 +470,9 @@ fn grow_frame(frame: &[u8], size: u64) -> Option<Vec<u8>> {
 fn append_with_replay(request: &Unsafe, frames: &mut Vec<u8>) {
     let Ok(Some((frame, _))) = wire::frame::decode(&request.frame) else { return };
     let Ok(Message::Request(decoded)) = Message::decode(frame.payload) else { return };
-    let again = Request { replay: Some(request.replay), remembers: false, ..decoded };
+    let wants_alone = WantsAlone::Never;
+    let again =
+        Request { replay: Some(request.replay), remembers: false, wants_alone, ..decoded };
     Message::Request(again).append_frame(frames);
 }
 

@@ -10,6 +10,7 @@
 //! meanwhile; whoever notices that the connection is gone makes another one and holds the lock
 //! until it is up ([`connect`]), because then there is nothing to do for anybody else.
 
+mod ahead;
 mod connect;
 mod listen;
 
@@ -19,7 +20,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use client::{Effects, Input, Session};
+use client::{Effects, Input, Known, Session};
 use net::{Address, Connection, Sender};
 use policy::Mechanism;
 use types::{ClientId, Cred, Epoch, Errno, Error, Ino, Result, Tid};
@@ -29,6 +30,7 @@ use crate::observe::Observed;
 use crate::strong_log::StrongLogs;
 use crate::{Cluster, Notice, Stage};
 
+use ahead::Telling;
 use listen::Listening;
 
 /// Bytes of news that wait for the next request.
@@ -44,6 +46,8 @@ pub(crate) struct Link {
     may_send: Condvar,
     /// There is something for the listener to do.
     listener: Condvar,
+    /// There is something to tell the server.
+    teller: Condvar,
     /// Nobody needs it any more.
     closed: AtomicBool,
     cluster: Arc<Cluster>,
@@ -85,6 +89,7 @@ pub(crate) struct State {
     /// The server does not hear this client any more.
     fenced: bool,
     listening: Listening,
+    telling: Telling,
 }
 
 /// A thread that waits for the answer to its request.
@@ -117,17 +122,23 @@ impl State {
         self.listening.notices.extend(recalled.map(|ino| Notice::Recall { ino }));
         let lost = self.effects.locks_lost.drain(..);
         self.listening.notices.extend(lost.map(|ino| Notice::LockLost { ino }));
+        self.note_settled();
     }
 
     /// What need not be asked. Only as long as the server takes it that this client remembers.
-    fn known(&mut self, cred: &Cred, op: &Op<'_>, now: Instant) -> Option<Result<Answer>> {
-        let heard = self.heard?;
-        if now.duration_since(heard) >= Duration::from_nanos(client::VALID.0) {
-            return None;
+    fn known(&mut self, cred: &Cred, op: &Op<'_>, now: Instant) -> Known {
+        if !self.is_fresh(now) {
+            return Known::Nothing;
         }
-        let answer = self.session.known(cred, op)?;
-        self.known += 1;
-        Some(answer.map_err(Error::from))
+        let known = self.session.known(cred, op, crate::now(), &mut self.effects);
+        let asks = matches!(known, Known::Nothing | Known::WantsNumbers(_));
+        self.known += u64::from(!asks);
+        known
+    }
+
+    fn is_fresh(&self, now: Instant) -> bool {
+        let valid = Duration::from_nanos(client::VALID.0);
+        self.heard.is_some_and(|heard| now.duration_since(heard) < valid)
     }
 
     fn has_unanswered(&self) -> bool {
@@ -175,11 +186,13 @@ impl Link {
             refused_log: None,
             fenced: false,
             listening: Listening::default(),
+            telling: Telling::default(),
         };
         Self {
             state: Mutex::new(state),
             may_send: Condvar::new(),
             listener: Condvar::new(),
+            teller: Condvar::new(),
             closed: AtomicBool::new(false),
             cluster,
             logs,
@@ -196,15 +209,34 @@ impl Link {
     /// Makes a request, followed by a journal in chunks if there are any, and waits for the answer.
     pub(crate) fn request(&self, cred: &Cred, op: Op<'_>, chunks: &[&[u8]]) -> Result<Answer> {
         let mut state = self.lock();
-        if let Some(answer) = state.known(cred, &op, Instant::now()) {
-            return answer;
-        }
         if op.is_mutation() && state.session.must_sync() {
             drop(state);
             self.request(cred, Op::Sync, &[])?;
             state = self.lock();
         }
-        self.request_now(state, cred, op, chunks)
+        let now = Instant::now();
+        if state.session.alone_count() > 0 && !state.is_fresh(now) {
+            // Its directories are this client's as long as it hears the server.
+            self.request_now(state, &Cred::root(), Op::Settle, &[])?;
+            state = self.lock();
+        }
+        loop {
+            match state.known(cred, &op, now) {
+                Known::Remembered(answer) => return answer.map_err(Error::from),
+                Known::Alone(answer) | Known::Ahead(_, answer) => {
+                    if self.answered_ahead(&mut state, now) {
+                        drop(self.send(state));
+                    }
+                    return answer.map_err(Error::from);
+                }
+                Known::Nothing => return self.request_now(state, cred, op, chunks),
+                Known::WantsNumbers(count) => {
+                    let op = Op::Extend { subtree: Ino(0), count };
+                    self.request_now(state, &Cred::root(), op, &[])?;
+                    state = self.lock();
+                }
+            }
+        }
     }
 
     /// Gives a file up if the server wants that. Nothing can be opened or closed between the

@@ -8,13 +8,19 @@
 //! [`crate::Settings::lease`] is longer. So a client that is dead or cut off holds a change up for a
 //! few seconds at most, and needs not be shut out.
 //!
+//! A client can have a directory *alone*: then it answers changes in it itself, before the server has
+//! heard of them. Nobody else may even look before it has given the directory back, with everything
+//! that it has done there. That is something to be lost, so such a client has more time
+//! ([`crate::Settings::evict`]); after that the directory is taken from it all the same, and what it
+//! still sends about it is refused.
+//!
 //! A directory that was fought over is not given to anybody for a moment ([`crate::Settings::quiet`]).
 //!
 //! In memory only: a server that was restarted has given nothing to anybody, and its clients forget
 //! when they meet it. Until they do, or cannot remember any more, nothing is changed: which clients
 //! these are is in the rank's table (`Tables::remembering`) before they are told anything.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use types::{ClientId, Ino, Map, Moment};
 
@@ -26,8 +32,10 @@ const HELD_MAX: usize = 32_768;
 pub(crate) struct Caps {
     dirs: BTreeMap<Ino, Vec<Holder>>,
     held: Map<ClientId, usize>,
-    /// Holders that were told to forget, and have not answered.
-    revoked: BTreeSet<(Ino, ClientId)>,
+    /// Holders that were told to forget, and have not answered, and since when.
+    revoked: BTreeMap<(Ino, ClientId), Moment>,
+    /// Directories that one client has alone. It holds their capability.
+    alone: Map<Ino, ClientId>,
     /// Directories that are given to nobody until then.
     quiet: BTreeMap<Ino, Moment>,
 }
@@ -52,6 +60,9 @@ impl Caps {
 
     /// Gives a client the capability of a directory, if it can have it.
     pub(crate) fn grant(&mut self, client: ClientId, dir: Ino, now: Moment) -> bool {
+        if self.alone.get(&dir).is_some_and(|owner| *owner != client) {
+            return false;
+        }
         let holders = self.dirs.get(&dir).map_or(&[][..], Vec::as_slice);
         if let Some(holder) = holders.iter().find(|holder| holder.client == client) {
             return !holder.revoked;
@@ -69,6 +80,34 @@ impl Caps {
         true
     }
 
+    /// Gives a client that holds the capability of a directory the directory alone, if nobody else
+    /// holds it.
+    pub(crate) fn give_alone(&mut self, client: ClientId, dir: Ino) -> bool {
+        let holders = self.dirs.get(&dir).map_or(&[][..], Vec::as_slice);
+        let alone = matches!(holders, [one] if one.client == client && !one.revoked);
+        if alone {
+            self.alone.insert(dir, client);
+        }
+        alone
+    }
+
+    /// Who has a directory alone.
+    #[inline]
+    pub(crate) fn owner(&self, dir: Ino) -> Option<ClientId> {
+        self.alone.get(&dir).copied()
+    }
+
+    /// Whether anybody has a directory alone.
+    #[inline]
+    pub(crate) fn is_any_alone(&self) -> bool {
+        !self.alone.is_empty()
+    }
+
+    /// The directories that somebody has alone.
+    pub(crate) fn alone(&self) -> impl Iterator<Item = (Ino, ClientId)> {
+        self.alone.iter().map(|(dir, owner)| (*dir, *owner))
+    }
+
     /// Who must forget a directory before `client` changes it.
     pub(crate) fn others(&self, client: ClientId, dir: Ino) -> impl Iterator<Item = ClientId> {
         let holders = self.dirs.get(&dir).into_iter().flatten().map(|holder| holder.client);
@@ -76,7 +115,7 @@ impl Caps {
     }
 
     /// Takes a directory from everybody but `client`. Returns who is to be told.
-    pub(crate) fn revoke(&mut self, client: ClientId, dir: Ino) -> Vec<ClientId> {
+    pub(crate) fn revoke(&mut self, client: ClientId, dir: Ino, now: Moment) -> Vec<ClientId> {
         let holders = self.dirs.get_mut(&dir).into_iter().flatten();
         let others = holders.filter(|holder| holder.client != client && !holder.revoked);
         let told: Vec<ClientId> = others
@@ -85,7 +124,7 @@ impl Caps {
                 holder.client
             })
             .collect();
-        self.revoked.extend(told.iter().map(|holder| (dir, *holder)));
+        self.revoked.extend(told.iter().map(|holder| ((dir, *holder), now)));
         told
     }
 
@@ -101,6 +140,9 @@ impl Caps {
         if holders.is_empty() {
             self.dirs.remove(&dir);
         }
+        if self.alone.get(&dir) == Some(&client) {
+            self.alone.remove(&dir);
+        }
         if let Some(held) = self.held.get_mut(&client) {
             *held -= 1;
         }
@@ -112,11 +154,11 @@ impl Caps {
 
     /// The connection of a client is gone. The client may not have noticed: what it held is given to
     /// others as if it had been told to forget it, and did not answer.
-    pub(crate) fn abandon(&mut self, client: ClientId) {
+    pub(crate) fn abandon(&mut self, client: ClientId, now: Moment) {
         for (dir, holders) in &mut self.dirs {
             for holder in holders.iter_mut().filter(|holder| holder.client == client) {
                 holder.revoked = true;
-                self.revoked.insert((*dir, client));
+                self.revoked.entry((*dir, client)).or_insert(now);
             }
         }
     }
@@ -126,7 +168,8 @@ impl Caps {
         self.held.get(&client).is_some_and(|held| *held > 0)
     }
 
-    /// A client remembers nothing at all. Returns the directories that were to be taken from it.
+    /// A client remembers nothing at all. What it had alone it gives back itself, when it has said what
+    /// it did there. Returns the directories that were to be taken from it.
     pub(crate) fn leave(&mut self, client: ClientId, until: Moment) -> Vec<Ino> {
         if self.held.get(&client).is_none_or(|held| *held == 0) {
             self.held.remove(&client);
@@ -135,9 +178,9 @@ impl Caps {
         let of_client = |holders: &[Holder]| holders.iter().any(|holder| holder.client == client);
         let held = self.dirs.iter().filter(|(_, holders)| of_client(holders));
         let held: Vec<Ino> = held.map(|(dir, _)| *dir).collect();
-        let revoked = held.into_iter().filter(|dir| self.returned(client, *dir, until)).collect();
-        self.held.remove(&client);
-        revoked
+        let shared = held.into_iter().filter(|dir| self.owner(*dir) != Some(client));
+        let shared: Vec<Ino> = shared.collect();
+        shared.into_iter().filter(|dir| self.returned(client, *dir, until)).collect()
     }
 
     /// The directories that are held.
@@ -145,9 +188,9 @@ impl Caps {
         self.dirs.keys().copied()
     }
 
-    /// The directories that are being revoked, and who has not answered.
-    pub(crate) fn revoking(&self) -> Vec<(Ino, ClientId)> {
-        self.revoked.iter().copied().collect()
+    /// The directories that are being revoked, who has not answered, and since when.
+    pub(crate) fn revoking(&self) -> Vec<(Ino, ClientId, Moment)> {
+        self.revoked.iter().map(|((dir, holder), since)| (*dir, *holder, *since)).collect()
     }
 
     /// Forgets what has become quiet.
@@ -174,8 +217,8 @@ mod tests {
         let mut caps = Caps::default();
         assert!(caps.grant(ONE, DIR, at(0)) && caps.grant(TWO, DIR, at(0)));
         assert_eq!(caps.others(ONE, DIR).collect::<Vec<_>>(), [TWO]);
-        assert_eq!(caps.revoke(ONE, DIR), [TWO]);
-        assert!(caps.revoke(ONE, DIR).is_empty(), "it is told once");
+        assert_eq!(caps.revoke(ONE, DIR, at(0)), [TWO]);
+        assert!(caps.revoke(ONE, DIR, at(0)).is_empty(), "it is told once");
         assert!(caps.grant(ONE, DIR, at(0)), "who makes the change goes on remembering");
         assert!(!caps.grant(TWO, DIR, at(0)) && !caps.grant(ClientId(3), DIR, at(0)));
         assert!(caps.returned(TWO, DIR, at(500)));
@@ -186,7 +229,7 @@ mod tests {
     fn what_was_fought_over_is_given_to_nobody_for_a_moment() {
         let mut caps = Caps::default();
         assert!(caps.grant(ONE, DIR, at(0)));
-        caps.revoke(TWO, DIR);
+        caps.revoke(TWO, DIR, at(10));
         assert!(caps.returned(ONE, DIR, at(510)));
         assert!(!caps.grant(TWO, DIR, at(400)));
         assert!(caps.grant(TWO, DIR, at(511)));
@@ -198,9 +241,28 @@ mod tests {
     fn who_is_gone_holds_nothing_up() {
         let mut caps = Caps::default();
         assert!(caps.grant(ONE, DIR, at(0)) && caps.grant(ONE, Ino(8), at(0)));
-        caps.revoke(TWO, DIR);
-        assert_eq!(caps.revoking(), [(DIR, ONE)]);
+        caps.revoke(TWO, DIR, at(3));
+        assert_eq!(caps.revoking(), [(DIR, ONE, at(3))]);
         assert_eq!(caps.leave(ONE, at(1)), [DIR]);
         assert_eq!((caps.len(), caps.directories().count()), (0, 0));
+    }
+
+    #[test]
+    fn alone_is_who_nobody_else_holds_it_with_until_it_is_given_back() {
+        let mut caps = Caps::default();
+        assert!(!caps.give_alone(ONE, DIR), "the capability comes first");
+        assert!(caps.grant(ONE, DIR, at(0)) && caps.grant(TWO, DIR, at(0)));
+        assert!(!caps.give_alone(ONE, DIR));
+        caps.revoke(ONE, DIR, at(0));
+        assert!(!caps.give_alone(ONE, DIR), "the other has not forgotten it yet");
+        caps.returned(TWO, DIR, at(500));
+        assert!(caps.give_alone(ONE, DIR));
+        assert!(!caps.grant(TWO, DIR, at(1000)));
+        // Its connection breaks: it comes back, and says what it did there.
+        caps.abandon(ONE, at(1000));
+        assert!(caps.leave(ONE, at(2000)).is_empty());
+        assert_eq!((caps.owner(DIR), caps.revoking()), (Some(ONE), vec![(DIR, ONE, at(1000))]));
+        assert!(caps.returned(ONE, DIR, at(2000)));
+        assert_eq!((caps.owner(DIR), caps.is_any_alone()), (None, false));
     }
 }

@@ -28,6 +28,8 @@ pub struct Counters {
     pub recalls: u64,
     pub revokes: u64,
     pub expired: u64,
+    pub ahead: u64,
+    pub ahead_refused: u64,
     pub store_failures: u64,
 }
 
@@ -61,6 +63,9 @@ impl Counters {
             ("caps", mds.caps.len() as u64),
             ("caps_revoked", self.revokes),
             ("caps_expired", self.expired),
+            ("caps_alone", mds.caps.alone().count() as u64),
+            ("ahead", self.ahead),
+            ("ahead_refused", self.ahead_refused),
             ("store_failures", self.store_failures),
             ("open_files", mds.opens.len() as u64),
             ("locked_files", mds.locks.len() as u64),

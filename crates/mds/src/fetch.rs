@@ -26,6 +26,8 @@ enum Waiter {
     Question(ConnId, Vec<u8>),
     /// The blocked changes of a client.
     Changes(ClientId),
+    /// What a client sent ahead.
+    Ahead(ClientId),
     /// The merge at the head of the queue.
     Merge,
     /// A subtree that is given back.
@@ -161,6 +163,11 @@ impl Mds {
         self.wait_for(dir, Waiter::Question(conn, frame), effects);
     }
 
+    /// What a client sent ahead waits for a directory; its frame is the first that waits.
+    pub(crate) fn ahead_waits_for(&mut self, client: ClientId, dir: Ino, effects: &mut Effects) {
+        self.wait_for(dir, Waiter::Ahead(client), effects);
+    }
+
     pub(crate) fn merge_waits_for(&mut self, dir: Ino, effects: &mut Effects) {
         self.wait_for(dir, Waiter::Merge, effects);
     }
@@ -212,6 +219,7 @@ impl Mds {
                 Waiter::Merge if self.merge_waits_on(error.errno) => merge = Some(waiter),
                 Waiter::Question(conn, frame) => self.fail_frame(conn, &frame, &error, effects),
                 Waiter::Changes(client) => self.fail_change(client, &error, effects),
+                Waiter::Ahead(client) => self.fail_ahead(client, &error, effects),
                 Waiter::Merge => self.fail_merge(&error, effects),
                 // It is merged, and still its client's: who merges it again is harmless.
                 Waiter::Release(Release { at: (conn, tid), .. }) => {
@@ -228,6 +236,37 @@ impl Mds {
                 self.fetches.failed.push((dir, self.clock.now));
             }
             waiters.push(merge);
+        }
+    }
+
+    /// What waits first of what a client sent ahead fails.
+    fn fail_ahead(&mut self, client: ClientId, error: &wire::Failure, effects: &mut Effects) {
+        let frame = self.sessions.get_mut(client).ahead.waiting.pop_front();
+        if let (Some(conn), Some(frame)) = (self.sessions.conn_of(client), frame)
+            && let Some(Message::Request(request)) = decode(&frame)
+        {
+            self.refuse(conn, client, &request, error.clone(), effects);
+        }
+        self.retry_ahead(client, effects);
+    }
+
+    /// Goes on with what a client sent, ahead and after that, until something has to wait again.
+    fn retry_ahead(&mut self, client: ClientId, effects: &mut Effects) {
+        let Some(conn) = self.sessions.conn_of(client) else { return };
+        let mut waiting = std::mem::take(&mut self.sessions.get_mut(client).ahead.waiting);
+        while let Some(frame) = waiting.pop_front() {
+            match decode(&frame) {
+                Some(Message::Request(request)) => self.request(conn, request, effects),
+                Some(Message::Chunk { tid, bytes }) => {
+                    self.merge_chunk(conn, tid, bytes, effects);
+                }
+                Some(_) | None => {}
+            }
+            let again = &mut self.sessions.get_mut(client).ahead.waiting;
+            if !again.is_empty() {
+                again.append(&mut waiting);
+                return;
+            }
         }
     }
 
@@ -262,6 +301,7 @@ impl Mds {
             let frame = match waiter {
                 Waiter::Question(_, frame) => Some(frame.as_slice()),
                 Waiter::Changes(client) => self.sessions.first_blocked(*client),
+                Waiter::Ahead(client) => self.sessions.first_ahead(*client),
                 Waiter::Merge | Waiter::Release(_) | Waiter::Recovery | Waiter::Search => None,
             };
             if let Some(Message::Request(request)) = frame.and_then(decode) {
@@ -269,6 +309,8 @@ impl Mds {
             }
         }
         named.extend(self.opens.files());
+        // What clients do there ahead must not have to wait.
+        named.extend(self.caps.alone().map(|(dir, _)| dir));
         named.into_iter().flat_map(|ino| self.namespace.ancestors(ino)).collect()
     }
 
@@ -302,6 +344,7 @@ impl Mds {
                     }
                 }
                 Waiter::Changes(client) => self.retry_changes(client, effects),
+                Waiter::Ahead(client) => self.retry_ahead(client, effects),
                 Waiter::Merge => self.merges.resume(),
                 Waiter::Release(release) => self.release_fetched(release, effects),
                 Waiter::Recovery => self.recovery_continue(effects),

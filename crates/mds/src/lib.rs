@@ -153,6 +153,8 @@ pub struct Mds {
     sessions: Sessions,
     opens: Opens,
     caps: Caps,
+    /// The server is about to stop: nobody gets a directory alone.
+    ending_alone: bool,
     locks: Locks<(ConnId, Tid)>,
     fetches: Fetches,
     checkpoint: Checkpoint,
@@ -188,6 +190,7 @@ impl Mds {
             sessions: Sessions::default(),
             opens: Opens::default(),
             caps: Caps::default(),
+            ending_alone: false,
             locks: Locks::default(),
             fetches: Fetches::default(),
             checkpoint: Checkpoint::default(),
@@ -401,6 +404,10 @@ impl Mds {
             // First what clients were told is applied: nobody would wait for them again.
             Phase::Active if self.is_resend_busy() => self.stop_after_resend(),
             Phase::Active => {
+                if !self.end_alone(effects) {
+                    // `caps_tick` comes back here.
+                    return;
+                }
                 self.phase = Phase::Stopping;
                 self.checkpoint_all();
                 self.beacon_tick(effects);

@@ -1,6 +1,7 @@
 //! Requests: from a message to a reply.
 
 mod admin;
+mod ahead;
 mod caps;
 mod change;
 mod lock;
@@ -70,6 +71,12 @@ impl Mds {
         if client.0 != 0 {
             let now = self.clock.now;
             self.sessions.get_mut(client).note_heard(request.heard, now);
+        }
+        if self.waits_for_ahead(conn, client, &request) {
+            return;
+        }
+        if request.ahead {
+            return self.carry_out_ahead(conn, client, &request, effects);
         }
         // A sync is about the changes before it, those that wait among them.
         if (request.op.is_mutation() || request.op == Op::Sync) && client.0 != 0 {
@@ -227,6 +234,10 @@ impl Mds {
                 self.returned(client, dir, effects);
                 Ok(Performed::Answer(Answer::Done))
             }
+            Op::Settle => {
+                self.settle_ahead((conn, request.tid), client, effects);
+                Ok(Performed::Later)
+            }
             Op::Sync => {
                 let seq = self.last_seq();
                 let at = (conn, request.tid);
@@ -235,6 +246,9 @@ impl Mds {
             }
             Op::Decouple { path, client, policy } => {
                 self.decouple((conn, request.tid), &request.cred, (path, policy), client, effects)
+            }
+            Op::Extend { subtree: Ino(0), count } => {
+                self.grant_numbers((conn, request.tid), client, count)
             }
             Op::Extend { subtree, count } => {
                 self.extend((conn, request.tid), client, subtree, count)
@@ -393,6 +407,7 @@ pub(crate) fn touched<'a>(op: &Op<'a>) -> Touched<'a> {
         | Op::Lock { .. }
         | Op::CancelLock { .. }
         | Op::GetLock { .. }
+        | Op::Settle
         | Op::Return { .. } => ([None; 2], [None; 2]),
         // These are about the decoupling.
         Op::Sync

@@ -94,6 +94,12 @@ impl Opens {
         self.files.keys().copied()
     }
 
+    /// The files that other clients have open.
+    pub(crate) fn of_others(&self, client: ClientId) -> impl Iterator<Item = Ino> {
+        let of_others = move |file: &File| file.openers.keys().any(|opener| *opener != client);
+        self.files.iter().filter(move |(_, file)| of_others(file)).map(|(ino, _)| *ino)
+    }
+
     /// How a client may open a file.
     pub(crate) fn judge(&self, client: ClientId, ino: Ino, write: bool) -> Verdict {
         match self.files.get(&ino) {

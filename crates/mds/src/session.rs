@@ -16,7 +16,7 @@
 
 use std::collections::VecDeque;
 
-use types::{ClientId, ConnId, Epoch, Ino, Map, Moment, Seq, Set, Span, Tid, Timestamp};
+use types::{ClientId, ConnId, Epoch, Ino, InoRange, Map, Moment, Seq, Set, Span, Tid, Timestamp};
 use wire::{Hello, Message, Welcome};
 
 use crate::{Effects, Mds, Phase};
@@ -68,6 +68,17 @@ pub(crate) enum Fate {
     Done(Option<Remembered>),
 }
 
+/// What a client does in directories that it has alone, and tells later.
+#[derive(Debug, Default)]
+pub(crate) struct Ahead {
+    /// The position of the newest change of this kind.
+    pub(crate) seq: Seq,
+    /// Inode numbers that it may use.
+    pub(crate) numbers: Vec<InoRange>,
+    /// What it sent, as frames: the first waits for a directory, the others for the first.
+    pub(crate) waiting: VecDeque<Vec<u8>>,
+}
+
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Session {
@@ -86,6 +97,8 @@ pub(crate) struct Session {
     created: Option<(Tid, Option<Ino>)>,
     /// Changes that wait, as frames: the first for a directory, the others for the first.
     pub(crate) blocked: VecDeque<Vec<u8>>,
+    /// What it sends ahead of the answers.
+    pub(crate) ahead: Ahead,
     /// It was connected when the previous tenure ended, and has not returned yet.
     awaited: bool,
     /// It has unsafe requests to send again.
@@ -219,6 +232,10 @@ impl Sessions {
         self.by_client.entry(client).or_default()
     }
 
+    pub(crate) fn get(&self, client: ClientId) -> Option<&Session> {
+        self.by_client.get(&client)
+    }
+
     /// The connection of a client, if it has one.
     pub(crate) fn conn_of(&self, client: ClientId) -> Option<ConnId> {
         if client.0 == 0 {
@@ -232,9 +249,17 @@ impl Sessions {
         self.by_client.get(&client)?.blocked.front().map(Vec::as_slice)
     }
 
+    /// The first of what a client sent ahead that waits.
+    pub(crate) fn first_ahead(&self, client: ClientId) -> Option<&[u8]> {
+        self.by_client.get(&client)?.ahead.waiting.front().map(Vec::as_slice)
+    }
+
     /// Whether a change of some client waits.
     pub(crate) fn is_any_blocked(&self) -> bool {
-        self.by_client.values().any(|session| !session.blocked.is_empty())
+        let waits = |session: &Session| {
+            !session.blocked.is_empty() || !session.ahead.waiting.is_empty()
+        };
+        self.by_client.values().any(waits)
     }
 
     /// What the journal must say about each client, sorted by client: up to where changes are
@@ -369,6 +394,7 @@ impl Mds {
         {
             // What it still waits for there, it sends again here.
             session.blocked.clear();
+            session.ahead.waiting.clear();
             self.sessions.by_conn.remove(&old);
             effects.close.push(old);
             self.let_go(hello.client, old, effects);
@@ -405,6 +431,7 @@ impl Mds {
         session.conn = None;
         session.since = None;
         session.blocked.clear();
+        session.ahead.waiting.clear();
         // A client that was returning is expected to return once more, also if it had sent all that
         // it had to: none of that is carried out yet.
         session.awaited = session.resending || forgotten;

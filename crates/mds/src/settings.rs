@@ -35,6 +35,8 @@ pub struct Settings {
     pub recall: Span,
     /// How long after its last request a client may remember what it was told, and a bit more.
     pub lease: Span,
+    /// How long a client has for giving back a directory that it has alone, with what it did there.
+    pub evict: Span,
     /// How long nobody is given a directory that was taken away: clients that change it in turn
     /// would only take it from each other.
     pub quiet: Span,
@@ -63,6 +65,7 @@ impl Default for Settings {
             recall: Span::from_millis(30_000),
             quiet: Span::from_millis(500),
             lease: Span::from_millis(1500),
+            evict: Span::from_millis(10_000),
             observe: false,
             beacon_interval: Span::from_millis(500),
         }

@@ -153,7 +153,7 @@ impl Mon {
             Some(client) => Op::Decouple { path: &path, client, policy: policy.as_bytes() },
             None => Op::SetPolicy { path: &path, policy: policy.as_bytes(), client: owner },
         };
-        let request = Request { tid, heard: Tid(0), cred, replay: None, remembers: false, op };
+        let request = Request::new(tid, Tid(0), cred, op);
         effects.send(server, &Message::Request(request));
         let decouple = client.is_some();
         let forward = Forward { asker: Some(asker), server, path, policy, decouple };

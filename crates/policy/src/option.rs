@@ -58,6 +58,9 @@ choices! {
         Applied = "applied",
         /// Only when it is durable.
         Safe = "safe",
+        /// By the client itself, as long as nobody else looks at the directory: the server hears of
+        /// it some milliseconds later, or before anybody else sees the directory.
+        Async = "async",
     }
 }
 

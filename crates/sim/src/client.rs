@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use client::{Effects, Input, Session};
 use types::{ClientId, ConnId, Epoch, Errno, Ino, Tid};
-use wire::{Answer, Failure, Message};
+use wire::{Answer, Failure, Message, WantsAlone};
 
+use crate::ahead::Ahead;
 use crate::call::{Call, What};
 use crate::project::Project;
 use crate::region::{Kind, Region};
@@ -35,6 +36,8 @@ pub struct Client {
     answered_here: u64,
     /// What it asked for last, and looks at again, if it remembers what it is told.
     recent: Option<VecDeque<Call>>,
+    /// What it answered before the server heard of it.
+    pub(crate) ahead: Ahead,
     /// Requests of the simulation itself, with their answers when they are there.
     pub(crate) asked: BTreeMap<Tid, Option<Result<Answer, Failure>>>,
     /// Requests it still wants to make in this round.
@@ -65,6 +68,7 @@ impl Client {
             heard: None,
             answered_here: 0,
             recent: None,
+            ahead: Ahead::default(),
             asked: BTreeMap::new(),
             left: 0,
             careful: false,
@@ -85,7 +89,8 @@ impl Client {
     /// Whether it waits for nothing.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        !self.alive || (self.outstanding.is_empty() && self.again.is_empty())
+        !self.alive
+            || (self.outstanding.is_empty() && self.again.is_empty() && !self.session.is_ahead())
     }
 }
 
@@ -99,6 +104,9 @@ impl World {
             && let Some(new) = self.clients.last_mut()
         {
             new.session.remember();
+            if self.plan.alone {
+                new.session.take_alone(WantsAlone::Always);
+            }
             new.recent = Some(VecDeque::new());
         }
         let client = self.clients.len() - 1;
@@ -131,10 +139,15 @@ impl World {
     }
 
     pub(crate) fn flush(&mut self, client: usize) {
-        let Client { effects, conn, .. } = &mut self.clients[client];
+        let Client { effects, .. } = &mut self.clients[client];
         let frames = std::mem::take(&mut effects.frames);
         let completed = std::mem::take(&mut effects.completed);
         let restarted = std::mem::take(&mut effects.restarted);
+        if std::mem::take(&mut effects.settled) {
+            let sent = self.clients[client].ahead.sent.take();
+            self.clients[client].heard = self.clients[client].heard.max(sent);
+        }
+        let Client { conn, .. } = &mut self.clients[client];
         let conn = *conn;
         let mut rest = frames.as_slice();
         while let Ok(Some((_, length))) = wire::frame::decode(rest) {
@@ -172,18 +185,29 @@ impl World {
 
     /// Whether a client could answer a question itself. Then it is judged like an answer of the
     /// server.
-    fn answers_itself(&mut self, client: usize, call: &Call) -> bool {
+    fn answers_itself(&mut self, client: usize, call: &Call, repeats: u8) -> bool {
         let known = &self.clients[client];
         let fresh = known.heard.is_some_and(|heard| self.now - heard < client::VALID.0);
         if client == 0 || !fresh {
             return false;
         }
-        let Some(result) = known.session.known(&call.cred, &call.what.op()) else { return false };
-        let (id, epoch) = (known.id(), known.session.epoch().0);
         let tid = Tid(ITS_OWN + known.answered_here);
+        self.clients[client].answered_here += 1;
+        self.says(client, call, tid, repeats)
+    }
+
+    /// A client says what it remembers.
+    pub(crate) fn knows(
+        &mut self,
+        client: usize,
+        call: &Call,
+        tid: Tid,
+        result: Result<Answer, Failure>,
+    ) {
+        let known = &self.clients[client];
+        let (id, epoch) = (known.id(), known.session.epoch().0);
         let heard = known.heard;
         let connected = known.conn.is_some_and(|conn| self.conns[&conn].alive);
-        self.clients[client].answered_here += 1;
         self.answered_here += 1;
         self.note(format_args!("{id} knows {call:?}: {result:?}"));
         let (seq, safe, time) = (types::Seq(0), types::Seq(0), types::Timestamp(0));
@@ -199,7 +223,6 @@ impl World {
             let judged = self.oracle.emitted(id, &Message::Reply(reply));
             self.check(judged);
         }
-        true
     }
 
     pub(crate) fn arrived_at_client(&mut self, conn: ConnId, frame: &[u8]) {
@@ -297,7 +320,7 @@ impl World {
         let window = if self.clients[client].careful { 1 } else { self.plan.window };
         if self.clients[client].outstanding.len() < window {
             if let Some((call, repeats)) = self.clients[client].again.pop_front() {
-                if !self.answers_itself(client, &call) {
+                if !self.answers_itself(client, &call, repeats) {
                     self.call(client, call, repeats, Vec::new());
                 }
             } else if self.issuing && self.clients[client].left > 0 {
@@ -318,7 +341,7 @@ impl World {
             return self.work_on_project(client);
         }
         if let Some(call) = self.look_again(client).or_else(|| crate::workload::next(self, client))
-            && !self.answers_itself(client, &call)
+            && !self.answers_itself(client, &call, 0)
         {
             self.look_later(client, &call);
             self.call(client, call, 0, Vec::new());
@@ -397,6 +420,7 @@ impl World {
     pub(crate) fn end_process(&mut self, client: usize) {
         let id = self.clients[client].id();
         self.note(format_args!("$ kill {id}"));
+        self.drop_ahead(client);
         self.clients[client].alive = false;
         self.history.killed(id);
         if let Some(conn) = self.clients[client].conn.take() {

@@ -28,6 +28,7 @@
     reason = "a test harness: invariants name the few cases that they are about"
 )]
 
+mod ahead;
 mod audit;
 mod call;
 pub mod cells;

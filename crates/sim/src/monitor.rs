@@ -17,7 +17,7 @@ impl World {
         if self.recovered && self.mds.is_some() {
             self.asked.insert(tid, self.tenure);
             let (heard, cred) = (Tid(0), Cred::root());
-            let request = Request { tid, heard, cred, replay: None, remembers: false, op: *op };
+            let request = Request::new(tid, heard, cred, *op);
             self.handle(Input::FromMonitor(Message::Request(request)));
         }
         tid

@@ -44,6 +44,8 @@ pub struct Issued {
     pub no_change: bool,
     /// The client was told that a change which had succeeded is lost.
     pub told_lost: bool,
+    /// The client answered it itself.
+    ahead: bool,
 }
 
 /// How a change was applied.
@@ -132,8 +134,27 @@ impl Oracle {
             expected: None,
             no_change: false,
             told_lost: false,
+            ahead: false,
         };
         self.requests.insert(key, issued);
+    }
+
+    /// Its client has answered it.
+    pub(crate) fn ahead(&mut self, key: Key) {
+        let issued = self.request(key);
+        (issued.ahead, issued.delivered) = (true, true);
+    }
+
+    /// Whether a client has answered a request itself.
+    pub(crate) fn is_ahead(&self, key: Key) -> bool {
+        self.requests.get(&key).is_some_and(|issued| issued.ahead)
+    }
+
+    /// The server will not carry it out, and its client is dead or told so.
+    pub(crate) fn lost_ahead(&mut self, key: Key) {
+        if let Some(issued) = self.requests.get_mut(&key) {
+            issued.told_lost = true;
+        }
     }
 
     /// The server emitted a message to a client.
@@ -165,7 +186,11 @@ impl Oracle {
     }
 
     fn replied(&mut self, key: Key, reply: &Reply) -> Result<(), Violation> {
-        let Some(issued) = self.requests.get(&key) else { return Ok(()) };
+        let Some(issued) = self.requests.get(&key) else {
+            let Ok(Answer::Range(range)) = reply.result else { return Ok(()) };
+            // A session asked for it by itself.
+            return self.numbers.grant(key.0, range);
+        };
         self.checked += 1;
         let call = issued.call.clone();
         let about = |what: String| format!("{} {}: {call:?}: {what}", key.0, key.1);
@@ -297,6 +322,11 @@ impl Oracle {
             self.request(key).expected = None;
             return Ok(());
         }
+        if issued.ahead && failure.errno == Errno::Stale && self.is_ahead_lost(key) {
+            // It follows from one that the server did not carry out.
+            self.request(key).told_lost = true;
+            return Ok(());
+        }
         if self.is_excused(failure.errno, issued) {
             // Sent again while the store fails, a change is refused like any other.
             self.request(key).told_lost = matches!(failure.errno, Errno::NoSpace | Errno::Io);
@@ -326,6 +356,12 @@ impl Oracle {
             Ok(Expected::Anything) => Err(text()),
             Ok(expected) => Err(format!("expected {expected:?}, {}", text())),
         }
+    }
+
+    /// Whether something is lost that a client had answered itself before.
+    fn is_ahead_lost(&self, key: Key) -> bool {
+        let mut before = self.requests.range((key.0, Tid(0))..=key);
+        before.any(|(_, issued)| issued.ahead && issued.told_lost)
     }
 
     /// Whether a client asked before to merge the same journal object.

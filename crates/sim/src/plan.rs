@@ -34,6 +34,8 @@ pub struct Plan {
     pub ack_safe: bool,
     /// See `volatile`.
     pub decoupled: u64,
+    /// Whether clients that remember also take directories alone.
+    pub alone: bool,
     /// The longest time a message or store operation takes, in nanoseconds.
     pub delay_max: u64,
 }
@@ -89,6 +91,7 @@ impl Plan {
             inodes_max: rng.pick(&[8, 25, 60, 100_000, 100_000]),
             observe: true,
             quiet: ms(2),
+            evict: ms(2000),
             reconnect: rng.pick(&[ms(500), ms(2000)]),
             ..Settings::default()
         };
@@ -128,9 +131,14 @@ impl Plan {
             ack_safe: rng.percent(30),
             decoupled: rng.pick(&[0, 0, 1, 2]),
             delay_max: rng.pick(&[100_000, 1_000_000, 20_000_000]),
+            // Not drawn: what is drawn after it is what it was before there was this.
+            alone: rng.clone().percent(60),
         };
         if rng.percent(20) {
             plan.crowd();
+        } else if plan.alone {
+            // Time to have something alone.
+            plan.requests *= 4;
         }
         plan
     }

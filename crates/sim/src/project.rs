@@ -362,6 +362,8 @@ impl World {
         result: &Result<Answer, Failure>,
     ) -> bool {
         match (&call.what, result) {
+            // For what the client does ahead.
+            (What::Extend { subtree: Ino(0), .. }, _) => false,
             (What::Extend { .. }, Ok(Answer::Range(range))) => {
                 if let Some(inner) = &mut project.inner {
                     inner.extend(*range);

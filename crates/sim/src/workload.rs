@@ -33,7 +33,12 @@ pub(crate) fn next(world: &mut World, client: usize) -> Option<Call> {
     let at = regions[world.rng.index(regions.len())];
     let root = world.oracle.regions[at].root;
     let mut rng = world.rng.fork();
-    let places = Places::of(&world.oracle.model, root, world.plan.names);
+    let names = world.plan.names;
+    let session = &world.clients[client].session;
+    let mut places = Places::seen(&world.oracle.model, Some(session), root, names);
+    if world.plan.alone {
+        places.prefer(id.0, world.plan.clients as u64);
+    }
     let cred = cred(&mut rng);
     let mut weights = world.plan.weights;
     if !keeps_links(world, at) {
@@ -75,16 +80,32 @@ pub(crate) fn dirs(model: &Model, root: Ino) -> Vec<Ino> {
 struct Places {
     dirs: Vec<Ino>,
     others: Vec<Ino>,
+    /// Directories that the client has alone, and others in which it works more than others do.
+    preferred: Vec<Ino>,
     names: u64,
 }
 
 impl Places {
     fn of(model: &Model, root: Ino, names: u64) -> Self {
-        let mut places = Self { dirs: vec![root], others: Vec::new(), names };
+        Self::seen(model, None, root, names)
+    }
+
+    /// As a client sees it, which may be ahead of the model.
+    fn seen(model: &Model, session: Option<&client::Session>, root: Ino, names: u64) -> Self {
+        let (others, preferred) = (Vec::new(), Vec::new());
+        let mut places = Self { dirs: vec![root], others, preferred, names };
         let mut at = 0;
         while at < places.dirs.len() {
             let dir = places.dirs[at];
             at += 1;
+            if let Some(entries) = session.and_then(|session| session.alone_entries(dir)) {
+                places.preferred.push(dir);
+                for (ino, is_dir) in entries {
+                    let list = if is_dir { &mut places.dirs } else { &mut places.others };
+                    list.push(ino);
+                }
+                continue;
+            }
             for (_, ino) in model.entries(dir) {
                 let list = if model.is_dir(ino) { &mut places.dirs } else { &mut places.others };
                 list.push(ino);
@@ -93,7 +114,17 @@ impl Places {
         places
     }
 
+    /// Each client has directories of its own, mostly.
+    fn prefer(&mut self, client: u64, clients: u64) {
+        let own = |dir: &Ino| dir.0 % clients == client % clients;
+        let own: Vec<Ino> = self.dirs.iter().copied().filter(own).collect();
+        self.preferred.extend(own);
+    }
+
     fn dir(&self, rng: &mut Rng) -> Ino {
+        if !self.preferred.is_empty() && rng.percent(85) {
+            return self.preferred[rng.index(self.preferred.len())];
+        }
         self.dirs[rng.index(self.dirs.len())]
     }
 

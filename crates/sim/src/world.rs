@@ -42,6 +42,8 @@ pub(crate) enum Event {
     Start,
     Connect(usize),
     Turn(usize),
+    /// A client tells the server what it has answered.
+    Tell(usize),
     Crash,
     Break(u64),
     Kill(u64),
@@ -80,6 +82,8 @@ pub struct World {
     pub(crate) conns: BTreeMap<ConnId, Conn>,
     pub(crate) next_conn: u64,
     pub(crate) next_client: u64,
+    /// Changes that clients answered before the server heard of them.
+    pub ahead: u64,
     /// Questions that clients answered from what they remembered.
     pub answered_here: u64,
     pub(crate) events: BTreeMap<(u64, u64), Event>,
@@ -120,6 +124,7 @@ impl World {
             conns: BTreeMap::new(),
             next_conn: 1,
             next_client: 2,
+            ahead: 0,
             answered_here: 0,
             events: BTreeMap::new(),
             order: 0,
@@ -241,6 +246,7 @@ impl World {
             Event::Start => self.start(),
             Event::Connect(client) => self.connect(client),
             Event::Turn(client) => self.turn(client),
+            Event::Tell(client) => self.tell(client),
             Event::Crash => self.crash(),
             Event::Break(which) => self.break_one(which),
             Event::Kill(which) => self.kill(which),
@@ -395,6 +401,7 @@ impl World {
         self.note_recovery(None);
         let result = self.oracle.applied(change);
         self.check(result);
+        self.told((client, tid), seq, time);
     }
 
     fn emit(&mut self, conn: ConnId, frame: Vec<u8>) {
@@ -410,6 +417,12 @@ impl World {
                 self.note(format_args!("mds.0  -> {id} {message:?}"));
                 let result = self.oracle.emitted(id, &message);
                 self.check(result);
+                if let Message::Reply(reply) = &message
+                    && reply.result.is_err()
+                    && self.oracle.is_ahead((id, reply.tid))
+                {
+                    self.drop_ahead(client);
+                }
             }
             Some(Err(_)) | None => self.check(Err("the server sent nonsense".into())),
         }

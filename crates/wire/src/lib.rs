@@ -22,7 +22,9 @@ pub use answer::{
 };
 pub use frame::{Frame, FrameError};
 pub use map::{ClusterMap, DecoupledSubtree, MdsEntry, MdsState, PolicyEntry};
-pub use message::{Failure, Hello, Message, Replay, Reply, Request, Told, Welcome};
+pub use message::{
+    Failure, Hello, Message, Replay, Reply, Request, Told, WantsAlone, Welcome,
+};
 pub use mon::{Beacon, MonAnswer, MonOp};
 pub use op::{Access, MergeFlags, NewInode, Op};
 pub use outbox::Outbox;
@@ -30,7 +32,7 @@ pub use types::{Cred, RenameFlags, XattrFlags};
 pub use unused::Unused;
 
 /// The version of the protocol. Peers of different versions refuse each other in the first frame.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 
 /// Entry point of the fuzz targets.
 #[doc(hidden)]

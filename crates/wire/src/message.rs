@@ -51,6 +51,19 @@ pub struct Replay {
     pub stripe: Stripe,
 }
 
+/// Whether a client takes directories for itself when it can have them alone ([`Told::alone`]), and
+/// answers changes in them before the server has heard of them (asynchronous operations).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WantsAlone {
+    /// No (`wsync`).
+    #[default]
+    Never,
+    /// Where the policy says that changes may be answered so early (`ack: async`).
+    AsPolicySays,
+    /// Also where the policy does not say that they may not (`nowsync`).
+    Always,
+}
+
 /// A request to a metadata server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
@@ -61,12 +74,27 @@ pub struct Request<'a> {
     pub heard: Tid,
     /// On whose behalf.
     pub cred: Cred,
-    /// Set when it was carried out before a restart of the server.
+    /// Set when it was carried out before a restart of the server, and for what is sent
+    /// [`Request::ahead`].
     pub replay: Option<Replay>,
     /// The client remembers what it is told, if it may ([`Told`]), and hears [`Message::Revoke`].
     pub remembers: bool,
+    /// Whether it also takes directories for itself ([`Told::alone`]).
+    pub wants_alone: WantsAlone,
+    /// The client has answered it itself, in directories that it has alone, and `replay` says how.
+    /// There is no reply unless it fails; [`Op::Settle`] asks how far the server has come.
+    pub ahead: bool,
     /// What to do.
     pub op: Op<'a>,
+}
+
+impl<'a> Request<'a> {
+    /// A request that is made for the first time, and remembers nothing.
+    #[must_use]
+    pub fn new(tid: Tid, heard: Tid, cred: Cred, op: Op<'a>) -> Self {
+        let (remembers, wants_alone, ahead) = (false, WantsAlone::Never, false);
+        Self { tid, heard, cred, replay: None, remembers, wants_alone, ahead, op }
+    }
 }
 
 /// Why a request failed.
@@ -119,6 +147,12 @@ pub struct Told {
     /// The attributes in the answer may be remembered, too. Those of a directory come with the
     /// capability of that directory.
     pub inode: bool,
+    /// Nobody else has the capability of the directory, and nobody gets it, not even to look, before
+    /// it is revoked: the client may change it without waiting for an answer. Files that are created
+    /// there are striped like this.
+    pub alone: Option<Stripe>,
+    /// The same of the directory that was just created in it.
+    pub new_alone: Option<Stripe>,
 }
 
 /// What one frame carries.
@@ -193,12 +227,17 @@ impl Message<'_> {
                 out.put_u8(u8::from(*fenced));
                 out.put_varint(crashed.0);
             }
-            Message::Request(Request { tid, heard, cred, replay, remembers, op }) => {
+            Message::Request(request) => {
+                let Request { tid, heard, cred, replay, remembers, wants_alone, ahead, op } =
+                    request;
                 out.put_u8(3);
                 out.put_varint(tid.0);
                 out.put_varint(tid.0.saturating_sub(heard.0));
                 put_cred(out, cred);
-                out.put_u8(u8::from(replay.is_some()) | u8::from(*remembers) << 1);
+                let alone = wants_alone != &WantsAlone::Never;
+                let always = wants_alone == &WantsAlone::Always;
+                let flags = [replay.is_some(), *remembers, *ahead, alone, always].into_iter();
+                out.put_u8(flags.rev().fold(0, |bits, flag| bits << 1 | u8::from(flag)));
                 if let Some(replay) = replay {
                     out.put_varint(replay.seq.0);
                     out.put_varint(replay.ino.0);
@@ -216,6 +255,8 @@ impl Message<'_> {
                 put_option(out, told.as_ref(), |out, told| {
                     put_attr(out, &told.dir);
                     out.put_u8(u8::from(told.inode));
+                    put_option(out, told.alone, |out, stripe| out.put_u8(stripe.code()));
+                    put_option(out, told.new_alone, |out, stripe| out.put_u8(stripe.code()));
                 });
                 put_result(out, result, Answer::encode);
             }
@@ -300,11 +341,22 @@ impl<'a> Message<'a> {
                 let tid = reader.varint()?;
                 let heard = tid.saturating_sub(reader.varint()?);
                 let cred = cred(reader)?;
-                let [replayed, remembers, ..] = flags(reader, 2)?;
+                let start = *reader;
+                let [replayed, remembers, ahead, alone, always] = flags(reader, 5)?;
+                let wants_alone = match (alone, always) {
+                    (false, _) => WantsAlone::Never,
+                    (true, false) => WantsAlone::AsPolicySays,
+                    (true, true) => WantsAlone::Always,
+                };
+                if ahead && !replayed {
+                    return Err(start.malformed("what was answered ahead, with its answer"));
+                }
                 let replay = if replayed { Some(replay(reader)?) } else { None };
                 let op = Op::decode(reader)?;
                 let (tid, heard) = (Tid(tid), Tid(heard));
-                Message::Request(Request { tid, heard, cred, replay, remembers, op })
+                let request =
+                    Request { tid, heard, cred, replay, remembers, wants_alone, ahead, op };
+                Message::Request(request)
             }
             4 => Message::Reply(Reply {
                 tid: Tid(reader.varint()?),
@@ -351,14 +403,17 @@ fn cred(reader: &mut Reader<'_>) -> Result<Cred, Malformed> {
 fn replay(reader: &mut Reader<'_>) -> Result<Replay, Malformed> {
     let (seq, ino) = (Seq(reader.varint()?), ino(reader)?);
     let time = Timestamp(reader.signed()?);
+    Ok(Replay { seq, ino, time, stripe: stripe(reader)? })
+}
+
+fn stripe(reader: &mut Reader<'_>) -> Result<Stripe, Malformed> {
     let start = *reader;
-    let stripe = Stripe::from_code(reader.u8()?.into());
-    let stripe = stripe.ok_or_else(|| start.malformed("a stripe"))?;
-    Ok(Replay { seq, ino, time, stripe })
+    Stripe::from_code(reader.u8()?.into()).ok_or_else(|| start.malformed("a stripe"))
 }
 
 fn told(reader: &mut Reader<'_>) -> Result<Told, Malformed> {
-    Ok(Told { dir: attr(reader)?, inode: boolean(reader)? })
+    let (dir, inode) = (attr(reader)?, boolean(reader)?);
+    Ok(Told { dir, inode, alone: option(reader, stripe)?, new_alone: option(reader, stripe)? })
 }
 
 fn put_result<T>(

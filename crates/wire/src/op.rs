@@ -90,7 +90,8 @@ pub enum Op<'a> {
     SetPolicy { path: &'a [u8], policy: &'a [u8], client: ClientId },
     /// Gives a subtree to one client; sent by the monitor.
     Decouple { path: &'a [u8], client: ClientId, policy: &'a [u8] },
-    /// More inode numbers for a decoupled subtree.
+    /// More inode numbers for a decoupled subtree or, with 0 in its place, for what the client creates
+    /// in directories that it has alone ([`crate::Told::alone`]).
     Extend { subtree: Ino, count: u64 },
     /// Announces a merge: `bytes` of journal follow as chunks with this request's id. `object` is
     /// where the journal is kept in the object store, if it is (Global Persist). Numbers that are
@@ -123,6 +124,9 @@ pub enum Op<'a> {
     GetLock { ino: Ino, lock: Lock },
     /// The client remembers nothing about a directory any more, and gives its capability back.
     Return { dir: Ino },
+    /// Answered when everything is carried out that the client sent before without waiting for an
+    /// answer ([`crate::Request::ahead`]), with the position of the last of it.
+    Settle,
 }
 
 /// How a client has a file open.
@@ -175,6 +179,7 @@ impl Op<'_> {
             | Op::CancelLock { .. }
             | Op::GetLock { .. }
             | Op::Return { .. }
+            | Op::Settle
             | Op::Checkpoint => false,
         }
     }
@@ -218,6 +223,7 @@ impl Op<'_> {
             Op::CancelLock { .. } => "cancellock",
             Op::GetLock { .. } => "getlock",
             Op::Return { .. } => "return",
+            Op::Settle => "settle",
         }
     }
 
@@ -316,6 +322,7 @@ impl Op<'_> {
                 put_lock(out, lock);
             }
             Op::Return { dir } => put_ino(out, 35, dir),
+            Op::Settle => out.put_u8(36),
             Op::Accessed { ino, at } => {
                 put_ino(out, 34, ino);
                 out.put_signed(at.0);
@@ -441,6 +448,7 @@ impl<'a> Op<'a> {
             32 => Op::CancelLock { ino: ino(reader)?, lock: lock(reader)? },
             33 => Op::GetLock { ino: ino(reader)?, lock: lock(reader)? },
             35 => Op::Return { dir: ino(reader)? },
+            36 => Op::Settle,
             34 => Op::Accessed { ino: ino(reader)?, at: timestamp(reader)? },
             _ => return Err(start.malformed("a known operation")),
         })

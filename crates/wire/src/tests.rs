@@ -83,6 +83,7 @@ fn ops() -> Vec<Op<'static>> {
         Op::CancelLock { ino, lock: lock() },
         Op::GetLock { ino, lock: Lock { mode: LockMode::Read, ..lock() } },
         Op::Return { dir: ino },
+        Op::Settle,
         Op::Accessed { ino, at: Timestamp(-5) },
     ]
 }
@@ -188,13 +189,21 @@ fn messages() -> Vec<Message<'static>> {
             tid,
             heard,
             cred: cred.clone(),
-            replay,
             remembers: true,
+            wants_alone: [WantsAlone::Never, WantsAlone::AsPolicySays, WantsAlone::Always]
+                [tid.0 as usize % 3],
+            ahead: replay.is_some(),
+            replay,
             op,
         }));
     }
     let reply = |result: Result<Answer, Failure>| {
-        let told = result.is_ok().then(|| Told { dir: attr(), inode: true });
+        let told = result.is_ok().then(|| Told {
+            dir: attr(),
+            inode: true,
+            alone: Some(Stripe::MIN),
+            new_alone: Some(Stripe::MIN),
+        });
         let (tid, seq, time, safe) = (Tid(1), Seq(2), Timestamp(3), Seq(1));
         Message::Reply(Reply { tid, seq, time, safe, told, result })
     };
@@ -353,11 +362,11 @@ fn the_examples_of_the_page_are_what_is_sent() {
     let cred = Cred { uid: 1000, gid: 100, groups: vec![] };
     let op = Op::Lookup { parent: Ino(1 << 40), name: b"book" };
     let (tid, heard) = (Tid(300), Tid(299));
-    let request = Request { tid, heard, cred, replay: None, remembers: false, op };
+    let request = Request::new(tid, heard, cred, op);
     let request = Message::Request(request).to_frame();
     let parts = [
         (4, "length of the payload: 21"),
-        (1, "version 3"),
+        (1, "version 4"),
         (3, "reserved"),
         (4, "checksum"),
         (1, "message 3: Request"),
@@ -379,7 +388,7 @@ fn the_examples_of_the_page_are_what_is_sent() {
     let reply = Message::MonReply { tid: Tid(1), result: Err(failure) }.to_frame();
     let parts = [
         (4, "length of the payload: 11"),
-        (1, "version 3"),
+        (1, "version 4"),
         (3, "reserved"),
         (4, "checksum"),
         (1, "message 7: MonReply"),

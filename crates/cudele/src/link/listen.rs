@@ -73,6 +73,7 @@ impl Link {
 
     /// Ends the connection, and whoever listens.
     pub(crate) fn close(&self) {
+        self.settle_at_end();
         self.closed.store(true, Ordering::Release);
         let mut state = self.lock();
         if let Some(sender) = &state.sender {
@@ -80,6 +81,7 @@ impl Link {
         }
         state.listening.asleep = false;
         self.listener.notify_all();
+        self.stop_telling();
     }
 
     pub(super) fn check_open(&self) -> Result<(), Error> {

@@ -89,7 +89,11 @@ impl Mds {
             self.early.push_back((conn, Message::Chunk { tid, bytes }.to_frame()));
             return;
         }
-        if let Some(client) = self.sessions.client(conn)
+        let client = self.sessions.client(conn);
+        if client.is_some_and(|client| self.chunk_waits_for_ahead(client, (tid, bytes))) {
+            return;
+        }
+        if let Some(client) = client
             && self.sessions.first_blocked(client).is_some()
         {
             // Its merge may be among what waits.

@@ -47,8 +47,7 @@ impl Mds {
         if let Some(dir) = self.revoke_below(client, ino, effects) {
             // What others remember of it they would go on saying.
             let op = Op::Decouple { path, client, policy: text };
-            let request =
-                Request { tid, cred: cred.clone(), heard: tid, replay: None, remembers: false, op };
+            let request = Request::new(tid, tid, cred.clone(), op);
             self.park_until_returned(conn, client, &request, dir);
             return Ok(Performed::Later);
         }
@@ -60,8 +59,7 @@ impl Mds {
         if Transition::between(&self.in_force(ino), &policy, held.is_some()).store {
             // What is there must be kept as the new policy promises.
             let op = Op::Decouple { path, client, policy: text.as_bytes() };
-            let request =
-                Request { tid, cred: cred.clone(), heard: tid, replay: None, remembers: false, op };
+            let request = Request::new(tid, tid, cred.clone(), op);
             if !self.is_stored_first(conn, ino, request, effects) {
                 return Ok(Performed::Later);
             }
@@ -150,6 +148,20 @@ impl Mds {
             seq: Seq(0),
             begins: None,
         });
+        Ok(Performed::Later)
+    }
+
+    /// Numbers for what a client creates in directories that it has alone.
+    pub(crate) fn grant_numbers(
+        &mut self,
+        (conn, tid): (ConnId, Tid),
+        client: ClientId,
+        count: u64,
+    ) -> Performing {
+        let range = self.tables.grant(count.clamp(1, EXTEND_MAX))?;
+        self.sessions.get_mut(client).ahead.numbers.push(range);
+        let (answer, seq) = (Answer::Range(range), Seq(0));
+        self.tables.hold(Held { conn, tid, answer, seq, begins: None });
         Ok(Performed::Later)
     }
 

@@ -1,11 +1,12 @@
 //! Giving capabilities with replies, and taking them back before somebody else makes a change.
 //! What they mean is said in `caps`.
 
-use types::{Attr, ClientId, Ino};
-use wire::{Answer, Failure, Message, Op, Request, Told};
+use policy::{Ack, Mechanism};
+use types::{Attr, ClientId, Ino, Path, Stripe};
+use wire::{Answer, Failure, Message, Op, Request, Told, WantsAlone};
 
 use super::touched;
-use crate::{Effects, Mds};
+use crate::{Effects, Mds, Phase};
 
 impl Mds {
     /// What a client may remember of an answer that is sent at once. Not of one that is sent later:
@@ -49,7 +50,50 @@ impl Mds {
             (None, Op::List { .. }) => !self.opens.is_any_shared(),
             (None, _) => false,
         };
-        Some(Told { dir, inode })
+        let alone = self.tell_alone(client, request, place);
+        let new_alone = match (&request.op, answer) {
+            (Op::Create { .. }, Ok(Answer::Attr(attr))) if attr.is_dir() && inode => {
+                self.tell_alone(client, request, attr.ino)
+            }
+            _ => None,
+        };
+        Some(Told { dir, inode, alone, new_alone })
+    }
+
+    /// Gives a client that has just made a change a directory alone, if it wants that and can have it.
+    /// Says how files that are created there are striped.
+    fn tell_alone(&mut self, client: ClientId, request: &Request<'_>, dir: Ino) -> Option<Stripe> {
+        if request.wants_alone == WantsAlone::Never || !request.op.is_mutation() {
+            return None;
+        }
+        let policy = &self.namespace.effective_policy(dir).1.policy;
+        let may = match policy.ack {
+            Ack::Safe => false,
+            Ack::Applied => request.wants_alone == WantsAlone::Always,
+            Ack::Async => true,
+        };
+        // Where clients log what they are told, they are told.
+        let logged = policy.contains(Mechanism::LocalPersist);
+        let stripe = policy.stripe;
+        if !may || logged || !policy.contains(Mechanism::Rpcs) || self.is_ending_alone() {
+            return None;
+        }
+        if !self.changes.is_empty() || self.is_decoupled(dir) || self.is_open_by_others(client, dir)
+        {
+            return None;
+        }
+        self.caps.give_alone(client, dir).then_some(stripe)
+    }
+
+    /// Whether a directory is in a subtree that belongs to a client.
+    fn is_decoupled(&self, dir: Ino) -> bool {
+        let decoupled = &self.tables.decoupled;
+        !decoupled.is_empty() && self.namespace.ancestors(dir).any(|it| decoupled.contains_key(&it))
+    }
+
+    /// Whether others have files open that stand in a directory.
+    fn is_open_by_others(&self, client: ClientId, dir: Ino) -> bool {
+        self.opens.of_others(client).any(|ino| self.namespace.home_of(ino) == Some(dir))
     }
 
     fn may_remember(&mut self, client: ClientId, place: Ino, attr: &Attr) -> bool {
@@ -72,6 +116,11 @@ impl Mds {
         if self.caps.is_empty() {
             return None;
         }
+        if self.caps.is_any_alone()
+            && let Some(dir) = self.must_revoke_alone(client, op, effects)
+        {
+            return Some(dir);
+        }
         if let Op::Open { ino, write } = *op {
             // Sharing a file moves its content, which changes it.
             let shares = self.opens.judge(client, ino, write) == crate::opens::Verdict::Wait;
@@ -93,15 +142,69 @@ impl Mds {
         waits
     }
 
+    /// A directory that the client who has it alone must give back before this is carried out, all of
+    /// which are told. That client itself gives it back before it has something changed there that it
+    /// did not do itself.
+    fn must_revoke_alone(
+        &mut self,
+        client: ClientId,
+        op: &Op<'_>,
+        effects: &mut Effects,
+    ) -> Option<Ino> {
+        let (inos, names) = touched(op);
+        let mut places: Vec<Ino> =
+            inos.into_iter().flatten().filter_map(|ino| self.place_of(ino)).collect();
+        for (parent, name) in names.into_iter().flatten() {
+            if let Ok(Some(ino)) = self.namespace.peek(parent, name) {
+                places.extend(self.place_of(ino));
+            }
+        }
+        if let Op::Walk { base, path } = *op {
+            places.extend(self.way(base, path));
+        }
+        if let Op::List { dir, attrs: true, .. } = *op {
+            // Its entries say what the directories in it look like.
+            let inside = self.caps.alone().map(|(dir, _)| dir);
+            let inside = inside.filter(|it| self.namespace.home_of(*it) == Some(dir));
+            places.extend(inside);
+        }
+        let theirs = |caps: &crate::caps::Caps, dir: Ino| {
+            caps.owner(dir).is_some_and(|owner| owner != client || op.is_mutation())
+        };
+        places.retain(|dir| theirs(&self.caps, *dir));
+        let mut waits = None;
+        for dir in places {
+            waits = self.revoke(ClientId(0), dir, effects).or(waits);
+        }
+        waits
+    }
+
+    /// The directories on a path, as far as they are in memory, and the one in which it ends.
+    fn way(&self, base: Ino, path: &[u8]) -> Vec<Ino> {
+        let mut way = vec![base];
+        let Ok(path) = Path::parse(path) else { return way };
+        let mut at = base;
+        for name in path.components() {
+            let Ok(Some(ino)) = self.namespace.peek(at, name) else { break };
+            way.extend(self.place_of(ino));
+            at = ino;
+        }
+        way
+    }
+
+    /// The directory that an inode is, or stands in.
+    pub(crate) fn place_of(&self, ino: Ino) -> Option<Ino> {
+        if self.namespace.is_dir(ino) { Some(ino) } else { self.namespace.home_of(ino) }
+    }
+
     /// Takes the directory that an inode is, or stands in.
     fn revoke_inode(&mut self, client: ClientId, ino: Ino, effects: &mut Effects) -> Option<Ino> {
-        let place = if self.namespace.is_dir(ino) { ino } else { self.namespace.home_of(ino)? };
-        self.revoke(client, place, effects)
+        self.revoke(client, self.place_of(ino)?, effects)
     }
 
     /// Takes a directory from everybody but `client`. Returns it if somebody still has it.
     fn revoke(&mut self, client: ClientId, dir: Ino, effects: &mut Effects) -> Option<Ino> {
-        for holder in self.caps.revoke(client, dir) {
+        for holder in self.caps.revoke(client, dir, self.clock.now) {
             self.counters.revokes += 1;
             if let Some(conn) = self.sessions.conn_of(holder) {
                 effects.outbox.send(conn, &Message::Revoke { dir });
@@ -123,9 +226,26 @@ impl Mds {
             held.filter(|dir| self.namespace.ancestors(*dir).any(|it| it == root)).collect();
         let mut waits = None;
         for dir in inside {
-            waits = self.revoke(client, dir, effects).or(waits);
+            // What a client has alone is not all here.
+            let keeper = if self.caps.owner(dir).is_some() { ClientId(0) } else { client };
+            waits = self.revoke(keeper, dir, effects).or(waits);
         }
         waits
+    }
+
+    /// Everything that clients have done is to be here: directories that one has alone are taken back,
+    /// and none is given. Says whether that is so.
+    pub(crate) fn end_alone(&mut self, effects: &mut Effects) -> bool {
+        self.ending_alone = true;
+        let alone: Vec<Ino> = self.caps.alone().map(|(dir, _)| dir).collect();
+        for dir in &alone {
+            self.revoke(ClientId(0), *dir, effects);
+        }
+        alone.is_empty()
+    }
+
+    fn is_ending_alone(&self) -> bool {
+        self.ending_alone
     }
 
     /// A client has forgotten a directory: whoever waits for that looks again.
@@ -139,12 +259,19 @@ impl Mds {
     pub(crate) fn caps_tick(&mut self, effects: &mut Effects) {
         let now = self.clock.now;
         self.caps.tidy(now);
-        for (dir, holder) in self.caps.revoking() {
-            let asked = self.sessions.get_mut(holder).asked;
-            if now.since(asked) >= self.settings.lease {
+        for (dir, holder, since) in self.caps.revoking() {
+            let over = if self.caps.owner(dir) == Some(holder) {
+                now.since(since) >= self.settings.evict
+            } else {
+                now.since(self.sessions.get_mut(holder).asked) >= self.settings.lease
+            };
+            if over {
                 self.counters.expired += 1;
                 self.returned(holder, dir, effects);
             }
+        }
+        if self.ending_alone && !self.caps.is_any_alone() && self.phase == Phase::Active {
+            self.terminate(effects);
         }
         // Whom no server needs to wait for.
         let gone = self.tables.remembering().filter(|client| {

@@ -90,6 +90,7 @@ impl Mds {
             | Op::GetPolicy { .. }
             | Op::SetPolicy { .. }
             | Op::Sync
+            | Op::Settle
             | Op::Decouple { .. }
             | Op::Extend { .. }
             | Op::Merge { .. }

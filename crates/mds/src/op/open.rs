@@ -221,7 +221,7 @@ impl Mds {
             self.share(ino, effects);
         }
         self.unlock_all(client, effects);
-        self.caps.abandon(client);
+        self.caps.abandon(client, self.clock.now);
     }
 }
 

@@ -32,7 +32,7 @@ impl Mds {
         if let Some(dir) = self.revoke_below(ClientId(0), ino, effects) {
             let (tid, op) = (at.1, Op::SetPolicy { path, policy: text, client });
             let cred = cred.clone();
-            let request = Request { tid, cred, heard: tid, replay: None, remembers: false, op };
+            let request = Request::new(tid, tid, cred, op);
             self.park_until_returned(at.0, client, &request, dir);
             return Ok(Performed::Later);
         }
@@ -50,8 +50,7 @@ impl Mds {
         let (conn, tid) = at;
         if Transition::between(&before, &to, held.is_some()).store {
             let op = Op::SetPolicy { path, policy: text, client };
-            let request =
-                Request { tid, cred: cred.clone(), heard: tid, replay: None, remembers: false, op };
+            let request = Request::new(tid, tid, cred.clone(), op);
             if !self.is_stored_first(conn, ino, request, effects) {
                 return Ok(Performed::Later);
             }

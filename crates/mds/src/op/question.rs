@@ -62,6 +62,7 @@ impl Mds {
             | Op::CancelLock { .. }
             | Op::GetLock { .. }
             | Op::Return { .. }
+            | Op::Settle
             | Op::Sync
             | Op::Decouple { .. }
             | Op::Extend { .. }

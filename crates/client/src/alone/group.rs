@@ -1,0 +1,187 @@
+//! Changes that are on their way to the server, in groups that are sent together.
+//!
+//! A group is first collected, then sent, then settled (the server says how far its journal was), and
+//! then safe. Until it is safe it is kept, to be sent again: over a new connection if it was not
+//! settled, and to a new server in any case.
+//!
+//! What a client has open it tells a server apart (`held`), so openings and closings
+//! are not sent again.
+
+use std::collections::VecDeque;
+
+use types::{Cred, Seq, Tid};
+use wire::{Message, Op, Replay, Request, WantsAlone};
+
+/// Some changes.
+#[derive(Debug, Default)]
+pub(crate) struct Group {
+    /// Their requests, as frames.
+    frames: Vec<u8>,
+    count: usize,
+    /// The numbers of the first and the last.
+    first: Tid,
+    last: Tid,
+    /// Where the journal of the server was after the last, if that is known.
+    seq: Option<Seq>,
+}
+
+/// All groups.
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    collected: Group,
+    /// Sent, with the request that asks how far the server has come.
+    sent: VecDeque<(Tid, Group)>,
+    /// Settled, and not known to be safe.
+    settled: VecDeque<Group>,
+    /// The sum of their counts.
+    count: usize,
+}
+
+impl Groups {
+    /// Adds a request to those that are collected.
+    pub(crate) fn add(
+        &mut self,
+        (tid, heard): (Tid, Tid),
+        cred: &Cred,
+        replay: Replay,
+        op: Op<'_>,
+    ) {
+        let group = &mut self.collected;
+        if group.count == 0 {
+            group.first = tid;
+        }
+        group.last = tid;
+        group.count += 1;
+        self.count += 1;
+        let request = Request {
+            tid,
+            heard,
+            cred: cred.clone(),
+            replay: Some(replay),
+            remembers: false,
+            wants_alone: WantsAlone::Never,
+            ahead: true,
+            op,
+        };
+        Message::Request(request).append_frame(&mut group.frames);
+    }
+
+    /// How many bytes are collected.
+    pub(crate) fn bytes(&self) -> usize {
+        self.collected.frames.len()
+    }
+
+    /// Whether something is collected, or on its way.
+    pub(crate) fn is_any_unsettled(&self) -> bool {
+        self.collected.count > 0 || !self.sent.is_empty()
+    }
+
+    /// Changes that are not known to be safe.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Takes what is collected out, for sending.
+    pub(crate) fn take(&mut self, frames: &mut Vec<u8>) -> Option<Group> {
+        if self.collected.count == 0 {
+            return None;
+        }
+        let group = std::mem::take(&mut self.collected);
+        frames.extend_from_slice(&group.frames);
+        Some(group)
+    }
+
+    /// It is sent, and this request asks how far the server has come.
+    pub(crate) fn sent(&mut self, settle: Tid, group: Group) {
+        self.sent.push_back((settle, group));
+    }
+
+    /// The answer to such a request. Says whether it was one.
+    pub(crate) fn settle(&mut self, tid: Tid, done: bool, seq: Seq, safe: Seq) -> bool {
+        if !self.sent.iter().any(|(settle, _)| *settle == tid) {
+            return false;
+        }
+        if !done {
+            // The server is about to stop: all of it is sent to the next one.
+            return true;
+        }
+        while let Some((settle, group)) = self.sent.pop_front_if(|(settle, _)| *settle <= tid) {
+            debug_assert!(settle <= tid, "in order");
+            let seq = group.seq.map_or(seq, |before| before.max(seq));
+            if seq > safe {
+                self.settled.push_back(Group { seq: Some(seq), ..group });
+            } else {
+                self.count -= group.count;
+            }
+        }
+        true
+    }
+
+    /// Everything up to this position is durable.
+    pub(crate) fn note_safe(&mut self, safe: Seq) {
+        let is_safe = |group: &mut Group| group.seq.is_some_and(|seq| seq <= safe);
+        while let Some(group) = self.settled.pop_front_if(is_safe) {
+            self.count -= group.count;
+        }
+    }
+
+    /// Whether a request is one of those that are on their way.
+    pub(crate) fn contains(&self, tid: Tid) -> bool {
+        let sent = self.sent.iter().map(|(_, group)| group);
+        sent.chain(&self.settled).any(|group| (group.first..=group.last).contains(&tid))
+    }
+
+    /// There is a new connection: appends what must be sent again. With `anew` the server is another
+    /// one, whose journal has everything of its predecessor's up to `recovered`, if that is known.
+    /// Says whether there is anything; then it is asked once more how far the server has come.
+    pub(crate) fn again(
+        &mut self,
+        anew: bool,
+        recovered: Option<Seq>,
+        frames: &mut Vec<u8>,
+    ) -> bool {
+        let mut groups: Vec<Group> = Vec::new();
+        if anew {
+            groups.extend(self.settled.drain(..));
+        }
+        groups.extend(self.sent.drain(..).map(|(_, group)| group));
+        if self.collected.count > 0 {
+            groups.push(std::mem::take(&mut self.collected));
+        }
+        for group in groups {
+            if let (Some(seq), Some(recovered)) = (group.seq, recovered)
+                && seq <= recovered
+            {
+                self.count -= group.count;
+                continue;
+            }
+            // Behind all whose position is known: nobody can have seen it yet.
+            let seq = group.seq.unwrap_or(Seq(u64::MAX));
+            append_again(&group.frames, anew.then_some(seq), frames);
+            self.sent.push_back((Tid(0), group));
+        }
+        !self.sent.is_empty()
+    }
+
+    /// This request asks how far the server has come with all that was sent again.
+    pub(crate) fn sent_again(&mut self, tid: Tid) {
+        self.sent.iter_mut().for_each(|(settle, _)| *settle = tid);
+    }
+}
+
+/// Appends requests as they are sent again.
+fn append_again(mut frames: &[u8], seq: Option<Seq>, out: &mut Vec<u8>) {
+    while let Ok(Some((frame, length))) = wire::frame::decode(frames) {
+        frames = &frames[length..];
+        let Ok(Message::Request(request)) = Message::decode(frame.payload) else { continue };
+        let op = match request.op {
+            Op::Open { .. } | Op::Close { .. } => continue,
+            Op::Create { parent, name, new } => {
+                Op::Create { parent, name, new: wire::NewInode { open: false, ..new } }
+            }
+            op => op,
+        };
+        let replay = request.replay.map(|replay| Replay { seq: seq.unwrap_or(replay.seq), ..replay });
+        Message::Request(Request { replay, op, ..request }).append_frame(out);
+    }
+}

@@ -1,0 +1,297 @@
+//! What a session does with directories that it has alone: see `alone`.
+
+use types::{Cred, Errno, Ino, Path, Seq, Tid, Timestamp};
+use wire::{Answer, Failure, Op, Reply, WantsAlone};
+
+use super::{Effects, Session};
+use crate::alone::{Alone, Here, Next};
+use crate::cache::Cache;
+
+/// What is known of a request without asking.
+#[derive(Debug)]
+pub enum Known {
+    /// The answer, from what is remembered.
+    Remembered(Result<Answer, Failure>),
+    /// The answer, from a directory that this client has alone. Nothing is changed.
+    Alone(Result<Answer, Failure>),
+    /// The answer to a change that is carried out in such a directory. The server hears of it as the
+    /// request of this number, with [`Session::send_ahead`], or before it hears anything else.
+    Ahead(Tid, Result<Answer, Failure>),
+    /// Nothing: ask.
+    Nothing,
+    /// It could be answered if there were inode numbers: ask for as many
+    /// (`Op::Extend` of subtree 0), and once more.
+    WantsNumbers(u64),
+}
+
+impl Session {
+    /// From now on takes directories that it can have alone for itself, and answers changes in them.
+    /// The caller must [remember](Session::remember), and sends what is collected soon.
+    pub fn take_alone(&mut self, wants: WantsAlone) {
+        if wants != WantsAlone::Never {
+            self.alone.get_or_insert_with(|| Box::new(Alone::new(wants)));
+        }
+    }
+
+    /// The answer to a request, if it is known without asking. It may be used for [`crate::VALID`]
+    /// after the newest request that was answered. `now` is the time of a change.
+    pub fn known(
+        &mut self,
+        cred: &Cred,
+        op: &Op<'_>,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) -> Known {
+        if !self.connected {
+            return Known::Nothing;
+        }
+        let Some(alone) = self.alone.as_mut().filter(|alone| alone.is_any()) else {
+            return self.remembered(cred, op);
+        };
+        match alone.perform(cred, op, now) {
+            Here::Answer(result) => Known::Alone(result),
+            Here::Numbers => Known::WantsNumbers(alone.wants_numbers().unwrap_or(1)),
+            Here::NotHere => self.remembered(cred, op),
+            Here::Tell(result, replay) => {
+                let tid = Tid(self.next_tid);
+                self.next_tid += 1;
+                match *op {
+                    Op::Create { ref new, .. } if new.open => {
+                        self.held.created(replay.ino, tid);
+                    }
+                    Op::Open { ino, write } => {
+                        self.held.opened(ino, write, tid);
+                        self.held.granted(ino, false);
+                    }
+                    _ => {}
+                }
+                let heard = self.heard(tid);
+                let Some(alone) = &mut self.alone else { return Known::Nothing };
+                alone.groups.add((tid, heard), cred, replay, *op);
+                if let Some(count) = alone.wants_numbers() {
+                    self.call(&Cred::root(), Op::Extend { subtree: Ino(0), count }, effects);
+                } else if alone.is_full() {
+                    self.return_all(effects);
+                }
+                Known::Ahead(tid, result)
+            }
+        }
+    }
+
+    fn remembered(&self, cred: &Cred, op: &Op<'_>) -> Known {
+        let Some(cache) = &self.cache else { return Known::Nothing };
+        let answer = match *op {
+            Op::Walk { base, path } => self.walk(cache, cred, base, path),
+            _ => cache.answer(cred, op),
+        };
+        answer.map_or(Known::Nothing, Known::Remembered)
+    }
+
+    /// A path all of whose directories are known.
+    fn walk(
+        &self,
+        cache: &Cache,
+        cred: &Cred,
+        base: Ino,
+        path: &[u8],
+    ) -> Option<Result<Answer, Failure>> {
+        // What is wrong with a path as a whole, the server says first.
+        let path = Path::parse(path).ok()?;
+        let mut names = path.components().peekable();
+        let (mut parent, mut at) = (base, base);
+        while let Some(name) = names.next() {
+            let alone = self.alone.as_ref().filter(|alone| alone.has(at));
+            let found = match alone {
+                Some(alone) => alone.look(cred, at, name)?,
+                None => cache.look(cred, at, name)?,
+            };
+            let found = match found {
+                Ok(found) => found,
+                Err(errno) => return Some(Err(errno.into())),
+            };
+            parent = at;
+            match (found, names.peek()) {
+                (Some(ino), _) => at = ino,
+                (None, None) => return Some(Ok(Answer::Walked { parent, attr: None })),
+                (None, Some(_)) => return Some(Err(Errno::NotFound.into())),
+            }
+        }
+        let ahead = self.alone.as_ref().and_then(|alone| alone.attr(at));
+        let attr = Some(ahead.or_else(|| cache.attr(at))?);
+        Some(Ok(Answer::Walked { parent, attr }))
+    }
+
+    /// Sends what was answered here since the last time. When [`Effects::settled`] says so, the server
+    /// was heard since this call.
+    pub fn send_ahead(&mut self, effects: &mut Effects) {
+        if !self.connected {
+            return;
+        }
+        let group = self.alone.as_mut().and_then(|alone| alone.groups.take(&mut effects.frames));
+        let Some(group) = group else { return };
+        let settle = self.call_at_once(&Cred::root(), Op::Settle, effects);
+        if let Some(alone) = &mut self.alone {
+            alone.groups.sent(settle, group);
+        }
+    }
+
+    /// Bytes that [`Session::send_ahead`] would send.
+    #[must_use]
+    pub fn ahead_bytes(&self) -> usize {
+        self.alone.as_ref().map_or(0, |alone| alone.groups.bytes())
+    }
+
+    /// Whether the server may not have everything that was answered here.
+    #[must_use]
+    pub fn is_ahead(&self) -> bool {
+        self.alone.as_ref().is_some_and(|alone| alone.groups.is_any_unsettled())
+    }
+
+    /// Directories that this client has alone.
+    #[must_use]
+    pub fn alone_count(&self) -> usize {
+        self.alone.as_ref().map_or(0, |alone| alone.count())
+    }
+
+    /// The inodes in a directory that this client has alone, and whether they are directories.
+    #[must_use]
+    pub fn alone_entries(&self, dir: Ino) -> Option<Vec<(Ino, bool)>> {
+        self.alone.as_ref().filter(|_| self.connected)?.entries(dir)
+    }
+
+    /// Tells the server something later, if it is told other things later. Says whether it will be.
+    pub(super) fn tell_ahead(&mut self, op: Op<'_>) -> bool {
+        let tid = Tid(self.next_tid);
+        let heard = self.heard(tid);
+        let Some(alone) = self.alone.as_mut().filter(|alone| self.connected && alone.is_any())
+        else {
+            return false;
+        };
+        self.next_tid += 1;
+        alone.groups.add((tid, heard), &Cred::root(), wire::Replay::default(), op);
+        true
+    }
+
+    /// Whether a request asks for its directory.
+    #[allow(clippy::wildcard_enum_match_arm, reason = "others are not about a directory to have")]
+    pub(super) fn wants_alone(&self, op: &Op<'_>) -> WantsAlone {
+        let Some(alone) = &self.alone else { return WantsAlone::Never };
+        match *op {
+            Op::Create { parent, .. }
+            | Op::Unlink { parent, .. }
+            | Op::Rmdir { parent, .. }
+            | Op::Rename { new_parent: parent, .. }
+                if alone.wants_dir(parent) =>
+            {
+                alone.wants
+            }
+            _ => WantsAlone::Never,
+        }
+    }
+
+    /// What a reply says about directories that this client has alone, or gets now. Nothing of it is
+    /// remembered elsewhere.
+    pub(super) fn reply_about_alone(&mut self, reply: &mut Reply, effects: &mut Effects) {
+        let Some(alone) = &mut self.alone else { return };
+        let Reply { tid, seq, safe, ref result, .. } = *reply;
+        effects.settled |= alone.groups.settle(tid, result.is_ok(), seq, safe);
+        alone.take_numbers(tid, result);
+        let next = alone.listed(tid, result).unwrap_or(Next::Nothing);
+        self.go_on_with(next, effects);
+        let (Some(alone), Some(cache)) = (&mut self.alone, &mut self.cache) else { return };
+        let Some(told) = reply.told.filter(|told| !cache.is_returning(told.dir.ino)) else { return };
+        let created = match &reply.result {
+            Ok(Answer::Attr(attr)) if !cache.is_returning(attr.ino) => Some(*attr),
+            Ok(_) | Err(_) => None,
+        };
+        let next = alone.given(&told, created.as_ref());
+        let inside = created.filter(|attr| alone.has(attr.ino));
+        if alone.has(told.dir.ino) {
+            cache.forget(told.dir.ino);
+            reply.told = None;
+        }
+        if let Some(attr) = inside {
+            cache.forget(attr.ino);
+            reply.told = reply.told.map(|told| wire::Told { inode: false, ..told });
+        }
+        self.go_on_with(next, effects);
+    }
+
+    fn go_on_with(&mut self, next: Next, effects: &mut Effects) {
+        match next {
+            Next::Nothing => {}
+            Next::List(dir, after) => {
+                let op = Next::page(dir, after.as_deref());
+                let tid = self.call(&Cred::root(), op, effects);
+                if let Some(alone) = &mut self.alone {
+                    alone.lists(tid, dir);
+                }
+            }
+            Next::Return(dir) => {
+                self.cache.iter_mut().for_each(|cache| cache.forget(dir));
+                self.call(&Cred::root(), Op::Return { dir }, effects);
+            }
+        }
+    }
+
+    /// A reply to something that was sent ahead: the server has not done what was answered here.
+    pub(super) fn reply_to_ahead(
+        &mut self,
+        tid: Tid,
+        result: Result<Answer, Failure>,
+        effects: &mut Effects,
+    ) {
+        let sent = self.alone.as_ref().is_some_and(|alone| alone.groups.contains(tid));
+        if let (true, Err(failure)) = (sent, result) {
+            self.lost.get_or_insert(failure);
+            self.return_all(effects);
+        }
+    }
+
+    /// Gives all directories back.
+    fn return_all(&mut self, effects: &mut Effects) {
+        let Some(alone) = &mut self.alone else { return };
+        for dir in alone.forget_all() {
+            self.cache.iter_mut().for_each(|cache| cache.forget(dir));
+            self.call(&Cred::root(), Op::Return { dir }, effects);
+        }
+    }
+
+    /// The connection is gone: nothing is this client's alone as far as it knows.
+    pub(super) fn lose_alone(&mut self) {
+        if let Some(alone) = &mut self.alone {
+            self.had_alone.append(&mut alone.forget_all());
+        }
+    }
+
+    /// Sends again what the server may not have, or may have lost. Says whether there was anything.
+    pub(super) fn send_ahead_again(
+        &mut self,
+        restarted: bool,
+        recovered: Option<Seq>,
+        effects: &mut Effects,
+    ) -> bool {
+        let Some(alone) = &mut self.alone else { return false };
+        if restarted {
+            alone.restarted();
+        }
+        alone.groups.again(restarted, recovered, &mut effects.frames)
+    }
+
+    /// All that was sent again: asks how far the server has come, and gives back what the client had.
+    pub(super) fn end_of_ahead(&mut self, ahead: bool, restarted: bool, effects: &mut Effects) {
+        if ahead {
+            let settle = self.call_at_once(&Cred::root(), Op::Settle, effects);
+            if let Some(alone) = &mut self.alone {
+                alone.groups.sent_again(settle);
+            }
+        }
+        let had = std::mem::take(&mut self.had_alone);
+        if restarted {
+            return;
+        }
+        for dir in had {
+            self.call_at_once(&Cred::root(), Op::Return { dir }, effects);
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Changes that are answered here, in directories that this client has alone (asynchronous operations):
+//! when the server hears of them.
+//!
+//! That is when enough has been collected, when this client asks for anything, when somebody else wants
+//! to look, and a few milliseconds after the first in any case: a thread sees to that.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use types::{Cred, Error, Result};
+use wire::{Op, WantsAlone};
+
+use super::{Link, State};
+
+/// How long the server may not have heard of a change.
+const DELAY: Duration = Duration::from_millis(2);
+/// So many bytes are sent at once.
+const BYTES: usize = 32 << 10;
+
+/// What is known of when the server heard of changes.
+#[derive(Debug, Default)]
+pub(super) struct Telling {
+    /// There is a thread that tells it.
+    present: bool,
+    /// It sleeps until there is something to tell.
+    asleep: bool,
+    /// When the oldest was sent of what the server has not settled.
+    sent: Option<Instant>,
+}
+
+impl State {
+    /// Sends what was answered here.
+    fn tell_ahead(&mut self, now: Instant) {
+        self.session.send_ahead(&mut self.effects);
+        self.telling.sent.get_or_insert(now);
+    }
+
+    /// The server has come up with what was sent.
+    pub(super) fn note_settled(&mut self) {
+        if std::mem::take(&mut self.effects.settled) {
+            self.heard = self.heard.max(self.telling.sent.take());
+        }
+    }
+}
+
+impl Link {
+    /// A change was answered here.
+    pub(super) fn answered_ahead(&self, state: &mut State, now: Instant) -> bool {
+        let bytes = state.session.ahead_bytes();
+        if bytes >= BYTES {
+            state.tell_ahead(now);
+            return true;
+        }
+        if bytes > 0 && std::mem::take(&mut state.telling.asleep) {
+            self.teller.notify_one();
+        }
+        false
+    }
+
+    /// Takes directories alone from now on. Says whether a thread is needed for [`Link::tell_regularly`].
+    pub(crate) fn begin_telling(&self, wants: WantsAlone) -> bool {
+        let mut state = self.lock();
+        state.session.take_alone(wants);
+        wants != WantsAlone::Never && !std::mem::replace(&mut state.telling.present, true)
+    }
+
+    /// Tells the server what was answered here, soon after it was, until the link is closed.
+    pub(crate) fn tell_regularly(&self) {
+        let mut state = self.lock();
+        while !self.closed.load(Ordering::Acquire) && !state.fenced {
+            if state.session.ahead_bytes() == 0 {
+                state.telling.asleep = true;
+                state = self.teller.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            let waited = self.teller.wait_timeout(state, DELAY);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state.tell_ahead(Instant::now());
+            state = self.send(state);
+        }
+        state.telling.present = false;
+    }
+
+    /// Everything that was answered here is with the server.
+    ///
+    /// # Errors
+    /// That of a change that the server did not carry out; `EIO` if it is away.
+    pub(crate) fn settle(&self) -> Result<()> {
+        if self.lock().session.is_ahead() {
+            self.request(&Cred::root(), Op::Settle, &[])?;
+        }
+        match self.lock().session.take_lost() {
+            None => Ok(()),
+            Some(lost) => Err(Error::from(lost).remedy("repeat the change")),
+        }
+    }
+
+    /// Ends the thread that tells the server.
+    pub(super) fn stop_telling(&self) {
+        self.teller.notify_all();
+    }
+
+    /// Before the connection is closed: what was answered here is sent, if the server is there.
+    pub(crate) fn settle_at_end(&self) {
+        let ahead = {
+            let state = self.lock();
+            state.session.is_ahead() && state.sender.is_some()
+        };
+        if ahead {
+            // Whoever needs to know has synced before.
+            let _ = self.settle();
+        }
+    }
+}

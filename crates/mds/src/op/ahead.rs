@@ -1,0 +1,180 @@
+//! Changes that a client has answered itself, in directories that it has alone (asynchronous
+//! operations). They come with the inode numbers and times that the client has given, are carried out
+//! in the order in which they come, and nothing is said about them unless one fails: then what the
+//! client believes is wrong, and it gives its directories back.
+
+use types::{ClientId, ConnId, Errno, FileType, Ino, Seq, Tid};
+use wire::{Answer, Failure, Message, Op, Request};
+
+use super::{Performed, Refused, touched};
+use crate::session::{Fate, Remembered};
+use crate::{Effects, Mds, Observed};
+use namespace::Refusal;
+
+impl Mds {
+    /// Whether a request must wait because something that its client has sent ahead waits for a
+    /// directory. What one client sends is one after the other then.
+    pub(crate) fn waits_for_ahead(
+        &mut self,
+        conn: ConnId,
+        client: ClientId,
+        request: &Request<'_>,
+    ) -> bool {
+        if conn == ConnId::MONITOR || conn == ConnId::NOBODY {
+            return false;
+        }
+        let waiting = &mut self.sessions.get_mut(client).ahead.waiting;
+        if waiting.is_empty() {
+            return false;
+        }
+        waiting.push_back(Message::Request(request.clone()).to_frame());
+        true
+    }
+
+    /// The same of a part of a journal, whose merge may wait.
+    pub(crate) fn chunk_waits_for_ahead(
+        &mut self,
+        client: ClientId,
+        (tid, bytes): (Tid, &[u8]),
+    ) -> bool {
+        let waiting = &mut self.sessions.get_mut(client).ahead.waiting;
+        if waiting.is_empty() {
+            return false;
+        }
+        waiting.push_back(Message::Chunk { tid, bytes }.to_frame());
+        true
+    }
+
+    /// Carries out what was sent ahead.
+    pub(crate) fn carry_out_ahead(
+        &mut self,
+        conn: ConnId,
+        client: ClientId,
+        request: &Request<'_>,
+        effects: &mut Effects,
+    ) {
+        if request.op.is_mutation() {
+            let session = self.sessions.get_mut(client);
+            if let Fate::Done(known) = session.fate(request.tid) {
+                let seq = known.map_or(Seq(0), |known| known.seq);
+                session.ahead.seq = session.ahead.seq.max(seq);
+                return;
+            }
+        }
+        let removed = match request.op {
+            Op::Rmdir { parent, name } => self.namespace.peek(parent, name).ok().flatten(),
+            _ => None,
+        };
+        let may = if self.is_resend_busy() { Ok(()) } else { self.check_alone(client, request) };
+        let performed = may.map_err(Refused::from);
+        let performed = performed.and_then(|()| self.perform(conn, client, request, effects));
+        match performed {
+            Ok(Performed::Changed { seq, ino, time, .. }) => {
+                self.counters.ahead += 1;
+                let remembered =
+                    Remembered { tid: request.tid, seq: seq.unwrap_or_default(), ino, time };
+                let session = self.sessions.get_mut(client);
+                session.finish(remembered);
+                if let Some(seq) = seq {
+                    session.known_since(seq);
+                    session.ahead.seq = session.ahead.seq.max(seq);
+                }
+                if self.settings.observe {
+                    let Remembered { tid, seq, ino, time } = remembered;
+                    let messages = effects.outbox.sends.len();
+                    effects.observed.push(Observed { client, tid, seq, ino, time, messages });
+                }
+                self.follow_alone(client, request, removed, effects);
+            }
+            Ok(Performed::Answer(_) | Performed::Later) => {}
+            Err(Refused::Refusal(Refusal::Cold(dir))) => {
+                let frame = Message::Request(request.clone()).to_frame();
+                self.sessions.get_mut(client).ahead.waiting.push_front(frame);
+                self.ahead_waits_for(client, dir, effects);
+            }
+            Err(Refused::Refusal(Refusal::Errno(errno))) => {
+                self.refuse_ahead(conn, client, request, errno.into(), effects);
+            }
+            Err(Refused::Failure(failure)) => {
+                self.refuse_ahead(conn, client, request, failure, effects);
+            }
+        }
+    }
+
+    fn refuse_ahead(
+        &mut self,
+        conn: ConnId,
+        client: ClientId,
+        request: &Request<'_>,
+        failure: Failure,
+        effects: &mut Effects,
+    ) {
+        self.counters.ahead_refused += 1;
+        self.refuse(conn, client, request, failure, effects);
+        // What it believes is wrong: nothing that follows from it is carried out.
+        let alone = self.caps.alone().filter(|(_, owner)| *owner == client);
+        let alone: Vec<Ino> = alone.map(|(dir, _)| dir).collect();
+        for dir in alone {
+            self.returned(client, dir, effects);
+        }
+    }
+
+    /// `ESTALE` unless the client has everything alone that a request is about, and was given the
+    /// number that it uses.
+    fn check_alone(&self, client: ClientId, request: &Request<'_>) -> Result<(), Errno> {
+        let (inos, _) = touched(&request.op);
+        for ino in inos.into_iter().flatten() {
+            let place = self.place_of(ino).ok_or(Errno::Stale)?;
+            if self.caps.owner(place) != Some(client) {
+                return Err(Errno::Stale);
+            }
+        }
+        if let (Op::Create { .. }, Some(replay)) = (&request.op, request.replay) {
+            let granted = self.sessions.get(client).is_some_and(|session| {
+                session.ahead.numbers.iter().any(|range| range.contains(replay.ino))
+            });
+            if !granted {
+                return Err(Errno::Stale);
+            }
+        }
+        Ok(())
+    }
+
+    /// A directory that was made in one that its client has alone is the client's alone, too; one that
+    /// was removed is nobody's.
+    fn follow_alone(
+        &mut self,
+        client: ClientId,
+        request: &Request<'_>,
+        removed: Option<Ino>,
+        effects: &mut Effects,
+    ) {
+        let Some(replay) = request.replay else { return };
+        match request.op {
+            Op::Create { parent, ref new, .. }
+                if FileType::from_mode(new.mode) == Some(FileType::Directory)
+                    && self.caps.owner(parent) == Some(client)
+                    && self.caps.grant(client, replay.ino, self.clock.now) =>
+            {
+                self.caps.give_alone(client, replay.ino);
+            }
+            Op::Rmdir { .. } => {
+                if let Some(removed) = removed {
+                    self.returned(client, removed, effects);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// How far the server has come with what a client sent ahead.
+    pub(crate) fn settle_ahead(
+        &mut self,
+        at: (ConnId, Tid),
+        client: ClientId,
+        effects: &mut Effects,
+    ) {
+        let seq = self.sessions.get_mut(client).ahead.seq;
+        self.reply_with(at, seq, Answer::Done, effects);
+    }
+}

@@ -1,0 +1,152 @@
+//! Clients that answer changes themselves, in directories that they have alone, and tell the server
+//! later. What they answered is judged when the server carries it out: until then nobody else can
+//! have looked, and the model is where it was. What they say about such a directory meanwhile waits
+//! for the change before it.
+
+use std::collections::VecDeque;
+
+use client::Known;
+use types::{ClientId, Seq, Tid, Timestamp};
+use wire::{Answer, Failure, Message, Reply};
+
+use crate::call::{Call, What};
+use crate::oracle::Key;
+use crate::world::{Event, World};
+
+/// How long a client may collect what it has answered.
+const COLLECT_MAX: u64 = 20_000_000;
+
+/// What a client answered itself.
+#[derive(Debug)]
+struct Said {
+    /// The number of the change, or of the question.
+    tid: Tid,
+    /// The change before a question.
+    after: Tid,
+    change: bool,
+    call: Call,
+    result: Result<Answer, Failure>,
+    at: u64,
+}
+
+/// What a client is ahead of the server with.
+#[derive(Debug, Default)]
+pub(crate) struct Ahead {
+    /// What the server has not carried out, and questions behind it.
+    said: VecDeque<Said>,
+    /// It will tell the server.
+    telling: bool,
+    /// When the oldest was sent of what the server has not settled.
+    pub(crate) sent: Option<u64>,
+}
+
+impl Ahead {
+    fn newest(&self) -> Option<Tid> {
+        self.said.iter().rev().find(|said| said.change).map(|said| said.tid)
+    }
+}
+
+impl World {
+    /// Judges what a client says without asking. Returns whether it says anything.
+    pub(crate) fn says(&mut self, client: usize, call: &Call, tid: Tid, repeats: u8) -> bool {
+        let (clock, now) = (self.clock(), self.now);
+        let known = &mut self.clients[client];
+        let id = known.id();
+        let known = known.session.known(&call.cred, &call.what.op(), clock.time, &mut known.effects);
+        let said = |change, tid, after, result| {
+            let (call, at) = (call.clone(), now);
+            Said { tid, after, change, call, result, at }
+        };
+        match known {
+            Known::Nothing => return false,
+            // A walk may lead through what the model does not have yet.
+            Known::Remembered(_)
+                if matches!(call.what, What::Walk { .. })
+                    && self.clients[client].ahead.newest().is_some() => {}
+            Known::Remembered(result) => self.knows(client, call, tid, result),
+            Known::Alone(result) => {
+                self.note(format_args!("{id} sees {call:?}: {result:?}"));
+                match self.clients[client].ahead.newest() {
+                    None => self.knows(client, call, tid, result),
+                    Some(after) => {
+                        let said = said(false, tid, after, result);
+                        self.clients[client].ahead.said.push_back(said);
+                    }
+                }
+            }
+            Known::Ahead(tid, result) => {
+                self.note(format_args!("{id} does {tid} {call:?}: {result:?}"));
+                self.oracle.issue((id, tid), call.clone(), Vec::new());
+                self.oracle.ahead((id, tid));
+                self.clients[client].ahead.said.push_back(said(true, tid, tid, result));
+                self.ahead += 1;
+                if !std::mem::replace(&mut self.clients[client].ahead.telling, true) {
+                    let after = self.rng.between(1, COLLECT_MAX);
+                    self.schedule(after, Event::Tell(client));
+                }
+            }
+            Known::WantsNumbers(count) => {
+                self.clients[client].again.push_front((call.clone(), repeats));
+                let subtree = types::Ino(0);
+                let what = What::Extend { subtree, count };
+                self.call(client, Call::root(what), 0, Vec::new());
+            }
+        }
+        self.flush(client);
+        true
+    }
+
+    /// A client tells the server what it has answered.
+    pub(crate) fn tell(&mut self, client: usize) {
+        let now = self.now;
+        let known = &mut self.clients[client];
+        known.ahead.telling = false;
+        if !known.alive {
+            return;
+        }
+        known.session.send_ahead(&mut known.effects);
+        known.ahead.sent.get_or_insert(now);
+        self.flush(client);
+    }
+
+    /// The server carried out what a client had answered.
+    pub(crate) fn told(&mut self, (id, tid): Key, seq: Seq, time: Timestamp) {
+        let Some(client) = self.clients.iter().position(|client| client.id() == id) else { return };
+        let ahead = &mut self.clients[client].ahead;
+        let Some(at) = ahead.said.iter().position(|said| said.change && said.tid == tid) else {
+            return;
+        };
+        if at != 0 {
+            return self.check(Err(format!("{id} {tid} was carried out before what came before it")));
+        }
+        let behind = |said: &mut Said| said.after == tid;
+        while let Some(said) = self.clients[client].ahead.said.pop_front_if(behind) {
+            let (seq, time) = if said.change { (seq, time) } else { (Seq(0), Timestamp(0)) };
+            self.judge(id, client, said, (seq, time));
+        }
+    }
+
+    fn judge(&mut self, id: ClientId, client: usize, said: Said, (seq, time): (Seq, Timestamp)) {
+        let Said { tid, change, call, result, at, .. } = said;
+        let epoch = self.clients[client].session.epoch().0;
+        let reply = Reply { tid, seq, time, safe: Seq(0), told: None, result };
+        self.history.asked((id, tid), &call.what, at);
+        self.history.heard(id, epoch, &reply, at);
+        if !change {
+            self.oracle.issue((id, tid), call, Vec::new());
+        }
+        let judged = self.oracle.emitted(id, &Message::Reply(reply));
+        self.check(judged);
+    }
+
+    /// The server did not carry out what a client had answered, or never will: what the client said
+    /// since is about something that is not there.
+    pub(crate) fn drop_ahead(&mut self, client: usize) {
+        let id = self.clients[client].id();
+        for said in std::mem::take(&mut self.clients[client].ahead.said) {
+            if said.change {
+                self.oracle.lost_ahead((id, said.tid));
+            }
+        }
+    }
+}
