@@ -9,7 +9,7 @@
 //! Who asks must make sure that an answer from here is not used too long after the server was heard
 //! last ([`VALID`]): a server that hears nothing takes everything back without asking.
 
-use types::{Attr, Cred, Errno, Ino, Map, Span, Tid, check_name};
+use types::{Attr, Cred, Errno, Ino, Map, Path, Span, Tid, check_name};
 use wire::{Answer, Failure, Op, Reply, Told};
 
 /// How long after a request that was answered its client may remember what it was told. Less than
@@ -450,6 +450,32 @@ impl Cache {
         self.clear();
         held
     }
+}
+
+/// Follows a path all of whose directories are known: `look` says what a name stands for.
+pub(crate) fn walk(
+    (base, path): (Ino, &[u8]),
+    look: impl Fn(Ino, &[u8]) -> Option<Result<Option<Ino>, Errno>>,
+    attr: impl Fn(Ino) -> Option<Attr>,
+) -> Option<Result<Answer, Failure>> {
+    // What is wrong with a path as a whole, the server says first.
+    let path = Path::parse(path).ok()?;
+    let mut names = path.components().peekable();
+    let (mut parent, mut at) = (base, base);
+    while let Some(name) = names.next() {
+        let found = match look(at, name)? {
+            Ok(found) => found,
+            Err(errno) => return Some(Err(errno.into())),
+        };
+        parent = at;
+        match (found, names.peek()) {
+            (Some(ino), _) => at = ino,
+            (None, None) => return Some(Ok(Answer::Walked { parent, attr: None })),
+            (None, Some(_)) => return Some(Err(Errno::NotFound.into())),
+        }
+    }
+    let attr = Some(attr(at)?);
+    Some(Ok(Answer::Walked { parent, attr }))
 }
 
 /// The rule of the server, for directories.

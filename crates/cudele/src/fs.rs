@@ -198,7 +198,8 @@ impl Fs {
     /// # Errors
     /// That of a change that it did not accept.
     pub fn settle(&self) -> Result<()> {
-        self.link.settle()
+        self.link.settle()?;
+        self.check_lost()
     }
 
     /// A request that is followed by a journal in chunks.
@@ -408,11 +409,20 @@ impl Fs {
     /// `ENOSPC` or `EIO` if the journal cannot be written; the error of a change that was lost.
     pub fn sync(&self) -> Result<Seq> {
         let answer = self.call(Op::Sync)?;
-        if let Some(lost) = self.link.lock().session.take_lost() {
-            return Err(Error::from(lost).remedy("repeat the change"));
-        }
+        self.check_lost()?;
         let Answer::Safe(seq) = answer else { return Err(unexpected(&answer)) };
         Ok(seq)
+    }
+
+    /// The error of a change that was answered and is lost, once.
+    ///
+    /// # Errors
+    /// That one.
+    pub fn check_lost(&self) -> Result<()> {
+        match self.link.lock().session.take_lost() {
+            None => Ok(()),
+            Some(lost) => Err(Error::from(lost).remedy("repeat the change")),
+        }
     }
 
     /// Makes sure that this client talks to the server that is active now.

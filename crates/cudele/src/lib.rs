@@ -71,7 +71,7 @@ pub use types::{
 pub use user::{Page, User};
 pub use wire::{
     Answer, ClusterMap, DecoupledSubtree, EffectivePolicy, Kept, MdsEntry, MdsState, MergeFlags,
-    MergeReport, MergeSample, NewInode, Op, Opened, PolicyEntry, SampleKind,
+    MergeReport, MergeSample, NewInode, Op, Opened, PolicyEntry, SampleKind, WantsAlone,
 };
 
 /// The civil time now.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cudele::WantsAlone;
 use types::{Errno, Error, Result};
 use vfs::Atime;
 
@@ -30,6 +31,10 @@ pub struct Options {
     /// `timeout=SECONDS`, `soft` (the default) or `hard`: for so long a program waits for a metadata
     /// server that is away before it gets `EIO`; with `hard`, or 0 seconds, for ever.
     pub timeout: Option<Duration>,
+    /// `wsync`, `nowsync` or, as the default, neither: whether names and attributes in directories in
+    /// which nobody else looks are changed without waiting for the metadata server: never, wherever
+    /// the policy does not forbid it (`ack: safe`), or where it asks for it (`ack: async`).
+    pub alone: WantsAlone,
     /// `threads=N`: requests that are answered at the same time.
     pub threads: usize,
 }
@@ -45,6 +50,7 @@ impl Default for Options {
             valid: Duration::ZERO,
             atime: Atime::default(),
             timeout: Some(TIMEOUT),
+            alone: WantsAlone::AsPolicySays,
             threads: 4,
         }
     }
@@ -74,6 +80,8 @@ impl Options {
             "noatime" => self.atime = Atime::Never,
             "atime" | "relatime" => self.atime = Atime::Relative,
             "strictatime" => self.atime = Atime::Always,
+            "wsync" => self.alone = WantsAlone::Never,
+            "nowsync" => self.alone = WantsAlone::Always,
             "threads" => {
                 let threads = value.parse().ok().filter(|threads| (1..=64).contains(threads));
                 self.threads = threads.ok_or_else(|| senseless(option, "a number from 1 to 64"))?;
@@ -96,7 +104,7 @@ impl Options {
             _ => {
                 return Err(Error::new(Errno::Invalid, option, "no such mount option").remedy(
                     "use ro, allow_other, dev, suid, noexec, noatime, strictatime, \
-                             valid=SECONDS, timeout=SECONDS, hard or threads=N",
+                             valid=SECONDS, timeout=SECONDS, hard, wsync, nowsync or threads=N",
                 ));
             }
         }

@@ -409,11 +409,14 @@ impl Vfs {
     ///
     /// # Errors
     /// `ENOSPC`, `EIO`, `EBUSY` if the subtree was decoupled by another client meanwhile. It is
-    /// held and tried again at the next flush.
+    /// held and tried again at the next flush. Also the error of a change, of whichever file, that the
+    /// server did not carry out although it was answered: once.
     pub fn flush(&self, ino: Ino) -> Result<()> {
         let file = self.file(ino)?;
         let mut content = file.held();
-        self.write_back(ino, &mut content)
+        self.write_back(ino, &mut content)?;
+        drop(content);
+        self.fs.check_lost()
     }
 
     /// Makes what was written as durable as the policy promises.

@@ -140,7 +140,7 @@ pub struct Reply {
 /// The capability that comes with a reply: until it is revoked ([`Message::Revoke`]) nobody changes
 /// the names in a directory, its attributes, or those of files that stand in it, but the client
 /// itself. So what it is told of them may be remembered, also that a name does not exist.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     /// The directory that the request was about, or in which its inode stands, as it is now.
     pub dir: Attr,

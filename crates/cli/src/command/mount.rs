@@ -28,7 +28,7 @@ pub(crate) struct Args {
     #[arg(long, default_value = "/", value_name = "PATH")]
     root: String,
     /// Mount options: ro, allow_other, dev, suid, noexec, noatime, strictatime, valid=SECONDS,
-    /// timeout=SECONDS, hard, threads=N
+    /// timeout=SECONDS, hard, wsync, nowsync, threads=N
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
     /// Stay in the foreground until it is unmounted
@@ -73,6 +73,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
 pub(crate) fn here(context: &Context, root: &str, at: &Path, options: &Options) -> Result<Mounted> {
     let fs = context.mount()?;
     fs.set_patience(options.timeout);
+    fs.take_alone(options.alone)?;
     let root = cudele::Path::parse(root.as_bytes())?;
     let Options { valid, read_only, atime, .. } = *options;
     let settings = vfs::Options { valid, read_only, atime };

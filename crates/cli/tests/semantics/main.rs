@@ -9,6 +9,7 @@
     reason = "I/O edge: tests run the program, kill servers and take disks away"
 )]
 
+mod alone;
 mod cells;
 mod compositions;
 mod decoupling;

@@ -11,7 +11,7 @@ use crate::fixture::World;
 use crate::mounts::{Mount, cluster, until};
 
 /// What the metadata server has counted so far, as its last beacon says.
-fn counted(world: &World, name: &str) -> u64 {
+pub(crate) fn counted(world: &World, name: &str) -> u64 {
     // Beacons come twice a second.
     std::thread::sleep(Duration::from_millis(700));
     let status = world.run(&["--json", "status"]).done().out;

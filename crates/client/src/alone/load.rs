@@ -55,10 +55,7 @@ impl Alone {
         let dir = told.dir.ino;
         let Some(stripe) = told.alone.filter(|_| !self.has(dir)) else { return Next::Nothing };
         if told.dir.size > ENTRIES_MAX {
-            if self.unwanted.len() >= UNWANTED_MAX {
-                self.unwanted.clear();
-            }
-            self.unwanted.insert(dir);
+            self.does_not_want(dir);
             return Next::Return(dir);
         }
         if told.dir.size == 0 {
@@ -69,17 +66,31 @@ impl Alone {
         Next::List(dir, None)
     }
 
+    fn does_not_want(&mut self, dir: Ino) {
+        if self.unwanted.len() >= UNWANTED_MAX {
+            self.unwanted.clear();
+        }
+        self.unwanted.insert(dir);
+    }
+
     /// A page of a directory is being asked for.
     pub(crate) fn lists(&mut self, tid: Tid, dir: Ino) {
         self.listing.insert(tid, dir);
     }
 
-    /// Whether a request is of this module's own. What is to be done about its answer.
-    pub(crate) fn listed(&mut self, tid: Tid, result: &Result<Answer, Failure>) -> Option<Next> {
+    /// Whether a request is of this module's own. What is to be done about its answer; `whole` says
+    /// that all attributes in it may be remembered.
+    pub(crate) fn listed(
+        &mut self,
+        tid: Tid,
+        result: &Result<Answer, Failure>,
+        whole: bool,
+    ) -> Option<Next> {
         let dir = self.listing.remove(&tid)?;
         let Some(loading) = self.loading.get_mut(&dir) else { return Some(Next::Nothing) };
-        let Ok(Answer::Entries { entries, more }) = result else {
+        let (Ok(Answer::Entries { entries, more }), true) = (result, whole) else {
             self.loading.remove(&dir);
+            self.does_not_want(dir);
             return Some(Next::Return(dir));
         };
         loading.entries.extend_from_slice(entries);

@@ -16,7 +16,7 @@ fn file(ino: Ino) -> Attr {
 }
 
 fn told(inode: bool) -> Option<Told> {
-    Some(Told { dir: dir(DIR), inode })
+    Some(Told { dir: dir(DIR), inode, ..Told::default() })
 }
 
 fn absent() -> Result<Answer, Failure> {
@@ -62,7 +62,7 @@ impl Bench {
     fn made() -> Self {
         let mut bench = Self::new();
         let create = Op::Create { parent: Ino::ROOT, name: b"d", new: NewInode::default() };
-        let told = Some(Told { dir: dir(Ino::ROOT), inode: true });
+        let told = Some(Told { dir: dir(Ino::ROOT), inode: true, ..Told::default() });
         bench.heard(&create, Ok(Answer::Attr(dir(DIR))), told);
         bench
     }
@@ -168,7 +168,7 @@ fn who_may_not_search_is_told_so() {
     let mut bench = Bench::new();
     let closed = Attr { mode: FileType::Directory.mode_bits() | 0o700, ..dir(DIR) };
     let lookup = Op::Lookup { parent: DIR, name: b"a" };
-    bench.heard(&lookup, absent(), Some(Told { dir: closed, inode: false }));
+    bench.heard(&lookup, absent(), Some(Told { dir: closed, inode: false, ..Told::default() }));
     let other = Cred { uid: 5, gid: 5, groups: vec![] };
     let answer = bench.cache.answer(&other, &lookup);
     assert_eq!(answer, Some(Err(Errno::Access.into())));
@@ -219,7 +219,8 @@ fn a_directory_in_which_much_is_looked_for_in_vain_is_worth_listing() {
 fn a_path_through_known_directories_is_followed_here() {
     let mut bench = Bench::made();
     bench.create(b"a", FILE);
-    let walk = |path| bench.cache.answer(&Cred::root(), &Op::Walk { base: Ino::ROOT, path });
+    let look = |dir, name: &[u8]| bench.cache.look(&Cred::root(), dir, name);
+    let walk = |path| super::walk((Ino::ROOT, path), look, |ino| bench.cache.attr(ino));
     let walked = |parent, attr| Some(Ok(Answer::Walked { parent, attr }));
     assert_eq!(walk(b"/d/a"), walked(DIR, Some(file(FILE))));
     assert_eq!(walk(b"/d/b"), walked(DIR, None));
@@ -234,7 +235,7 @@ fn what_becomes_too_much_is_given_back() {
     let mut bench = Bench::new();
     for number in 0..=DIRS_MAX as u64 {
         assert!(bench.cache.shrink().is_empty());
-        let at = Some(Told { dir: dir(Ino(100 + number)), inode: false });
+        let at = Some(Told { dir: dir(Ino(100 + number)), inode: false, ..Told::default() });
         let lookup = Op::Lookup { parent: Ino(100 + number), name: b"a" };
         bench.heard(&lookup, absent(), at);
     }

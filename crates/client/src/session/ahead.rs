@@ -1,11 +1,10 @@
 //! What a session does with directories that it has alone: see `alone`.
 
-use types::{Cred, Errno, Ino, Path, Seq, Tid, Timestamp};
+use types::{Cred, Ino, Seq, Tid, Timestamp};
 use wire::{Answer, Failure, Op, Reply, WantsAlone};
 
 use super::{Effects, Session};
 use crate::alone::{Alone, Here, Next};
-use crate::cache::Cache;
 
 /// What is known of a request without asking.
 #[derive(Debug)]
@@ -81,44 +80,18 @@ impl Session {
     fn remembered(&self, cred: &Cred, op: &Op<'_>) -> Known {
         let Some(cache) = &self.cache else { return Known::Nothing };
         let answer = match *op {
-            Op::Walk { base, path } => self.walk(cache, cred, base, path),
+            Op::Walk { base, path } => {
+                let alone = self.alone.as_ref();
+                let look = |dir, name: &[u8]| match alone.filter(|alone| alone.has(dir)) {
+                    Some(alone) => alone.look(cred, dir, name),
+                    None => cache.look(cred, dir, name),
+                };
+                let attr = |ino| alone.and_then(|it| it.attr(ino)).or_else(|| cache.attr(ino));
+                crate::cache::walk((base, path), look, attr)
+            }
             _ => cache.answer(cred, op),
         };
         answer.map_or(Known::Nothing, Known::Remembered)
-    }
-
-    /// A path all of whose directories are known.
-    fn walk(
-        &self,
-        cache: &Cache,
-        cred: &Cred,
-        base: Ino,
-        path: &[u8],
-    ) -> Option<Result<Answer, Failure>> {
-        // What is wrong with a path as a whole, the server says first.
-        let path = Path::parse(path).ok()?;
-        let mut names = path.components().peekable();
-        let (mut parent, mut at) = (base, base);
-        while let Some(name) = names.next() {
-            let alone = self.alone.as_ref().filter(|alone| alone.has(at));
-            let found = match alone {
-                Some(alone) => alone.look(cred, at, name)?,
-                None => cache.look(cred, at, name)?,
-            };
-            let found = match found {
-                Ok(found) => found,
-                Err(errno) => return Some(Err(errno.into())),
-            };
-            parent = at;
-            match (found, names.peek()) {
-                (Some(ino), _) => at = ino,
-                (None, None) => return Some(Ok(Answer::Walked { parent, attr: None })),
-                (None, Some(_)) => return Some(Err(Errno::NotFound.into())),
-            }
-        }
-        let ahead = self.alone.as_ref().and_then(|alone| alone.attr(at));
-        let attr = Some(ahead.or_else(|| cache.attr(at))?);
-        Some(Ok(Answer::Walked { parent, attr }))
     }
 
     /// Sends what was answered here since the last time. When [`Effects::settled`] says so, the server
@@ -196,7 +169,8 @@ impl Session {
         let Reply { tid, seq, safe, ref result, .. } = *reply;
         effects.settled |= alone.groups.settle(tid, result.is_ok(), seq, safe);
         alone.take_numbers(tid, result);
-        let next = alone.listed(tid, result).unwrap_or(Next::Nothing);
+        let whole = reply.told.is_some_and(|told| told.inode);
+        let next = alone.listed(tid, result, whole).unwrap_or(Next::Nothing);
         self.go_on_with(next, effects);
         let (Some(alone), Some(cache)) = (&mut self.alone, &mut self.cache) else { return };
         let Some(told) = reply.told.filter(|told| !cache.is_returning(told.dir.ino)) else { return };

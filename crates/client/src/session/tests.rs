@@ -5,6 +5,8 @@ use wire::{Access, Answer, Failure, Message, Op, Opened, Reply, Request, Welcome
 
 use super::{Effects, Input, Session};
 
+mod ahead;
+
 const FILE: Ino = Ino(1 << 41);
 
 struct Bench {

@@ -8,7 +8,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use types::{Cred, Error, Result};
+use types::{Cred, Result};
 use wire::{Op, WantsAlone};
 
 use super::{Link, State};
@@ -85,15 +85,12 @@ impl Link {
     /// Everything that was answered here is with the server.
     ///
     /// # Errors
-    /// That of a change that the server did not carry out; `EIO` if it is away.
+    /// `EIO` if it is away.
     pub(crate) fn settle(&self) -> Result<()> {
         if self.lock().session.is_ahead() {
             self.request(&Cred::root(), Op::Settle, &[])?;
         }
-        match self.lock().session.take_lost() {
-            None => Ok(()),
-            Some(lost) => Err(Error::from(lost).remedy("repeat the change")),
-        }
+        Ok(())
     }
 
     /// Ends the thread that tells the server.

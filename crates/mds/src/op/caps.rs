@@ -47,7 +47,9 @@ impl Mds {
         let dir = self.namespace.getattr(place).ok()?;
         let inode = match (inode, &request.op) {
             (Some(attr), _) => self.may_remember(client, place, attr),
-            (None, Op::List { .. }) => !self.opens.is_any_shared(),
+            (None, Op::List { attrs, .. }) => {
+                *attrs && !self.opens.is_any_shared() && self.are_all_at_home(place, answer)
+            }
             (None, _) => false,
         };
         let alone = self.tell_alone(client, request, place);
@@ -94,6 +96,15 @@ impl Mds {
     /// Whether others have files open that stand in a directory.
     fn is_open_by_others(&self, client: ClientId, dir: Ino) -> bool {
         self.opens.of_others(client).any(|ino| self.namespace.home_of(ino) == Some(dir))
+    }
+
+    /// Whether the files that are listed in a directory stand there: one that has had several names does
+    /// not, and is changed without anybody asking who remembers the directory.
+    fn are_all_at_home(&self, dir: Ino, answer: Result<&Answer, &Failure>) -> bool {
+        let Ok(Answer::Entries { entries, .. }) = answer else { return false };
+        entries.iter().all(|(_, attr)| {
+            attr.is_dir() || attr.nlink > 1 || self.namespace.home_of(attr.ino) == Some(dir)
+        })
     }
 
     fn may_remember(&mut self, client: ClientId, place: Ino, attr: &Attr) -> bool {

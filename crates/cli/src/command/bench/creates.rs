@@ -16,18 +16,27 @@ struct Case {
     preset: &'static str,
     clients: u32,
     one_directory: bool,
+    alone: bool,
 }
 
 pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     let files = lab.files(100_000, 1_000);
     let many = lab.clients(8);
-    let case = |name: String, preset, clients| Case { name, preset, clients, one_directory: false };
+    let case = |name: String, preset, clients| Case {
+        name,
+        preset,
+        clients,
+        one_directory: false,
+        alone: false,
+    };
     let cases = [
         case("rpcs_1_client".into(), "posix-volatile", 1),
         case("sync_1_client".into(), "posix", 1),
         case(format!("rpcs_{many}_clients"), "posix-volatile", many),
         case(format!("sync_{many}_clients"), "posix", many),
         Case { one_directory: true, ..case("two_clients_one_directory".into(), "posix", 2) },
+        Case { alone: true, ..case("async_1_client".into(), "posix", 1) },
+        Case { alone: true, ..case("async_rpcs_1_client".into(), "posix-volatile", 1) },
     ];
     let row = |case: &Case| Row::new(BENCH, &case.name, files).clients(case.clients);
     let mut rows: Vec<_> = cases.iter().map(row).collect();
@@ -54,7 +63,8 @@ fn measure(cluster: &TestCluster, case: &Case, files: u64, row: &mut Row) -> Res
             Some(dir) => (dir.clone(), client * files),
             None => (cluster.directory(Some(&policy))?, 0),
         };
-        tasks.push(Task::Create { dir, first, files, sync, latencies: false });
+        let alone = case.alone;
+        tasks.push(Task::Create { dir, first, files, sync, latencies: false, alone });
     }
     let result = together(cluster, tasks)?;
     row.push(result.seconds);

@@ -30,7 +30,7 @@ pub(crate) struct Job {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Task {
     /// Create files by RPC, one after the other, and wait until all are durable if that is asked.
-    Create { dir: String, first: u64, files: u64, sync: bool, latencies: bool },
+    Create { dir: String, first: u64, files: u64, sync: bool, latencies: bool, alone: bool },
     /// Decouple a directory, append creates to the client's journal, complete the mechanisms.
     Decoupled(Decoupled),
     /// Decouple a directory and append what a directory tree holds: real names and attributes.

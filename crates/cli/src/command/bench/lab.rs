@@ -151,7 +151,7 @@ pub(crate) fn measured(
 pub(crate) fn create(cluster: &TestCluster, preset: &str, files: u64) -> Result<Outcome> {
     let dir = cluster.directory(Some(&policy(preset, files)?))?;
     let sync = preset != "posix-volatile" && preset != "strong-none";
-    alone(cluster, Task::Create { dir, first: 0, files, sync, latencies: false })
+    alone(cluster, Task::Create { dir, first: 0, files, sync, latencies: false, alone: false })
 }
 
 /// Creates in a new decoupled directory under a preset, and its completion, by one client.

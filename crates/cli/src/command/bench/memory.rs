@@ -54,6 +54,7 @@ fn create(cluster: &TestCluster, preset: &str, share: u64, clients: u32) -> Resu
         files: share,
         sync: policy.streams(),
         latencies: false,
+        alone: false,
     });
     Ok(together(cluster, tasks.collect())?.seconds)
 }

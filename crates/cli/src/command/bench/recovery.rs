@@ -33,6 +33,7 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
         files: share,
         sync: true,
         latencies: false,
+        alone: false,
     });
     lab.progress(BENCH, 0, &format!("{events} creates"));
     together(&cluster, tasks.collect())?;

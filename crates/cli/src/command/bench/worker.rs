@@ -35,10 +35,11 @@ pub(crate) fn run() -> Result<()> {
 
 fn perform(job: &Job) -> Result<Outcome> {
     match &job.task {
-        Task::Create { dir, first, files, sync, latencies } => {
+        Task::Create { dir, first, files, sync, latencies, alone } => {
             let fs = mount(job)?;
             let names = Numbered::new(*first, *files);
-            create(&fs, dir, names, &Creates { files: *files, sync: *sync, latencies: *latencies })
+            let (files, sync, latencies, alone) = (*files, *sync, *latencies, *alone);
+            create(&fs, dir, names, &Creates { files, sync, latencies, alone })
         }
         Task::Decoupled(task) => decoupled::append(&mount(job)?, task),
         Task::Walk { dir, policy, source, limit } => {
@@ -149,10 +150,16 @@ fn files_error(path: &Path, error: &std::io::Error) -> Error {
     crate::command::up::io(path, error)
 }
 
+/// How often a client tries to have a directory alone, and how long after the last time.
+const ATTEMPTS: u32 = 100;
+const ATTEMPT_AFTER: Duration = Duration::from_millis(20);
+
 struct Creates {
     files: u64,
     sync: bool,
     latencies: bool,
+    /// Without waiting for the server, in a directory that this client has alone.
+    alone: bool,
 }
 
 fn create(fs: &Arc<Fs>, path: &str, mut names: Numbered, how: &Creates) -> Result<Outcome> {
@@ -161,6 +168,9 @@ fn create(fs: &Arc<Fs>, path: &str, mut names: Numbered, how: &Creates) -> Resul
     let mut micros = Vec::new();
     if how.latencies {
         micros.reserve(usize::try_from(how.files).unwrap_or(0));
+    }
+    if how.alone {
+        have_alone(fs, &dir)?;
     }
     await_start()?;
     let requests = fs.requests();
@@ -194,6 +204,21 @@ fn create(fs: &Arc<Fs>, path: &str, mut names: Numbered, how: &Creates) -> Resul
         outcome.latencies_us = Some(latencies_us(micros));
     }
     Ok(outcome)
+}
+
+/// Creates files until this client has the directory alone.
+fn have_alone(fs: &Arc<Fs>, dir: &cudele::Dir) -> Result<()> {
+    fs.listen(|_| {})?;
+    fs.take_alone(cudele::WantsAlone::Always)?;
+    for attempt in 0..ATTEMPTS {
+        dir.create(format!("first.{attempt}"), &NewFile::default())?;
+        // What it holds already is read before.
+        if fs.alone() > 0 {
+            return Ok(());
+        }
+        std::thread::sleep(ATTEMPT_AFTER);
+    }
+    Err(pipe("the server did not give the directory to this client alone"))
 }
 
 /// What an outcome says about latencies that were taken in tenths of a microsecond.

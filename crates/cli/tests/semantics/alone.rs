@@ -1,0 +1,120 @@
+//! What a mount does in directories that it has alone, before the metadata server hears of it.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::fixture::World;
+use crate::mounts::{Mount, cluster, until};
+use crate::remembering::counted;
+
+fn exists(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
+}
+
+/// A mount that waits for nothing it need not wait for, and a directory that it has alone: the server
+/// counts what it is told later.
+fn alone(world: &World) -> (Mount, PathBuf) {
+    let mount = Mount::with(world, &["-o", "nowsync"]);
+    let dir = mount.path("d");
+    fs::create_dir(&dir).unwrap();
+    until("the directory is the mount's alone", || {
+        for number in 0..20 {
+            fs::write(dir.join(format!("probe{number}")), "").unwrap();
+            fs::remove_file(dir.join(format!("probe{number}"))).unwrap();
+        }
+        counted(world, "ahead") > 0
+    });
+    (mount, dir)
+}
+
+fn pid(mount: &Mount) -> Pid {
+    Pid::from_raw(i32::try_from(mount.pid()).unwrap()).unwrap()
+}
+
+#[test]
+fn what_a_mount_does_alone_others_see_as_soon_as_they_look() {
+    let Some(world) = cluster() else { return };
+    let (one, dir) = alone(&world);
+    let two = Mount::new(&world);
+    let other = two.path("d");
+    for round in 0..5 {
+        let before = counted(&world, "ahead");
+        // Others look the moment after the last was answered.
+        for number in 0..200 {
+            let (name, to) = (format!("{round}.{number}"), format!("{round}.{number}.done"));
+            fs::write(dir.join(&name), format!("content {number}")).unwrap();
+            fs::rename(dir.join(&name), dir.join(&to)).unwrap();
+        }
+        fs::create_dir(dir.join(format!("{round}"))).unwrap();
+        File::create(dir.join(format!("{round}/in"))).unwrap();
+        assert!(exists(&other.join(format!("{round}/in"))));
+        let last = other.join(format!("{round}.199.done"));
+        assert_eq!(fs::read_to_string(last).unwrap(), "content 199");
+        assert!(!exists(&other.join(format!("{round}.199"))));
+        let count = fs::read_dir(&other).unwrap().count();
+        assert_eq!(count, (round + 1) * 201, "round {round}");
+        assert!(counted(&world, "ahead") > before, "nothing was told later in round {round}");
+        // And the other way round, also by number: the file is open here.
+        let file = File::options().write(true).open(other.join(format!("{round}/in"))).unwrap();
+        file.set_len(7).unwrap();
+        drop(file);
+        assert_eq!(fs::metadata(dir.join(format!("{round}/in"))).unwrap().len(), 7);
+    }
+    assert_eq!(counted(&world, "ahead_refused"), 0);
+    two.end();
+    one.end();
+}
+
+#[test]
+fn what_a_mount_did_alone_survives_when_it_is_synced() {
+    let Some(world) = cluster() else { return };
+    let (mut one, dir) = alone(&world);
+    for number in 0..300 {
+        fs::write(dir.join(format!("f{number}")), "").unwrap();
+    }
+    File::open(&dir).unwrap().sync_all().unwrap();
+    // The server dies with what it was told since, and what it was not told.
+    for number in 300..600 {
+        fs::write(dir.join(format!("f{number}")), "").unwrap();
+        if number == 500 {
+            world.crash();
+        }
+    }
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), 600);
+    File::open(&dir).unwrap().sync_all().unwrap();
+    for number in 600..900 {
+        fs::write(dir.join(format!("f{number}")), "").unwrap();
+    }
+    // Now the mount: what is there is a beginning of what was done.
+    one.kill();
+    let two = Mount::new(&world);
+    let other = two.path("d");
+    let there: Vec<bool> = (0..900).map(|number| exists(&other.join(format!("f{number}")))).collect();
+    assert!(there[..600].iter().all(|there| *there), "what was synced is there");
+    let end = there.iter().position(|there| !there).unwrap_or(900);
+    assert!(there[end..].iter().all(|there| !there), "{end} are there, and then others");
+    assert_eq!(fs::read_dir(&other).unwrap().count(), end);
+    two.end();
+}
+
+#[test]
+fn a_mount_that_is_stopped_loses_what_it_had_alone() {
+    let Some(world) = cluster() else { return };
+    let (one, dir) = alone(&world);
+    let two = Mount::new(&world);
+    kill_process(pid(&one), Signal::STOP).unwrap();
+    let start = Instant::now();
+    assert!(!exists(&two.path("d/new")));
+    File::create(two.path("d/new")).unwrap();
+    assert!(start.elapsed() < Duration::from_secs(40), "{:?}", start.elapsed());
+    kill_process(pid(&one), Signal::CONT).unwrap();
+    // It takes up what is there, and goes on.
+    until("the mount sees it", || exists(&dir.join("new")));
+    File::create(dir.join("mine")).unwrap();
+    assert!(exists(&two.path("d/mine")));
+    two.end();
+    one.end();
+}
