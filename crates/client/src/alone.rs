@@ -362,7 +362,12 @@ impl Alone {
     pub(crate) fn wants_numbers(&self) -> Option<u64> {
         let left: u64 = self.numbers.iter().map(|range| range.len()).sum();
         let enough = left > self.asked_for / 2 || !self.asking.is_empty() || self.dirs.is_empty();
-        (!enough).then(|| (self.asked_for * 2).clamp(NUMBERS_MIN, NUMBERS_MAX))
+        (!enough).then(|| self.next_numbers())
+    }
+
+    /// How many are asked for next.
+    pub(crate) fn next_numbers(&self) -> u64 {
+        (self.asked_for * 2).clamp(NUMBERS_MIN, NUMBERS_MAX)
     }
 
     /// So many are being asked for.

@@ -49,7 +49,7 @@ impl Session {
         };
         match alone.perform(cred, op, now) {
             Here::Answer(result) => Known::Alone(result),
-            Here::Numbers => Known::WantsNumbers(alone.wants_numbers().unwrap_or(1)),
+            Here::Numbers => Known::WantsNumbers(alone.next_numbers()),
             Here::NotHere => self.remembered(cred, op),
             Here::Tell(result, replay) => {
                 let tid = Tid(self.next_tid);
