@@ -33,6 +33,8 @@ pub(crate) fn remedy(errno: Errno) -> &'static str {
         Errno::Io => "see the logs in the cluster's directory",
         Errno::Invalid => "`--help` after the command shows its use",
         Errno::Interrupted
+        | Errno::NoSuchPlace
+        | Errno::NoLocks
         | Errno::Deadlock
         | Errno::CrossDevice
         | Errno::TooBig

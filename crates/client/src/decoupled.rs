@@ -13,8 +13,8 @@ use std::collections::VecDeque;
 use journal::{Create, Event, JournalBuffer, JournalError, SegmentHeader, SegmentReader, Writer};
 use namespace::{Mode, Namespace, NewInode, Planned, Refusal};
 use types::{
-    Attr, AttrChange, ClientId, Cred, Epoch, Errno, FileType, INLINE_BYTES_MAX, Ino, InoRange,
-    MODE_TYPE, Origin, RenameFlags, Seq, Stripe, Timestamp, XattrFlags, check_name,
+    Attr, AttrChange, ClientId, Cred, Epoch, Errno, FILE_BYTES_MAX, FileType, INLINE_BYTES_MAX,
+    Ino, InoRange, MODE_TYPE, Origin, RenameFlags, Seq, Stripe, Timestamp, XattrFlags, check_name,
 };
 
 /// What the monitor and the server gave a client.
@@ -148,7 +148,7 @@ impl Decoupled {
     ///
     /// # Errors
     /// `EINVAL` or `ENAMETOOLONG` for an illegal name, `EINVAL` for a mode without a type, `EFBIG` for
-    /// more content than may be inline,
+    /// more content than may be inline or a longer file than there may be,
     /// `ENOSPC` when the inode numbers are used up (extend the range and try again).
     #[inline]
     pub fn create(
@@ -162,7 +162,7 @@ impl Decoupled {
         if FileType::from_mode(new.mode).is_none() {
             return Err(Errno::Invalid);
         }
-        if new.data.len() > INLINE_BYTES_MAX {
+        if new.data.len() > INLINE_BYTES_MAX || new.size > FILE_BYTES_MAX {
             return Err(Errno::TooBig);
         }
         let ino = self.take_ino()?;

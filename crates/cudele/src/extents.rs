@@ -4,17 +4,22 @@
 //!
 //! The length of a file is its inode's business: nothing here knows it or keeps to it.
 
-use objstore::SyncScope;
+use metastore::ObjectName;
+use objstore::{ObjectStore, SyncScope};
 use types::{Errno, Ino, Result, Stripe};
 
 use crate::Fs;
+
+/// Of a range with more objects than this those that exist are listed: a file may be so much longer
+/// than its content that asking for each would never end.
+const UNLISTED_MAX: u64 = 64;
 
 /// Zeros are written so many at a time.
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
 /// Objects of one file that are made durable at the same time: a store that waits for its disk
 /// waits once for several.
-const SYNCS_AT_ONCE: u64 = 8;
+const SYNCS_AT_ONCE: usize = 8;
 
 /// A piece of a byte range that lies in one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,11 +46,23 @@ fn pieces(stripe: Stripe, offset: u64, length: u64) -> impl Iterator<Item = Piec
     })
 }
 
+/// The part of a byte range that lies in this object, which it must touch.
+fn piece_of(stripe: Stripe, number: u64, (offset, end): (u64, u64)) -> Piece {
+    let start = number * stripe.bytes();
+    let from = offset.max(start) - start;
+    let to = (end - start).min(stripe.bytes());
+    Piece { stripe: number, offset: from, length: to - from }
+}
+
 fn usize_of(length: u64) -> usize {
     usize::try_from(length).unwrap_or(usize::MAX)
 }
 
 impl Fs {
+    fn objects(&self, (ino, stripe): (Ino, Stripe)) -> Objects<'_> {
+        Objects { store: &**self.store(), ino, stripe }
+    }
+
     /// Reads a byte range; the answer is as long as the range.
     ///
     /// # Errors
@@ -60,17 +77,89 @@ impl Fs {
     ///
     /// # Errors
     /// `EIO`, `EACCES`.
-    pub fn read_into(
-        &self,
-        (ino, stripe): (Ino, Stripe),
-        offset: u64,
-        buffer: &mut [u8],
-    ) -> Result<()> {
+    pub fn read_into(&self, place: (Ino, Stripe), offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.objects(place).read_into(offset, buffer)
+    }
+
+    /// Writes a byte range. Durable after [`Fs::sync_file`].
+    ///
+    /// # Errors
+    /// `ENOSPC`, `EIO`; part of the range may be written then.
+    pub fn write_at(&self, place: (Ino, Stripe), offset: u64, data: &[u8]) -> Result<()> {
+        self.objects(place).write_at(offset, data)
+    }
+
+    /// Makes a byte range of a file of this length, given as offset and length, read as zeros; whole
+    /// objects are removed. Takes as long as there are objects in the range.
+    ///
+    /// # Errors
+    /// `EIO`, `ENOSPC`.
+    pub fn zero_range(&self, place: (Ino, Stripe), size: u64, range: (u64, u64)) -> Result<()> {
+        self.objects(place).zero_range(size, range)
+    }
+
+    /// Removes the content of a file of this length that nobody needs any more.
+    ///
+    /// # Errors
+    /// `EIO`.
+    pub fn delete_data(&self, place: (Ino, Stripe), size: u64) -> Result<()> {
+        self.objects(place).delete_data(size)
+    }
+
+    /// Makes the content of a file of this length durable, and that what was removed of it is gone.
+    ///
+    /// # Errors
+    /// `EIO`, `ENOSPC`.
+    pub fn sync_file(&self, place: (Ino, Stripe), size: u64) -> Result<()> {
+        self.objects(place).sync_all(size)
+    }
+
+    /// Makes the objects with these numbers durable, or that they are gone.
+    ///
+    /// # Errors
+    /// `EIO`, `ENOSPC`.
+    pub fn sync_stripes(&self, ino: Ino, numbers: &[u64]) -> Result<()> {
+        self.objects((ino, Stripe::DEFAULT)).sync(numbers)
+    }
+
+    /// Where data begins at or behind an offset of a file of this length; nothing if only zeros
+    /// follow that take no room.
+    ///
+    /// # Errors
+    /// `EIO`.
+    pub fn next_data(&self, place: (Ino, Stripe), size: u64, offset: u64) -> Result<Option<u64>> {
+        self.objects(place).next_data(size, offset)
+    }
+
+    /// Where zeros that take no room begin at or behind an offset of a file of this length: at its
+    /// end, if nowhere else.
+    ///
+    /// # Errors
+    /// `EIO`.
+    pub fn next_hole(&self, place: (Ino, Stripe), size: u64, offset: u64) -> Result<u64> {
+        self.objects(place).next_hole(size, offset)
+    }
+}
+
+/// The objects of one file.
+#[derive(Clone, Copy)]
+struct Objects<'a> {
+    store: &'a dyn ObjectStore,
+    ino: Ino,
+    stripe: Stripe,
+}
+
+impl Objects<'_> {
+    fn name(&self, number: u64) -> String {
+        metastore::data_name(self.ino, number)
+    }
+
+    fn read_into(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         let mut rest = buffer;
-        for piece in pieces(stripe, offset, rest.len() as u64) {
+        for piece in pieces(self.stripe, offset, rest.len() as u64) {
             let (now, later) = rest.split_at_mut(usize_of(piece.length));
-            let object = metastore::data_name(ino, piece.stripe);
-            let read = match self.store().read_into(&object, piece.offset, now) {
+            let object = self.name(piece.stripe);
+            let read = match self.store.read_into(&object, piece.offset, now) {
                 Ok(read) => read,
                 Err(error) if error.errno == Errno::NotFound => 0,
                 Err(error) => return Err(error),
@@ -81,104 +170,142 @@ impl Fs {
         Ok(())
     }
 
-    /// Writes a byte range. Durable after [`Fs::sync_file`].
-    ///
-    /// # Errors
-    /// `ENOSPC`, `EIO`; part of the range may be written then.
-    pub fn write_at(&self, (ino, stripe): (Ino, Stripe), offset: u64, data: &[u8]) -> Result<()> {
+    fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
         let mut rest = data;
-        for piece in pieces(stripe, offset, data.len() as u64) {
+        for piece in pieces(self.stripe, offset, data.len() as u64) {
             let (now, later) = rest.split_at(usize_of(piece.length));
-            let object = metastore::data_name(ino, piece.stripe);
-            self.store().write_range(&object, piece.offset, now)?;
+            let object = self.name(piece.stripe);
+            self.store.write_range(&object, piece.offset, now)?;
             rest = later;
         }
         Ok(())
     }
 
-    /// Makes a byte range of a file of this length read as zeros; whole objects are removed.
-    ///
-    /// # Errors
-    /// `EIO`, `ENOSPC`.
-    pub fn zero_range(
-        &self,
-        (ino, stripe): (Ino, Stripe),
-        size: u64,
-        (offset, length): (u64, u64),
-    ) -> Result<()> {
+    fn zero_range(&self, size: u64, (offset, length): (u64, u64)) -> Result<()> {
         let end = offset.saturating_add(length).min(size);
-        for piece in pieces(stripe, offset, end.saturating_sub(offset)) {
-            let object = metastore::data_name(ino, piece.stripe);
-            let left = size - piece.stripe * stripe.bytes();
-            if piece.offset == 0 && piece.length >= left.min(stripe.bytes()) {
-                self.store().delete(&object)?;
+        if offset >= end {
+            return Ok(());
+        }
+        let stripes = offset / self.stripe.bytes()..self.stripe.count(end);
+        for number in self.numbers(stripes)? {
+            let piece = piece_of(self.stripe, number, (offset, end));
+            let object = self.name(number);
+            let left = size - number * self.stripe.bytes();
+            if piece.offset == 0 && piece.length >= left.min(self.stripe.bytes()) {
+                self.store.delete(&object)?;
                 continue;
             }
-            let held = match self.store().stat(&object) {
-                Ok(stat) => stat.size,
-                Err(error) if error.errno == Errno::NotFound => 0,
-                Err(error) => return Err(error),
-            };
+            let end = (piece.offset + piece.length).min(self.held_in(&object)?);
             let mut at = piece.offset;
-            let end = (piece.offset + piece.length).min(held);
             while at < end {
                 let length = (end - at).min(ZEROS.len() as u64);
-                self.store().write_range(&object, at, &ZEROS[..usize_of(length)])?;
+                self.store.write_range(&object, at, &ZEROS[..usize_of(length)])?;
                 at += length;
             }
         }
         Ok(())
     }
 
-    /// Removes the content of a file of this length that nobody needs any more.
-    ///
-    /// # Errors
-    /// `EIO`.
-    pub fn delete_data(&self, (ino, stripe): (Ino, Stripe), size: u64) -> Result<()> {
-        for number in 0..stripe.count(size) {
-            self.store().delete(&metastore::data_name(ino, number))?;
+    fn delete_data(&self, size: u64) -> Result<()> {
+        for number in self.numbers(0..self.stripe.count(size))? {
+            self.store.delete(&self.name(number))?;
         }
         Ok(())
     }
 
-    /// Makes the content of a file of this length durable.
-    ///
-    /// # Errors
-    /// `EIO`, `ENOSPC`.
-    pub fn sync_file(&self, (ino, stripe): (Ino, Stripe), size: u64) -> Result<()> {
-        let stripes = stripe.count(size);
-        let at_once = stripes.clamp(1, SYNCS_AT_ONCE);
-        let every = move |first: u64| {
-            (first..stripes).step_by(usize_of(at_once)).try_for_each(|stripe| {
-                self.store().sync(SyncScope::Object(&metastore::data_name(ino, stripe)))
-            })
+    fn sync_all(&self, size: u64) -> Result<()> {
+        let stripes = self.stripe.count(size);
+        if stripes > UNLISTED_MAX {
+            return self.store.sync(SyncScope::Prefix(&metastore::data_prefix(self.ino)));
+        }
+        self.sync(&(0..stripes).collect::<Vec<_>>())
+    }
+
+    fn sync(&self, numbers: &[u64]) -> Result<()> {
+        let at_once = numbers.len().clamp(1, SYNCS_AT_ONCE);
+        let every = move |first: usize| {
+            numbers
+                .iter()
+                .skip(first)
+                .step_by(at_once)
+                .try_for_each(|number| self.store.sync(SyncScope::Object(&self.name(*number))))
         };
         std::thread::scope(|scope| {
-            let others: Vec<_> =
-                (1..at_once).map(|first| scope.spawn(move || every(first))).collect();
+            let others = (1..at_once).map(|first| {
+                let thread = std::thread::Builder::new().name("sync".to_owned());
+                (first, thread.spawn_scoped(scope, move || every(first)))
+            });
+            let others: Vec<_> = others.collect();
             let mut result = every(0);
-            for other in others {
+            for (first, other) in others {
                 let lost = |_| Err(types::Error::of(Errno::Io, "sync"));
-                result = result.and(other.join().unwrap_or_else(lost));
+                let synced = match other {
+                    Ok(thread) => thread.join().unwrap_or_else(lost),
+                    // There can be no more threads: it only takes longer.
+                    Err(_) => every(first),
+                };
+                result = result.and(synced);
             }
             result
         })
     }
+
+    fn next_data(&self, size: u64, offset: u64) -> Result<Option<u64>> {
+        let end = self.stripe.count(size);
+        let near = (offset / self.stripe.bytes()).saturating_add(UNLISTED_MAX).min(end);
+        // What is near is mostly where data is; only beyond it is a list worth its price.
+        for stripes in [offset / self.stripe.bytes()..near, near..end] {
+            for number in self.numbers(stripes)? {
+                let start = number * self.stripe.bytes();
+                let at = start.max(offset);
+                if at - start < self.held_in(&self.name(number))? {
+                    return Ok(Some(at).filter(|at| *at < size));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn next_hole(&self, size: u64, offset: u64) -> Result<u64> {
+        let mut at = offset;
+        while at < size {
+            let number = at / self.stripe.bytes();
+            let start = number * self.stripe.bytes();
+            let held = self.held_in(&self.name(number))?.min(self.stripe.bytes());
+            if at - start >= held {
+                return Ok(at);
+            }
+            at = start + held;
+        }
+        Ok(size)
+    }
+
+    /// How many bytes an object has; none if it is not there.
+    fn held_in(&self, object: &str) -> Result<u64> {
+        match self.store.stat(object) {
+            Ok(stat) => Ok(stat.size),
+            Err(error) if error.errno == Errno::NotFound => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The numbers of a file's objects in a range: all that may exist, of many those that do. In
+    /// order.
+    fn numbers(&self, stripes: std::ops::Range<u64>) -> Result<Vec<u64>> {
+        if stripes.end.saturating_sub(stripes.start) <= UNLISTED_MAX {
+            return Ok(stripes.collect());
+        }
+        let names = self.store.list(&metastore::data_prefix(self.ino))?;
+        let numbers = names.iter().filter_map(|name| match ObjectName::parse(name) {
+            Some(ObjectName::Data(_, number)) => Some(number),
+            Some(ObjectName::Manifest(_) | ObjectName::Run(..)) | None => None,
+        });
+        let mut numbers: Vec<u64> = numbers.filter(|number| stripes.contains(number)).collect();
+        // Names with more digits are sorted before shorter ones.
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pieces_cover_a_range_without_gaps() {
-        for stripe in [Stripe::MIN, Stripe::DEFAULT, Stripe::MAX] {
-            let bytes = stripe.bytes();
-            let all: Vec<_> = pieces(stripe, bytes - 1, bytes + 2).collect();
-            let piece = |stripe, offset, length| Piece { stripe, offset, length };
-            assert_eq!(all, [piece(0, bytes - 1, 1), piece(1, 0, bytes), piece(2, 0, 1)]);
-            assert_eq!(pieces(stripe, 5, 0).count(), 0);
-            assert_eq!(pieces(stripe, u64::MAX - 1, 1).count(), 1);
-        }
-    }
-}
+mod tests;

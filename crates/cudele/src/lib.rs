@@ -64,9 +64,9 @@ pub use recover::{Left, Recovered};
 pub use state::{Owner, StateDir};
 pub use subtree::Subtree;
 pub use types::{
-    Attr, AttrChange, ClientId, Cred, Errno, Error, FileType, INLINE_BYTES, INLINE_BYTES_MAX, Ino,
-    InoRange, Lock, LockKind, LockMode, Path, RenameFlags, Result, STRIPE_BYTES, Stripe, Timestamp,
-    XattrFlags,
+    Attr, AttrChange, ClientId, Cred, Errno, Error, FILE_BYTES_MAX, FileType, INLINE_BYTES,
+    INLINE_BYTES_MAX, Ino, InoRange, Lock, LockKind, LockMode, Path, RenameFlags, Result,
+    STRIPE_BYTES, Stripe, Timestamp, XattrFlags,
 };
 pub use user::{Page, User};
 pub use wire::{

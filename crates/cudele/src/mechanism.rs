@@ -13,6 +13,7 @@ pub(crate) use local_persist::keep_part;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::thread::ScopedJoinHandle;
 use std::time::Instant;
 
 use journal::SegmentHeader;
@@ -186,13 +187,23 @@ fn run(composition: &Composition, material: &Material<'_>) -> Result<Completion>
         }
         Composition::Parallel(members) => {
             let results: Vec<_> = std::thread::scope(|scope| {
-                let threads: Vec<_> =
-                    members.iter().map(|member| scope.spawn(|| run(member, material))).collect();
-                threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect()
+                let threads = members.iter().map(|member| {
+                    let thread = std::thread::Builder::new().name("mechanism".to_owned());
+                    (member, thread.spawn_scoped(scope, || run(member, material)))
+                });
+                let threads: Vec<_> = threads.collect();
+                let panicked = |_| Err(Error::new(Errno::Io, "mechanism", "its thread panicked"));
+                let finish = |(member, thread): (_, std::io::Result<ScopedJoinHandle<'_, _>>)| {
+                    match thread {
+                        Ok(thread) => thread.join().unwrap_or_else(panicked),
+                        // There can be no more threads: then one runs after the other.
+                        Err(_) => run(member, material),
+                    }
+                };
+                threads.into_iter().map(finish).collect()
             });
             for result in results {
-                let panicked = |_| Error::new(Errno::Io, "mechanism", "its thread panicked");
-                all.absorb(result.map_err(panicked)??);
+                all.absorb(result?);
             }
         }
     }

@@ -66,7 +66,7 @@ pub fn run_mds(options: MdsOptions) -> Result<()> {
     settings.address = address.to_string();
     settings.pid = std::process::id();
     let reactor = Reactor::listen(&address)?;
-    let workers = Workers::start(&store, &reactor.waker());
+    let workers = Workers::start(&store, &reactor.waker())?;
     let mut daemon = Daemon {
         mds: Mds::new(rank, settings),
         reactor,

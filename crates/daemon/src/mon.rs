@@ -46,7 +46,7 @@ pub fn run_mon(options: MonOptions) -> Result<()> {
     let MonOptions { address, store, settings } = options;
     let lock = store.lock("mon/lock", &std::process::id().to_string())?;
     let reactor = Reactor::listen(&address)?;
-    let workers = Workers::start(&store, &reactor.waker());
+    let workers = Workers::start(&store, &reactor.waker())?;
     let mut daemon = Daemon {
         mon: Mon::new(settings),
         reactor,

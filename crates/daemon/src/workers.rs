@@ -10,11 +10,12 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use metastore::request::{StoreFailure, StoreOp, StoreResult, Token};
 use net::Waker;
 use objstore::{ObjectStore, carry_out};
+use types::{Errno, Error, Result};
 
 /// Threads beside the journal's.
 const POOL: usize = 2;
 
-pub(crate) type Finished = (Token, Result<StoreResult, Box<StoreFailure>>);
+pub(crate) type Finished = (Token, std::result::Result<StoreResult, Box<StoreFailure>>);
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -26,7 +27,11 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    pub(crate) fn start(store: &Arc<dyn ObjectStore>, waker: &Waker) -> Self {
+    /// Starts them.
+    ///
+    /// # Errors
+    /// `EAGAIN` if there can be no more threads.
+    pub(crate) fn start(store: &Arc<dyn ObjectStore>, waker: &Waker) -> Result<Self> {
         let (done, finished) = unbounded();
         let (journal, journal_ops) = unbounded();
         let (pool, pool_ops) = unbounded();
@@ -34,9 +39,14 @@ impl Workers {
         let queues = [journal_ops].into_iter().chain(std::iter::repeat_n(pool_ops, POOL));
         for ops in queues {
             let (store, done, waker) = (store.clone(), done.clone(), waker.clone());
-            threads.push(std::thread::spawn(move || work(&*store, &ops, &done, &waker)));
+            let thread = std::thread::Builder::new().name("store".to_owned());
+            let thread = thread.spawn(move || work(&*store, &ops, &done, &waker));
+            threads.push(thread.map_err(|error| {
+                Error::new(Errno::Again, "store threads", format!("cannot be started: {error}"))
+                    .remedy("allow this user or container more threads")
+            })?);
         }
-        Self { journal: Some(journal), pool: Some(pool), finished, threads }
+        Ok(Self { journal: Some(journal), pool: Some(pool), finished, threads })
     }
 
     pub(crate) fn submit(&self, token: Token, op: StoreOp) {

@@ -54,7 +54,7 @@ impl fmt::Display for ObjectName {
             Self::Manifest(dirfrag) => write!(f, "{}manifest", prefix(*dirfrag)),
             Self::Run(dirfrag, id) => write!(f, "{}{id}", prefix(*dirfrag)),
             Self::Data(ino, stripe) => {
-                write!(f, "data/{:02x}/{:016x}.{stripe:08x}", ino.0 & 0xff, ino.0)
+                write!(f, "{}{stripe:08x}", data_prefix(*ino))
             }
         }
     }
@@ -84,6 +84,12 @@ pub fn run_name(dirfrag: DirFragId, id: RunId) -> String {
 #[must_use]
 pub fn data_name(ino: Ino, stripe: u64) -> String {
     ObjectName::Data(ino, stripe).to_string()
+}
+
+/// What the names of all stripes of one file's content start with.
+#[must_use]
+pub fn data_prefix(ino: Ino) -> String {
+    format!("data/{:02x}/{:016x}.", ino.0 & 0xff, ino.0)
 }
 
 /// Appends the 16 bytes of a directory fragment's identity.

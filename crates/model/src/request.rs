@@ -2,8 +2,9 @@
 //! then does what it says. Refused requests change nothing.
 
 use types::{
-    Attr, AttrChange, Cred, Errno, FileType, INLINE_BYTES_MAX, Ino, MODE_PERMISSIONS, MODE_TYPE,
-    RenameFlags, SYMLINK_BYTES_MAX, Stripe, Timestamp, XattrFlags, check_name,
+    Attr, AttrChange, Cred, Errno, FILE_BYTES_MAX, FileType, INLINE_BYTES_MAX, Ino,
+    MODE_PERMISSIONS, MODE_TYPE, RenameFlags, SYMLINK_BYTES_MAX, Stripe, Timestamp, XattrFlags,
+    check_name,
 };
 
 use crate::{Model, Node};
@@ -132,6 +133,7 @@ impl Model {
         if file_type == FileType::Regular && new.data.len() > INLINE_BYTES_MAX {
             return Err(Errno::TooBig);
         }
+        check_length(size)?;
         let mtime = new.mtime.unwrap_or(new.time);
         let atime = new.atime.unwrap_or(mtime);
         let mut attr = Attr { ino, mode, uid, gid, size, atime, mtime, ..Attr::default() };
@@ -332,6 +334,7 @@ impl Model {
                 | FileType::CharDevice
                 | FileType::BlockDevice => return Err(Errno::Invalid),
             }
+            check_length(change.size.unwrap_or_default())?;
         }
         let owns = cred.is_root() || cred.uid == attr.uid;
         let of_owner = change.mode.is_some() || change.uid.is_some() || change.gid.is_some();
@@ -419,12 +422,17 @@ impl Model {
         if data.len() > INLINE_BYTES_MAX {
             return Err(Errno::TooBig);
         }
+        check_length(size)?;
         allow(cred, &attr, WRITE)?;
         if let Some(node) = self.nodes.get_mut(&ino) {
             node.set_data(data, size, time);
         }
         Ok(())
     }
+}
+
+fn check_length(size: u64) -> Result<(), Errno> {
+    if size > FILE_BYTES_MAX { Err(Errno::TooBig) } else { Ok(()) }
 }
 
 impl Node {

@@ -8,6 +8,11 @@ use fuser::{Errno, FileAttr, INodeNo};
 /// Bytes a program should read or write at a time.
 const BLOCK_BYTES: u32 = 128 * 1024;
 
+/// In which the room that a file takes is counted.
+const BLOCK_UNIT: u64 = 512;
+/// From here on reading a file takes so long that looking for its holes is worth it.
+const LARGE: u64 = 1 << 30;
+
 pub(crate) fn errno(error: &Error) -> Errno {
     Errno::from_i32(i32::from(error.errno.code()))
 }
@@ -46,11 +51,21 @@ pub(crate) fn kind(file_type: FileType) -> fuser::FileType {
     }
 }
 
+/// How many units of 512 bytes something takes. Nobody counts the holes of a file. Of a large one this
+/// says a unit less than it is long: then programs that would read all of it (`cp`, `tar -S`) ask
+/// first where its data is.
+fn blocks(attr: &Attr) -> u64 {
+    if attr.is_dir() {
+        return 0;
+    }
+    if attr.size < LARGE { attr.size.div_ceil(BLOCK_UNIT) } else { attr.size / BLOCK_UNIT - 1 }
+}
+
 pub(crate) fn attr(attr: &Attr, number: INodeNo) -> FileAttr {
     FileAttr {
         ino: number,
         size: attr.size,
-        blocks: if attr.is_dir() { 0 } else { attr.size.div_ceil(512) },
+        blocks: blocks(attr),
         atime: time(attr.atime),
         mtime: time(attr.mtime),
         ctime: time(attr.ctime),

@@ -2,7 +2,7 @@
 
 use cudele::{Errno, Error, LockMode, RenameFlags, Result, Timestamp};
 use fuser::{OpenAccMode, OpenFlags, ReplyEmpty, ReplyXattr, Request, TimeOrNow};
-use vfs::{Caller, OpenMode, Range, Vfs};
+use vfs::{Caller, OpenMode, Range, Seek, Vfs};
 
 use crate::answer;
 
@@ -12,6 +12,8 @@ pub(crate) const O_TRUNC: i32 = 0o1000;
 pub(crate) const F_RDLCK: i32 = 0;
 pub(crate) const F_WRLCK: i32 = 1;
 pub(crate) const F_UNLCK: i32 = 2;
+pub(crate) const SEEK_DATA: i32 = 3;
+pub(crate) const SEEK_HOLE: i32 = 4;
 pub(crate) const RENAME_NOREPLACE: u32 = 1;
 pub(crate) const RENAME_EXCHANGE: u32 = 2;
 
@@ -41,6 +43,18 @@ pub(crate) fn open_mode(flags: OpenFlags) -> OpenMode {
         truncate: flags.0 & O_TRUNC != 0,
         exclusive: flags.0 & O_EXCL != 0,
     }
+}
+
+pub(crate) fn seek(offset: i64, whence: i32) -> Result<(u64, Seek)> {
+    let what = match whence {
+        SEEK_DATA => Seek::Data,
+        SEEK_HOLE => Seek::Hole,
+        // The kernel knows the others.
+        _ => return Err(Error::of(Errno::Invalid, "lseek")),
+    };
+    // A position before the file.
+    let offset = u64::try_from(offset).map_err(|_| Error::of(Errno::NoSuchPlace, "lseek"))?;
+    Ok((offset, what))
 }
 
 pub(crate) fn time(at: TimeOrNow) -> Timestamp {

@@ -11,12 +11,15 @@ use cudele::{AttrChange, Errno, Ino, Result, XattrFlags};
 use fuser::{
     BsdFileFlags, FileHandle, FopenFlags, Generation, INodeNo, KernelConfig, LockOwner, OpenFlags,
     ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
-    ReplyLock, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    ReplyLock, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
+    WriteFlags,
 };
 use types::FileType;
 use vfs::{Entry, Known, NewNode, Vfs};
 
-use crate::asked::{O_APPEND, bytes, caller, done, lock_range, open_mode, rename_flags, time};
+use crate::asked::{
+    O_APPEND, bytes, caller, done, lock_range, open_mode, rename_flags, seek, time,
+};
 use crate::{answer, content, kernel};
 
 /// Inode numbers are never used twice.
@@ -479,5 +482,22 @@ impl fuser::Filesystem for Filesystem {
     ) {
         let mode = mode.cast_unsigned();
         done(self.vfs.allocate(self.ino(ino), offset, length, mode), reply);
+    }
+    fn lseek(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        _handle: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        let found = seek(offset, whence)
+            .and_then(|(offset, what)| self.vfs.seek(self.ino(ino), offset, what));
+        match found {
+            // No file is as long as that.
+            Ok(at) => reply.offset(i64::try_from(at).unwrap_or(i64::MAX)),
+            Err(error) => reply.error(answer::errno(&error)),
+        }
     }
 }

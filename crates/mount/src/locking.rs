@@ -6,7 +6,7 @@
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use cudele::{Errno, Ino, LockMode, Result};
+use cudele::{Errno, Error, Ino, LockMode, Result};
 use fuser::{ReplyEmpty, ReplyLock};
 use vfs::{Range, Vfs};
 
@@ -62,7 +62,8 @@ impl Filesystem {
 fn wait(vfs: &Vfs, ino: Ino, owner: u64, (range, thread): (&Range, u32)) -> Result<()> {
     let (ended, ends) = (Mutex::new(false), Condvar::new());
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let looker = std::thread::Builder::new().name("lock-look".to_owned());
+        let looking = looker.spawn_scoped(scope, || {
             let mut is_over = ended.lock().unwrap_or_else(PoisonError::into_inner);
             while !*is_over {
                 let waited = ends.wait_timeout(is_over, LOOK);
@@ -75,6 +76,12 @@ fn wait(vfs: &Vfs, ino: Ino, owner: u64, (range, thread): (&Range, u32)) -> Resu
                 }
             }
         });
+        if let Err(error) = looking {
+            // A wait that no signal could end is not begun.
+            let cause = format!("nobody can look after a wait for it: {error}");
+            return Err(Error::new(Errno::NoLocks, format!("lock on {ino}"), cause)
+                .remedy("allow this process more threads, or ask without waiting"));
+        }
         let result = vfs.lock(ino, owner, range, true);
         *ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
         ends.notify_all();

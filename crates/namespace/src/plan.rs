@@ -169,7 +169,7 @@ impl Namespace {
     ///
     /// # Errors
     /// `EEXIST`, `ENOTDIR`, `EACCES`, `EINVAL`, `ENAMETOOLONG`, `EFBIG` if content is longer than
-    /// what may be inline, `EPERM` if a caller other than root chooses another owner, or [`Refusal::Cold`].
+    /// what may be inline or a file than [`types::FILE_BYTES_MAX`], `EPERM` if a caller other than root chooses another owner, or [`Refusal::Cold`].
     pub fn plan_create<'a>(
         &self,
         cred: &Cred,
@@ -209,6 +209,7 @@ impl Namespace {
         if is_file && new.data.len() > INLINE_BYTES_MAX {
             return Err(Errno::TooBig.into());
         }
+        attr::check_length(data_size)?;
         let (rdev, stripe) = if is_file { (0, new.stripe) } else { (new.rdev, Stripe::default()) };
         Ok(Planned::plain(Event::Create(Create {
             parent,

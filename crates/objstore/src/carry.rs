@@ -56,7 +56,7 @@ fn try_op(store: &dyn ObjectStore, op: &StoreOp) -> Result<StoreResult> {
             }
             Ok(StoreResult::Done)
         }
-        StoreOp::PurgeData { ino } => delete_all(store, &data_prefix(*ino)),
+        StoreOp::PurgeData { ino } => delete_all(store, &metastore::data_prefix(*ino)),
         StoreOp::PurgeDir { ino } => delete_all(store, &metastore::prefix(whole(*ino))),
         StoreOp::LoadDir { ino } => load_dir(store, *ino),
         StoreOp::CommitDir { ino, rows, counts, position, touched } => {
@@ -67,12 +67,6 @@ fn try_op(store: &dyn ObjectStore, op: &StoreOp) -> Result<StoreResult> {
 
 fn whole(ino: Ino) -> DirFragId {
     DirFragId { ino, frag: Frag::WHOLE }
-}
-
-/// What the names of a file's data objects start with.
-fn data_prefix(ino: Ino) -> String {
-    let first = metastore::data_name(ino, 0);
-    first.rsplit_once('.').map_or(first.clone(), |(prefix, _)| format!("{prefix}."))
 }
 
 fn delete_all(store: &dyn ObjectStore, prefix: &str) -> Result<StoreResult> {

@@ -328,6 +328,9 @@ fn sync_accepts_every_scope(store: &dyn ObjectStore) {
     store.sync(SyncScope::Object("c")).expect("a sync succeeds");
     assert_eq!(store.delete("a/b"), Ok(true));
     store.sync(SyncScope::Object("a/b")).expect("a deletion can be synced");
+    store.sync(SyncScope::Prefix("a/")).expect("what is gone can be synced with the rest");
+    store.sync(SyncScope::Prefix("absent/deep/")).expect("absence can be synced");
+    store.sync(SyncScope::Prefix("\n")).expect("no name starts so");
     store.sync(SyncScope::All).expect("a sync succeeds");
     assert_eq!(list(store, ""), ["c"]);
 }

@@ -231,12 +231,66 @@ impl Dir {
         }
     }
 
+    fn sync_prefix(&self, prefix: &str) -> Result<()> {
+        // Objects first: where one is, the directory that it needs is made durable with it.
+        for name in self.walk(prefix, |_| Ok(()))? {
+            self.sync_object(&name)?;
+        }
+        // Those that were removed. A directory is never removed, so it is still visited.
+        self.walk(prefix, |directory| match sys::sync_directory(self.objects(), directory) {
+            // Without it no object can come back.
+            Err(Sys::NOENT) => Ok(()),
+            result => result.map_err(|errno| {
+                // Of which objects the absence is lost nobody can say.
+                self.poison.add_all();
+                self.told(prefix, "sync a directory")(errno)
+            }),
+        })?;
+        Ok(())
+    }
+
     fn sync_everything(&self) -> Result<()> {
         self.poison.check_all(&self.store)?;
         retry_on_intr(|| rustix::fs::syncfs(&self.layout.root)).map_err(|errno| {
             self.poison.add_all();
             self.told("", "sync the file system")(errno)
         })
+    }
+
+    /// The names that start with a prefix, sorted; `visit` is called for every directory in which
+    /// there may be such names.
+    fn walk(&self, prefix: &str, mut visit: impl FnMut(&str) -> Result<()>) -> Result<Vec<String>> {
+        if prefix.len() > NAME_BYTES_MAX || !is_printable(prefix) {
+            return Ok(Vec::new()); // No name starts so.
+        }
+        let (path, covered) = place::encode_directory(prefix);
+        let mut found = Vec::new();
+        let mut pending = vec![(path, covered.to_string())];
+        while let Some((path, covered)) = pending.pop() {
+            visit(&path)?;
+            let entries = match sys::entries(self.objects(), &path) {
+                Err(Sys::NOENT) => continue,
+                entries => entries.map_err(self.told("", "list a directory"))?,
+            };
+            for entry in entries {
+                // Whatever else somebody has put there is not an object.
+                let Some(part) = place::decode(&entry.name, entry.kind) else { continue };
+                let (Part::File(text) | Part::Directory(text)) = &part;
+                let name = format!("{covered}{text}");
+                match part {
+                    Part::File(_) if name.starts_with(prefix) => found.push(name),
+                    Part::Directory(_) if name.starts_with(prefix) || prefix.starts_with(&name) => {
+                        let below = String::from_utf8_lossy(&entry.name);
+                        let slash = if path.is_empty() { "" } else { "/" };
+                        pending.push((format!("{path}{slash}{below}"), name));
+                    }
+                    Part::File(_) | Part::Directory(_) => {}
+                }
+            }
+        }
+        found.retain(|name| check_name(name).is_ok());
+        found.sort_unstable();
+        Ok(found)
     }
 
     /// Undoes the creation of an object whose first append found the disk full. A process that
@@ -360,41 +414,13 @@ impl ObjectStore for Dir {
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<String>> {
-        if prefix.len() > NAME_BYTES_MAX || !is_printable(prefix) {
-            return Ok(Vec::new()); // No name starts so.
-        }
-        let (path, covered) = place::encode_directory(prefix);
-        let mut found = Vec::new();
-        let mut pending = vec![(path, covered.to_string())];
-        while let Some((path, covered)) = pending.pop() {
-            let entries = match sys::entries(self.objects(), &path) {
-                Err(Sys::NOENT) => continue,
-                entries => entries.map_err(self.told("", "list a directory"))?,
-            };
-            for entry in entries {
-                // Whatever else somebody has put there is not an object.
-                let Some(part) = place::decode(&entry.name, entry.kind) else { continue };
-                let (Part::File(text) | Part::Directory(text)) = &part;
-                let name = format!("{covered}{text}");
-                match part {
-                    Part::File(_) if name.starts_with(prefix) => found.push(name),
-                    Part::Directory(_) if name.starts_with(prefix) || prefix.starts_with(&name) => {
-                        let below = String::from_utf8_lossy(&entry.name);
-                        let slash = if path.is_empty() { "" } else { "/" };
-                        pending.push((format!("{path}{slash}{below}"), name));
-                    }
-                    Part::File(_) | Part::Directory(_) => {}
-                }
-            }
-        }
-        found.retain(|name| check_name(name).is_ok());
-        found.sort_unstable();
-        Ok(found)
+        self.walk(prefix, |_| Ok(()))
     }
 
     fn sync(&self, scope: SyncScope<'_>) -> Result<()> {
         match scope {
             SyncScope::Object(name) => self.sync_object(name),
+            SyncScope::Prefix(prefix) => self.sync_prefix(prefix),
             SyncScope::All => self.sync_everything(),
         }
     }

@@ -228,7 +228,7 @@ impl<S: ObjectStore> ObjectStore for Faulty<S> {
 
     fn sync(&self, scope: SyncScope<'_>) -> Result<()> {
         let name = match scope {
-            SyncScope::Object(name) => name,
+            SyncScope::Object(name) | SyncScope::Prefix(name) => name,
             SyncScope::All => "",
         };
         let action = self.faults.decide(Operation::Sync, name);

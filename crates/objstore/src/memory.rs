@@ -209,6 +209,13 @@ impl ObjectStore for Memory {
                     object.synced();
                 }
             }
+            SyncScope::Prefix(prefix) => {
+                let mut state = self.state();
+                let from_prefix = state.objects.range_mut(prefix.to_string()..);
+                from_prefix
+                    .take_while(|(name, _)| name.starts_with(prefix))
+                    .for_each(|(_, object)| object.synced());
+            }
             SyncScope::All => self.state().objects.values_mut().for_each(Object::synced),
         }
         Ok(())

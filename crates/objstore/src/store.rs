@@ -71,6 +71,8 @@ pub struct Stat {
 pub enum SyncScope<'a> {
     /// One object: its content and its existence, or its absence.
     Object(&'a str),
+    /// Every object whose name starts with this: their content, and which of them there are.
+    Prefix(&'a str),
     /// Everything written or deleted through this store so far.
     All,
 }

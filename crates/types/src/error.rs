@@ -44,6 +44,8 @@ errnos! {
     Interrupted = 4, "EINTR", "interrupted";
     /// The store or the network failed.
     Io = 5, "EIO", "input/output error";
+    /// Nothing is there: beyond the end, or beyond the last data of a file.
+    NoSuchPlace = 6, "ENXIO", "no such place";
     /// Try the request again later.
     Again = 11, "EAGAIN", "not now, try again";
     /// Permission denied.
@@ -74,6 +76,8 @@ errnos! {
     Deadlock = 35, "EDEADLK", "waiting would never end";
     /// A name is longer than 255 bytes, or a path than 4095.
     NameTooLong = 36, "ENAMETOOLONG", "name too long";
+    /// No more locks can be waited for.
+    NoLocks = 37, "ENOLCK", "no locks available";
     /// The directory has entries.
     NotEmpty = 39, "ENOTEMPTY", "directory not empty";
     /// Too many symbolic links on the way.

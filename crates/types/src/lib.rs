@@ -36,6 +36,9 @@ pub const INLINE_BYTES: u32 = 4096;
 /// who wrote it decided. Not more than the smallest [`Stripe`].
 pub const INLINE_BYTES_MAX: usize = 65_536;
 
+/// The longest a file may be: 1 EiB.
+pub const FILE_BYTES_MAX: u64 = 1 << 60;
+
 /// A hash map with a fixed hasher: the same inputs iterate in the same order in every process,
 /// which replayable simulations need. Anything that leaves the core is sorted all the same.
 pub type Map<K, V> = hashbrown::HashMap<K, V, FixedState>;

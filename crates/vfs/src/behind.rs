@@ -161,7 +161,7 @@ impl Vfs {
             content.behind.start = offset;
             content.behind.length_before = content.size;
         }
-        content.unsynced = true;
+        content.note_change((offset, offset + data.len() as u64));
         while !data.is_empty() {
             let gathered = &mut content.behind;
             if gathered.bytes.capacity() == 0 {

@@ -11,13 +11,14 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
-use cudele::{Attr, AttrChange, Errno, Error, INLINE_BYTES_MAX, Ino, Result, Stripe, Timestamp};
+use cudele::{
+    Attr, AttrChange, Errno, Error, FILE_BYTES_MAX, INLINE_BYTES_MAX, Ino, Result, Stripe,
+    Timestamp,
+};
 
 use crate::behind::Gathered;
+use crate::unsynced::Unsynced;
 use crate::{Caller, Vfs, held};
-
-/// The longest a file may become.
-const FILE_BYTES_MAX: u64 = 1 << 60;
 
 /// A file that is open.
 #[derive(Debug)]
@@ -37,8 +38,8 @@ pub(crate) struct Content {
     pub(crate) changed: bool,
     /// When it was written last.
     written: Timestamp,
-    /// Something was written to the object store since the last sync.
-    pub(crate) unsynced: bool,
+    /// What of it in the object store may not be durable.
+    pub(crate) unsynced: Unsynced,
     /// What is on its way there.
     pub(crate) behind: Gathered,
     /// The attributes, when the inode has lost its last name.
@@ -71,7 +72,7 @@ impl File {
             dirty: false,
             changed: false,
             written: Timestamp(0),
-            unsynced: false,
+            unsynced: Unsynced::unknown(),
             behind: Gathered::default(),
             nameless: None,
             unclosed: [0; 2],
@@ -80,6 +81,13 @@ impl File {
             shared: false,
         };
         Self { content: Mutex::new(content) }
+    }
+
+    /// One that was made just now: there is nothing of it that could be durable.
+    pub(crate) fn empty(attr: &Attr) -> Self {
+        let file = Self::new(attr, Body::Inline(Vec::new()));
+        file.held().unsynced = Unsynced::default();
+        file
     }
 
     pub(crate) fn held(&self) -> MutexGuard<'_, Content> {
@@ -174,12 +182,22 @@ impl Content {
             held.resize(usize_of(end), 0);
             return;
         }
+        self.unsynced.note(self.stripe, (0, held.len() as u64));
         self.behind = Gathered::from_inline(std::mem::take(held));
         self.body = Body::Striped;
-        self.unsynced = true;
     }
 
-    fn touch(&mut self) {
+    /// A range of it in the object store is about to change.
+    pub(crate) fn note_change(&mut self, range: (u64, u64)) {
+        self.unsynced.note(self.stripe, range);
+    }
+
+    /// Whether something of it is known here only, or may not be durable.
+    fn is_unwritten(&self) -> bool {
+        self.dirty || self.unsynced.is_changed()
+    }
+
+    pub(crate) fn touch(&mut self) {
         (self.dirty, self.changed) = (true, true);
         self.written = cudele::now_coarse();
     }
@@ -277,7 +295,7 @@ impl Vfs {
         Ok(())
     }
 
-    fn grow(&self, ino: Ino, content: &mut Content, end: u64) -> Result<()> {
+    pub(crate) fn grow(&self, ino: Ino, content: &mut Content, end: u64) -> Result<()> {
         self.make_room(ino, content, end)?;
         self.settle(ino, content)?;
         content.size = content.size.max(end);
@@ -304,6 +322,7 @@ impl Vfs {
         };
         let mut content = file.held();
         if content.shared && content.nameless.is_none() {
+            content.note_change((size, FILE_BYTES_MAX));
             return self.truncate_shared(caller, ino, size, is_open);
         }
         if !is_open && content.nameless.is_none() {
@@ -327,9 +346,9 @@ impl Vfs {
             Body::Striped | Body::Unread => {
                 // What is shared stays where everybody who has it open looks.
                 let place = (ino, content.stripe);
+                content.note_change((size, content.size));
                 if content.shared || (size > 0 && size > self.inline_bytes(ino)) {
                     self.fs.zero_range(place, content.size, (size, content.size - size))?;
-                    content.unsynced = true;
                 } else {
                     // Short again: it goes back to where short content is.
                     let data = self.fs.read_at(place, 0, usize_of(size))?;
@@ -339,46 +358,6 @@ impl Vfs {
             }
         }
         content.size = size;
-        Ok(())
-    }
-
-    /// Allocates or frees a part of a file: `fallocate` without a mode (`KEEP_SIZE` 1), with
-    /// `PUNCH_HOLE` (2) or `ZERO_RANGE` (16).
-    ///
-    /// # Errors
-    /// `EOPNOTSUPP` for anything else; `EFBIG`, `EINVAL`, `ENOSPC`, `EIO`.
-    pub fn allocate(&self, ino: Ino, offset: u64, length: u64, mode: u32) -> Result<()> {
-        const KEEP_SIZE: u32 = 1;
-        const PUNCH_HOLE: u32 = 2;
-        const ZERO_RANGE: u32 = 16;
-        let (zero, keep) = match mode {
-            0 => (false, false),
-            KEEP_SIZE => (false, true),
-            ZERO_RANGE => (true, false),
-            _ if mode == PUNCH_HOLE | KEEP_SIZE || mode == ZERO_RANGE | KEEP_SIZE => (true, true),
-            _ => return Err(Error::of(Errno::NotSupported, "fallocate")),
-        };
-        let end = checked_end(offset, length)?;
-        let file = self.file(ino)?;
-        let mut content = file.held();
-        if content.shared && content.nameless.is_none() {
-            return self.allocate_shared(ino, (offset, end), zero, keep);
-        }
-        self.load(ino, &mut content)?;
-        if zero {
-            let end = end.min(content.size);
-            if let Body::Inline(held) = &mut content.body {
-                held[usize_of(offset.min(end))..usize_of(end)].fill(0);
-            } else if offset < end {
-                let place = (ino, content.stripe);
-                self.fs.zero_range(place, content.size, (offset, end - offset))?;
-                content.unsynced = true;
-            }
-        }
-        if !keep {
-            self.grow(ino, &mut content, end)?;
-        }
-        content.touch();
         Ok(())
     }
 
@@ -427,19 +406,34 @@ impl Vfs {
         let file = self.file(ino)?;
         let mut content = file.held();
         self.write_back(ino, &mut content)?;
-        if content.unsynced {
-            self.fs.sync_file((ino, content.stripe), content.size)?;
-            content.unsynced = false;
-        }
+        self.sync_content(ino, &mut content)?;
         let nameless = content.nameless.is_some();
         drop(content);
         if nameless { Ok(()) } else { self.sync_metadata(ino) }
     }
 
+    /// Makes durable what is in the object store.
+    fn sync_content(&self, ino: Ino, content: &mut Content) -> Result<()> {
+        if !content.unsynced.is_any() {
+            return Ok(());
+        }
+        if content.shared {
+            self.shared_size(ino, content)?;
+        } else {
+            self.find(ino, content)?;
+        }
+        // Of what is in the inode nothing is there, unless that was taken away just now.
+        if matches!(content.body, Body::Inline(_)) && !content.unsynced.is_changed() {
+            return Ok(());
+        }
+        let (place, size) = ((ino, content.stripe), content.size);
+        content.unsynced.sync(&self.fs, place, size)
+    }
+
     /// Whether a file holds something that its inode does not know.
     pub(crate) fn is_unwritten(&self, ino: Ino) -> bool {
         let file = self.nodes().file(ino).cloned();
-        file.is_some_and(|file| file.held().dirty || file.held().unsynced)
+        file.is_some_and(|file| file.held().is_unwritten())
     }
 
     /// Everything that is held of files in a decoupled subtree goes to their inodes.
@@ -470,11 +464,11 @@ impl Vfs {
     }
 }
 
-fn usize_of(length: u64) -> usize {
+pub(crate) fn usize_of(length: u64) -> usize {
     usize::try_from(length).unwrap_or(usize::MAX)
 }
 
-fn checked_end(offset: u64, length: u64) -> Result<u64> {
+pub(crate) fn checked_end(offset: u64, length: u64) -> Result<u64> {
     let end = offset.checked_add(length).filter(|end| *end <= FILE_BYTES_MAX);
     end.ok_or_else(|| Error::new(Errno::TooBig, "file", "a file holds at most 1 EiB"))
 }

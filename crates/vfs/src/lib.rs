@@ -23,6 +23,7 @@ mod attrs;
 mod behind;
 mod caller;
 mod file;
+mod holes;
 mod layout;
 mod listing;
 mod locks;
@@ -32,6 +33,7 @@ mod open;
 mod owned;
 mod shared;
 mod tree;
+mod unsynced;
 mod virtual_xattr;
 
 use std::sync::atomic::AtomicU64;
@@ -44,6 +46,7 @@ use types::{Map, Set};
 
 pub use accessed::Atime;
 pub use caller::Caller;
+pub use holes::Seek;
 pub use listing::{Listed, Listing};
 pub use locks::Range;
 pub use names::NewNode;

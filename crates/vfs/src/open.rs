@@ -128,8 +128,7 @@ impl Vfs {
                     // Others may have found it already. Its mode is for those who come later.
                     return self.open_entry(&Caller::SELF, entry, open);
                 }
-                let new = || File::new(&entry.attr, Body::Inline(Vec::new()));
-                let file = self.nodes().open(ino, new);
+                let file = self.nodes().open(ino, || File::empty(&entry.attr));
                 self.nodes().see(ino, (entry.attr.ctime, 0));
                 let shared = self.join(ino, &file);
                 Ok((entry, if shared { Caching::None } else { Caching::Afresh }))

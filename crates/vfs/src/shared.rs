@@ -125,7 +125,6 @@ impl Vfs {
         data: &[u8],
     ) -> Result<()> {
         let (cred, length) = (Caller::SELF.cred(), data.len() as u64);
-        content.unsynced = true;
         let named = content.nameless.is_none();
         let reserved = if append && named {
             match self.walked(ino, || self.fs.append_as(&cred, ino, length)) {
@@ -140,6 +139,7 @@ impl Vfs {
             None if append => self.shared_size(ino, content)?,
             None => offset,
         };
+        content.note_change((at, at + length));
         self.fs.write_at((ino, content.stripe), at, data)?;
         content.size = content.size.max(at + length);
         if reserved.is_none() && named {

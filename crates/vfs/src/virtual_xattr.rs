@@ -48,7 +48,7 @@ impl Sums {
             self.subdirs += 1;
         } else {
             self.files += 1;
-            self.bytes += attr.size;
+            self.bytes = self.bytes.saturating_add(attr.size);
         }
     }
 }

@@ -65,7 +65,7 @@ impl Count {
         match attr.file_type() {
             FileType::Regular => {
                 self.files += 1;
-                self.bytes += attr.size;
+                self.bytes = self.bytes.saturating_add(attr.size);
             }
             FileType::Directory => self.directories += 1,
             FileType::Symlink => self.symlinks += 1,

@@ -89,12 +89,15 @@ fn until_unmounted(mounted: Mounted) -> Result<()> {
     let mut signals =
         signal_hook::iterator::Signals::new(wanted).map_err(|error| io(&at, &error))?;
     let handle = signals.handle();
-    let stopper = std::thread::spawn(move || {
+    let stopper = std::thread::Builder::new().name("stopper".to_owned());
+    let place = at.clone();
+    let stopper = stopper.spawn(move || {
         if signals.forever().next().is_some() {
             // Files that are open are left to their programs; the directory is free at once.
             let _ = mount::unmount(&at, true);
         }
     });
+    let stopper = stopper.map_err(|error| io(&place, &error))?;
     let result = mounted.wait();
     handle.close();
     let _ = stopper.join();

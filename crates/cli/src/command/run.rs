@@ -160,7 +160,8 @@ fn wait(mut child: Child) -> Result<ExitStatus> {
     let pid = AtomicI32::new(i32::try_from(child.id()).unwrap_or_default());
     let pid = Arc::new(pid);
     let target = pid.clone();
-    let forwarder = std::thread::spawn(move || {
+    let forwarder = std::thread::Builder::new().name("signals".to_owned());
+    let forwarder = forwarder.spawn(move || {
         for signal in signals.forever() {
             let pid = rustix::process::Pid::from_raw(target.load(Ordering::SeqCst));
             let signal = rustix::process::Signal::from_named_raw(signal);
@@ -173,7 +174,8 @@ fn wait(mut child: Child) -> Result<ExitStatus> {
     let status = child.wait().map_err(failed);
     pid.store(0, Ordering::SeqCst);
     handle.close();
-    let _ = forwarder.join();
+    // If there could be no such thread, nothing was handed on; the command ran all the same.
+    let _ = forwarder.map(std::thread::JoinHandle::join);
     status
 }
 

@@ -2,8 +2,8 @@
 
 use journal::Event;
 use types::{
-    AttrChange, Cred, Errno, FileType, INLINE_BYTES_MAX, Ino, MODE_PERMISSIONS, Timestamp,
-    XattrFlags,
+    AttrChange, Cred, Errno, FILE_BYTES_MAX, FileType, INLINE_BYTES_MAX, Ino, MODE_PERMISSIONS,
+    Timestamp, XattrFlags,
 };
 
 use super::{Plan, Planned, SET_GID, WRITE};
@@ -18,13 +18,19 @@ const XATTR_VALUE_BYTES_MAX: usize = 65_536;
 /// All extended attributes of one inode together.
 const XATTRS_BYTES_MAX: usize = 131_072;
 
+/// Checks how long a file would become.
+pub(super) fn check_length(size: u64) -> Result<(), Refusal> {
+    if size > FILE_BYTES_MAX { Err(Errno::TooBig.into()) } else { Ok(()) }
+}
+
 impl Namespace {
     /// `chmod`, `chown`, `truncate`, `utimens`.
     ///
     /// # Errors
     /// `EPERM` if the caller does not own the inode (or, for another owner or a foreign group, is
     /// not root), `EACCES` to truncate without write permission, `EISDIR` to truncate a directory,
-    /// `EINVAL` to truncate anything else but a file, `ESTALE`.
+    /// `EINVAL` to truncate anything else but a file, `EFBIG` to make it longer than
+    /// [`FILE_BYTES_MAX`], `ESTALE`.
     pub fn plan_setattr(
         &self,
         cred: &Cred,
@@ -44,6 +50,7 @@ impl Namespace {
                 | FileType::CharDevice
                 | FileType::BlockDevice => return Err(Errno::Invalid.into()),
             }
+            check_length(change.size.unwrap_or_default())?;
         }
         let times = change.atime.is_some() || change.mtime.is_some();
         if change.mode.is_some() || change.uid.is_some() || change.gid.is_some() {
@@ -106,7 +113,7 @@ impl Namespace {
     ///
     /// # Errors
     /// `EACCES`, `EISDIR`, `EINVAL` if it is no file or `data` is longer than `size`, `EFBIG` if it
-    /// is longer than what may be inline, `ESTALE`.
+    /// is longer than what may be inline or `size` than [`FILE_BYTES_MAX`], `ESTALE`.
     pub fn plan_setdata<'a>(
         &self,
         cred: &Cred,
@@ -125,6 +132,7 @@ impl Namespace {
         if data.len() > INLINE_BYTES_MAX {
             return Err(Errno::TooBig.into());
         }
+        check_length(size)?;
         self.allow(cred, inode, WRITE)?;
         Ok(Planned::plain(Event::SetData { ino, home: inode.home, data, size, time }))
     }

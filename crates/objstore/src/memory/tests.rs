@@ -19,6 +19,17 @@ fn a_crash_takes_what_was_not_synced() {
 }
 
 #[test]
+fn a_prefix_is_synced_and_nothing_else() {
+    let store = Memory::new();
+    for name in ["a", "b/1", "b/2/3", "c"] {
+        store.append(name, b"x").unwrap();
+    }
+    store.sync(SyncScope::Prefix("b/")).unwrap();
+    store.crash(|_, _| 0);
+    assert_eq!(store.list("").unwrap(), ["b/1", "b/2/3"]);
+}
+
+#[test]
 fn a_crash_keeps_puts_and_deletes() {
     let store = Memory::new();
     assert!(matches!(store.put("a", b"1", Expect::Any), Ok(Outcome::Done(_))));

@@ -72,6 +72,23 @@ fn a_power_cut_takes_nothing_that_was_acknowledged() {
     store.sync(SyncScope::Object("log/0")).unwrap();
     machine.cut(|rebooted| assert!(rebooted.list("log/").unwrap().is_empty()));
 
+    for number in 0..9 {
+        store.append(&format!("log/{number}"), b"one").unwrap();
+    }
+    store.append("log/deeper/0", b"one").unwrap();
+    store.sync(SyncScope::Prefix("log/")).unwrap();
+    machine.cut(|rebooted| {
+        assert_eq!(rebooted.list("log/").unwrap().len(), 10);
+        assert_eq!(rebooted.get("log/deeper/0").unwrap().0, b"one");
+    });
+    assert!(store.delete("log/3").unwrap() && store.delete("log/deeper/0").unwrap());
+    store.append("log/4", b"two").unwrap();
+    store.sync(SyncScope::Prefix("log/")).unwrap();
+    machine.cut(|rebooted| {
+        assert_eq!(rebooted.list("log/").unwrap().len(), 8);
+        assert_eq!(rebooted.get("log/4").unwrap().0, b"onetwo");
+    });
+
     for number in 0..50 {
         store.write_range(&format!("data/{number}"), 0, &[number; 500]).unwrap();
     }

@@ -1,0 +1,99 @@
+use objstore::{Counting, Memory, Operation};
+
+use super::*;
+
+const PIB: u64 = 1 << 50;
+const MIB: u64 = 1 << 20;
+const STRIPE: u64 = 4 * MIB;
+
+/// Runs something on a file of a pebibyte with these objects, whole. Returns the numbers of those
+/// that are left, and how often the store was asked.
+fn on_sparse(numbers: &[u64], act: impl FnOnce(Objects<'_>)) -> (Vec<u64>, u64) {
+    let store = Counting::new(Memory::new());
+    let objects = Objects { store: &store, ino: Ino(0x77), stripe: Stripe::DEFAULT };
+    for number in numbers {
+        store.write_range(&objects.name(*number), 0, &[7; 1000]).unwrap();
+    }
+    // Somebody else's.
+    store.write_range(&metastore::data_name(Ino(0x177), 5), 0, b"x").unwrap();
+    let before = store.counters().counts();
+    act(objects);
+    let calls = store.counters().counts().since(&before).calls();
+    assert!(store.stat(&metastore::data_name(Ino(0x177), 5)).is_ok());
+    (objects.numbers(0..1 << 44).unwrap(), calls)
+}
+
+#[test]
+fn what_is_done_to_a_sparse_file_costs_what_it_holds() {
+    let held = [0, 3, 1 << 20, (1 << 28) - 1];
+    let all = |act: fn(Objects<'_>)| on_sparse(&held, act);
+    assert_eq!(all(|objects| objects.delete_data(PIB).unwrap()), (vec![], 5));
+    assert_eq!(all(|objects| objects.sync_all(PIB).unwrap()), (held.to_vec(), 1));
+    assert_eq!(
+        all(|objects| objects.zero_range(PIB, (10, PIB)).unwrap()),
+        (vec![0], 6),
+        "of the first only what is behind ten bytes: one stat, one write"
+    );
+    assert_eq!(
+        all(|objects| objects.zero_range(PIB, (STRIPE, PIB / 2)).unwrap()),
+        (vec![0, (1 << 28) - 1], 3)
+    );
+}
+
+#[test]
+fn data_and_holes_are_found_without_looking_at_every_object() {
+    let far = 1 << 20;
+    let (_, calls) = on_sparse(&[0, 1, far], |objects| {
+        let next = |offset| (objects.next_data(PIB, offset), objects.next_hole(PIB, offset));
+        assert_eq!(next(0), (Ok(Some(0)), Ok(1000)));
+        assert_eq!(next(999), (Ok(Some(999)), Ok(1000)));
+        assert_eq!(next(1000), (Ok(Some(STRIPE)), Ok(1000)));
+        assert_eq!(next(STRIPE + 1000), (Ok(Some(far * STRIPE)), Ok(STRIPE + 1000)));
+        assert_eq!(next(far * STRIPE + 1000), (Ok(None), Ok(far * STRIPE + 1000)));
+    });
+    assert!(calls < 300, "{calls}");
+    // The end of a file is a hole, wherever its last object ends.
+    on_sparse(&[0], |objects| {
+        assert_eq!(objects.next_hole(500, 0), Ok(500));
+        assert_eq!(objects.next_data(500, 499), Ok(Some(499)));
+    });
+}
+
+#[test]
+fn what_was_removed_from_a_sparse_file_stays_away_after_a_crash() {
+    let memory = Memory::new();
+    let objects = Objects { store: &memory, ino: Ino(9), stripe: Stripe::MIN };
+    objects.write_at(PIB - 4, b"last").unwrap();
+    objects.sync_all(PIB).unwrap();
+    objects.write_at(0, b"lost").unwrap();
+    memory.crash(|_, _| 0);
+    assert_eq!(objects.numbers(0..1 << 44), Ok(vec![(PIB - 4) / Stripe::MIN.bytes()]));
+}
+
+#[test]
+fn a_sync_of_some_objects_asks_for_no_other() {
+    let (_, calls) = on_sparse(&[1, 2, 3, 4], |objects| {
+        objects.sync(&[2, 900]).unwrap();
+    });
+    assert_eq!(calls, 2);
+    let store = Counting::new(Memory::new());
+    let objects = Objects { store: &store, ino: Ino(7), stripe: Stripe::DEFAULT };
+    objects.sync(&(0..100).collect::<Vec<_>>()).unwrap();
+    assert_eq!(store.counters().counts().of(Operation::Sync).calls, 100, "each once");
+    assert_eq!(objects.sync(&[]), Ok(()));
+}
+
+#[test]
+fn pieces_cover_a_range_without_gaps() {
+    for stripe in [Stripe::MIN, Stripe::DEFAULT, Stripe::MAX] {
+        let bytes = stripe.bytes();
+        let all: Vec<_> = pieces(stripe, bytes - 1, bytes + 2).collect();
+        let piece = |stripe, offset, length| Piece { stripe, offset, length };
+        assert_eq!(all, [piece(0, bytes - 1, 1), piece(1, 0, bytes), piece(2, 0, 1)]);
+        assert_eq!(pieces(stripe, 5, 0).count(), 0);
+        assert_eq!(pieces(stripe, u64::MAX - 1, 1).count(), 1);
+        let range = (bytes - 1, 2 * bytes + 1);
+        let one_by_one = (0..3).map(|number| piece_of(stripe, number, range));
+        assert!(one_by_one.eq(all), "{stripe:?}");
+    }
+}
