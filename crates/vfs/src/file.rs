@@ -17,6 +17,8 @@ use cudele::{
 };
 
 use crate::behind::Gathered;
+use crate::open::OpenMode;
+use crate::tree::Tree;
 use crate::unsynced::Unsynced;
 use crate::{Caller, Vfs, held};
 
@@ -312,6 +314,13 @@ impl Vfs {
     ) -> Result<()> {
         checked_end(size, 0)?;
         let open = self.nodes().file(ino).cloned();
+        if open.is_none() && matches!(self.tree(ino), Tree::Server) {
+            // Others may have it open, and hold something of it: they hear of this as of a write.
+            Self::check_file(&self.stored_attr(ino)?)?;
+            self.open(&Caller::SELF, ino, OpenMode { write: true, ..OpenMode::default() })?;
+            let cut = self.truncate(caller, ino, size, is_open);
+            return self.close(ino, true).and(cut);
+        }
         let file = match open {
             Some(file) => file,
             None => {
@@ -332,8 +341,8 @@ impl Vfs {
             self.change_attr(caller, ino, &change)?;
         }
         self.load(ino, &mut content)?;
-        self.resize(ino, &mut content, size)?;
         content.touch();
+        self.resize(ino, &mut content, size)?;
         self.write_back(ino, &mut content)
     }
 
@@ -352,8 +361,14 @@ impl Vfs {
                 } else {
                     // Short again: it goes back to where short content is.
                     let data = self.fs.read_at(place, 0, usize_of(size))?;
-                    self.fs.delete_data(place, content.size)?;
-                    content.body = Body::Inline(data);
+                    let body = std::mem::replace(&mut content.body, Body::Inline(data));
+                    let before = std::mem::replace(&mut content.size, size);
+                    // Before the inode has it, nothing goes.
+                    if let Err(error) = self.write_back(ino, content) {
+                        (content.body, content.size) = (body, before);
+                        return Err(error);
+                    }
+                    return self.fs.delete_data(place, before);
                 }
             }
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use cudele::{Attr, AttrChange, Errno, Error, Ino, Notice, Result};
 
-use crate::file::{Content, File};
+use crate::file::{Content, File, checked_end};
 use crate::nodes::Known;
 use crate::tree::Tree;
 use crate::{Caller, Vfs, held};
@@ -139,11 +139,12 @@ impl Vfs {
             None if append => self.shared_size(ino, content)?,
             None => offset,
         };
-        content.note_change((at, at + length));
+        let end = checked_end(at, length)?;
+        content.note_change((at, end));
         self.fs.write_at((ino, content.stripe), at, data)?;
-        content.size = content.size.max(at + length);
+        content.size = content.size.max(end);
         if reserved.is_none() && named {
-            match self.walked(ino, || self.fs.grow_as(&cred, ino, at + length)) {
+            match self.walked(ino, || self.fs.grow_as(&cred, ino, end)) {
                 // It has no name any more.
                 Err(error) if lost_name(&error) => {}
                 answer => drop(answer?),

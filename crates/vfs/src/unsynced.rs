@@ -67,3 +67,6 @@ impl Unsynced {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -92,14 +92,7 @@ impl World {
     /// As another user on another machine. Nothing, with a printed reason, if this process cannot
     /// become that user.
     pub(crate) fn run_as(&self, uid: u32, arguments: &[&str]) -> Option<Said> {
-        if !rustix::process::getuid().is_root() {
-            println!("skipped: only root can become user {uid}");
-            return None;
-        }
-        let state = self.path(&format!("state.{uid}"));
-        fs::create_dir_all(&state).expect("state");
-        chown(&state, Some(uid), Some(uid)).expect("state");
-        open_to_all(self.home.path());
+        let state = self.state_of(uid)?;
         let mut command = self.command(arguments);
         match command.uid(uid).gid(uid).env("CUDELE_STATE", state).output() {
             Ok(output) => Some(said(output)),
@@ -108,6 +101,36 @@ impl World {
                 None
             }
         }
+    }
+
+    /// The same, but the machine allows this user no more than one thread.
+    pub(crate) fn run_alone_as(&self, uid: u32, arguments: &[&str]) -> Option<Said> {
+        let (state, id) = (self.state_of(uid)?, uid.to_string());
+        let program = self.command(arguments);
+        let mut command = Command::new("prlimit");
+        command.args(["--nproc=1", "setpriv", "--reuid", &id, "--regid", &id, "--clear-groups"]);
+        command.arg(program.get_program()).args(program.get_args());
+        for (name, value) in program.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.env("CUDELE_STATE", state).stdin(Stdio::null());
+        Some(said(command.output().expect("util-linux is there")))
+    }
+
+    /// A place for what another user keeps of the cluster, which may use it from now on.
+    fn state_of(&self, uid: u32) -> Option<PathBuf> {
+        if !rustix::process::getuid().is_root() {
+            println!("skipped: only root can become user {uid}");
+            return None;
+        }
+        let state = self.path(&format!("state.{uid}"));
+        fs::create_dir_all(&state).expect("state");
+        chown(&state, Some(uid), Some(uid)).expect("state");
+        open_to_all(self.home.path());
+        Some(state)
     }
 
     /// Waits until the cluster says that nothing is decoupled: it hears of that twice a second.

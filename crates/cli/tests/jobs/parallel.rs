@@ -5,7 +5,7 @@ use std::fs;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use cudele::{Cluster, Locator, Mechanism, NewFile, Policy, Stage};
+use cudele::{AttrChange, Cluster, Locator, Mechanism, NewFile, Policy, Stage};
 
 use crate::fixture::{World, make_tree};
 
@@ -65,6 +65,33 @@ fn one_that_fails_keeps_the_whole_from_being_complete() {
     world.run(&again).done();
     world.run(&["merge", "/again"]).done();
     assert!(names("/again").len() > 300);
+}
+
+/// Where no thread can be had, what threads would do is done without them.
+#[test]
+fn what_needs_threads_works_without_them() {
+    const USER: u32 = 47_113;
+    let world = World::new();
+    let cluster = Cluster::connect(&Locator::monitor_of(&world.path("c"))).unwrap();
+    let client = cluster.mount().unwrap();
+    client.make_dir("/theirs", 0o777).unwrap();
+    let to_user = AttrChange { mode: Some(0o777), ..AttrChange::default() };
+    client.set_attr(client.stat("/theirs").unwrap().ino, &to_user).unwrap();
+    let (policy, tree) = (world.path("job.yml"), world.path("tree"));
+    fs::write(&policy, POLICY).unwrap();
+    fs::create_dir(&tree).unwrap();
+    // Of several objects, which are synced at the same time.
+    fs::write(tree.join("large"), vec![7; 20 << 20]).unwrap();
+    let [policy, tree] = [&policy, &tree].map(|path| path.to_str().unwrap());
+    let job = ["ingest", "--policy", policy, tree, "/theirs/job"];
+    let Some(said) = world.run_alone_as(USER, &job) else { return };
+    said.done();
+    world.run_as(USER, &["merge", "/theirs/job"]).unwrap().done();
+    let copy = ["cp", &format!("local:{tree}/large"), "/theirs/copy"];
+    world.run_alone_as(USER, &copy).unwrap().done();
+    for path in ["/theirs/job/large", "/theirs/copy"] {
+        assert_eq!(client.stat(path).unwrap().size, 20 << 20, "{path}");
+    }
 }
 
 #[test]

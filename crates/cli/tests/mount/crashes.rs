@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -132,6 +133,27 @@ fn who_asks_a_server_that_stays_away_is_told_after_a_while() {
     assert!(!soft.path("new").exists());
     hard.end();
     soft.end();
+}
+
+/// Content goes from the store only when the inode has what stays of it.
+#[test]
+fn a_file_that_could_not_be_cut_off_is_whole() {
+    let Some(world) = cluster() else { return };
+    let mut mount = Mount::with(&world, &["-o", "timeout=1"]);
+    let content: Vec<u8> = (0..1_000_000_u32).map(|at| (at % 251) as u8).collect();
+    let file = File::create(mount.path("file")).unwrap();
+    file.write_all_at(&content, 0).unwrap();
+    file.sync_all().unwrap();
+    world.kill_server();
+    let error = file.set_len(10).unwrap_err();
+    assert_eq!(Errno::from_io_error(&error), Some(Errno::IO), "{error}");
+    mount.kill();
+    world.run(&["up"]).done();
+    let other = Mount::new(&world);
+    assert!(fs::read(other.path("file")).unwrap() == content);
+    other.end();
+    drop(file);
+    world.run(&["umount", mount.point().text()]).done();
 }
 
 /// Whoever gets inode numbers back that a mount had used finds nothing of its content.

@@ -76,6 +76,36 @@ fn a_directory_that_is_listed_stays_whole_while_the_other_changes_it() {
     one.end();
 }
 
+/// What another client has written and holds is cut off with the rest, and does not come back when it
+/// is closed.
+#[test]
+fn a_file_is_cut_off_by_its_name_while_another_mount_writes_it() {
+    let Some(world) = cluster() else { return };
+    let (one, two) = (Mount::new(&world), Mount::new(&world));
+    for length in [3000, 300_000] {
+        let path = one.path("file");
+        let file = File::create(&path).unwrap();
+        file.write_all_at(&vec![7; length], 0).unwrap();
+        // By its name, which the standard library cannot.
+        let cut = std::process::Command::new("perl")
+            .args(["-e", "truncate($ARGV[0], 5) or die $!"])
+            .arg(two.path("file"))
+            .status();
+        assert!(cut.unwrap().success());
+        assert_eq!(file.metadata().unwrap().len(), 5, "of {length}");
+        file.write_all_at(b"x", 7).unwrap();
+        drop(file);
+        assert_eq!(
+            fs::read(two.path("file")).unwrap(),
+            b"\x07\x07\x07\x07\x07\0\0x",
+            "of {length}"
+        );
+        fs::remove_file(path).unwrap();
+    }
+    two.end();
+    one.end();
+}
+
 #[test]
 fn a_shared_file_that_lost_its_name_is_cut_off_and_goes_on() {
     let Some(world) = cluster() else { return };

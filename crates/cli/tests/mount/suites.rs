@@ -52,11 +52,11 @@ macro_rules! suites {
     )*};
 }
 
-suites!(stress, fio, dbench, fsmark, git, build, sqlite, rsync, tar);
+suites!(stress, fio, dbench, fsmark, git, build, rust, sqlite, rsync, tar, kernel);
 
 /// Every script is run by a test.
 #[test]
 fn every_script_is_a_test() {
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mount/suites");
-    assert_eq!(fs::read_dir(scripts).unwrap().count(), 9);
+    assert_eq!(fs::read_dir(scripts).unwrap().count(), 11);
 }

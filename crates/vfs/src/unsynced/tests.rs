@@ -1,0 +1,37 @@
+use cudele::Stripe;
+
+use super::{OBJECTS_MAX, Unsynced};
+
+const STRIPE: u64 = Stripe::DEFAULT.bytes();
+
+fn numbers(unsynced: &Unsynced) -> Vec<u64> {
+    unsynced.numbers.iter().copied().collect()
+}
+
+#[test]
+fn what_was_written_is_known_by_object() {
+    let mut unsynced = Unsynced::default();
+    assert!(!unsynced.is_any());
+    for range in [(5, 5), (0, 1), (STRIPE - 1, STRIPE + 1), (1 << 59, (1 << 59) + 1)] {
+        unsynced.note(Stripe::DEFAULT, range);
+    }
+    assert_eq!(numbers(&unsynced), [0, 1, (1 << 59) / STRIPE]);
+    assert!(unsynced.is_changed() && !unsynced.all);
+}
+
+#[test]
+fn of_a_change_of_many_objects_each_may_differ() {
+    let mut unsynced = Unsynced::default();
+    unsynced.note(Stripe::DEFAULT, (0, OBJECTS_MAX * STRIPE));
+    assert_eq!(numbers(&unsynced).len() as u64, OBJECTS_MAX);
+    unsynced.note(Stripe::DEFAULT, (0, OBJECTS_MAX * STRIPE + 1));
+    assert!(unsynced.all && numbers(&unsynced).is_empty());
+    // As long as it was, and not only as long as it is: what was cut off must be gone.
+    assert_eq!(unsynced.changed_to, OBJECTS_MAX * STRIPE + 1);
+}
+
+#[test]
+fn of_what_was_opened_all_may_differ_and_nothing_was_changed() {
+    let unsynced = Unsynced::unknown();
+    assert!(unsynced.is_any() && !unsynced.is_changed());
+}
