@@ -181,3 +181,29 @@ fn those_who_read_see_at_once_what_is_only_written() {
     assert!(found == expected[..found.len()]);
     mount.end();
 }
+
+/// Also what was written and closed before is synced. That nobody could know until the power fails: so
+/// the object is put out of reach, and a sync that looks for it fails.
+#[test]
+fn a_sync_is_about_the_file_and_not_about_who_wrote_it() {
+    let Some(world) = cluster() else { return };
+    let (one, two) = (Mount::new(&world), Mount::new(&world));
+    fs::write(one.path("file"), vec![7; 100_000]).unwrap();
+    let objects = walkdir::WalkDir::new(world.path("c/store/objects/data%"));
+    let files: Vec<_> = objects.into_iter().map(|entry| entry.unwrap()).collect();
+    let object = files.iter().find(|entry| entry.file_type().is_file()).unwrap().path();
+    let aside = world.path("aside");
+    fs::rename(object, &aside).unwrap();
+    fs::create_dir(object).unwrap();
+    for mount in [&one, &two] {
+        assert!(File::open(mount.path("file")).unwrap().sync_all().is_err());
+    }
+    fs::remove_dir(object).unwrap();
+    fs::rename(&aside, object).unwrap();
+    two.end();
+    one.end();
+    // What could not be synced once is not trusted by that process any more.
+    let mount = Mount::new(&world);
+    File::open(mount.path("file")).unwrap().sync_all().unwrap();
+    mount.end();
+}
