@@ -1,7 +1,7 @@
-//! What a request says, in the terms of the file system; and the two answers that most have.
+//! What a request says, in the terms of the file system; and the answers that say least.
 
 use cudele::{Errno, Error, LockMode, RenameFlags, Result, Timestamp};
-use fuser::{OpenAccMode, OpenFlags, ReplyEmpty, ReplyXattr, Request, TimeOrNow};
+use fuser::{OpenAccMode, OpenFlags, ReplyEmpty, ReplyLseek, ReplyXattr, Request, TimeOrNow};
 use vfs::{Caller, OpenMode, Range, Seek, Vfs};
 
 use crate::answer;
@@ -24,6 +24,14 @@ pub(crate) fn caller(request: &Request) -> Caller {
 pub(crate) fn done(result: Result<()>, reply: ReplyEmpty) {
     match result {
         Ok(()) => reply.ok(),
+        Err(error) => reply.error(answer::errno(&error)),
+    }
+}
+
+pub(crate) fn sought(result: Result<u64>, reply: ReplyLseek) {
+    match result {
+        // No file is as long as that.
+        Ok(at) => reply.offset(i64::try_from(at).unwrap_or(i64::MAX)),
         Err(error) => reply.error(answer::errno(&error)),
     }
 }

@@ -18,7 +18,7 @@ use types::FileType;
 use vfs::{Entry, Known, NewNode, Vfs};
 
 use crate::asked::{
-    O_APPEND, bytes, caller, done, lock_range, open_mode, rename_flags, seek, time,
+    O_APPEND, bytes, caller, done, lock_range, open_mode, rename_flags, seek, sought, time,
 };
 use crate::{answer, content, kernel};
 
@@ -494,10 +494,6 @@ impl fuser::Filesystem for Filesystem {
     ) {
         let found = seek(offset, whence)
             .and_then(|(offset, what)| self.vfs.seek(self.ino(ino), offset, what));
-        match found {
-            // No file is as long as that.
-            Ok(at) => reply.offset(i64::try_from(at).unwrap_or(i64::MAX)),
-            Err(error) => reply.error(answer::errno(&error)),
-        }
+        sought(found, reply);
     }
 }

@@ -121,7 +121,7 @@ fn data_and_holes_can_be_looked_for() {
     let file = create(&mount.path("f"));
     file.set_len(PIB).unwrap();
     assert_eq!((data_at(&file, 0), hole_at(&file, 0)), (Err(Errno::NXIO), Ok(0)));
-    file.write_all_at(&vec![7; (STRIPE + MIB) as usize], 0).unwrap();
+    file.write_all_at(&vec![7; 5 << 20], 0).unwrap();
     file.write_all_at(b"abc", TIB + MIB).unwrap();
     // What is written and on its way is data.
     assert_eq!((data_at(&file, 5), hole_at(&file, 5)), (Ok(5), Ok(STRIPE + MIB)));
