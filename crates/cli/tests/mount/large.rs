@@ -77,7 +77,7 @@ fn large_directory_of_a_job() {
     }
     report("created", count, start, &world, None);
     let start = Instant::now();
-    job.complete().unwrap();
+    job.merge().unwrap();
     job.forget().unwrap();
     report("persisted and merged", count, start, &world, None);
     let mount = Mount::new(&world);

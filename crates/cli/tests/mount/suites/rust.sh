@@ -41,7 +41,9 @@ numbers = { path = "../numbers" }
 END
 cat >"$1/tool/src/main.rs" <<'END'
 fn main() {
-    println!("{}", numbers::sums::up_to(1000));
+    // Empty braces would be the directory of the job.
+    let sum = numbers::sums::up_to(1000);
+    println!("{sum}");
 }
 END
 cd "$1"
