@@ -22,8 +22,8 @@ use std::collections::VecDeque;
 
 use namespace::{Mode, Namespace, NewInode, Planned, Refusal};
 use types::{
-    Attr, AttrChange, Cred, Errno, FileType, Ino, InoRange, Map, Seq, Set,
-    Stripe, Tid, Timestamp, check_name,
+    Attr, AttrChange, Cred, Errno, FileType, Ino, InoRange, Map, Seq, Set, Stripe, Tid, Timestamp,
+    check_name,
 };
 use wire::{Answer, Failure, Op, Opened, Replay, WantsAlone};
 
@@ -106,9 +106,14 @@ impl Alone {
         }
     }
 
-    /// Whether any directory is this client's alone.
+    /// Whether any directory is this client's alone, or about to be.
     pub(crate) fn is_any(&self) -> bool {
-        !self.dirs.is_empty()
+        !self.dirs.is_empty() || self.is_loading()
+    }
+
+    /// Whether a directory is being read.
+    pub(crate) fn is_loading(&self) -> bool {
+        !self.loading.is_empty()
     }
 
     /// How many there are.
@@ -426,11 +431,7 @@ impl Alone {
     }
 }
 
-fn apply(
-    (view, seq): (&mut Namespace, &mut Seq),
-    planned: &Planned<'_>,
-    time: Timestamp,
-) -> Here {
+fn apply((view, seq): (&mut Namespace, &mut Seq), planned: &Planned<'_>, time: Timestamp) -> Here {
     seq.0 += 1;
     view.apply(*seq, Mode::Live, &planned.event());
     Here::Tell(Ok(Answer::Done), Replay { time, ..Replay::default() })

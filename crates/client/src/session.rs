@@ -471,8 +471,7 @@ fn append_with_replay(request: &Unsafe, frames: &mut Vec<u8>) {
     let Ok(Some((frame, _))) = wire::frame::decode(&request.frame) else { return };
     let Ok(Message::Request(decoded)) = Message::decode(frame.payload) else { return };
     let wants_alone = WantsAlone::Never;
-    let again =
-        Request { replay: Some(request.replay), remembers: false, wants_alone, ..decoded };
+    let again = Request { replay: Some(request.replay), remembers: false, wants_alone, ..decoded };
     Message::Request(again).append_frame(frames);
 }
 

@@ -131,7 +131,7 @@ impl State {
             return Known::Nothing;
         }
         let known = self.session.known(cred, op, crate::now(), &mut self.effects);
-        let asks = matches!(known, Known::Nothing | Known::WantsNumbers(_));
+        let asks = matches!(known, Known::Nothing | Known::Soon | Known::WantsNumbers(_));
         self.known += u64::from(!asks);
         known
     }
@@ -230,6 +230,10 @@ impl Link {
                     return answer.map_err(Error::from);
                 }
                 Known::Nothing => return self.request_now(state, cred, op, chunks),
+                Known::Soon => {
+                    self.request_now(state, &Cred::root(), Op::Settle, &[])?;
+                    state = self.lock();
+                }
                 Known::WantsNumbers(count) => {
                     let op = Op::Extend { subtree: Ino(0), count };
                     self.request_now(state, &Cred::root(), op, &[])?;

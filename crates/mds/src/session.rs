@@ -256,9 +256,8 @@ impl Sessions {
 
     /// Whether a change of some client waits.
     pub(crate) fn is_any_blocked(&self) -> bool {
-        let waits = |session: &Session| {
-            !session.blocked.is_empty() || !session.ahead.waiting.is_empty()
-        };
+        let waits =
+            |session: &Session| !session.blocked.is_empty() || !session.ahead.waiting.is_empty();
         self.by_client.values().any(waits)
     }
 

@@ -52,7 +52,8 @@ impl World {
         let (clock, now) = (self.clock(), self.now);
         let known = &mut self.clients[client];
         let id = known.id();
-        let known = known.session.known(&call.cred, &call.what.op(), clock.time, &mut known.effects);
+        let known =
+            known.session.known(&call.cred, &call.what.op(), clock.time, &mut known.effects);
         let said = |change, tid, after, result| {
             let (call, at) = (call.clone(), now);
             Said { tid, after, change, call, result, at }
@@ -84,6 +85,10 @@ impl World {
                     let after = self.rng.between(1, COLLECT_MAX);
                     self.schedule(after, Event::Tell(client));
                 }
+            }
+            Known::Soon => {
+                // At its next turn, of which there is one as long as there is something to do.
+                self.clients[client].again.push_front((call.clone(), repeats));
             }
             Known::WantsNumbers(count) => {
                 self.clients[client].again.push_front((call.clone(), repeats));
@@ -117,7 +122,8 @@ impl World {
             return;
         };
         if at != 0 {
-            return self.check(Err(format!("{id} {tid} was carried out before what came before it")));
+            return self
+                .check(Err(format!("{id} {tid} was carried out before what came before it")));
         }
         let behind = |said: &mut Said| said.after == tid;
         while let Some(said) = self.clients[client].ahead.said.pop_front_if(behind) {

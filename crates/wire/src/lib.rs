@@ -22,9 +22,7 @@ pub use answer::{
 };
 pub use frame::{Frame, FrameError};
 pub use map::{ClusterMap, DecoupledSubtree, MdsEntry, MdsState, PolicyEntry};
-pub use message::{
-    Failure, Hello, Message, Replay, Reply, Request, Told, WantsAlone, Welcome,
-};
+pub use message::{Failure, Hello, Message, Replay, Reply, Request, Told, WantsAlone, Welcome};
 pub use mon::{Beacon, MonAnswer, MonOp};
 pub use op::{Access, MergeFlags, NewInode, Op};
 pub use outbox::Outbox;

@@ -92,7 +92,8 @@ fn what_a_mount_did_alone_survives_when_it_is_synced() {
     one.kill();
     let two = Mount::new(&world);
     let other = two.path("d");
-    let there: Vec<bool> = (0..900).map(|number| exists(&other.join(format!("f{number}")))).collect();
+    let there: Vec<bool> =
+        (0..900).map(|number| exists(&other.join(format!("f{number}")))).collect();
     assert!(there[..600].iter().all(|there| *there), "what was synced is there");
     let end = there.iter().position(|there| !there).unwrap_or(900);
     assert!(there[end..].iter().all(|there| !there), "{end} are there, and then others");

@@ -181,7 +181,8 @@ fn append_again(mut frames: &[u8], seq: Option<Seq>, out: &mut Vec<u8>) {
             }
             op => op,
         };
-        let replay = request.replay.map(|replay| Replay { seq: seq.unwrap_or(replay.seq), ..replay });
+        let replay =
+            request.replay.map(|replay| Replay { seq: seq.unwrap_or(replay.seq), ..replay });
         Message::Request(Request { replay, op, ..request }).append_frame(out);
     }
 }

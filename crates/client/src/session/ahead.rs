@@ -18,6 +18,8 @@ pub enum Known {
     Ahead(Tid, Result<Answer, Failure>),
     /// Nothing: ask.
     Nothing,
+    /// It could be answered soon: ask for something (`Op::Settle`), and when that is answered once more.
+    Soon,
     /// It could be answered if there were inode numbers: ask for as many
     /// (`Op::Extend` of subtree 0), and once more.
     WantsNumbers(u64),
@@ -47,6 +49,10 @@ impl Session {
         let Some(alone) = self.alone.as_mut().filter(|alone| alone.is_any()) else {
             return self.remembered(cred, op);
         };
+        if alone.is_loading() && op.is_mutation() {
+            // It may be in a directory that is being read: the server would take that back for it.
+            return Known::Soon;
+        }
         match alone.perform(cred, op, now) {
             Here::Answer(result) => Known::Alone(result),
             Here::Numbers => Known::WantsNumbers(alone.next_numbers()),
@@ -173,7 +179,9 @@ impl Session {
         let next = alone.listed(tid, result, whole).unwrap_or(Next::Nothing);
         self.go_on_with(next, effects);
         let (Some(alone), Some(cache)) = (&mut self.alone, &mut self.cache) else { return };
-        let Some(told) = reply.told.filter(|told| !cache.is_returning(told.dir.ino)) else { return };
+        let Some(told) = reply.told.filter(|told| !cache.is_returning(told.dir.ino)) else {
+            return;
+        };
         let created = match &reply.result {
             Ok(Answer::Attr(attr)) if !cache.is_returning(attr.ino) => Some(*attr),
             Ok(_) | Err(_) => None,

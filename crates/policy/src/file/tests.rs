@@ -379,8 +379,10 @@ fn files_that_are_too_large_or_no_text_are_errors() {
 fn errors_for_people_name_the_file_and_carry_einval() {
     let error = Policy::parse("ack: never").unwrap_err().in_file("job.yml");
     assert_eq!(error.errno, types::Errno::Invalid);
-    expect!["job.yml:1:6: ack: `never` is none of its values (EINVAL); use one of: applied, safe, async"]
-        .assert_eq(&error.to_string());
+    expect![
+        "job.yml:1:6: ack: `never` is none of its values (EINVAL); use one of: applied, safe, async"
+    ]
+    .assert_eq(&error.to_string());
 }
 
 #[test]

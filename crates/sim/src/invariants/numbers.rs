@@ -67,7 +67,8 @@ impl Numbers {
     /// # Errors
     /// If it is somebody else's.
     pub fn use_one(&mut self, key: Key, ino: Ino) -> Result<(), String> {
-        let theirs = |(range, owner): &&(InoRange, ClientId)| range.contains(ino) && *owner != key.0;
+        let theirs =
+            |(range, owner): &&(InoRange, ClientId)| range.contains(ino) && *owner != key.0;
         if let Some((range, owner)) = self.ranges.iter().find(theirs) {
             return Err(format!("{ino} was used by the server, but {owner} has {range:?}"));
         }

@@ -146,7 +146,14 @@ impl Rows {
         let mut tasks = Vec::new();
         for _ in 0..self.rpcs.clients {
             let dir = cluster.directory(Some(&policy))?;
-            tasks.push(Task::Create { dir, first: 0, files, sync: true, latencies: false, alone: false });
+            tasks.push(Task::Create {
+                dir,
+                first: 0,
+                files,
+                sync: true,
+                latencies: false,
+                alone: false,
+            });
         }
         let result = together(cluster, tasks)?;
         self.rpcs.push(result.seconds);

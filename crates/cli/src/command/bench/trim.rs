@@ -24,7 +24,8 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
             lab.progress(BENCH, repetition, name);
             let cluster = lab.cluster(settings)?;
             let dir = cluster.directory(Some(&policy("posix", files)?))?;
-            let task = Task::Create { dir, first: 0, files, sync: true, latencies: true, alone: false };
+            let task =
+                Task::Create { dir, first: 0, files, sync: true, latencies: true, alone: false };
             let outcome = alone(&cluster, task)?;
             row.push(outcome.seconds());
             let [p50, p99, p999, max] = outcome.latencies_us.unwrap_or_default();

@@ -13,7 +13,13 @@ const FILE_MODE: u32 = 0o100_644;
 const DIR_MODE: u32 = 0o040_755;
 
 fn attr(ino: Ino, mode: u32, size: u64) -> Attr {
-    Attr { ino, mode, nlink: if mode & MODE_TYPE == 0o040_000 { 2 } else { 1 }, size, ..Attr::default() }
+    Attr {
+        ino,
+        mode,
+        nlink: if mode & MODE_TYPE == 0o040_000 { 2 } else { 1 },
+        size,
+        ..Attr::default()
+    }
 }
 
 fn create<'a>(parent: Ino, name: &'a [u8], mode: u32) -> Op<'a> {
