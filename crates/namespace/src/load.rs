@@ -255,6 +255,17 @@ impl Namespace {
                 (new_parent, new_name, moved.attr.ino, moved.attr.is_dir())
             }
             Event::Rmdir { parent, name, .. } => (parent, name, Ino(0), false),
+            Event::Link { parent, name, ino, home, .. } if self.is_gone(ino, home) => {
+                let links = self.home_needed(ino, Ino::LINKS);
+                return links.or_else(|| self.name_needed(parent, name));
+            }
+            Event::SetAttr { ino, home, .. }
+            | Event::SetXattr { ino, home, .. }
+            | Event::SetData { ino, home, .. }
+                if self.is_gone(ino, home) =>
+            {
+                return None;
+            }
             Event::Link { .. }
             | Event::Unlink { .. }
             | Event::SetData { .. }
@@ -278,6 +289,14 @@ impl Namespace {
                 .or(removed.then_some(loser))
                 .or_else(|| self.tree_needed(loser, &is_new).filter(|_| self.has_links()))
         })
+    }
+
+    /// Whether an inode is not here, and nor is the directory that another journal says it is in:
+    /// that one does not exist any more, because those that do were brought here when the journal
+    /// was verified. The store may still have it until it is purged, and everything in it would
+    /// come back if it were fetched.
+    fn is_gone(&self, ino: Ino, home: Ino) -> bool {
+        !self.knows(ino) && !self.knows(home) && !is_hidden(home)
     }
 
     /// Whether an inode has several names, or may have.
@@ -418,7 +437,7 @@ impl Namespace {
     /// Forgets a directory whose content the metadata store has: nothing in it is dirty, and none
     /// of its sub-directories is in memory. Returns whether it was forgotten.
     pub fn evict(&mut self, ino: Ino) -> bool {
-        if ino.0 < 16 {
+        if is_hidden(ino) {
             return false;
         }
         let Some(dir) = self.dirs.get(&ino) else { return false };
@@ -478,6 +497,11 @@ impl Newer {
             Self::Memory | Self::Store => known.version > stored,
         }
     }
+}
+
+/// Whether a directory is one of those that are there without a name: no inode says so.
+fn is_hidden(dir: Ino) -> bool {
+    dir.0 < 16
 }
 
 fn is_dir(create: &Create<'_>) -> bool {

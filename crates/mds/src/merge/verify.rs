@@ -108,11 +108,13 @@ impl Mds {
                         break;
                     };
                 // What is applied was verified then; what it was about may be gone by now.
-                if seq <= done {
+                let verified = if seq <= done {
                     merge.note_new(&event);
-                    continue;
-                }
-                match self.verify(merge, &event) {
+                    self.verify_known(merge, &event)
+                } else {
+                    self.verify(merge, &event)
+                };
+                match verified {
                     Ok(()) => {}
                     Err(Doubt::Unknown(ino)) => {
                         merge.left_out.truncate(left_out);
@@ -168,12 +170,16 @@ impl Mds {
                 self.verify_inode(merge, moved.attr.ino)?;
                 exchanged.as_ref().map_or(Ok(()), |back| self.verify_inode(merge, back.attr.ino))
             }
-            Event::SetData { ino, data, .. } => {
+            Event::SetData { ino, home, data, .. } => {
                 check_inline(data)?;
-                self.verify_inode(merge, ino)
+                self.verify_inode(merge, ino)?;
+                self.verify_home(merge, ino, home)
             }
-            Event::Link { ino, .. } | Event::SetAttr { ino, .. } | Event::SetXattr { ino, .. } => {
-                self.verify_inode(merge, ino)
+            Event::Link { ino, home, .. }
+            | Event::SetAttr { ino, home, .. }
+            | Event::SetXattr { ino, home, .. } => {
+                self.verify_inode(merge, ino)?;
+                self.verify_home(merge, ino, home)
             }
             Event::Create(_) | Event::Unlink { .. } | Event::Rmdir { .. } => Ok(()),
             Event::Session { .. } if event.is_nothing() => Ok(()),
@@ -183,6 +189,15 @@ impl Mds {
             | Event::Merged { .. }
             | Event::Stored { .. } => Err(Errno::NotPermitted.into()),
         }
+    }
+
+    /// A directory that this journal made in an earlier attempt must be in memory, like all others
+    /// in which the rest of the journal goes on: it may have been stored and forgotten since.
+    fn verify_known(&self, merge: &Merge, event: &Event<'_>) -> Result<(), Doubt> {
+        let Event::Create(create) = event else { return Ok(()) };
+        let is_dir = create.file_type() == types::FileType::Directory;
+        let found = !is_dir || merge.searched || self.namespace.knows(create.ino);
+        if found { Ok(()) } else { Err(Doubt::Unknown(create.ino)) }
     }
 
     #[inline]
@@ -206,6 +221,14 @@ impl Mds {
         let own = merge.ranges.iter().any(|range| range.contains(ino));
         let free = (own && !merge.absent.contains_key(&ino)) || merge.new_dirs.contains(&ino);
         if free { Ok(()) } else { self.verify_place(merge, ino) }
+    }
+
+    /// An inode that is not in memory will be fetched with its directory. That directory is looked
+    /// for now: what is not found does not exist, and must not be fetched before it is purged.
+    fn verify_home(&self, merge: &Merge, ino: Ino, home: Ino) -> Result<(), Doubt> {
+        let free = home == merge.subtree || merge.new_dirs.contains(&home) || home == Ino::LINKS;
+        let found = free || self.namespace.knows(ino) || self.namespace.knows(home);
+        if found || merge.searched { Ok(()) } else { Err(Doubt::Unknown(home)) }
     }
 
     /// An inode that exists must be in the subtree. If it is not in memory, the subtree is searched

@@ -247,3 +247,28 @@ fn the_interferers_other_names_stay_in_a_directory_that_both_made() {
         tree.iter().map(|(path, item)| (path.as_str(), item.attr.ino.0)).collect();
     assert_eq!(found, BTreeMap::from([("", 1), ("/d", 20), ("/d/both", 21), ("/d/theirs", 11)]));
 }
+
+#[test]
+fn a_directory_that_is_gone_is_not_fetched_for_what_was_in_it() {
+    let mut server = Namespace::with_root(Timestamp(1));
+    let (dir, file, time) = (Ino(20), Ino(21), Timestamp(2));
+    let change = types::AttrChange { mode: Some(0o600), ..types::AttrChange::default() };
+    let inode = journal::Snapshot {
+        attr: types::Attr { ino: file, mode: 0o100_644, nlink: 1, ..types::Attr::default() },
+        data: &[],
+        extra: &[],
+    };
+    let events = [
+        Event::SetAttr { ino: file, home: dir, change, time },
+        Event::SetXattr { ino: file, home: dir, name: b"user.x", value: Some(b"1"), time },
+        Event::SetData { ino: file, home: dir, data: b"1", size: 1, time },
+        Event::Link { parent: Ino::ROOT, name: b"f", ino: file, home: dir, inode, time },
+    ];
+    let needs =
+        |server: &Namespace| events.each_ref().map(|event| server.needs_in_merge(event, |_| false));
+    assert_eq!(needs(&server), [None; 4]);
+    let (name, mode) = (b"d".as_slice(), 0o040_755);
+    let create = journal::Create { parent: Ino::ROOT, name, ino: dir, mode, ..Default::default() };
+    server.apply(Seq(1), Mode::Merge, &Event::Create(create));
+    assert_eq!(needs(&server), [Some(dir); 4], "it is there, but not all that is in it");
+}
