@@ -114,16 +114,16 @@ impl Cluster {
         Ok(fs)
     }
 
-    /// What this process logged of requests that a server has lost is applied again: under another
-    /// policy nobody would want it any more.
+    /// What this process logged of requests that a server has lost is applied again, and what
+    /// others of this user logged on this machine that are dead by now: under another policy nobody
+    /// would want it any more.
     fn replay_logs(&self) -> Result<()> {
         let mounted = self.mounted.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        for fs in mounted.iter().filter_map(Weak::upgrade) {
-            if !fs.strong_logs.all().is_empty() {
-                fs.reach()?;
-            }
+        let mounted: Vec<_> = mounted.iter().filter_map(Weak::upgrade).collect();
+        for fs in mounted.iter().filter(|fs| !fs.strong_logs.all().is_empty()) {
+            fs.reach()?;
         }
-        Ok(())
+        mounted.first().map_or(Ok(()), |fs| crate::strong_log::dead::replay(fs))
     }
 
     /// A client id that nobody had before.
@@ -156,6 +156,8 @@ impl Cluster {
         client: ClientId,
         policy: &str,
     ) -> Result<Decoupled> {
+        // It sets a policy.
+        self.replay_logs()?;
         let op = MonOp::Decouple { path, client, policy: policy.as_bytes() };
         let answer = self.call(op)?;
         let MonAnswer::Decoupled(decoupled) = answer else { return Err(unexpected(&answer)) };

@@ -39,6 +39,8 @@ pub(crate) enum Task {
     Change { from: String, to: String, completed: usize },
     /// In a decoupled subtree, made or taken up: create a file, and let others see it.
     Append { cell: String, name: String },
+    /// Set the policy of a cell, or decouple under it.
+    Set { cell: String },
     /// Say which policy is in force, and which client has the subtree.
     Policy,
     /// Look at what others see.
@@ -139,6 +141,17 @@ fn perform(job: Job) -> Result<Tree> {
             let [from, to] = [from, to].map(|name| Cell::from_name(&name).expect("a cell"));
             let policies = [from, to].map(Policy::of_cell);
             change(&cluster, &job.path, &policies, completed, &stops)?;
+            Ok(Tree::new())
+        }
+        Task::Set { cell } => {
+            let fs = cluster.mount()?;
+            let policy = Policy::of_cell(Cell::from_name(&cell).expect("a cell"));
+            stops.at("mounted");
+            if policy.is_decoupled() {
+                persevere(|| fs.decouple(&job.path, &policy))?;
+            } else {
+                persevere(|| cluster.set_policy(job.path.as_bytes(), Some(&policy.to_yaml())))?;
+            }
             Ok(Tree::new())
         }
         Task::Append { cell, name } => append(&cluster, &job.path, &cell, &name),

@@ -91,6 +91,25 @@ fn a_dead_clients_log_is_replayed_once_by_the_next_process_there() {
     assert_eq!(names_from(&site, &state), [""; 0]);
 }
 
+/// Whoever changes the policy replays the logs of the dead on its machine, also if it was there
+/// before the server crashed: afterwards nobody would want them.
+#[test]
+fn a_dead_clients_log_is_replayed_before_the_policy_is_changed() {
+    for cell in ["strong-none", "weak-none"] {
+        let site = Site::new();
+        let (mut client, state) = (held(&site, "g"), state(&site));
+        client.kill();
+        let mut late = site.client(Task::Set { cell: cell.into() }, PATH, &state, &["mounted"]);
+        late.await_place("mounted");
+        assert_eq!(logs(&state), 1, "it is needed should the server crash");
+        crash(&site);
+        assert_eq!(names(&site), [""; 0]);
+        late.go_to_the_end().unwrap();
+        assert_eq!(names(&site), ["f"], "{cell}");
+        assert_eq!(logs(&state), 0);
+    }
+}
+
 /// The log of a client that lives is its own business.
 #[test]
 fn nobody_touches_the_log_of_a_living_client() {

@@ -15,9 +15,22 @@ const KEPT_MAX: usize = 32;
 
 /// Replays what only these logs still know, and removes those that are not needed any more.
 pub(crate) fn replay(fs: &Fs) -> Result<()> {
+    while !replay_to_one_server(fs)? {}
+    Ok(())
+}
+
+/// Returns whether one server was there for all of it. If another one answered in the end, it never
+/// had in memory what was replayed.
+fn replay_to_one_server(fs: &Fs) -> Result<bool> {
+    let logs = find(fs.cluster_id())?;
+    if logs.is_empty() {
+        return Ok(true);
+    }
+    // Which server is there may not be known yet.
+    fs.reach()?;
     let (epoch, crashed) = fs.tenures();
     let (mut kept, mut replayed) = (Vec::new(), false);
-    for mut log in find(fs.cluster_id())? {
+    for mut log in logs {
         let path = log.path().to_owned();
         if log.events() == 0 {
             log.remove().map_err(|error| io_error(&path, &error))?;
@@ -36,16 +49,16 @@ pub(crate) fn replay(fs: &Fs) -> Result<()> {
         }
     }
     if !replayed && kept.len() <= KEPT_MAX {
-        return Ok(());
+        return Ok(true);
     }
     fs.checkpoint()?;
-    // Another server may have answered, which never had it in memory.
-    if fs.tenures().0 == epoch {
-        for log in kept {
-            log.remove().map_err(|error| io_error(log.path(), &error))?;
-        }
+    if fs.tenures().0 != epoch {
+        return Ok(false);
     }
-    Ok(())
+    for log in kept {
+        log.remove().map_err(|error| io_error(log.path(), &error))?;
+    }
+    Ok(true)
 }
 
 /// The logs of dead clients, in the order in which they were begun.
