@@ -333,10 +333,10 @@ impl Cells {
             let text = format!("{path} is under {found}, not under {cell}, or one of {doubt:?}");
             return self.world.check(Err(text));
         }
-        let before = std::mem::replace(cell, found);
+        *cell = found;
         doubt.clear();
-        if found != before && found.durability == policy::Durability::None {
-            // Nobody asks for a log of requests any more, and nothing is promised.
+        if !job::logs(found) {
+            // Nobody asks for a log of requests any more.
             ledger.updates.iter_mut().for_each(|update| update.kept.log = false);
         }
     }

@@ -106,11 +106,25 @@ impl Cells {
     }
 
     fn set(&mut self, client: usize, (to, id): (Cell, ClientId)) -> Done<Answer> {
-        // Whoever changes the policy replays its own logs first: nobody may want them afterwards.
-        self.ready(client)?;
+        self.replay_logs(client)?;
         let (path, text) = (self.job().path.clone(), Policy::of_cell(to).to_yaml());
         let (path, policy) = (path.as_bytes(), text.as_bytes());
         self.ask_monitor(client, &Op::SetPolicy { path, policy, client: id })
+    }
+
+    /// Whoever changes the policy replays its own logs first, and those of the dead on its machine:
+    /// nobody may want them afterwards.
+    pub(super) fn replay_logs(&mut self, client: usize) -> Done<()> {
+        let crashes = self.world.crashes;
+        self.ready(client)?;
+        self.replay_dead()?;
+        if crashes == self.world.crashes
+            && let Some(update) = self.job().ledger.not_replayed()
+        {
+            let text = format!("logged, and not replayed before a change of policy: {update:?}");
+            self.world.check(Err(text));
+        }
+        self.is_alive(client)
     }
 
     /// The new policy is in force, also for what was there before.
@@ -120,7 +134,7 @@ impl Cells {
         if stored {
             job.ledger.stored();
         }
-        let logs = super::job::holds(to, Mechanism::Rpcs) && to.durability == Durability::Local;
+        let logs = super::job::logs(to);
         for update in &mut job.ledger.updates {
             // Nobody asks for a log of requests any more.
             update.kept.log &= logs;

@@ -151,6 +151,7 @@ impl Cells {
             self.local_step(client)?;
             self.job().forget_files();
         }
+        self.replay_logs(client)?;
         let id = self.world.clients[client].id();
         let mut policy = Policy::of_cell(cell);
         let before = Policy::of_cell(self.job().cell);
@@ -385,6 +386,11 @@ impl Job {
     pub(super) fn take_up(&mut self, found: &BTreeSet<Ino>) -> Result<(), String> {
         self.ledger.taken_up(found)
     }
+}
+
+/// Whether the policy of a cell has clients keep a log of their requests.
+pub(super) fn logs(cell: Cell) -> bool {
+    holds(cell, Mechanism::Rpcs) && holds(cell, Mechanism::LocalPersist)
 }
 
 /// Whether the composition of a cell has a mechanism.

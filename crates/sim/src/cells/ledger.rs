@@ -191,6 +191,12 @@ impl Ledger {
         Err(format!("kept by a journal, and not found by the next process: {missing:?}"))
     }
 
+    /// An update that a log on the client's disk keeps, and the server does not have.
+    pub(super) fn not_replayed(&self) -> Option<&Update> {
+        let has = |update: &Update| matches!(update.shown, Shown::Memory | Shown::Stable);
+        self.updates.iter().find(|update| update.kept.log && !has(update))
+    }
+
     /// Compares what others see with what must be and what may be there, and learns the rest.
     ///
     /// # Errors

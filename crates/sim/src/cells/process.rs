@@ -2,7 +2,7 @@
 //! as the library does, and may be struck at any step.
 
 use client::LogNeed;
-use policy::{Durability, Mechanism, Policy};
+use policy::Policy;
 use types::{ClientId, Cred, Epoch, Errno, Ino, Tid};
 use wire::{Answer, MergeFlags, Message, Op, Unused};
 
@@ -291,10 +291,8 @@ impl Cells {
             self.transfer(client, op, Some(&bytes))?;
         }
         // Where a change of policy is under way, it may be in force, and then nothing was applied.
-        let asked = |cell: policy::Cell| {
-            super::job::holds(cell, Mechanism::Rpcs) && cell.durability == Durability::Local
-        };
-        let applied = self.jobs[at].doubt.is_empty() || self.policy_in_force(at).is_some_and(asked);
+        let known = self.jobs[at].doubt.is_empty().then_some(self.jobs[at].cell);
+        let applied = known.or_else(|| self.policy_in_force(at)).is_some_and(super::job::logs);
         let job = &mut self.jobs[at];
         job.machine.logs[log].since = epoch;
         // Under another policy the log is not asked for, and keeps nothing.

@@ -28,7 +28,7 @@ impl Cells {
         if self.job().machine.owner.as_ref().is_some_and(|owner| owner.merged_in.is_some()) {
             self.merge_again(client)?;
         }
-        self.replay_dead(client)?;
+        self.replay_dead()?;
         match self.job().machine.owner.clone() {
             Some(owner) if owner.merged_in.is_none() => self.attach(owner),
             Some(_) | None => self.take_over(client),
@@ -73,15 +73,25 @@ impl Cells {
         Ok(())
     }
 
-    /// Replays the logs of processes that are dead.
-    fn replay_dead(&mut self, _: usize) -> Done<()> {
+    /// Replays the logs of processes that are dead, until one server was there for all of it.
+    pub(super) fn replay_dead(&mut self) -> Done<()> {
+        while !self.replay_to_one_server()? {}
+        Ok(())
+    }
+
+    fn replay_to_one_server(&mut self) -> Done<bool> {
         let client = self.client()?;
+        if !self.job().machine.logs.iter().any(|log| log.process != client) {
+            return Ok(true);
+        }
+        self.ready(client)?;
         let (id, at) = (self.world.clients[client].id(), self.current);
         let (epoch, crashed) = (self.epoch(client), self.world.clients[client].crashed);
         let mut replayed = false;
         for log in 0..self.job().machine.logs.len() {
-            let since = self.job().machine.logs[log].since;
-            if LogNeed::of(since, epoch, crashed) == LogNeed::Replay {
+            let known = &self.job().machine.logs[log];
+            let dead = known.process != client;
+            if dead && LogNeed::of(known.since, epoch, crashed) == LogNeed::Replay {
                 self.replay_log(client, (at, log), id)?;
                 replayed = true;
             }
@@ -89,12 +99,13 @@ impl Cells {
         if replayed {
             self.checkpoint(client)?;
             if self.epoch(client) != epoch {
-                return Ok(());
+                return Ok(false);
             }
         }
         self.local_step(client)?;
         let stored = |log: &super::machine::Log| {
-            replayed || LogNeed::of(log.since, epoch, crashed) == LogNeed::Stored
+            let stored = replayed || LogNeed::of(log.since, epoch, crashed) == LogNeed::Stored;
+            log.process != client && stored
         };
         let job = self.job();
         for log in job.machine.logs.iter().filter(|log| stored(log)) {
@@ -103,7 +114,7 @@ impl Cells {
             }
         }
         job.machine.logs.retain(|log| !stored(log));
-        Ok(())
+        Ok(true)
     }
 
     /// Takes up the work of an earlier process of this machine.
