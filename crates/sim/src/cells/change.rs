@@ -1,7 +1,7 @@
 //! Changes of policy while work is under way: what has to happen first happens first, then the new
 //! policy is set (`policy::Transition`; the client's half is that of `cudele::Subtree::set_policy`).
 
-use policy::{Cell, Composition, Durability, Mechanism, Policy, Transition};
+use policy::{Cell, Composition, Mechanism, Policy, Transition};
 use types::{ClientId, Errno};
 use wire::{Answer, Op};
 
@@ -25,13 +25,14 @@ impl Cells {
         if self.holding().is_err() {
             return self.change_free(client, (from, to));
         }
+        // Which mechanism gives the promise makes no difference to what has to happen first.
         let from = self.holding()?.policy;
         let transition = Transition::between(&Policy::of_cell(from), &Policy::of_cell(to), true);
         let id = self.world.clients[client].id();
         if transition.merge {
             // The server switches in the moment in which the subtree is everybody's again.
             self.job().next.push(Some(to));
-            let answer = self.set(client, (to, id))?;
+            let answer = self.set(client, (&Policy::of_cell(to), id))?;
             self.pending(&answer, id, to)?;
             self.merge()?;
             if transition.store {
@@ -45,21 +46,23 @@ impl Cells {
         if self.holding()?.is_pending() && transition.persist != Composition::Nothing {
             self.carry_out(&transition.persist, false)?;
         }
-        let notes = to.durability != Durability::None || self.job().machine.owner.is_some();
+        let policy = self.policy_of(to);
+        let notes = policy.persists() || self.job().machine.owner.is_some();
         if notes {
             // Should this process end now, another one must find what was persisted.
             self.remember()?;
         }
         self.job().doubt.push(to);
         self.job().next.push(None);
-        let answer = self.set(client, (to, id))?;
+        let answer = self.set(client, (&policy, id))?;
         if !matches!(answer, Answer::Done | Answer::Attr(_)) {
             self.world.check(Err(format!("a change of policy was answered {answer:?}")));
         }
         self.changed(to, transition.store);
         let holding = self.holding()?;
         (holding.policy, holding.owner.policy) = (to, to);
-        let notes = to.durability != Durability::None || self.job().machine.owner.is_some();
+        holding.nonvolatile = policy.contains(Mechanism::NonvolatileApply);
+        let notes = policy.persists() || self.job().machine.owner.is_some();
         if notes { self.remember() } else { Ok(()) }
     }
 
@@ -68,7 +71,7 @@ impl Cells {
         let transition = Transition::between(&Policy::of_cell(from), &Policy::of_cell(to), false);
         self.job().doubt.push(to);
         self.job().next.push(Some(to));
-        let answer = self.set(client, (to, ClientId(0)))?;
+        let answer = self.set(client, (&Policy::of_cell(to), ClientId(0)))?;
         if let Answer::Pending(owner) = answer {
             // A process had it that is dead.
             self.job().next = vec![Some(to)];
@@ -86,7 +89,7 @@ impl Cells {
         let owner = self.world.clients[client].id();
         self.holding()?;
         self.job().next.push(Some(to));
-        let answer = self.set(client, (to, ClientId(0)));
+        let answer = self.set(client, (&Policy::of_cell(to), ClientId(0)));
         self.pending(&answer?, owner, to)
     }
 
@@ -105,9 +108,21 @@ impl Cells {
         Ok(())
     }
 
-    fn set(&mut self, client: usize, (to, id): (Cell, ClientId)) -> Done<Answer> {
+    /// A policy of a cell: sometimes another one than usual.
+    pub(super) fn policy_of(&mut self, cell: Cell) -> Policy {
+        let mut policy = Policy::of_cell(cell);
+        let stable =
+            policy.contains(Mechanism::GlobalPersist) && policy.contains(Mechanism::VolatileApply);
+        if stable && self.rng.percent(50) {
+            let durability = Composition::Nothing;
+            policy = Policy { consistency: super::job::nonvolatile(), durability, ..policy };
+        }
+        policy
+    }
+
+    fn set(&mut self, client: usize, (to, id): (&Policy, ClientId)) -> Done<Answer> {
         self.replay_logs(client)?;
-        let (path, text) = (self.job().path.clone(), Policy::of_cell(to).to_yaml());
+        let (path, text) = (self.job().path.clone(), to.to_yaml());
         let (path, policy) = (path.as_bytes(), text.as_bytes());
         self.ask_monitor(client, &Op::SetPolicy { path, policy, client: id })
     }
@@ -118,7 +133,9 @@ impl Cells {
         let crashes = self.world.crashes;
         self.ready(client)?;
         self.replay_dead()?;
+        // A log that the store did not let the server replay is told to its client, and kept.
         if crashes == self.world.crashes
+            && !self.world.oracle.store_fails
             && let Some(update) = self.job().ledger.not_replayed()
         {
             let text = format!("logged, and not replayed before a change of policy: {update:?}");

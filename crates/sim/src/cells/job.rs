@@ -31,6 +31,8 @@ pub(super) struct Earlier {
 pub(super) struct Holding {
     pub(super) inner: Decoupled,
     pub(super) policy: Cell,
+    /// The policy gives the cell's promise by Nonvolatile Apply.
+    pub(super) nonvolatile: bool,
     /// Blocks of the journal that were persisted.
     pub(super) on_disk: usize,
     pub(super) in_store: usize,
@@ -75,8 +77,18 @@ impl Holding {
         let grant = Grant { client, root, range, epoch, empty, check: false };
         let mut inner = Decoupled::new(grant, next_seq);
         owner.ranges.iter().skip(1).for_each(|range| inner.extend(*range));
-        let (earlier, merged_in) = (Vec::new(), None);
-        Self { inner, policy, on_disk: 0, in_store: 0, earlier, owner, merged_in }
+        let (earlier, merged_in, nonvolatile) = (Vec::new(), None, false);
+        Self { inner, policy, nonvolatile, on_disk: 0, in_store: 0, earlier, owner, merged_in }
+    }
+
+    /// What completes the policy.
+    pub(super) fn composition(&self) -> Composition {
+        if self.nonvolatile { nonvolatile() } else { self.policy.composition() }
+    }
+
+    /// Whether the policy has a mechanism.
+    pub(super) fn holds(&self, mechanism: Mechanism) -> bool {
+        self.composition().contains(mechanism)
     }
 
     pub(super) fn object_from(&self, first: Seq) -> String {
@@ -153,7 +165,8 @@ impl Cells {
         }
         self.replay_logs(client)?;
         let id = self.world.clients[client].id();
-        let mut policy = Policy::of_cell(cell);
+        let mut policy = self.policy_of(cell);
+        let nonvolatile = policy.contains(Mechanism::NonvolatileApply);
         let before = Policy::of_cell(self.job().cell);
         let store = Transition::between(&before, &policy, false).store;
         policy.allocated_inodes = 6;
@@ -190,7 +203,7 @@ impl Cells {
             objects: Vec::new(),
             adopted: Vec::new(),
         };
-        let holding = Holding::new(owner, root);
+        let holding = Holding { nonvolatile, ..Holding::new(owner, root) };
         let process = job.process.as_mut().ok_or(Stop::Killed)?;
         process.holds = Some(Box::new(holding));
         if policy.persists() { self.remember() } else { Ok(()) }
@@ -268,7 +281,7 @@ impl Cells {
         let holding = self.holding()?;
         holding.inner.extend(range);
         holding.owner.ranges.push(range);
-        let local = holds(holding.policy, Mechanism::LocalPersist);
+        let local = holding.holds(Mechanism::LocalPersist);
         if local { self.remember() } else { Ok(()) }
     }
 
@@ -276,9 +289,13 @@ impl Cells {
     pub(super) fn complete(&mut self) -> Done<()> {
         let cell = self.holding()?.policy;
         self.note("completes", cell);
-        let updates = self.holding()?.inner.events();
-        self.carry_out(&cell.composition(), false)?;
+        let holding = self.holding()?;
+        let (updates, composition) = (holding.inner.events(), holding.composition());
+        self.carry_out(&composition, false)?;
         self.tally.updates(cell, usize::try_from(updates).unwrap_or(0));
+        if composition.contains(Mechanism::NonvolatileApply) {
+            self.tally.nonvolatile += updates;
+        }
         Ok(())
     }
 
@@ -286,7 +303,7 @@ impl Cells {
     pub(super) fn merge(&mut self) -> Done<()> {
         let cell = self.holding()?.policy;
         self.note("merges", cell);
-        let composition = cell.composition();
+        let composition = self.holding()?.composition();
         let applies = composition.mechanisms().any(Mechanism::applies);
         let apply = Composition::One(Mechanism::VolatileApply);
         let visible = if applies { composition } else { Composition::serial([composition, apply]) };
@@ -331,7 +348,7 @@ impl Cells {
             }
         }
         let holding = self.holding()?;
-        if holds(holding.policy, Mechanism::LocalPersist) {
+        if holding.holds(Mechanism::LocalPersist) {
             holding.owner.merged_in = holding.merged_in;
             self.remember()?;
         } else {
@@ -386,6 +403,12 @@ impl Job {
     pub(super) fn take_up(&mut self, found: &BTreeSet<Ino>) -> Result<(), String> {
         self.ledger.taken_up(found)
     }
+}
+
+/// Weak consistency and global durability in one mechanism.
+pub(super) fn nonvolatile() -> Composition {
+    let mechanisms = [Mechanism::AppendClientJournal, Mechanism::NonvolatileApply];
+    Composition::serial(mechanisms.map(Composition::One))
 }
 
 /// Whether the policy of a cell has clients keep a log of their requests.

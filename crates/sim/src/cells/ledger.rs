@@ -191,6 +191,18 @@ impl Ledger {
         Err(format!("kept by a journal, and not found by the next process: {missing:?}"))
     }
 
+    /// A log was replayed. What was done in a directory that only another log knows has no place, and
+    /// is not replayed again.
+    pub(super) fn replayed(&mut self, places: &[usize], root: Ino) {
+        let there = |update: &&Update| matches!(update.shown, Shown::Memory | Shown::Stable);
+        let dirs: BTreeSet<Ino> =
+            self.updates.iter().filter(there).map(|update| update.ino).chain([root]).collect();
+        for at in places {
+            let update = &mut self.updates[*at];
+            update.kept.log &= dirs.contains(&update.parent);
+        }
+    }
+
     /// An update that a log on the client's disk keeps, and the server does not have.
     pub(super) fn not_replayed(&self) -> Option<&Update> {
         let has = |update: &Update| matches!(update.shown, Shown::Memory | Shown::Stable);

@@ -7,7 +7,7 @@ use policy::{Composition, Mechanism};
 use types::Errno;
 use wire::{MergeFlags, Op, Unused};
 
-use super::job::{Earlier, holds};
+use super::job::Earlier;
 use super::machine::File;
 use super::{Cells, Done, Stop};
 
@@ -31,8 +31,7 @@ impl Cells {
             if again.is_err()
                 && let Ok(holding) = self.holding()
             {
-                let does = |mechanism| composition.contains(mechanism);
-                holding.seal((does(Mechanism::LocalPersist), does(Mechanism::GlobalPersist)));
+                holding.seal((composition.contains(Mechanism::LocalPersist), stores(composition)));
             }
             again?;
         }
@@ -47,7 +46,7 @@ impl Cells {
             holding.note_object(&object);
         }
         if merges {
-            return self.merged(client, composition.contains(Mechanism::GlobalPersist));
+            return self.merged(client, stores(composition));
         }
         if composition.mechanisms().any(Mechanism::persists) {
             self.remember()?;
@@ -89,7 +88,7 @@ impl Cells {
         (holding.on_disk, holding.in_store) = (0, 0);
         holding.owner.next_seq = holding.inner.next_seq();
         holding.merged_in = Some(epoch);
-        let persists = holding.policy.composition().mechanisms().any(Mechanism::persists);
+        let persists = holding.composition().mechanisms().any(Mechanism::persists);
         let notes = persists || self.job().machine.owner.is_some();
         if notes { self.remember() } else { Ok(()) }
     }
@@ -147,7 +146,7 @@ impl Cells {
     /// A mechanism completed for a journal. Where the policy does not ask for it (yet), that counts
     /// only when it is noted.
     fn kept(&mut self, journal: &[u8], mechanism: Mechanism) -> Done<()> {
-        if holds(self.holding()?.policy, mechanism) {
+        if self.holding()?.holds(mechanism) {
             self.job().keep(journal, mechanism);
         }
         Ok(())
@@ -156,15 +155,21 @@ impl Cells {
     fn run(&mut self, composition: &Composition, release: bool) -> Done<()> {
         let merges = composition.mechanisms().any(Mechanism::applies);
         if merges {
-            self.merge_earlier()?;
+            let store = composition.contains(Mechanism::NonvolatileApply);
+            self.merge_earlier(MergeFlags { store, ..MergeFlags::default() })?;
         }
         for mechanism in composition.mechanisms() {
             match mechanism {
                 Mechanism::LocalPersist => self.local_persist()?,
                 Mechanism::GlobalPersist => self.global_persist()?,
-                Mechanism::VolatileApply => {
-                    let stored = composition.contains(Mechanism::GlobalPersist);
-                    let done = self.volatile_apply(stored, release);
+                Mechanism::VolatileApply | Mechanism::NonvolatileApply => {
+                    let store = mechanism == Mechanism::NonvolatileApply;
+                    if store {
+                        self.global_persist()?;
+                    }
+                    let stored = store || composition.contains(Mechanism::GlobalPersist);
+                    let done =
+                        self.apply(stored, MergeFlags { release, store, ..MergeFlags::default() });
                     if done.is_err()
                         && let Ok(holding) = self.holding()
                     {
@@ -173,10 +178,7 @@ impl Cells {
                     }
                     done?;
                 }
-                Mechanism::AppendClientJournal
-                | Mechanism::NonvolatileApply
-                | Mechanism::Rpcs
-                | Mechanism::Stream => {}
+                Mechanism::AppendClientJournal | Mechanism::Rpcs | Mechanism::Stream => {}
             }
         }
         Ok(())
@@ -233,16 +235,16 @@ impl Cells {
         self.local_step(client)
     }
 
-    fn volatile_apply(&mut self, stored: bool, release: bool) -> Done<()> {
+    fn apply(&mut self, stored: bool, flags: MergeFlags) -> Done<()> {
         let client = self.client()?;
         let holding = self.holding()?;
         let events = holding.inner.events();
         let object = holding.object_from(holding.inner.header().first_seq);
         let object = if stored && events > 0 { object } else { String::new() };
         let bytes = holding.journal();
-        self.job().releasing |= release;
-        let flags = MergeFlags { release, ..MergeFlags::default() };
-        self.send_journal(client, (&bytes, &object, true), flags)
+        self.job().releasing |= flags.release;
+        let send = !flags.store || object.is_empty();
+        self.send_journal(client, (&bytes, &object, send), flags)
     }
 
     /// Merges a journal, sent with the request or read from the store.
@@ -273,19 +275,19 @@ impl Cells {
                 if stable && self.world.disk.memory.get(object).is_err() => {}
             answered => drop(answered?),
         }
-        self.job().ledger.merged(&places, stable);
+        self.job().ledger.merged(&places, stable || flags.store);
         Ok(())
     }
 
     /// Merges the journals of earlier processes; and if the server started anew since the last
     /// merge, what Local Persist kept of it.
-    fn merge_earlier(&mut self) -> Done<()> {
+    fn merge_earlier(&mut self, flags: MergeFlags) -> Done<()> {
         let client = self.client()?;
         let epoch = self.epoch(client);
         let holding = self.holding()?;
         let first = holding.inner.header().first_seq;
         let lost = holding.merged_in.is_some_and(|tenure| tenure != epoch);
-        if lost && holds(holding.policy, Mechanism::LocalPersist) {
+        if lost && holding.holds(Mechanism::LocalPersist) {
             let journals = self.local_journals()?;
             let lost = journals.into_iter().filter(|earlier| earlier.left.next <= first);
             let known = std::mem::take(&mut self.holding()?.earlier).into_iter();
@@ -295,7 +297,6 @@ impl Cells {
         }
         let mut at = 0;
         while let Some(Earlier { left, object, .. }) = self.holding()?.earlier.get(at).cloned() {
-            let flags = MergeFlags::default();
             let Some(object) = object else {
                 self.send_journal(client, (&left.bytes, "", true), flags)?;
                 at += 1;
@@ -337,4 +338,10 @@ impl Cells {
         }
         Ok(journals)
     }
+}
+
+/// Whether a composition puts the journal into an object.
+fn stores(composition: &Composition) -> bool {
+    composition.contains(Mechanism::GlobalPersist)
+        || composition.contains(Mechanism::NonvolatileApply)
 }

@@ -255,7 +255,9 @@ impl Cells {
             LogNeed::Stored => {
                 (known.since, known.synced) = (epoch, 0);
                 known.blocks.clear();
-                known.updates.clear();
+                for update in std::mem::take(&mut known.updates) {
+                    self.jobs[at].ledger.updates[update].kept.log = false;
+                }
                 return Ok(());
             }
             LogNeed::Replay => {}
@@ -296,22 +298,28 @@ impl Cells {
         let job = &mut self.jobs[at];
         job.machine.logs[log].since = epoch;
         // Under another policy the log is not asked for, and keeps nothing.
-        for at in updates {
-            let update = &mut job.ledger.updates[at];
+        for at in &updates {
+            let update = &mut job.ledger.updates[*at];
             if applied && update.kept.log && update.shown != Shown::Stable {
                 update.shown = Shown::Memory;
             }
         }
+        job.ledger.replayed(&updates, root);
         Ok(())
     }
 
     /// The cell of the policy that is in force, as the server says.
     pub(super) fn policy_in_force(&mut self, at: usize) -> Option<policy::Cell> {
+        self.in_force(at)?.cell()
+    }
+
+    /// The policy itself.
+    pub(super) fn in_force(&mut self, at: usize) -> Option<Policy> {
         let (path, root) = (self.jobs[at].path.clone(), self.jobs[at].root);
         let answer = self.world.ask_at(&path, &crate::call::What::GetPolicy { dir: root });
         self.notice_crashes();
         let Ok(Answer::Policy(found)) = answer else { return None };
-        Policy::parse(&found.policy).ok().and_then(|parsed| parsed.policy.cell())
+        Policy::parse(&found.policy).ok().map(|parsed| parsed.policy)
     }
 
     /// Who has the subtree, as the server says.

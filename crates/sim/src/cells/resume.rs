@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use client::{Left, LogNeed};
 use metastore::request::client_journal_prefix;
 use objstore::{ObjectStore, SyncScope};
-use policy::Consistency;
+use policy::{Mechanism, Policy};
 use types::{ClientId, Errno, Ino, Seq};
 use wire::{Answer, MergeFlags, Op};
 
@@ -122,9 +122,10 @@ impl Cells {
         let client = self.act_as(owner.client)?;
         let (ino, at) = (self.job().root, self.current);
         // A change of policy may have ended with its process before it was noted here.
-        let in_force = self.policy_in_force(at);
-        let in_force = in_force.filter(|cell| cell.consistency != Consistency::Strong);
-        let policy = in_force.unwrap_or(owner.policy);
+        let in_force = self.in_force(at).filter(Policy::is_decoupled);
+        let nonvolatile =
+            in_force.as_ref().is_some_and(|policy| policy.contains(Mechanism::NonvolatileApply));
+        let policy = in_force.and_then(|policy| policy.cell()).unwrap_or(owner.policy);
         let owner = Owner { policy, ..owner };
         let path = self.job().path.clone();
         let root = match self.request(client, Op::GetAttr { ino }) {
@@ -136,7 +137,7 @@ impl Cells {
             answer => answer?,
         };
         let Answer::Attr(root) = root else { return Err(Stop::Failed(Errno::Io)) };
-        let holding = Holding::new(owner, root);
+        let holding = Holding { nonvolatile, ..Holding::new(owner, root) };
         if let Some(process) = &mut self.job().process {
             process.holds = Some(Box::new(holding));
         }

@@ -22,6 +22,8 @@ pub struct Tally {
     /// Those of them that completed, and those that a fault struck before they did.
     completed: [[u64; CELLS]; CELLS],
     struck: [[u64; CELLS]; CELLS],
+    /// Updates that Nonvolatile Apply completed for.
+    pub nonvolatile: u64,
     /// Subtrees that were compared with what must and may be there.
     pub comparisons: u64,
 }
@@ -47,11 +49,13 @@ impl Tally {
         self.struck[from][to] += u64::from(struck);
     }
 
-    /// Whether updates completed under each of the nine cells, and a fault struck each.
+    /// Whether updates completed under each of the nine cells and by Nonvolatile Apply, and a fault
+    /// struck each cell.
     #[must_use]
     pub fn has_every_cell(&self) -> bool {
         let struck = |faults: &[u64; Fault::ALL.len()]| faults.iter().any(|count| *count > 0);
-        self.updates.iter().all(|count| *count > 0) && self.faults.iter().all(struck)
+        let updates = self.updates.iter().chain([&self.nonvolatile]);
+        updates.into_iter().all(|count| *count > 0) && self.faults.iter().all(struck)
     }
 
     /// Adds what another simulation did.
@@ -70,6 +74,7 @@ impl Tally {
         ] {
             all.iter_mut().zip(more).for_each(|(all, more)| sum(all, more));
         }
+        self.nonvolatile += other.nonvolatile;
         self.comparisons += other.comparisons;
     }
 
@@ -101,6 +106,7 @@ impl fmt::Display for Tally {
             faults.iter().try_for_each(|count| write!(f, " {count:>6}"))?;
             writeln!(f)?;
         }
+        writeln!(f, "  {} of them by nonvolatile apply", self.nonvolatile)?;
         Self::write_changes(f, "changes of policy, from row to column", &self.changes)?;
         Self::write_changes(f, "of these completed", &self.completed)?;
         Self::write_changes(f, "struck by a fault before they did", &self.struck)
