@@ -282,9 +282,12 @@ impl Link {
     pub(crate) fn close_file(&self, ino: Ino, write: bool, can_wait: bool) {
         let mut state = self.lock();
         let shared = &mut *state;
+        let first = shared.effects.frames.is_empty();
         let awaited = shared.session.close(ino, write, &mut shared.effects);
         if awaited || !can_wait || shared.effects.frames.len() >= UNTOLD_BYTES_MAX {
             drop(self.send(state));
+        } else if first {
+            self.tell_later(&mut state);
         }
     }
 

@@ -2,7 +2,8 @@
 //! when the server hears of them.
 //!
 //! That is when enough has been collected, when this client asks for anything, when somebody else wants
-//! to look, and a few milliseconds after the first in any case: a thread sees to that.
+//! to look, and a few milliseconds after the first in any case: a thread sees to that. It also tells the
+//! server of closed files, if nothing else was said for a while.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -15,6 +16,8 @@ use super::{Link, State};
 
 /// How long the server may not have heard of a change.
 const DELAY: Duration = Duration::from_millis(2);
+/// The same of a file that was closed: while it is taken for open, nobody else has its directory alone.
+const CLOSED_DELAY: Duration = Duration::from_millis(200);
 /// So many bytes are sent at once.
 const BYTES: usize = 32 << 10;
 
@@ -45,6 +48,13 @@ impl State {
 }
 
 impl Link {
+    /// There is something that the server is told when nothing else is.
+    pub(super) fn tell_later(&self, state: &mut State) {
+        if std::mem::take(&mut state.telling.asleep) {
+            self.teller.notify_one();
+        }
+    }
+
     /// A change was answered here.
     pub(super) fn answered_ahead(&self, state: &mut State, now: Instant) -> bool {
         let bytes = state.session.ahead_bytes();
@@ -69,13 +79,20 @@ impl Link {
     pub(crate) fn tell_regularly(&self) {
         let mut state = self.lock();
         while !self.closed.load(Ordering::Acquire) && !state.fenced {
-            if state.session.ahead_bytes() == 0 {
+            let ahead = state.session.ahead_bytes() > 0;
+            if !ahead && state.effects.frames.is_empty() {
                 state.telling.asleep = true;
                 state = self.teller.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            let waited = self.teller.wait_timeout(state, DELAY);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state.telling.asleep = !ahead;
+            let waited = self.teller.wait_timeout(state, if ahead { DELAY } else { CLOSED_DELAY });
+            let (locked, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+            state = locked;
+            if !ahead && !waited.timed_out() {
+                // There is something more urgent.
+                continue;
+            }
             state.tell_ahead(Instant::now());
             state = self.send(state);
         }
