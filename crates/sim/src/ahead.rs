@@ -36,6 +36,9 @@ pub(crate) struct Ahead {
     said: VecDeque<Said>,
     /// It will tell the server.
     telling: bool,
+    /// The server did not carry something out, and the client has not heard that: what it says of its
+    /// directories is wrong, and it will be told.
+    pub(crate) wrong: bool,
     /// When the oldest was sent of what the server has not settled.
     pub(crate) sent: Option<u64>,
 }
@@ -65,6 +68,7 @@ impl World {
                 if matches!(call.what, What::Walk { .. })
                     && self.clients[client].ahead.newest().is_some() => {}
             Known::Remembered(result) => self.knows(client, call, tid, result),
+            Known::Alone(_) if self.clients[client].ahead.wrong => {}
             Known::Alone(result) => {
                 self.note(format_args!("{id} sees {call:?}: {result:?}"));
                 match self.clients[client].ahead.newest() {

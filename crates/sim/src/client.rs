@@ -240,6 +240,9 @@ impl World {
             if let (Message::Reply(reply), true) = (&message, client != 0) {
                 self.history.heard(id, epoch, reply, self.now);
             }
+            let is_refused = matches!(&message, Message::Reply(reply)
+                if reply.result.is_err() && self.oracle.is_ahead((id, reply.tid)));
+            self.clients[client].ahead.wrong &= !is_refused;
             self.drive(client, Input::Message(message));
             let resent = self.clients[client].session.resent_count();
             self.history.returned(id, resent, self.plan.settings.reconnect, self.now);
@@ -254,6 +257,7 @@ impl World {
         let id = self.clients[client].id();
         self.note(format_args!("{id} lost {conn}"));
         self.clients[client].conn = None;
+        self.clients[client].ahead.wrong = false;
         self.drive(client, Input::Disconnected);
         self.merge_interrupted(client);
         let away = self.plan.faults.away_max.max(1_000_000);

@@ -422,6 +422,7 @@ impl World {
                     && self.oracle.is_ahead((id, reply.tid))
                 {
                     self.drop_ahead(client);
+                    self.clients[client].ahead.wrong = true;
                 }
             }
             Some(Err(_)) | None => self.check(Err("the server sent nonsense".into())),
