@@ -63,30 +63,36 @@ pub(crate) struct Alone {
     pub(crate) groups: Groups,
 }
 
-/// What becomes of a request.
+/// What is answered here.
 #[derive(Debug)]
 pub(crate) enum Here {
-    /// It is answered.
-    Answer(Result<Answer, Failure>),
-    /// It is answered, and the server must be told, with this.
-    Tell(Result<Answer, Failure>, Replay),
-    /// The server must be asked.
-    NotHere,
-    /// More inode numbers are needed first.
-    Numbers,
+    /// A question, or a change that has nothing to do.
+    Said(Answer),
+    /// A change that is carried out. The server must be told, with this.
+    Done(Answer, Replay),
 }
 
-impl From<Refusal> for Here {
+/// Why nothing is, or that it is an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Not {
+    /// The answer is this error.
+    Refused(Errno),
+    /// The server must be asked.
+    Known,
+    /// More inode numbers are needed first.
+    Numbered,
+}
+
+impl From<Refusal> for Not {
     fn from(refusal: Refusal) -> Self {
         match refusal {
-            Refusal::Errno(errno) => Self::Answer(Err(errno.into())),
-            Refusal::Cold(_) => Self::NotHere,
+            Refusal::Errno(errno) => Self::Refused(errno),
+            Refusal::Cold(_) => Self::Known,
         }
     }
 }
 
-/// An answer, or why there is none.
-type Told = Result<Here, Here>;
+type Told = Result<Here, Not>;
 
 impl Alone {
     pub(crate) fn new(wants: WantsAlone) -> Self {
@@ -145,12 +151,12 @@ impl Alone {
 
     /// What a name in a directory stands for: nothing, an inode that is governed, or something that
     /// the server must be asked about.
-    fn named(&self, parent: Ino, name: &[u8]) -> Result<Option<Ino>, Here> {
+    fn named(&self, parent: Ino, name: &[u8]) -> Result<Option<Ino>, Not> {
         if !self.dirs.contains_key(&parent) || check_name(name).is_err() {
-            return Err(Here::NotHere);
+            return Err(Not::Known);
         }
         match self.view.peek(parent, name)? {
-            Some(ino) if !self.governs(ino) => Err(Here::NotHere),
+            Some(ino) if !self.governs(ino) => Err(Not::Known),
             named => Ok(named),
         }
     }
@@ -180,12 +186,19 @@ impl Alone {
     }
 
     /// Answers a request, and carries it out if it is a change.
-    pub(crate) fn perform(&mut self, cred: &Cred, op: &Op<'_>, now: Timestamp) -> Here {
+    ///
+    /// # Errors
+    /// That of the request, or why it is not answered.
+    pub(crate) fn perform(
+        &mut self,
+        cred: &Cred,
+        op: &Op<'_>,
+        now: Timestamp,
+    ) -> Result<Here, Not> {
         if self.dirs.is_empty() {
-            return Here::NotHere;
+            return Err(Not::Known);
         }
         if op.is_mutation() { self.change(cred, op, now) } else { self.question(cred, op) }
-            .unwrap_or_else(|here| here)
     }
 
     #[allow(clippy::wildcard_enum_match_arm, reason = "the server answers a new operation")]
@@ -195,15 +208,15 @@ impl Alone {
                 self.named(parent, name)?;
                 Answer::Attr(self.view.lookup(cred, parent, name)?)
             }
-            Op::GetAttr { ino } => Answer::Attr(self.attr(ino).ok_or(Here::NotHere)?),
+            Op::GetAttr { ino } => Answer::Attr(self.attr(ino).ok_or(Not::Known)?),
             Op::List { dir, after, limit, attrs } => {
                 if !self.dirs.contains_key(&dir) {
-                    return Err(Here::NotHere);
+                    return Err(Not::Known);
                 }
                 let limit = (limit as usize).clamp(1, LIST_MAX);
                 let entries = self.view.list(cred, dir, after, limit, attrs)?;
                 if attrs && !entries.iter().all(|entry| self.governs(entry.attr.ino)) {
-                    return Err(Here::NotHere);
+                    return Err(Not::Known);
                 }
                 let more = entries.len() == limit;
                 let entries = entries.into_iter().map(|entry| (entry.name, entry.attr)).collect();
@@ -224,14 +237,14 @@ impl Alone {
                 Answer::Names(names.into_iter().map(<[u8]>::to_vec).collect())
             }
             Op::Open { ino, .. } => return self.open(cred, ino),
-            _ => return Err(Here::NotHere),
+            _ => return Err(Not::Known),
         };
-        Ok(Here::Answer(Ok(answer)))
+        Ok(Here::Said(answer))
     }
 
     /// Everything about an inode is in the view, also its content and extended attributes.
-    fn whole(&self, ino: Ino) -> Result<(), Here> {
-        if self.governs(ino) && !self.bare.contains(&ino) { Ok(()) } else { Err(Here::NotHere) }
+    fn whole(&self, ino: Ino) -> Result<(), Not> {
+        if self.governs(ino) && !self.bare.contains(&ino) { Ok(()) } else { Err(Not::Known) }
     }
 
     fn open(&self, cred: &Cred, ino: Ino) -> Told {
@@ -239,11 +252,11 @@ impl Alone {
         let attr = self.view.getattr(ino)?;
         // Whom the rule of the server lets in is for the server to say.
         if attr.file_type() != FileType::Regular || cred.uid != attr.uid {
-            return Err(Here::NotHere);
+            return Err(Not::Known);
         }
         let data = self.view.data(ino)?.to_vec();
         let answer = Answer::Opened(Opened { attr, data, shared: false });
-        Ok(Here::Tell(Ok(answer), Replay::default()))
+        Ok(Here::Done(answer, Replay::default()))
     }
 
     #[allow(clippy::wildcard_enum_match_arm, reason = "the server carries out a new operation")]
@@ -275,11 +288,11 @@ impl Alone {
                 let is_dir = |ino: Option<Ino>| ino.is_some_and(|ino| self.view.is_dir(ino));
                 if parent != new_parent && (is_dir(moved) || is_dir(over)) {
                     // Whether a directory would come to stand below itself is not known here.
-                    return Err(Here::NotHere);
+                    return Err(Not::Known);
                 }
                 let (from, to) = ((parent, name), (new_parent, new_name));
                 let planned = self.view.plan_rename(cred, from, to, flags, now)?;
-                let Some(planned) = planned else { return Ok(Here::Answer(Ok(Answer::Done))) };
+                let Some(planned) = planned else { return Ok(Here::Said(Answer::Done)) };
                 let event = planned.event();
                 self.seq.0 += 1;
                 self.view.apply(self.seq, Mode::Live, &event);
@@ -297,7 +310,7 @@ impl Alone {
                 self.governed(ino)?;
                 let Attr { atime, ctime, .. } = self.view.getattr(ino)?;
                 if at <= atime {
-                    return Ok(Here::Answer(Ok(Answer::Done)));
+                    return Ok(Here::Said(Answer::Done));
                 }
                 let change = AttrChange { atime: Some(at), ..AttrChange::default() };
                 let planned = self.view.plan_setattr(cred, ino, &change, ctime)?;
@@ -313,19 +326,19 @@ impl Alone {
                 let planned = self.view.plan_setdata(cred, ino, data, size, now)?;
                 Ok(apply((&mut self.view, &mut self.seq), &planned, now))
             }
-            _ => Err(Here::NotHere),
+            _ => Err(Not::Known),
         }
     }
 
-    fn governed(&self, ino: Ino) -> Result<(), Here> {
-        if self.governs(ino) { Ok(()) } else { Err(Here::NotHere) }
+    fn governed(&self, ino: Ino) -> Result<(), Not> {
+        if self.governs(ino) { Ok(()) } else { Err(Not::Known) }
     }
 
     /// What the server is told of a change.
     fn told(&mut self, time: Timestamp) -> Here {
         // The server removes the content of files that are gone.
         drop(self.view.take_freed());
-        Here::Tell(Ok(Answer::Done), Replay { time, ..Replay::default() })
+        Here::Done(Answer::Done, Replay { time, ..Replay::default() })
     }
 
     fn create(
@@ -335,11 +348,11 @@ impl Alone {
         new: &wire::NewInode<'_>,
         time: Timestamp,
     ) -> Told {
-        let Some(stripe) = self.dirs.get(&parent).copied() else { return Err(Here::NotHere) };
+        let Some(stripe) = self.dirs.get(&parent).copied() else { return Err(Not::Known) };
         let wire::NewInode { mode, owner, rdev, size, mtime, atime, data, open: _ } = *new;
         let new = NewInode { mode, owner, rdev, stripe, size, time, mtime, atime, data };
         let planned = self.view.plan_create(cred, (parent, name), &new, Ino(u64::MAX))?;
-        let Some(ino) = self.take_number() else { return Err(Here::Numbers) };
+        let Some(ino) = self.take_number() else { return Err(Not::Numbered) };
         let mut event = planned.event();
         if let journal::Event::Create(create) = &mut event {
             create.ino = ino;
@@ -351,7 +364,7 @@ impl Alone {
             self.dirs.insert(ino, stripe);
         }
         let replay = Replay { seq: Seq(0), ino, time, stripe: attr.stripe };
-        Ok(Here::Tell(Ok(Answer::Attr(attr)), replay))
+        Ok(Here::Done(Answer::Attr(attr), replay))
     }
 
     fn take_number(&mut self) -> Option<Ino> {
@@ -434,5 +447,5 @@ impl Alone {
 fn apply((view, seq): (&mut Namespace, &mut Seq), planned: &Planned<'_>, time: Timestamp) -> Here {
     seq.0 += 1;
     view.apply(*seq, Mode::Live, &planned.event());
-    Here::Tell(Ok(Answer::Done), Replay { time, ..Replay::default() })
+    Here::Done(Answer::Done, Replay { time, ..Replay::default() })
 }

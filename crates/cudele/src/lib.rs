@@ -33,6 +33,7 @@
     reason = "I/O edge: the client library carries out what the client state machines decide"
 )]
 
+mod alone;
 mod cluster;
 mod data;
 mod dir;

@@ -39,6 +39,7 @@ mod read;
 mod slots;
 mod subtree;
 mod trial;
+mod view;
 
 use std::sync::Arc;
 

@@ -9,6 +9,8 @@
 //! What the oracle does not know: regions of the namespace without durability, after a crash. They
 //! are *unknown* until the simulation reads them back.
 
+mod ahead;
+
 use std::collections::BTreeMap;
 
 use model::Model;
@@ -60,7 +62,7 @@ pub struct Applied {
 }
 
 /// See the module documentation.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Oracle {
     /// The namespace as clients see it now.
     pub model: Model,
@@ -90,20 +92,7 @@ impl Oracle {
     /// An oracle that knows nothing yet; [`Oracle::learn`] tells it.
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            model: Model::default(),
-            base: Model::default(),
-            log: Vec::new(),
-            unknown: Vec::new(),
-            requests: BTreeMap::new(),
-            safe: Seq(0),
-            regions: Vec::new(),
-            undone: Vec::new(),
-            numbers: Numbers::default(),
-            store_fails: false,
-            late: false,
-            checked: 0,
-        }
+        Self::default()
     }
 
     /// The namespace is this, whatever it was taken for.
@@ -137,24 +126,6 @@ impl Oracle {
             ahead: false,
         };
         self.requests.insert(key, issued);
-    }
-
-    /// Its client has answered it.
-    pub(crate) fn ahead(&mut self, key: Key) {
-        let issued = self.request(key);
-        (issued.ahead, issued.delivered) = (true, true);
-    }
-
-    /// Whether a client has answered a request itself.
-    pub(crate) fn is_ahead(&self, key: Key) -> bool {
-        self.requests.get(&key).is_some_and(|issued| issued.ahead)
-    }
-
-    /// The server will not carry it out, and its client is dead or told so.
-    pub(crate) fn lost_ahead(&mut self, key: Key) {
-        if let Some(issued) = self.requests.get_mut(&key) {
-            issued.told_lost = true;
-        }
     }
 
     /// The server emitted a message to a client.
@@ -360,12 +331,6 @@ impl Oracle {
         }
     }
 
-    /// Whether something is lost that a client had answered itself before.
-    fn is_ahead_lost(&self, key: Key) -> bool {
-        let mut before = self.requests.range((key.0, Tid(0))..=key);
-        before.any(|(_, issued)| issued.ahead && issued.told_lost)
-    }
-
     /// Whether a client asked before to merge the same journal object.
     fn was_asked_before(&self, key: Key) -> bool {
         let object_of = |issued: &Issued| match &issued.call.what {
@@ -517,11 +482,5 @@ impl Oracle {
         call.what.is_change()
             && !call.what.touched().0.iter().any(linked)
             && self.regions_of(call).iter().any(|at| self.regions[*at].kind == Kind::AckSafe)
-    }
-}
-
-impl Default for Oracle {
-    fn default() -> Self {
-        Self::new()
     }
 }

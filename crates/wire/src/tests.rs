@@ -178,7 +178,9 @@ fn messages() -> Vec<Message<'static>> {
         Message::Recall { ino: Ino(1 << 40) },
         Message::Revoke { dir: Ino(1 << 41) },
     ];
+    let wants = [WantsAlone::Never, WantsAlone::AsPolicySays, WantsAlone::Always];
     for (tid, op) in ops().into_iter().enumerate() {
+        let wants_alone = wants[tid % wants.len()];
         let replay = (tid % 2 == 0).then_some(Replay {
             seq: Seq(1),
             stripe: Stripe::MIN,
@@ -190,8 +192,7 @@ fn messages() -> Vec<Message<'static>> {
             heard,
             cred: cred.clone(),
             remembers: true,
-            wants_alone: [WantsAlone::Never, WantsAlone::AsPolicySays, WantsAlone::Always]
-                [tid.0 as usize % 3],
+            wants_alone,
             ahead: replay.is_some(),
             replay,
             op,

@@ -170,6 +170,7 @@ impl Groups {
 }
 
 /// Appends requests as they are sent again.
+#[allow(clippy::wildcard_enum_match_arm, reason = "all others are sent as they were")]
 fn append_again(mut frames: &[u8], seq: Option<Seq>, out: &mut Vec<u8>) {
     while let Ok(Some((frame, length))) = wire::frame::decode(frames) {
         frames = &frames[length..];

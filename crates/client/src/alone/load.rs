@@ -50,7 +50,7 @@ impl Alone {
             && attr.is_dir()
             && !self.has(attr.ino)
         {
-            self.take_up(attr, stripe, Vec::new());
+            self.take_up(attr, stripe, &[]);
         }
         let dir = told.dir.ino;
         let Some(stripe) = told.alone.filter(|_| !self.has(dir)) else { return Next::Nothing };
@@ -59,7 +59,7 @@ impl Alone {
             return Next::Return(dir);
         }
         if told.dir.size == 0 {
-            self.take_up(&told.dir, stripe, Vec::new());
+            self.take_up(&told.dir, stripe, &[]);
             return Next::Nothing;
         }
         self.loading.insert(dir, Loading { attr: told.dir, stripe, entries: Vec::new() });
@@ -104,14 +104,14 @@ impl Alone {
         if more {
             return Some(Next::Return(dir));
         }
-        self.take_up(&attr, stripe, entries);
+        self.take_up(&attr, stripe, &entries);
         Some(Next::Nothing)
     }
 
     /// From now on the directory is in the view.
-    fn take_up(&mut self, attr: &Attr, stripe: Stripe, entries: Vec<(Vec<u8>, Attr)>) {
+    fn take_up(&mut self, attr: &Attr, stripe: Stripe, entries: &[(Vec<u8>, Attr)]) {
         self.view.adopt_root(attr, entries.is_empty());
-        for (name, entry) in &entries {
+        for (name, entry) in entries {
             if self.dirs.contains_key(&entry.ino) {
                 // It is known better than that.
                 self.view.load_name(attr.ino, name, entry);

@@ -4,7 +4,7 @@ use types::{Cred, Ino, Seq, Tid, Timestamp};
 use wire::{Answer, Failure, Op, Reply, WantsAlone};
 
 use super::{Effects, Session};
-use crate::alone::{Alone, Here, Next};
+use crate::alone::{Alone, Here, Next, Not};
 
 /// What is known of a request without asking.
 #[derive(Debug)]
@@ -54,21 +54,20 @@ impl Session {
             return Known::Soon;
         }
         match alone.perform(cred, op, now) {
-            Here::Answer(result) => Known::Alone(result),
-            Here::Numbers => Known::WantsNumbers(alone.next_numbers()),
-            Here::NotHere => self.remembered(cred, op),
-            Here::Tell(result, replay) => {
+            Err(Not::Refused(errno)) => Known::Alone(Err(errno.into())),
+            Err(Not::Numbered) => Known::WantsNumbers(alone.next_numbers()),
+            Err(Not::Known) => self.remembered(cred, op),
+            Ok(Here::Said(answer)) => Known::Alone(Ok(answer)),
+            Ok(Here::Done(answer, replay)) => {
                 let tid = Tid(self.next_tid);
                 self.next_tid += 1;
-                match *op {
-                    Op::Create { ref new, .. } if new.open => {
-                        self.held.created(replay.ino, tid);
-                    }
-                    Op::Open { ino, write } => {
-                        self.held.opened(ino, write, tid);
-                        self.held.granted(ino, false);
-                    }
-                    _ => {}
+                if let Op::Create { ref new, .. } = *op
+                    && new.open
+                {
+                    self.held.created(replay.ino, tid);
+                } else if let Op::Open { ino, write } = *op {
+                    self.held.opened(ino, write, tid);
+                    self.held.granted(ino, false);
                 }
                 let heard = self.heard(tid);
                 let Some(alone) = &mut self.alone else { return Known::Nothing };
@@ -78,24 +77,23 @@ impl Session {
                 } else if alone.is_full() {
                     self.return_all(effects);
                 }
-                Known::Ahead(tid, result)
+                Known::Ahead(tid, Ok(answer))
             }
         }
     }
 
     fn remembered(&self, cred: &Cred, op: &Op<'_>) -> Known {
         let Some(cache) = &self.cache else { return Known::Nothing };
-        let answer = match *op {
-            Op::Walk { base, path } => {
-                let alone = self.alone.as_ref();
-                let look = |dir, name: &[u8]| match alone.filter(|alone| alone.has(dir)) {
-                    Some(alone) => alone.look(cred, dir, name),
-                    None => cache.look(cred, dir, name),
-                };
-                let attr = |ino| alone.and_then(|it| it.attr(ino)).or_else(|| cache.attr(ino));
-                crate::cache::walk((base, path), look, attr)
-            }
-            _ => cache.answer(cred, op),
+        let answer = if let Op::Walk { base, path } = *op {
+            let alone = self.alone.as_ref();
+            let look = |dir, name: &[u8]| match alone.filter(|alone| alone.has(dir)) {
+                Some(alone) => alone.look(cred, dir, name),
+                None => cache.look(cred, dir, name),
+            };
+            let attr = |ino| alone.and_then(|it| it.attr(ino)).or_else(|| cache.attr(ino));
+            crate::cache::walk((base, path), look, attr)
+        } else {
+            cache.answer(cred, op)
         };
         answer.map_or(Known::Nothing, Known::Remembered)
     }

@@ -61,9 +61,10 @@ impl Mds {
                 return;
             }
         }
-        let removed = match request.op {
-            Op::Rmdir { parent, name } => self.namespace.peek(parent, name).ok().flatten(),
-            _ => None,
+        let removed = if let Op::Rmdir { parent, name } = request.op {
+            self.namespace.peek(parent, name).ok().flatten()
+        } else {
+            None
         };
         let may = if self.is_resend_busy() { Ok(()) } else { self.check_alone(client, request) };
         let performed = may.map_err(Refused::from);
@@ -151,20 +152,14 @@ impl Mds {
         effects: &mut Effects,
     ) {
         let Some(replay) = request.replay else { return };
-        match request.op {
-            Op::Create { parent, ref new, .. }
-                if FileType::from_mode(new.mode) == Some(FileType::Directory)
-                    && self.caps.owner(parent) == Some(client)
-                    && self.caps.grant(client, replay.ino, self.clock.now) =>
-            {
-                self.caps.give_alone(client, replay.ino);
-            }
-            Op::Rmdir { .. } => {
-                if let Some(removed) = removed {
-                    self.returned(client, removed, effects);
-                }
-            }
-            _ => {}
+        if let Op::Create { parent, ref new, .. } = request.op
+            && FileType::from_mode(new.mode) == Some(FileType::Directory)
+            && self.caps.owner(parent) == Some(client)
+            && self.caps.grant(client, replay.ino, self.clock.now)
+        {
+            self.caps.give_alone(client, replay.ino);
+        } else if let Some(removed) = removed {
+            self.returned(client, removed, effects);
         }
     }
 

@@ -64,10 +64,9 @@ impl Bench {
 
     /// A change that is answered here.
     fn ahead(&mut self, op: Op<'_>) -> (Tid, Answer) {
-        match self.known(op) {
-            Known::Ahead(tid, Ok(answer)) => (tid, answer),
-            other => panic!("{op:?}: {other:?}"),
-        }
+        let known = self.known(op);
+        let Known::Ahead(tid, Ok(answer)) = known else { panic!("{op:?}: {known:?}") };
+        (tid, answer)
     }
 
     fn send_ahead(&mut self) -> Vec<Request<'static>> {
@@ -76,6 +75,7 @@ impl Bench {
     }
 
     /// What was sent, without names and content.
+    #[allow(clippy::wildcard_enum_match_arm, reason = "the tests look at these")]
     fn requests(&mut self) -> Vec<Request<'static>> {
         let frames = std::mem::take(&mut self.effects.frames);
         let (mut rest, mut sent) = (frames.as_slice(), Vec::new());

@@ -1,0 +1,55 @@
+//! Namespaces that know a part of another one: what a client has of the server's.
+
+use types::{Attr, Ino, name_hash};
+
+use crate::Namespace;
+use crate::inode::Inode;
+use crate::page::Target;
+
+impl Namespace {
+    /// Makes a directory of somewhere else the root of this namespace: the view of a decoupled
+    /// client begins at its subtree. With `empty`, the directory has no entries to be fetched.
+    pub fn adopt_root(&mut self, root: &Attr, empty: bool) {
+        let known = self.inodes.get(root.ino);
+        let (home, home_hash) = known.map_or((Ino::ANCHOR, 0), |it| (it.home, it.home_hash));
+        let mut inode = Inode { home, home_hash, ..Inode::default() };
+        inode.set_attr(root);
+        self.inodes.insert(root.ino, inode);
+        let dir = self.dir_mut(root.ino);
+        dir.complete = empty;
+        dir.stored = !empty;
+        for hidden in [Ino::ANCHOR, Ino::LINKS] {
+            self.dir_mut(hidden).complete = true;
+        }
+    }
+
+    /// Adds the name of a directory that is known already.
+    pub fn load_name(&mut self, dir: Ino, name: &[u8], attr: &Attr) {
+        let target = Target { ino: attr.ino, file_type: attr.file_type(), remote: false };
+        self.dir_mut(dir).add_stored(name, target);
+        if let Some(inode) = self.inodes.get_mut(attr.ino) {
+            (inode.home, inode.home_hash) = (dir, name_hash(name));
+        }
+    }
+
+    /// Forgets a directory, whatever is in it: a view has no business with it any more. What its
+    /// directories have in them stays. Returns the inodes that are forgotten.
+    pub fn forget(&mut self, dir: Ino) -> Vec<Ino> {
+        let mut forgotten = Vec::new();
+        let Some(content) = self.dirs.remove(&dir) else { return forgotten };
+        for (_, dentry) in content.list(None) {
+            if !dentry.is_remote() && !self.dirs.contains_key(&dentry.ino) {
+                forgotten.push(dentry.ino);
+            }
+        }
+        let home = self.home_of(dir).unwrap_or(Ino::ANCHOR);
+        if home == Ino::ANCHOR || !self.dirs.contains_key(&home) {
+            forgotten.push(dir);
+        }
+        for ino in &forgotten {
+            self.inodes.remove(*ino);
+            self.extras.remove(ino);
+        }
+        forgotten
+    }
+}
