@@ -260,8 +260,10 @@ impl Cache {
                 }
             }
             Asked::Change { kind, inos, places } => {
-                // Renaming a name to another of the same file changes nothing.
-                let kind = if time.0 == 0 { Kind::Other } else { kind };
+                // Renaming a name to another of the same file changes nothing. What is refused may be
+                // done all the same, and only the journal fail.
+                let nothing = time.0 == 0 && result.is_ok();
+                let kind = if nothing { Kind::Other } else { kind };
                 self.changed(kind, (inos, places), result, told);
             }
         }

@@ -52,13 +52,13 @@ impl Ahead {
 impl World {
     /// Judges what a client says without asking. Returns whether it says anything.
     pub(crate) fn says(&mut self, client: usize, call: &Call, tid: Tid, repeats: u8) -> bool {
-        let (clock, now) = (self.clock(), self.now);
+        let (clock, moment) = (self.clock(), self.moment_of(client));
         let known = &mut self.clients[client];
         let id = known.id();
         let known =
             known.session.known(&call.cred, &call.what.op(), clock.time, &mut known.effects);
         let said = |change, tid, after, result| {
-            let (call, at) = (call.clone(), now);
+            let (call, at) = (call.clone(), moment);
             Said { tid, after, change, call, result, at }
         };
         match known {

@@ -196,6 +196,16 @@ impl World {
         self.says(client, call, tid, repeats)
     }
 
+    /// When a client says what it remembers. One that has not noticed a crash is at the moment before
+    /// it: nobody is served before it has noticed, or remembers nothing any more.
+    pub(crate) fn moment_of(&self, client: usize) -> u64 {
+        let known = &self.clients[client];
+        let connected = known.conn.is_some_and(|conn| self.conns[&conn].alive);
+        let crash = self.history.last_crash();
+        let crash = crash.filter(|crash| !connected && Some(*crash) > known.heard);
+        crash.map_or(self.now, |crash| crash - 1)
+    }
+
     /// A client says what it remembers.
     pub(crate) fn knows(
         &mut self,
@@ -206,16 +216,12 @@ impl World {
     ) {
         let known = &self.clients[client];
         let (id, epoch) = (known.id(), known.session.epoch().0);
-        let heard = known.heard;
         let connected = known.conn.is_some_and(|conn| self.conns[&conn].alive);
         self.answered_here += 1;
         self.note(format_args!("{id} knows {call:?}: {result:?}"));
         let (seq, safe, time) = (types::Seq(0), types::Seq(0), types::Timestamp(0));
         let reply = wire::Reply { tid, seq, time, safe, told: None, result };
-        // A client that has not noticed a crash is at the moment before it: nobody is served before
-        // it has noticed, or remembers nothing any more.
-        let crash = self.history.last_crash().filter(|crash| !connected && Some(*crash) > heard);
-        let at = crash.map_or(self.now, |crash| crash - 1);
+        let at = self.moment_of(client);
         self.history.asked((id, tid), &call.what, at);
         self.history.heard(id, epoch, &reply, at);
         if connected && self.mds.as_ref().is_some_and(mds::Mds::is_active) {

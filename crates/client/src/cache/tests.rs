@@ -187,6 +187,17 @@ fn what_is_moved_from_a_name_that_is_not_known_may_be_anything() {
 }
 
 #[test]
+fn a_change_that_was_done_although_it_was_refused_is_not_overlooked() {
+    let mut bench = Bench::made();
+    bench.create(b"a", FILE);
+    let flags = RenameFlags::default();
+    let rename = Op::Rename { parent: DIR, name: b"a", new_parent: DIR, new_name: b"b", flags };
+    let tid = bench.ask(&rename);
+    bench.reply(tid, Err(Errno::NoSpace.into()), None, 0);
+    assert!(bench.cache.answer(&Cred::root(), &Op::GetAttr { ino: FILE }).is_none());
+}
+
+#[test]
 fn two_names_of_one_file_stay_when_one_is_renamed_to_the_other() {
     let mut bench = Bench::made();
     bench.create(b"a", FILE);
