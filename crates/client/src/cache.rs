@@ -481,7 +481,7 @@ pub(crate) fn walk(
 }
 
 /// The rule of the server, for directories.
-fn may_search(cred: &Cred, attr: &Attr) -> bool {
+pub(crate) fn may_search(cred: &Cred, attr: &Attr) -> bool {
     let class = if cred.uid == attr.uid {
         6
     } else if cred.in_group(attr.gid) {

@@ -14,6 +14,7 @@ mod alone;
 mod cache;
 mod decoupled;
 mod held;
+mod leases;
 mod left;
 mod session;
 

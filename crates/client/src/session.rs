@@ -16,7 +16,7 @@ mod mark;
 
 use std::collections::VecDeque;
 
-use types::{ClientId, Cred, Epoch, Ino, Lock, Map, Seq, Stripe, Tid};
+use types::{ClientId, Cred, Epoch, Ino, Lock, Map, Moment, Seq, Stripe, Tid};
 use wire::{Answer, Failure, Hello, Message, Op, Replay, Reply, Request, WantsAlone, Welcome};
 
 pub use ahead::Known;
@@ -24,6 +24,7 @@ pub use ahead::Known;
 use crate::alone::Alone;
 use crate::cache::Cache;
 use crate::held::Held;
+use crate::leases::Leases;
 use mark::{Mark, mark};
 
 /// More unsafe requests than this are not held: the caller must wait for the journal first.
@@ -88,6 +89,8 @@ pub struct Session {
     told: Map<Tid, (Ino, Lock)>,
     /// What it remembers of what it was told, if it hears when to forget.
     cache: Option<Cache>,
+    /// The same of directories under leases.
+    leases: Leases,
     /// Directories that it has alone, if it wants any.
     alone: Option<Box<Alone>>,
     /// Those it had when the connection broke.
@@ -115,6 +118,7 @@ impl Session {
             marks: Map::default(),
             told: Map::default(),
             cache: None,
+            leases: Leases::default(),
             alone: None,
             had_alone: Vec::new(),
             safe: Seq(0),
@@ -164,6 +168,12 @@ impl Session {
         self.cache.get_or_insert_default();
     }
 
+    /// What time it is, by a clock that never goes back: leases count from the last that was said before
+    /// their request. Who says it too rarely remembers for too short a time, never for too long.
+    pub fn at(&mut self, now: Moment) {
+        self.leases.at(now);
+    }
+
     /// Whether the caller does well to list a directory (`Op::List`, from the start to the end): then
     /// it is known which names do not exist.
     pub fn is_worth_listing(&mut self, dir: Ino) -> bool {
@@ -187,6 +197,7 @@ impl Session {
         }
         if let Some(cache) = &mut self.cache {
             cache.ask(tid, &op);
+            self.leases.ask(tid, &op);
         }
         if let (Some(alone), Op::Extend { subtree: Ino(0), count }) = (&mut self.alone, op) {
             alone.asks_for_numbers(tid, count);
@@ -249,6 +260,7 @@ impl Session {
         if let Some(cache) = &mut self.cache {
             cache.give_up(tid);
         }
+        self.leases.give_up(tid);
         match self.marks.remove(&tid) {
             Some(Mark::Open { ino, write }) => drop(self.held.closed(ino, write)),
             Some(Mark::Create) => self.forget_early(),
@@ -284,6 +296,7 @@ impl Session {
             }
             Input::Disconnected => {
                 self.connected = false;
+                self.leases.clear();
                 self.cache.iter_mut().for_each(Cache::clear);
                 self.lose_alone();
             }
@@ -322,6 +335,7 @@ impl Session {
         let restarted = before != Epoch(0) && before != welcome.epoch;
         effects.restarted |= restarted;
         self.connected = true;
+        self.leases.clear();
         self.cache.iter_mut().for_each(Cache::clear);
         self.lose_alone();
         let announced = self.unsafe_count() > 0 || !self.held.is_empty();
@@ -382,6 +396,9 @@ impl Session {
     }
 
     fn reply(&mut self, mut reply: Reply, effects: &mut Effects) {
+        self.leases.hear(&reply);
+        // A lease is no capability.
+        reply.told = reply.told.filter(|told| told.lease.is_none());
         self.reply_about_alone(&mut reply, effects);
         if let Some(cache) = &mut self.cache {
             cache.hear(&reply);

@@ -91,6 +91,13 @@ pub fn now_coarse() -> Timestamp {
     Timestamp::from_parts(time.tv_sec, time.tv_nsec)
 }
 
+/// The time on a clock that never goes back, nor stands still while the machine sleeps.
+pub(crate) fn moment() -> types::Moment {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let part = |part: i64| u64::try_from(part).unwrap_or(0);
+    types::Moment(part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec))
+}
+
 /// The caller of this process.
 #[must_use]
 pub fn own_cred() -> Cred {

@@ -125,12 +125,21 @@ impl State {
         self.note_settled();
     }
 
-    /// What need not be asked. Only as long as the server takes it that this client remembers.
+    /// What need not be asked. Only as long as the server takes it that this client remembers; or as
+    /// long as a lease lasts.
     fn known(&mut self, cred: &Cred, op: &Op<'_>, now: Instant) -> Known {
-        if !self.is_fresh(now) {
-            return Known::Nothing;
+        let fresh = self.is_fresh(now);
+        let mut known = Known::Nothing;
+        if fresh {
+            known = self.session.known(cred, op, crate::now(), &mut self.effects);
         }
-        let known = self.session.known(cred, op, crate::now(), &mut self.effects);
+        // Not at `now`: that may be long ago, and a lease is over when it is over.
+        if matches!(known, Known::Nothing)
+            && self.session.is_anything_leased()
+            && let Some(answer) = self.session.leased(cred, op, crate::moment(), fresh)
+        {
+            known = Known::Remembered(answer);
+        }
         let asks = matches!(known, Known::Nothing | Known::Soon | Known::WantsNumbers(_));
         self.known += u64::from(!asks);
         known
@@ -267,6 +276,7 @@ impl Link {
             self.connect(&mut state, asked).map_err(connect::away)?;
         }
         let shared = &mut *state;
+        shared.session.at(crate::moment());
         let tid = shared.session.call(cred, op, &mut shared.effects);
         let (thread, chunked) = (std::thread::current(), !chunks.is_empty());
         shared.waiting.insert(tid, Waiting { thread, chunked, answer: None });

@@ -9,7 +9,7 @@
 //! the metadata store, `fetch` brings directories in, `merge` applies the journals of decoupled
 //! clients (Volatile Apply), `tables` holds what must survive even without a journal. `opens` knows
 //! which clients have which files open, `locks` which they have locked, `caps` which directories they
-//! remember.
+//! remember, `leases` until when they may where the server does not know who they are.
 //!
 //! Invariants:
 //! * every change of the namespace is planned, journalled if its subtree streams, then applied;
@@ -21,6 +21,7 @@ mod chain;
 mod checkpoint;
 mod counters;
 mod fetch;
+mod leases;
 mod locks;
 mod log;
 mod merge;
@@ -46,6 +47,7 @@ pub use settings::Settings;
 use caps::Caps;
 use checkpoint::Checkpoint;
 use fetch::Fetches;
+use leases::{Leases, Terms};
 use locks::Locks;
 use log::Log;
 use merge::Merges;
@@ -135,6 +137,8 @@ enum Phase {
     /// Replayed; waiting for the clients of the previous tenure to send unsafe requests again.
     Reconnecting {
         until: Moment,
+        /// Not before that, even if all are back: others may remember something.
+        leased: Moment,
     },
     Active,
     Stopping,
@@ -153,6 +157,7 @@ pub struct Mds {
     sessions: Sessions,
     opens: Opens,
     caps: Caps,
+    leases: Leases,
     /// The server is about to stop: nobody gets a directory alone.
     ending_alone: bool,
     locks: Locks<(ConnId, Tid)>,
@@ -190,6 +195,11 @@ impl Mds {
             sessions: Sessions::default(),
             opens: Opens::default(),
             caps: Caps::default(),
+            leases: Leases::new(Terms {
+                span: settings.dir_lease,
+                slack: settings.dir_lease_slack,
+                quiet: settings.quiet,
+            }),
             ending_alone: false,
             locks: Locks::default(),
             fetches: Fetches::default(),
@@ -360,6 +370,7 @@ impl Mds {
         // A merge that is ended before the server stops may wait for clients, too.
         if matches!(self.phase, Phase::Active | Phase::Stopping) {
             self.caps_tick(effects);
+            self.leases_tick(effects);
         }
         self.beacon_tick(effects);
     }

@@ -4,6 +4,7 @@ mod admin;
 mod ahead;
 mod caps;
 mod change;
+mod leases;
 mod lock;
 mod open;
 mod policy;

@@ -11,6 +11,7 @@ use std::collections::{BTreeSet, VecDeque};
 use types::{ConnId, Ino, Seq};
 use wire::{Message, Op, Request};
 
+use crate::leases::ANYBODY;
 use crate::op::touched;
 use crate::search::Goal;
 use crate::{Effects, Mds, Phase};
@@ -39,11 +40,13 @@ impl Mds {
     /// The journal is replayed: waits for the clients of the previous tenure.
     pub(crate) fn wait_for_clients(&mut self, effects: &mut Effects) {
         let mut until = self.clock.now + self.settings.reconnect;
-        for client in self.tables.remembering() {
+        for client in self.tables.remembering().filter(|client| *client != ANYBODY) {
             self.sessions.await_return(client);
             until = until.max(self.clock.now + self.settings.lease);
         }
-        self.phase = Phase::Reconnecting { until };
+        let leased = self.leases_recovered();
+        let until = until.max(leased);
+        self.phase = Phase::Reconnecting { until, leased };
         let dirs = self.namespace.directory_list();
         self.resend.orphans = dirs.iter().any(|dir| !self.namespace.is_anchored(*dir));
         for (conn, frame) in std::mem::take(&mut self.early) {
@@ -97,8 +100,9 @@ impl Mds {
 
     /// Becomes active if every client is back, or had its time.
     pub(crate) fn stop_waiting_if_complete(&mut self, effects: &mut Effects) {
-        let Phase::Reconnecting { until } = self.phase else { return };
-        let complete = self.sessions.all_returned() || self.clock.now >= until;
+        let Phase::Reconnecting { until, leased } = self.phase else { return };
+        let now = self.clock.now;
+        let complete = now >= until || (now >= leased && self.sessions.all_returned());
         if complete && self.search.is_none() {
             self.sessions.stop_waiting(self.clock.now);
             let wanted = self.wanted_by_resent();
@@ -108,7 +112,7 @@ impl Mds {
 
     /// What requests that were sent again are about was looked for.
     pub(crate) fn resent_found(&mut self, effects: &mut Effects) {
-        let Phase::Reconnecting { until } = self.phase else {
+        let Phase::Reconnecting { until, .. } = self.phase else {
             // It was told to stop meanwhile.
             return;
         };

@@ -35,6 +35,10 @@ pub struct Settings {
     pub recall: Span,
     /// How long after its last request a client may remember what it was told, and a bit more.
     pub lease: Span,
+    /// How long clients may remember what they are told of a directory under `cache: lease`.
+    pub dir_lease: Span,
+    /// How much longer the server waits: what a client's clock may lose against its own meanwhile.
+    pub dir_lease_slack: Span,
     /// How long a client has for giving back a directory that it has alone, with what it did there.
     pub evict: Span,
     /// How long nobody is given a directory that was taken away: clients that change it in turn
@@ -65,6 +69,8 @@ impl Default for Settings {
             recall: Span::from_millis(30_000),
             quiet: Span::from_millis(500),
             lease: Span::from_millis(1500),
+            dir_lease: Span::from_millis(1000),
+            dir_lease_slack: Span::from_millis(10),
             evict: Span::from_millis(10_000),
             observe: false,
             beacon_interval: Span::from_millis(500),

@@ -15,7 +15,7 @@ use std::fmt;
 
 use types::{Errno, Error, INLINE_BYTES_MAX, Stripe};
 
-use crate::option::{Ack, Check, InterferePolicy, Limit, MergeTrigger};
+use crate::option::{Ack, Cache, Check, InterferePolicy, Limit, MergeTrigger};
 use crate::policy::{ALLOCATED_INODES_MAX, Policy};
 use crate::warning::{self, Warning};
 use crate::{Composition, Mechanism, preset, text};
@@ -24,12 +24,13 @@ use crate::{Composition, Mechanism, preset, text};
 pub const FILE_BYTES_MAX: usize = 64 * 1024;
 
 /// The keys of a policy file, in canonical order.
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 11] = [
     "consistency",
     "durability",
     "allocated_inodes",
     "interfere_policy",
     "ack",
+    "cache",
     "limit",
     "check",
     "merge",
@@ -232,6 +233,10 @@ fn set(policy: &mut Policy, source: &str, key: &str, member: &Member) -> Result<
         "ack" => {
             let names = Ack::ALL.iter().map(|choice| choice.name());
             policy.ack = reader.choice(Ack::from_name, names)?;
+        }
+        "cache" => {
+            let names = Cache::ALL.iter().map(|choice| choice.name());
+            policy.cache = reader.choice(Cache::from_name, names)?;
         }
         "limit" => {
             let names = Limit::ALL.iter().map(|choice| choice.name());

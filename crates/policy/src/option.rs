@@ -65,6 +65,18 @@ choices! {
 }
 
 choices! {
+    /// How clients may remember what they were told of directories.
+    Cache {
+        /// With capabilities: the server knows who remembers, and takes that back before a change.
+        #[default]
+        Caps = "caps",
+        /// With leases: the server knows only until when anybody may remember, and a change waits for
+        /// that.
+        Lease = "lease",
+    }
+}
+
+choices! {
     /// Where existence is checked when a client's journal is merged.
     Check {
         /// Nowhere: the journal is applied as it is (M-03).

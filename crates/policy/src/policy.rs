@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use types::{INLINE_BYTES, Stripe};
 
-use crate::option::{Ack, Check, InterferePolicy, Limit, MergeTrigger};
+use crate::option::{Ack, Cache, Check, InterferePolicy, Limit, MergeTrigger};
 use crate::warning::{self, Warning};
 use crate::{Cell, Composition, Mechanism, effective};
 
@@ -33,6 +33,9 @@ pub struct Policy {
     pub interfere: InterferePolicy,
     /// When operations are acknowledged; by default when applied.
     pub ack: Ack,
+    /// How clients may remember what they were told of the subtree's directories; by default with
+    /// capabilities.
+    pub cache: Cache,
     /// Whether creates beyond `allocated_inodes` fail with EDQUOT; by default another range is
     /// granted instead. Written `limit: hard` or `limit: soft`.
     pub hard_limit: bool,
@@ -56,6 +59,7 @@ impl Default for Policy {
             allocated_inodes: ALLOCATED_INODES_DEFAULT,
             interfere: InterferePolicy::default(),
             ack: Ack::default(),
+            cache: Cache::default(),
             hard_limit: false,
             check: Check::default(),
             merge: MergeTrigger::default(),
@@ -134,6 +138,9 @@ impl Policy {
         if self.ack == Ack::Safe && !keeps {
             warnings.push(Warning::SafeAckNeverComes);
         }
+        if self.cache == Cache::Lease && self.ack == Ack::Async {
+            warnings.push(Warning::NeverAlone);
+        }
         if self.merge != MergeTrigger::AtEnd && !kinds(Mechanism::applies) {
             warnings.push(Warning::MergeTriggerUnused);
         }
@@ -170,7 +177,7 @@ impl Policy {
         object.into()
     }
 
-    fn members(&self) -> [(&'static str, String); 10] {
+    fn members(&self) -> [(&'static str, String); 11] {
         let limit = if self.hard_limit { Limit::Hard } else { Limit::Soft };
         [
             ("consistency", self.consistency.to_string()),
@@ -178,6 +185,7 @@ impl Policy {
             ("allocated_inodes", self.allocated_inodes.to_string()),
             ("interfere_policy", self.interfere.to_string()),
             ("ack", self.ack.to_string()),
+            ("cache", self.cache.to_string()),
             ("limit", limit.to_string()),
             ("check", self.check.to_string()),
             ("merge", self.merge.to_string()),

@@ -36,6 +36,8 @@ pub enum Warning {
     Repeated(Mechanism),
     /// `ack: safe` where no mechanism ever makes an update durable.
     SafeAckNeverComes,
+    /// `ack: async` under leases, where nobody has a directory alone.
+    NeverAlone,
     /// A merge trigger where nothing is applied.
     MergeTriggerUnused,
     /// A merge check where nothing is decoupled.
@@ -80,6 +82,7 @@ impl Warning {
                 "ack: safe waits for durability, and no mechanism here gives any"
             }
             Self::MergeTriggerUnused => "a merge trigger without an apply has nothing to trigger",
+            Self::NeverAlone => "ack: async under leases: nobody has a directory alone there",
             Self::CheckUnused => "a merge check without append_client_journal has nothing to check",
         };
         text.to_owned()
@@ -101,6 +104,7 @@ impl Warning {
             Self::ApplyBeforePersist => "write the persist first, then + and the apply",
             Self::Repeated(_) => "remove the repetition",
             Self::SafeAckNeverComes => "add stream, local_persist or global_persist",
+            Self::NeverAlone => "remove one of the two",
             Self::MergeTriggerUnused => "remove the key, or add volatile_apply",
             Self::CheckUnused => "remove the key",
         }

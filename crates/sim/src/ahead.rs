@@ -105,6 +105,25 @@ impl World {
         true
     }
 
+    /// Judges what a client says under a lease. Returns whether it says anything.
+    pub(crate) fn says_leased(
+        &mut self,
+        client: usize,
+        call: &Call,
+        tid: Tid,
+        fresh: bool,
+    ) -> bool {
+        let (now, known) = (self.clock_of(client), &self.clients[client]);
+        let leased = known.session.leased(&call.cred, &call.what.op(), now, fresh);
+        let Some(result) = leased else { return false };
+        // A walk may lead through what the model does not have yet.
+        if known.ahead.newest().is_none() || !matches!(call.what, What::Walk { .. }) {
+            self.leased_here += 1;
+            self.knows(client, call, tid, result);
+        }
+        true
+    }
+
     /// A client tells the server what it has answered.
     pub(crate) fn tell(&mut self, client: usize) {
         let now = self.now;

@@ -36,6 +36,8 @@ pub struct Plan {
     pub decoupled: u64,
     /// Whether clients that remember also take directories alone.
     pub alone: bool,
+    /// Whether clients remember the strong subtree under leases, with clocks that drift apart.
+    pub leases: bool,
     /// The longest time a message or store operation takes, in nanoseconds.
     pub delay_max: u64,
 }
@@ -133,7 +135,12 @@ impl Plan {
             delay_max: rng.pick(&[100_000, 1_000_000, 20_000_000]),
             // Not drawn: what is drawn after it is what it was before there was this.
             alone: rng.clone().percent(60),
+            leases: rng.clone().below(1000).is_multiple_of(4),
         };
+        if plan.leases {
+            plan.settings.dir_lease = [ms(1000), ms(50), ms(5)][rng.clone().index(3)];
+            plan.settings.dir_lease_slack = Span(plan.settings.dir_lease.0 / 100);
+        }
         if rng.percent(20) {
             plan.crowd();
         } else if plan.alone {

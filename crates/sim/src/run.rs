@@ -113,6 +113,7 @@ impl World {
                     self.make(dir, "n1", 0o100_644);
                 }
             }
+            Kind::Strong if self.plan.leases => self.set_policy(path, "cache: lease\n"),
             Kind::Strong => {}
         }
         Region::new(ino, path, kind)

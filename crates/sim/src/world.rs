@@ -86,6 +86,8 @@ pub struct World {
     pub ahead: u64,
     /// Questions that clients answered from what they remembered.
     pub answered_here: u64,
+    /// Those of them that were answered under a lease.
+    pub leased_here: u64,
     pub(crate) events: BTreeMap<(u64, u64), Event>,
     order: u64,
     /// Nanoseconds since the start.
@@ -126,6 +128,7 @@ impl World {
             next_client: 2,
             ahead: 0,
             answered_here: 0,
+            leased_here: 0,
             events: BTreeMap::new(),
             order: 0,
             now: 0,

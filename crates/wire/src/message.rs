@@ -1,7 +1,7 @@
 //! Messages: what one frame carries.
 
 use types::bytes::{Malformed, Put, Reader};
-use types::{Attr, ClientId, Cred, Epoch, Errno, Ino, Seq, Stripe, Tid, Timestamp};
+use types::{Attr, ClientId, Cred, Epoch, Errno, Ino, Seq, Span, Stripe, Tid, Timestamp};
 
 use crate::answer::Answer;
 use crate::codec::{attr, boolean, list, option, put_attr, put_list, put_option, string};
@@ -153,6 +153,9 @@ pub struct Told {
     pub alone: Option<Stripe>,
     /// The same of the directory that was just created in it.
     pub new_alone: Option<Stripe>,
+    /// There is no capability, and nobody will revoke anything: what is told may be remembered for so
+    /// long after the request was sent, by the client's own clock, and nobody changes it before.
+    pub lease: Option<Span>,
 }
 
 /// What one frame carries.
@@ -257,6 +260,7 @@ impl Message<'_> {
                     out.put_u8(u8::from(told.inode));
                     put_option(out, told.alone, |out, stripe| out.put_u8(stripe.code()));
                     put_option(out, told.new_alone, |out, stripe| out.put_u8(stripe.code()));
+                    put_option(out, told.lease, |out, lease| out.put_varint(lease.0));
                 });
                 put_result(out, result, Answer::encode);
             }
@@ -413,7 +417,9 @@ fn stripe(reader: &mut Reader<'_>) -> Result<Stripe, Malformed> {
 
 fn told(reader: &mut Reader<'_>) -> Result<Told, Malformed> {
     let (dir, inode) = (attr(reader)?, boolean(reader)?);
-    Ok(Told { dir, inode, alone: option(reader, stripe)?, new_alone: option(reader, stripe)? })
+    let (alone, new_alone) = (option(reader, stripe)?, option(reader, stripe)?);
+    let lease = option(reader, |reader| reader.varint().map(Span))?;
+    Ok(Told { dir, inode, alone, new_alone, lease })
 }
 
 fn put_result<T>(

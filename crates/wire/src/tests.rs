@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use types::{
     Attr, AttrChange, ClientId, ConnId, Epoch, Errno, Ino, InoRange, Lock, LockKind, LockMode,
-    Rank, Seq, Stripe, Tid, Timestamp,
+    Rank, Seq, Span, Stripe, Tid, Timestamp,
 };
 
 use crate::*;
@@ -204,6 +204,7 @@ fn messages() -> Vec<Message<'static>> {
             inode: true,
             alone: Some(Stripe::MIN),
             new_alone: Some(Stripe::MIN),
+            lease: Some(Span::from_millis(1000)),
         });
         let (tid, seq, time, safe) = (Tid(1), Seq(2), Timestamp(3), Seq(1));
         Message::Reply(Reply { tid, seq, time, safe, told, result })

@@ -1,6 +1,6 @@
 //! What a session does with directories that it has alone: see `alone`.
 
-use types::{Cred, Ino, Seq, Tid, Timestamp};
+use types::{Cred, Ino, Moment, Seq, Tid, Timestamp};
 use wire::{Answer, Failure, Op, Reply, WantsAlone};
 
 use super::{Effects, Session};
@@ -96,6 +96,51 @@ impl Session {
             cache.answer(cred, op)
         };
         answer.map_or(Known::Nothing, Known::Remembered)
+    }
+
+    /// Whether [`Session::leased`] could know anything.
+    #[must_use]
+    pub fn is_anything_leased(&self) -> bool {
+        self.connected && !self.leases.is_empty()
+    }
+
+    /// The answer to a question from what is leased now, by the clock of [`Session::at`], and if
+    /// `fresh`, which is whether [`Session::known`] could be asked, from what else is known.
+    #[allow(clippy::wildcard_enum_match_arm, reason = "nothing else is remembered")]
+    #[must_use]
+    pub fn leased(
+        &self,
+        cred: &Cred,
+        op: &Op<'_>,
+        now: Moment,
+        fresh: bool,
+    ) -> Option<Result<Answer, Failure>> {
+        if !self.is_anything_leased() {
+            return None;
+        }
+        let alone = self.alone.as_ref().filter(|_| fresh);
+        let cache = self.cache.as_ref().filter(|_| fresh);
+        let look = |dir, name: &[u8]| match alone.filter(|alone| alone.has(dir)) {
+            Some(alone) => alone.look(cred, dir, name),
+            None => {
+                let leased = self.leases.look(now, cred, dir, name);
+                leased.or_else(|| cache?.look(cred, dir, name))
+            }
+        };
+        let attr = |ino| {
+            let leased = || self.leases.attr(now, ino).or_else(|| cache?.attr(ino));
+            alone.and_then(|alone| alone.attr(ino)).or_else(leased)
+        };
+        match *op {
+            Op::Lookup { parent, name } => match look(parent, name)? {
+                Ok(Some(ino)) => attr(ino).map(|attr| Ok(Answer::Attr(attr))),
+                Ok(None) => Some(Err(types::Errno::NotFound.into())),
+                Err(errno) => Some(Err(errno.into())),
+            },
+            Op::GetAttr { ino } => attr(ino).map(|attr| Ok(Answer::Attr(attr))),
+            Op::Walk { base, path } => crate::cache::walk((base, path), look, attr),
+            _ => None,
+        }
     }
 
     /// Sends what was answered here since the last time. When [`Effects::settled`] says so, the server

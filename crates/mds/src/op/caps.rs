@@ -21,8 +21,8 @@ impl Mds {
         if !request.remembers || client.0 == 0 || self.merges.is_busy() {
             return None;
         }
-        if !self.tables.may_remember(client) {
-            return None;
+        if let Some(told) = self.tell_leased(request, answer) {
+            return Some(told);
         }
         let (place, inode) = match (&request.op, answer) {
             (Op::Lookup { parent, .. }, Ok(Answer::Attr(attr))) => (*parent, Some(attr)),
@@ -41,7 +41,10 @@ impl Mds {
             (Op::List { dir, .. }, Ok(Answer::Entries { .. })) => (*dir, None),
             _ => return None,
         };
-        if !self.caps.grant(client, place, self.clock.now) {
+        if self.is_under_leases(place)
+            || !self.tables.may_remember(client)
+            || !self.caps.grant(client, place, self.clock.now)
+        {
             return None;
         }
         let dir = self.namespace.getattr(place).ok()?;
@@ -59,7 +62,7 @@ impl Mds {
             }
             _ => None,
         };
-        Some(Told { dir, inode, alone, new_alone })
+        Some(Told { dir, inode, alone, new_alone, lease: None })
     }
 
     /// Gives a client that has just made a change a directory alone, if it wants that and can have it.
@@ -78,6 +81,9 @@ impl Mds {
         let logged = policy.contains(Mechanism::LocalPersist);
         let stripe = policy.stripe;
         if !may || logged || !policy.contains(Mechanism::Rpcs) || self.is_ending_alone() {
+            return None;
+        }
+        if self.is_under_leases(dir) || self.leases.is_leased(dir, self.clock.now) {
             return None;
         }
         if !self.changes.is_empty() || self.is_decoupled(dir) || self.is_open_by_others(client, dir)
@@ -100,7 +106,7 @@ impl Mds {
 
     /// Whether the files that are listed in a directory stand there: one that has had several names does
     /// not, and is changed without anybody asking who remembers the directory.
-    fn are_all_at_home(&self, dir: Ino, answer: Result<&Answer, &Failure>) -> bool {
+    pub(super) fn are_all_at_home(&self, dir: Ino, answer: Result<&Answer, &Failure>) -> bool {
         let Ok(Answer::Entries { entries, .. }) = answer else { return false };
         entries.iter().all(|(_, attr)| {
             attr.is_dir() || attr.nlink > 1 || self.namespace.home_of(attr.ino) == Some(dir)
@@ -109,8 +115,14 @@ impl Mds {
 
     fn may_remember(&mut self, client: ClientId, place: Ino, attr: &Attr) -> bool {
         if attr.is_dir() {
-            return self.caps.grant(client, attr.ino, self.clock.now);
+            return !self.is_under_leases(attr.ino)
+                && self.caps.grant(client, attr.ino, self.clock.now);
         }
+        self.stands_in(place, attr)
+    }
+
+    /// Whether the attributes of a file are changed by nobody who does not change a directory.
+    pub(super) fn stands_in(&self, place: Ino, attr: &Attr) -> bool {
         // One with several names is changed through any of them.
         attr.nlink == 1
             && self.namespace.home_of(attr.ino) == Some(place)
@@ -124,7 +136,7 @@ impl Mds {
         op: &Op<'_>,
         effects: &mut Effects,
     ) -> Option<Ino> {
-        if self.caps.is_empty() {
+        if self.caps.is_empty() && self.leases.is_empty() {
             return None;
         }
         if self.caps.is_any_alone()
@@ -213,7 +225,8 @@ impl Mds {
         self.revoke(client, self.place_of(ino)?, effects)
     }
 
-    /// Takes a directory from everybody but `client`. Returns it if somebody still has it.
+    /// Takes a directory from everybody but `client`. Returns it if somebody still has it. Who has it
+    /// under a lease is not known: that is waited for, also if it is `client`.
     fn revoke(&mut self, client: ClientId, dir: Ino, effects: &mut Effects) -> Option<Ino> {
         for holder in self.caps.revoke(client, dir, self.clock.now) {
             self.counters.revokes += 1;
@@ -221,7 +234,8 @@ impl Mds {
                 effects.outbox.send(conn, &Message::Revoke { dir });
             }
         }
-        self.caps.others(client, dir).next().map(|_| dir)
+        let waits = self.waits_for_lease(dir) || self.caps.others(client, dir).next().is_some();
+        waits.then_some(dir)
     }
 
     /// Takes everything in a subtree from everybody but `client`. Returns one that somebody still
@@ -235,7 +249,7 @@ impl Mds {
         let held = self.caps.directories();
         let inside: Vec<Ino> =
             held.filter(|dir| self.namespace.ancestors(*dir).any(|it| it == root)).collect();
-        let mut waits = None;
+        let mut waits = self.waits_for_leases_below(root);
         for dir in inside {
             // What a client has alone is not all here.
             let keeper = if self.caps.owner(dir).is_some() { ClientId(0) } else { client };

@@ -2,7 +2,7 @@ use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
 use super::{FILE_BYTES_MAX, Policy};
-use crate::{Ack, Check, InterferePolicy, MergeTrigger, Warning};
+use crate::{Ack, Cache, Check, InterferePolicy, MergeTrigger, Warning};
 
 const LISTINGS: [&str; 7] = [
     include_str!("../../testdata/deltafs.indent4.listing"),
@@ -104,12 +104,13 @@ fn yaml_json_and_braces_mean_the_same() {
 fn every_key_is_read_in_any_case() {
     let read = policy(
         "Consistency: Append Client Journal + Volatile Apply\nDurability: SAVE\n\
-         Allocated Inodes: 5\nInterfere Policy: Block\nAck: SAFE\nLimit: hard\nCheck: client\n\
+         Allocated Inodes: 5\nInterfere Policy: Block\nAck: SAFE\nCache: Lease\nLimit: hard\nCheck: client\n\
          Merge: every 2m\n",
     );
     assert_eq!(read.effective().to_string(), "append_client_journal+local_persist+volatile_apply");
     assert_eq!((read.allocated_inodes, read.hard_limit), (5, true));
     assert_eq!((read.interfere, read.ack), (InterferePolicy::Block, Ack::Safe));
+    assert_eq!(read.cache, Cache::Lease);
     assert_eq!((read.check, read.merge), (Check::Client, MergeTrigger::Every { seconds: 120 }));
 }
 
@@ -144,7 +145,7 @@ fn unknown_and_repeated_keys_are_errors() {
     check_error(
         "ack: safe\ncolour: red",
         &expect![
-            "line 2, column 1: `colour` is no key of a policy; use one of: consistency, durability, allocated_inodes, interfere_policy, ack, limit, check, merge, inline_bytes, stripe_bytes"
+            "line 2, column 1: `colour` is no key of a policy; use one of: consistency, durability, allocated_inodes, interfere_policy, ack, cache, limit, check, merge, inline_bytes, stripe_bytes"
         ],
     );
     check_error(
@@ -345,7 +346,7 @@ fn places_inside_expressions_are_exact_where_the_value_is_written_verbatim() {
     check_error(
         "é: 1",
         &expect![
-            "line 1, column 1: `é` is no key of a policy; use one of: consistency, durability, allocated_inodes, interfere_policy, ack, limit, check, merge, inline_bytes, stripe_bytes"
+            "line 1, column 1: `é` is no key of a policy; use one of: consistency, durability, allocated_inodes, interfere_policy, ack, cache, limit, check, merge, inline_bytes, stripe_bytes"
         ],
     );
     check_error(

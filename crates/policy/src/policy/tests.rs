@@ -4,8 +4,8 @@ use types::Stripe;
 use super::{ALLOCATED_INODES_MAX, Policy};
 use crate::composition::tests::any_composition;
 use crate::{
-    Ack, Check, Composition, InterferePolicy, MERGE_SECONDS_MAX, MERGE_UPDATES_MAX, MergeTrigger,
-    Warning,
+    Ack, Cache, Check, Composition, InterferePolicy, MERGE_SECONDS_MAX, MERGE_UPDATES_MAX,
+    MergeTrigger, Warning,
 };
 
 fn policy(consistency: &str, durability: &str) -> Policy {
@@ -38,6 +38,9 @@ fn settings_without_effect_are_remarked_on() {
         policy.warnings(),
         [Warning::SafeAckNeverComes, Warning::MergeTriggerUnused, Warning::CheckUnused]
     );
+    policy.ack = Ack::Async;
+    policy.cache = Cache::Lease;
+    assert_eq!(policy.warnings()[0], Warning::NeverAlone);
 }
 
 #[test]
@@ -58,6 +61,7 @@ fn the_canonical_texts_name_every_key() {
         allocated_inodes: 100
         interfere_policy: allow
         ack: applied
+        cache: caps
         limit: hard
         check: none
         merge: at 5000 updates
@@ -65,7 +69,7 @@ fn the_canonical_texts_name_every_key() {
         stripe_bytes: 4194304
     "#]]
     .assert_eq(&policy.to_yaml());
-    expect_test::expect![[r#"{"consistency":"append_client_journal+volatile_apply","durability":"local_persist||global_persist","allocated_inodes":100,"interfere_policy":"allow","ack":"applied","limit":"hard","check":"none","merge":"at 5000 updates","inline_bytes":4096,"stripe_bytes":4194304}"#]]
+    expect_test::expect![[r#"{"consistency":"append_client_journal+volatile_apply","durability":"local_persist||global_persist","allocated_inodes":100,"interfere_policy":"allow","ack":"applied","cache":"caps","limit":"hard","check":"none","merge":"at 5000 updates","inline_bytes":4096,"stripe_bytes":4194304}"#]]
     .assert_eq(&policy.to_json().to_string());
 }
 
@@ -104,17 +108,19 @@ fn any_policy() -> impl Strategy<Value = Policy> {
         proptest::sample::select(InterferePolicy::ALL),
         proptest::sample::select(Ack::ALL),
         proptest::sample::select(Check::ALL),
+        proptest::sample::select(Cache::ALL),
     );
     let layout = (0..=65_536_u32, 16..=26_u32);
     (expressions, choices, 1..=ALLOCATED_INODES_MAX, any::<bool>(), merge, layout).prop_map(
         |((consistency, durability), choices, allocated_inodes, hard, merge, layout)| {
-            let (interfere, ack, check) = choices;
+            let (interfere, ack, check, cache) = choices;
             Policy {
                 consistency,
                 durability,
                 allocated_inodes,
                 interfere,
                 ack,
+                cache,
                 hard_limit: hard,
                 check,
                 merge,

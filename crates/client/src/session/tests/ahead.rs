@@ -34,7 +34,8 @@ impl Bench {
         bench.session.take_alone(WantsAlone::Always);
         let tid = bench.call(create(DIR, b"sub", DIR_MODE));
         let dir = attr(DIR, DIR_MODE, 1);
-        let told = Told { dir, inode: true, alone: None, new_alone: Some(Stripe::default()) };
+        let told =
+            Told { dir, inode: true, alone: None, new_alone: Some(Stripe::default()), lease: None };
         let result = Ok(Answer::Attr(attr(SUB, DIR_MODE, 0)));
         bench.reply(tid, 1, Some(told), result);
         assert!(matches!(bench.known(create(SUB, b"a", FILE_MODE)), Known::WantsNumbers(_)));

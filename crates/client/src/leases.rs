@@ -1,0 +1,245 @@
+//! What a client remembers under leases: what it was told of directories whose policy says
+//! `cache: lease`, so that it need not ask.
+//!
+//! Nobody revokes it. Each thing that was told is remembered until a span after its request was
+//! *sent*, by this client's own clock; the server, which counts from when it answered and waits a bit
+//! longer, changes nothing before that. So no clocks need to agree, only to run equally fast, and an
+//! answer that was on its way for long is worth less, or nothing. This holds for the client's own
+//! changes, too: the server does not know who remembers. So nothing is ever changed here, only
+//! forgotten.
+
+use types::{Attr, Cred, Errno, Ino, Map, Moment, Path, Tid, check_name};
+use wire::{Answer, Op, Reply, Told};
+
+use crate::cache::may_search;
+
+/// So many names and attributes are remembered; then those that are over are forgotten, or everything.
+const THINGS_MAX: usize = 100_000;
+
+/// Something that was told, and until when it holds.
+#[derive(Clone, Copy, Debug)]
+struct Until<T> {
+    thing: T,
+    until: Moment,
+}
+
+impl<T: Copy> Until<T> {
+    fn at(&self, now: Moment) -> Option<T> {
+        (now < self.until).then_some(self.thing)
+    }
+}
+
+#[derive(Debug)]
+enum Asked {
+    Lookup { parent: Ino, name: Box<[u8]> },
+    Walk { name: Box<[u8]> },
+    Attr,
+    List { dir: Ino, after: Option<Box<[u8]>>, attrs: bool },
+}
+
+/// What is known of the names in a directory.
+#[derive(Debug, Default)]
+struct Names {
+    /// What they stand for; `None` for names that do not exist.
+    names: Map<Box<[u8]>, Until<Option<Ino>>>,
+    /// All its names are here.
+    complete: Option<Moment>,
+    /// How far a listing has come that began at the start, and until when all of that holds.
+    listed: Option<(Box<[u8]>, Moment)>,
+}
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(crate) struct Leases {
+    /// The latest time that was said.
+    now: Moment,
+    /// Questions under way, and when they were sent at the earliest.
+    asked: Map<Tid, (Asked, Moment)>,
+    attrs: Map<Ino, Until<Attr>>,
+    dirs: Map<Ino, Names>,
+    things: usize,
+}
+
+#[allow(clippy::wildcard_enum_match_arm, reason = "others come without a lease")]
+fn asked(op: &Op<'_>) -> Option<Asked> {
+    match *op {
+        Op::Lookup { parent, name } => Some(Asked::Lookup { parent, name: name.into() }),
+        Op::Walk { path, .. } => {
+            let path = Path::parse(path).ok()?;
+            let (_, name) = path.split_last()?;
+            Some(Asked::Walk { name: name.into() })
+        }
+        Op::GetAttr { .. } => Some(Asked::Attr),
+        Op::List { dir, after, attrs, .. } => {
+            Some(Asked::List { dir, after: after.map(Into::into), attrs })
+        }
+        _ => None,
+    }
+}
+
+impl Leases {
+    /// What time it is. Whatever is asked is asked no earlier.
+    pub(crate) fn at(&mut self, now: Moment) {
+        self.now = self.now.max(now);
+    }
+
+    /// A request is about to be sent.
+    pub(crate) fn ask(&mut self, tid: Tid, op: &Op<'_>) {
+        if let Some(asked) = asked(op) {
+            self.asked.insert(tid, (asked, self.now));
+        }
+    }
+
+    /// Nobody waits for a request any more.
+    pub(crate) fn give_up(&mut self, tid: Tid) {
+        self.asked.remove(&tid);
+    }
+
+    /// Whether nothing is remembered.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.things == 0
+    }
+
+    /// What a name stands for, if that is known.
+    pub(crate) fn look(
+        &self,
+        now: Moment,
+        cred: &Cred,
+        parent: Ino,
+        name: &[u8],
+    ) -> Option<Result<Option<Ino>, Errno>> {
+        let dir = self.attr(now, parent)?;
+        check_name(name).ok()?;
+        if !may_search(cred, &dir) {
+            return Some(Err(Errno::Access));
+        }
+        let names = self.dirs.get(&parent)?;
+        match names.names.get(name) {
+            Some(known) => known.at(now).map(Ok),
+            None => names.complete.is_some_and(|until| now < until).then_some(Ok(None)),
+        }
+    }
+
+    /// The attributes of an inode, if they are known.
+    pub(crate) fn attr(&self, now: Moment, ino: Ino) -> Option<Attr> {
+        self.attrs.get(&ino)?.at(now)
+    }
+
+    /// A reply arrived, with what is leased if anything is.
+    pub(crate) fn hear(&mut self, reply: &Reply) {
+        let Some((asked, sent)) = self.asked.remove(&reply.tid) else { return };
+        let Some(Told { dir, inode, lease: Some(span), .. }) = reply.told else { return };
+        let until = sent + span;
+        if until <= self.now {
+            return;
+        }
+        self.learn_attr(&dir, until);
+        let place = dir.ino;
+        match (asked, &reply.result) {
+            (Asked::Lookup { parent, name }, result) if parent == place => match result {
+                Ok(Answer::Attr(attr)) => self.learn((parent, name), attr, inode, until),
+                Ok(_) => {}
+                Err(_) => self.learn_name(parent, name, None, until),
+            },
+            (Asked::Walk { name }, Ok(Answer::Walked { parent, attr })) if *parent == place => {
+                match attr {
+                    Some(attr) => self.learn((*parent, name), attr, inode, until),
+                    None => self.learn_name(*parent, name, None, until),
+                }
+            }
+            (Asked::Attr, Ok(Answer::Attr(attr))) if inode => self.learn_attr(attr, until),
+            (Asked::List { dir, after, attrs }, Ok(Answer::Entries { entries, more })) => {
+                self.list((dir, after), (entries, *more), attrs && inode, until);
+            }
+            _ => {}
+        }
+        self.shrink();
+    }
+
+    fn learn(&mut self, (parent, name): (Ino, Box<[u8]>), attr: &Attr, inode: bool, until: Moment) {
+        self.learn_name(parent, name, Some(attr.ino), until);
+        if inode {
+            self.learn_attr(attr, until);
+        }
+    }
+
+    /// Of two answers the one that was asked for later holds for longer, and is as true as the other
+    /// as long as both hold.
+    fn learn_name(&mut self, parent: Ino, name: Box<[u8]>, named: Option<Ino>, until: Moment) {
+        let names = &mut self.dirs.entry(parent).or_default().names;
+        let known = names.entry(name).or_insert_with(|| {
+            self.things += 1;
+            Until { thing: named, until }
+        });
+        if known.until < until {
+            *known = Until { thing: named, until };
+        }
+    }
+
+    fn learn_attr(&mut self, attr: &Attr, until: Moment) {
+        let known = self.attrs.entry(attr.ino).or_insert_with(|| {
+            self.things += 1;
+            Until { thing: *attr, until }
+        });
+        if known.until < until {
+            *known = Until { thing: *attr, until };
+        }
+    }
+
+    fn list(
+        &mut self,
+        (ino, after): (Ino, Option<Box<[u8]>>),
+        (entries, more): (&[(Vec<u8>, Attr)], bool),
+        inode: bool,
+        until: Moment,
+    ) {
+        for (name, attr) in entries {
+            let inode = inode && !attr.is_dir() && attr.nlink == 1;
+            self.learn((ino, name.as_slice().into()), attr, inode, until);
+        }
+        let dir = self.dirs.entry(ino).or_default();
+        // Only a listing from the start to the end, as long as its first part holds.
+        let before = match (&after, dir.listed.take()) {
+            (None, _) => Some(until),
+            (Some(after), Some((last, before))) if *after == last && self.now < before => {
+                Some(before)
+            }
+            (Some(_), _) => None,
+        };
+        let Some(before) = before.map(|before| before.min(until)) else { return };
+        if !more {
+            dir.complete = dir.complete.max(Some(before));
+            return;
+        }
+        let last = entries.last().map(|(name, _)| name.as_slice().into()).or(after);
+        dir.listed = last.map(|last| (last, before));
+    }
+
+    /// Forgets what is over if there is much, and everything if that is not enough.
+    fn shrink(&mut self) {
+        if self.things <= THINGS_MAX {
+            return;
+        }
+        let now = self.now;
+        self.attrs.retain(|_, known| now < known.until);
+        self.dirs.retain(|_, dir| {
+            dir.names.retain(|_, known| now < known.until);
+            !dir.names.is_empty() || dir.complete.is_some_and(|until| now < until)
+        });
+        let names: usize = self.dirs.values().map(|dir| dir.names.len()).sum();
+        self.things = self.attrs.len() + names;
+        if self.things > THINGS_MAX / 2 {
+            self.clear();
+        }
+    }
+
+    /// Forgets everything that was told.
+    pub(crate) fn clear(&mut self) {
+        self.attrs.clear();
+        self.dirs.clear();
+        self.things = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+//! Giving leases with replies, and letting changes wait for their end. What they mean is said in
+//! `leases`.
+
+use policy::Cache;
+use types::{Errno, Ino, Moment, Path};
+use wire::{Answer, Failure, Op, Request, Told};
+
+use crate::leases::ANYBODY;
+use crate::{Effects, Mds};
+
+impl Mds {
+    /// What whoever asked may remember for a while of an answer that is sent at once.
+    #[allow(clippy::wildcard_enum_match_arm, reason = "changes give no leases")]
+    pub(super) fn tell_leased(
+        &mut self,
+        request: &Request<'_>,
+        answer: Result<&Answer, &Failure>,
+    ) -> Option<Told> {
+        let (place, inode) = match (&request.op, answer) {
+            (Op::Lookup { parent, .. }, Ok(Answer::Attr(attr))) => (*parent, Some(attr)),
+            (Op::Lookup { parent, .. }, Err(failure)) if failure.errno == Errno::NotFound => {
+                (*parent, None)
+            }
+            (Op::GetAttr { ino }, Ok(Answer::Attr(attr))) => (self.place_of(*ino)?, Some(attr)),
+            (Op::Walk { path, .. }, Ok(Answer::Walked { parent, attr })) => {
+                // Of a path without names the answer is about what was asked, not about a name.
+                Path::parse(path).ok()?.split_last()?;
+                (*parent, attr.as_ref())
+            }
+            (Op::List { dir, .. }, Ok(Answer::Entries { .. })) => (*dir, None),
+            _ => return None,
+        };
+        if !self.is_under_leases(place) {
+            return None;
+        }
+        let dir = self.namespace.getattr(place).ok()?;
+        let lease = self.lease(place)?;
+        let inode = match (inode, &request.op) {
+            (Some(attr), _) if attr.ino == place => true,
+            (Some(attr), _) if attr.is_dir() => {
+                self.is_under_leases(attr.ino) && self.lease(attr.ino).is_some()
+            }
+            (Some(attr), _) => self.stands_in(place, attr),
+            (None, Op::List { attrs, .. }) => {
+                *attrs && !self.opens.is_any_shared() && self.are_all_at_home(place, answer)
+            }
+            (None, _) => false,
+        };
+        Some(Told { dir, inode, lease: Some(lease), ..Told::default() })
+    }
+
+    /// Whether clients remember a directory under leases.
+    pub(super) fn is_under_leases(&mut self, dir: Ino) -> bool {
+        self.namespace.effective_policy(dir).1.policy.cache == Cache::Lease
+    }
+
+    /// Gives a lease of a directory, if it can be given.
+    fn lease(&mut self, dir: Ino) -> Option<types::Span> {
+        // Who has it alone changes it without waiting.
+        if self.caps.owner(dir).is_some() || !self.tables.may_remember(ANYBODY) {
+            return None;
+        }
+        let now = self.clock.now;
+        let closed = |root: Ino| self.namespace.ancestors(dir).any(|ancestor| ancestor == root);
+        if self.leases.closed_below(now).any(closed) {
+            return None;
+        }
+        self.leases.give(dir, now)
+    }
+
+    /// Whether a change of a directory waits for the end of a lease.
+    pub(super) fn waits_for_lease(&mut self, dir: Ino) -> bool {
+        let waits = self.leases.must_wait(dir, self.clock.now);
+        self.counters.lease_waits += u64::from(waits);
+        waits
+    }
+
+    /// A directory in a subtree that somebody may remember. Then none is leased there until it is over.
+    pub(super) fn waits_for_leases_below(&mut self, root: Ino) -> Option<Ino> {
+        let leased = self.leases.directories(self.clock.now);
+        // Of one that was evicted it is not known where it stands.
+        let inside = leased.filter(|dir| {
+            !self.namespace.knows(*dir) || self.namespace.ancestors(*dir).any(|it| it == root)
+        });
+        let inside: Vec<Ino> = inside.collect();
+        let mut waits = None;
+        for dir in inside {
+            waits = self.waits_for_lease(dir).then_some(dir).or(waits);
+        }
+        if waits.is_some() {
+            self.leases.close_below(root, self.clock.now);
+        }
+        waits
+    }
+
+    /// Whoever waits for the end of a lease that is over looks again.
+    pub(crate) fn leases_tick(&mut self, effects: &mut Effects) {
+        for dir in self.leases.over(self.clock.now) {
+            self.retry_returned(dir, effects);
+        }
+        if self.leases.are_past(self.clock.now) {
+            self.tables.forgets(ANYBODY);
+        }
+    }
+
+    /// Until when leases may be in use that the previous server gave.
+    pub(crate) fn leases_recovered(&mut self) -> Moment {
+        let now = self.clock.now;
+        if !self.tables.remembering().any(|client| client == ANYBODY) {
+            return now;
+        }
+        self.leases.recovered(now);
+        now + self.leases.whole()
+    }
+}
