@@ -28,6 +28,8 @@ pub struct Report {
     pub checked: u64,
     /// Those that clients gave themselves.
     pub answered_here: u64,
+    /// Those of these that were answered under a lease.
+    pub leased_here: u64,
     /// Changes that clients answered before the server heard of them.
     pub ahead: u64,
     /// Requests of several clients that were judged together.
@@ -54,6 +56,7 @@ pub fn run(seed: u64, trace: bool) -> Report {
         trace: world.trace().to_vec(),
         checked: world.oracle.checked,
         answered_here: world.answered_here,
+        leased_here: world.leased_here,
         ahead: world.ahead,
         judged: world.history.judged,
         tenures: world.tenure,

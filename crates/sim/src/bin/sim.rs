@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     };
     let start = Instant::now();
     let (mut done, mut checked, mut judged, mut tenures, mut failures) = (0_u64, 0, 0, 0, 0);
-    let (mut answered_here, mut ahead) = (0, 0);
+    let (mut answered_here, mut leased_here, mut ahead) = (0, 0, 0);
     let mut tally = sim::cells::Tally::default();
     for seed in options.first..options.first.saturating_add(options.seeds) {
         if start.elapsed() >= Duration::from_secs(options.seconds) {
@@ -48,6 +48,7 @@ fn main() -> ExitCode {
                 checked += report.checked;
                 judged += report.judged;
                 answered_here += report.answered_here;
+                leased_here += report.leased_here;
                 ahead += report.ahead;
                 tenures += report.tenures;
                 for line in &report.trace {
@@ -76,7 +77,7 @@ fn main() -> ExitCode {
         }
     }
     println!(
-        "{done} seeds, {checked} answers compared ({answered_here} of them not asked for), {ahead} told later, {judged} judged, {tenures} servers, {failures} failures, {:.1} s",
+        "{done} seeds, {checked} answers compared ({answered_here} of them not asked for, {leased_here} under leases), {ahead} told later, {judged} judged, {tenures} servers, {failures} failures, {:.1} s",
         start.elapsed().as_secs_f64()
     );
     if options.seeds > 1 {
