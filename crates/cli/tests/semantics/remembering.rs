@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -9,6 +10,7 @@ use serde_json::Value;
 
 use crate::fixture::World;
 use crate::mounts::{Mount, cluster, until};
+use crate::tools::policy_file;
 
 /// What the metadata server has counted so far, as its last beacon says.
 pub(crate) fn counted(world: &World, name: &str) -> u64 {
@@ -104,6 +106,54 @@ fn what_a_lost_server_told_a_mount_is_not_remembered() {
         File::create(other.join(&name)).unwrap();
         assert!(exists(&dir.join(&name)), "round {round}");
     }
+    two.end();
+    one.end();
+}
+
+#[test]
+fn under_leases_a_change_waits_until_nobody_can_remember() {
+    let Some(world) = cluster() else { return };
+    let (one, two) = (Mount::new(&world), Mount::new(&world));
+    fs::create_dir(one.path("d")).unwrap();
+    let policy = policy_file(&world, "cache: lease\n");
+    world.run(&["policy", "set", "/d", &policy]).done();
+    let (mine, theirs) = (one.path("d"), two.path("d"));
+    until("a lease is given", || {
+        let _ = exists(&mine.join("nothing"));
+        counted(&world, "leases") > 0
+    });
+    let before = counted(&world, "lookups");
+    for _ in 0..500 {
+        assert!(!exists(&mine.join("nothing")));
+    }
+    let lookups = counted(&world, "lookups") - before;
+    assert!(lookups < 100, "{lookups} lookups of one name");
+    for number in 0..4 {
+        let (at_one, at_two) = (mine.join(format!("s{number}")), theirs.join(format!("s{number}")));
+        assert!(!exists(&at_one));
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let looks = scope.spawn(|| {
+                while !done.load(Ordering::SeqCst) {
+                    let _ = exists(&at_one);
+                }
+                // The change was answered before this is asked.
+                exists(&at_one)
+            });
+            let start = Instant::now();
+            let made = fs::create_dir(&at_two);
+            let waited = start.elapsed();
+            done.store(true, Ordering::SeqCst);
+            made.unwrap();
+            assert!(waited < Duration::from_secs(20), "{waited:?}");
+            assert!(looks.join().unwrap(), "round {number}: what was is seen after {waited:?}");
+        });
+        // In the other direction; also one's own look is a lease.
+        assert!(exists(&at_two));
+        fs::remove_dir(&at_one).unwrap();
+        assert!(!exists(&at_two) && !exists(&at_one));
+    }
+    assert!(counted(&world, "lease_waits") > 0);
     two.end();
     one.end();
 }

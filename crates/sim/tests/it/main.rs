@@ -1,5 +1,7 @@
 //! Simulations of fixed seeds: what they say, that they say it again, and that no promise breaks.
 
+mod leases;
+
 use expect_test::expect_file;
 
 /// Everything that happens in a small cluster, message by message. A change of the protocol, of the
