@@ -261,7 +261,7 @@ fn ten_thousand_clients_under_leases_cost_what_one_does() {
     assert_eq!((leases, caps), (1, 0));
     assert_eq!(kept("cache: lease\n", 10_000), (leases, caps, bytes));
     // Capabilities are kept for each.
-    let (one, many) = (kept("", 1), kept("", 200));
+    let (one, many) = (kept("cache: caps\n", 1), kept("cache: caps\n", 200));
     assert_eq!((one.0, one.1, many.0, many.1), (0, 1, 0, 200));
     assert!(many.2 > one.2);
 }
@@ -370,7 +370,7 @@ fn a_new_server_does_nothing_before_the_leases_of_the_old_one_are_over() {
 
 #[test]
 fn a_new_server_waits_for_nothing_where_there_were_no_leases() {
-    let mut world = World::new("", 0);
+    let mut world = World::new("cache: caps\n", 0);
     world.add_client(1000);
     let start = world.now;
     world.mds = Mds::new(Rank(0), Settings::default());
