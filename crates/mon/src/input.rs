@@ -19,6 +19,7 @@ pub struct Settings {
 
 /// What can happen to a monitor.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "one at a time, on the stack")]
 pub enum Input<'a> {
     /// It starts: it reads its map.
     Start,

@@ -6,7 +6,7 @@ use client::Session;
 use mds::{Mds, Settings};
 use metastore::request::{StoreOp, StoreResult};
 use objstore::{Memory, carry_out};
-use types::{ClientId, Clock, ConnId, Cred, Errno, Ino, Moment, Rank, Span, Tid, Timestamp};
+use types::{ClientId, Clock, ConnId, Cred, Errno, Ino, Moment, Rank, Tid, Timestamp};
 use wire::{Answer, Failure, Message, NewInode, Op, Request};
 
 const LEASE: u64 = 1000;
