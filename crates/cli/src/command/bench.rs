@@ -11,13 +11,16 @@ mod compositions;
 mod creates;
 mod crew;
 mod fuse;
+mod interference;
 mod job;
 mod journal_size;
+mod knee;
 mod lab;
 mod mechanisms;
 mod memory;
 mod merge;
 mod numbered;
+mod overload;
 mod probe;
 mod readdir;
 mod recovery;
@@ -83,6 +86,12 @@ enum Name {
     Compositions,
     /// Creates by RPC, one client and several
     Creates,
+    /// A client that looks before it creates, alone and with another in its directory (Fig 3b)
+    Interference,
+    /// How many clients the server carries (Fig 3c)
+    Knee,
+    /// Twice the load that saturates the server, and who waits beside it
+    Overload,
     /// Bytes of journal per create (Fig 7)
     JournalSize,
     /// The journal's cost by segment size and dispatch (Fig 3a)
@@ -119,6 +128,9 @@ impl Name {
             Self::Mechanisms => experiments.push(mechanisms::run),
             Self::Compositions => experiments.push(compositions::run),
             Self::Creates => experiments.push(creates::run),
+            Self::Interference => experiments.push(interference::run),
+            Self::Knee => experiments.push(knee::run),
+            Self::Overload => experiments.push(overload::run),
             Self::JournalSize => experiments.push(journal_size::run),
             Self::Segments => experiments.push(segments::run),
             Self::BlockAllow => experiments.push(block_allow::run),
@@ -134,6 +146,9 @@ impl Name {
                 mechanisms::run as Experiment,
                 compositions::run,
                 creates::run,
+                interference::run,
+                knee::run,
+                overload::run,
                 journal_size::run,
                 segments::run,
                 block_allow::run,

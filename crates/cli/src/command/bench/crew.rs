@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use cudele::{Errno, Error, Result};
 
-use super::job::{Job, Outcome, READY};
+use super::job::{Job, MIDDLE, Outcome, READY};
 use super::stats::seconds_between;
 use super::worker::clock_ns;
 
@@ -48,9 +48,7 @@ impl Crew {
             crew.members.push(Member::start(job, state)?);
         }
         for member in &mut crew.members {
-            if member.line()? != READY {
-                return Err(failed("it did not say that it is ready"));
-            }
+            member.expect(READY)?;
         }
         Ok(crew)
     }
@@ -80,6 +78,44 @@ impl Crew {
             others.iter_mut().map(Member::outcome).collect::<Result<_>>()?;
         first.tell("end")?;
         outcomes.insert(0, first.outcome()?);
+        Ok(Together::of(outcomes))
+    }
+
+    /// Tells all members a start on the machine's clock: `lead` from now.
+    pub(crate) fn go_at(mut self, lead: Duration) -> Result<Together> {
+        let lead_ns = u64::try_from(lead.as_nanos()).unwrap_or(u64::MAX);
+        let start_ns = clock_ns().saturating_add(lead_ns);
+        for member in &mut self.members {
+            member.tell(&format!("go {start_ns}"))?;
+        }
+        let outcomes: Vec<Outcome> =
+            self.members.iter_mut().map(Member::outcome).collect::<Result<_>>()?;
+        Ok(Together::of(outcomes))
+    }
+
+    /// Lets the first member do half of its work alone and the other half while the others are at
+    /// work. `at` is told when it has not begun, has done half, and has ended.
+    pub(crate) fn go_halves(mut self, mut at: impl FnMut() -> Result<()>) -> Result<Together> {
+        let Some((first, others)) = self.members.split_first_mut() else {
+            return Ok(Together::of(Vec::new()));
+        };
+        at()?;
+        first.tell("go")?;
+        first.expect(MIDDLE)?;
+        at()?;
+        for other in others.iter_mut() {
+            other.tell("go")?;
+        }
+        for other in others.iter_mut() {
+            other.expect(MIDDLE)?;
+        }
+        first.tell("go on")?;
+        let mut outcomes = vec![first.outcome()?];
+        for other in others {
+            other.tell("end")?;
+            outcomes.push(other.outcome()?);
+        }
+        at()?;
         Ok(Together::of(outcomes))
     }
 
@@ -142,6 +178,15 @@ impl Member {
             return Err(failed("it ended early"));
         }
         Ok(text.trim_end().to_owned())
+    }
+
+    /// The next thing that it says must be this.
+    fn expect(&mut self, wanted: &str) -> Result<()> {
+        let said = self.line()?;
+        if said == wanted {
+            return Ok(());
+        }
+        Err(failed(&format!("it said {said:?} and not {wanted:?}")))
     }
 
     fn outcome(&mut self) -> Result<Outcome> {

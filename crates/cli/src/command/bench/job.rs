@@ -17,6 +17,9 @@ pub(crate) const TAIL: Duration = Duration::from_millis(100);
 /// The line that a client writes before it waits for the start.
 pub(crate) const READY: &str = "ready";
 
+/// The line that a client writes before it waits in the middle of its work.
+pub(crate) const MIDDLE: &str = "middle";
+
 /// A piece of work for one client process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Job {
@@ -31,6 +34,13 @@ pub(crate) struct Job {
 pub(crate) enum Task {
     /// Create files by RPC, one after the other, and wait until all are durable if that is asked.
     Create { dir: String, first: u64, files: u64, sync: bool, latencies: bool, alone: bool },
+    /// Look for every name before it is created, as programs do; half of the files, then the others
+    /// when the parent says so.
+    LookAndCreate { dir: String, first: u64, files: u64 },
+    /// Create files in a directory until the parent says that the others have ended.
+    Intrude { dir: String, first: u64 },
+    /// Create files, and look them all up so many times: out of memory, or asking every time.
+    Stat { dir: String, files: u64, passes: u64, remember: bool },
     /// Decouple a directory, append creates to the client's journal, complete the mechanisms.
     Decoupled(Decoupled),
     /// Decouple a directory and append what a directory tree holds: real names and attributes.

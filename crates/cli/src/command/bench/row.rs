@@ -68,6 +68,11 @@ impl Row {
         self
     }
 
+    /// The same figures under another name.
+    pub(crate) fn named(&self, name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..self.clone() }
+    }
+
     /// Adds a repetition.
     pub(crate) fn push(&mut self, seconds: f64) {
         self.seconds.push(seconds);

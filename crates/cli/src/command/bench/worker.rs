@@ -5,6 +5,7 @@
 
 mod decoupled;
 mod hammer;
+mod looked;
 mod mounted;
 mod per_event;
 mod raw;
@@ -18,7 +19,7 @@ use std::time::{Duration, Instant};
 use cudele::{Cluster, Errno, Error, Fs, NewFile, Result};
 use rustix::time::ClockId;
 
-use super::job::{Job, Outcome, READY, Task};
+use super::job::{Job, MIDDLE, Outcome, READY, Task};
 use super::numbered::Numbered;
 use super::stats::{quantile, real};
 
@@ -40,6 +41,13 @@ fn perform(job: &Job) -> Result<Outcome> {
             let names = Numbered::new(*first, *files);
             let (files, sync, latencies, alone) = (*files, *sync, *latencies, *alone);
             create(&fs, dir, names, &Creates { files, sync, latencies, alone })
+        }
+        Task::LookAndCreate { dir, first, files } => {
+            looked::create(&mount(job)?, dir, (*first, *files))
+        }
+        Task::Intrude { dir, first } => looked::intrude(&mount(job)?, dir, *first),
+        Task::Stat { dir, files, passes, remember } => {
+            looked::stat(&mount(job)?, dir, (*files, *passes), *remember)
         }
         Task::Decoupled(task) => decoupled::append(&mount(job)?, task),
         Task::Walk { dir, policy, source, limit } => {
@@ -104,6 +112,12 @@ fn await_start_time() -> Result<u64> {
 
 /// Waits until the parent says that the others have ended.
 fn await_end() -> Result<()> {
+    line().map(|_| ())
+}
+
+/// Says that half of the work is done, and waits for the parent.
+fn await_middle() -> Result<()> {
+    say(MIDDLE)?;
     line().map(|_| ())
 }
 

@@ -1,0 +1,103 @@
+//! `interference`: what a second client in a directory costs the first one (Fig 3b, S-02, S-03).
+//!
+//! A program that creates a file looks first whether it is there. Alone in a directory a client knows
+//! that itself, and a create is one request; once somebody else creates there, too, it must ask.
+//! Published for 98,000 creates: 0 to 1 lookups and 783 to 808 creates a second alone; 212,000 to
+//! 214,000 lookups and 432 to 440 creates a second beside another client.
+//!
+//! The first client stops in the middle until the second is at work, which goes on until the first
+//! has ended: so the second half is entirely beside it, however fast either is.
+
+use std::time::Duration;
+
+use cudele::Result;
+
+use super::cluster::TestCluster;
+use super::crew::Crew;
+use super::job::{Job, Outcome, Task};
+use super::lab::{Lab, alone, policy};
+use super::row::Row;
+use super::stats::real;
+
+const BENCH: &str = "interference";
+/// The server reports its counters every half second.
+const REPORTED: Duration = Duration::from_millis(600);
+/// Names of the second client begin behind those of the first.
+const FIRST_OF_OTHER: u64 = 1_000_000_000;
+/// Files that are looked up; small enough that no client forgets one.
+const STAT_FILES: u64 = 1_000;
+/// Lookups per create of a lone client: one when it comes, and one whenever it heard nothing for a
+/// second.
+const GOAL_LOOKUPS: f64 = 0.01;
+
+pub(crate) fn run(lab: &mut Lab) -> Result<()> {
+    let files = lab.files(100_000, 1_000);
+    let passes = (files / STAT_FILES).max(1);
+    let looked = STAT_FILES.min(files);
+    let row = |name: &str| Row::new(BENCH, name, files);
+    let mut rows = [row("lone"), row("interfered")];
+    rows[0].limit("lookups_per_create", GOAL_LOOKUPS);
+    let mut stats =
+        ["stat_cached", "stat_uncached"].map(|name| Row::new(BENCH, name, looked * passes));
+    let mut store = String::new();
+    for repetition in 0..lab.repeat {
+        let cluster = lab.cluster(&[])?;
+        for (row, interfered) in rows.iter_mut().zip([false, true]) {
+            lab.progress(BENCH, repetition, &row.name);
+            halves(&cluster, files, interfered, row)?;
+        }
+        for (row, remember) in stats.iter_mut().zip([true, false]) {
+            lab.progress(BENCH, repetition, &row.name);
+            let dir = cluster.directory(Some(&policy("posix", looked)?))?;
+            let outcome = alone(&cluster, Task::Stat { dir, files: looked, passes, remember })?;
+            row.push(outcome.seconds());
+            row.note("requests_per_stat", real(outcome.requests) / real(outcome.events));
+        }
+        cluster.store().clone_into(&mut store);
+    }
+    lab.report(&store, rows.into_iter().chain(stats));
+    Ok(())
+}
+
+fn halves(cluster: &TestCluster, files: u64, interfered: bool, row: &mut Row) -> Result<()> {
+    let dir = cluster.directory(Some(&policy("posix", files)?))?;
+    let mut tasks = vec![Task::LookAndCreate { dir: dir.clone(), first: 0, files }];
+    if interfered {
+        tasks.push(Task::Intrude { dir, first: FIRST_OF_OTHER });
+    }
+    let jobs: Vec<Job> = tasks.into_iter().map(|task| cluster.job(task)).collect();
+    // The server's own count, at the beginning, in the middle and at the end.
+    let mut lookups = Vec::new();
+    let result = Crew::ready(&jobs, &cluster.state())?.go_halves(|| {
+        std::thread::sleep(REPORTED);
+        lookups.push(cluster.counter("lookups")?);
+        Ok(())
+    })?;
+    let first = result.first()?;
+    let (before, after) = (real(files / 2), real(files - files / 2));
+    row.push(first.part("before") + first.part("after"));
+    let per = |from: usize, to: usize, creates: f64| {
+        let asked = lookups.get(to).zip(lookups.get(from)).map_or(0, |(to, from)| to - from);
+        real(asked) / creates.max(1.0)
+    };
+    if !interfered {
+        row.note("lookups", per(0, 2, 1.0));
+        row.note("lookups_per_create", per(0, 2, before + after));
+        row.note("requests_per_create", real(first.requests) / (before + after));
+        return Ok(());
+    }
+    row.note("lookups_per_create_before", per(0, 1, before));
+    row.note("lookups_per_create_after", per(1, 2, after));
+    row.note("requests_per_create_before", first.part("requests_before") / before.max(1.0));
+    row.note("requests_per_create_after", first.part("requests_after") / after.max(1.0));
+    row.note("creates_per_second_before", before / first.part("before").max(1e-9));
+    row.note("creates_per_second_after", after / first.part("after").max(1e-9));
+    let other = result.outcomes.get(1).map_or(0.0, rate);
+    row.note("others", 1.0);
+    row.note("other_creates_per_second", other);
+    Ok(())
+}
+
+fn rate(outcome: &Outcome) -> f64 {
+    real(outcome.events) / outcome.seconds().max(1e-9)
+}
