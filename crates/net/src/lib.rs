@@ -13,7 +13,7 @@ mod reactor;
 
 pub use address::{Address, Stream};
 pub use connection::{Connection, Sender};
-pub use reactor::{Happened, Reactor, Waker};
+pub use reactor::{Happened, Limits, Reactor, Waker};
 
 #[cfg(test)]
 mod tests;

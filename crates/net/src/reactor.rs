@@ -1,15 +1,19 @@
 //! One thread, many connections.
 //!
-//! Per wake-up: one receive for every connection that is ready, all complete frames handed out in
-//! order, and one send per connection with everything that was queued. A peer that does not read
-//! its replies is not read from any more until it does, so it holds up nobody and costs a bounded
-//! amount of memory.
+//! Per wake-up: one receive for every connection that is ready, its complete frames handed out in
+//! order, and one send per connection with everything that was queued.
+//!
+//! Invariants:
+//! * a connection has a bounded number of frames handed out per wake-up, and the others have theirs
+//!   before it has more: who sends much ahead holds nobody up;
+//! * a peer that does not read its replies has no more requests handed out until it does, so it costs
+//!   a bounded amount of memory; if it reads nothing for long, it is cut off.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -19,8 +23,10 @@ use types::{ConnId, Errno, Error};
 use crate::address::{Address, Listener, Stream};
 
 const RECEIVE_BYTES: usize = 64 * 1024;
-/// A connection with more unsent bytes is not read from.
-const UNSENT_BYTES_MAX: usize = 4 << 20;
+/// How often it is looked for peers that take nothing.
+const STALLED_CHECK: Duration = Duration::from_secs(1);
+/// Room for replies that a connection keeps when all are sent.
+const KEPT_BYTES: usize = 1 << 20;
 const LISTENER: u64 = u64::MAX;
 const WAKER: u64 = u64::MAX - 1;
 
@@ -33,6 +39,25 @@ pub enum Happened<'a> {
     Payload(ConnId, &'a [u8]),
     /// The connection is gone, for this reason.
     Closed(ConnId, String),
+}
+
+/// What one connection may have of a reactor.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Frames handed out per wake-up. Few enough that a wake-up stays short with many peers that send
+    /// ahead, enough that what a wake-up costs by itself does not count.
+    pub frames_per_turn: usize,
+    /// With more unsent bytes a connection is not read from.
+    pub unsent_bytes: usize,
+    /// How long a peer that has so much to read, or that is to be closed, may take nothing at all. Long
+    /// enough for a client that was stopped for a moment: it would only connect again.
+    pub stalled: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { frames_per_turn: 64, unsent_bytes: 4 << 20, stalled: Duration::from_secs(60) }
+    }
 }
 
 /// Wakes a reactor from another thread.
@@ -51,14 +76,27 @@ impl Waker {
 struct Conn {
     stream: Stream,
     inbox: Vec<u8>,
-    /// Bytes at the front of `inbox` that have arrived.
+    /// `inbox[start..filled]` has arrived and was not handed out.
+    start: usize,
     filled: usize,
+    /// Whether complete frames may be among that: it had as many as it may have.
+    left: bool,
+    /// Whether it is in [`Reactor::left`].
+    listed: bool,
     outbox: Vec<u8>,
     sent: usize,
-    /// Whether the reactor waits for room to send.
-    wants_room: bool,
+    /// What the kernel is asked to report.
+    watched: EventFlags,
+    /// When the peer last took something, while it is to take more than it does.
+    stalled: Option<Instant>,
     closing: bool,
     queued: bool,
+}
+
+impl Conn {
+    fn unsent(&self) -> usize {
+        self.outbox.len() - self.sent
+    }
 }
 
 /// See the module documentation.
@@ -71,6 +109,11 @@ pub struct Reactor {
     events: Vec<epoll::Event>,
     /// Connections with something to send.
     unsent: Vec<u64>,
+    /// Connections with frames that were not handed out yet.
+    left: Vec<u64>,
+    limits: Limits,
+    /// When it was last looked for peers that take nothing.
+    checked: Instant,
 }
 
 impl std::fmt::Debug for Reactor {
@@ -103,7 +146,16 @@ impl Reactor {
             waker,
             events: Vec::with_capacity(256),
             unsent: Vec::new(),
+            left: Vec::new(),
+            limits: Limits::default(),
+            checked: Instant::now(),
         })
+    }
+
+    /// Other limits for all connections.
+    #[must_use]
+    pub fn with_limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
     }
 
     /// For waking this reactor.
@@ -126,10 +178,14 @@ impl Reactor {
         let conn = Conn {
             stream,
             inbox: vec![0; RECEIVE_BYTES],
+            start: 0,
             filled: 0,
+            left: false,
+            listed: false,
             outbox: Vec::new(),
             sent: 0,
-            wants_room: false,
+            watched: EventFlags::IN | EventFlags::RDHUP,
+            stalled: None,
             closing: false,
             queued: false,
         };
@@ -146,6 +202,9 @@ impl Reactor {
         timeout: Duration,
         mut on: impl FnMut(Happened<'_>),
     ) -> Result<(), Error> {
+        // Who has frames here does not wait for the others to send some.
+        let left = std::mem::take(&mut self.left);
+        let timeout = if left.is_empty() { timeout } else { Duration::ZERO };
         let timeout = Timespec {
             tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(timeout.subsec_nanos()),
@@ -168,6 +227,13 @@ impl Reactor {
             }
         }
         self.events = events;
+        for id in left {
+            if let Some(conn) = self.conns.get_mut(&id) {
+                conn.listed = false;
+                self.turn(id, &mut on);
+            }
+        }
+        self.cut_off_stalled(&mut on);
         Ok(())
     }
 
@@ -188,11 +254,57 @@ impl Reactor {
         {
             return;
         }
+        let Some(conn) = self.conns.get(&id) else { return };
+        if conn.unsent() >= self.limits.unsent_bytes {
+            if flags.intersects(EventFlags::HUP | EventFlags::ERR) {
+                // Nobody is there who could read the replies.
+                self.drop_conn(id);
+                on(Happened::Closed(ConnId(id), "the peer closed the connection".into()));
+            }
+        } else if !conn.left {
+            // One with frames left has its turn behind the others.
+            self.turn(id, on);
+        }
+    }
+
+    /// Hands out frames of a connection, as many as it may have at once.
+    fn turn(&mut self, id: u64, on: &mut impl FnMut(Happened<'_>)) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
-        let result = receive(conn, ConnId(id), on);
-        if let Err(reason) = result {
+        if conn.unsent() >= self.limits.unsent_bytes {
+            return; // `flush` lists it again when there is room.
+        }
+        if let Err(reason) = take_turn(conn, ConnId(id), self.limits.frames_per_turn, on) {
             self.drop_conn(id);
             on(Happened::Closed(ConnId(id), reason));
+            return;
+        }
+        self.list(id);
+    }
+
+    /// Remembers a connection that has frames left.
+    fn list(&mut self, id: u64) {
+        if let Some(conn) = self.conns.get_mut(&id)
+            && conn.left
+            && !conn.listed
+        {
+            conn.listed = true;
+            self.left.push(id);
+        }
+    }
+
+    fn cut_off_stalled(&mut self, on: &mut impl FnMut(Happened<'_>)) {
+        let interval = STALLED_CHECK.min(self.limits.stalled);
+        if self.checked.elapsed() < interval {
+            return;
+        }
+        self.checked = Instant::now();
+        let limit = self.limits.stalled;
+        let stalled = |conn: &Conn| conn.stalled.is_some_and(|since| since.elapsed() >= limit);
+        let found: Vec<u64> =
+            self.conns.iter().filter(|(_, conn)| stalled(conn)).map(|(id, _)| *id).collect();
+        for id in found {
+            self.drop_conn(id);
+            on(Happened::Closed(ConnId(id), "the peer does not read its replies".into()));
         }
     }
 
@@ -209,6 +321,12 @@ impl Reactor {
             conn.queued = true;
             self.unsent.push(id);
         }
+    }
+
+    /// Memory that the replies of a connection take, whether the peer has taken them or not.
+    #[cfg(test)]
+    pub(crate) fn unsent_bytes_of(&self, conn: ConnId) -> usize {
+        self.conns.get(&conn.0).map_or(0, |conn| conn.outbox.len())
     }
 
     /// Queues frames for a connection; [`Reactor::flush`] sends them.
@@ -232,64 +350,110 @@ impl Reactor {
         for id in std::mem::take(&mut self.unsent) {
             let Some(conn) = self.conns.get_mut(&id) else { continue };
             conn.queued = false;
+            let before = conn.unsent();
             let result = transmit(conn);
-            let done = conn.outbox.is_empty();
-            let (closing, wanted) = (conn.closing, conn.wants_room);
+            let (closing, unsent) = (conn.closing, conn.unsent());
             if let Err(reason) = result {
                 self.drop_conn(id);
                 on(Happened::Closed(ConnId(id), reason));
-            } else if closing && done {
+            } else if closing && unsent == 0 {
                 self.drop_conn(id);
                 on(Happened::Closed(ConnId(id), "closed by us".into()));
-            } else if wanted == done {
-                self.watch(id, !done);
+            } else {
+                self.watch(id, unsent < before);
             }
         }
     }
 
-    /// Asks to be woken when there is room to send; meanwhile reads only if little is unsent.
-    fn watch(&mut self, id: u64, room: bool) {
+    /// Asks to be woken for what is possible: by frames unless too much is unsent, by room to send if
+    /// anything is.
+    fn watch(&mut self, id: u64, took: bool) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
-        conn.wants_room = room;
-        let mut flags = EventFlags::RDHUP;
-        if !room || conn.outbox.len() - conn.sent < UNSENT_BYTES_MAX {
-            flags |= EventFlags::IN;
+        let full = conn.unsent() >= self.limits.unsent_bytes;
+        if !full && !conn.closing {
+            conn.stalled = None;
+        } else if took || conn.stalled.is_none() {
+            conn.stalled = Some(Instant::now());
         }
-        flags |= if room { EventFlags::OUT } else { EventFlags::empty() };
-        let _ = epoll::modify(&self.epoll, &conn.stream, EventData::new_u64(id), flags);
+        let mut wanted = EventFlags::empty();
+        if !full {
+            wanted |= EventFlags::IN | EventFlags::RDHUP;
+        }
+        if conn.unsent() > 0 {
+            wanted |= EventFlags::OUT;
+        }
+        if wanted != conn.watched {
+            conn.watched = wanted;
+            let _ = epoll::modify(&self.epoll, &conn.stream, EventData::new_u64(id), wanted);
+        }
+        if !full {
+            self.list(id);
+        }
     }
 }
 
-/// One receive, and every frame that is complete.
-fn receive(conn: &mut Conn, id: ConnId, on: &mut impl FnMut(Happened<'_>)) -> Result<(), String> {
-    match (&conn.stream).read(&mut conn.inbox[conn.filled..]) {
-        Ok(0) => return Err("the peer closed the connection".into()),
-        Ok(count) => conn.filled += count,
-        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-            return Ok(());
-        }
-        Err(error) => return Err(error.to_string()),
+/// What is left from before, and then one receive, if there may be more.
+fn take_turn(
+    conn: &mut Conn,
+    id: ConnId,
+    frames: usize,
+    on: &mut impl FnMut(Happened<'_>),
+) -> Result<(), String> {
+    let mut room = frames;
+    if conn.left {
+        hand_out(conn, id, &mut room, on)?;
     }
-    let mut start = 0;
-    loop {
-        match wire::frame::decode(&conn.inbox[start..conn.filled]) {
+    if room > 0 {
+        receive(conn)?;
+        hand_out(conn, id, &mut room, on)?;
+    }
+    conn.left = room == 0 && conn.start < conn.filled;
+    Ok(())
+}
+
+/// Complete frames, as long as there is room for them.
+fn hand_out(
+    conn: &mut Conn,
+    id: ConnId,
+    room: &mut usize,
+    on: &mut impl FnMut(Happened<'_>),
+) -> Result<(), String> {
+    while *room > 0 {
+        match wire::frame::decode(&conn.inbox[conn.start..conn.filled]) {
             Ok(Some((frame, length))) => {
                 on(Happened::Payload(id, frame.payload));
-                start += length;
+                conn.start += length;
+                *room -= 1;
             }
             Ok(None) => break,
             Err(error) => return Err(error.to_string()),
         }
     }
-    conn.inbox.copy_within(start..conn.filled, 0);
-    conn.filled -= start;
+    Ok(())
+}
+
+/// One receive, behind what was not handed out.
+fn receive(conn: &mut Conn) -> Result<(), String> {
+    conn.inbox.copy_within(conn.start..conn.filled, 0);
+    conn.filled -= conn.start;
+    conn.start = 0;
     if conn.filled == conn.inbox.len() {
         // A frame larger than the buffer is arriving; its length was checked.
         conn.inbox.resize(conn.inbox.len() * 2, 0);
     } else if conn.filled == 0 && conn.inbox.len() > 32 * RECEIVE_BYTES {
         conn.inbox = vec![0; RECEIVE_BYTES];
     }
-    Ok(())
+    match (&conn.stream).read(&mut conn.inbox[conn.filled..]) {
+        Ok(0) => Err("the peer closed the connection".into()),
+        Ok(count) => {
+            conn.filled += count;
+            Ok(())
+        }
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+            Ok(())
+        }
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 fn transmit(conn: &mut Conn) -> Result<(), String> {
@@ -298,11 +462,20 @@ fn transmit(conn: &mut Conn) -> Result<(), String> {
             Ok(0) => return Err("the peer takes no more bytes".into()),
             Ok(count) => conn.sent += count,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                // What a slow peer has taken is not kept: it may never have taken everything. Half of
+                // it at a time, so that every byte is moved once.
+                if conn.sent >= conn.outbox.len() / 2 {
+                    conn.outbox.drain(..conn.sent);
+                    conn.sent = 0;
+                }
+                return Ok(());
+            }
             Err(error) => return Err(error.to_string()),
         }
     }
     conn.outbox.clear();
+    conn.outbox.shrink_to(KEPT_BYTES);
     conn.sent = 0;
     Ok(())
 }

@@ -3,7 +3,7 @@ use std::time::Duration;
 use types::{ConnId, Errno};
 use wire::Message;
 
-use crate::{Address, Connection, Happened, Reactor};
+use crate::{Address, Connection, Happened, Limits, Reactor};
 
 fn address(name: &str) -> (tempfile::TempDir, Address) {
     let dir = tempfile::tempdir().expect("a directory");
@@ -94,4 +94,171 @@ fn addresses_are_read_and_written() {
     for text in ["", "unix:", "tcp:host", "/run/x", "http:x:1"] {
         assert_eq!(text.parse::<Address>().expect_err("illegal").errno, Errno::Invalid);
     }
+}
+
+/// A server that answers every frame with a chunk of this size, one turn at a time.
+struct Server {
+    reactor: Reactor,
+    reply_bytes: usize,
+    /// Whom a frame came from, in order.
+    served: Vec<ConnId>,
+    closed: Vec<(ConnId, String)>,
+}
+
+impl Server {
+    fn listen(address: &Address, limits: Limits, reply_bytes: usize) -> Self {
+        let reactor = Reactor::listen(address).expect("listens").with_limits(limits);
+        Self { reactor, reply_bytes, served: Vec::new(), closed: Vec::new() }
+    }
+
+    /// Once around; returns how many frames were handed out.
+    fn turn(&mut self) -> usize {
+        let before = self.served.len();
+        let (served, closed) = (&mut self.served, &mut self.closed);
+        let poll = self.reactor.poll(Duration::from_millis(20), |happened| match happened {
+            Happened::Opened(_) => {}
+            Happened::Payload(conn, _) => served.push(conn),
+            Happened::Closed(conn, why) => closed.push((conn, why)),
+        });
+        poll.expect("the reactor works");
+        let bytes = vec![7; self.reply_bytes];
+        let reply = Message::Chunk { tid: types::Tid(0), bytes: &bytes }.to_frame();
+        for conn in &self.served[before..] {
+            self.reactor.send(*conn, &reply);
+        }
+        let closed = &mut self.closed;
+        self.reactor.flush(|happened| {
+            if let Happened::Closed(conn, why) = happened {
+                closed.push((conn, why));
+            }
+        });
+        self.served.len() - before
+    }
+
+    /// Turns until nothing is handed out any more, some times in a row.
+    fn settle(&mut self) {
+        let mut quiet = 0;
+        while quiet < 3 {
+            quiet = if self.turn() == 0 { quiet + 1 } else { 0 };
+        }
+    }
+
+    fn served(&self, conn: u64) -> usize {
+        self.served.iter().filter(|by| by.0 == conn).count()
+    }
+}
+
+fn request() -> Vec<u8> {
+    Message::Chunk { tid: types::Tid(0), bytes: &[1; 8] }.to_frame()
+}
+
+/// Sends so many requests from a thread: the socket takes only what the server reads.
+fn send_ahead(connection: &Connection, count: usize) -> std::thread::JoinHandle<()> {
+    let sender = connection.sender().clone();
+    let frames = request().repeat(count);
+    // It fails when the server cuts the connection off.
+    std::thread::spawn(move || drop(sender.send(&frames)))
+}
+
+#[test]
+fn who_sends_much_ahead_has_its_turn_and_no_more() {
+    const TURN: usize = 5;
+    let (_dir, address) = address("s");
+    let limits = Limits { frames_per_turn: TURN, ..Limits::default() };
+    let mut server = Server::listen(&address, limits, 8);
+    let mut eager = Connection::open(&address).expect("connects");
+    let mut modest = Connection::open(&address).expect("connects");
+    eager.send(&request().repeat(101)).expect("fits the socket");
+    server.turn();
+    while server.served.is_empty() {
+        server.turn();
+    }
+    assert!(server.served.len() <= TURN, "one receive has them all, one turn does not");
+    modest.send(&request()).expect("sends");
+    server.turn();
+    assert_eq!(server.served(2), 1, "before the others' frames have all been handed out");
+    assert!(server.served(1) <= 2 * TURN, "{}", server.served(1));
+    let mut turns = 0;
+    while server.served(1) < 101 {
+        // Nothing more arrives: what is left must not wait for that.
+        assert!(server.turn() <= TURN);
+        turns += 1;
+        assert!(turns <= 101, "it goes on without being woken");
+    }
+    for _ in 0..101 {
+        eager.receive().expect("every request is answered");
+    }
+    modest.receive().expect("answered");
+}
+
+#[test]
+fn who_does_not_read_is_not_read_from_and_holds_nobody_up() {
+    const REPLY: usize = 4 << 10;
+    let (_dir, address) = address("s");
+    let limits = Limits { unsent_bytes: 64 << 10, ..Limits::default() };
+    let mut server = Server::listen(&address, limits, REPLY);
+    let mut slow = Connection::open(&address).expect("connects");
+    let mut other = Connection::open(&address).expect("connects");
+    // Far more than what the sockets and the limit take, also of requests.
+    let count = 20_000;
+    let sending = send_ahead(&slow, count);
+    server.settle();
+    let held = server.served(1);
+    // What the kernel's buffer has, the limit, and a turn beyond it.
+    let most = (1 << 20) / REPLY + (64 << 10) / REPLY + Limits::default().frames_per_turn;
+    assert!(0 < held && held <= most, "{held} requests of one that reads nothing");
+    let kept = server.reactor.unsent_bytes_of(ConnId(1));
+    assert!(kept <= (64 << 10) + (Limits::default().frames_per_turn + 1) * (REPLY + 64), "{kept}");
+    for _ in 0..10 {
+        other.send(&request()).expect("sends");
+        while server.turn() == 0 {}
+        other.receive().expect("served meanwhile");
+    }
+    assert_eq!(server.served(1), held, "nothing of the slow one meanwhile");
+    // It reads a bit: then some more of it is carried out, and memory stays bounded although it never
+    // catches up.
+    for _ in 0..200 {
+        for _ in 0..4 {
+            slow.receive().expect("receives");
+        }
+        server.turn();
+        let kept = server.reactor.unsent_bytes_of(ConnId(1));
+        let owed = (64 << 10) + (limits.frames_per_turn + 1) * (REPLY + 64);
+        assert!(kept <= 2 * owed, "{kept}: at most as much as is owed is kept of what was taken");
+    }
+    assert!(server.served(1) > held, "it goes on when the peer reads");
+    // And when it reads everything, everything is carried out.
+    let reading = std::thread::spawn(move || {
+        for _ in 800..count {
+            slow.receive().expect("receives");
+        }
+        slow
+    });
+    while server.served(1) < count || !reading.is_finished() {
+        server.turn();
+    }
+    drop(reading.join().expect("reads all"));
+    sending.join().expect("sends all");
+    assert!(server.closed.is_empty());
+}
+
+#[test]
+fn who_reads_nothing_for_long_is_cut_off() {
+    let (_dir, address) = address("s");
+    let stalled = Duration::from_millis(50);
+    let limits = Limits { unsent_bytes: 64 << 10, stalled, ..Limits::default() };
+    let mut server = Server::listen(&address, limits, 4 << 10);
+    let silent = Connection::open(&address).expect("connects");
+    let idle = Connection::open(&address).expect("connects");
+    let sending = send_ahead(&silent, 50_000);
+    while server.closed.is_empty() {
+        server.turn();
+    }
+    sending.join().expect("ends when it is cut off");
+    let (conn, why) = &server.closed[0];
+    assert_eq!(conn.0, 1);
+    assert!(why.contains("does not read"), "{why}");
+    server.settle();
+    assert_eq!(server.closed.len(), 1, "who asks for nothing is owed nothing, and stays");
+    drop(idle);
 }
