@@ -323,10 +323,16 @@ impl Reactor {
         }
     }
 
-    /// Memory that the replies of a connection take, whether the peer has taken them or not.
+    /// Bytes of replies that are kept for a connection, and those of them that its peer has not taken.
     #[cfg(test)]
-    pub(crate) fn unsent_bytes_of(&self, conn: ConnId) -> usize {
-        self.conns.get(&conn.0).map_or(0, |conn| conn.outbox.len())
+    pub(crate) fn replies_of(&self, conn: ConnId) -> (usize, usize) {
+        self.conns.get(&conn.0).map_or((0, 0), |conn| (conn.outbox.len(), conn.unsent()))
+    }
+
+    /// When it was last looked for peers that take nothing.
+    #[cfg(test)]
+    pub(crate) fn checked(&self) -> Instant {
+        self.checked
     }
 
     /// Queues frames for a connection; [`Reactor::flush`] sends them.

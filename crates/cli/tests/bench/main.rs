@@ -114,6 +114,8 @@ fn clients_are_counted_where_there_are_several() {
         "rpcs_3_clients",
         "sync_3_clients",
         "two_clients_one_directory",
+        "async_1_client",
+        "async_rpcs_1_client",
     ];
     assert_eq!(names(&rows), expected);
     let several = row(&rows, "sync_3_clients");
@@ -121,6 +123,48 @@ fn clients_are_counted_where_there_are_several() {
     let rate = several["per_second"].as_f64().unwrap();
     let expected = 300.0 / several["median"].as_f64().unwrap();
     assert!((rate / expected - 1.0).abs() < 1e-9, "the rate is of all clients together");
+}
+
+#[test]
+fn who_creates_alone_looks_nothing_up_and_who_is_interfered_with_does() {
+    let rows = rows("interference", 400, &[]);
+    assert_eq!(names(&rows), ["lone", "interfered", "stat_cached", "stat_uncached"]);
+    let of = |name: &str, figure: &str| row(&rows, name)[figure].as_f64().unwrap();
+    let lone = of("lone", "requests_per_create");
+    assert!((1.0..1.2).contains(&lone), "{lone}");
+    let before = of("interfered", "requests_per_create_before");
+    let after = of("interfered", "requests_per_create_after");
+    assert!((1.0..1.2).contains(&before), "{before}");
+    assert!((1.5..=2.1).contains(&after), "a lookup and a create: {after}");
+    assert!(of("lone", "lookups_per_create") < 0.2, "also as the server counts them");
+    assert!(of("interfered", "other_creates_per_second") > 0.0);
+    assert!(of("stat_cached", "requests_per_stat") < 0.2);
+    assert_eq!(of("stat_uncached", "requests_per_stat"), 1.0);
+}
+
+#[test]
+fn the_knee_is_one_of_the_numbers_or_there_is_none() {
+    let rows = rows("knee", 50, &["--clients", "2"]);
+    assert_eq!(names(&rows)[..2], ["clients_1", "clients_2"]);
+    assert_eq!(rows.len(), 3);
+    assert_eq!(row(&rows, "clients_1")["slowdown"], 1.0);
+    let [one, two] = [0, 1].map(|at| rows[at]["per_second"].as_f64().unwrap());
+    let (name, clients) = if two < one * 1.05 { ("knee", 1) } else { ("no_knee_up_to_2", 2) };
+    assert_eq!((rows[2]["name"].as_str(), &rows[2]["clients"]), (Some(name), &clients.into()));
+    assert!(two * rows[1]["median"].as_f64().unwrap() > 99.0, "the rate is of both clients");
+}
+
+#[test]
+fn who_waits_is_served_beside_those_who_send_ahead() {
+    let rows = rows("overload", 1, &["--clients", "2"]);
+    let expected = ["waiting_alone", "saturated_2", "twice_2", "saturated_4", "deep_2"];
+    assert_eq!(names(&rows), expected);
+    for row in &rows {
+        assert!(row["waiting_per_second"].as_f64().unwrap() > 0.0, "{row}");
+        let others = row["name"] != "waiting_alone";
+        assert_eq!(row["served_per_second"].as_f64().is_some_and(|rate| rate > 0.0), others);
+    }
+    assert!(row(&rows, "twice_2")["of_saturated"].as_f64().unwrap() > 0.0);
 }
 
 #[test]
