@@ -72,6 +72,8 @@ struct Merge {
     expected: u64,
     bytes: Vec<u8>,
     stage: Stage,
+    /// What was applied of its journal before is being stored, or is.
+    is_settling: bool,
     /// Nobody remembers anything of the subtree.
     is_forgotten: bool,
     /// Where the next block starts, and how many of its events are done.
@@ -151,6 +153,15 @@ impl Merge {
     }
 }
 
+/// How far a journal is applied.
+#[derive(Clone, Copy, Debug)]
+struct Done {
+    journal: JournalId,
+    seq: Seq,
+    /// A part of it is in no record, and may be in memory only.
+    in_memory: bool,
+}
+
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Merges {
@@ -158,7 +169,7 @@ pub(crate) struct Merges {
     queue: VecDeque<Merge>,
     /// Which journal of a decoupled subtree was applied last, and up to which position. A client
     /// that was not told merges it again; another journal may have the same positions.
-    done: Map<Ino, (JournalId, Seq)>,
+    done: Map<Ino, Done>,
     /// Creates on their way into the namespace; empty between slices.
     batch: Batch,
     next_id: u64,
@@ -179,17 +190,50 @@ impl Merges {
         !self.waiting && self.queue.front().is_some_and(|merge| merge.stage != Stage::Finishing)
     }
 
-    /// The journal of a subtree is applied up to this position.
-    pub(crate) fn note_done(&mut self, subtree: Ino, journal: JournalId, seq: Seq) {
-        let done = self.done.entry(subtree).or_insert((journal, Seq(0)));
-        let before = if done.0 == journal { done.1 } else { Seq(0) };
-        *done = (journal, seq.max(before));
+    /// The journal of a subtree is applied up to this position; with records or without.
+    pub(crate) fn note_done(
+        &mut self,
+        (subtree, journal): (Ino, JournalId),
+        seq: Seq,
+        recorded: bool,
+    ) {
+        let new = Done { journal, seq: Seq(0), in_memory: false };
+        let done = self.done.entry(subtree).or_insert(new);
+        if done.journal != journal {
+            *done = new;
+        }
+        done.in_memory |= !recorded && seq > done.seq;
+        done.seq = done.seq.max(seq);
     }
 
     /// Up to where the journal of a merge is applied.
     fn done_of(&self, merge: &Merge) -> Seq {
+        self.known_of(merge).map_or(Seq(0), |done| done.seq)
+    }
+
+    fn known_of(&self, merge: &Merge) -> Option<Done> {
         let done = self.done.get(&merge.subtree).filter(|_| merge.is_noted());
-        done.filter(|(journal, _)| *journal == merge.journal).map_or(Seq(0), |(_, seq)| *seq)
+        done.filter(|done| done.journal == merge.journal).copied()
+    }
+
+    /// Whether a merge that promises to survive a crash would skip what a crash would undo: an
+    /// earlier merge of the same journal had no object.
+    fn lacks_record(&self, merge: &Merge) -> bool {
+        merge.is_recorded() && self.known_of(merge).is_some_and(|done| done.in_memory)
+    }
+
+    /// The metadata store has what was merged of a subtree: the merge that waited for that goes on.
+    pub(crate) fn stored(&mut self, subtree: Ino) {
+        if let Some(done) = self.done.get_mut(&subtree) {
+            done.in_memory = false;
+        }
+        self.resume();
+    }
+
+    /// What the merge at the head of the queue waits for cannot be stored: it is refused.
+    pub(crate) fn drop_unstored(&mut self) {
+        self.queue.pop_front();
+        self.resume();
     }
 
     /// A subtree is given to a client, or is everybody's again: journals of it begin anew.
@@ -237,6 +281,10 @@ impl Mds {
             let answer = Answer::Merged(Box::default());
             return self.reply_with((merge.conn, merge.tid), Seq(0), answer, effects);
         }
+        if merge.stage == Stage::Verifying && self.waits_for_store(&mut merge, effects) {
+            self.merges.waiting = true;
+            return self.merges.queue.push_front(merge);
+        }
         match merge.stage {
             Stage::Receiving | Stage::Finishing => self.merges.queue.push_front(merge),
             Stage::Verifying => match self.verify_slice(&mut merge) {
@@ -279,6 +327,22 @@ impl Mds {
                 Err(error) => self.refuse_merge(&merge, &error, effects),
             },
         }
+    }
+
+    /// What an earlier merge of the same journal applied without an object is not applied again, and
+    /// no record would say it: it is stored before a merge that has an object begins. Returns
+    /// whether the merge waits for that.
+    fn waits_for_store(&mut self, merge: &mut Merge, effects: &mut Effects) -> bool {
+        if !self.merges.lacks_record(merge) {
+            return false;
+        }
+        if !std::mem::replace(&mut merge.is_settling, true) {
+            let Merge { conn, tid, subtree, .. } = *merge;
+            let (at, then, answer) = ((conn, tid), Then::Merge, Answer::Done);
+            let (seq, dirs) = (self.last_seq(), Set::default());
+            self.settle_subtree(Settled { at, subtree, then, answer, seq, dirs }, effects);
+        }
+        self.merges.lacks_record(merge)
     }
 
     /// A slice, once nobody remembers anything of the subtree. Nobody is told more until the merge

@@ -18,6 +18,8 @@ mod process;
 mod resume;
 mod strong;
 mod tally;
+#[cfg(test)]
+mod tests;
 
 use policy::{Cell, Consistency, Policy};
 use types::{ClientId, Errno, Ino};

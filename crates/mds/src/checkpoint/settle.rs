@@ -40,6 +40,8 @@ pub(crate) enum Then {
     Answer,
     /// A change of policy goes on.
     GoOn,
+    /// The merge at the head of the queue goes on.
+    Merge,
     /// The subtree is everybody's again, if this client still has it, and with it the numbers that
     /// it has not used.
     Release(ClientId, Vec<GivenBack>),
@@ -83,6 +85,7 @@ impl Mds {
                 match then {
                     Then::Answer => self.reply_with(at, Seq(0), answer, effects),
                     Then::GoOn => self.go_on_with_change(at, effects),
+                    Then::Merge => self.merges.stored(subtree),
                     Then::Release(client, unused) => {
                         let release = Release { subtree, client, unused, at, answer };
                         self.release_merged(release, effects);
@@ -123,8 +126,11 @@ impl Mds {
         let (failed, rest): (Vec<_>, _) =
             waiting.into_iter().partition(|settled| settled.dirs.contains(&dir));
         self.checkpoint.settling.waiting = rest;
-        for Settled { at: (conn, tid), .. } in failed {
+        for Settled { at: (conn, tid), then, .. } in failed {
             self.drop_change((conn, tid));
+            if then == Then::Merge {
+                self.merges.drop_unstored();
+            }
             let failure = Failure { errno: error.errno, text: error.to_string() };
             self.reply_error(conn, tid, failure, effects);
         }

@@ -25,7 +25,8 @@ impl Mds {
         self.namespace.set_journalled(true);
         self.record(merge, matches!(result, Ok(Slice::Done)));
         if merge.is_noted() {
-            self.merges.note_done(merge.subtree, merge.journal, merge.newest);
+            let about = (merge.subtree, merge.journal);
+            self.merges.note_done(about, merge.newest, merge.is_recorded());
         }
         self.note_freed();
         result

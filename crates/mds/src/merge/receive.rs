@@ -46,6 +46,7 @@ impl Mds {
             expected: bytes,
             bytes: Vec::with_capacity(usize::try_from(bytes).unwrap_or(0).min(64 << 20)),
             stage: Stage::Receiving,
+            is_settling: false,
             is_forgotten: false,
             offset: segment::HEADER_BYTES,
             skip: 0,

@@ -68,7 +68,7 @@ impl Mds {
                         return Some(dir);
                     }
                     self.namespace.apply(seq, Mode::Remerge, &record.event);
-                    self.merges.note_done(subtree, *id, record.seq);
+                    self.merges.note_done((subtree, *id), record.seq, true);
                     self.counters.recovered_events += 1;
                 }
                 *skip += 1;
