@@ -260,10 +260,9 @@ impl Cache {
                 }
             }
             Asked::Change { kind, inos, places } => {
-                // Renaming a name to another of the same file changes nothing. What is refused may be
-                // done all the same, and only the journal fail.
-                let nothing = time.0 == 0 && result.is_ok();
-                let kind = if nothing { Kind::Other } else { kind };
+                // Renaming a name to another of the same file changes nothing. What was refused may
+                // have been carried out: others see it while the journal cannot be written.
+                let kind = if time.0 == 0 && result.is_ok() { Kind::Other } else { kind };
                 self.changed(kind, (inos, places), result, told);
             }
         }

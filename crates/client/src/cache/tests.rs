@@ -187,14 +187,28 @@ fn what_is_moved_from_a_name_that_is_not_known_may_be_anything() {
 }
 
 #[test]
-fn a_change_that_was_done_although_it_was_refused_is_not_overlooked() {
+fn what_a_refused_change_took_names_from_may_have_changed() {
     let mut bench = Bench::made();
     bench.create(b"a", FILE);
+    let other = Ino(FILE.0 + 1);
+    bench.create(b"b", other);
+    let known = |bench: &Bench, ino| {
+        let answer = bench.cache.answer(&Cred::root(), &Op::GetAttr { ino });
+        answer.is_some_and(|answer| answer.is_ok())
+    };
+    assert!(known(&bench, FILE) && known(&bench, other));
     let flags = RenameFlags::default();
-    let rename = Op::Rename { parent: DIR, name: b"a", new_parent: DIR, new_name: b"b", flags };
+    let rename = Op::Rename { parent: DIR, name: b"a", new_parent: Ino(77), new_name: b"a", flags };
+    // Not of a directory that is not known at all: that may be about anything.
+    bench.heard(&Op::Lookup { parent: Ino(77), name: b"a" }, absent(), {
+        Some(Told { dir: dir(Ino(77)), ..Told::default() })
+    });
     let tid = bench.ask(&rename);
+    // The journal could not be written: others see the new name nevertheless.
     bench.reply(tid, Err(Errno::NoSpace.into()), None, 0);
-    assert!(bench.cache.answer(&Cred::root(), &Op::GetAttr { ino: FILE }).is_none());
+    assert!(!known(&bench, FILE));
+    assert!(known(&bench, other));
+    assert_eq!(bench.look(b"a"), None);
 }
 
 #[test]
