@@ -47,9 +47,10 @@ struct Flight {
     failed: Option<(StoreOp, Moment)>,
 }
 
-/// A reply that is held back until its event is safe.
+/// A reply that is held back until its event, or an earlier one, is safe.
 #[derive(Debug)]
 struct Waiter {
+    until: Seq,
     seq: Seq,
     time: Timestamp,
     conn: ConnId,
@@ -353,6 +354,18 @@ impl Mds {
     pub(crate) fn answer_when_safe(
         &mut self,
         (seq, time): (Seq, Timestamp),
+        at: (ConnId, Tid),
+        answer: Answer,
+        effects: &mut Effects,
+    ) {
+        self.answer_once_safe(seq, (seq, time), at, answer, effects);
+    }
+
+    /// The same of a change that is answered as soon as everything up to `until` is durable.
+    pub(crate) fn answer_once_safe(
+        &mut self,
+        until: Seq,
+        (seq, time): (Seq, Timestamp),
         (conn, tid): (ConnId, Tid),
         answer: Answer,
         effects: &mut Effects,
@@ -361,10 +374,10 @@ impl Mds {
             && seq > self.log.safe
         {
             self.reply_error(conn, tid, errno.into(), effects);
-        } else if seq <= self.log.safe {
+        } else if until <= self.log.safe {
             self.reply((conn, tid), seq, time, Ok(answer), effects);
         } else {
-            self.log.waiters.push_back(Waiter { seq, time, conn, tid, answer });
+            self.log.waiters.push_back(Waiter { until, seq, time, conn, tid, answer });
         }
     }
 
@@ -372,8 +385,8 @@ impl Mds {
         let safe = self.log.safe;
         let mut left = VecDeque::new();
         for waiter in std::mem::take(&mut self.log.waiters) {
-            if waiter.seq <= safe {
-                let Waiter { seq, time, conn, tid, answer } = waiter;
+            if waiter.until <= safe {
+                let Waiter { seq, time, conn, tid, answer, .. } = waiter;
                 self.reply((conn, tid), seq, time, Ok(answer), effects);
             } else {
                 left.push_back(waiter);
@@ -407,6 +420,27 @@ mod tests {
         mds.elsewhere(0, StoreOp::Append { object, data });
         mds.log.safe = last;
         mds.log
+    }
+
+    #[test]
+    fn a_reply_waits_for_no_more_than_it_must_and_for_its_turn() {
+        let mut mds = Mds::new(Rank(0), Settings::default());
+        let mut effects = Effects::default();
+        // All of them wait for the event that says that there is this client.
+        for tid in 1..4 {
+            let (known, at) = (Seq(1), (ConnId(7), Tid(tid)));
+            let when = (Seq(tid), Timestamp(1));
+            mds.answer_once_safe(known, when, at, Answer::Done, &mut effects);
+        }
+        // And this one for its own.
+        let at = (ConnId(7), Tid(4));
+        mds.answer_when_safe((Seq(4), Timestamp(1)), at, Answer::Done, &mut effects);
+        assert_eq!((effects.outbox.sends.len(), mds.log.waiters.len()), (0, 4));
+        mds.log.safe = Seq(1);
+        mds.answer_waiters(&mut effects);
+        let left: Vec<_> = mds.log.waiters.iter().map(|waiter| waiter.tid).collect();
+        assert_eq!(left, [Tid(4)]);
+        assert!(!effects.outbox.sends.is_empty());
     }
 
     #[test]

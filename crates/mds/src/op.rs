@@ -137,24 +137,28 @@ impl Mds {
             }
             Ok(Performed::Later) => {}
             Ok(Performed::Changed { answer, seq, ino, time, ack_safe }) => {
-                let mut wait = ack_safe;
+                let mut until = if ack_safe { seq } else { None };
                 if client.0 != 0 {
                     let session = self.sessions.get_mut(client);
                     let remembered =
                         Remembered { tid: request.tid, seq: seq.unwrap_or_default(), ino, time };
                     session.finish(remembered);
-                    wait |= seq.is_some_and(|seq| session.known_since(seq) > self.log.safe());
+                    // Once the client is known all of these are answered, in the order in which they
+                    // were carried out: what is sent again after a crash depends on nothing that
+                    // was not answered.
+                    let known = seq.map(|seq| session.known_since(seq));
+                    until = until.max(known.filter(|known| *known > self.log.safe()));
                     if self.settings.observe {
                         let Remembered { tid, seq, ino, time } = remembered;
                         let messages = effects.outbox.sends.len();
                         effects.observed.push(Observed { client, tid, seq, ino, time, messages });
                     }
                 }
-                match seq {
-                    Some(seq) if wait => {
-                        self.answer_when_safe((seq, time), at, answer, effects);
+                match (seq, until) {
+                    (Some(seq), Some(until)) => {
+                        self.answer_once_safe(until, (seq, time), at, answer, effects);
                     }
-                    seq => {
+                    (seq, _) => {
                         let told = self.tell(client, request, Ok(&answer));
                         let when = (seq.unwrap_or_default(), time);
                         self.reply_told(at, when, told, Ok(answer), effects);
