@@ -34,6 +34,8 @@ struct Said {
 pub(crate) struct Ahead {
     /// What the server has not carried out, and questions behind it.
     said: VecDeque<Said>,
+    /// Changes that were answered and are not promised any more. The server may carry them out still.
+    dropped: Vec<Said>,
     /// It will tell the server.
     telling: bool,
     /// The server did not carry something out, and the client has not heard that: what it says of its
@@ -142,6 +144,11 @@ impl World {
         let Some(client) = self.clients.iter().position(|client| client.id() == id) else { return };
         let ahead = &mut self.clients[client].ahead;
         let Some(at) = ahead.said.iter().position(|said| said.change && said.tid == tid) else {
+            if let Some(at) = ahead.dropped.iter().position(|said| said.tid == tid) {
+                // It was about nothing that is not there. Others see it.
+                let Said { call, at, .. } = ahead.dropped.swap_remove(at);
+                self.history.asked((id, tid), &call.what, at);
+            }
             return;
         };
         if at != 0 {
@@ -175,6 +182,7 @@ impl World {
         for said in std::mem::take(&mut self.clients[client].ahead.said) {
             if said.change {
                 self.oracle.lost_ahead((id, said.tid));
+                self.clients[client].ahead.dropped.push(said);
             }
         }
     }
