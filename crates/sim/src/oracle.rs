@@ -315,9 +315,7 @@ impl Oracle {
         let mut model = self.model.clone();
         match expect::perform(&mut model, &call, Timestamp(1), Ino(u64::MAX)) {
             Err(errno) if errno == failure.errno => {
-                // What a client did not hear of it does not send again as what was done, its own included.
-                let unheard = |key| self.requests.get(key).is_some_and(|it| !it.delivered);
-                let undone = self.undone.iter().any(|it| it.0 != key.0 || unheard(it));
+                let undone = self.undone.iter().any(|undone| undone.0 != key.0);
                 if applied_survives::may_be_lost(&self.requests[&key], undone || self.late) {
                     self.requests.get_mut(&key).expect("found above").told_lost = true;
                     Ok(())
