@@ -1,5 +1,7 @@
 //! Directories under leases: a server, a store and sessions, with every clock in the test's hands.
 
+#![allow(clippy::unwrap_used, reason = "the harness of tests")]
+
 use std::collections::BTreeMap;
 
 use client::Session;
@@ -184,7 +186,7 @@ impl World {
             if self.says(client, &op).is_some() {
                 return;
             }
-            self.ask(client, op.clone());
+            self.ask(client, op);
             self.pass(u64::from(self.says(client, &op).is_none()));
         }
         panic!("it is never told");
