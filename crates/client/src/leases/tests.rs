@@ -157,8 +157,8 @@ fn ends(ppm: i64, asked: Moment, answered: Span) -> (Moment, Moment) {
     let told_at = asked + answered;
     bench.reply(tid, clock(told_at, ppm), told(), Ok(Answer::Attr(file(FILE))));
     let used = |real: &Moment| bench.look(clock(*real, ppm), b"a").is_some();
-    let steps = (0..3000).map(|millis| asked + Span::from_millis(millis));
-    let last = steps.filter(used).last().unwrap_or(asked);
+    let mut steps = (0..3000).map(|millis| asked + Span::from_millis(millis));
+    let last = steps.rfind(used).unwrap_or(asked);
     (last, told_at + LEASE + SLACK)
 }
 
