@@ -67,6 +67,7 @@ fn steps(tools: Tools) -> Vec<Step> {
         ),
         step("docs", [cargo(&doc).with("RUSTDOCFLAGS", "-Dwarnings")]),
         step("release", [cargo(&["build", "--quiet", "--release", "-p", "cli"])]),
+        step("instructions", [cargo(&["run", "--quiet", "-p", "xtask", "--", "instructions"])]),
     ]);
     steps
 }

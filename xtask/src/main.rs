@@ -16,6 +16,7 @@
 mod ci;
 mod fuzz;
 mod hook;
+mod instructions;
 mod run;
 mod rust;
 mod tidy;
@@ -40,6 +41,8 @@ usage: cargo xtask CHORE [ARGUMENT]...
                      feed a decoder random bytes (without TARGET: list the targets)
   tools              build the programs of others that test the mount, once
   suites [NAME]      long runs of programs of others on the mount (Debian packages)
+  instructions       count the instructions of a create in the server's core, with valgrind,
+                     and compare them with xtask/instructions.toml
   fix                rewrite the sources: rustfmt and what clippy can repair
   hook               install the pre-commit hook: format check and tidy
 ";
@@ -74,6 +77,7 @@ fn chore(root: &Path, arguments: &[&str]) -> Outcome {
         "fuzz" => fuzz::run(root, rest),
         "tools" => no_arguments(rest).and_then(|()| tools::install(root)),
         "suites" => tools::suites(root, rest),
+        "instructions" => no_arguments(rest).and_then(|()| instructions::check(root)),
         "fix" => no_arguments(rest).and_then(|()| fix(root)),
         "hook" => no_arguments(rest).and_then(|()| hook::install(root)),
         "help" | "--help" | "-h" => {

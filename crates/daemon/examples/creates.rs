@@ -1,0 +1,141 @@
+//! Creates as the metadata server's core sees them: for counting its instructions.
+//!
+//! `creates N` has one client create N files by request. Nothing waits and no clock is read, so every run does exactly the same. What is to
+//! be counted happens in `served`, one function for a profiler to look for: a batch of frames is
+//! decoded and handed to the server, which has its time for background work then; frames are made,
+//! answers read and the store called outside. `cargo xtask instructions` uses it.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "I/O edge: a program with arguments and a terminal"
+)]
+
+use client::Session;
+use mds::{Effects, Input, Mds, Settings};
+use objstore::{Memory, carry_out};
+use types::{ClientId, Clock, ConnId, Cred, FileType, Ino, Moment, Rank, Span, Tid, Timestamp};
+use wire::{Message, NewInode, Op};
+
+const CONN: ConnId = ConnId(1);
+/// Creates that arrive together.
+const BATCH: u64 = 100;
+/// Time that passes from one batch to the next.
+const STEP: Span = Span::from_millis(1);
+const DIR: Ino = Ino::ROOT;
+
+struct Pair {
+    mds: Mds,
+    effects: Effects,
+    store: Memory,
+    clock: Clock,
+    session: Session,
+    said: client::Effects,
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let files = if let [files] = arguments[..] { files } else { "" };
+    let Ok(files) = files.parse::<u64>() else {
+        println!("usage: creates N");
+        std::process::exit(2);
+    };
+    let mut pair = Pair::start();
+    let before = pair.creates();
+    let mut number = 0;
+    while number < files {
+        let batch = BATCH.min(files - number);
+        for name in number..number + batch {
+            pair.create(name);
+        }
+        number += batch;
+        pair.exchange();
+    }
+    let created = pair.creates() - before;
+    assert!(created >= files, "{created} of {files} files were created");
+    println!("{created} files");
+}
+
+/// What is counted.
+#[inline(never)]
+fn served(mds: &mut Mds, clock: Clock, frames: &[u8], effects: &mut Effects) {
+    let mut start = 0;
+    while let Some((frame, length)) = wire::frame::decode(&frames[start..]).expect("our own frames")
+    {
+        let message = Message::decode(frame.payload).expect("our own messages");
+        mds.handle(clock, Input::Message(CONN, message), effects);
+        start += length;
+    }
+    mds.handle(clock, Input::Tick, effects);
+    if mds.has_work() {
+        mds.handle(clock, Input::Work, effects);
+    }
+}
+
+impl Pair {
+    fn start() -> Self {
+        // Nothing but creates is counted: no checkpoint.
+        let settings = Settings { segments_max: usize::MAX, ..Settings::default() };
+        let mut pair = Self {
+            mds: Mds::new(Rank(0), settings),
+            effects: Effects::default(),
+            store: Memory::new(),
+            clock: Clock { now: Moment(1_000_000_000), time: Timestamp(1_000_000_000) },
+            session: Session::new(ClientId(1), Tid(1)),
+            said: client::Effects::default(),
+        };
+        pair.mds.handle(pair.clock, Input::Start, &mut pair.effects);
+        pair.mds.handle(pair.clock, Input::Opened(CONN), &mut pair.effects);
+        for _ in 0..1_000 {
+            pair.exchange();
+        }
+        pair.session.handle(client::Input::Connected, &mut pair.said);
+        while !pair.session.is_connected() {
+            pair.exchange();
+        }
+        pair
+    }
+
+    /// Files that the server has created.
+    fn creates(&self) -> u64 {
+        let counters = self.mds.counters();
+        counters.into_iter().find(|(name, _)| name == "creates").map_or(0, |(_, count)| count)
+    }
+
+    /// One batch to the server, and all that follows from it.
+    fn exchange(&mut self) {
+        self.clock.now = self.clock.now + STEP;
+        let frames = std::mem::take(&mut self.said.frames);
+        served(&mut self.mds, self.clock, &frames, &mut self.effects);
+        while !self.effects.store.is_empty() {
+            for (token, op) in std::mem::take(&mut self.effects.store) {
+                let result = carry_out(&self.store, op);
+                self.mds.handle(self.clock, Input::Stored(token, result), &mut self.effects);
+            }
+        }
+        let outbox = &mut self.effects.outbox;
+        for (_, range) in outbox.sends.drain(..) {
+            let mut frames = &outbox.frames[range];
+            while let Some((frame, length)) = wire::frame::decode(frames).expect("its frames") {
+                let message = Message::decode(frame.payload).expect("its messages");
+                self.session.handle(client::Input::Message(message), &mut self.said);
+                frames = &frames[length..];
+            }
+        }
+        outbox.clear();
+        self.effects.to_monitor.clear();
+        for (_, result) in self.said.completed.drain(..) {
+            result.expect("every request is carried out");
+        }
+    }
+
+    fn create(&mut self, number: u64) {
+        let name = format!("file.{number:07}");
+        self.session.call(&Cred::root(), create(name.as_bytes()), &mut self.said);
+    }
+}
+
+fn create(name: &[u8]) -> Op<'_> {
+    let mode = FileType::Regular.mode_bits() | 0o644;
+    Op::Create { parent: DIR, name, new: NewInode { mode, ..NewInode::default() } }
+}
