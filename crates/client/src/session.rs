@@ -359,7 +359,11 @@ impl Session {
         for request in again {
             append_with_replay(request, &mut effects.frames);
         }
-        let ahead = self.send_ahead_again(restarted, next.then_some(welcome.safe), effects);
+        let ahead = self.send_ahead_again(
+            restarted,
+            next.then_some((welcome.safe, welcome.completed)),
+            effects,
+        );
         if announced && before != Epoch(0) {
             self.tell_held(effects);
             self.end_of_resent(effects);

@@ -132,12 +132,13 @@ impl Groups {
     }
 
     /// There is a new connection: appends what must be sent again. With `anew` the server is another
-    /// one, whose journal has everything of its predecessor's up to `recovered`, if that is known.
+    /// one, whose journal has everything up to `recovered`, its own events included, if that is known,
+    /// and of this client's all up to the request that comes with it.
     /// Says whether there is anything; then it is asked once more how far the server has come.
     pub(crate) fn again(
         &mut self,
         anew: bool,
-        recovered: Option<Seq>,
+        recovered: Option<(Seq, Tid)>,
         frames: &mut Vec<u8>,
     ) -> bool {
         let mut groups: Vec<Group> = Vec::new();
@@ -149,8 +150,9 @@ impl Groups {
             groups.push(std::mem::take(&mut self.collected));
         }
         for group in groups {
-            if let (Some(seq), Some(recovered)) = (group.seq, recovered)
+            if let (Some(seq), Some((recovered, completed))) = (group.seq, recovered)
                 && seq <= recovered
+                && group.last <= completed
             {
                 self.count -= group.count;
                 continue;

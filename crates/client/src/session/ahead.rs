@@ -293,7 +293,7 @@ impl Session {
     pub(super) fn send_ahead_again(
         &mut self,
         restarted: bool,
-        recovered: Option<Seq>,
+        recovered: Option<(Seq, Tid)>,
         effects: &mut Effects,
     ) -> bool {
         let Some(alone) = &mut self.alone else { return false };
