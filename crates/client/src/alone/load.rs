@@ -51,6 +51,7 @@ impl Alone {
             && !self.has(attr.ino)
         {
             self.take_up(attr, stripe, &[]);
+            self.bare.remove(&attr.ino);
         }
         let dir = told.dir.ino;
         let Some(stripe) = told.alone.filter(|_| !self.has(dir)) else { return Next::Nothing };
@@ -124,8 +125,9 @@ impl Alone {
         }
         if !entries.is_empty() {
             self.view.finish_load(attr.ino, Seq(0), Default::default());
-            self.bare.insert(attr.ino);
         }
+        // It may have extended attributes, also if nothing is in it.
+        self.bare.insert(attr.ino);
         self.dirs.insert(attr.ino, stripe);
     }
 }

@@ -153,6 +153,21 @@ fn a_directory_made_in_one_alone_is_alone_too_and_one_removed_is_not() {
 }
 
 #[test]
+fn of_an_empty_directory_that_was_there_before_not_everything_is_known() {
+    let mut bench = Bench::with_sub();
+    let tid = bench.call(Op::Rmdir { parent: DIR, name: b"last" });
+    let dir = attr(DIR, DIR_MODE, 0);
+    let told = Told { dir, alone: Some(Stripe::default()), ..Told::default() };
+    bench.reply(tid, 2, Some(told), Ok(Answer::Done));
+    assert_eq!(bench.session.alone_count(), 2);
+    let absent = bench.known(Op::Lookup { parent: DIR, name: b"a" });
+    assert!(matches!(absent, Known::Alone(Err(failure)) if failure.errno == Errno::NotFound));
+    assert!(matches!(bench.known(Op::ListXattr { ino: DIR }), Known::Nothing));
+    let new = bench.known(Op::ListXattr { ino: SUB });
+    assert!(matches!(new, Known::Alone(Ok(Answer::Names(names))) if names.is_empty()));
+}
+
+#[test]
 fn a_new_server_is_told_what_it_may_not_have_in_its_first_order() {
     let mut bench = Bench::with_sub();
     bench.ahead(create(SUB, b"a", FILE_MODE));
