@@ -195,8 +195,13 @@ impl Ledger {
     /// is not replayed again.
     pub(super) fn replayed(&mut self, places: &[usize], root: Ino) {
         let there = |update: &&Update| matches!(update.shown, Shown::Memory | Shown::Stable);
-        let dirs: BTreeSet<Ino> =
-            self.updates.iter().filter(there).map(|update| update.ino).chain([root]).collect();
+        let mut dirs = BTreeSet::from([root]);
+        for update in self.updates.iter().filter(there) {
+            // Nor has what was done in such a directory: a directory comes before what is in it.
+            if dirs.contains(&update.parent) {
+                dirs.insert(update.ino);
+            }
+        }
         for at in places {
             let update = &mut self.updates[*at];
             update.kept.log &= dirs.contains(&update.parent);
