@@ -20,7 +20,8 @@ mod load;
 
 use std::collections::VecDeque;
 
-use namespace::{Mode, Namespace, NewInode, Planned, Refusal};
+use journal::Event;
+use namespace::{Freed, Mode, Namespace, NewInode, Planned, Refusal};
 use types::{
     Attr, AttrChange, Cred, Errno, FileType, Ino, InoRange, Map, Seq, Set, Stripe, Tid, Timestamp,
     check_name,
@@ -266,21 +267,16 @@ impl Alone {
             Op::Unlink { parent, name } => {
                 self.named(parent, name)?;
                 let planned = self.view.plan_unlink(cred, parent, name, now)?;
-                let event = planned.event();
-                self.seq.0 += 1;
-                self.view.apply(self.seq, Mode::Live, &event);
-                Ok(self.told(now))
+                Ok(self.carry_out(&planned, now))
             }
             Op::Rmdir { parent, name } => {
                 let gone = self.named(parent, name)?;
                 let planned = self.view.plan_rmdir(cred, parent, name, now)?;
-                let event = planned.event();
-                self.seq.0 += 1;
-                self.view.apply(self.seq, Mode::Live, &event);
+                let told = self.carry_out(&planned, now);
                 if let Some(gone) = gone {
                     self.dirs.remove(&gone);
                 }
-                Ok(self.told(now))
+                Ok(told)
             }
             Op::Rename { parent, name, new_parent, new_name, flags } => {
                 let moved = self.named(parent, name)?;
@@ -293,18 +289,16 @@ impl Alone {
                 let (from, to) = ((parent, name), (new_parent, new_name));
                 let planned = self.view.plan_rename(cred, from, to, flags, now)?;
                 let Some(planned) = planned else { return Ok(Here::Said(Answer::Done)) };
-                let event = planned.event();
-                self.seq.0 += 1;
-                self.view.apply(self.seq, Mode::Live, &event);
+                let told = self.carry_out(&planned, now);
                 if let Some(over) = over.filter(|over| !flags.exchange && Some(*over) != moved) {
                     self.dirs.remove(&over);
                 }
-                Ok(self.told(now))
+                Ok(told)
             }
             Op::SetAttr { ino, ref change } => {
                 self.governed(ino)?;
                 let planned = self.view.plan_setattr(cred, ino, change, now)?;
-                Ok(apply((&mut self.view, &mut self.seq), &planned, now))
+                Ok(self.carry_out(&planned, now))
             }
             Op::Accessed { ino, at } => {
                 self.governed(ino)?;
@@ -314,17 +308,17 @@ impl Alone {
                 }
                 let change = AttrChange { atime: Some(at), ..AttrChange::default() };
                 let planned = self.view.plan_setattr(cred, ino, &change, ctime)?;
-                Ok(apply((&mut self.view, &mut self.seq), &planned, now))
+                Ok(self.carry_out(&planned, now))
             }
             Op::SetXattr { ino, name, value, flags } => {
                 self.whole(ino)?;
                 let planned = self.view.plan_setxattr(cred, ino, (name, value), flags, now)?;
-                Ok(apply((&mut self.view, &mut self.seq), &planned, now))
+                Ok(self.carry_out(&planned, now))
             }
             Op::SetData { ino, data, size } => {
                 self.whole(ino)?;
                 let planned = self.view.plan_setdata(cred, ino, data, size, now)?;
-                Ok(apply((&mut self.view, &mut self.seq), &planned, now))
+                Ok(self.carry_out(&planned, now))
             }
             _ => Err(Not::Known),
         }
@@ -334,11 +328,19 @@ impl Alone {
         if self.governs(ino) { Ok(()) } else { Err(Not::Known) }
     }
 
-    /// What the server is told of a change.
-    fn told(&mut self, time: Timestamp) -> Here {
-        // The server removes the content of files that are gone.
-        drop(self.view.take_freed());
+    /// Makes a change in the view; returns what the server is told of it.
+    fn carry_out(&mut self, planned: &Planned<'_>, time: Timestamp) -> Here {
+        self.apply(&planned.event());
         Here::Done(Answer::Done, Replay { time, ..Replay::default() })
+    }
+
+    fn apply(&mut self, event: &Event<'_>) {
+        self.seq.0 += 1;
+        self.view.apply(self.seq, Mode::Live, event);
+        // The server removes the content of files that are gone.
+        for Freed { ino, .. } in self.view.take_freed() {
+            self.bare.remove(&ino);
+        }
     }
 
     fn create(
@@ -354,11 +356,10 @@ impl Alone {
         let planned = self.view.plan_create(cred, (parent, name), &new, Ino(u64::MAX))?;
         let Some(ino) = self.take_number() else { return Err(Not::Numbered) };
         let mut event = planned.event();
-        if let journal::Event::Create(create) = &mut event {
+        if let Event::Create(create) = &mut event {
             create.ino = ino;
         }
-        self.seq.0 += 1;
-        self.view.apply(self.seq, Mode::Live, &event);
+        self.apply(&event);
         let attr = self.view.getattr(ino)?;
         if attr.is_dir() {
             self.dirs.insert(ino, stripe);
@@ -442,10 +443,4 @@ impl Alone {
         self.asking.clear();
         self.asked_for = 0;
     }
-}
-
-fn apply((view, seq): (&mut Namespace, &mut Seq), planned: &Planned<'_>, time: Timestamp) -> Here {
-    seq.0 += 1;
-    view.apply(*seq, Mode::Live, &planned.event());
-    Here::Done(Answer::Done, Replay { time, ..Replay::default() })
 }

@@ -74,9 +74,28 @@ pub(crate) struct Ahead {
     /// The position of the newest change of this kind.
     pub(crate) seq: Seq,
     /// Inode numbers that it may use.
-    pub(crate) numbers: Vec<InoRange>,
+    numbers: VecDeque<InoRange>,
     /// What it sent, as frames: the first waits for a directory, the others for the first.
     pub(crate) waiting: VecDeque<Vec<u8>>,
+}
+
+/// Ranges of numbers that a client has at most; it uses them in their order, two at a time.
+const RANGES_MAX: usize = 64;
+
+impl Ahead {
+    /// A range of numbers is the client's.
+    pub(crate) fn may_use(&mut self, range: InoRange) {
+        if self.numbers.len() == RANGES_MAX {
+            self.numbers.pop_front();
+        }
+        self.numbers.push_back(range);
+    }
+
+    /// Whether the client was given a number.
+    pub(crate) fn has(&self, ino: Ino) -> bool {
+        // Those it was given last are those it uses.
+        self.numbers.iter().rev().any(|range| range.contains(ino))
+    }
 }
 
 /// See the module documentation.

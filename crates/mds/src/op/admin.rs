@@ -159,7 +159,7 @@ impl Mds {
         count: u64,
     ) -> Performing {
         let range = self.tables.grant(count.clamp(1, EXTEND_MAX))?;
-        self.sessions.get_mut(client).ahead.numbers.push(range);
+        self.sessions.get_mut(client).ahead.may_use(range);
         let (answer, seq) = (Answer::Range(range), Seq(0));
         self.tables.hold(Held { conn, tid, answer, seq, begins: None });
         Ok(Performed::Later)

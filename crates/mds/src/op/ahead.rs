@@ -131,11 +131,8 @@ impl Mds {
             }
         }
         if let (Op::Create { .. }, Some(replay)) = (&request.op, request.replay) {
-            let granted = self.sessions.get(client).is_some_and(|session| {
-                // Those it was given last are those it uses.
-                session.ahead.numbers.iter().rev().any(|range| range.contains(replay.ino))
-            });
-            if !granted {
+            let session = self.sessions.get(client);
+            if !session.is_some_and(|session| session.ahead.has(replay.ino)) {
                 return Err(Errno::Stale);
             }
         }

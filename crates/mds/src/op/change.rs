@@ -2,7 +2,7 @@
 
 use namespace::{NewInode, Planned};
 use types::{
-    Attr, AttrChange, ClientId, ConnId, Cred, Ino, Origin, Path, Seq, Stripe, Tid, Timestamp,
+    Attr, AttrChange, ClientId, ConnId, Cred, Errno, Ino, Origin, Path, Seq, Stripe, Tid, Timestamp,
 };
 use wire::{Answer, Op, Replay, Request};
 
@@ -96,7 +96,7 @@ impl Mds {
             | Op::Merge { .. }
             | Op::Release { .. }
             | Op::TakeOver { .. }
-            | Op::Checkpoint => Err(types::Errno::NotSupported.into()),
+            | Op::Checkpoint => Err(Errno::NotSupported.into()),
         }
     }
 
@@ -117,7 +117,14 @@ impl Mds {
         // Planned with a number that is taken only if the plan succeeds.
         let planned = self.namespace.plan_create(cred, at, &new, Ino(u64::MAX))?;
         let ino = match again {
-            Some(Replay { ino, .. }) => ino,
+            Some(Replay { ino, .. }) => {
+                // Whatever it says, it gets nothing that is, or may become, somebody else's.
+                let free = self.tables.may_be_of(origin.client, ino) && !self.namespace.knows(ino);
+                if !free {
+                    return Err(Errno::Stale.into());
+                }
+                ino
+            }
             None => self.tables.take_ino().ok_or(Refusal::Cold(fetch::NUMBERS))?,
         };
         let mut event = planned.event();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use types::InoRange;
+use types::{Ino, InoRange};
 
 /// Ranges that are remembered at most: the table is stored as a whole. The smallest are given up.
 const RANGES_MAX: usize = 1024;
@@ -15,6 +15,12 @@ impl Free {
     /// All of them, in order.
     pub(super) fn ranges(&self) -> impl Iterator<Item = InoRange> {
         self.0.iter().map(|(start, end)| InoRange { start: *start, end: *end })
+    }
+
+    /// Whether a number is in one of them.
+    pub(super) fn contains(&self, ino: Ino) -> bool {
+        let before = self.0.range(..=ino.0).next_back();
+        before.is_some_and(|(_, end)| ino.0 < *end)
     }
 
     /// Adds a range, none of which is among them.

@@ -46,6 +46,19 @@ impl Tables {
         Ok(range)
     }
 
+    /// Whether a number was given away, and no other client has it for a subtree of its own: a client
+    /// that sends a create again may say that it was answered with it, even by an earlier server.
+    pub(crate) fn may_be_of(&self, client: ClientId, ino: Ino) -> bool {
+        let start = Ino::space_of(self.rank).start;
+        let given = InoRange { start, end: self.next };
+        let mut others = self.decoupled.values().filter(|known| known.client != client);
+        given.contains(ino)
+            && !self.own.contains(ino)
+            && !self.reserving.is_some_and(|range| range.contains(ino))
+            && !self.free.contains(ino)
+            && !others.any(|known| known.ranges.iter().any(|range| range.contains(ino)))
+    }
+
     /// Which of the numbers that a client says it has not used are the ends of ranges that it was
     /// given for a subtree: each range, and what is left of it. The first number of a range never
     /// comes back, because journal objects have it in their names.

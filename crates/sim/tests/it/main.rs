@@ -1,6 +1,8 @@
 //! Simulations of fixed seeds: what they say, that they say it again, and that no promise breaks.
 
+mod hostile;
 mod leases;
+mod server;
 
 use expect_test::expect_file;
 

@@ -1,0 +1,171 @@
+//! Clients that say what no honest one would: nobody else must lose anything, and the server goes on.
+
+#![allow(clippy::unwrap_used, reason = "the harness of tests")]
+
+use types::{Attr, AttrChange, ClientId, Cred, Errno, Ino, RenameFlags, Tid, Timestamp};
+use wire::{Access, Answer, Message, NewInode, Op, Replay, Request, WantsAlone};
+
+use crate::server::{World, conn};
+
+const FILE: u32 = 0o100_644;
+const DIR: u32 = 0o040_755;
+const HONEST: usize = 0;
+const HOSTILE: usize = 1;
+
+fn create(parent: Ino, name: &[u8], mode: u32) -> Op<'_> {
+    Op::Create { parent, name, new: NewInode { mode, ..NewInode::default() } }
+}
+
+impl World {
+    /// What an honest client is answered.
+    fn answered(&mut self, op: Op<'_>) -> Result<Answer, Errno> {
+        let tid = self.ask(HONEST, op);
+        self.until(|world| world.is_answered(HONEST, tid));
+        self.clients[HONEST].answers.remove(&tid).unwrap().map_err(|failure| failure.errno)
+    }
+
+    fn attr(&mut self, op: Op<'_>) -> Attr {
+        let Ok(Answer::Attr(attr)) = self.answered(op) else { panic!("{op:?}") };
+        attr
+    }
+
+    /// A request that no session makes.
+    fn forge(&mut self, tid: u64, op: Op<'_>, replay: Option<Replay>, ahead: bool) {
+        let request = Request::new(Tid(tid), Tid(tid - 1), Cred::root(), op);
+        let request = Request { replay, ahead, ..request };
+        self.handle(mds::Input::Message(conn(HOSTILE), Message::Request(request)));
+        self.pass(3);
+    }
+}
+
+fn replay(ino: Ino) -> Option<Replay> {
+    Some(Replay { ino, time: Timestamp(i64::MIN), ..Replay::default() })
+}
+
+/// A server with two clients, a directory with a file in it, and what they are.
+fn world() -> (World, Attr, Attr) {
+    let mut world = World::new("consistency: rpcs\ndurability: stream", 2);
+    let dir = world.attr(create(Ino::ROOT, b"dir", DIR));
+    let file = world.attr(create(dir.ino, b"file", FILE));
+    let dir = world.attr(Op::GetAttr { ino: dir.ino });
+    (world, dir, file)
+}
+
+#[test]
+fn a_number_that_is_taken_is_not_taken_again() {
+    let (mut world, dir, file) = world();
+    let root = world.attr(Op::GetAttr { ino: Ino::ROOT });
+    for (at, ino) in [Ino::ROOT, dir.ino, file.ino, Ino::LINKS, Ino::ANCHOR].into_iter().enumerate()
+    {
+        for ahead in [false, true] {
+            let name = format!("forged{at}{ahead}");
+            let tid = 1000 + at as u64 * 2 + u64::from(ahead);
+            world.forge(tid, create(Ino::ROOT, name.as_bytes(), FILE), replay(ino), ahead);
+            let found = world.answered(Op::Lookup { parent: Ino::ROOT, name: name.as_bytes() });
+            assert_eq!(found, Err(Errno::NotFound), "{ino} is somebody's");
+        }
+    }
+    assert_eq!(world.attr(Op::GetAttr { ino: Ino::ROOT }), root);
+    assert_eq!(world.attr(Op::GetAttr { ino: dir.ino }), dir);
+    assert_eq!(world.attr(Op::Lookup { parent: dir.ino, name: b"file" }), file);
+}
+
+#[test]
+fn nothing_is_done_ahead_in_what_one_has_not_alone() {
+    let (mut world, dir, file) = world();
+    let flags = RenameFlags::default();
+    let (parent, name, ino) = (dir.ino, &b"file"[..], file.ino);
+    let gone = AttrChange { size: Some(0), mode: Some(0), ..AttrChange::default() };
+    let ops = [
+        create(parent, b"forged", FILE),
+        Op::Link { ino, parent, name: b"forged" },
+        Op::Unlink { parent, name },
+        Op::Rmdir { parent: Ino::ROOT, name: b"dir" },
+        Op::Rename { parent, name, new_parent: Ino::ROOT, new_name: b"forged", flags },
+        Op::SetAttr { ino, change: gone },
+        Op::SetAttr { ino: Ino::ROOT, change: gone },
+        Op::Accessed { ino, at: Timestamp(i64::MAX) },
+        Op::SetData { ino, data: b"forged", size: u64::MAX },
+        Op::Grow { ino, size: u64::MAX },
+        Op::Append { ino, length: u64::MAX },
+        Op::Open { ino, write: true },
+        Op::Close { ino, write: true },
+        Op::Reopen { ino: Ino(7), access: Access { read: true, write: true, shared: true } },
+        Op::Yield { ino },
+        Op::Return { dir: parent },
+        Op::List { dir: parent, after: None, limit: 0, attrs: true },
+        Op::Walk { base: Ino(u64::MAX), path: b"a/../b" },
+        Op::Extend { subtree: Ino(0), count: u64::MAX },
+        Op::Extend { subtree: parent, count: 1 },
+        Op::Release { subtree: parent, unused: wire::Unused::default() },
+        Op::TakeOver { subtree: parent },
+        Op::Settle,
+        Op::Sync,
+    ];
+    for (at, op) in ops.into_iter().enumerate() {
+        world.forge(1000 + at as u64, op, replay(Ino(u64::MAX)), true);
+    }
+    assert_eq!(world.attr(Op::GetAttr { ino: dir.ino }), dir);
+    assert_eq!(world.attr(Op::Lookup { parent: dir.ino, name: b"file" }), file);
+    let listed = world.answered(Op::List { dir: Ino::ROOT, after: None, limit: 9, attrs: false });
+    let Ok(Answer::Entries { entries, .. }) = listed else { panic!("{listed:?}") };
+    assert_eq!(entries.len(), 1);
+    assert_eq!(world.counted("ahead"), 0);
+}
+
+/// Has a directory alone, with numbers, as an honest session would.
+fn alone(world: &mut World) -> (Ino, Ino) {
+    let mut tid = 2000;
+    for attempt in 0..50_u64 {
+        tid += 1;
+        let name = format!("own{attempt}");
+        let op = create(Ino::ROOT, name.as_bytes(), DIR);
+        let request = Request::new(Tid(tid), Tid(tid - 1), Cred::root(), op);
+        let request = Request { remembers: true, wants_alone: WantsAlone::Always, ..request };
+        world.handle(mds::Input::Message(conn(HOSTILE), Message::Request(request)));
+        world.pass(20);
+        if world.counted("caps_alone") > 0 {
+            let own = world.mds.namespace().peek(Ino::ROOT, name.as_bytes()).unwrap().unwrap();
+            tid += 1;
+            world.forge(tid, Op::Extend { subtree: Ino(0), count: 4 }, None, false);
+            world.pass(20);
+            // The numbers that were given are the newest.
+            let newest = world.numbers_end();
+            return (own, Ino(newest.0 - 4));
+        }
+    }
+    panic!("nothing is given alone");
+}
+
+impl World {
+    /// The first number that nobody was given: the next that the server gives a client.
+    fn numbers_end(&mut self) -> Ino {
+        let before = self.ask(HONEST, Op::Extend { subtree: Ino(0), count: 1 });
+        self.until(|world| world.is_answered(HONEST, before));
+        let Some(Ok(Answer::Range(range))) = self.clients[HONEST].answers.remove(&before) else {
+            panic!("no numbers");
+        };
+        Ino(range.start)
+    }
+}
+
+#[test]
+fn a_number_of_ones_own_is_used_once() {
+    let (mut world, ..) = world();
+    let (own, number) = alone(&mut world);
+    world.forge(3000, create(own, b"a", FILE), replay(number), true);
+    let first = world.counted("ahead");
+    world.forge(3001, create(own, b"b", FILE), replay(number), true);
+    assert_eq!((first, world.counted("ahead"), world.counted("ahead_refused")), (1, 1, 1));
+    let names = |world: &World| {
+        let listed = world.mds.namespace().list(&Cred::root(), own, None, 9, false).unwrap();
+        listed.into_iter().map(|entry| entry.name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&world), [b"a"]);
+    // Whoever was refused has nothing alone any more, and others go on there.
+    world.forge(3002, create(own, b"c", FILE), replay(Ino(number.0 + 1)), true);
+    assert_eq!(names(&world), [b"a"]);
+    world.attr(create(own, b"theirs", FILE));
+    assert_eq!(world.mds.namespace().getattr(number).unwrap().nlink, 1);
+    assert_ne!(world.clients[HOSTILE].session.client(), ClientId(0));
+}

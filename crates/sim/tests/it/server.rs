@@ -1,0 +1,214 @@
+//! A server, a store and sessions, with every clock in the test's hands.
+
+#![allow(clippy::unwrap_used, reason = "the harness of tests")]
+
+use std::collections::BTreeMap;
+
+use client::Session;
+use mds::{Mds, Settings};
+use metastore::request::{StoreOp, StoreResult};
+use objstore::{Memory, carry_out};
+use types::{ClientId, Clock, ConnId, Cred, Moment, Rank, Tid, Timestamp};
+use wire::{Answer, Failure, Message, Op, Request};
+
+/// What a driver adds: it ticks every millisecond here.
+pub(crate) const TICK: u64 = 1;
+
+pub(crate) type Answered = Result<Answer, Failure>;
+
+/// A client, whose clock stands elsewhere and runs at a rate of its own.
+pub(crate) struct Client {
+    pub(crate) session: Session,
+    pub(crate) per_mille: u64,
+    pub(crate) answers: BTreeMap<Tid, Answered>,
+}
+
+impl Client {
+    pub(crate) fn moment(&self, real: u64) -> Moment {
+        Moment(self.session.client().0 * 1_000_000_000_000 + real * 1000 * self.per_mille)
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) mds: Mds,
+    effects: mds::Effects,
+    memory: Memory,
+    /// Milliseconds since the start.
+    pub(crate) now: u64,
+    pub(crate) clients: Vec<Client>,
+    pub(crate) monitor: Vec<Answered>,
+}
+
+impl World {
+    /// A server whose root has a policy, and so many clients, which are connected.
+    pub(crate) fn new(policy: &str, clients: usize) -> Self {
+        let mut world = Self {
+            mds: Mds::new(Rank(0), Settings::default()),
+            effects: mds::Effects::default(),
+            memory: Memory::default(),
+            now: 0,
+            clients: Vec::new(),
+            monitor: Vec::new(),
+        };
+        world.start();
+        world.set_policy(policy);
+        world.until(|world| !world.monitor.is_empty());
+        assert!(world.monitor[0].is_ok(), "{:?}", world.monitor);
+        for _ in 0..clients {
+            world.add_client(1000);
+        }
+        world
+    }
+
+    pub(crate) fn start(&mut self) {
+        self.mds = Mds::new(Rank(0), Settings::default());
+        self.handle(mds::Input::Start);
+        self.until(|world| world.mds.is_active());
+    }
+
+    pub(crate) fn set_policy(&mut self, policy: &str) {
+        let client = ClientId(0);
+        let op = Op::SetPolicy { path: b"/", policy: policy.as_bytes(), client };
+        let request = Request::new(Tid(1), Tid(0), Cred::root(), op);
+        self.handle(mds::Input::FromMonitor(Message::Request(request)));
+    }
+
+    pub(crate) fn add_client(&mut self, per_mille: u64) {
+        let id = ClientId(self.clients.len() as u64 + 1);
+        let mut session = Session::new(id, Tid(1));
+        session.remember();
+        self.clients.push(Client { session, per_mille, answers: BTreeMap::new() });
+        self.connect(self.clients.len() - 1);
+    }
+
+    pub(crate) fn connect(&mut self, client: usize) {
+        self.handle(mds::Input::Opened(conn(client)));
+        let mut effects = client::Effects::default();
+        self.clients[client].session.handle(client::Input::Connected, &mut effects);
+        self.send(client, &effects.frames);
+    }
+
+    /// Everything that was sent and stored is there at once.
+    pub(crate) fn handle(&mut self, input: mds::Input<'_>) {
+        let time = Timestamp(1_000_000_000 + i64::try_from(self.now).unwrap() * 1_000_000);
+        let clock = Clock { now: Moment(1 + self.now * 1_000_000), time };
+        self.mds.handle(clock, input, &mut self.effects);
+        let mut stored = Vec::new();
+        for (token, op) in self.effects.store.drain(..) {
+            stored.push((token, self::store(&self.memory, op)));
+        }
+        assert!(self.effects.fatal.is_none(), "{:?}", self.effects.fatal);
+        let sent: Vec<_> =
+            self.effects.outbox.iter().map(|(conn, frame)| (conn, frame.to_vec())).collect();
+        self.effects.outbox.clear();
+        let to_monitor = std::mem::take(&mut self.effects.to_monitor);
+        for message in messages(&to_monitor) {
+            if let Ok(Message::Reply(reply)) = Message::decode(&message) {
+                self.monitor.push(reply.result);
+            }
+        }
+        for (token, ended) in stored {
+            self.handle(mds::Input::Stored(token, ended));
+        }
+        for (conn, frame) in sent {
+            self.receive(usize::try_from(conn.0).unwrap() - 1, &frame);
+        }
+        while self.mds.has_work() {
+            self.handle(mds::Input::Work);
+        }
+    }
+
+    pub(crate) fn receive(&mut self, client: usize, frame: &[u8]) {
+        let now = self.clients[client].moment(self.now);
+        let mut effects = client::Effects::default();
+        let known = &mut self.clients[client];
+        known.session.at(now);
+        for message in messages(frame) {
+            let message = Message::decode(&message).unwrap();
+            known.session.handle(client::Input::Message(message), &mut effects);
+        }
+        known.answers.extend(effects.completed.drain(..));
+        self.send(client, &effects.frames);
+    }
+
+    pub(crate) fn send(&mut self, client: usize, frames: &[u8]) {
+        for message in messages(frames) {
+            let message = Message::decode(&message).unwrap();
+            self.handle(mds::Input::Message(conn(client), message));
+        }
+    }
+
+    pub(crate) fn ask(&mut self, client: usize, op: Op<'_>) -> Tid {
+        let now = self.clients[client].moment(self.now);
+        let mut effects = client::Effects::default();
+        let known = &mut self.clients[client];
+        known.session.at(now);
+        let tid = known.session.call(&Cred::root(), op, &mut effects);
+        self.send(client, &effects.frames);
+        tid
+    }
+
+    /// What a client says by itself.
+    pub(crate) fn says(&self, client: usize, op: &Op<'_>) -> Option<Answered> {
+        let known = &self.clients[client];
+        known.session.leased(&Cred::root(), op, known.moment(self.now), false)
+    }
+
+    pub(crate) fn pass(&mut self, millis: u64) {
+        for _ in 0..millis {
+            self.now += TICK;
+            self.handle(mds::Input::Tick);
+        }
+    }
+
+    /// Lets time pass until something holds; returns how much did.
+    pub(crate) fn until(&mut self, done: impl Fn(&Self) -> bool) -> u64 {
+        let start = self.now;
+        while !done(self) {
+            assert!(self.now - start < 20_000, "it never came about");
+            self.pass(1);
+        }
+        self.now - start
+    }
+
+    pub(crate) fn is_answered(&self, client: usize, tid: Tid) -> bool {
+        self.clients[client].answers.contains_key(&tid)
+    }
+
+    pub(crate) fn counted(&self, name: &str) -> u64 {
+        let counters = self.mds.counters();
+        counters.iter().find(|(known, _)| known == name).expect("it is counted").1
+    }
+
+    pub(crate) fn table_bytes(&self) -> usize {
+        let object = metastore::request::rank_name(Rank(0));
+        match carry_out(&self.memory, StoreOp::Get { object }) {
+            Ok(StoreResult::Bytes(bytes, _)) => bytes.len(),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn store(
+    memory: &Memory,
+    op: StoreOp,
+) -> Result<StoreResult, Box<metastore::request::StoreFailure>> {
+    if let StoreOp::Append { object, data } = &op {
+        objstore::ObjectStore::append(memory, object, data).unwrap();
+        return Ok(StoreResult::Done);
+    }
+    carry_out(memory, op)
+}
+
+pub(crate) fn conn(client: usize) -> ConnId {
+    ConnId(client as u64 + 1)
+}
+
+fn messages(mut frames: &[u8]) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    while let Ok(Some((frame, length))) = wire::frame::decode(frames) {
+        all.push(frame.payload.to_vec());
+        frames = &frames[length..];
+    }
+    all
+}
