@@ -73,6 +73,9 @@ pub(crate) struct Args {
     /// What `fuse` unpacks [default: a part of this machine's files, packed for it]
     #[arg(long, value_name = "FILE")]
     archive: Option<PathBuf>,
+    /// Configuration of a Ceph cluster whose file system `creates` measures in the same run
+    #[arg(long, value_name = "FILE")]
+    cephfs: Option<PathBuf>,
     /// Be a client process of an experiment
     #[arg(long, hide = true)]
     worker: bool,
@@ -194,6 +197,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         quick,
         names: args.names.clone(),
         archive: args.archive.clone(),
+        cephfs: args.cephfs.clone(),
         rows: Vec::new(),
         interrupted: interrupts()?,
     };

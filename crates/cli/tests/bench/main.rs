@@ -109,6 +109,7 @@ fn every_preset_and_every_cell_is_measured_end_to_end() {
 fn clients_are_counted_where_there_are_several() {
     let rows = rows("creates", 100, &["--clients", "3"]);
     let expected = [
+        "decoupled_1_client",
         "rpcs_1_client",
         "sync_1_client",
         "rpcs_3_clients",
@@ -166,7 +167,8 @@ fn the_knee_is_one_of_the_numbers_or_there_is_none() {
 #[test]
 fn who_waits_is_served_beside_those_who_send_ahead() {
     let rows = rows("overload", 1, &["--clients", "2"]);
-    let expected = ["waiting_alone", "saturated_2", "twice_2", "saturated_4", "deep_2"];
+    let expected =
+        ["waiting_alone", "saturated_2", "twice_2", "saturated_4", "deep_2", "pipelined_8"];
     assert_eq!(names(&rows), expected);
     for row in &rows {
         assert!(row["waiting_per_second"].as_f64().unwrap() > 0.0, "{row}");

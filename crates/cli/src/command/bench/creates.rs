@@ -1,75 +1,173 @@
 //! `creates`: creates by RPC, by one client and by several at once (U-01). Every client is a
 //! process; each works in a directory of its own unless the row says otherwise.
+//!
+//! Beside them, in the same repetition: a client that is alone with its journal, and CephFS where
+//! `--cephfs` names one.
+
+use std::path::PathBuf;
 
 use cudele::Result;
 
 use super::cluster::TestCluster;
-use super::job::Task;
-use super::lab::{Lab, policy, together};
-use super::row::Row;
+use super::job::{Outcome, Task};
+use super::lab::{Lab, decoupled, policy, together};
+use super::row::{PER_SECOND, Row};
 use super::stats::real;
 
 const BENCH: &str = "creates";
+/// What a lone client reaches that waits for every answer, and one that does not; creates a second.
+const GOAL_SYNC: f64 = 25_000.0;
+const GOAL_ASYNC: f64 = 1_000_000.0;
+/// Eight of the first kind.
+const GOAL_EIGHT: f64 = 90_000.0;
+/// What is left of the rate of a client that is alone with its journal.
+const GOAL_OF_DECOUPLED: f64 = 0.4;
+/// What is left to each of two clients in one directory of what it has alone.
+const GOAL_OF_LONE: f64 = 0.5;
+/// Times the rate of CephFS.
+const GOAL_OF_CEPHFS: f64 = 8.0;
+
+enum How {
+    /// By RPC, and each answer is waited for.
+    Rpcs,
+    /// The same, all in one directory.
+    OneDirectory,
+    /// In a directory that the client has alone, without waiting.
+    Alone,
+    /// To the client's journal, which is merged then.
+    Decoupled,
+    /// To a CephFS.
+    Cephfs(PathBuf),
+}
 
 struct Case {
-    name: String,
     preset: &'static str,
-    clients: u32,
-    one_directory: bool,
-    alone: bool,
+    how: How,
+    row: Row,
+    /// A figure: how many times as fast as an earlier case, by its name, each client is.
+    against: Option<(&'static str, String)>,
+}
+
+impl Case {
+    fn new(name: impl Into<String>, preset: &'static str, how: How, files: u64) -> Self {
+        Self { preset, how, row: Row::new(BENCH, name, files), against: None }
+    }
+
+    fn clients(mut self, clients: u32) -> Self {
+        self.row = self.row.clients(clients);
+        self
+    }
+
+    fn goal(mut self, figure: &'static str, at_least: f64) -> Self {
+        self.row.goal(figure, at_least);
+        self
+    }
+
+    fn against(mut self, figure: &'static str, other: impl Into<String>) -> Self {
+        self.against = Some((figure, other.into()));
+        self
+    }
 }
 
 pub(crate) fn run(lab: &mut Lab) -> Result<()> {
-    let files = lab.files(100_000, 1_000);
-    let many = lab.clients(8);
-    let case = |name: String, preset, clients| Case {
-        name,
-        preset,
-        clients,
-        one_directory: false,
-        alone: false,
-    };
-    let cases = [
-        case("rpcs_1_client".into(), "posix-volatile", 1),
-        case("sync_1_client".into(), "posix", 1),
-        case(format!("rpcs_{many}_clients"), "posix-volatile", many),
-        case(format!("sync_{many}_clients"), "posix", many),
-        Case { one_directory: true, ..case("two_clients_one_directory".into(), "posix", 2) },
-        Case { alone: true, ..case("async_1_client".into(), "posix", 1) },
-        Case { alone: true, ..case("async_rpcs_1_client".into(), "posix-volatile", 1) },
-    ];
-    let row = |case: &Case| Row::new(BENCH, &case.name, files).clients(case.clients);
-    let mut rows: Vec<_> = cases.iter().map(row).collect();
+    let mut cases = cases(lab);
     let mut store = String::new();
     for repetition in 0..lab.repeat {
         let cluster = lab.cluster(&[])?;
-        for (case, row) in cases.iter().zip(&mut rows) {
-            lab.progress(BENCH, repetition, &case.name);
-            measure(&cluster, case, files, row)?;
+        let mut measured: Vec<(String, f64)> = Vec::new();
+        for case in &mut cases {
+            lab.progress(BENCH, repetition, &case.row.name);
+            let slowest = case.measure(&cluster, repetition)?;
+            if let Some((figure, other)) = &case.against
+                && let Some((_, seconds)) = measured.iter().find(|(name, _)| name == other)
+            {
+                case.row.note(figure, seconds / slowest);
+            }
+            measured.push((case.row.name.clone(), slowest));
         }
         cluster.store().clone_into(&mut store);
     }
-    lab.report(&store, rows);
+    lab.report(&store, cases.into_iter().map(|case| case.row));
     Ok(())
 }
 
-fn measure(cluster: &TestCluster, case: &Case, files: u64, row: &mut Row) -> Result<()> {
-    let policy = policy(case.preset, files)?;
-    let sync = policy.streams();
-    let shared = case.one_directory.then(|| cluster.directory(Some(&policy))).transpose()?;
-    let mut tasks = Vec::new();
-    for client in 0..u64::from(case.clients) {
-        let (dir, first) = match &shared {
-            Some(dir) => (dir.clone(), client * files),
-            None => (cluster.directory(Some(&policy))?, 0),
-        };
-        let alone = case.alone;
-        tasks.push(Task::Create { dir, first, files, sync, latencies: false, alone });
+/// In the order in which they are measured: what others are compared with comes first.
+fn cases(lab: &Lab) -> Vec<Case> {
+    let files = lab.files(100_000, 1_000);
+    let many = lab.clients(8);
+    let case = |name: &str, preset, how| Case::new(name, preset, how, files);
+    let several = |name: &str, preset, how| {
+        Case::new(format!("{name}_{many}_clients"), preset, how, files).clients(many)
+    };
+    let mut cases = Vec::new();
+    if let Some(conf) = &lab.cephfs {
+        let cephfs = || How::Cephfs(conf.clone());
+        cases.push(case("cephfs_1_client", "posix", cephfs()));
+        cases.push(several("cephfs", "posix", cephfs()));
     }
-    let result = together(cluster, tasks)?;
-    row.push(result.seconds);
-    row.cpu(&result.outcomes);
-    let requests: u64 = result.outcomes.iter().map(|outcome| outcome.requests).sum();
-    row.note("requests_per_create", real(requests) / real(files * u64::from(case.clients)));
-    Ok(())
+    let mut eight =
+        several("sync", "posix", How::Rpcs).against("of_cephfs", format!("cephfs_{many}_clients"));
+    if many >= 8 {
+        eight = eight.goal(PER_SECOND, GOAL_EIGHT);
+    }
+    cases.extend([
+        case("decoupled_1_client", "weak-none", How::Decoupled),
+        case("rpcs_1_client", "posix-volatile", How::Rpcs),
+        case("sync_1_client", "posix", How::Rpcs)
+            .against("of_cephfs", "cephfs_1_client")
+            .goal(PER_SECOND, GOAL_SYNC)
+            .goal("of_cephfs", GOAL_OF_CEPHFS),
+        several("rpcs", "posix-volatile", How::Rpcs),
+        eight,
+        case("two_clients_one_directory", "posix", How::OneDirectory)
+            .clients(2)
+            .against("each_of_lone", "sync_1_client")
+            .goal("each_of_lone", GOAL_OF_LONE),
+        case("async_1_client", "posix", How::Alone)
+            .against("of_decoupled", "decoupled_1_client")
+            .goal(PER_SECOND, GOAL_ASYNC)
+            .goal("of_decoupled", GOAL_OF_DECOUPLED),
+        case("async_rpcs_1_client", "posix-volatile", How::Alone),
+    ]);
+    cases
+}
+
+impl Case {
+    /// A repetition; returns the seconds of the slowest client.
+    fn measure(&mut self, cluster: &TestCluster, repetition: u32) -> Result<f64> {
+        let (files, clients) = (self.row.files, self.row.clients);
+        if let How::Decoupled = self.how {
+            let seconds = decoupled(cluster, self.preset, files)?.seconds();
+            self.row.push(seconds);
+            return Ok(seconds);
+        }
+        let policy = policy(self.preset, files)?;
+        let one = matches!(self.how, How::OneDirectory);
+        let shared = one.then(|| cluster.directory(Some(&policy))).transpose()?;
+        let sync = policy.streams();
+        let mut tasks = Vec::new();
+        for client in 0..u64::from(clients) {
+            if let How::Cephfs(conf) = &self.how {
+                let id = std::process::id();
+                let dir = format!("/{}.{id}.{repetition}.{client}", self.row.name);
+                tasks.push(Task::CephCreate { conf: conf.clone(), dir, files, sync });
+                continue;
+            }
+            let (dir, first) = match &shared {
+                Some(dir) => (dir.clone(), client * files),
+                None => (cluster.directory(Some(&policy))?, 0),
+            };
+            let alone = matches!(self.how, How::Alone);
+            tasks.push(Task::Create { dir, first, files, sync, latencies: false, alone });
+        }
+        let result = together(cluster, tasks)?;
+        self.row.push(result.seconds);
+        if !matches!(self.how, How::Cephfs(_)) {
+            self.row.cpu(&result.outcomes);
+            let requests: u64 = result.outcomes.iter().map(|outcome| outcome.requests).sum();
+            let creates = real(files * u64::from(clients));
+            self.row.note("requests_per_create", real(requests) / creates);
+        }
+        Ok(result.outcomes.iter().map(Outcome::seconds).fold(0.0, f64::max))
+    }
 }

@@ -16,7 +16,7 @@ use super::cluster::TestCluster;
 use super::crew::Crew;
 use super::job::{Job, Outcome, Task};
 use super::lab::{Lab, alone, policy};
-use super::row::Row;
+use super::row::{PER_SECOND, Row};
 use super::stats::real;
 
 const BENCH: &str = "interference";
@@ -29,6 +29,9 @@ const STAT_FILES: u64 = 1_000;
 /// Lookups per create of a lone client: one when it comes, and one whenever it heard nothing for a
 /// second.
 const GOAL_LOOKUPS: f64 = 0.01;
+/// Lookups in a second: out of memory, and asking every time.
+const GOAL_CACHED: f64 = 5_000_000.0;
+const GOAL_ASKED: f64 = 25_000.0;
 
 pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     let files = lab.files(100_000, 1_000);
@@ -39,6 +42,8 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     rows[0].limit("lookups_per_create", GOAL_LOOKUPS);
     let mut stats =
         ["stat_cached", "stat_uncached"].map(|name| Row::new(BENCH, name, looked * passes));
+    stats[0].goal(PER_SECOND, GOAL_CACHED);
+    stats[1].goal(PER_SECOND, GOAL_ASKED);
     let mut store = String::new();
     for repetition in 0..lab.repeat {
         let cluster = lab.cluster(&[])?;

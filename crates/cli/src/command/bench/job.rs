@@ -34,6 +34,8 @@ pub(crate) struct Job {
 pub(crate) enum Task {
     /// Create files by RPC, one after the other, and wait until all are durable if that is asked.
     Create { dir: String, first: u64, files: u64, sync: bool, latencies: bool, alone: bool },
+    /// Create files in a CephFS, by its own library.
+    CephCreate { conf: PathBuf, dir: String, files: u64, sync: bool },
     /// Look for every name before it is created, as programs do; half of the files, then the others
     /// when the parent says so.
     LookAndCreate { dir: String, first: u64, files: u64 },

@@ -27,6 +27,8 @@ pub(crate) struct Lab {
     pub(crate) names: PathBuf,
     /// `--archive`, if given.
     pub(crate) archive: Option<PathBuf>,
+    /// `--cephfs`, if given.
+    pub(crate) cephfs: Option<PathBuf>,
     /// Rows so far.
     pub(crate) rows: Vec<Row>,
     /// Set when somebody asks the process to end: then it removes its cluster first.

@@ -23,6 +23,10 @@ const LEAD: Duration = Duration::from_millis(300);
 const SATURATED: usize = 32;
 /// As many as fill every receive of the server.
 const DEEP: usize = 2_048;
+/// Clients with several requests under way each: a load that a server should carry well, and what it
+/// answers then in a second.
+const PIPELINED: (u32, usize) = (8, 16);
+const GOAL_PIPELINED: f64 = 400_000.0;
 /// What must be left of the saturated rate at twice the load.
 const GOAL_KEPT: f64 = 0.9;
 
@@ -76,6 +80,10 @@ fn cases(clients: u32) -> Vec<Case> {
         case(format!("deep_{clients}"), clients, DEEP),
     ];
     cases[2].row.goal("of_saturated", GOAL_KEPT);
+    let (clients, in_flight) = PIPELINED;
+    let mut pipelined = case(format!("pipelined_{clients}"), clients, in_flight);
+    pipelined.row.goal("served_per_second", GOAL_PIPELINED);
+    cases.push(pipelined);
     cases
 }
 

@@ -3,6 +3,7 @@
 //! It prepares, says so, waits for the start, works, and reports. Invariant: nothing that is
 //! measured happens before the start, and nothing else happens between start and end.
 
+mod cephfs;
 mod decoupled;
 mod hammer;
 mod looked;
@@ -41,6 +42,9 @@ fn perform(job: &Job) -> Result<Outcome> {
             let names = Numbered::new(*first, *files);
             let (files, sync, latencies, alone) = (*files, *sync, *latencies, *alone);
             create(&fs, dir, names, &Creates { files, sync, latencies, alone })
+        }
+        Task::CephCreate { conf, dir, files, sync } => {
+            cephfs::create(conf, dir, Numbered::new(0, *files), (*files, *sync))
         }
         Task::LookAndCreate { dir, first, files } => {
             looked::create(&mount(job)?, dir, (*first, *files))
