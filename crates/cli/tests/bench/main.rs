@@ -296,7 +296,7 @@ fn the_mount_is_measured_beside_one_that_does_nothing() {
             assert!(row(&rows, &format!("{pair}_{way}"))["median"].as_f64().unwrap() > 0.0);
         }
     }
-    for way in ["nothing", "batchfs", "posix"] {
+    for way in ["nothing", "batchfs", "posix", "async"] {
         assert_eq!(row(&rows, &format!("readdir_{way}"))["entries"], 200.0);
     }
     assert!(row(&rows, "create_posix")["of_nothing"].as_f64().unwrap() > 0.0);

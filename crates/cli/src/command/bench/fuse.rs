@@ -13,6 +13,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use cudele::{Errno, Error, Result};
+use policy::{Ack, Policy};
 use walkdir::WalkDir;
 
 use super::cluster::TestCluster;
@@ -148,8 +149,17 @@ fn names(cluster: &TestCluster, sheet: &mut Sheet, files: u64) -> Result<()> {
     let nothing = Mount::new(cluster, Served::Nothing)?;
     let (batchfs, batchfs_dir) = decoupled(cluster, files, false)?;
     let posix = Mount::new(cluster, Served::Namespace)?;
-    let posix_dir = posix.dir(&cluster.directory(Some(&policy("posix", files)?))?);
-    let dirs = [("nothing", nothing.dir("")), ("batchfs", batchfs_dir), ("posix", posix_dir)];
+    let strict = policy("posix", files)?;
+    let posix_dir = posix.dir(&cluster.directory(Some(&strict))?);
+    // The same mount, and the same promises to others; it does not wait for its own creates.
+    let ahead = Policy { ack: Ack::Async, ..strict };
+    let ahead_dir = posix.dir(&cluster.directory(Some(&ahead))?);
+    let dirs = [
+        ("nothing", nothing.dir("")),
+        ("batchfs", batchfs_dir),
+        ("posix", posix_dir),
+        ("async", ahead_dir),
+    ];
     let mut base = 0.0;
     for (name, dir) in &dirs {
         let outcome = calls(cluster, dir, Calls::Create { files })?;
@@ -161,7 +171,7 @@ fn names(cluster: &TestCluster, sheet: &mut Sheet, files: u64) -> Result<()> {
     base = 0.0;
     for (name, dir) in &dirs {
         // Where everything is asked for again, once is enough.
-        let passes = if *name == "posix" { 1 } else { PASSES };
+        let passes = if matches!(*name, "posix" | "async") { 1 } else { PASSES };
         let outcome = calls(cluster, dir, Calls::Stat { files, passes })?;
         let row = sheet.row(&format!("stat_{name}"), files * passes);
         compared(row, outcome.seconds(), &mut base);
