@@ -25,6 +25,33 @@ pub(crate) struct Group {
     seq: Option<Seq>,
 }
 
+impl Group {
+    /// The others of its requests.
+    fn without(&self, refused: Tid) -> Self {
+        let mut others = Self { seq: self.seq, ..Self::default() };
+        let mut frames = self.frames.as_slice();
+        while let Ok(Some((frame, length))) = wire::frame::decode(frames) {
+            if let Ok(Message::Request(request)) = Message::decode(frame.payload)
+                && request.tid != refused
+            {
+                others.frames.extend_from_slice(&frames[..length]);
+                others.note(request.tid);
+            }
+            frames = &frames[length..];
+        }
+        others
+    }
+
+    /// One more request, with this number.
+    fn note(&mut self, tid: Tid) {
+        if self.count == 0 {
+            self.first = tid;
+        }
+        self.last = tid;
+        self.count += 1;
+    }
+}
+
 /// All groups.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
@@ -47,11 +74,7 @@ impl Groups {
         op: Op<'_>,
     ) {
         let group = &mut self.collected;
-        if group.count == 0 {
-            group.first = tid;
-        }
-        group.last = tid;
-        group.count += 1;
+        group.note(tid);
         self.count += 1;
         let request = Request {
             tid,
@@ -108,7 +131,7 @@ impl Groups {
         while let Some((settle, group)) = self.sent.pop_front_if(|(settle, _)| *settle <= tid) {
             debug_assert!(settle <= tid, "in order");
             let seq = group.seq.map_or(seq, |before| before.max(seq));
-            if seq > safe {
+            if seq > safe && group.count > 0 {
                 self.settled.push_back(Group { seq: Some(seq), ..group });
             } else {
                 self.count -= group.count;
@@ -131,6 +154,20 @@ impl Groups {
         sent.chain(&self.settled).any(|group| (group.first..=group.last).contains(&tid))
     }
 
+    /// The server did not carry a request out, and its client is told so: no server is to do it later,
+    /// when others have seen that it is not done.
+    pub(crate) fn refused(&mut self, tid: Tid) {
+        let sent = self.sent.iter_mut().map(|(_, group)| group);
+        for group in sent.chain(&mut self.settled) {
+            if (group.first..=group.last).contains(&tid) {
+                self.count -= group.count;
+                *group = group.without(tid);
+                self.count += group.count;
+            }
+        }
+        self.settled.retain(|group| group.count > 0);
+    }
+
     /// There is a new connection: appends what must be sent again. With `anew` the server is another
     /// one, whose journal has everything up to `recovered`, its own events included, if that is known,
     /// and of this client's all up to the request that comes with it.
@@ -149,7 +186,7 @@ impl Groups {
         if self.collected.count > 0 {
             groups.push(std::mem::take(&mut self.collected));
         }
-        for group in groups {
+        for group in groups.into_iter().filter(|group| group.count > 0) {
             if let (Some(seq), Some((recovered, completed))) = (group.seq, recovered)
                 && seq <= recovered
                 && group.last <= completed

@@ -266,8 +266,11 @@ impl Session {
         result: Result<Answer, Failure>,
         effects: &mut Effects,
     ) {
-        let sent = self.alone.as_ref().is_some_and(|alone| alone.groups.contains(tid));
-        if let (true, Err(failure)) = (sent, result) {
+        let Some(alone) = self.alone.as_mut().filter(|alone| alone.groups.contains(tid)) else {
+            return;
+        };
+        if let Err(failure) = result {
+            alone.groups.refused(tid);
             self.lost.get_or_insert(failure);
             self.return_all(effects);
         }

@@ -204,3 +204,27 @@ fn what_the_server_does_not_do_is_told_at_the_next_sync_and_ends_it() {
     assert_eq!(bench.session.take_lost().map(|lost| lost.errno), Some(Errno::Stale));
     assert_eq!((bench.session.alone_count(), bench.session.is_ahead()), (0, false));
 }
+
+#[test]
+fn what_was_refused_is_sent_to_no_later_server() {
+    let mut bench = Bench::with_sub();
+    bench.ahead(create(SUB, b"a", FILE_MODE));
+    let (refused, _) = bench.ahead(create(SUB, b"b", FILE_MODE));
+    let sent = bench.send_ahead();
+    let kept = bench.session.unsafe_count();
+    bench.answer(refused, 0, Err(Errno::NoSpace.into()));
+    assert_eq!(bench.session.unsafe_count(), kept - 1);
+    bench.settle(sent[2].tid, 5);
+    let sent = bench.welcome(3);
+    let again: Vec<_> = sent.iter().filter(|line| line.starts_with("again")).collect();
+    assert_eq!(again.len(), 3, "mkdir, the first create, and the end: {sent:?}");
+
+    // Nothing else was on its way.
+    let mut bench = Bench::with_sub();
+    let (refused, _) = bench.ahead(create(SUB, b"a", FILE_MODE));
+    bench.send_ahead();
+    bench.answer(refused, 0, Err(Errno::NoSpace.into()));
+    let sent = bench.welcome(3);
+    let again: Vec<_> = sent.iter().filter(|line| line.starts_with("again")).collect();
+    assert_eq!(again.len(), 2, "mkdir, and the end: {sent:?}");
+}
