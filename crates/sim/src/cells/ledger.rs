@@ -48,6 +48,8 @@ pub(super) struct Update {
     /// No journal has it any more: its number may be used again if it is not shown.
     pub(super) dead: bool,
     pub(super) shown: Shown,
+    /// A merge of it was in the memory of a server that crashed, and it was not sent again since.
+    pub(super) undone: bool,
     pub(super) kept: Kept,
     /// The process that sends it again if the server crashes, until it is durable.
     pub(super) resends: Option<usize>,
@@ -104,6 +106,7 @@ impl Ledger {
     pub(super) fn sent(&mut self, places: &[usize], whole: u64) {
         for at in places {
             let update = &mut self.updates[*at];
+            update.undone = false;
             if matches!(update.shown, Shown::No | Shown::Perhaps) {
                 (update.shown, update.whole) = (Shown::Perhaps, whole);
             }
@@ -144,7 +147,7 @@ impl Ledger {
         for update in &mut self.updates {
             // What a living client sends again is there before anybody looks.
             if update.shown == Shown::Memory && update.resends.is_none() {
-                update.shown = Shown::Perhaps;
+                (update.shown, update.undone) = (Shown::Perhaps, true);
             }
         }
     }

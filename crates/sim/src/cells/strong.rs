@@ -55,6 +55,7 @@ impl Cells {
             dir,
             dead: false,
             shown,
+            undone: false,
             kept,
             resends,
             whole,
