@@ -108,7 +108,8 @@ impl Leases {
         parent: Ino,
         name: &[u8],
     ) -> Option<Result<Option<Ino>, Errno>> {
-        let dir = self.attr(now, parent)?;
+        // What is in the way of a path and no directory, the server says what is wrong with.
+        let dir = self.attr(now, parent).filter(Attr::is_dir)?;
         check_name(name).ok()?;
         if !may_search(cred, &dir) {
             return Some(Err(Errno::Access));

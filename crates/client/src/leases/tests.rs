@@ -105,6 +105,15 @@ fn who_may_not_search_a_directory_is_told_nothing_of_it() {
 }
 
 #[test]
+fn what_a_path_leads_through_that_is_no_directory_is_not_judged_here() {
+    let mut bench = Bench::new();
+    bench.heard(at(0), &lookup(b"a"), Ok(Answer::Attr(file(FILE))));
+    let anybody = Cred { uid: 7, gid: 7, groups: Vec::new() };
+    assert_eq!(bench.leases.attr(at(1), FILE), Some(file(FILE)));
+    assert_eq!(bench.leases.look(at(1), &anybody, FILE, b"b"), None);
+}
+
+#[test]
 fn a_walk_tells_of_the_last_name_of_its_path() {
     let mut bench = Bench::new();
     let walk = Op::Walk { base: Ino::ROOT, path: b"/d/a" };
