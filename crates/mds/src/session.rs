@@ -361,10 +361,12 @@ impl Sessions {
         self.by_client.values().all(|session| !session.awaited && !session.resending)
     }
 
-    /// Forgets clients that left long ago.
+    /// Forgets clients that left long ago. The monitor never does, although it has no connection here:
+    /// what it passes on may wait for a directory.
     pub(crate) fn forget_gone(&mut self, now: Moment) {
-        self.by_client.retain(|_, session| {
-            session.conn.is_some() || session.awaited || now.since(session.left) < FORGET_AFTER
+        self.by_client.retain(|client, session| {
+            let stays = client.0 == 0 || session.conn.is_some() || session.awaited;
+            stays || now.since(session.left) < FORGET_AFTER
         });
     }
 
@@ -502,5 +504,14 @@ mod tests {
                 assert!(matches!(session.fate(Tid(done)), Fate::Done(None)), "{done}");
             }
         }
+    }
+
+    #[test]
+    fn what_the_monitor_passed_on_is_not_forgotten_while_it_waits() {
+        let mut sessions = Sessions::default();
+        sessions.get_mut(ClientId(0)).blocked.push_back(vec![1]);
+        sessions.get_mut(CLIENT);
+        sessions.forget_gone(Moment::default() + FORGET_AFTER);
+        assert!(sessions.is_any_blocked() && sessions.get(CLIENT).is_none());
     }
 }
