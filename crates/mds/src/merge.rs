@@ -84,6 +84,8 @@ struct Merge {
     /// How many events are applied, and how many of them the journal knows of.
     applied: u64,
     recorded: u64,
+    /// The journal of the rank has a record of it.
+    is_begun: bool,
     /// Position of the event applied last, in its own journal.
     newest: Seq,
     journal: JournalId,

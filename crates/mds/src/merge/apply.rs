@@ -3,7 +3,7 @@
 //! Creates are applied in batches, because then their cache misses overlap; everything else one by
 //! one. The order of the journal is kept, whatever it holds.
 
-use journal::{Block, BlockReader, Event, EventKind, JournalError};
+use journal::{Block, BlockReader, Event, EventKind, JournalError, Loss};
 use namespace::{Batch, Mode, Outcome, Refusal};
 use types::{Errno, FileType, Ino, Origin, Path, Seq};
 use wire::{MergeReport, MergeSample, SampleKind};
@@ -116,6 +116,10 @@ impl Mds {
         if !merge.is_recorded() || (events == 0 && losses.is_empty() && !last) {
             return;
         }
+        self.append_record(merge, (events, last), &losses);
+    }
+
+    fn append_record(&mut self, merge: &mut Merge, (events, last): (u64, bool), losses: &[Loss]) {
         let mut encoded = Vec::new();
         losses.iter().for_each(|loss| loss.put(&mut encoded));
         let event = Event::Merged {
@@ -128,6 +132,7 @@ impl Mds {
             losses: &encoded,
         };
         merge.recorded = merge.applied;
+        merge.is_begun = true;
         let seq = self.log.append(self.clock.now, Origin::default(), &event);
         debug_assert_eq!(seq, merge.seq, "nothing else is journalled between records");
         if !last {
@@ -227,6 +232,11 @@ impl Mds {
     /// Applies an event other than a create. What it did becomes events of the rank's journal.
     fn merge_exactly(&mut self, merge: &mut Merge, event: &Event<'_>) -> Outcome {
         self.record(merge, false);
+        if !merge.is_begun {
+            // Should a crash leave no more than these events, recovery must know of what they are a
+            // part.
+            self.append_record(merge, (0, false), &[]);
+        }
         let (log, now) = (&mut self.log, self.clock.now);
         let outcome = self.namespace.merge_exactly(merge.seq, event, |event| {
             log.append(now, Origin::default(), event);

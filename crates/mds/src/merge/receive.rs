@@ -53,6 +53,7 @@ impl Mds {
             mark: None,
             applied: 0,
             recorded: 0,
+            is_begun: false,
             newest: Seq(0),
             journal: JournalId::default(),
             new_dirs: Set::default(),
