@@ -2,8 +2,8 @@
 //!
 //! Everything durable (journals, the metadata store, cluster state, file data) is written through
 //! one trait, [`ObjectStore`]. Back ends: [`Memory`], which forgets what was not synced when it is
-//! told to crash; [`Dir`], a directory of files that keeps every promise with fsync. Wrappers:
-//! [`Counting`] measures, [`Faulty`] breaks. [`conformance`](fn@conformance::conformance) is the
+//! told to crash; [`Dir`], a directory of files that keeps every promise with fsync; [`Rados`], a
+//! Ceph cluster. Wrappers: [`Counting`] measures, [`Faulty`] breaks. [`conformance`](fn@conformance::conformance) is the
 //! contract as a suite that every back end passes.
 //!
 //! This crate knows nothing about what the bytes mean: no journal, no namespace, no message.
@@ -24,6 +24,7 @@ mod faulty;
 mod forward;
 mod memory;
 mod name;
+mod rados;
 mod store;
 mod url;
 
@@ -33,6 +34,7 @@ pub use dir::Dir;
 pub use faulty::{Action, Faults, Faulty, Interlude, Rule};
 pub use memory::Memory;
 pub use name::{NAME_BYTES_MAX, check_name};
+pub use rados::Rados;
 pub use store::{
     Expect, LockGuard, OBJECT_BYTES_MAX, ObjectStore, Outcome, Space, Stat, SyncScope, Version,
 };

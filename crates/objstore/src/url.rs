@@ -1,4 +1,4 @@
-//! Store addresses: `memory:`, `dir:/path` or a plain path.
+//! Store addresses: `memory:`, `dir:/path` or a plain path, `rados://pool?option=value`.
 //!
 //! Not here: anything about the store behind the address.
 //!
@@ -9,14 +9,17 @@ use std::sync::Arc;
 
 use types::{Errno, Error, Result};
 
-use crate::{Dir, Memory, ObjectStore};
+use crate::{Dir, Memory, ObjectStore, Rados, rados};
 
 /// Opens the store at `url`, creating it if the directory is missing or empty. `memory:` is a new
 /// empty store every time.
 ///
 /// # Errors
 /// `EINVAL` for an address that is not understood or a directory that holds something else,
-/// `EOPNOTSUPP` for `rados:` and for stores of a newer format, and what [`Dir::open`] returns.
+/// `EOPNOTSUPP` for stores of a newer format and for `rados:` where Ceph's client library is not
+/// installed, and what [`Dir::open`] returns; for `rados:` also `ENOENT` for a pool or configuration
+/// file that does not exist, `EACCES` for a user or key that the cluster does not accept,
+/// `ETIMEDOUT` for a cluster that does not answer.
 pub fn open(url: &str) -> Result<Arc<dyn ObjectStore>> {
     open_with(url, true)
 }
@@ -35,19 +38,16 @@ fn open_with(url: &str, create: bool) -> Result<Arc<dyn ObjectStore>> {
     };
     let unknown = |cause: &str| {
         Err(Error::new(Errno::Invalid, url, cause)
-            .remedy("use memory:, dir:/path or the path of a directory"))
+            .remedy("use dir:/path or the path of a directory, rados://pool, or memory:"))
     };
     match split_scheme(url) {
         (None, "") | (Some("dir"), "") => unknown("the address of the store names no directory"),
         (None | Some("dir"), path) => directory(path),
         (Some("memory"), "") => Ok(Arc::new(Memory::new())),
         (Some("memory"), _) => unknown("a memory store has no name"),
-        (Some("rados"), _) => Err(Error::new(
-            Errno::NotSupported,
-            url,
-            "this program was built without the RADOS back end",
-        )
-        .remedy("use dir:/path")),
+        (Some("rados"), rest) => {
+            Ok(Arc::new(Rados::open(url, rados::Config::parse(url, rest)?, create)?))
+        }
         (Some(_), _) => unknown("unknown kind of store"),
     }
 }

@@ -1,0 +1,450 @@
+//! A store in a Ceph cluster, through librados.
+//!
+//! Every change is one compound operation of one RADOS object, which Ceph carries out as a whole, on
+//! all copies, before it answers: nothing is left to be synced, and what was acknowledged survives
+//! the loss of all copies but one. Conditions are part of the operation: a version that the object
+//! must have, or that it must not be there. Larger objects consist of several ([`head`]).
+//!
+//! Calls wait for their answers, as with every other store; their callers have threads. Within one
+//! call on a large object several requests are under way.
+//!
+//! Not here: bringing a cluster up, and who may use it (`docs/administration.md`).
+//!
+//! Invariant: no answer of this store relies on what it remembers; guesses are verified by the
+//! operation that uses them.
+
+mod config;
+mod errors;
+mod head;
+mod known;
+mod large;
+mod lock;
+mod places;
+mod sys;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::Value;
+use types::{Errno, Error, Result};
+
+pub(crate) use config::Config;
+use errors::told;
+use head::{Head, LARGE, Large, PIECE_BYTES};
+use known::Known;
+use large::{ATTEMPTS_MAX, At};
+use places::{Place, Places};
+use sys::{Cluster, Code, Step};
+
+use crate::store::{absent, check_end};
+use crate::{Expect, LockGuard, ObjectStore, Outcome, Space, Stat, SyncScope, Version, check_name};
+
+/// Of an object whose length is not known so many bytes are asked for.
+const GUESS_BYTES: usize = 64 << 10;
+
+/// A store in a Ceph cluster: `rados://POOL?OPTION=VALUE&…`.
+#[derive(Debug)]
+pub struct Rados {
+    url: String,
+    cluster: Arc<Cluster>,
+    places: Places,
+    known: Known,
+    /// Large objects that this connection has begun.
+    numbers: AtomicU64,
+}
+
+/// Whether a change was refused because the object is not what it was taken for.
+fn changed(code: Code, existed: bool) -> bool {
+    matches!(code, Code::RANGE | Code::OVERFLOW | Code::EXISTS)
+        || (existed && code == Code::NOT_FOUND)
+}
+
+fn contended(name: &str) -> Error {
+    Error::new(Errno::Busy, name, "other processes keep changing the object")
+}
+
+impl Rados {
+    /// Connects to the cluster, and opens the store, or makes it if it may.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` without the Ceph client library, or for a store of another layout; `ENOENT` if
+    /// there is no such configuration file, pool or store; `EACCES` if the cluster does not let the
+    /// user in; `ETIMEDOUT` if no monitor answers.
+    pub(crate) fn open(url: &str, config: Config, create: bool) -> Result<Self> {
+        let cluster = connect(url, &config)?;
+        let places = Places::open(&cluster, url, config, create)?;
+        let (known, numbers) = (Known::default(), AtomicU64::new(0));
+        Ok(Self { url: url.to_owned(), cluster, places, known, numbers })
+    }
+
+    /// A number for pieces that no other has.
+    fn next_number(&self) -> (u64, u64) {
+        (self.cluster.instance(), self.numbers.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn foreign(&self, name: &str) -> Error {
+        Error::new(Errno::BadMessage, name, "the object was not written by this program")
+            .remedy(format!("look at it with `rados`; the store is {}", self.url))
+    }
+
+    /// What must be true of the head for `put` to go on, or what `put` answers instead.
+    fn expected(&self, place: &Place, name: &str, expect: Expect) -> Result<Expected> {
+        let current = match expect {
+            Expect::Any => return Ok(Expected::Head(self.look(place, name)?)),
+            Expect::Absent => return Ok(Expected::Head(None)),
+            Expect::Is(version) => match self.known.of(name) {
+                Some(guess) if guess.content == Some(version) => {
+                    return Ok(Expected::Head(Some(guess.head)));
+                }
+                Some(_) | None => self.current(name)?,
+            },
+        };
+        match expect.conflict(current.map(|(_, version)| version)) {
+            Some(conflict) => Ok(Expected::Conflict(conflict)),
+            None => Ok(Expected::Head(current.map(|(head, _)| head))),
+        }
+    }
+
+    /// The content's version and the head, if there is an object.
+    fn current(&self, name: &str) -> Result<Option<(Head, Version)>> {
+        match self.fetch(name) {
+            Ok((_, head, version)) => Ok(Some((head, version))),
+            Err(error) if error.errno == Errno::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn fetch(&self, name: &str) -> Result<(Vec<u8>, Head, Version)> {
+        let mut length = GUESS_BYTES;
+        loop {
+            let mut bytes = vec![0; length];
+            let (read, head) = self.read_at(name, 0, &mut bytes)?;
+            if head.size() <= length as u64 {
+                bytes.truncate(read);
+                let version = Version::of(&bytes);
+                self.known.note(name, head, Some(version));
+                return Ok((bytes, head, version));
+            }
+            length = usize::try_from(head.size()).map_err(|_| self.foreign(name))?;
+        }
+    }
+
+    /// Replaces an object. Pieces, if any, are there already.
+    fn replace(
+        &self,
+        name: &str,
+        data: &[u8],
+        large: Option<Large>,
+        expect: Expect,
+    ) -> Result<Outcome> {
+        let place = self.places.of(name);
+        let in_head = usize::try_from(PIECE_BYTES).map_or(data.len(), |n| n.min(data.len()));
+        for _ in 0..ATTEMPTS_MAX {
+            let before = match self.expected(place, name, expect)? {
+                Expected::Head(before) => before,
+                Expected::Conflict(conflict) => return Ok(conflict),
+            };
+            let guard = before.map_or(Step::CreateNew, |head| Step::AssertVersion(head.version));
+            let mut steps = vec![guard, Step::WriteFull(&data[..in_head])];
+            let old = before.and_then(|head| head.large);
+            match (large, old) {
+                (Some(large), _) => steps.push(Step::SetAttr(LARGE, large.encode())),
+                (None, Some(_)) => steps.push(Step::RemoveAttr(LARGE)),
+                (None, None) => {}
+            }
+            match place.heads.change(name, &steps) {
+                Ok(version) => {
+                    if let Some(old) = old {
+                        // What stays is garbage that nothing refers to.
+                        let _ = self.remove_pieces(place, name, old, old.pieces());
+                    }
+                    return Ok(Outcome::Done(self.replaced(name, data, (version, in_head), large)));
+                }
+                Err(code) => {
+                    self.known.forget(name);
+                    if !changed(code, before.is_some()) {
+                        return Err(told(name, "write", code));
+                    }
+                    // It was there; if it is gone again meanwhile, the next attempt may succeed.
+                    if expect == Expect::Absent
+                        && let Some((_, version)) = self.current(name)?
+                    {
+                        return Ok(Outcome::Conflict(Some(version)));
+                    }
+                }
+            }
+        }
+        Err(contended(name))
+    }
+
+    fn replaced(
+        &self,
+        name: &str,
+        data: &[u8],
+        (version, in_head): (u64, usize),
+        large: Option<Large>,
+    ) -> Version {
+        let content = Version::of(data);
+        self.known.note(name, Head { version, head_bytes: in_head as u64, large }, Some(content));
+        content
+    }
+
+    /// Replaces an object that has no pieces, or makes it, without looking first. `None` if it has.
+    fn put_plain(&self, name: &str, data: &[u8]) -> Result<Option<Version>> {
+        let plain = [Step::AssertAttr(LARGE, b""), Step::WriteFull(data)];
+        let new = [Step::CreateNew, Step::WriteFull(data)];
+        let heads = &self.places.of(name).heads;
+        let mut exists = self.known.head(name).is_some();
+        self.known.forget(name);
+        for _ in 0..ATTEMPTS_MAX {
+            match heads.change(name, if exists { &plain } else { &new }) {
+                Ok(version) => {
+                    let new = (version, data.len());
+                    return Ok(Some(self.replaced(name, data, new, None)));
+                }
+                Err(Code::CANCELED) => return Ok(None),
+                Err(Code::EXISTS) if !exists => exists = true,
+                Err(Code::NOT_FOUND) if exists => exists = false,
+                Err(code) => return Err(told(name, "write", code)),
+            }
+        }
+        Err(contended(name))
+    }
+
+    /// Replaces an object with more than a head can hold: what refers to the pieces comes last.
+    fn put_large(&self, name: &str, data: &[u8], expect: Expect) -> Result<Outcome> {
+        let place = self.places.of(name);
+        // A put that loses should not write all that for nothing.
+        if let Expected::Conflict(conflict) = self.expected(place, name, expect)? {
+            return Ok(conflict);
+        }
+        let large = Large { number: self.next_number(), size: data.len() as u64 };
+        let undo = || {
+            let _ = self.remove_pieces(place, name, large, large.pieces());
+        };
+        if let Err(code) = self.write_pieces(place, name, large, 0, data) {
+            undo();
+            return Err(told(name, "write", code));
+        }
+        let outcome = self.replace(name, data, Some(large), expect);
+        // After an error the head may refer to them.
+        if matches!(outcome, Ok(Outcome::Conflict(_))) {
+            undo();
+        }
+        outcome
+    }
+}
+
+/// What [`Rados::expected`] finds.
+enum Expected {
+    Head(Option<Head>),
+    Conflict(Outcome),
+}
+
+/// Connects to the cluster that an address names.
+fn connect(url: &str, config: &Config) -> Result<Arc<Cluster>> {
+    let user = format!("client.{}", config.user);
+    let failed = |doing: &str| {
+        let doing = doing.to_owned();
+        move |code| told(url, &doing, code)
+    };
+    let cluster = Cluster::new(&user)?.map_err(failed("prepare a connection"))?;
+    let conf = config.conf.as_deref();
+    cluster.read_conf(conf).map_err(|code| match code {
+        Code::NOT_FOUND => {
+            let file = conf.unwrap_or("/etc/ceph/ceph.conf");
+            Error::new(Errno::NotFound, url, format!("there is no configuration file {file}"))
+                .remedy("name the cluster's ceph.conf with conf=/PATH in the address of the store")
+        }
+        Code::INVALID => {
+            Error::new(Errno::Invalid, url, "the configuration file cannot be understood")
+                .remedy("`ceph-conf --lookup fsid -c FILE` says what is wrong with it")
+        }
+        code => told(url, "read the configuration file", code),
+    })?;
+    let (op, connect) = (config.op_timeout_s.to_string(), config.connect_timeout_s.to_string());
+    let mut settings = vec![
+        ("rados_osd_op_timeout", op.as_str()),
+        ("rados_mon_op_timeout", op.as_str()),
+        ("client_mount_timeout", connect.as_str()),
+        // What goes wrong is returned; the terminal belongs to the program.
+        ("log_to_stderr", "false"),
+        ("err_to_stderr", "false"),
+    ];
+    if let Some(keyring) = &config.keyring {
+        settings.push(("keyring", keyring));
+    }
+    for (option, value) in settings {
+        cluster.set(option, value).map_err(failed(&format!("set {option} to {value}")))?;
+    }
+    cluster.connect().map_err(|code| refused(url, &user, config, code))?;
+    Ok(Arc::new(cluster))
+}
+
+/// Why a cluster does not let somebody in.
+fn refused(url: &str, user: &str, config: &Config, code: Code) -> Error {
+    let keyring = config.keyring.as_deref().unwrap_or("the default places");
+    match -code.0 {
+        // No keyring, or no such user in it.
+        2 | 22 => Error::new(Errno::Access, url, format!("no key of {user} in {keyring}"))
+            .remedy("name its file with keyring=/PATH and the user with id=NAME in the address"),
+        1 | 13 => {
+            let cause = format!("the cluster does not accept the key of {user} in {keyring}");
+            Error::new(Errno::Access, url, cause)
+                .remedy(format!("compare it with what `ceph auth get {user}` says"))
+        }
+        110 => {
+            let cause = format!("no monitor answered within {} seconds", config.connect_timeout_s);
+            Error::new(Errno::TimedOut, url, cause)
+                .remedy("check `mon host` in the configuration file, and `ceph status`")
+        }
+        _ => told(url, "connect to the cluster", code),
+    }
+}
+
+impl ObjectStore for Rados {
+    fn put(&self, name: &str, data: &[u8], expect: Expect) -> Result<Outcome> {
+        check_name(name)?;
+        let size = check_end(name, 0, data.len())?;
+        if size > PIECE_BYTES {
+            return self.put_large(name, data, expect);
+        }
+        if expect == Expect::Any
+            && let Some(version) = self.put_plain(name, data)?
+        {
+            return Ok(Outcome::Done(version));
+        }
+        self.replace(name, data, None, expect)
+    }
+
+    fn append(&self, name: &str, data: &[u8]) -> Result<u64> {
+        check_name(name)?;
+        self.extend(name, At::End, data)
+    }
+
+    fn write_range(&self, name: &str, offset: u64, data: &[u8]) -> Result<()> {
+        check_name(name)?;
+        let end = check_end(name, offset, data.len())?;
+        if end > PIECE_BYTES && !data.is_empty() {
+            return self.extend(name, At::Offset(offset), data).map(|_| ());
+        }
+        let step = if data.is_empty() { Step::Create } else { Step::Write(offset, data) };
+        self.known.forget(name);
+        let written = self.places.of(name).heads.change(name, &[step]);
+        written.map(|_| ()).map_err(|code| told(name, "write", code))
+    }
+
+    fn get(&self, name: &str) -> Result<(Vec<u8>, Version)> {
+        check_name(name)?;
+        self.fetch(name).map(|(bytes, _, version)| (bytes, version))
+    }
+
+    fn read_range(&self, name: &str, offset: u64, length: usize) -> Result<Vec<u8>> {
+        let length = if length > GUESS_BYTES {
+            let left = self.stat(name)?.size.saturating_sub(offset);
+            usize::try_from(left).map_or(length, |left| length.min(left))
+        } else {
+            length
+        };
+        let mut bytes = vec![0; length];
+        let read = self.read_into(name, offset, &mut bytes)?;
+        bytes.truncate(read);
+        Ok(bytes)
+    }
+
+    fn read_into(&self, name: &str, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        check_name(name)?;
+        self.read_at(name, offset, buffer).map(|(read, _)| read)
+    }
+
+    fn stat(&self, name: &str) -> Result<Stat> {
+        check_name(name)?;
+        let head = self.look(self.places.of(name), name)?.ok_or_else(|| absent(name))?;
+        Ok(Stat { size: head.size() })
+    }
+
+    fn delete(&self, name: &str) -> Result<bool> {
+        check_name(name)?;
+        let place = self.places.of(name);
+        self.known.forget(name);
+        match place.heads.change(name, &[Step::AssertAttr(LARGE, b""), Step::Remove]) {
+            Ok(_) => return Ok(true),
+            Err(Code::NOT_FOUND) => return Ok(false),
+            Err(Code::CANCELED) => {}
+            Err(code) => return Err(told(name, "delete", code)),
+        }
+        for _ in 0..ATTEMPTS_MAX {
+            let Some(head) = self.look(place, name)? else { return Ok(false) };
+            let gone = [Step::AssertVersion(head.version), Step::Remove];
+            match place.heads.change(name, &gone) {
+                Ok(_) => {
+                    if let Some(large) = head.large {
+                        // What stays is garbage that nothing refers to.
+                        let _ = self.remove_pieces(place, name, large, large.pieces());
+                    }
+                    return Ok(true);
+                }
+                Err(code) if changed(code, true) => {}
+                Err(code) => return Err(told(name, "delete", code)),
+            }
+        }
+        Err(contended(name))
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        for place in self.places.may_hold(prefix) {
+            let visit = |name: &str| {
+                if name.starts_with(prefix) && check_name(name).is_ok() {
+                    names.push(name.to_owned());
+                }
+            };
+            place.heads.names(visit).map_err(|code| told(&self.url, "list objects", code))?;
+        }
+        names.sort_unstable();
+        // While a pool is rearranged an object may be shown twice.
+        names.dedup();
+        Ok(names)
+    }
+
+    fn sync(&self, scope: SyncScope<'_>) -> Result<()> {
+        match scope {
+            SyncScope::Object(name) => check_name(name),
+            // Whatever was acknowledged is durable.
+            SyncScope::Prefix(_) | SyncScope::All => Ok(()),
+        }
+    }
+
+    fn space(&self) -> Result<Space> {
+        let answer = self.cluster.monitor(r#"{"prefix":"df","format":"json"}"#);
+        let answer = answer.map_err(|code| told(&self.url, "ask for the room left", code))?;
+        space_of(&answer, &self.places.pools).ok_or_else(|| {
+            Error::new(Errno::NotSupported, &self.url, "the cluster does not say how large it is")
+                .remedy("start a manager (ceph-mgr), which counts it")
+        })
+    }
+
+    fn lock(&self, name: &str, owner: &str) -> Result<Box<dyn LockGuard>> {
+        check_name(name)?;
+        let lock = lock::NamedLock::take(&self.cluster, &self.places.locks, name, owner)?;
+        Ok(Box::new(lock))
+    }
+}
+
+/// What `ceph df` says of the pools: copies are taken into account. Pools mostly share their
+/// devices, so what is available is that of the pool with the least.
+fn space_of(answer: &[u8], pools: &[String]) -> Option<Space> {
+    let answer: Value = serde_json::from_slice(answer).ok()?;
+    let of_pool = |name: &String| {
+        let all = answer["pools"].as_array()?;
+        let stats = &all.iter().find(|pool| pool["name"] == name.as_str())?["stats"];
+        Some((stats["stored"].as_u64()?, stats["max_avail"].as_u64()?))
+    };
+    let pools: Vec<(u64, u64)> = pools.iter().map(of_pool).collect::<Option<_>>()?;
+    let available = pools.iter().map(|(_, available)| *available).min()?;
+    let total = pools.iter().map(|(stored, _)| *stored).sum::<u64>() + available;
+    (total > 0).then_some(Space { total, available })
+}
+
+#[cfg(test)]
+mod tests;

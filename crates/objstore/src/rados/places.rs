@@ -1,0 +1,174 @@
+//! Which pool and namespace an object goes to, and the object that says so.
+//!
+//! A pool is tied to devices and to a number of copies, so journals, file data and the rest each
+//! have one of their own if the address says so. Which it is follows from the beginning of the name,
+//! so that every process agrees; the marker keeps what was chosen when the store was made.
+//!
+//! Invariant: every process that uses a store uses the same pools, or is refused.
+
+use std::sync::Arc;
+
+use types::{Errno, Error, Result};
+
+use super::config::Config;
+use super::errors::told;
+use super::sys::{Cluster, Code, Pool, Read, Step};
+
+/// What names of journals and of file data begin with; everything else is metadata.
+pub(super) const PURPOSES: [(&str, &str); 3] =
+    [("journal", "journal/"), ("data", "data/"), ("metadata", "")];
+
+/// The object that says what this is, in the namespace that is called like the store.
+const MARKER: &str = "cudele-store";
+/// Version of the layout.
+const LAYOUT: &str = "1";
+const MARKER_BYTES_MAX: usize = 4096;
+
+/// Where the objects of one purpose are.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// What their names begin with.
+    pub(super) prefix: &'static str,
+    /// Heads: what a list shows.
+    pub(super) heads: Pool,
+    /// What does not fit into heads.
+    pub(super) pieces: Pool,
+}
+
+/// All of them, and where locks are.
+#[derive(Debug)]
+pub(super) struct Places {
+    places: [Place; 3],
+    pub(super) locks: Arc<Pool>,
+    /// Pools in use, each once.
+    pub(super) pools: Vec<String>,
+}
+
+impl Places {
+    /// Opens the pools of a store; makes the store if it may and there is none.
+    pub(super) fn open(
+        cluster: &Arc<Cluster>,
+        store: &str,
+        mut config: Config,
+        create: bool,
+    ) -> Result<Self> {
+        let base = open(cluster, store, &config.pool, &config.namespace)?;
+        settle(&base, store, &mut config, create)?;
+        let place = |purpose: usize| -> Result<Place> {
+            let (name, prefix) = PURPOSES[purpose];
+            let pool = config.pool_of(purpose);
+            let within = |part: &str| {
+                open(cluster, store, pool, &format!("{}.{name}{part}", config.namespace))
+            };
+            Ok(Place { prefix, heads: within("")?, pieces: within(".pieces")? })
+        };
+        let places = [place(0)?, place(1)?, place(2)?];
+        let locks = format!("{}.locks", config.namespace);
+        let locks = Arc::new(open(cluster, store, &config.pool, &locks)?);
+        let mut pools =
+            (0..3).map(|purpose| config.pool_of(purpose).to_owned()).collect::<Vec<_>>();
+        pools.sort_unstable();
+        pools.dedup();
+        Ok(Self { places, locks, pools })
+    }
+
+    /// Where an object is.
+    pub(super) fn of(&self, name: &str) -> &Place {
+        let found = self.places.iter().find(|place| name.starts_with(place.prefix));
+        found.expect("every name begins with nothing")
+    }
+
+    /// Where objects may be whose names begin so.
+    pub(super) fn may_hold(&self, prefix: &str) -> impl Iterator<Item = &Place> {
+        let within = self
+            .places
+            .iter()
+            .position(|place| !place.prefix.is_empty() && prefix.starts_with(place.prefix));
+        self.places.iter().enumerate().filter_map(move |(at, place)| match within {
+            Some(within) => (at == within).then_some(place),
+            None => (place.prefix.starts_with(prefix) || place.prefix.is_empty()).then_some(place),
+        })
+    }
+}
+
+fn open(cluster: &Arc<Cluster>, store: &str, pool: &str, namespace: &str) -> Result<Pool> {
+    Pool::open(cluster, pool, namespace).map_err(|code| match code {
+        Code::NOT_FOUND => {
+            Error::new(Errno::NotFound, store, format!("the cluster has no pool named {pool}"))
+                .remedy(format!("see `ceph osd pool ls`, or `ceph osd pool create {pool}`"))
+        }
+        code => told(store, &format!("open pool {pool}"), code),
+    })
+}
+
+/// Reads the marker, or writes it; `config` then says what it says.
+fn settle(base: &Pool, store: &str, config: &mut Config, create: bool) -> Result<()> {
+    if create {
+        let mut text = format!("cudele-store {LAYOUT}\n");
+        for (purpose, (name, _)) in PURPOSES.iter().enumerate() {
+            text += &format!("{name} {}\n", config.pool_of(purpose));
+        }
+        match base.change(MARKER, &[Step::CreateNew, Step::WriteFull(text.as_bytes())]) {
+            Ok(_) => return Ok(()),
+            Err(Code::EXISTS) => {}
+            Err(code) => return Err(told(store, "make the store", code)),
+        }
+    }
+    let mut buffer = [0; MARKER_BYTES_MAX];
+    let read =
+        Read { object: MARKER.into(), offset: 0, buffer: &mut buffer, version: None, attr: None };
+    let seen = base.read(read).map_err(|code| match code {
+        Code::NOT_FOUND => {
+            let cause = format!(
+                "there is no store in namespace {} of pool {}",
+                config.namespace, config.pool
+            );
+            Error::new(Errno::NotFound, store, cause)
+                .remedy("`cudele up --store` makes one; or correct the address")
+        }
+        code => told(store, "read what the store is", code),
+    })?;
+    let text = String::from_utf8_lossy(&buffer[..seen.read]);
+    agree(&text, store, config)
+}
+
+/// Takes over what the marker says, unless the address says otherwise.
+fn agree(text: &str, store: &str, config: &mut Config) -> Result<()> {
+    let mut lines = text.lines();
+    match lines.next().and_then(|line| line.split_once(' ')) {
+        Some(("cudele-store", LAYOUT)) => {}
+        Some(("cudele-store", other)) => {
+            let cause =
+                format!("the store has layout {other}, and this program knows layout {LAYOUT}");
+            return Err(Error::new(Errno::NotSupported, store, cause)
+                .remedy("use the program that made it"));
+        }
+        Some(_) | None => {
+            let cause = format!("object {MARKER} is not what marks a store");
+            return Err(Error::new(Errno::Invalid, store, cause).remedy("choose another namespace"));
+        }
+    }
+    for line in lines {
+        let known = line.split_once(' ').and_then(|(name, pool)| {
+            let purpose = PURPOSES.iter().position(|(purpose, _)| *purpose == name)?;
+            Some((purpose, pool))
+        });
+        let Some((purpose, pool)) = known else {
+            let cause = format!("object {MARKER} says {line:?}, which is not understood");
+            return Err(Error::new(Errno::Invalid, store, cause));
+        };
+        match &config.pools[purpose] {
+            Some(wanted) if wanted != pool => {
+                let (name, _) = PURPOSES[purpose];
+                let cause = format!("the {name} of this store is in pool {pool}, not in {wanted}");
+                return Err(Error::new(Errno::Invalid, store, cause)
+                    .remedy(format!("leave {name}_pool out of the address")));
+            }
+            Some(_) | None => config.pools[purpose] = Some(pool.to_owned()),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

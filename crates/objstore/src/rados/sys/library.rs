@@ -1,0 +1,211 @@
+//! librados, found when a store needs it and not before: the program neither links with Ceph nor
+//! asks for it where nobody uses it.
+//!
+//! Not here: what the functions are called for ([`super`]).
+//!
+//! Invariant: the library is loaded once and never unloaded, because it has threads of its own; so
+//! its functions may be called as long as the process lives.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::OnceLock;
+
+use libloading::Library;
+use types::{Errno, Error, Result};
+
+/// Ceph has kept this number since 2012.
+const FILE: &str = "librados.so.2";
+
+/// A cluster handle, an I/O context, a completion, an operation: pointers that only librados reads.
+pub(super) type Handle = *mut c_void;
+/// Answers a notification: what was given to `rados_watch3`, the notification, the watch, who asked,
+/// and what was sent along.
+pub(super) type OnNotify = extern "C" fn(Handle, u64, u64, u64, Handle, usize);
+/// Hears that a watch is lost.
+pub(super) type OnLost = extern "C" fn(Handle, u64, c_int);
+
+macro_rules! functions {
+    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $kind:ty),* $(,)?) $(-> $result:ty)?;)*) => {
+        /// The functions that are used, as `rados/librados.h` of Ceph 16 declares them.
+        #[derive(Debug)]
+        pub(super) struct Api {
+            $($(#[$doc])* pub(super) $name: unsafe extern "C" fn($($kind),*) $(-> $result)?,)*
+        }
+
+        impl Api {
+            fn find(library: &Library) -> std::result::Result<Self, libloading::Error> {
+                Ok(Self { $($name: function(library, stringify!($name))?,)* })
+            }
+        }
+    };
+}
+
+functions! {
+    fn rados_create2(cluster: *mut Handle, name: *const c_char, user: *const c_char, flags: u64) -> c_int;
+    fn rados_conf_read_file(cluster: Handle, path: *const c_char) -> c_int;
+    fn rados_conf_set(cluster: Handle, option: *const c_char, value: *const c_char) -> c_int;
+    fn rados_connect(cluster: Handle) -> c_int;
+    fn rados_shutdown(cluster: Handle);
+    fn rados_get_instance_id(cluster: Handle) -> u64;
+    fn rados_mon_command(
+        cluster: Handle,
+        command: *mut *const c_char,
+        commands: usize,
+        input: *const c_char,
+        input_bytes: usize,
+        output: *mut *mut c_char,
+        output_bytes: *mut usize,
+        status: *mut *mut c_char,
+        status_bytes: *mut usize,
+    ) -> c_int;
+    fn rados_buffer_free(buffer: *mut c_char);
+    fn rados_blocklist_add(cluster: Handle, address: *mut c_char, seconds: u32) -> c_int;
+    fn rados_ioctx_create(cluster: Handle, pool: *const c_char, io: *mut Handle) -> c_int;
+    fn rados_ioctx_destroy(io: Handle);
+    fn rados_ioctx_set_namespace(io: Handle, namespace: *const c_char);
+    fn rados_aio_create_completion2(argument: Handle, callback: Handle, completion: *mut Handle) -> c_int;
+    fn rados_aio_wait_for_complete(completion: Handle) -> c_int;
+    fn rados_aio_get_return_value(completion: Handle) -> c_int;
+    fn rados_aio_get_version(completion: Handle) -> u64;
+    fn rados_aio_release(completion: Handle);
+    fn rados_create_write_op() -> Handle;
+    fn rados_release_write_op(op: Handle);
+    fn rados_write_op_assert_version(op: Handle, version: u64);
+    fn rados_write_op_cmpxattr(op: Handle, name: *const c_char, comparison: u8, value: *const c_char, bytes: usize);
+    fn rados_write_op_setxattr(op: Handle, name: *const c_char, value: *const c_char, bytes: usize);
+    fn rados_write_op_rmxattr(op: Handle, name: *const c_char);
+    fn rados_write_op_create(op: Handle, exclusive: c_int, category: *const c_char);
+    fn rados_write_op_write(op: Handle, data: *const c_char, bytes: usize, offset: u64);
+    fn rados_write_op_write_full(op: Handle, data: *const c_char, bytes: usize);
+    fn rados_write_op_remove(op: Handle);
+    fn rados_aio_write_op_operate(
+        op: Handle,
+        io: Handle,
+        completion: Handle,
+        object: *const c_char,
+        time: *mut i64,
+        flags: c_int,
+    ) -> c_int;
+    fn rados_create_read_op() -> Handle;
+    fn rados_release_read_op(op: Handle);
+    fn rados_read_op_assert_version(op: Handle, version: u64);
+    fn rados_read_op_stat(op: Handle, size: *mut u64, time: *mut i64, result: *mut c_int);
+    fn rados_read_op_read(
+        op: Handle,
+        offset: u64,
+        bytes: usize,
+        buffer: *mut c_char,
+        read: *mut usize,
+        result: *mut c_int,
+    );
+    fn rados_read_op_getxattrs(op: Handle, iterator: *mut Handle, result: *mut c_int);
+    fn rados_getxattrs_next(
+        iterator: Handle,
+        name: *mut *const c_char,
+        value: *mut *const c_char,
+        bytes: *mut usize,
+    ) -> c_int;
+    fn rados_getxattrs_end(iterator: Handle);
+    fn rados_aio_read_op_operate(
+        op: Handle,
+        io: Handle,
+        completion: Handle,
+        object: *const c_char,
+        flags: c_int,
+    ) -> c_int;
+    fn rados_nobjects_list_open(io: Handle, list: *mut Handle) -> c_int;
+    fn rados_nobjects_list_next(
+        list: Handle,
+        name: *mut *const c_char,
+        key: *mut *const c_char,
+        namespace: *mut *const c_char,
+    ) -> c_int;
+    fn rados_nobjects_list_close(list: Handle);
+    fn rados_lock_exclusive(
+        io: Handle,
+        object: *const c_char,
+        name: *const c_char,
+        cookie: *const c_char,
+        description: *const c_char,
+        duration: Handle,
+        flags: u8,
+    ) -> c_int;
+    fn rados_unlock(io: Handle, object: *const c_char, name: *const c_char, cookie: *const c_char) -> c_int;
+    fn rados_break_lock(
+        io: Handle,
+        object: *const c_char,
+        name: *const c_char,
+        client: *const c_char,
+        cookie: *const c_char,
+    ) -> c_int;
+    fn rados_list_lockers(
+        io: Handle,
+        object: *const c_char,
+        name: *const c_char,
+        exclusive: *mut c_int,
+        tag: *mut c_char,
+        tag_bytes: *mut usize,
+        clients: *mut c_char,
+        clients_bytes: *mut usize,
+        cookies: *mut c_char,
+        cookies_bytes: *mut usize,
+        addresses: *mut c_char,
+        addresses_bytes: *mut usize,
+    ) -> isize;
+    fn rados_watch3(
+        io: Handle,
+        object: *const c_char,
+        watch: *mut u64,
+        on_notify: OnNotify,
+        on_lost: OnLost,
+        timeout_s: u32,
+        argument: Handle,
+    ) -> c_int;
+    fn rados_unwatch2(io: Handle, watch: u64) -> c_int;
+    fn rados_watch_flush(cluster: Handle) -> c_int;
+    fn rados_notify2(
+        io: Handle,
+        object: *const c_char,
+        data: *const c_char,
+        bytes: c_int,
+        timeout_ms: u64,
+        reply: *mut *mut c_char,
+        reply_bytes: *mut usize,
+    ) -> c_int;
+    fn rados_notify_ack(
+        io: Handle,
+        object: *const c_char,
+        notification: u64,
+        watch: u64,
+        data: *const c_char,
+        bytes: c_int,
+    ) -> c_int;
+}
+
+fn function<F: Copy>(library: &Library, name: &str) -> std::result::Result<F, libloading::Error> {
+    // SAFETY: `F` is inferred from the field of `Api` that has the symbol's name, and is what Ceph's
+    // header declares; the symbol stays valid because the library is never unloaded.
+    Ok(*unsafe { library.get::<F>(name.as_bytes()) }?)
+}
+
+/// The library.
+///
+/// # Errors
+/// `EOPNOTSUPP` if it is not installed, or too old.
+pub(super) fn api() -> Result<&'static Api> {
+    static API: OnceLock<std::result::Result<Api, String>> = OnceLock::new();
+    let found = API.get_or_init(|| {
+        // SAFETY: librados is made to be loaded by any program; what its constructors do is set up
+        // tables of its own.
+        let library = unsafe { Library::new(FILE) }
+            .map_err(|error| format!("the Ceph client library cannot be loaded: {error}"))?;
+        let api = Api::find(&library)
+            .map_err(|error| format!("the Ceph client library is older than Ceph 16: {error}"))?;
+        std::mem::forget(library);
+        Ok(api)
+    });
+    found.as_ref().map_err(|cause| {
+        Error::new(Errno::NotSupported, "rados:", cause.clone()).remedy(
+            "install it (Debian, Ubuntu: apt-get install librados2; Fedora: dnf install librados2)",
+        )
+    })
+}
