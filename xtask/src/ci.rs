@@ -65,6 +65,7 @@ fn steps(tools: Tools) -> Vec<Step> {
             "simulation",
             [cargo(&["run", "--quiet", "-p", "xtask", "--", "sim", "--seeds", SEEDS])],
         ),
+        step("rados", rados()),
         step("docs", [cargo(&doc).with("RUSTDOCFLAGS", "-Dwarnings")]),
         step("release", [cargo(&["build", "--quiet", "--release", "-p", "cli"])]),
         step("instructions", [cargo(&["run", "--quiet", "-p", "xtask", "--", "instructions"])]),
@@ -86,6 +87,16 @@ fn tests(tools: Tools) -> Vec<Cargo> {
     } else {
         vec![built, seeded(&["test", "--quiet", "--workspace"])]
     }
+}
+
+/// The tests that need a real Ceph cluster: they bring it up themselves, and fail where Ceph is not
+/// installed unless `CUDELE_TEST_RADOS=skip`. One at a time: each has daemons of its own.
+fn rados() -> Vec<Cargo> {
+    let tests = |package: &str| {
+        Cargo::new(&["test", "--quiet", "-p", package, "--test", "rados", "--"])
+            .and(&["--ignored", "--test-threads", "1"])
+    };
+    vec![tests("objstore"), tests("cli")]
 }
 
 /// Runs the property tests of all crates with this many other seeds, each of which is printed.

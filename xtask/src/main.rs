@@ -43,6 +43,8 @@ usage: cargo xtask CHORE [ARGUMENT]...
   suites [NAME]      long runs of programs of others on the mount (Debian packages)
   instructions       count the instructions of a create in the server's core, with valgrind,
                      and compare them with xtask/instructions.toml
+  ceph up|status|down
+                     a real Ceph cluster on this machine, for tests and to try things with
   fix                rewrite the sources: rustfmt and what clippy can repair
   hook               install the pre-commit hook: format check and tidy
 ";
@@ -78,6 +80,7 @@ fn chore(root: &Path, arguments: &[&str]) -> Outcome {
         "tools" => no_arguments(rest).and_then(|()| tools::install(root)),
         "suites" => tools::suites(root, rest),
         "instructions" => no_arguments(rest).and_then(|()| instructions::check(root)),
+        "ceph" => ceph(root, rest),
         "fix" => no_arguments(rest).and_then(|()| fix(root)),
         "hook" => no_arguments(rest).and_then(|()| hook::install(root)),
         "help" | "--help" | "-h" => {
@@ -100,6 +103,11 @@ fn no_arguments(arguments: &[&str]) -> Outcome {
 fn sim(root: &Path, options: &[&str]) -> Outcome {
     let command = ["run", "--quiet", "--profile", "sim", "-p", "sim", "--bin", "sim", "--"];
     Cargo::new(&command).and(options).run(root)
+}
+
+/// The options are the program's own, as with the simulator.
+fn ceph(root: &Path, options: &[&str]) -> Outcome {
+    Cargo::new(&["run", "--quiet", "-p", "testceph", "--"]).and(options).run(root)
 }
 
 fn properties(root: &Path, arguments: &[&str]) -> Outcome {

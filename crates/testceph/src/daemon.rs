@@ -1,0 +1,40 @@
+//! Daemons that run, by their pid files.
+//!
+//! Invariant: a process is taken for a daemon only if its command line names this cluster's
+//! configuration, so a number that went to somebody else is left alone.
+
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A daemon.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    pub(crate) name: String,
+    pub(crate) pid: Pid,
+    conf: PathBuf,
+}
+
+impl Daemon {
+    /// The daemon of this name, if it runs.
+    pub(crate) fn find(dir: &Path, name: &str) -> Option<Self> {
+        let text = std::fs::read_to_string(dir.join(format!("{name}.pid"))).ok()?;
+        let pid = Pid::from_raw(text.trim().parse().ok()?)?;
+        let daemon = Self { name: name.to_owned(), pid, conf: dir.join("ceph.conf") };
+        daemon.runs().then_some(daemon)
+    }
+
+    pub(crate) fn runs(&self) -> bool {
+        let line = std::fs::read(format!("/proc/{}/cmdline", self.pid.as_raw_nonzero()));
+        let conf = self.conf.as_os_str().as_encoded_bytes();
+        // Of one that has ended and was not waited for yet, the line is empty.
+        line.is_ok_and(|line| line.split(|byte| *byte == 0).any(|argument| argument == conf))
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        if self.runs() {
+            // That it ended just now is what most signals are for.
+            let _ = kill_process(self.pid, signal);
+        }
+    }
+}

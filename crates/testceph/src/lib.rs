@@ -1,0 +1,382 @@
+//! A real Ceph cluster on this machine, for tests and benchmarks: one monitor and a few OSDs on
+//! loopback, in a directory of their own, up in seconds and gone without a trace.
+//!
+//! Not for anything that must last, and not a cluster that anybody else can reach. Users are checked
+//! as on any cluster (cephx), because that is part of what is tested.
+//!
+//! Invariant: only processes that were started here, as their command lines say, are ever signalled.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "I/O edge: starts and stops the daemons of a cluster"
+)]
+
+mod config;
+mod daemon;
+mod socket;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+pub use rustix::process::Signal;
+
+use daemon::Daemon;
+
+/// How long anything here may take before it counts as failed.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often a condition is looked at that somebody else brings about.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// What a cluster needs, and the Debian package of it.
+const PROGRAMS: [(&str, &str); 6] = [
+    ("ceph-mon", "ceph-mon"),
+    ("ceph-osd", "ceph-osd"),
+    ("monmaptool", "ceph-base"),
+    ("ceph", "ceph-common"),
+    ("ceph-authtool", "ceph-common"),
+    ("rados", "ceph-common"),
+];
+
+/// What went wrong, for people.
+pub type Result<T> = std::result::Result<T, String>;
+
+/// Where OSDs keep what they are given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Store {
+    /// In memory: quick, and gone when the OSD is killed.
+    Memory,
+    /// In a file, as a real OSD does on a disk: it outlives the OSD.
+    File,
+}
+
+/// What cluster to make.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Its directory, which must be missing or empty.
+    pub dir: PathBuf,
+    /// How many OSDs, 1 to 9.
+    pub osds: u32,
+    /// How many copies every pool keeps; it goes on as long as one of them is there.
+    pub copies: u32,
+    /// Where OSDs keep data.
+    pub store: Store,
+    /// Bytes that each OSD can hold.
+    pub bytes: u64,
+    /// Pools to make.
+    pub pools: Vec<String>,
+    /// More settings of Ceph's, for all daemons and clients.
+    pub options: Vec<(String, String)>,
+}
+
+impl Settings {
+    /// One OSD in memory with 4 GiB, and one pool, `test`.
+    #[must_use]
+    pub fn new(dir: &Path) -> Self {
+        Self {
+            dir: dir.to_owned(),
+            osds: 1,
+            copies: 1,
+            store: Store::Memory,
+            bytes: 4 << 30,
+            pools: vec!["test".to_owned()],
+            options: Vec::new(),
+        }
+    }
+}
+
+/// A cluster. It goes on when this is dropped; see [`Running`].
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    dir: PathBuf,
+}
+
+/// A cluster that is killed and removed when this is dropped, for tests.
+#[derive(Debug)]
+pub struct Running(pub Cluster);
+
+impl std::ops::Deref for Running {
+    type Target = Cluster;
+
+    fn deref(&self) -> &Cluster {
+        &self.0
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // What a test leaves behind must not make the next one fail.
+        let _ = self.0.remove();
+    }
+}
+
+/// Says which packages have to be installed, if any.
+///
+/// # Errors
+/// The command that installs them.
+pub fn check_installed() -> Result<()> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there =
+        |program: &str| std::env::split_paths(&path).any(|dir| dir.join(program).is_file());
+    let missing: Vec<_> = PROGRAMS.iter().filter(|(program, _)| !is_there(program)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let programs: Vec<&str> = missing.iter().map(|(program, _)| *program).collect();
+    let mut packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
+    packages.dedup();
+    Err(format!(
+        "not installed: {}. As root: apt-get install --no-install-recommends librados2 {}",
+        programs.join(", "),
+        packages.join(" ")
+    ))
+}
+
+impl Cluster {
+    /// Makes a cluster and waits until it serves all its pools.
+    ///
+    /// # Errors
+    /// What is not installed, or what a daemon said.
+    pub fn up(settings: &Settings) -> Result<Self> {
+        check_installed()?;
+        if fs::read_dir(&settings.dir).is_ok_and(|mut entries| entries.next().is_some()) {
+            return Err(format!("{} is not empty", settings.dir.display()));
+        }
+        let cluster = Self { dir: settings.dir.clone() };
+        let made = cluster.make(settings);
+        if made.is_err() {
+            // The logs say why, but nothing may go on running.
+            cluster.daemons().iter().for_each(|daemon| daemon.signal(Signal::KILL));
+        }
+        made.map(|()| cluster)
+    }
+
+    /// As [`Cluster::up`], for a test.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn running(settings: &Settings) -> Result<Running> {
+        Self::up(settings).map(Running)
+    }
+
+    /// A cluster that was made earlier.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn at(dir: &Path) -> Result<Self> {
+        let cluster = Self { dir: dir.to_owned() };
+        if !cluster.conf().is_file() {
+            return Err(format!("there is no cluster in {}", dir.display()));
+        }
+        Ok(cluster)
+    }
+
+    fn make(&self, settings: &Settings) -> Result<()> {
+        let uuids = config::write(settings)?;
+        let conf = self.conf();
+        let conf = conf.as_os_str();
+        // OSDs are prepared while the monitor starts.
+        let mut preparing = Vec::new();
+        for (number, uuid) in uuids.iter().enumerate() {
+            let mut osd = self.program("ceph-osd");
+            osd.args(["-i", &number.to_string(), "--mkfs", "--osd-uuid", uuid]);
+            preparing.push(osd.spawn().map_err(|error| format!("ceph-osd: {error}"))?);
+        }
+        let monmap = self.dir.join("monmap");
+        let mut mon = self.program("ceph-mon");
+        mon.args(["-i", "a", "--mkfs", "--monmap"]).arg(&monmap);
+        mon.arg("--keyring").arg(self.dir.join("keyring"));
+        self.finish(mon)?;
+        self.start("mon.a")?;
+        let mut commands = String::new();
+        for (number, uuid) in uuids.iter().enumerate() {
+            let _ = writeln!(commands, "osd new {uuid} {number}");
+        }
+        for pool in &settings.pools {
+            let _ = writeln!(commands, "osd pool create {pool}");
+            let _ = writeln!(commands, "osd pool application enable {pool} cudele");
+        }
+        self.ask_monitor(&commands)?;
+        for (number, mut osd) in preparing.into_iter().enumerate() {
+            let ended = osd.wait().map_err(|error| format!("ceph-osd: {error}"))?;
+            if !ended.success() {
+                return Err(self.said(&format!("preparing OSD {number} ended with {ended}")));
+            }
+            self.start(&format!("osd.{number}"))?;
+        }
+        for pool in &settings.pools {
+            // A list comes from every placement group, so it waits for all of them.
+            let mut list = self.program("rados");
+            list.args(["-p", pool, "ls"]);
+            self.finish(list)?;
+        }
+        debug_assert!(!conf.is_empty(), "a path that was joined");
+        Ok(())
+    }
+
+    /// The configuration file, for clients.
+    #[must_use]
+    pub fn conf(&self) -> PathBuf {
+        self.dir.join("ceph.conf")
+    }
+
+    /// Where everything is.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The address of a store in a pool.
+    #[must_use]
+    pub fn url(&self, pool: &str) -> String {
+        format!("rados://{pool}?conf={}", self.conf().display())
+    }
+
+    /// Starts a daemon (`mon.a`, `osd.0`, …) and waits until it serves.
+    ///
+    /// # Errors
+    /// What it said.
+    pub fn start(&self, daemon: &str) -> Result<()> {
+        let (kind, id) = daemon.split_once('.').ok_or("no such daemon")?;
+        let mut program = self.program(&format!("ceph-{kind}"));
+        program.args(["-i", id]);
+        self.finish(program)?;
+        let socket = self.dir.join(format!("{daemon}.asok"));
+        let serves = |answer: &serde_json::Value| match kind {
+            "mon" => answer["state"] == "leader",
+            _ => answer["state"] == "active",
+        };
+        let command = if kind == "mon" { "mon_status" } else { "status" };
+        self.eventually(&format!("{daemon} serves"), || {
+            socket::ask(&socket, command).is_ok_and(|answer| serves(&answer))
+        })
+    }
+
+    /// Sends a signal to a daemon; of one that ends of it, waits for the end.
+    ///
+    /// # Errors
+    /// If it does not run.
+    pub fn signal(&self, daemon: &str, signal: Signal) -> Result<()> {
+        let daemon = Daemon::find(&self.dir, daemon)
+            .ok_or_else(|| format!("{daemon} does not run in {}", self.dir.display()))?;
+        daemon.signal(signal);
+        if matches!(signal, Signal::KILL | Signal::TERM) {
+            self.eventually("the daemon has ended", || !daemon.runs())?;
+        }
+        Ok(())
+    }
+
+    /// Asks the monitors, with the words of the `ceph` program.
+    ///
+    /// # Errors
+    /// What it said.
+    pub fn ceph(&self, arguments: &[&str]) -> Result<String> {
+        let mut ceph = self.program("ceph");
+        ceph.args(["--connect-timeout", "20"]).args(arguments);
+        ceph.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let output = ceph.output().map_err(|error| format!("ceph: {error}"))?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        if output.status.success() {
+            return Ok(text(&output.stdout));
+        }
+        Err(format!("ceph {}: {}", arguments.join(" "), text(&output.stderr)))
+    }
+
+    /// Many commands in one process: starting the program takes longer than a command.
+    fn ask_monitor(&self, commands: &str) -> Result<()> {
+        let mut ceph = self.program("ceph");
+        ceph.args(["--connect-timeout", "20"]).stdin(Stdio::piped());
+        let mut child = ceph.spawn().map_err(|error| format!("ceph: {error}"))?;
+        let mut stdin = child.stdin.take().ok_or("ceph takes no commands")?;
+        let told = stdin.write_all(commands.as_bytes());
+        drop(stdin);
+        let ended = child.wait().map_err(|error| format!("ceph: {error}"))?;
+        if told.is_err() || !ended.success() {
+            return Err(self.said(&format!("`ceph` ended with {ended}")));
+        }
+        Ok(())
+    }
+
+    /// Makes a user with these rights, and a keyring with its key; returns the keyring's path.
+    ///
+    /// # Errors
+    /// What the monitor said.
+    pub fn user(&self, name: &str, rights: &[&str]) -> Result<PathBuf> {
+        let path = self.dir.join(format!("client.{name}.keyring"));
+        let entity = format!("client.{name}");
+        let text = self.ceph(&[&["auth", "get-or-create", &*entity], rights].concat())?;
+        fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(path)
+    }
+
+    /// The daemons that run.
+    fn daemons(&self) -> Vec<Daemon> {
+        let names = ["mon.a".to_owned()].into_iter().chain((0..10).map(|n| format!("osd.{n}")));
+        names.filter_map(|name| Daemon::find(&self.dir, &name)).collect()
+    }
+
+    /// Kills all daemons and removes the directory.
+    ///
+    /// # Errors
+    /// If a daemon survives, or something cannot be removed.
+    pub fn remove(&self) -> Result<()> {
+        let daemons = self.daemons();
+        daemons.iter().for_each(|daemon| daemon.signal(Signal::KILL));
+        self.eventually("all daemons have ended", || daemons.iter().all(|d| !d.runs()))?;
+        fs::remove_dir_all(&self.dir).map_err(|error| format!("{}: {error}", self.dir.display()))
+    }
+
+    /// What runs, one line for each daemon.
+    #[must_use]
+    pub fn status(&self) -> String {
+        let mut out = String::new();
+        for daemon in self.daemons() {
+            let _ = writeln!(out, "{:<6} {}", daemon.name, daemon.pid.as_raw_nonzero());
+        }
+        out
+    }
+
+    /// A program of Ceph's, about this cluster; what it says goes to a file.
+    fn program(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.env_remove("CEPH_ARGS").env_remove("CEPH_CONF").arg("-c").arg(self.conf());
+        command.stdin(Stdio::null()).current_dir("/");
+        let said = fs::OpenOptions::new().append(true).create(true).open(self.dir.join("said"));
+        if let Ok(said) = said {
+            let copy = said.try_clone().map_or_else(|_| Stdio::null(), Stdio::from);
+            command.stdout(copy).stderr(said);
+        }
+        command
+    }
+
+    fn finish(&self, mut command: Command) -> Result<()> {
+        let program = command.get_program().to_string_lossy().into_owned();
+        let ended = command.status().map_err(|error| format!("{program}: {error}"))?;
+        if ended.success() {
+            return Ok(());
+        }
+        Err(self.said(&format!("`{program}` ended with {ended}")))
+    }
+
+    /// An error with the last thing that a program said.
+    fn said(&self, what: &str) -> String {
+        let said = fs::read_to_string(self.dir.join("said")).unwrap_or_default();
+        let last: Vec<&str> = said.lines().rev().take(3).collect();
+        let last = last.into_iter().rev().collect::<Vec<_>>().join("\n");
+        format!("{what}:\n{last}\nsee {}", self.dir.display())
+    }
+
+    fn eventually(&self, what: &str, mut condition: impl FnMut() -> bool) -> Result<()> {
+        let start = Instant::now();
+        while !condition() {
+            if start.elapsed() > PATIENCE {
+                return Err(self.said(&format!("waited in vain until {what}")));
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        Ok(())
+    }
+}
