@@ -93,8 +93,11 @@ fn tests(tools: Tools) -> Vec<Cargo> {
 /// installed unless `CUDELE_TEST_RADOS=skip`. One at a time: each has daemons of its own.
 fn rados() -> Vec<Cargo> {
     let tests = |package: &str| {
-        Cargo::new(&["test", "--quiet", "-p", package, "--test", "rados", "--"])
-            .and(&["--ignored", "--test-threads", "1"])
+        Cargo::new(&["test", "--quiet", "-p", package, "--test", "rados", "--"]).and(&[
+            "--ignored",
+            "--test-threads",
+            "1",
+        ])
     };
     vec![tests("objstore"), tests("cli")]
 }

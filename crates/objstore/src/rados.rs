@@ -283,15 +283,17 @@ fn connect(url: &str, config: &Config) -> Result<Arc<Cluster>> {
 
 /// Why a cluster does not let somebody in.
 fn refused(url: &str, user: &str, config: &Config, code: Code) -> Error {
-    let keyring = config.keyring.as_deref().unwrap_or("the default places");
+    let keyring = config.keyring.as_deref().unwrap_or("the keyring of the configuration");
     match -code.0 {
         // No keyring, or no such user in it.
         2 | 22 => Error::new(Errno::Access, url, format!("no key of {user} in {keyring}"))
             .remedy("name its file with keyring=/PATH and the user with id=NAME in the address"),
         1 | 13 => {
-            let cause = format!("the cluster does not accept the key of {user} in {keyring}");
-            Error::new(Errno::Access, url, cause)
-                .remedy(format!("compare it with what `ceph auth get {user}` says"))
+            let cause = format!("the cluster accepts no key of {user} from {keyring}");
+            Error::new(Errno::Access, url, cause).remedy(format!(
+                "compare it with `ceph auth get {user}`; keyring=/PATH and id=NAME in the address \
+                 say which"
+            ))
         }
         110 => {
             let cause = format!("no monitor answered within {} seconds", config.connect_timeout_s);

@@ -1,0 +1,85 @@
+//! The contract of every store, and several connections to one.
+
+use objstore::conformance::conformance;
+use objstore::{Expect, ObjectStore, Outcome, SyncScope, Version};
+use types::Errno;
+
+use crate::cluster::{Ceph, two_copies, up};
+
+fn keeps_the_contract(ceph: &Ceph) {
+    conformance(&|| Box::new(ceph.store()));
+}
+
+#[test]
+#[ignore = "needs Ceph: cargo xtask ci rados"]
+fn rados_keeps_the_contract_in_memory() {
+    let Some(ceph) = up(|_| {}) else { return };
+    keeps_the_contract(&ceph);
+}
+
+#[test]
+#[ignore = "needs Ceph: cargo xtask ci rados"]
+fn rados_keeps_the_contract_in_files_with_two_copies() {
+    let Some(ceph) = up(two_copies) else { return };
+    keeps_the_contract(&ceph);
+}
+
+#[test]
+#[ignore = "needs Ceph: cargo xtask ci rados"]
+fn two_connections_see_each_others_changes() {
+    let Some(ceph) = up(|_| {}) else { return };
+    let (one, two) = (ceph.open(""), ceph.open(""));
+    let done = |outcome: types::Result<Outcome>| match outcome.unwrap() {
+        Outcome::Done(version) => version,
+        Outcome::Conflict(current) => panic!("unexpected conflict with {current:?}"),
+    };
+    let first = done(one.put("mon/map", b"1", Expect::Absent));
+    let second = done(two.put("mon/map", b"2", Expect::Is(first)));
+    // What the first connection remembers is out of date, and must not count.
+    let late = one.put("mon/map", b"late", Expect::Is(first));
+    assert_eq!(late, Ok(Outcome::Conflict(Some(second))));
+    done(one.put("mon/map", b"3", Expect::Is(second)));
+    // Equal content is the same version, however it came about.
+    done(two.put("mon/map", b"2", Expect::Any));
+    done(one.put("mon/map", b"4", Expect::Is(Version::of(b"2"))));
+
+    for round in 0..10 {
+        assert_eq!(one.append("journal/x", b"ab"), Ok(round * 3));
+        assert_eq!(two.append("journal/x", b"c"), Ok(round * 3 + 2));
+    }
+    assert_eq!(one.append("journal/x", b""), Ok(30), "nothing lands at the end, too");
+    assert_eq!(two.delete("journal/x"), Ok(true));
+    assert_eq!(one.append("journal/x", b"new"), Ok(0));
+
+    let guard = one.lock("rank/0000.lock", "one").unwrap();
+    let error = two.lock("rank/0000.lock", "two").unwrap_err();
+    assert_eq!(error.errno, Errno::Busy);
+    assert!(error.to_string().contains("held by one"), "{error}");
+    drop(guard);
+    drop(two.lock("rank/0000.lock", "two").unwrap());
+}
+
+#[test]
+#[ignore = "needs Ceph: cargo xtask ci rados"]
+fn every_purpose_has_its_pool() {
+    let pools = ["test", "fast", "bulk"].map(str::to_owned).to_vec();
+    let Some(ceph) = up(|settings| settings.pools = pools) else { return };
+    let store = ceph.open("&journal_pool=fast&data_pool=bulk");
+    for name in ["journal/mds.0000/0", "data/01/0101.0", "dirs/1/manifest", "mon/map"] {
+        store.write_range(name, 0, b"x").unwrap();
+    }
+    drop(store);
+    assert_eq!(ceph.objects("fast", "cudele.journal"), ["journal/mds.0000/0"]);
+    assert_eq!(ceph.objects("bulk", "cudele.data"), ["data/01/0101.0"]);
+    assert_eq!(ceph.objects("test", "cudele.metadata"), ["dirs/1/manifest", "mon/map"]);
+    // The store knows it, so nobody has to say it again; and nobody may say otherwise.
+    let store = objstore::open_existing(&ceph.url("test")).unwrap();
+    assert_eq!(store.list("").unwrap().len(), 4);
+    assert_eq!(store.list("jour").unwrap(), ["journal/mds.0000/0"]);
+    assert_eq!(store.list("data/01/").unwrap(), ["data/01/0101.0"]);
+    store.sync(SyncScope::All).unwrap();
+    let other = objstore::open_existing(&format!("{}&data_pool=fast", ceph.url("test")));
+    let error = other.unwrap_err();
+    assert_eq!(error.errno, Errno::Invalid);
+    assert!(error.to_string().contains("in pool bulk, not in fast"), "{error}");
+}

@@ -1,0 +1,70 @@
+//! Opening a store that cannot be opened: what people are told.
+
+use types::{Errno, Error};
+
+use crate::cluster::up;
+
+/// The error of opening, which must have this number and these words.
+#[track_caller]
+fn refused(url: &str, errno: Errno, words: &[&str]) {
+    let error: Error = objstore::open(url).unwrap_err();
+    assert_eq!(error.errno, errno, "{error}");
+    for word in words {
+        assert!(error.to_string().contains(word), "{word} is not in: {error}");
+    }
+    assert!(!error.remedy.is_empty(), "{error}");
+}
+
+#[test]
+#[ignore = "needs Ceph: cargo xtask ci rados"]
+fn what_is_missing_is_named() {
+    let Some(ceph) = up(|_| {}) else { return };
+    let url = ceph.url("test");
+    refused(&ceph.url("none"), Errno::NotFound, &["no pool named none", "pool create none"]);
+    refused("rados://test?conf=/no/such.conf", Errno::NotFound, &["/no/such.conf", "conf="]);
+    refused(&format!("{url}&id=nobody"), Errno::Access, &["client.nobody", "keyring="]);
+    refused(&format!("{url}&keyring=/no/such"), Errno::Access, &["client.admin", "/no/such"]);
+    let missing = objstore::open_existing(&format!("{url}&namespace=typo")).unwrap_err();
+    assert_eq!(missing.errno, Errno::NotFound);
+    assert!(missing.to_string().contains("no store in namespace typo of pool test"), "{missing}");
+    objstore::open(&url).unwrap();
+    objstore::open_existing(&url).unwrap();
+}
+
+#[test]
+#[ignore = "needs Ceph: cargo xtask ci rados"]
+fn wrong_keys_and_missing_rights_are_refused() {
+    let Some(ceph) = up(|_| {}) else { return };
+    let url = ceph.url("test");
+    objstore::open(&url).unwrap();
+    // A key that the cluster never gave out.
+    let forged = ceph.home.path().join("forged");
+    let key = "[client.admin]\n\tkey = AQBzLVNnAAAAABAAvNXKQJNiNIZNMcVNKsNtPQ==\n";
+    std::fs::write(&forged, key).unwrap();
+    let forged = format!("{url}&keyring={}", forged.display());
+    refused(&forged, Errno::Access, &["accepts no key of client.admin", "auth get"]);
+    // A user who may read.
+    let keyring = ceph.user("reader", &["mon", "allow r", "osd", "allow r pool=test"]).unwrap();
+    let reader = format!("{url}&id=reader&keyring={}", keyring.display());
+    let store = objstore::open_existing(&reader).unwrap();
+    let error = store.append("a", b"x").unwrap_err();
+    assert_eq!(error.errno, Errno::Access, "{error}");
+    assert!(error.to_string().contains("ceph auth get"), "{error}");
+    assert_eq!(store.list(""), Ok(Vec::new()));
+    // What the administrator's guide gives a user is enough, also to shut out a dead holder.
+    let rights = ["mon", "allow r, allow command \"osd blocklist\"", "osd", "allow rwx pool=test"];
+    let keyring = ceph.user("cudele", &rights).unwrap();
+    let user = format!("{url}&id=cudele&keyring={}", keyring.display());
+    let store = objstore::open(&format!("{user}&namespace=mine")).unwrap();
+    store.append("journal/a", b"x").unwrap();
+    drop(store.lock("lock", "me").unwrap());
+}
+
+#[test]
+#[ignore = "needs Ceph: cargo xtask ci rados"]
+fn a_cluster_that_does_not_answer_is_given_up() {
+    let Some(ceph) = up(|_| {}) else { return };
+    ceph.signal("mon.a", testceph::Signal::KILL).unwrap();
+    let url = format!("{}&connect_timeout=1", ceph.url("test"));
+    refused(&url, Errno::TimedOut, &["no monitor answered within 1 seconds", "mon host"]);
+}
