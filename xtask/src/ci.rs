@@ -90,7 +90,7 @@ fn tests(tools: Tools) -> Vec<Cargo> {
 }
 
 /// The tests that need a real Ceph cluster: they bring it up themselves, and fail where Ceph is not
-/// installed unless `CUDELE_TEST_RADOS=skip`. One at a time: each has daemons of its own.
+/// installed unless `CUDELE_TEST_RADOS=skip`. Two at a time: each has daemons of its own.
 fn rados() -> Vec<Cargo> {
     let tests = |package: &str| {
         Cargo::new(&["test", "--quiet", "-p", package, "--test", "rados", "--"]).and(&[

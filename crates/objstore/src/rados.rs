@@ -267,6 +267,10 @@ fn connect(url: &str, config: &Config) -> Result<Arc<Cluster>> {
         ("rados_osd_op_timeout", op.as_str()),
         ("rados_mon_op_timeout", op.as_str()),
         ("client_mount_timeout", connect.as_str()),
+        // Monitors that are gone are looked for every second or three, and not ever more rarely: a
+        // request that waits for them has its own end.
+        ("mon_client_hunt_interval", "1"),
+        ("mon_client_hunt_interval_max_multiple", "3"),
         // What goes wrong is returned; the terminal belongs to the program.
         ("log_to_stderr", "false"),
         ("err_to_stderr", "false"),

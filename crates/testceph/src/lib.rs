@@ -176,8 +176,6 @@ impl Cluster {
 
     fn make(&self, settings: &Settings) -> Result<()> {
         let uuids = config::write(settings)?;
-        let conf = self.conf();
-        let conf = conf.as_os_str();
         // OSDs are prepared while the monitor starts.
         let mut preparing = Vec::new();
         for (number, uuid) in uuids.iter().enumerate() {
@@ -205,15 +203,15 @@ impl Cluster {
             if !ended.success() {
                 return Err(self.said(&format!("preparing OSD {number} ended with {ended}")));
             }
-            self.start(&format!("osd.{number}"))?;
+            self.launch(&format!("osd.{number}"))?;
         }
+        (0..settings.osds).try_for_each(|number| self.await_daemon(&format!("osd.{number}")))?;
         for pool in &settings.pools {
             // A list comes from every placement group, so it waits for all of them.
             let mut list = self.program("rados");
             list.args(["-p", pool, "ls"]);
             self.finish(list)?;
         }
-        debug_assert!(!conf.is_empty(), "a path that was joined");
         Ok(())
     }
 
@@ -240,10 +238,20 @@ impl Cluster {
     /// # Errors
     /// What it said.
     pub fn start(&self, daemon: &str) -> Result<()> {
+        self.launch(daemon)?;
+        self.await_daemon(daemon)
+    }
+
+    fn launch(&self, daemon: &str) -> Result<()> {
         let (kind, id) = daemon.split_once('.').ok_or("no such daemon")?;
         let mut program = self.program(&format!("ceph-{kind}"));
         program.args(["-i", id]);
-        self.finish(program)?;
+        self.finish(program)
+    }
+
+    /// Waits until a daemon serves.
+    fn await_daemon(&self, daemon: &str) -> Result<()> {
+        let kind = daemon.split('.').next().unwrap_or_default();
         let socket = self.dir.join(format!("{daemon}.asok"));
         let serves = |answer: &serde_json::Value| match kind {
             "mon" => answer["state"] == "leader",
