@@ -34,6 +34,10 @@ pub(crate) fn write(settings: &Settings) -> Result<Vec<String>> {
         let rights = [("mon", "allow profile osd"), ("osd", "allow *")];
         key(&keyring, &format!("osd.{number}"), &rights)?;
     }
+    if settings.cephfs {
+        let rights = [("mon", "allow profile mds"), ("osd", "allow rwx"), ("mds", "allow *")];
+        key(&keyring, "mds.a", &rights)?;
+    }
     let mut map = Command::new("monmaptool");
     map.args(["--create", "--fsid", &fsid, "--addv", "a", &format!("[v2:127.0.0.1:{port}]")]);
     run(map.arg(dir.join("monmap")))?;
@@ -90,6 +94,9 @@ osd heartbeat grace = 4
 log file =
 [mon]
 mon data = {dir}/mon.$id
+admin socket = {dir}/$name.asok
+pid file = {dir}/$name.pid
+[mds]
 admin socket = {dir}/$name.asok
 pid file = {dir}/$name.pid
 [osd]

@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// What a cluster needs, and the Debian package of it.
-const PROGRAMS: [(&str, &str); 6] = [
+const PROGRAMS: &[(&str, &str)] = &[
     ("ceph-mon", "ceph-mon"),
     ("ceph-osd", "ceph-osd"),
     ("monmaptool", "ceph-base"),
@@ -68,6 +68,8 @@ pub struct Settings {
     pub bytes: u64,
     /// Pools to make.
     pub pools: Vec<String>,
+    /// Whether there is a CephFS, with one metadata server: a peer to compare with.
+    pub cephfs: bool,
     /// More settings of Ceph's, for all daemons and clients.
     pub options: Vec<(String, String)>,
 }
@@ -83,6 +85,7 @@ impl Settings {
             store: Store::Memory,
             bytes: 4 << 30,
             pools: vec!["test".to_owned()],
+            cephfs: false,
             options: Vec::new(),
         }
     }
@@ -113,15 +116,24 @@ impl Drop for Running {
     }
 }
 
+/// What a CephFS needs besides.
+const PROGRAMS_CEPHFS: &[(&str, &str)] = &[("ceph-mds", "ceph-mds")];
+/// The pools of a CephFS.
+const POOLS_CEPHFS: [&str; 2] = ["cephfs.metadata", "cephfs.data"];
+
 /// Says which packages have to be installed, if any.
 ///
 /// # Errors
 /// The command that installs them.
 pub fn check_installed() -> Result<()> {
+    check(PROGRAMS)
+}
+
+fn check(programs: &[(&str, &str)]) -> Result<()> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_there =
         |program: &str| std::env::split_paths(&path).any(|dir| dir.join(program).is_file());
-    let missing: Vec<_> = PROGRAMS.iter().filter(|(program, _)| !is_there(program)).collect();
+    let missing: Vec<_> = programs.iter().filter(|(program, _)| !is_there(program)).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -142,6 +154,9 @@ impl Cluster {
     /// What is not installed, or what a daemon said.
     pub fn up(settings: &Settings) -> Result<Self> {
         check_installed()?;
+        if settings.cephfs {
+            check(PROGRAMS_CEPHFS)?;
+        }
         if fs::read_dir(&settings.dir).is_ok_and(|mut entries| entries.next().is_some()) {
             return Err(format!("{} is not empty", settings.dir.display()));
         }
@@ -197,6 +212,12 @@ impl Cluster {
             let _ = writeln!(commands, "osd pool create {pool}");
             let _ = writeln!(commands, "osd pool application enable {pool} cudele");
         }
+        if settings.cephfs {
+            for pool in POOLS_CEPHFS {
+                let _ = writeln!(commands, "osd pool create {pool}");
+            }
+            let _ = writeln!(commands, "fs new cephfs {} {}", POOLS_CEPHFS[0], POOLS_CEPHFS[1]);
+        }
         self.ask_monitor(&commands)?;
         for (number, mut osd) in preparing.into_iter().enumerate() {
             let ended = osd.wait().map_err(|error| format!("ceph-osd: {error}"))?;
@@ -212,7 +233,7 @@ impl Cluster {
             list.args(["-p", pool, "ls"]);
             self.finish(list)?;
         }
-        Ok(())
+        if settings.cephfs { self.start("mds.a") } else { Ok(()) }
     }
 
     /// The configuration file, for clients.
@@ -255,6 +276,7 @@ impl Cluster {
         let socket = self.dir.join(format!("{daemon}.asok"));
         let serves = |answer: &serde_json::Value| match kind {
             "mon" => answer["state"] == "leader",
+            "mds" => answer["state"] == "up:active",
             _ => answer["state"] == "active",
         };
         let command = if kind == "mon" { "mon_status" } else { "status" };
@@ -322,7 +344,9 @@ impl Cluster {
 
     /// The daemons that run.
     fn daemons(&self) -> Vec<Daemon> {
-        let names = ["mon.a".to_owned()].into_iter().chain((0..10).map(|n| format!("osd.{n}")));
+        let names = ["mon.a".to_owned(), "mds.a".to_owned()]
+            .into_iter()
+            .chain((0..10).map(|n| format!("osd.{n}")));
         names.filter_map(|name| Daemon::find(&self.dir, &name)).collect()
     }
 

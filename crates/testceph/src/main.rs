@@ -1,6 +1,7 @@
 //! `cargo xtask ceph`: a real Ceph cluster on this machine, to try things with.
 #![allow(
     clippy::disallowed_methods,
+    clippy::disallowed_types,
     clippy::print_stdout,
     clippy::print_stderr,
     reason = "I/O edge: a program that reads arguments and reports on the terminal"
@@ -25,6 +26,7 @@ usage: cargo xtask ceph up [OPTION]... | status | down | ceph ARGUMENT...
   --file          OSDs keep data in files (bluestore) and not in memory
   --gib N         what each OSD can hold [4]
   --pools A,B     pools to make [test]
+  --cephfs        with a CephFS and its metadata server, for `cudele bench creates --cephfs`
   --set NAME=VALUE
                   a setting of Ceph's, for all daemons and clients
 ";
@@ -61,6 +63,7 @@ fn run(arguments: &[String]) -> testceph::Result<String> {
             }
             "--osds" => settings.osds = number(value()?)?.clamp(1, 9),
             "--copies" => settings.copies = number(value()?)?,
+            "--cephfs" => settings.cephfs = true,
             "--file" => settings.store = Store::File,
             "--gib" => settings.bytes = u64::from(number(value()?)?) << 30,
             "--pools" => settings.pools = value()?.split(',').map(str::to_owned).collect(),
@@ -91,6 +94,9 @@ fn up(settings: &Settings) -> testceph::Result<String> {
     );
     for pool in &settings.pools {
         text += &format!("  cudele up --store '{}'\n", cluster.url(pool));
+    }
+    if settings.cephfs {
+        text += &format!("  cudele bench creates --cephfs {}\n", cluster.conf().display());
     }
     Ok(text + "Stop it with `cargo xtask ceph down`.\n")
 }
