@@ -215,3 +215,13 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_store_beside_others_has_an_address() {
+    assert_eq!(crate::beside("dir:/a/", "b"), "dir:/a/b");
+    assert_eq!(crate::beside("/a", "b"), "/a/b");
+    assert_eq!(crate::beside("memory:", "b"), "memory:");
+    assert_eq!(crate::beside("rados://pool", "b"), "rados://pool?namespace=b");
+    let (url, other) = ("rados://pool?namespace=a&conf=/c", "rados://pool?conf=/c&namespace=b");
+    assert_eq!(crate::beside(url, "b"), other);
+}

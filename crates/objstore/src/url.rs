@@ -32,6 +32,24 @@ pub fn open_existing(url: &str) -> Result<Arc<dyn ObjectStore>> {
     open_with(url, false)
 }
 
+/// The address of a store of this name beside others at `url`: a directory below it, or a namespace of
+/// the same pool. Of `memory:` every store is a new one anyway.
+#[must_use]
+pub fn beside(url: &str, name: &str) -> String {
+    match split_scheme(url) {
+        (Some("rados"), rest) => {
+            let (pool, options) = rest.split_once('?').unwrap_or((rest, ""));
+            let options = options.split('&').filter(|option| !option.is_empty());
+            let options = options.filter(|option| !option.starts_with("namespace="));
+            let namespace = format!("namespace={name}");
+            let options: Vec<&str> = options.chain([&*namespace]).collect();
+            format!("rados:{pool}?{}", options.join("&"))
+        }
+        (Some("memory"), _) => url.to_owned(),
+        _ => format!("{}/{name}", url.trim_end_matches('/')),
+    }
+}
+
 fn open_with(url: &str, create: bool) -> Result<Arc<dyn ObjectStore>> {
     let directory = |path: &str| -> Result<Arc<dyn ObjectStore>> {
         Ok(Arc::new(Dir::open(Path::new(path), create)?))

@@ -68,8 +68,7 @@ impl TestCluster {
         command.env("CUDELE_STATE", home.join("state"));
         if let Some(store) = &place.store {
             let name = home.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let separator = if store.contains('/') { "/" } else { "" };
-            command.arg("--store").arg(format!("{store}{separator}{name}"));
+            command.arg("--store").arg(objstore::beside(store, &name));
         }
         for setting in settings {
             command.arg("--set").arg(setting);
@@ -299,15 +298,22 @@ fn program() -> Result<Command> {
     Ok(Command::new(program))
 }
 
+fn remove_objects(url: &str) -> Result<()> {
+    let store = objstore::open_existing(url)?;
+    store.list("")?.iter().try_for_each(|name| store.delete(name).map(|_| ()))
+}
+
 impl Drop for TestCluster {
     fn drop(&mut self) {
         self.end();
         // What cannot be removed is reported by whoever looks into the directory; the figures of
         // the experiment are not worse for it.
-        if let Some(dir) = self.store.strip_prefix("dir:")
-            && self.own.is_some()
-        {
-            let _ = fs::remove_dir_all(dir);
+        if let Some(dir) = self.store.strip_prefix("dir:") {
+            if self.own.is_some() {
+                let _ = fs::remove_dir_all(dir);
+            }
+        } else if self.own.is_some() {
+            let _ = remove_objects(&self.store);
         }
         let _ = fs::remove_dir_all(&self.home);
     }
