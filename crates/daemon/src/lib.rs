@@ -18,6 +18,13 @@ mod workers;
 pub use mds::{MdsOptions, run_mds};
 pub use mon::{MonOptions, run_mon};
 
+/// Why a daemon ends whose lock went to another one.
+fn replaced(what: &str) -> types::Error {
+    let cause = "it did not answer, and another process took over from it";
+    types::Error::new(types::Errno::Stale, what, cause)
+        .remedy("nothing to do: clients find the new one")
+}
+
 /// Whether somebody asked the process to end (SIGTERM, SIGINT).
 fn termination() -> types::Result<std::sync::Arc<std::sync::atomic::AtomicBool>> {
     let flag = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));

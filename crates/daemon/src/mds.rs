@@ -86,6 +86,9 @@ pub fn run_mds(options: MdsOptions) -> Result<()> {
     daemon.handle(clock, Input::Start);
     while !daemon.stopped && daemon.fatal.is_none() {
         daemon.turn()?;
+        if lock.is_lost() {
+            daemon.fatal = Some(crate::replaced("rank"));
+        }
     }
     daemon.reactor.flush(|_| {});
     daemon.workers.stop();

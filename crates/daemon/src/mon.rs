@@ -62,6 +62,9 @@ pub fn run_mon(options: MonOptions) -> Result<()> {
     daemon.handle(clock, Input::Start);
     while !daemon.stopped && daemon.fatal.is_none() {
         daemon.turn()?;
+        if lock.is_lost() {
+            daemon.fatal = Some(crate::replaced("monitor"));
+        }
     }
     daemon.reactor.flush(|_| {});
     daemon.workers.stop();

@@ -286,14 +286,19 @@ impl Mds {
         match result {
             Ok(_) => flight.done = true,
             Err(failure) => {
+                let errno = failure.error.errno;
                 // Nothing acknowledged is lost: the events stay here and are written again. Until
                 // that works, changes are refused and nobody is told that anything is safe.
                 flight.failed = Some((failure.op, now));
                 // How the segment ends is unknown: nothing more is written to it.
                 let segment = flight.segment;
                 self.log.open &= self.log.segments.back().map(|last| last.index) != Some(segment);
-                self.log.failed = Some(failure.error.errno);
-                self.refuse_waiters(failure.error.errno, effects);
+                self.log.failed = Some(errno);
+                if errno == Errno::Stale {
+                    // The store has shut this server out, because another has the rank.
+                    effects.fatal = Some(failure.error);
+                }
+                self.refuse_waiters(errno, effects);
                 self.finish_merges(effects);
                 return;
             }

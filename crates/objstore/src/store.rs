@@ -86,10 +86,18 @@ pub struct Space {
     pub available: u64,
 }
 
-/// A named lock that is held. Dropping it, or the death of the process, releases it.
+/// A named lock that is held. Dropping it, or the death of the process, releases it. On a store that
+/// cannot see who is dead, it may be taken from a process that is silent; then that process was shut
+/// out of the store before (`ESTALE`).
 pub trait LockGuard: Send + Debug {
     /// Who holds it: the `owner` given to [`ObjectStore::lock`].
     fn owner(&self) -> &str;
+
+    /// Whether it is known that somebody else took it, because this process did not answer. Then
+    /// this process can change nothing in the store any more, and should end.
+    fn is_lost(&self) -> bool {
+        false
+    }
 }
 
 /// Named byte strings. Names follow [`crate::check_name`]; other names are `EINVAL` everywhere.
@@ -99,29 +107,31 @@ pub trait LockGuard: Send + Debug {
 /// is an order between `append` or `write_range` and a simultaneous `put` or `delete` of the same
 /// object: an object is either replaced as a whole or extended by one writer at a time.
 ///
-/// Errors everywhere: `ENOSPC` when the store is full, `EIO` when the medium fails, `EROFS`,
-/// `EACCES`, and `EFBIG` over [`OBJECT_BYTES_MAX`].
+/// Errors everywhere: `ENOSPC` when the store is full, `EIO` when the medium fails, `ETIMEDOUT` when
+/// it does not answer, `ESTALE` when this process was shut out, `EROFS`, `EACCES`, and `EFBIG` over
+/// [`OBJECT_BYTES_MAX`].
 pub trait ObjectStore: Send + Sync + Debug {
     /// Replaces the whole object atomically, if it is what `expect` says: a reader sees the old
     /// or the new content, also after a crash. Durable on return.
     ///
     /// # Errors
-    /// See above. After an error the object is as it was, except that after `EIO` it may have the
-    /// new content: then a retry, or a read, settles which.
+    /// See above. After an error the object is as it was, except that after `EIO` or `ETIMEDOUT` it
+    /// may have the new content: then a retry, or a read, settles which.
     fn put(&self, name: &str, data: &[u8], expect: Expect) -> Result<Outcome>;
 
     /// Adds to the end, creating the object if it is absent, and returns the offset at which the
     /// data landed. Durable only after [`ObjectStore::sync`].
     ///
     /// # Errors
-    /// See above. After `ENOSPC` the object is as it was.
+    /// See above. After `ENOSPC` the object is as it was, or ends with zeros.
     fn append(&self, name: &str, data: &[u8]) -> Result<u64>;
 
     /// Overwrites from `offset` on, creating the object or filling a gap with zeros if needed; no
     /// data changes nothing but existence. Not atomic. Durable only after [`ObjectStore::sync`].
     ///
     /// # Errors
-    /// See above. After an error the range may be partly written.
+    /// See above. After an error the range may be partly written, and the object may have become
+    /// longer by zeros.
     fn write_range(&self, name: &str, offset: u64, data: &[u8]) -> Result<()>;
 
     /// The whole content and its version.
@@ -181,8 +191,9 @@ pub trait ObjectStore: Send + Sync + Debug {
     /// See above.
     fn space(&self) -> Result<Space>;
 
-    /// Takes a lock, exclusive among all processes that use the store, without waiting. Lock names
-    /// follow the rules of object names but live apart from them.
+    /// Takes a lock, exclusive among all processes that use the store, without waiting longer than it
+    /// takes to find out whether a silent holder lives. Lock names follow the rules of object names
+    /// but live apart from them.
     ///
     /// # Errors
     /// `EBUSY`, naming the holder, if it is held; also by this very process.

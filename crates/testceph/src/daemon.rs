@@ -31,6 +31,12 @@ impl Daemon {
         line.is_ok_and(|line| line.split(|byte| *byte == 0).any(|argument| argument == conf))
     }
 
+    /// Whether it stands still, as after `STOP`.
+    pub(crate) fn stands_still(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid.as_raw_nonzero()));
+        stat.is_ok_and(|stat| stat.contains(") T "))
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         if self.runs() {
             // That it ended just now is what most signals are for.

@@ -285,7 +285,7 @@ impl Cluster {
         })
     }
 
-    /// Sends a signal to a daemon; of one that ends of it, waits for the end.
+    /// Sends a signal to a daemon; waits until it has ended of it, or stands still.
     ///
     /// # Errors
     /// If it does not run.
@@ -295,6 +295,8 @@ impl Cluster {
         daemon.signal(signal);
         if matches!(signal, Signal::KILL | Signal::TERM) {
             self.eventually("the daemon has ended", || !daemon.runs())?;
+        } else if signal == Signal::STOP {
+            self.eventually("the daemon stands still", || daemon.stands_still())?;
         }
         Ok(())
     }

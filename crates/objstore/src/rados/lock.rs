@@ -104,6 +104,10 @@ impl LockGuard for NamedLock {
     fn owner(&self) -> &str {
         &self.owner
     }
+
+    fn is_lost(&self) -> bool {
+        self.signal.taken.load(Ordering::Acquire)
+    }
 }
 
 impl Drop for NamedLock {
@@ -131,6 +135,7 @@ fn keep(pool: &Arc<Pool>, name: &str, watch: Watch, signal: &Arc<Signal>) {
         }
         match Watch::new(pool, name, signal) {
             Ok(new) => watch = Some(new),
+            Err(Code::SHUT_OUT) => return signal.taken.store(true, Ordering::Release),
             Err(_) => signal.wait(Some(WATCH_AGAIN)),
         }
     }

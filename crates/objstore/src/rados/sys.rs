@@ -28,6 +28,7 @@ impl Code {
     pub(super) const INVALID: Self = Self(-22);
     pub(super) const RANGE: Self = Self(-34);
     pub(super) const OVERFLOW: Self = Self(-75);
+    pub(super) const SHUT_OUT: Self = Self(-108);
     pub(super) const TIMED_OUT: Self = Self(-110);
     pub(super) const CANCELED: Self = Self(-125);
 }
@@ -643,6 +644,8 @@ pub(super) struct Signal {
     changed: Condvar,
     pub(super) lost: AtomicBool,
     pub(super) ended: AtomicBool,
+    /// The watch is lost for good: this process was shut out.
+    pub(super) taken: AtomicBool,
 }
 
 impl Signal {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::cluster::up;
+use crate::cluster::{eventually, up};
 
 /// The store's address; its presence makes this process a child.
 const STORE: &str = "OBJSTORE_FENCE_STORE";
@@ -25,8 +25,14 @@ fn child_of_the_fence_tests() {
     let guard = store.lock("rank/0000.lock", "the child").unwrap();
     say("locked");
     for line in std::io::stdin().lines() {
-        if line.unwrap() == "end" {
-            break;
+        match line.unwrap().as_str() {
+            "end" => break,
+            "await" => {
+                eventually("it is told", || guard.is_lost());
+                say("lost");
+                continue;
+            }
+            _ => {}
         }
         match store.append("journal/log", b"c") {
             Ok(_) => say("done"),
@@ -72,6 +78,15 @@ impl Holder {
     fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
+
+    /// Stops it, and waits until it has stopped.
+    fn stop(&self) {
+        self.signal(Signal::STOP);
+        let stat = format!("/proc/{}/stat", self.child.id());
+        eventually("the child stands still", || {
+            std::fs::read_to_string(&stat).unwrap().contains(") T ")
+        });
+    }
 }
 
 impl Drop for Holder {
@@ -93,7 +108,7 @@ fn a_holder_that_was_asleep_cannot_write_when_it_wakes_up() {
     let error = store.lock("rank/0000.lock", "the next").unwrap_err();
     assert!(error.to_string().contains("held by the child"), "{error}");
 
-    holder.signal(Signal::STOP);
+    holder.stop();
     // It is asleep in the middle of its work: this is on its way when it wakes up.
     holder.tell("append");
     let start = Instant::now();
@@ -102,12 +117,18 @@ fn a_holder_that_was_asleep_cannot_write_when_it_wakes_up() {
     let (before, _) = store.get("journal/log").unwrap();
     assert_eq!(before, b"c");
     holder.signal(Signal::CONT);
+    let awake = Instant::now();
     let said = holder.says();
     assert!(said.contains("(ESTALE)") && said.contains("shut out"), "{said}");
     holder.tell("append");
     let said = holder.says();
     assert!(said.contains("(ESTALE)"), "for good: {said}");
     assert_eq!(store.append("journal/log", b"n"), Ok(1), "nothing of it has arrived");
+    // It hears of it without asking for anything, too.
+    holder.tell("await");
+    assert_eq!(holder.says(), "lost");
+    println!("told after {:?}", awake.elapsed());
+    assert!(!guard.is_lost());
     holder.tell("end");
     holder.child.wait().unwrap();
     // That the old holder let go of what was no longer its lock changes nothing.
