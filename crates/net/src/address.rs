@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -51,8 +51,14 @@ pub enum Stream {
 }
 
 pub(crate) enum Listener {
-    Unix(UnixListener, PathBuf),
+    Unix(UnixListener, Socket),
     Tcp(TcpListener),
+}
+
+/// Where a listener's socket is, and which file that is.
+pub(crate) struct Socket {
+    path: PathBuf,
+    id: (u64, u64),
 }
 
 #[allow(clippy::wildcard_enum_match_arm, reason = "the kinds of I/O errors are open-ended")]
@@ -96,7 +102,8 @@ impl Address {
             Ok(match self {
                 Self::Unix(path) => {
                     remove_stale(path)?;
-                    Listener::Unix(UnixListener::bind(path)?, path.clone())
+                    let listener = UnixListener::bind(path)?;
+                    Listener::Unix(listener, Socket { path: path.clone(), id: id_of(path)? })
                 }
                 Self::Tcp(host) => Listener::Tcp(TcpListener::bind(host)?),
             })
@@ -128,6 +135,12 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Tells a file from others that had or will have its name.
+fn id_of(path: &Path) -> io::Result<(u64, u64)> {
+    let meta = std::fs::symlink_metadata(path)?;
+    Ok((meta.dev(), meta.ino()))
+}
+
 impl Listener {
     pub(crate) fn accept(&self) -> io::Result<Stream> {
         Ok(match self {
@@ -143,7 +156,10 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Self::Unix(_, path) = self {
+        if let Self::Unix(_, Socket { path, id }) = self
+            // It may be that of a process that took over meanwhile.
+            && id_of(path).is_ok_and(|now| now == *id)
+        {
             // Left behind it would only cost the next start a look.
             let _ = std::fs::remove_file(path);
         }

@@ -87,6 +87,18 @@ fn a_socket_in_use_is_refused_and_a_stale_one_replaced() {
 }
 
 #[test]
+fn the_socket_of_a_successor_is_left_alone() {
+    let (_dir, address) = address("s");
+    let first = Reactor::listen(&address).expect("listens");
+    let Address::Unix(path) = &address else { unreachable!("made above") };
+    // What a process does that takes over from one that does not answer.
+    std::fs::remove_file(path).expect("the first one's socket");
+    let _second = Reactor::listen(&address).expect("listens");
+    drop(first);
+    Connection::open(&address).expect("the second one's socket is there");
+}
+
+#[test]
 fn addresses_are_read_and_written() {
     for text in ["unix:/run/x", "tcp:127.0.0.1:80", "tcp:[::1]:80"] {
         assert_eq!(text.parse::<Address>().expect("legal").to_string(), text);
