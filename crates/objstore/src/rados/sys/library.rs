@@ -201,6 +201,7 @@ pub(super) fn api() -> Result<&'static Api> {
         let api = Api::find(&library)
             .map_err(|error| format!("the Ceph client library is older than Ceph 16: {error}"))?;
         std::mem::forget(library);
+        end_at_once();
         Ok(api)
     });
     found.as_ref().map_err(|cause| {
@@ -208,4 +209,26 @@ pub(super) fn api() -> Result<&'static Api> {
             "install it (Debian, Ubuntu: apt-get install librados2; Fedora: dnf install librados2)",
         )
     })
+}
+
+/// When the process ends, librados takes its tables down, whatever the process's threads are doing
+/// in it at that moment; those then end in an exception that aborts the process. So the process ends
+/// before that: nothing here relies on what librados does when it is taken down, as it could not if
+/// the process was killed.
+fn end_at_once() {
+    #[cfg(target_env = "gnu")]
+    {
+        unsafe extern "C" {
+            fn on_exit(act: extern "C" fn(c_int, Handle), argument: Handle) -> c_int;
+            fn _exit(status: c_int) -> !;
+        }
+        extern "C" fn end(status: c_int, _argument: Handle) {
+            // SAFETY: it takes a number and does not return.
+            unsafe { _exit(status) }
+        }
+        // SAFETY: a function that may be called at any time. What was registered last is called
+        // first, so it is called before what librados registered when it was loaded. If there is no
+        // room for it, the process ends as it would without.
+        unsafe { on_exit(end, std::ptr::null_mut()) };
+    }
 }

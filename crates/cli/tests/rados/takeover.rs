@@ -1,0 +1,64 @@
+//! A server that was taken for dead can do no harm.
+
+use std::time::Instant;
+
+use rustix::process::{Signal, kill_process};
+
+use crate::cluster::{eventually, text};
+use crate::up;
+
+#[test]
+#[ignore = "needs Ceph: cargo xtask ci rados"]
+fn a_server_that_slept_through_a_takeover_ends() {
+    let Some(on) = up(&[], |_| {}) else { return };
+    let cluster = &on.cluster;
+    cluster.run(&["mkdir", "/before"]);
+    let [old] = cluster.daemons("mds")[..] else { panic!("one server runs") };
+    kill_process(old, Signal::STOP).unwrap();
+    let stat = format!("/proc/{}/stat", old.as_raw_nonzero());
+    eventually("the server stands still", || {
+        std::fs::read_to_string(&stat).unwrap().contains(") T ")
+    });
+    // The next one takes its socket as well.
+    std::fs::remove_file(cluster.dir.join("mds.0.sock")).unwrap();
+    let start = Instant::now();
+    cluster.start();
+    println!("a new server serves after {:?}", start.elapsed());
+    let servers = cluster.daemons("mds");
+    assert_eq!(servers.len(), 2, "the old one still sleeps");
+    cluster.run(&["mkdir", "/after"]);
+    kill_process(old, Signal::CONT).unwrap();
+    eventually("the old server has ended", || !cluster.daemons("mds").contains(&old));
+    let log = std::fs::read(cluster.dir.join("log/mds.log")).unwrap();
+    println!("{}", text(&log));
+    // What it left is not in anybody's way.
+    assert_eq!(cluster.names("/"), ["after", "before"]);
+    cluster.kill("mds");
+    cluster.start();
+    assert_eq!(cluster.names("/"), ["after", "before"]);
+}
+
+#[test]
+#[ignore = "needs Ceph: cargo xtask ci rados"]
+fn a_killed_server_is_replaced_within_seconds() {
+    let Some(on) = up(&[], |_| {}) else { return };
+    on.cluster.run(&["mkdir", "/before"]);
+    on.cluster.kill("mds");
+    let start = Instant::now();
+    on.cluster.start();
+    println!("a new server serves after {:?}", start.elapsed());
+    assert_eq!(on.cluster.names("/"), ["before"]);
+}
+
+#[test]
+#[ignore = "needs Ceph: cargo xtask ci rados"]
+fn a_store_that_cannot_be_opened_is_explained() {
+    let Some(on) = up(&[], |_| {}) else { return };
+    let other = crate::Cluster::down();
+    let url = on.ceph.url("none");
+    let said = other.fails(1, &["up", "--store", &url]);
+    assert!(said.contains("the cluster has no pool named none (ENOENT)"), "{said}");
+    assert!(said.contains("ceph osd pool create none"), "{said}");
+    let said = other.fails(1, &["up", "--store", "rados://test?conf=/no/such"]);
+    assert!(said.contains("no configuration file /no/such"), "{said}");
+}
