@@ -38,7 +38,7 @@ pub use rados::Rados;
 pub use store::{
     Expect, LockGuard, OBJECT_BYTES_MAX, ObjectStore, Outcome, Space, Stat, SyncScope, Version,
 };
-pub use url::{beside, open, open_existing};
+pub use url::{beside, copies, open, open_existing};
 
 #[cfg(test)]
 mod tests;

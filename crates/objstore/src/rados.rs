@@ -14,6 +14,7 @@
 //! operation that uses them.
 
 mod config;
+mod connection;
 mod errors;
 mod head;
 mod known;
@@ -29,6 +30,8 @@ use serde_json::Value;
 use types::{Errno, Error, Result};
 
 pub(crate) use config::Config;
+use connection::connect;
+pub(crate) use connection::copies;
 use errors::told;
 use head::{Head, LARGE, Large, PIECE_BYTES};
 use known::Known;
@@ -239,73 +242,6 @@ impl Rados {
 enum Expected {
     Head(Option<Head>),
     Conflict(Outcome),
-}
-
-/// Connects to the cluster that an address names.
-fn connect(url: &str, config: &Config) -> Result<Arc<Cluster>> {
-    let user = format!("client.{}", config.user);
-    let failed = |doing: &str| {
-        let doing = doing.to_owned();
-        move |code| told(url, &doing, code)
-    };
-    let cluster = Cluster::new(&user)?.map_err(failed("prepare a connection"))?;
-    let conf = config.conf.as_deref();
-    cluster.read_conf(conf).map_err(|code| match code {
-        Code::NOT_FOUND => {
-            let file = conf.unwrap_or("/etc/ceph/ceph.conf");
-            Error::new(Errno::NotFound, url, format!("there is no configuration file {file}"))
-                .remedy("name the cluster's ceph.conf with conf=/PATH in the address of the store")
-        }
-        Code::INVALID => {
-            Error::new(Errno::Invalid, url, "the configuration file cannot be understood")
-                .remedy("`ceph-conf --lookup fsid -c FILE` says what is wrong with it")
-        }
-        code => told(url, "read the configuration file", code),
-    })?;
-    let (op, connect) = (config.op_timeout_s.to_string(), config.connect_timeout_s.to_string());
-    let mut settings = vec![
-        ("rados_osd_op_timeout", op.as_str()),
-        ("rados_mon_op_timeout", op.as_str()),
-        ("client_mount_timeout", connect.as_str()),
-        // Monitors that are gone are looked for every second or three, and not ever more rarely: a
-        // request that waits for them has its own end.
-        ("mon_client_hunt_interval", "1"),
-        ("mon_client_hunt_interval_max_multiple", "3"),
-        // What goes wrong is returned; the terminal belongs to the program.
-        ("log_to_stderr", "false"),
-        ("err_to_stderr", "false"),
-    ];
-    if let Some(keyring) = &config.keyring {
-        settings.push(("keyring", keyring));
-    }
-    for (option, value) in settings {
-        cluster.set(option, value).map_err(failed(&format!("set {option} to {value}")))?;
-    }
-    cluster.connect().map_err(|code| refused(url, &user, config, code))?;
-    Ok(Arc::new(cluster))
-}
-
-/// Why a cluster does not let somebody in.
-fn refused(url: &str, user: &str, config: &Config, code: Code) -> Error {
-    let keyring = config.keyring.as_deref().unwrap_or("the keyring of the configuration");
-    match -code.0 {
-        // No keyring, or no such user in it.
-        2 | 22 => Error::new(Errno::Access, url, format!("no key of {user} in {keyring}"))
-            .remedy("name its file with keyring=/PATH and the user with id=NAME in the address"),
-        1 | 13 => {
-            let cause = format!("the cluster accepts no key of {user} from {keyring}");
-            Error::new(Errno::Access, url, cause).remedy(format!(
-                "compare it with `ceph auth get {user}`; keyring=/PATH and id=NAME in the address \
-                 say which"
-            ))
-        }
-        110 => {
-            let cause = format!("no monitor answered within {} seconds", config.connect_timeout_s);
-            Error::new(Errno::TimedOut, url, cause)
-                .remedy("check `mon host` in the configuration file, and `ceph status`")
-        }
-        _ => told(url, "connect to the cluster", code),
-    }
 }
 
 impl ObjectStore for Rados {

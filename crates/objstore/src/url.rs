@@ -50,6 +50,18 @@ pub fn beside(url: &str, name: &str) -> String {
     }
 }
 
+/// How many copies the store at `url` keeps of every object, as it is set up at this moment: 1 for a
+/// directory or memory, for `rados:` the size of the pool with the fewest.
+///
+/// # Errors
+/// As [`open`]; the store itself need not exist.
+pub fn copies(url: &str) -> Result<u32> {
+    match split_scheme(url) {
+        (Some("rados"), rest) => rados::copies(url, &rados::Config::parse(url, rest)?),
+        (Some(_) | None, _) => Ok(1),
+    }
+}
+
 fn open_with(url: &str, create: bool) -> Result<Arc<dyn ObjectStore>> {
     let directory = |path: &str| -> Result<Arc<dyn ObjectStore>> {
         Ok(Arc::new(Dir::open(Path::new(path), create)?))

@@ -298,6 +298,7 @@ fn program() -> Result<Command> {
     Ok(Command::new(program))
 }
 
+/// Removes what an experiment has left in a store that others use as well.
 fn remove_objects(url: &str) -> Result<()> {
     let store = objstore::open_existing(url)?;
     store.list("")?.iter().try_for_each(|name| store.delete(name).map(|_| ()))

@@ -210,10 +210,10 @@ impl Row {
     }
 }
 
-/// Copies that the store keeps of each object, where that is known from its kind.
+/// Copies that the store keeps of each object, where that is known from its kind, or it says so.
 fn replication(store: &str) -> Option<u32> {
     let scheme = store.split(':').next().unwrap_or_default();
-    matches!(scheme, "dir" | "memory").then_some(1)
+    matches!(scheme, "dir" | "memory" | "rados").then(|| objstore::copies(store).ok())?
 }
 
 fn short(value: f64) -> String {

@@ -9,7 +9,7 @@ fn a_range_is_cut_where_pieces_begin() {
     assert_eq!(list(0, 0), []);
     assert_eq!(list(5, 10), [(0, 5, 10)]);
     assert_eq!(list(PIECE_BYTES - 1, 2), [(0, PIECE_BYTES - 1, 1), (1, 0, 1)]);
-    let two = 2 * (PIECE_BYTES as usize);
+    let two = usize::try_from(2 * PIECE_BYTES).unwrap();
     assert_eq!(
         list(PIECE_BYTES + 1, two),
         [(1, 1, two / 2 - 1), (2, 0, two / 2), (3, 0, 1)],
