@@ -352,6 +352,22 @@ impl Cluster {
         names.filter_map(|name| Daemon::find(&self.dir, &name)).collect()
     }
 
+    /// Bytes that clients and metadata servers have sent to the OSDs so far, copies not counted.
+    ///
+    /// # Errors
+    /// If an OSD does not say.
+    pub fn written(&self) -> Result<u64> {
+        let osds = self.daemons().into_iter().filter(|daemon| daemon.name.starts_with("osd."));
+        let bytes = osds.map(|osd| {
+            let socket = self.dir.join(format!("{}.asok", osd.name));
+            let counters = socket::ask(&socket, "perf dump");
+            let counters = counters.map_err(|error| format!("{}: {error}", socket.display()))?;
+            let bytes = counters["osd"]["op_in_bytes"].as_u64();
+            bytes.ok_or_else(|| format!("{} does not count what it is sent", osd.name))
+        });
+        bytes.sum()
+    }
+
     /// Kills all daemons and removes the directory.
     ///
     /// # Errors

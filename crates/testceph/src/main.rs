@@ -13,10 +13,11 @@ use std::process::ExitCode;
 use testceph::{Cluster, Settings, Store};
 
 const USAGE: &str = "\
-usage: cargo xtask ceph up [OPTION]... | status | down | ceph ARGUMENT...
+usage: cargo xtask ceph up [OPTION]... | status | written | down | ceph ARGUMENT...
 
   up        make a cluster: one monitor and OSDs, on loopback, in a directory of its own
   status    what runs
+  written   bytes that the OSDs were sent so far, copies not counted
   down      stop it and remove it with all its data
   ceph      the program of that name, about this cluster: ceph health detail
 
@@ -77,6 +78,7 @@ fn run(arguments: &[String]) -> testceph::Result<String> {
     match &*rest {
         ["up"] => up(&settings),
         ["status"] => Ok(Cluster::at(&settings.dir)?.status()),
+        ["written"] => Ok(format!("{}\n", Cluster::at(&settings.dir)?.written()?)),
         ["down"] => Cluster::at(&settings.dir)?.remove().map(|()| String::new()),
         ["ceph", arguments @ ..] => Cluster::at(&settings.dir)?.ceph(arguments),
         _ => Ok(USAGE.to_owned()),
