@@ -205,6 +205,10 @@ impl<S: ObjectStore> ObjectStore for Counting<S> {
         result
     }
 
+    fn bytes_at_once(&self) -> usize {
+        self.inner.bytes_at_once()
+    }
+
     fn get(&self, name: &str) -> Result<(Vec<u8>, Version)> {
         let result = self.inner.get(name);
         self.counters.note(Operation::Get, &result, |(data, _)| data.len());

@@ -206,6 +206,10 @@ impl<S: ObjectStore> ObjectStore for Faulty<S> {
         self.run(Operation::WriteRange, name, |inner| inner.write_range(name, offset, data))
     }
 
+    fn bytes_at_once(&self) -> usize {
+        self.inner.bytes_at_once()
+    }
+
     fn get(&self, name: &str) -> Result<(Vec<u8>, Version)> {
         self.run(Operation::Get, name, |inner| inner.get(name))
     }

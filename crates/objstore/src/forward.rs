@@ -20,6 +20,9 @@ macro_rules! forward {
             fn write_range(&self, name: &str, offset: u64, data: &[u8]) -> Result<()> {
                 (**self).write_range(name, offset, data)
             }
+            fn bytes_at_once(&self) -> usize {
+                (**self).bytes_at_once()
+            }
             fn get(&self, name: &str) -> Result<(Vec<u8>, Version)> {
                 (**self).get(name)
             }

@@ -45,6 +45,9 @@ use crate::{Expect, LockGuard, ObjectStore, Outcome, Space, Stat, SyncScope, Ver
 /// Of an object whose length is not known so many bytes are asked for.
 const GUESS_BYTES: usize = 64 << 10;
 
+/// Eight pieces side by side keep the OSDs of a small cluster busy.
+const BYTES_AT_ONCE: usize = 32 << 20;
+
 /// A store in a Ceph cluster: `rados://POOL?OPTION=VALUE&…`.
 #[derive(Debug)]
 pub struct Rados {
@@ -274,6 +277,10 @@ impl ObjectStore for Rados {
         self.known.forget(name);
         let written = self.places.of(name).heads.change(name, &[step]);
         written.map(|_| ()).map_err(|code| told(name, "write", code))
+    }
+
+    fn bytes_at_once(&self) -> usize {
+        BYTES_AT_ONCE
     }
 
     fn get(&self, name: &str) -> Result<(Vec<u8>, Version)> {

@@ -12,6 +12,9 @@ use types::{Errno, Error, Result};
 /// The largest object in bytes, 1 GiB. Larger things are striped over several objects.
 pub const OBJECT_BYTES_MAX: u64 = 1 << 30;
 
+/// For most stores: few calls, and small enough to be copied within a cache.
+const BYTES_AT_ONCE: usize = 256 << 10;
+
 /// Identifies the content of an object: equal content has equal versions, so an object that
 /// changes and changes back is the same version again. Callers that must notice put a counter
 /// into the content.
@@ -133,6 +136,12 @@ pub trait ObjectStore: Send + Sync + Debug {
     /// See above. After an error the range may be partly written, and the object may have become
     /// longer by zeros.
     fn write_range(&self, name: &str, offset: u64, data: &[u8]) -> Result<()>;
+
+    /// How many bytes to hand over at a time when there are many: enough for the store to do its best,
+    /// and no more.
+    fn bytes_at_once(&self) -> usize {
+        BYTES_AT_ONCE
+    }
 
     /// The whole content and its version.
     ///

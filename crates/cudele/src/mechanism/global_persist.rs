@@ -9,12 +9,10 @@ use types::Result;
 use super::Material;
 use crate::Stage;
 
-/// Bytes given to the store at a time: few calls, and small enough to be copied within a cache.
-const WRITE_BYTES: usize = 256 << 10;
-
 pub(crate) fn global_persist(material: &Material<'_>) -> Result<u64> {
     let Some(object) = &material.object else { return Ok(0) };
     let store = material.fs.store();
+    let at_once = store.bytes_at_once();
     let note = |stage| material.fs.observed().note(Mechanism::GlobalPersist, stage);
     let done = material.persisted_globally;
     let header = material.header.encode();
@@ -22,12 +20,13 @@ pub(crate) fn global_persist(material: &Material<'_>) -> Result<u64> {
     // Writing at an offset makes a second attempt harmless.
     let mut offset = if done == 0 { 0 } else { (header.len() + before) as u64 };
     let start = offset;
-    let mut buffer = Vec::with_capacity(WRITE_BYTES);
+    let left: usize = material.blocks[done..].iter().map(Vec::len).sum();
+    let mut buffer = Vec::with_capacity(at_once.min(left + header.len()));
     if done == 0 {
         buffer.extend_from_slice(&header);
     }
     for block in &material.blocks[done..] {
-        if buffer.len() + block.len() > WRITE_BYTES {
+        if buffer.len() + block.len() > at_once {
             store.write_range(object, offset, &buffer)?;
             offset += buffer.len() as u64;
             buffer.clear();
