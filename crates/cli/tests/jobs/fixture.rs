@@ -33,7 +33,8 @@ impl World {
     /// A running cluster with these options of `up`.
     pub(crate) fn with(options: &[&str]) -> Self {
         let world = Self { home: tempfile::tempdir().expect("temporary directory") };
-        world.run(&[&["up"], options].concat()).done();
+        let url = world.store_url();
+        world.run(&[&["up", "--store", &url], options].concat()).done();
         world
     }
 
@@ -51,8 +52,18 @@ impl World {
 
     /// The object store, beside all servers.
     pub(crate) fn store(&self) -> std::sync::Arc<dyn objstore::ObjectStore> {
-        let url = format!("dir:{}", self.path("c").join("store").display());
-        objstore::open_existing(&url).expect("store")
+        objstore::open_existing(&self.store_url()).expect("store")
+    }
+
+    /// Its address: in the cluster's directory, or in the pool that `CUDELE_TEST_STORE` names.
+    pub(crate) fn store_url(&self) -> String {
+        match std::env::var("CUDELE_TEST_STORE") {
+            Ok(url) => {
+                let home = self.home.path().file_name().unwrap_or_default().to_string_lossy();
+                objstore::beside(&url, home.trim_start_matches('.'))
+            }
+            Err(_) => format!("dir:{}", self.path("c").join("store").display()),
+        }
     }
 
     /// A directory for files of the test.

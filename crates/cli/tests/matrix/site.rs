@@ -61,8 +61,17 @@ impl Site {
         self.home.path().join(name)
     }
 
-    fn store(&self) -> PathBuf {
-        self.store.as_ref().map_or(self.dir.join("store"), |disk| disk.path().join("store"))
+    /// Where the object store is: on its own disk, in the pool that `CUDELE_TEST_STORE` names, or in
+    /// the cluster's directory.
+    fn store_url(&self) -> String {
+        match (&self.store, std::env::var("CUDELE_TEST_STORE")) {
+            (Some(disk), _) => format!("dir:{}", disk.path().join("store").display()),
+            (None, Ok(url)) => {
+                let home = self.home.path().file_name().unwrap_or_default();
+                objstore::beside(&url, &home.to_string_lossy())
+            }
+            (None, Err(_)) => format!("dir:{}", self.dir.join("store").display()),
+        }
     }
 
     fn command<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Command {
@@ -86,7 +95,7 @@ impl Site {
     /// Starts whatever does not run. For so long a server waits for clients of its predecessor
     /// that have something to send again. The journal is written late: much is unsafe at any time.
     pub(crate) fn up_and_wait_for_clients(&self, millis: u64) {
-        let url = format!("dir:{}", self.store().display());
+        let url = self.store_url();
         let (late, large) = ("commit_interval_ms=200", "commit_bytes=100000000");
         let wait = format!("reconnect_ms={millis}");
         let arguments = ["up", "--store", &url, "--set", late, "--set", large, "--set", &wait];
@@ -160,7 +169,7 @@ impl Site {
     }
 
     fn open_store(&self) -> Arc<dyn ObjectStore> {
-        objstore::open_existing(&format!("dir:{}", self.store().display())).unwrap()
+        objstore::open_existing(&self.store_url()).unwrap()
     }
 
     /// The objects of the store whose name starts with this.
