@@ -18,7 +18,9 @@ pub struct Capture {
     /// The directory.
     pub dir: Ino,
     /// If it is about to be stored with changes that no journal holds: the position of the newest
-    /// journalled event that may have changed it. If replay could begin at or before that, an
+    /// journalled event that may have changed it, or the directory above: in a replay an event that
+    /// is older than what is stored may put another one in its place there, which takes over its
+    /// names. If replay could begin at or before that, an
     /// [`Event::Stored`](journal::Event::Stored) must go first.
     pub overtakes: Option<Seq>,
     page: usize,
@@ -40,6 +42,8 @@ impl Namespace {
     /// Starts a checkpoint of a directory. From now until [`Namespace::end_capture`] it must not
     /// be fetched.
     pub fn begin_capture(&mut self, ino: Ino) -> Option<Capture> {
+        let above = self.home_of(ino).and_then(|home| self.dirs.get(&home));
+        let above = above.map_or(Seq(0), |dir| dir.journalled);
         let dir = self.dirs.get_mut(&ino)?;
         dir.flushing = Some(dir.dirty_since.take().unwrap_or(Seq(u64::MAX)));
         // Names that are removed from here on must leave tombstones: the run that is being
@@ -47,7 +51,8 @@ impl Namespace {
         dir.stored = true;
         let unjournalled = std::mem::take(&mut dir.unjournalled);
         dir.overtaking = unjournalled;
-        Some(Capture { dir: ino, overtakes: unjournalled.then_some(dir.journalled), page: 0 })
+        let overtakes = unjournalled.then_some(dir.journalled.max(above));
+        Some(Capture { dir: ino, overtakes, page: 0 })
     }
 
     /// Captures pages until about `budget` rows were taken. Returns whether the directory is done.

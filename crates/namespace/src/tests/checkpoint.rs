@@ -537,3 +537,41 @@ fn a_directory_is_moved_with_the_times_of_its_names() {
     let attr = server.tree()["/e"].attr;
     assert_eq!((attr.mtime, attr.ctime), (Timestamp(3), Timestamp(4)));
 }
+
+/// A merge without a journal puts a directory in the place of one that the journal makes, and it takes
+/// over what is in that. In the replay the one that the journal makes meets the one that is stored.
+#[test]
+fn what_a_directory_took_over_without_a_journal_is_its_own_after_a_crash() {
+    let root = Cred::root();
+    let mut server = Server::new();
+    while server.begin(0) {
+        server.commit(0);
+    }
+    server.trim();
+    let new = |mode| NewInode { mode, ..NewInode::default() };
+    let (dir, file) = (new(0o040_755), new(0o100_644));
+    server.perform_planned(|server| server.plan_create(&root, (Ino::ROOT, b"d"), &dir, Ino(8)));
+    server.perform_planned(|server| server.plan_create(&root, (Ino(8), b"f"), &file, Ino(9)));
+    let merged = Namespace::with_root(Timestamp(1));
+    let merged = merged.plan_create(&root, (Ino::ROOT, b"d"), &dir, Ino(20)).expect("it is new");
+    server.namespace.set_journalled(false);
+    server.namespace.apply(Seq(server.next - 1), Mode::Merge, &merged.event());
+    server.namespace.set_journalled(true);
+    assert_eq!(server.namespace.peek(Ino(20), b"f"), Ok(Some(Ino(9))));
+    let mut announced = Vec::new();
+    while server.begin(0) {
+        let capture = &server.flights[0].capture;
+        if capture.overtakes.is_some_and(|seq| seq >= server.trimmed) {
+            announced.push(capture.dir);
+        }
+        server.commit(0);
+    }
+    server.recover();
+    // What `Event::Stored` does, which a server puts behind all of that.
+    for dir in announced {
+        server.store.replace(&mut server.namespace, dir);
+    }
+    let tree = server.tree();
+    assert_eq!((tree["/d"].attr.ino, tree["/d"].attr.size), (Ino(20), 1));
+    assert_eq!(tree["/d/f"].attr.ino, Ino(9));
+}
