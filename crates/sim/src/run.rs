@@ -247,11 +247,18 @@ impl World {
         // A merge goes on without its client, between requests. While it does, nothing is said of
         // how much of it is seen.
         self.run_until(within, |world| world.mds.as_ref().is_some_and(|mds| !mds.is_merging()));
+        // Nothing more of a dead client is carried out when the server knows that it is gone.
+        self.run_until(within, Self::has_noticed_ends);
         // What clients did that were killed is promised to nobody until the journal has it.
         let _ = self.ask_at("", &What::Sync);
         // A server may end when it learns what became of a write to a store that failed.
         self.run_until(within, Self::is_quiet);
         self.check_quiet();
+    }
+
+    /// Whether the server has noticed the end of every connection that ended.
+    fn has_noticed_ends(&self) -> bool {
+        !self.events.values().any(|event| matches!(event, Event::ServerSawClose(_)))
     }
 
     fn is_quiet(&self) -> bool {
