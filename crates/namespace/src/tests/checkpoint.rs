@@ -544,14 +544,20 @@ fn a_directory_is_moved_with_the_times_of_its_names() {
 fn what_a_directory_took_over_without_a_journal_is_its_own_after_a_crash() {
     let root = Cred::root();
     let mut server = Server::new();
+    let new = |mode| NewInode { mode, ..NewInode::default() };
+    let (dir, file) = (new(0o040_755), new(0o100_644));
+    server.perform_planned(|server| server.plan_create(&root, (Ino::ROOT, b"w"), &file, Ino(7)));
+    server.perform_planned(|server| server.plan_create(&root, (Ino::ROOT, b"x"), &file, Ino(9)));
     while server.begin(0) {
         server.commit(0);
     }
     server.trim();
-    let new = |mode| NewInode { mode, ..NewInode::default() };
-    let (dir, file) = (new(0o040_755), new(0o100_644));
+    // For this the replay has the root fetched.
+    server.perform_planned(|server| server.plan_unlink(&root, Ino::ROOT, b"w", Timestamp(2)));
     server.perform_planned(|server| server.plan_create(&root, (Ino::ROOT, b"d"), &dir, Ino(8)));
-    server.perform_planned(|server| server.plan_create(&root, (Ino(8), b"f"), &file, Ino(9)));
+    let (from, to) = ((Ino::ROOT, b"x".as_slice()), (Ino(8), b"f".as_slice()));
+    let moved = server.namespace.plan_rename(&root, from, to, RenameFlags::default(), Timestamp(2));
+    server.carry_out(&moved.expect("it is allowed").expect("the names differ"));
     let merged = Namespace::with_root(Timestamp(1));
     let merged = merged.plan_create(&root, (Ino::ROOT, b"d"), &dir, Ino(20)).expect("it is new");
     server.namespace.set_journalled(false);
