@@ -6,6 +6,9 @@ use crate::shared::lost_name;
 use crate::virtual_xattr::is_virtual;
 use crate::{Caller, Entry, Vfs};
 
+/// What is said of a store that does not say how large it is, in bytes: room for the largest file.
+const SPACE_UNKNOWN: u64 = cudele::FILE_BYTES_MAX;
+
 const SET_UID: u32 = 0o4000;
 const SET_GID: u32 = 0o2000;
 
@@ -142,12 +145,18 @@ impl Vfs {
         self.sync_metadata(ino)
     }
 
-    /// How full the file system is.
+    /// How full the file system is. One that does not know has room: programs that ask before they
+    /// write must not take it for full.
     ///
     /// # Errors
     /// `EIO`.
     pub fn space(&self) -> Result<cudele::Space> {
-        self.fs.store().space()
+        match self.fs.store().space() {
+            Err(error) if error.errno == Errno::NotSupported => {
+                Ok(cudele::Space { total: SPACE_UNKNOWN, available: SPACE_UNKNOWN })
+            }
+            known => known,
+        }
     }
 
     /// The attributes, for something that is gone from the namespace but open.
