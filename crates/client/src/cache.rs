@@ -152,7 +152,7 @@ impl Cache {
     pub(crate) fn answer(&self, cred: &Cred, op: &Op<'_>) -> Option<Result<Answer, Failure>> {
         match *op {
             Op::Lookup { parent, name } => match self.look(cred, parent, name)? {
-                Ok(Some(ino)) => self.attr(ino).map(|attr| Ok(Answer::Attr(attr))),
+                Ok(Some(ino)) => self.attr_below(parent, ino).map(|attr| Ok(Answer::Attr(attr))),
                 Ok(None) => Some(Err(Errno::NotFound.into())),
                 Err(errno) => Some(Err(errno.into())),
             },
@@ -196,6 +196,17 @@ impl Cache {
             Some(dir) => dir.attr,
             None => self.dirs.get(self.homes.get(&ino)?)?.files.get(&ino).copied(),
         }
+    }
+
+    /// The same of an inode with a name in a directory, where nearly all attributes are.
+    fn attr_below(&self, parent: Ino, ino: Ino) -> Option<Attr> {
+        if self.homes.get(&ino) != Some(&parent) {
+            return self.attr(ino);
+        }
+        if self.is_changing(ino) {
+            return None;
+        }
+        self.dirs.get(&parent)?.files.get(&ino).copied()
     }
 
     fn is_changing(&self, ino: Ino) -> bool {

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use client::{Effects, Input, Known, Session};
 use net::{Address, Connection, Sender};
 use policy::Mechanism;
-use types::{ClientId, Cred, Epoch, Errno, Error, Ino, Result, Tid};
+use types::{ClientId, Cred, Epoch, Errno, Error, Ino, Result, Tid, Timestamp};
 use wire::{Answer, Message, Op};
 
 use crate::observe::Observed;
@@ -131,7 +131,9 @@ impl State {
         let fresh = self.is_fresh(now);
         let mut known = Known::Nothing;
         if fresh {
-            known = self.session.known(cred, op, crate::now(), &mut self.effects);
+            // Only changes have a time, and asking for it takes as long as a lookup.
+            let time = if op.is_mutation() { crate::now() } else { Timestamp::default() };
+            known = self.session.known(cred, op, time, &mut self.effects);
         }
         // Not at `now`: that may be long ago, and a lease is over when it is over.
         if matches!(known, Known::Nothing)
