@@ -61,6 +61,8 @@ pub enum StoreOp {
     PurgeData {
         /// The inode.
         ino: Ino,
+        /// How many stripes its length says it has.
+        stripes: u64,
     },
     /// Deletes everything stored of a directory.
     PurgeDir {

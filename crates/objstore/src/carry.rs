@@ -12,6 +12,8 @@ use crate::{Expect, ObjectStore, Outcome, SyncScope, Version};
 
 /// A fragment with this many runs is rewritten as one.
 const RUNS_MAX: usize = 8;
+/// So many names are tried one by one rather than that a whole store is listed.
+const GUESSES_MAX: u64 = 4096;
 
 /// Carries out an operation.
 ///
@@ -56,8 +58,8 @@ fn try_op(store: &dyn ObjectStore, op: &StoreOp) -> Result<StoreResult> {
             }
             Ok(StoreResult::Done)
         }
-        StoreOp::PurgeData { ino } => delete_all(store, &metastore::data_prefix(*ino)),
-        StoreOp::PurgeDir { ino } => delete_all(store, &metastore::prefix(whole(*ino))),
+        StoreOp::PurgeData { ino, stripes } => purge_data(store, *ino, *stripes),
+        StoreOp::PurgeDir { ino } => purge_dir(store, *ino),
         StoreOp::LoadDir { ino } => load_dir(store, *ino),
         StoreOp::CommitDir { ino, rows, counts, position, touched } => {
             commit_dir(store, *ino, rows, *counts, (*position, *touched))
@@ -67,6 +69,35 @@ fn try_op(store: &dyn ObjectStore, op: &StoreOp) -> Result<StoreResult> {
 
 fn whole(ino: Ino) -> DirFragId {
     DirFragId { ino, frag: Frag::WHOLE }
+}
+
+fn purge_data(store: &dyn ObjectStore, ino: Ino, stripes: u64) -> Result<StoreResult> {
+    if store.lists_what_it_finds() || stripes > GUESSES_MAX {
+        return delete_all(store, &metastore::data_prefix(ino));
+    }
+    // One more: who had it open may have written behind the end that the server knew.
+    for stripe in 0..=stripes {
+        store.delete(&metastore::data_name(ino, stripe))?;
+    }
+    Ok(StoreResult::Done)
+}
+
+fn purge_dir(store: &dyn ObjectStore, ino: Ino) -> Result<StoreResult> {
+    let dir = whole(ino);
+    let manifest = match read_manifest(store, dir) {
+        Ok(manifest) if !store.lists_what_it_finds() => manifest,
+        Err(error) if error.errno != Errno::BadMessage => return Err(error),
+        // A manifest that cannot be read says nothing about runs.
+        Ok(_) | Err(_) => return delete_all(store, &metastore::prefix(dir)),
+    };
+    let manifest = manifest.map_or_else(|| Manifest::new(dir), |(manifest, _)| manifest);
+    let oldest = manifest.runs.iter().map(|run| run.id.0).min().unwrap_or(manifest.next_run);
+    // Whoever died in here left runs that were replaced, or one that was not listed yet.
+    for id in oldest.saturating_sub(RUNS_MAX as u64)..=manifest.next_run {
+        store.delete(&run_name(dir, RunId(id)))?;
+    }
+    store.delete(&manifest_name(dir))?;
+    Ok(StoreResult::Done)
 }
 
 fn delete_all(store: &dyn ObjectStore, prefix: &str) -> Result<StoreResult> {

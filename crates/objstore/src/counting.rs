@@ -233,6 +233,10 @@ impl<S: ObjectStore> ObjectStore for Counting<S> {
         result
     }
 
+    fn lists_what_it_finds(&self) -> bool {
+        self.inner.lists_what_it_finds()
+    }
+
     fn list(&self, prefix: &str) -> Result<Vec<String>> {
         let result = self.inner.list(prefix);
         self.counters.note(Operation::List, &result, |_| 0);

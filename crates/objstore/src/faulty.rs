@@ -226,6 +226,10 @@ impl<S: ObjectStore> ObjectStore for Faulty<S> {
         self.run(Operation::Delete, name, |inner| inner.delete(name))
     }
 
+    fn lists_what_it_finds(&self) -> bool {
+        self.inner.lists_what_it_finds()
+    }
+
     fn list(&self, prefix: &str) -> Result<Vec<String>> {
         self.run(Operation::List, prefix, |inner| inner.list(prefix))
     }

@@ -38,6 +38,9 @@ macro_rules! forward {
             fn delete(&self, name: &str) -> Result<bool> {
                 (**self).delete(name)
             }
+            fn lists_what_it_finds(&self) -> bool {
+                (**self).lists_what_it_finds()
+            }
             fn list(&self, prefix: &str) -> Result<Vec<String>> {
                 (**self).list(prefix)
             }

@@ -340,6 +340,11 @@ impl ObjectStore for Rados {
         Err(contended(name))
     }
 
+    fn lists_what_it_finds(&self) -> bool {
+        // Every placement group shows all it has.
+        false
+    }
+
     fn list(&self, prefix: &str) -> Result<Vec<String>> {
         let mut names = Vec::new();
         for place in self.places.may_hold(prefix) {

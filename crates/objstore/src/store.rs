@@ -179,6 +179,12 @@ pub trait ObjectStore: Send + Sync + Debug {
     /// See above.
     fn delete(&self, name: &str) -> Result<bool>;
 
+    /// Whether a list costs about as much as it finds. Where it costs what the whole store holds, names
+    /// that can be guessed are better guessed.
+    fn lists_what_it_finds(&self) -> bool {
+        true
+    }
+
     /// All names that start with `prefix`, sorted by bytes. A prefix need not end at a `/`.
     ///
     /// # Errors

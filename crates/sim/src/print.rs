@@ -14,7 +14,7 @@ pub(crate) fn store_op(op: &StoreOp) -> String {
         StoreOp::Get { object } => format!("get {object}"),
         StoreOp::List { prefix } => format!("list {prefix}"),
         StoreOp::Delete { objects } => format!("delete {}", objects.join(" ")),
-        StoreOp::PurgeData { ino } => format!("purge data of {ino}"),
+        StoreOp::PurgeData { ino, .. } => format!("purge data of {ino}"),
         StoreOp::PurgeDir { ino } => format!("purge directory {ino}"),
         StoreOp::LoadDir { ino } => format!("load {ino}"),
         StoreOp::CommitDir { ino, rows, counts: (entries, subdirs, exact), .. } => {

@@ -61,9 +61,10 @@ pub(crate) struct Args {
     /// How often every measurement is repeated [default: 3, with --quick 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     repeat: Option<u32>,
-    /// Object store [default: a directory of files below the cluster's directory]
+    /// Object store; given several times, everything is measured on each, and shown side by side
+    /// [default: a directory of files below the cluster's directory]
     #[arg(long, value_name = "URL")]
-    store: Option<String>,
+    store: Vec<String>,
     /// Small sizes, to see that everything works
     #[arg(long)]
     quick: bool,
@@ -190,7 +191,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     let parent = std::path::absolute(&parent).map_err(|error| super::up::io(&parent, &error))?;
     let quick = args.quick || name == Name::All;
     let mut lab = Lab {
-        place: Place { parent, store: args.store.clone(), mon: context.mon.clone() },
+        place: Place { parent, store: None, mon: context.mon.clone() },
         files: args.files,
         clients: args.clients,
         repeat: args.repeat.unwrap_or(if quick { 1 } else { 3 }),
@@ -201,15 +202,27 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         rows: Vec::new(),
         interrupted: interrupts()?,
     };
-    let mut printed = 0;
+    let stores: Vec<Option<String>> = args.store.iter().cloned().map(Some).collect();
+    let stores = if stores.is_empty() { vec![None] } else { stores };
     for experiment in name.experiments() {
-        experiment(&mut lab)?;
-        if !context.json {
-            // A long run shows what it has.
-            let rows = &lab.rows[printed..];
-            let bench = rows.first().map_or("", |row| row.bench);
-            crate::context::say(&format!("{bench}\n{}\n", row::table(rows)))?;
-            printed = lab.rows.len();
+        let mut starts = Vec::new();
+        for store in &stores {
+            lab.place.store.clone_from(store);
+            let start = lab.rows.len();
+            experiment(&mut lab)?;
+            starts.push(start);
+            if !context.json {
+                // A long run shows what it has.
+                let rows = &lab.rows[start..];
+                let title = row::title(rows, stores.len() > 1);
+                crate::context::say(&format!("{title}\n{}\n", row::table(rows)))?;
+            }
+        }
+        if stores.len() > 1 && !context.json {
+            let ends = starts.iter().skip(1).copied().chain([lab.rows.len()]);
+            let on: Vec<_> =
+                starts.iter().zip(ends).map(|(start, end)| &lab.rows[*start..end]).collect();
+            crate::context::say(&format!("side by side\n{}\n", row::side_by_side(&on)))?;
         }
     }
     let rows: Vec<Value> = lab.rows.iter().map(row::Row::to_json).collect();

@@ -106,6 +106,18 @@ fn every_preset_and_every_cell_is_measured_end_to_end() {
 }
 
 #[test]
+fn everything_is_measured_on_each_store_that_is_named() {
+    let stores = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let urls = stores.each_ref().map(|store| format!("dir:{}", store.path().display()));
+    let rows = rows("journal-size", 100, &["--store", &urls[0], "--store", &urls[1]]);
+    let (first, second) = rows.split_at(rows.len() / 2);
+    assert!(!first.is_empty() && names(first) == names(second));
+    for (rows, url) in [(first, &urls[0]), (second, &urls[1])] {
+        assert!(rows.iter().all(|row| row["store"].as_str().unwrap().starts_with(url.as_str())));
+    }
+}
+
+#[test]
 fn clients_are_counted_where_there_are_several() {
     let rows = rows("creates", 100, &["--clients", "3"]);
     let expected = [

@@ -34,7 +34,8 @@ impl World {
     pub(crate) fn with(options: &[&str]) -> Self {
         let world = Self { home: tempfile::tempdir().expect("temporary directory") };
         let url = world.store_url();
-        world.run(&[&["up", "--store", &url], options].concat()).done();
+        let store: &[&str] = if options.contains(&"--store") { &[] } else { &["--store", &url] };
+        world.run(&[&["up"], store, options].concat()).done();
         world
     }
 

@@ -1,6 +1,8 @@
 //! Objects that consist of several RADOS objects.
 
-use objstore::{Expect, ObjectStore, Outcome, Version};
+use metastore::request::StoreOp;
+use objstore::{Counting, Expect, ObjectStore, Operation, Outcome, Version, carry_out};
+use types::{DirFragId, Frag, Ino, Seq, Timestamp};
 
 use crate::cluster::up;
 
@@ -128,4 +130,41 @@ fn readers_see_one_content_or_the_other() {
         }
     });
     assert!(store.get("a").unwrap().0 == of(ROUNDS - 1));
+}
+
+#[test]
+#[ignore = "needs Ceph: cargo xtask ci rados"]
+fn what_is_removed_is_not_looked_for_in_the_whole_store() {
+    let Some(ceph) = up(|_| {}) else { return };
+    let store = Counting::new(ceph.open(""));
+    let counters = store.counters();
+    let (file, dir, other) = (Ino(1 << 40), Ino(7), Ino(8));
+    // One stripe behind the length that the server knew, as of a writer that has not said so yet.
+    for stripe in [0, 2, 3] {
+        let name = metastore::data_name(file, stripe);
+        assert!(matches!(store.put(&name, b"x", Expect::Any), Ok(Outcome::Done(_))));
+    }
+    let commit = |ino| {
+        let (rows, counts) = (metastore::Rows::default(), (0, 0, true));
+        let (position, touched) = (Seq(1), (Timestamp(1), Seq(1)));
+        carry_out(&store, StoreOp::CommitDir { ino, rows, counts, position, touched }).unwrap();
+    };
+    // So often that runs are rewritten as one.
+    (0..20).for_each(|_| commit(dir));
+    commit(other);
+    let whole = DirFragId { ino: dir, frag: Frag::WHOLE };
+    let left = metastore::run_name(whole, metastore::RunId(21));
+    assert!(matches!(
+        store.put(&left, b"of a server that died", Expect::Any),
+        Ok(Outcome::Done(_))
+    ));
+
+    let before = counters.counts().of(Operation::List).calls;
+    carry_out(&store, StoreOp::PurgeData { ino: file, stripes: 3 }).unwrap();
+    carry_out(&store, StoreOp::PurgeDir { ino: dir }).unwrap();
+    carry_out(&store, StoreOp::PurgeDir { ino: dir }).unwrap();
+    assert_eq!(counters.counts().of(Operation::List).calls, before);
+    let prefix = metastore::prefix(DirFragId { ino: other, frag: Frag::WHOLE });
+    let names = store.list("").unwrap();
+    assert!(names.len() == 2 && names.iter().all(|name| name.starts_with(&prefix)), "{names:?}");
 }

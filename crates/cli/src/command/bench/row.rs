@@ -196,6 +196,16 @@ impl Row {
         ]
     }
 
+    /// The kind of store, and how many copies it keeps.
+    fn on(&self) -> String {
+        let kind = self.store.split(':').next().unwrap_or_default();
+        match replication(&self.store) {
+            Some(1) => format!("{kind}, 1 copy"),
+            Some(copies) => format!("{kind}, {copies} copies"),
+            None => kind.to_owned(),
+        }
+    }
+
     fn notes_text(&self) -> String {
         let notes = self.notes.iter().map(|(name, values)| {
             let (min, max) = spread(values);
@@ -216,6 +226,12 @@ fn replication(store: &str) -> Option<u32> {
     matches!(scheme, "dir" | "memory" | "rados").then(|| objstore::copies(store).ok())?
 }
 
+/// What rows are of; and on which store, where there are several.
+pub(crate) fn title(rows: &[Row], several: bool) -> String {
+    let Some(row) = rows.first() else { return String::new() };
+    if several { format!("{} on {}", row.bench, row.on()) } else { row.bench.to_owned() }
+}
+
 fn short(value: f64) -> String {
     if value.abs() >= 100.0 || value == value.trunc() {
         format!("{value:.0}")
@@ -227,26 +243,56 @@ fn short(value: f64) -> String {
 /// A table for people: one line per row, with its further figures at the end.
 pub(crate) fn table(rows: &[Row]) -> String {
     let head = ["", "files", "clients", "seconds", "spread", "per second", "slowdown", "B/event"];
-    let lines: Vec<_> = rows.iter().map(Row::cells).collect();
+    let cells = |row: &Row| {
+        let mut cells = row.cells().to_vec();
+        cells.push(row.notes_text());
+        cells
+    };
+    columns(&head.map(str::to_owned), &rows.iter().map(cells).collect::<Vec<_>>())
+}
+
+/// The same rows on several stores: their rates, and of all but the first the part of the first's.
+pub(crate) fn side_by_side(on: &[&[Row]]) -> String {
+    let titles = on.iter().map(|rows| rows.first().map(Row::on).unwrap_or_default());
+    let mut head = vec![String::new()];
+    head.extend(titles.map(|title| format!("per second ({title})")));
+    let Some((first, others)) = on.split_first() else { return String::new() };
+    let rate = |row: Option<&Row>| row.and_then(Row::per_second);
+    let lines = first.iter().map(|row| {
+        let base = row.per_second();
+        let mut cells = vec![row.name.clone()];
+        cells.push(base.map_or(String::new(), |rate| format!("{rate:.0}")));
+        for rows in others {
+            let rate = rate(rows.iter().find(|other| other.name == row.name));
+            let both =
+                rate.zip(base).map(|(rate, base)| format!("{rate:.0} ({:.2}x)", rate / base));
+            cells.push(both.unwrap_or_default());
+        }
+        cells
+    });
+    columns(&head, &lines.collect::<Vec<_>>())
+}
+
+/// Cells in columns, the first to the left, the others to the right; what is more than the head has
+/// follows as it is.
+fn columns(head: &[String], lines: &[Vec<String>]) -> String {
     let width = |column: usize| {
-        let cells = lines.iter().map(|cells| cells[column].len());
+        let cells = lines.iter().filter_map(|cells| cells.get(column)).map(String::len);
         cells.chain([head[column].len()]).max().unwrap_or(0)
     };
     let widths: Vec<_> = (0..head.len()).map(width).collect();
-    let line = |cells: &[String], notes: &str| {
+    let line = |cells: &[String]| {
         let mut text = format!("{:<1$}", cells[0], widths[0]);
         for (cell, width) in cells.iter().zip(&widths).skip(1) {
             text.push_str(&format!("  {cell:>width$}"));
         }
-        text.push_str("  ");
-        text.push_str(notes);
+        for cell in cells.iter().skip(widths.len()) {
+            text.push_str("  ");
+            text.push_str(cell);
+        }
         format!("{}\n", text.trim_end())
     };
-    let mut text = line(&head.map(str::to_owned), "");
-    for (row, cells) in rows.iter().zip(&lines) {
-        text.push_str(&line(cells, &row.notes_text()));
-    }
-    text
+    std::iter::once(head).chain(lines.iter().map(Vec::as_slice)).map(line).collect()
 }
 
 #[cfg(test)]

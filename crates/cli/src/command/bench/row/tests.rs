@@ -1,6 +1,6 @@
 use serde_json::json;
 
-use super::{Row, table};
+use super::{Row, side_by_side, table, title};
 
 fn row() -> Row {
     let mut row = Row::new("merge", "by_value_1K", 1000).clients(2);
@@ -69,4 +69,21 @@ fn the_table_has_a_line_per_row_under_a_head() {
     assert!(lines[0].contains("per second"));
     assert!(lines[1].starts_with("by_value_1K") && lines[1].ends_with("verify_ms 30 (20..40)"));
     assert!(lines.iter().all(|line| !line.ends_with(' ')));
+}
+
+#[test]
+fn rows_on_several_stores_stand_side_by_side() {
+    let mut slower = row();
+    slower.store = "memory:".into();
+    slower.seconds = vec![6.0];
+    let (here, there) = ([row(), Row::new("merge", "only_here", 1)], [slower]);
+    assert_eq!(title(&here, true), "merge on dir, 1 copy");
+    assert_eq!(title(&here, false), "merge");
+    let text = side_by_side(&[&here, &there]);
+    let lines: Vec<Vec<&str>> =
+        text.lines().map(|line| line.split_whitespace().collect()).collect();
+    let head = "per second (dir, 1 copy) per second (memory, 1 copy)";
+    assert_eq!(lines[0].join(" "), head);
+    assert_eq!(lines[1], ["by_value_1K", "667", "333", "(0.50x)"]);
+    assert_eq!(lines[2], ["only_here"]);
 }
