@@ -1,5 +1,5 @@
 use super::*;
-use types::{FileType, Seq, Timestamp};
+use types::{Cred, FileType, Seq, Timestamp};
 use wire::{NewInode, RenameFlags, Reply};
 
 type Answered = Result<Answer, Failure>;
