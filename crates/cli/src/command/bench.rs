@@ -218,7 +218,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
                 crate::context::say(&format!("{title}\n{}\n", row::table(rows)))?;
             }
         }
-        if stores.len() > 1 && !context.json {
+        let stored = lab.rows.last().is_some_and(|row| !row.store.is_empty());
+        if stores.len() > 1 && stored && !context.json {
             let ends = starts.iter().skip(1).copied().chain([lab.rows.len()]);
             let on: Vec<_> =
                 starts.iter().zip(ends).map(|(start, end)| &lab.rows[*start..end]).collect();

@@ -229,7 +229,11 @@ fn replication(store: &str) -> Option<u32> {
 /// What rows are of; and on which store, where there are several.
 pub(crate) fn title(rows: &[Row], several: bool) -> String {
     let Some(row) = rows.first() else { return String::new() };
-    if several { format!("{} on {}", row.bench, row.on()) } else { row.bench.to_owned() }
+    if several && !row.store.is_empty() {
+        format!("{} on {}", row.bench, row.on())
+    } else {
+        row.bench.to_owned()
+    }
 }
 
 fn short(value: f64) -> String {
