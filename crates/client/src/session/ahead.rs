@@ -93,9 +93,18 @@ impl Session {
             let attr = |ino| alone.and_then(|it| it.attr(ino)).or_else(|| cache.attr(ino));
             crate::cache::walk((base, path), look, attr)
         } else {
-            cache.answer(cred, op)
+            cache.answer(cred, op).or_else(|| self.leads_to_alone(cred, op))
         };
         answer.map_or(Known::Nothing, Known::Remembered)
+    }
+
+    /// The attributes of a directory that this client has alone, by its name in one that it remembers:
+    /// a program asks for that with every path.
+    fn leads_to_alone(&self, cred: &Cred, op: &Op<'_>) -> Option<Result<Answer, Failure>> {
+        let Op::Lookup { parent, name } = *op else { return None };
+        let alone = self.alone.as_ref()?;
+        let named = self.cache.as_ref()?.look(cred, parent, name)?.ok()?;
+        alone.attr(named?).map(|attr| Ok(Answer::Attr(attr)))
     }
 
     /// Whether [`Session::leased`] could know anything.

@@ -127,6 +127,19 @@ fn a_change_in_a_directory_alone_is_answered_here_and_told_later() {
 }
 
 #[test]
+fn the_name_of_a_directory_alone_is_known_in_one_that_is_remembered() {
+    let mut bench = Bench::with_sub();
+    bench.ahead(create(SUB, b"a", FILE_MODE));
+    let Known::Alone(Ok(Answer::Attr(sub))) = bench.known(Op::GetAttr { ino: SUB }) else {
+        panic!("it is alone")
+    };
+    let named = bench.known(Op::Lookup { parent: DIR, name: b"sub" });
+    assert!(matches!(named, Known::Remembered(Ok(Answer::Attr(attr))) if attr == sub), "{named:?}");
+    let other = bench.known(Op::Lookup { parent: DIR, name: b"other" });
+    assert!(matches!(other, Known::Nothing), "{other:?}");
+}
+
+#[test]
 fn before_a_directory_is_returned_everything_is_told() {
     let mut bench = Bench::with_sub();
     bench.ahead(create(SUB, b"a", FILE_MODE));
