@@ -177,6 +177,20 @@ impl Cluster {
         Self::up(settings).map(Running)
     }
 
+    /// As [`Cluster::running`]; nothing where `CUDELE_TEST_RADOS=skip`.
+    ///
+    /// # Errors
+    /// As there, and how to leave such tests out.
+    pub fn unless_skipped(settings: &Settings) -> Result<Option<Running>> {
+        if std::env::var_os("CUDELE_TEST_RADOS").is_some_and(|value| value == "skip") {
+            return Ok(None);
+        }
+        let running = Self::running(settings);
+        let running = running
+            .map_err(|error| format!("{error}\nor leave these tests out: CUDELE_TEST_RADOS=skip"));
+        running.map(Some)
+    }
+
     /// A cluster that was made earlier.
     ///
     /// # Errors

@@ -7,9 +7,8 @@
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "I/O edge: tests start daemons, kill them and say what they skip"
+    reason = "I/O edge: tests start daemons and kill them"
 )]
 
 #[path = "../it/cluster.rs"]
@@ -30,17 +29,11 @@ pub(crate) struct OnCeph {
 
 /// Brings both up, with these options of `up` now and later, or says that the test is skipped.
 pub(crate) fn up(options: &[&str], change: impl FnOnce(&mut Settings)) -> Option<OnCeph> {
-    if std::env::var_os("CUDELE_TEST_RADOS").is_some_and(|value| value == "skip") {
-        println!("skipped: CUDELE_TEST_RADOS=skip");
-        return None;
-    }
     let home = tempfile::Builder::new().prefix("cudele-rados.").tempdir().unwrap();
     let mut settings = Settings::new(&home.path().join("ceph"));
     change(&mut settings);
-    let ceph = match testceph::Cluster::running(&settings) {
-        Ok(ceph) => ceph,
-        Err(error) => panic!("{error}\nor leave these tests out: CUDELE_TEST_RADOS=skip"),
-    };
+    let ceph = testceph::Cluster::unless_skipped(&settings);
+    let ceph = ceph.unwrap_or_else(|error| panic!("{error}"))?;
     let url = ceph.url("test");
     let cluster = Cluster::up_with(&[&["--store", url.as_str()], options].concat());
     Some(OnCeph { cluster, ceph, _home: home })

@@ -26,17 +26,11 @@ impl std::ops::Deref for Ceph {
 
 /// Brings a cluster up, or says that the test is skipped.
 pub(crate) fn up(change: impl FnOnce(&mut Settings)) -> Option<Ceph> {
-    if std::env::var_os("CUDELE_TEST_RADOS").is_some_and(|value| value == "skip") {
-        println!("skipped: CUDELE_TEST_RADOS=skip");
-        return None;
-    }
     let home = tempfile::Builder::new().prefix("cudele-rados.").tempdir().unwrap();
     let mut settings = Settings::new(&home.path().join("ceph"));
     change(&mut settings);
-    match Cluster::running(&settings) {
-        Ok(cluster) => Some(Ceph { cluster, home }),
-        Err(error) => panic!("{error}\nor leave these tests out: CUDELE_TEST_RADOS=skip"),
-    }
+    let cluster = Cluster::unless_skipped(&settings).unwrap_or_else(|error| panic!("{error}"));
+    Some(Ceph { cluster: cluster?, home })
 }
 
 /// Two OSDs that keep two copies of everything in files.
