@@ -14,6 +14,9 @@ use crate::{Expect, ObjectStore, Outcome, SyncScope, Version};
 const RUNS_MAX: usize = 8;
 /// So many names are tried one by one rather than that a whole store is listed.
 const GUESSES_MAX: u64 = 4096;
+/// Behind so many stripes that are missing no others are looked for: writing back goes in order, but
+/// programs may leave holes.
+const GAP_MAX: u64 = 4;
 
 /// Carries out an operation.
 ///
@@ -75,8 +78,17 @@ fn purge_data(store: &dyn ObjectStore, ino: Ino, stripes: u64) -> Result<StoreRe
     if store.lists_what_it_finds() || stripes > GUESSES_MAX {
         return delete_all(store, &metastore::data_prefix(ino));
     }
-    // One more: who had it open may have written behind the end that the server knew.
-    for stripe in 0..=stripes {
+    // A writer that died before it said how long the file is left stripes behind the end.
+    let (mut end, mut absent) = (stripes, 0);
+    while absent < GAP_MAX {
+        if optional(store.stat(&metastore::data_name(ino, end + absent)))?.is_some() {
+            (end, absent) = (end + absent + 1, 0);
+        } else {
+            absent += 1;
+        }
+    }
+    // From the end: what is left by whoever dies here is found again.
+    for stripe in (0..end).rev() {
         store.delete(&metastore::data_name(ino, stripe))?;
     }
     Ok(StoreResult::Done)
