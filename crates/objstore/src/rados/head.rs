@@ -9,6 +9,7 @@
 //! a head have a number that no other head ever had, so nobody mixes pieces of two contents.
 
 use super::sys::Seen;
+use crate::OBJECT_BYTES_MAX;
 
 /// The head holds so many bytes, and so does every piece.
 pub(super) const PIECE_BYTES: u64 = 4 << 20;
@@ -65,7 +66,9 @@ impl Large {
         let (numbers, []) = value.as_chunks::<8>() else { return None };
         let [first, second, size] = numbers else { return None };
         let number = (u64::from_le_bytes(*first), u64::from_le_bytes(*second));
-        Some(Self { number, size: u64::from_le_bytes(*size) })
+        let size = u64::from_le_bytes(*size);
+        // Memory is taken for what this says: it must be a length that an object can have.
+        (size <= OBJECT_BYTES_MAX).then_some(Self { number, size })
     }
 
     /// The name of a piece; 1 is behind the head.

@@ -68,3 +68,25 @@ fn a_cluster_that_does_not_answer_is_given_up() {
     let url = format!("{}&connect_timeout=1", ceph.url("test"));
     refused(&url, Errno::TimedOut, &["no monitor answered within 1 seconds", "mon host"]);
 }
+
+#[test]
+#[ignore = "needs Ceph: cargo xtask ci rados"]
+fn an_object_whose_attribute_is_damaged_is_an_error_and_no_more() {
+    let Some(ceph) = up(|_| {}) else { return };
+    let store = ceph.open("");
+    store.append("a", b"content").unwrap();
+    let conf = ceph.conf();
+    // Too short; and a length for which there is no memory.
+    for value in ["garbage", "000000000000000000000000"] {
+        let mut rados = std::process::Command::new("rados");
+        rados.arg("-c").arg(&conf).args(["-p", "test", "-N", "cudele.metadata"]);
+        let set = rados.args(["setxattr", "a", "cudele.large", value]).status();
+        assert!(set.unwrap().success());
+        let store = ceph.open("");
+        assert_eq!(store.get("a").unwrap_err().errno, Errno::BadMessage, "{value}");
+        assert_eq!(store.stat("a").unwrap_err().errno, Errno::BadMessage);
+        assert_eq!(store.append("a", b"more").unwrap_err().errno, Errno::BadMessage);
+        let put = store.put("a", b"new", objstore::Expect::Any);
+        assert_eq!(put.unwrap_err().errno, Errno::BadMessage, "it is not overwritten unseen");
+    }
+}

@@ -26,6 +26,9 @@ fn the_attribute_reads_back_or_is_refused() {
         assert_eq!(Large::decode(&value[..length]), None, "{length}");
     }
     assert_eq!(Large::decode(&[&value[..], b"x"].concat()), None);
+    for size in [OBJECT_BYTES_MAX + 1, u64::MAX] {
+        assert_eq!(Large::decode(&Large { size, ..large }.encode()), None, "{size}");
+    }
     assert_eq!(large.pieces(), 1..4);
     assert_eq!(large.piece("a/b", 3), "a/b//7.1234.3");
     assert!(crate::check_name(&large.piece("a/b", 3)).is_err(), "no object has such a name");
