@@ -7,7 +7,7 @@ use types::{
 use wire::{Answer, Op, Replay, Request};
 
 use super::{Performed, Performing, Refused};
-use crate::session::Remembered;
+use crate::session::{Remembered, Session};
 use crate::{Effects, Mds, fetch};
 use namespace::{Mode, Refusal};
 
@@ -119,8 +119,12 @@ impl Mds {
         let ino = match again {
             Some(Replay { ino, .. }) => {
                 // Whatever it says, it gets nothing that is, or may become, somebody else's.
-                let free = self.tables.may_be_of(origin.client, ino) && !self.namespace.knows(ino);
-                if !free {
+                let client = origin.client;
+                let given = |session: &Session| session.ahead.has(ino);
+                // The quick question first: it is the one for what is sent ahead.
+                let may_have = self.sessions.get(client).is_some_and(given)
+                    || self.tables.may_be_of(client, ino);
+                if !may_have || self.namespace.knows(ino) {
                     return Err(Errno::Stale.into());
                 }
                 ino
