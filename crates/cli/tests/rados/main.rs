@@ -7,6 +7,7 @@
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
+    clippy::print_stdout,
     clippy::unwrap_used,
     reason = "I/O edge: tests start daemons and kill them"
 )]
