@@ -311,6 +311,7 @@ impl Session {
             Input::Message(
                 Message::Hello(_)
                 | Message::Request(_)
+                | Message::Batch(_)
                 | Message::Chunk { .. }
                 | Message::MonRequest { .. }
                 | Message::MonReply { .. }

@@ -1,20 +1,22 @@
 //! Creates as the metadata server's core sees them: for counting its instructions.
 //!
-//! `creates N` has one client create N files by request. Nothing waits and no clock is read, so every run does exactly the same. What is to
-//! be counted happens in `served`, one function for a profiler to look for: a batch of frames is
+//! `creates N` has one client create N files by request, `creates N ahead` in a directory that it has
+//! alone (asynchronously). Nothing waits and no clock is read, so every run does exactly the same. What
+//! is to be counted happens in `served`, one function for a profiler to look for: a batch of frames is
 //! decoded and handed to the server, which has its time for background work then; frames are made,
-//! answers read and the store called outside. `cargo xtask instructions` uses it.
+//! answers read and the store called outside. What the client does itself for `ahead` happens in
+//! `answered`. `cargo xtask instructions` uses both.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,
     reason = "I/O edge: a program with arguments and a terminal"
 )]
 
-use client::Session;
+use client::{Known, Session};
 use mds::{Effects, Input, Mds, Settings};
 use objstore::{Memory, carry_out};
 use types::{ClientId, Clock, ConnId, Cred, FileType, Ino, Moment, Rank, Span, Tid, Timestamp};
-use wire::{Message, NewInode, Op};
+use wire::{Message, NewInode, Op, WantsAlone};
 
 const CONN: ConnId = ConnId(1);
 /// Creates that arrive together.
@@ -35,20 +37,28 @@ struct Pair {
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let files = if let [files] = arguments[..] { files } else { "" };
+    let (files, ahead) = match arguments[..] {
+        [files] => (files, false),
+        [files, "ahead"] => (files, true),
+        _ => ("", false),
+    };
     let Ok(files) = files.parse::<u64>() else {
-        println!("usage: creates N");
+        println!("usage: creates N [ahead]");
         std::process::exit(2);
     };
-    let mut pair = Pair::start();
+    let mut pair = Pair::start(ahead);
+    if ahead {
+        pair.take_directory();
+    }
     let before = pair.creates();
     let mut number = 0;
     while number < files {
         let batch = BATCH.min(files - number);
         for name in number..number + batch {
-            pair.create(name);
+            if ahead { pair.create_ahead(name) } else { pair.create(name) }
         }
         number += batch;
+        pair.session.send_ahead(&mut pair.said);
         pair.exchange();
     }
     let created = pair.creates() - before;
@@ -72,8 +82,19 @@ fn served(mds: &mut Mds, clock: Clock, frames: &[u8], effects: &mut Effects) {
     }
 }
 
+/// What is counted of a client that answers itself.
+#[inline(never)]
+fn answered(
+    session: &mut Session,
+    name: &[u8],
+    time: Timestamp,
+    said: &mut client::Effects,
+) -> Known {
+    session.known(&Cred::root(), &create(name), time, said)
+}
+
 impl Pair {
-    fn start() -> Self {
+    fn start(ahead: bool) -> Self {
         // Nothing but creates is counted: no checkpoint.
         let settings = Settings { segments_max: usize::MAX, ..Settings::default() };
         let mut pair = Self {
@@ -88,6 +109,10 @@ impl Pair {
         pair.mds.handle(pair.clock, Input::Opened(CONN), &mut pair.effects);
         for _ in 0..1_000 {
             pair.exchange();
+        }
+        if ahead {
+            pair.session.remember();
+            pair.session.take_alone(WantsAlone::Always);
         }
         pair.session.handle(client::Input::Connected, &mut pair.said);
         while !pair.session.is_connected() {
@@ -127,6 +152,38 @@ impl Pair {
         for (_, result) in self.said.completed.drain(..) {
             result.expect("every request is carried out");
         }
+    }
+
+    /// The client has the directory alone from now on.
+    fn take_directory(&mut self) {
+        for number in 0..100 {
+            let name = format!("first.{number}");
+            self.session.call(&Cred::root(), create(name.as_bytes()), &mut self.said);
+            for _ in 0..100 {
+                self.exchange();
+            }
+            if self.session.alone_count() > 0 {
+                return;
+            }
+        }
+        panic!("the client does not get the directory");
+    }
+
+    fn create_ahead(&mut self, number: u64) {
+        let name = format!("file.{number:07}");
+        let time = Timestamp(self.clock.now.0.try_into().expect("a short run"));
+        for _ in 0..100 {
+            match answered(&mut self.session, name.as_bytes(), time, &mut self.said) {
+                Known::Ahead(_, answer) => return drop(answer.expect("nobody else is here")),
+                Known::WantsNumbers(count) => {
+                    let op = Op::Extend { subtree: Ino(0), count };
+                    self.session.call(&Cred::root(), op, &mut self.said);
+                }
+                Known::Soon | Known::Nothing | Known::Remembered(_) | Known::Alone(_) => {}
+            }
+            self.exchange();
+        }
+        panic!("the directory is not the client's alone");
     }
 
     fn create(&mut self, number: u64) {

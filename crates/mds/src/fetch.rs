@@ -256,7 +256,7 @@ impl Mds {
         let mut waiting = std::mem::take(&mut self.sessions.get_mut(client).ahead.waiting);
         while let Some(frame) = waiting.pop_front() {
             match decode(&frame) {
-                Some(Message::Request(request)) => self.request(conn, request, effects),
+                Some(Message::Request(request)) => self.request(conn, &request, effects),
                 Some(Message::Chunk { tid, bytes }) => {
                     self.merge_chunk(conn, tid, bytes, effects);
                 }
@@ -340,7 +340,7 @@ impl Mds {
             match waiter {
                 Waiter::Question(conn, frame) => {
                     if let Some(Message::Request(request)) = decode(&frame) {
-                        self.request(conn, request, effects);
+                        self.request(conn, &request, effects);
                     }
                 }
                 Waiter::Changes(client) => self.retry_changes(client, effects),

@@ -311,7 +311,8 @@ impl Mds {
     fn message(&mut self, conn: ConnId, message: Message<'_>, effects: &mut Effects) {
         match message {
             Message::Hello(hello) => self.hello(conn, hello, effects),
-            Message::Request(request) => self.request(conn, request, effects),
+            Message::Request(request) => self.request(conn, &request, effects),
+            Message::Batch(batch) => self.batch(conn, batch, effects),
             Message::Chunk { tid, bytes } => self.merge_chunk(conn, tid, bytes, effects),
             Message::Welcome(_)
             | Message::Reply(_)
@@ -329,7 +330,7 @@ impl Mds {
         match message {
             Message::Map(map) => self.map = Some(*map),
             Message::Stop => self.terminate(effects),
-            Message::Request(request) => self.request(ConnId::MONITOR, request, effects),
+            Message::Request(request) => self.request(ConnId::MONITOR, &request, effects),
             Message::Hello(_)
             | Message::Welcome(_)
             | Message::Reply(_)
@@ -338,6 +339,7 @@ impl Mds {
             | Message::MonReply { .. }
             | Message::Recall { .. }
             | Message::Revoke { .. }
+            | Message::Batch(_)
             | Message::Beacon(_) => {}
         }
     }

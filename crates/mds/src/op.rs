@@ -15,7 +15,7 @@ pub(crate) use admin::Release;
 use namespace::Refusal;
 pub(crate) use store_first::Change;
 use types::{ClientId, ConnId, Errno, Ino, Seq, Tid, Timestamp};
-use wire::{Answer, Failure, Message, Op, Reply, Request, Told};
+use wire::{Answer, Batch, Failure, Message, Op, Reply, Request, Told};
 
 use crate::session::{Fate, Remembered};
 use crate::{Effects, Mds, Observed, Phase};
@@ -52,18 +52,30 @@ impl From<Errno> for Refused {
 }
 
 impl Mds {
-    pub(crate) fn request(&mut self, conn: ConnId, request: Request<'_>, effects: &mut Effects) {
+    /// Takes in what a client has answered itself.
+    pub(crate) fn batch(&mut self, conn: ConnId, batch: Batch<'_>, effects: &mut Effects) {
+        let mut requests = batch.requests();
+        loop {
+            match requests.read() {
+                Ok(Some(request)) => self.request(conn, request, effects),
+                Ok(None) => return,
+                Err(_) => return effects.close.push(conn),
+            }
+        }
+    }
+
+    pub(crate) fn request(&mut self, conn: ConnId, request: &Request<'_>, effects: &mut Effects) {
         self.counters.requests += 1;
         match self.phase {
-            Phase::Active if self.is_resending(&request) => {
-                let frame = Message::Request(request).to_frame();
+            Phase::Active if self.is_resending(request) => {
+                let frame = Message::Request(request.clone()).to_frame();
                 return self.early.push_back((conn, frame));
             }
             Phase::Active => {}
             Phase::Recovering | Phase::Reconnecting { .. } => {
-                return self.request_early(conn, &request, effects);
+                return self.request_early(conn, request, effects);
             }
-            Phase::Stopping | Phase::Stopped => return self.request_late(conn, &request, effects),
+            Phase::Stopping | Phase::Stopped => return self.request_late(conn, request, effects),
         }
         let Some(client) = self.sessions.client(conn) else {
             effects.close.push(conn);
@@ -73,21 +85,21 @@ impl Mds {
             let now = self.clock.now;
             self.sessions.get_mut(client).note_heard(request.heard, now);
         }
-        if self.waits_for_ahead(conn, client, &request) {
+        if self.waits_for_ahead(conn, client, request) {
             return;
         }
         if request.ahead {
-            return self.carry_out_ahead(conn, client, &request, effects);
+            return self.carry_out_ahead(conn, client, request, effects);
         }
         // A sync is about the changes before it, those that wait among them.
         if (request.op.is_mutation() || request.op == Op::Sync) && client.0 != 0 {
             let session = self.sessions.get_mut(client);
             if !session.blocked.is_empty() {
-                session.blocked.push_back(Message::Request(request).to_frame());
+                session.blocked.push_back(Message::Request(request.clone()).to_frame());
                 return;
             }
         }
-        self.execute_once(conn, client, &request, effects);
+        self.execute_once(conn, client, request, effects);
     }
 
     /// A request that came while the server is stopping: only what was carried out is answered.

@@ -147,6 +147,7 @@ impl Mon {
             Message::Hello(_)
             | Message::Welcome(_)
             | Message::Request(_)
+            | Message::Batch(_)
             | Message::Chunk { .. }
             | Message::MonReply { .. }
             | Message::Map(_)

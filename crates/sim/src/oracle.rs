@@ -146,6 +146,7 @@ impl Oracle {
             }
             Message::Hello(_)
             | Message::Request(_)
+            | Message::Batch(_)
             | Message::Chunk { .. }
             | Message::MonRequest { .. }
             | Message::MonReply { .. }

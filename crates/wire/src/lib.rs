@@ -8,6 +8,7 @@
 //! bytes are documented in `docs/formats/wire.md`.
 
 mod answer;
+mod batch;
 mod codec;
 pub mod frame;
 mod map;
@@ -20,6 +21,7 @@ mod unused;
 pub use answer::{
     Answer, Decoupled, EffectivePolicy, Kept, MergeReport, MergeSample, Opened, SampleKind,
 };
+pub use batch::{Batch, BatchWriter, Requests};
 pub use frame::{Frame, FrameError};
 pub use map::{ClusterMap, DecoupledSubtree, MdsEntry, MdsState, PolicyEntry};
 pub use message::{Failure, Hello, Message, Replay, Reply, Request, Told, WantsAlone, Welcome};
@@ -30,7 +32,7 @@ pub use types::{Cred, RenameFlags, XattrFlags};
 pub use unused::Unused;
 
 /// The version of the protocol. Peers of different versions refuse each other in the first frame.
-pub const VERSION: u8 = 4;
+pub const VERSION: u8 = 5;
 
 /// Entry point of the fuzz targets.
 #[doc(hidden)]
@@ -39,10 +41,17 @@ pub mod fuzz {
     pub fn decode(data: &[u8]) {
         let mut rest = data;
         while let Ok(Some((frame, length))) = crate::frame::decode(rest) {
-            let _ = crate::Message::decode(frame.payload);
+            message(frame.payload);
             rest = &rest[length..];
         }
-        let _ = crate::Message::decode(data);
+        message(data);
+    }
+
+    fn message(payload: &[u8]) {
+        if let Ok(crate::Message::Batch(batch)) = crate::Message::decode(payload) {
+            let mut requests = batch.requests();
+            while let Ok(Some(_)) = requests.read() {}
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use types::bytes::{Malformed, Put, Reader};
 use types::{Attr, ClientId, Cred, Epoch, Errno, Ino, Seq, Span, Stripe, Tid, Timestamp};
 
 use crate::answer::Answer;
+use crate::batch::Batch;
 use crate::codec::{attr, boolean, list, option, put_attr, put_list, put_option, string};
 use crate::map::ClusterMap;
 use crate::mon::{Beacon, MonAnswer, MonOp};
@@ -198,6 +199,8 @@ pub enum Message<'a> {
     Map(Box<ClusterMap>),
     /// Monitor to server: write everything down and stop.
     Stop,
+    /// Client to server: what it has answered itself ([`Request::ahead`]).
+    Batch(Batch<'a>),
     /// Server to client: somebody else opens a file that the client has open.
     Recall {
         /// The file.
@@ -297,6 +300,10 @@ impl Message<'_> {
                 out.put_u8(12);
                 out.put_varint(dir.0);
             }
+            Message::Batch(batch) => {
+                out.put_u8(13);
+                out.put_bytes(batch.bytes);
+            }
         }
     }
 
@@ -385,18 +392,19 @@ impl<'a> Message<'a> {
             10 => Message::Stop,
             11 => Message::Recall { ino: ino(reader)? },
             12 => Message::Revoke { dir: ino(reader)? },
+            13 => Message::Batch(Batch::new(reader.bytes()?)),
             _ => return Err(start.malformed("a known message")),
         })
     }
 }
 
-fn put_cred(out: &mut Vec<u8>, cred: &Cred) {
+pub(crate) fn put_cred(out: &mut Vec<u8>, cred: &Cred) {
     out.put_varint(u64::from(cred.uid));
     out.put_varint(u64::from(cred.gid));
     put_list(out, &cred.groups, |out, group| out.put_varint(u64::from(*group)));
 }
 
-fn cred(reader: &mut Reader<'_>) -> Result<Cred, Malformed> {
+pub(crate) fn cred(reader: &mut Reader<'_>) -> Result<Cred, Malformed> {
     Ok(Cred {
         uid: reader.varint_u32()?,
         gid: reader.varint_u32()?,
@@ -410,7 +418,7 @@ fn replay(reader: &mut Reader<'_>) -> Result<Replay, Malformed> {
     Ok(Replay { seq, ino, time, stripe: stripe(reader)? })
 }
 
-fn stripe(reader: &mut Reader<'_>) -> Result<Stripe, Malformed> {
+pub(crate) fn stripe(reader: &mut Reader<'_>) -> Result<Stripe, Malformed> {
     let start = *reader;
     Stripe::from_code(reader.u8()?.into()).ok_or_else(|| start.malformed("a stripe"))
 }

@@ -177,6 +177,7 @@ fn messages() -> Vec<Message<'static>> {
         Message::Stop,
         Message::Recall { ino: Ino(1 << 40) },
         Message::Revoke { dir: Ino(1 << 41) },
+        Message::Batch(Batch::new(b"some bytes")),
     ];
     let wants = [WantsAlone::Never, WantsAlone::AsPolicySays, WantsAlone::Always];
     for (tid, op) in ops().into_iter().enumerate() {
@@ -297,6 +298,64 @@ fn unused_numbers_are_a_list_of_ranges() {
     assert!(Op::decode(&mut types::bytes::Reader::new(&bytes)).is_err(), "half a range");
 }
 
+/// The requests of a batch, with what they were made of.
+fn read(batch: Batch<'_>) -> Vec<(Tid, Tid, Cred, Replay, String)> {
+    let (mut requests, mut all) = (batch.requests(), Vec::new());
+    while let Some(request) = requests.read().expect("our own") {
+        assert!(request.ahead);
+        let Request { tid, heard, ref cred, replay, op, .. } = *request;
+        all.push((tid, heard, cred.clone(), replay.expect("always"), format!("{op:?}")));
+    }
+    all
+}
+
+#[test]
+fn a_batch_says_each_request_by_how_it_differs() {
+    let like = |name| Op::Create {
+        parent: Ino(7),
+        name,
+        new: NewInode { mode: 0o100_644, open: true, ..NewInode::default() },
+    };
+    let (root, other) = (Cred::root(), Cred { uid: 7, gid: 8, groups: vec![1, 2] });
+    let replay = |ino, time| Replay { ino: Ino(ino), time: Timestamp(time), ..Replay::default() };
+    let far = Replay { seq: Seq(u64::MAX), stripe: Stripe::MIN, ..replay(0, i64::MIN) };
+    let (mut writer, mut wanted) = (BatchWriter::default(), Vec::new());
+    let mut lengths = Vec::new();
+    let mut push = |tid, heard, cred: &Cred, replay, op: Op<'_>| {
+        let before = writer.bytes();
+        writer.push(Tid(tid), Tid(heard), cred, replay, &op);
+        lengths.push(writer.bytes() - before);
+        wanted.push((Tid(tid), Tid(heard), cred.clone(), replay, format!("{op:?}")));
+    };
+    push(1 << 50, 1 << 49, &root, replay(1 << 41, 1 << 60), like(b"file.0000001"));
+    push((1 << 50) + 1, 1 << 49, &root, replay((1 << 41) + 1, (1 << 60) + 50), like(b"file.0000002"));
+    push((1 << 50) + 2, 1 << 49, &other, far, Op::Unlink { parent: Ino(7), name: b"x" });
+    push((1 << 50) + 3, 1 << 49, &root, replay((1 << 41) + 2, 5), like(b"file.0000003"));
+    for (at, op) in (0..).zip(ops()) {
+        push(at, at / 2, if at % 3 == 0 { &root } else { &other }, replay(at, i64::MAX), op);
+    }
+    assert_eq!(read(writer.batch()), wanted);
+    assert_eq!(lengths[1], 1 + 1 + 13, "flags, time, name");
+}
+
+#[test]
+fn what_is_no_batch_is_refused_behind_what_is() {
+    let mut writer = BatchWriter::default();
+    writer.push(Tid(1), Tid(0), &Cred::root(), Replay::default(), &Op::Settle);
+    let good = writer.bytes();
+    let mut bytes = Vec::new();
+    for end in [&[1 << 7][..], &[1 << 5, 1, 0], &[0]] {
+        bytes.clear();
+        Message::Batch(writer.batch()).encode(&mut bytes);
+        let mut bytes = bytes.split_off(bytes.len() - good);
+        bytes.extend_from_slice(end);
+        let mut requests = Batch::new(&bytes).requests();
+        assert!(matches!(requests.read(), Ok(Some(request)) if request.op == Op::Settle));
+        let malformed = requests.read().expect_err("flags, nothing to be like, the end");
+        assert!(malformed.offset >= good, "{malformed}");
+    }
+}
+
 /// The page that documents the bytes.
 const PAGE: &str = include_str!("../../../docs/formats/wire.md");
 
@@ -368,7 +427,7 @@ fn the_examples_of_the_page_are_what_is_sent() {
     let request = Message::Request(request).to_frame();
     let parts = [
         (4, "length of the payload: 21"),
-        (1, "version 4"),
+        (1, "version 5"),
         (3, "reserved"),
         (4, "checksum"),
         (1, "message 3: Request"),
@@ -390,7 +449,7 @@ fn the_examples_of_the_page_are_what_is_sent() {
     let reply = Message::MonReply { tid: Tid(1), result: Err(failure) }.to_frame();
     let parts = [
         (4, "length of the payload: 11"),
-        (1, "version 4"),
+        (1, "version 5"),
         (3, "reserved"),
         (4, "checksum"),
         (1, "message 7: MonReply"),
@@ -406,6 +465,12 @@ fn the_examples_of_the_page_are_what_is_sent() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn arbitrary_bytes_are_no_batch_that_panics(bytes in prop::collection::vec(any::<u8>(), 0..99)) {
+        let mut requests = Batch::new(&bytes).requests();
+        while let Ok(Some(_)) = requests.read() {}
+    }
 
     #[test]
     fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {

@@ -10,13 +10,13 @@
 use std::collections::VecDeque;
 
 use types::{Cred, Seq, Tid};
-use wire::{Message, Op, Replay, Request, WantsAlone};
+use wire::{Batch, BatchWriter, Message, Op, Replay, Request};
 
 /// Some changes.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
-    /// Their requests, as frames.
-    frames: Vec<u8>,
+    /// Their requests.
+    requests: BatchWriter,
     count: usize,
     /// The numbers of the first and the last.
     first: Tid,
@@ -29,26 +29,23 @@ impl Group {
     /// The others of its requests.
     fn without(&self, refused: Tid) -> Self {
         let mut others = Self { seq: self.seq, ..Self::default() };
-        let mut frames = self.frames.as_slice();
-        while let Ok(Some((frame, length))) = wire::frame::decode(frames) {
-            if let Ok(Message::Request(request)) = Message::decode(frame.payload)
-                && request.tid != refused
-            {
-                others.frames.extend_from_slice(&frames[..length]);
-                others.note(request.tid);
+        each(self.requests.batch(), |request| {
+            if request.tid != refused {
+                let Request { tid, heard, cred, replay, op, .. } = request;
+                others.add((*tid, *heard), cred, replay.unwrap_or_default(), op);
             }
-            frames = &frames[length..];
-        }
+        });
         others
     }
 
-    /// One more request, with this number.
-    fn note(&mut self, tid: Tid) {
+    /// One more request.
+    fn add(&mut self, (tid, heard): (Tid, Tid), cred: &Cred, replay: Replay, op: &Op<'_>) {
         if self.count == 0 {
             self.first = tid;
         }
         self.last = tid;
         self.count += 1;
+        self.requests.push(tid, heard, cred, replay, op);
     }
 }
 
@@ -68,30 +65,18 @@ impl Groups {
     /// Adds a request to those that are collected.
     pub(crate) fn add(
         &mut self,
-        (tid, heard): (Tid, Tid),
+        numbers: (Tid, Tid),
         cred: &Cred,
         replay: Replay,
-        op: Op<'_>,
+        op: &Op<'_>,
     ) {
-        let group = &mut self.collected;
-        group.note(tid);
+        self.collected.add(numbers, cred, replay, op);
         self.count += 1;
-        let request = Request {
-            tid,
-            heard,
-            cred: cred.clone(),
-            replay: Some(replay),
-            remembers: false,
-            wants_alone: WantsAlone::Never,
-            ahead: true,
-            op,
-        };
-        Message::Request(request).append_frame(&mut group.frames);
     }
 
     /// How many bytes are collected.
     pub(crate) fn bytes(&self) -> usize {
-        self.collected.frames.len()
+        self.collected.requests.bytes()
     }
 
     /// Whether something is collected, or on its way.
@@ -110,7 +95,7 @@ impl Groups {
             return None;
         }
         let group = std::mem::take(&mut self.collected);
-        frames.extend_from_slice(&group.frames);
+        Message::Batch(group.requests.batch()).append_frame(frames);
         Some(group)
     }
 
@@ -196,7 +181,7 @@ impl Groups {
             }
             // Behind all whose position is known: nobody can have seen it yet.
             let seq = group.seq.unwrap_or(Seq(u64::MAX));
-            append_again(&group.frames, anew.then_some(seq), frames);
+            append_again(group.requests.batch(), anew.then_some(seq), frames);
             self.sent.push_back((Tid(0), group));
         }
         !self.sent.is_empty()
@@ -208,21 +193,31 @@ impl Groups {
     }
 }
 
+/// Shows the requests of a batch that was written here.
+fn each(batch: Batch<'_>, mut show: impl FnMut(&Request<'_>)) {
+    let mut requests = batch.requests();
+    while let Ok(Some(request)) = requests.read() {
+        show(request);
+    }
+}
+
 /// Appends requests as they are sent again.
 #[allow(clippy::wildcard_enum_match_arm, reason = "all others are sent as they were")]
-fn append_again(mut frames: &[u8], seq: Option<Seq>, out: &mut Vec<u8>) {
-    while let Ok(Some((frame, length))) = wire::frame::decode(frames) {
-        frames = &frames[length..];
-        let Ok(Message::Request(request)) = Message::decode(frame.payload) else { continue };
+fn append_again(batch: Batch<'_>, seq: Option<Seq>, frames: &mut Vec<u8>) {
+    let mut again = BatchWriter::default();
+    each(batch, |request| {
         let op = match request.op {
-            Op::Open { .. } | Op::Close { .. } => continue,
+            Op::Open { .. } | Op::Close { .. } => return,
             Op::Create { parent, name, new } => {
                 Op::Create { parent, name, new: wire::NewInode { open: false, ..new } }
             }
             op => op,
         };
-        let replay =
-            request.replay.map(|replay| Replay { seq: seq.unwrap_or(replay.seq), ..replay });
-        Message::Request(Request { replay, op, ..request }).append_frame(out);
+        let replay = request.replay.unwrap_or_default();
+        let replay = Replay { seq: seq.unwrap_or(replay.seq), ..replay };
+        again.push(request.tid, request.heard, &request.cred, replay, &op);
+    });
+    if again.bytes() > 0 {
+        Message::Batch(again.batch()).append_frame(frames);
     }
 }

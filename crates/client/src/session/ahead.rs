@@ -71,7 +71,7 @@ impl Session {
                 }
                 let heard = self.heard(tid);
                 let Some(alone) = &mut self.alone else { return Known::Nothing };
-                alone.groups.add((tid, heard), cred, replay, *op);
+                alone.groups.add((tid, heard), cred, replay, op);
                 if let Some(count) = alone.wants_numbers() {
                     self.call(&Cred::root(), Op::Extend { subtree: Ino(0), count }, effects);
                 } else if alone.is_full() {
@@ -199,7 +199,7 @@ impl Session {
             return false;
         };
         self.next_tid += 1;
-        alone.groups.add((tid, heard), &Cred::root(), wire::Replay::default(), op);
+        alone.groups.add((tid, heard), &Cred::root(), wire::Replay::default(), &op);
         true
     }
 

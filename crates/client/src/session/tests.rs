@@ -36,6 +36,14 @@ impl Bench {
         let (mut rest, mut sent) = (frames.as_slice(), Vec::new());
         while let Some((frame, length)) = wire::frame::decode(rest).unwrap() {
             let message = Message::decode(frame.payload).unwrap();
+            if let Message::Batch(batch) = message {
+                let mut requests = batch.requests();
+                while let Some(Request { op, .. }) = requests.read().unwrap() {
+                    sent.push(format!("again: {op:?}"));
+                }
+                rest = &rest[length..];
+                continue;
+            }
             sent.push(if let Message::Request(Request { op, replay, .. }) = message {
                 let again = if replay.is_some() { "again: " } else { "" };
                 format!("{again}{op:?}")

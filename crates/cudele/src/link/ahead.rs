@@ -19,7 +19,7 @@ const DELAY: Duration = Duration::from_millis(2);
 /// The same of a file that was closed: while it is taken for open, nobody else has its directory alone.
 const CLOSED_DELAY: Duration = Duration::from_millis(200);
 /// So many bytes are sent at once.
-const BYTES: usize = 32 << 10;
+const BYTES: usize = 8 << 10;
 
 /// What is known of when the server heard of changes.
 #[derive(Debug, Default)]

@@ -195,7 +195,7 @@ impl Mds {
         for (conn, frame) in sharing.waiting {
             let Some(Message::Request(request)) = decode(&frame) else { continue };
             match moved {
-                Ok(_) => self.request(conn, request, effects),
+                Ok(_) => self.request(conn, &request, effects),
                 Err(failure) => self.reply_error(conn, request.tid, failure.clone(), effects),
             }
         }

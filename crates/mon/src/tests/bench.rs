@@ -315,6 +315,7 @@ fn show_message(message: &Message<'_>) -> String {
         | Message::Chunk { .. }
         | Message::Recall { .. }
         | Message::Revoke { .. }
+        | Message::Batch(_)
         | Message::Stop => format!("{message:?}").to_lowercase(),
     }
 }

@@ -81,24 +81,36 @@ impl Bench {
         let frames = std::mem::take(&mut self.effects.frames);
         let (mut rest, mut sent) = (frames.as_slice(), Vec::new());
         while let Some((frame, length)) = wire::frame::decode(rest).unwrap() {
-            if let Message::Request(request) = Message::decode(frame.payload).unwrap() {
-                let Request { tid, heard, replay, ahead, .. } = request;
-                let op = match request.op {
-                    Op::Create { parent, new, .. } => {
-                        Op::Create { parent, name: b"", new: NewInode { data: b"", ..new } }
+            match Message::decode(frame.payload).unwrap() {
+                Message::Request(request) => sent.push(bare(&request)),
+                Message::Batch(batch) => {
+                    let mut requests = batch.requests();
+                    while let Some(request) = requests.read().unwrap() {
+                        sent.push(bare(request));
                     }
-                    Op::Return { dir } => Op::Return { dir },
-                    Op::Settle => Op::Settle,
-                    Op::Close { ino, write } => Op::Close { ino, write },
-                    _ => Op::Sync,
-                };
-                let again = Request::new(tid, heard, Cred::root(), op);
-                sent.push(Request { replay, ahead, ..again });
+                }
+                _ => {}
             }
             rest = &rest[length..];
         }
         sent
     }
+}
+
+/// A request without names and content.
+#[allow(clippy::wildcard_enum_match_arm, reason = "the tests look at these")]
+fn bare(request: &Request<'_>) -> Request<'static> {
+    let Request { tid, heard, replay, ahead, .. } = *request;
+    let op = match request.op {
+        Op::Create { parent, new, .. } => {
+            Op::Create { parent, name: b"", new: NewInode { data: b"", ..new } }
+        }
+        Op::Return { dir } => Op::Return { dir },
+        Op::Settle => Op::Settle,
+        Op::Close { ino, write } => Op::Close { ino, write },
+        _ => Op::Sync,
+    };
+    Request { replay, ahead, ..Request::new(tid, heard, Cred::root(), op) }
 }
 
 fn kinds(requests: &[Request<'_>]) -> Vec<(&'static str, bool)> {

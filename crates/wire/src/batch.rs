@@ -1,0 +1,188 @@
+//! Requests that a client has answered itself and sends together ([`crate::Request::ahead`]).
+//!
+//! There are many of them, and each is much like the one before. So each says only what differs: a
+//! create of one more file in the same directory is its name and about four bytes. The bytes are
+//! documented in `docs/formats/wire.md`.
+
+use types::bytes::{Malformed, Put, Reader};
+use types::{Cred, Ino, Seq, Tid, Timestamp};
+
+use crate::message::{cred, put_cred, stripe};
+use crate::op::ino;
+use crate::{NewInode, Op, Replay, Request};
+
+/// The request number follows the one before.
+const NEXT: u8 = 1;
+/// What the client has heard is the same.
+const HEARD: u8 = 1 << 1;
+/// The same user.
+const CRED: u8 = 1 << 2;
+/// The same position and stripe.
+const ORDER: u8 = 1 << 3;
+/// The inode number follows the one that was given before.
+const INO: u8 = 1 << 4;
+/// It creates something like what was created before, in the same directory: its name follows, instead
+/// of an operation.
+const LIKE: u8 = 1 << 5;
+const KNOWN: u8 = NEXT | HEARD | CRED | ORDER | INO | LIKE;
+
+/// Requests sent together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch<'a> {
+    pub(crate) bytes: &'a [u8],
+}
+
+impl<'a> Batch<'a> {
+    /// What a [`BatchWriter`] wrote.
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes }
+    }
+
+    /// The requests in their order.
+    #[must_use]
+    pub fn requests(self) -> Requests<'a> {
+        let replay = Some(Replay::default());
+        let request = Request::new(Tid(0), Tid(0), Cred::root(), Op::Settle);
+        let request = Request { replay, ahead: true, ..request };
+        Requests { reader: Reader::new(self.bytes), request, given: Ino(0), like: None }
+    }
+}
+
+/// Reads a batch.
+#[derive(Debug)]
+pub struct Requests<'a> {
+    reader: Reader<'a>,
+    /// The newest.
+    request: Request<'a>,
+    given: Ino,
+    like: Option<(Ino, NewInode<'a>)>,
+}
+
+impl<'a> Requests<'a> {
+    /// The next request, if there is one.
+    ///
+    /// # Errors
+    /// If the bytes are none. Requests before them are good.
+    pub fn read(&mut self) -> Result<Option<&Request<'a>>, Malformed> {
+        if self.reader.is_at_end() {
+            return Ok(None);
+        }
+        let Self { reader, request, given, like } = self;
+        let start = *reader;
+        let flags = reader.u8()?;
+        let has = |flag: u8| flags & flag != 0;
+        if flags & !KNOWN != 0 {
+            return Err(start.malformed("known flags"));
+        }
+        let before = request.replay.unwrap_or_default();
+        request.tid = Tid(if has(NEXT) { request.tid.0.wrapping_add(1) } else { reader.varint()? });
+        if !has(HEARD) {
+            request.heard = Tid(request.tid.0.saturating_sub(reader.varint()?));
+        }
+        if !has(CRED) {
+            request.cred = cred(reader)?;
+        }
+        let (seq, stripe) = if has(ORDER) {
+            (before.seq, before.stripe)
+        } else {
+            (Seq(reader.varint()?), stripe(reader)?)
+        };
+        let ino = if has(INO) { Ino(given.0.wrapping_add(1)) } else { ino(reader)? };
+        if ino != Ino(0) {
+            *given = ino;
+        }
+        let time = Timestamp(before.time.0.wrapping_add(reader.signed()?));
+        request.replay = Some(Replay { seq, ino, time, stripe });
+        request.op = match *like {
+            Some((parent, new)) if has(LIKE) => Op::Create { parent, name: reader.bytes()?, new },
+            _ if has(LIKE) => return Err(start.malformed("a create like the one before")),
+            _ => Op::decode(reader)?,
+        };
+        if let Op::Create { parent, new, .. } = request.op {
+            *like = Some((parent, NewInode { data: &[], ..new }));
+        }
+        Ok(Some(request))
+    }
+}
+
+/// Writes a batch.
+#[derive(Debug, Default)]
+pub struct BatchWriter {
+    bytes: Vec<u8>,
+    tid: Tid,
+    heard: Tid,
+    cred: Cred,
+    replay: Replay,
+    given: Ino,
+    like: Option<(Ino, NewInode<'static>)>,
+}
+
+impl BatchWriter {
+    /// Appends a request, which was answered as `replay` says.
+    pub fn push(&mut self, tid: Tid, heard: Tid, cred: &Cred, replay: Replay, op: &Op<'_>) {
+        let first = self.bytes.is_empty();
+        let creates = match *op {
+            Op::Create { parent, name, new } => Some((parent, name, new)),
+            _ => None,
+        };
+        let like = creates.filter(|(parent, _, new)| self.like == Some((*parent, *new)));
+        let same = [
+            (NEXT, tid.0 == self.tid.0.wrapping_add(1)),
+            (HEARD, heard == self.heard),
+            (CRED, *cred == self.cred),
+            (ORDER, (replay.seq, replay.stripe) == (self.replay.seq, self.replay.stripe)),
+            (INO, replay.ino != Ino(0) && replay.ino.0 == self.given.0.wrapping_add(1)),
+            (LIKE, like.is_some()),
+        ];
+        let bits = same.into_iter().filter(|(_, same)| *same && !first);
+        let flags = bits.fold(0, |flags, (flag, _)| flags | flag);
+        let out = &mut self.bytes;
+        out.put_u8(flags);
+        if flags & NEXT == 0 {
+            out.put_varint(tid.0);
+        }
+        if flags & HEARD == 0 {
+            out.put_varint(tid.0.saturating_sub(heard.0));
+        }
+        if flags & CRED == 0 {
+            put_cred(out, cred);
+            self.cred.clone_from(cred);
+        }
+        if flags & ORDER == 0 {
+            out.put_varint(replay.seq.0);
+            out.put_u8(replay.stripe.code());
+        }
+        if flags & INO == 0 {
+            out.put_varint(replay.ino.0);
+        }
+        let time = if first { 0 } else { self.replay.time.0 };
+        out.put_signed(replay.time.0.wrapping_sub(time));
+        match like {
+            Some((_, name, _)) if flags & LIKE != 0 => out.put_bytes(name),
+            _ => op.encode(out),
+        }
+        (self.tid, self.heard, self.replay) = (tid, heard, replay);
+        if replay.ino != Ino(0) {
+            self.given = replay.ino;
+        }
+        if let Some((parent, _, NewInode { mode, owner, rdev, size, mtime, atime, open, .. })) =
+            creates
+        {
+            let new = NewInode { mode, owner, rdev, size, mtime, atime, data: &[], open };
+            self.like = Some((parent, new));
+        }
+    }
+
+    /// The batch.
+    #[must_use]
+    pub fn batch(&self) -> Batch<'_> {
+        Batch { bytes: &self.bytes }
+    }
+
+    /// How long it is, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+}
