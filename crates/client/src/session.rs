@@ -11,13 +11,14 @@
 //! Invariant: a request is in exactly one of three places: unanswered (perhaps set aside), unsafe,
 //! or done.
 
+mod again;
 mod ahead;
 mod mark;
 
 use std::collections::VecDeque;
 
 use types::{ClientId, Cred, Epoch, Ino, Lock, Map, Moment, Seq, Stripe, Tid};
-use wire::{Answer, Failure, Hello, Message, Op, Replay, Reply, Request, WantsAlone, Welcome};
+use wire::{Answer, Failure, Hello, Message, Op, Replay, Reply, Request, Welcome};
 
 pub use ahead::Known;
 
@@ -25,6 +26,7 @@ use crate::alone::Alone;
 use crate::cache::Cache;
 use crate::held::Held;
 use crate::leases::Leases;
+use again::{append_with_replay, grow_frame};
 use mark::{Mark, mark};
 
 /// More unsafe requests than this are not held: the caller must wait for the journal first.
@@ -478,23 +480,6 @@ impl Session {
             alone.groups.note_safe(self.safe);
         }
     }
-}
-
-/// The same request, now that it is known which length it gave the file.
-fn grow_frame(frame: &[u8], size: u64) -> Option<Vec<u8>> {
-    let (frame, _) = wire::frame::decode(frame).ok()??;
-    let Ok(Message::Request(request)) = Message::decode(frame.payload) else { return None };
-    let (Op::Grow { ino, .. } | Op::Append { ino, .. }) = request.op else { return None };
-    Some(Message::Request(Request { op: Op::Grow { ino, size }, ..request }).to_frame())
-}
-
-/// Sends a request again, with what its first reply said.
-fn append_with_replay(request: &Unsafe, frames: &mut Vec<u8>) {
-    let Ok(Some((frame, _))) = wire::frame::decode(&request.frame) else { return };
-    let Ok(Message::Request(decoded)) = Message::decode(frame.payload) else { return };
-    let wants_alone = WantsAlone::Never;
-    let again = Request { replay: Some(request.replay), remembers: false, wants_alone, ..decoded };
-    Message::Request(again).append_frame(frames);
 }
 
 #[cfg(test)]

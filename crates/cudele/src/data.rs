@@ -106,6 +106,14 @@ impl Fs {
         self.strong_logs.known_for_dir(self, dir).map(|terms| terms.inline_bytes)
     }
 
+    /// Whether files in a directory are shared lazily (`sharing: lazy`), as far as is known.
+    ///
+    /// # Errors
+    /// As [`Fs::inline_bytes`].
+    pub fn shares_lazily(&self, dir: Ino) -> Result<bool> {
+        self.strong_logs.known_for_dir(self, dir).map(|terms| terms.lazy)
+    }
+
     /// From now on no policy is taken to be what it was: this client has changed one.
     pub fn ask_policies_anew(&self) {
         self.strong_logs.forget_terms();

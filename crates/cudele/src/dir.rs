@@ -111,7 +111,8 @@ pub struct Dir {
 impl Dir {
     pub(crate) fn open(fs: Arc<Fs>, path: Path, ino: Ino) -> Result<Self> {
         let terms = fs.strong_logs.for_dir(&fs, ino);
-        let Terms { log, inline_bytes } = terms.map_err(|error| error.about(path.to_string()))?;
+        let Terms { log, inline_bytes, .. } =
+            terms.map_err(|error| error.about(path.to_string()))?;
         Ok(Self { fs, path, ino, log, inline_bytes })
     }
 

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use client::LogNeed;
 use journal::{Create, Event, SegmentHeader, Snapshot, Writer};
-use policy::Mechanism;
+use policy::{Mechanism, Sharing};
 use types::{Attr, AttrChange, Epoch, Errno, Error, FileType, Ino, Result, Seq};
 
 use crate::observe::Observed;
@@ -54,6 +54,8 @@ pub(crate) struct Terms {
     pub(crate) log: Option<Arc<StrongLog>>,
     /// How long content is kept inline.
     pub(crate) inline_bytes: u32,
+    /// What is written to files that others have open, too, may wait until they are flushed.
+    pub(crate) lazy: bool,
 }
 
 /// The terms of a directory, and when they were asked.
@@ -87,8 +89,9 @@ impl StrongLogs {
     pub(crate) fn for_dir(&self, fs: &Fs, dir: Ino) -> Result<Terms> {
         let (policy, effective) = fs.policy_at(dir)?;
         let inline_bytes = policy.inline_bytes;
+        let lazy = policy.sharing == Sharing::Lazy;
         if !policy.contains(Mechanism::Rpcs) || !policy.contains(Mechanism::LocalPersist) {
-            return Ok(Terms { log: None, inline_bytes });
+            return Ok(Terms { log: None, inline_bytes, lazy });
         }
         let subtree = effective.source;
         let writer = Writer::Client { client: fs.client(), subtree };
@@ -96,11 +99,11 @@ impl StrongLogs {
         // Nothing is asked of the server while this is locked: whoever asks may have to replay.
         let mut logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(log) = logs.get(&subtree) {
-            return Ok(Terms { log: Some(log.clone()), inline_bytes });
+            return Ok(Terms { log: Some(log.clone()), inline_bytes, lazy });
         }
         let log = Arc::new(StrongLog::create(fs, subtree, header)?);
         logs.insert(subtree, log.clone());
-        Ok(Terms { log: Some(log), inline_bytes })
+        Ok(Terms { log: Some(log), inline_bytes, lazy })
     }
 
     /// The same for whoever works in many directories for long: asked anew only after a while, so

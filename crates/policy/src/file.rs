@@ -15,7 +15,7 @@ use std::fmt;
 
 use types::{Errno, Error, INLINE_BYTES_MAX, Stripe};
 
-use crate::option::{Ack, Cache, Check, InterferePolicy, Limit, MergeTrigger};
+use crate::option::{Ack, Cache, Check, InterferePolicy, Limit, MergeTrigger, Sharing};
 use crate::policy::{ALLOCATED_INODES_MAX, Policy};
 use crate::warning::{self, Warning};
 use crate::{Composition, Mechanism, preset, text};
@@ -24,7 +24,7 @@ use crate::{Composition, Mechanism, preset, text};
 pub const FILE_BYTES_MAX: usize = 64 * 1024;
 
 /// The keys of a policy file, in canonical order.
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "consistency",
     "durability",
     "allocated_inodes",
@@ -36,6 +36,7 @@ const KEYS: [&str; 11] = [
     "merge",
     "inline_bytes",
     "stripe_bytes",
+    "sharing",
 ];
 
 /// Why a text is not a policy, and where. Its error number is EINVAL.
@@ -254,6 +255,10 @@ fn set(policy: &mut Policy, source: &str, key: &str, member: &Member) -> Result<
         }
         "inline_bytes" => policy.inline_bytes = reader.inline_bytes()?,
         "stripe_bytes" => policy.stripe = reader.stripe()?,
+        "sharing" => {
+            let names = Sharing::ALL.iter().map(|choice| choice.name());
+            policy.sharing = reader.choice(Sharing::from_name, names)?;
+        }
         unknown => {
             let cause = format!("{} is no key of a policy", text::quoted(&member.key));
             let remedy = text::suggestion(unknown, KEYS.into_iter());

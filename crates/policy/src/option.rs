@@ -77,6 +77,18 @@ choices! {
 }
 
 choices! {
+    /// What several clients that have the same file open see of each other's writes.
+    Sharing {
+        /// Everything, when the write returns.
+        #[default]
+        Strict = "strict",
+        /// What was flushed, when they open the file again: clients go on gathering what is written and
+        /// remembering what was read (lazy I/O, S-01).
+        Lazy = "lazy",
+    }
+}
+
+choices! {
     /// Where existence is checked when a client's journal is merged.
     Check {
         /// Nowhere: the journal is applied as it is (M-03).

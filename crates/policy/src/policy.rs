@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use types::{INLINE_BYTES, Stripe};
 
-use crate::option::{Ack, Cache, Check, InterferePolicy, Limit, MergeTrigger};
+use crate::option::{Ack, Cache, Check, InterferePolicy, Limit, MergeTrigger, Sharing};
 use crate::warning::{self, Warning};
 use crate::{Cell, Composition, Mechanism, effective};
 
@@ -49,6 +49,9 @@ pub struct Policy {
     /// How the content of new files is striped if it is not kept in their inodes; by default
     /// [`Stripe::DEFAULT`]. Written `stripe_bytes: 4194304`.
     pub stripe: Stripe,
+    /// What several clients that have a file open see of each other's writes; by default everything at
+    /// once.
+    pub sharing: Sharing,
 }
 
 impl Default for Policy {
@@ -65,6 +68,7 @@ impl Default for Policy {
             merge: MergeTrigger::default(),
             inline_bytes: INLINE_BYTES,
             stripe: Stripe::DEFAULT,
+            sharing: Sharing::default(),
         }
     }
 }
@@ -177,7 +181,7 @@ impl Policy {
         object.into()
     }
 
-    fn members(&self) -> [(&'static str, String); 11] {
+    fn members(&self) -> [(&'static str, String); 12] {
         let limit = if self.hard_limit { Limit::Hard } else { Limit::Soft };
         [
             ("consistency", self.consistency.to_string()),
@@ -191,6 +195,7 @@ impl Policy {
             ("merge", self.merge.to_string()),
             ("inline_bytes", self.inline_bytes.to_string()),
             ("stripe_bytes", self.stripe.bytes().to_string()),
+            ("sharing", self.sharing.to_string()),
         ]
     }
 }

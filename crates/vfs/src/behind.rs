@@ -224,6 +224,11 @@ impl Vfs {
         let failed = flow.and_then(|flow| flow.wait(0));
         let failed = failed.or(last.err().map(|error| (error, length_before)));
         let Some((error, length)) = failed else { return Ok(()) };
+        if content.shared {
+            // What is there may be somebody else's.
+            content.grown = content.grown.min(length);
+            return Err(error);
+        }
         // Some of it may be there, and would show when the file grows again. What cannot be removed
         // now is in nobody's way before that.
         let end = std::mem::replace(&mut content.size, length);

@@ -52,8 +52,12 @@ pub(crate) struct Content {
     pub(crate) accessed: Option<Timestamp>,
     /// How often it was closed, for reading and for writing, since it has no name.
     pub(crate) unclosed: [u32; 2],
-    /// Other clients have it open, too, and somebody writes: nothing is held here.
+    /// Other clients have it open, too, and somebody writes: nothing is held here, unless it is `lazy`.
     pub(crate) shared: bool,
+    /// Where it is shared, others see what is written here when it is flushed (`sharing: lazy`).
+    pub(crate) lazy: bool,
+    /// How far it was written here while it was, if the server has not been told.
+    pub(crate) grown: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +85,8 @@ impl File {
             last: *attr,
             accessed: None,
             shared: false,
+            lazy: false,
+            grown: 0,
         };
         Self { content: Mutex::new(content) }
     }
@@ -136,7 +142,7 @@ impl Content {
         let atime = self.accessed.map_or(attr.atime, |at| at.max(attr.atime));
         let changed = self.changed && !self.shared;
         let known_here = self.dirty || changed || self.nameless.is_some();
-        let size = if known_here { self.size } else { attr.size };
+        let size = if known_here { self.size } else { attr.size.max(self.grown) };
         let attr = Attr { size, atime, ..attr };
         // Whoever has changed the inode since knows its times better.
         if self.dirty || (changed && attr.ctime < self.written) {
@@ -147,13 +153,13 @@ impl Content {
     }
 
     /// Others have it open, too: nothing is held here any more.
-    pub(crate) fn share(&mut self) {
-        (self.body, self.shared) = (Body::Striped, true);
+    pub(crate) fn share(&mut self, lazy: bool) {
+        (self.body, self.shared, self.lazy) = (Body::Striped, true, lazy);
     }
 
     /// It is private again: nothing is known of what others made of it.
     pub(crate) fn unshare(&mut self) {
-        (self.body, self.size) = (Body::Unread, self.last.size);
+        (self.body, self.size) = (Body::Unread, self.last.size.max(self.grown));
         (self.shared, self.changed) = (false, false);
     }
 
@@ -195,8 +201,8 @@ impl Content {
     }
 
     /// Whether something of it is known here only, or may not be durable.
-    fn is_unwritten(&self) -> bool {
-        self.dirty || self.unsynced.is_changed()
+    pub(crate) fn is_unwritten(&self) -> bool {
+        self.dirty || self.grown > 0 || self.unsynced.is_changed()
     }
 
     pub(crate) fn touch(&mut self) {
@@ -218,7 +224,7 @@ impl Vfs {
         self.find(ino, content)
     }
 
-    fn find(&self, ino: Ino, content: &mut Content) -> Result<()> {
+    pub(crate) fn find(&self, ino: Ino, content: &mut Content) -> Result<()> {
         if content.body != Body::Unread {
             return Ok(());
         }
@@ -242,7 +248,13 @@ impl Vfs {
         let mut content = file.held();
         self.note_read(&mut content);
         let size = if content.shared {
-            self.shared_size(ino, &mut content)?
+            self.settle(ino, &mut content)?;
+            let end = offset.saturating_add(buffer.len() as u64);
+            if content.lazy && end <= content.size {
+                content.size
+            } else {
+                self.shared_size(ino, &mut content)?
+            }
         } else {
             self.load(ino, &mut content)?;
             content.size
@@ -269,7 +281,11 @@ impl Vfs {
     pub fn write(&self, ino: Ino, offset: u64, data: &[u8], append: bool) -> Result<()> {
         let file = self.file(ino)?;
         let mut content = file.held();
+        if content.shared && content.lazy && !append && content.nameless.is_none() {
+            return self.write_lazily(ino, &mut content, (offset, data));
+        }
         if content.shared {
+            self.write_back(ino, &mut content)?;
             return self.write_shared(ino, &mut content, (offset, append), data);
         }
         self.find(ino, &mut content)?;
@@ -331,7 +347,9 @@ impl Vfs {
         };
         let mut content = file.held();
         if content.shared && content.nameless.is_none() {
+            self.write_back(ino, &mut content)?;
             content.note_change((size, FILE_BYTES_MAX));
+            content.size = size;
             return self.truncate_shared(caller, ino, size, is_open);
         }
         if !is_open && content.nameless.is_none() {
@@ -374,108 +392,6 @@ impl Vfs {
         }
         content.size = size;
         Ok(())
-    }
-
-    /// Tells the inode what it does not know of its content.
-    pub(crate) fn write_back(&self, ino: Ino, content: &mut Content) -> Result<()> {
-        self.settle(ino, content)?;
-        if !content.dirty {
-            return Ok(());
-        }
-        if content.nameless.is_none() {
-            let data: &[u8] = match &content.body {
-                Body::Inline(data) => data,
-                Body::Striped | Body::Unread => &[],
-            };
-            match self.change_data(ino, data, content.size) {
-                // Somebody else has taken its last name: it lives here until it is closed.
-                Err(error) if error.errno == Errno::NotFound => content.lose_name(content.last),
-                changed => changed?,
-            }
-            self.nodes().see_after(ino);
-        }
-        content.last = content.over(content.last);
-        content.dirty = false;
-        Ok(())
-    }
-
-    /// Everything written so far is seen by whoever opens the file from now on.
-    ///
-    /// # Errors
-    /// `ENOSPC`, `EIO`, `EBUSY` if the subtree was decoupled by another client meanwhile. It is
-    /// held and tried again at the next flush. Also the error of a change, of whichever file, that the
-    /// server did not carry out although it was answered: once.
-    pub fn flush(&self, ino: Ino) -> Result<()> {
-        let file = self.file(ino)?;
-        let mut content = file.held();
-        self.write_back(ino, &mut content)?;
-        drop(content);
-        self.fs.check_lost()
-    }
-
-    /// Makes what was written as durable as the policy promises.
-    ///
-    /// # Errors
-    /// As [`Vfs::flush`].
-    pub fn sync(&self, ino: Ino) -> Result<()> {
-        let file = self.file(ino)?;
-        let mut content = file.held();
-        self.write_back(ino, &mut content)?;
-        self.sync_content(ino, &mut content)?;
-        let nameless = content.nameless.is_some();
-        drop(content);
-        if nameless { Ok(()) } else { self.sync_metadata(ino) }
-    }
-
-    /// Makes durable what is in the object store.
-    fn sync_content(&self, ino: Ino, content: &mut Content) -> Result<()> {
-        if !content.unsynced.is_any() {
-            return Ok(());
-        }
-        if content.shared {
-            self.shared_size(ino, content)?;
-        } else {
-            self.find(ino, content)?;
-        }
-        // Of what is in the inode nothing is there, unless that was taken away just now.
-        if matches!(content.body, Body::Inline(_)) && !content.unsynced.is_changed() {
-            return Ok(());
-        }
-        let (place, size) = ((ino, content.stripe), content.size);
-        content.unsynced.sync(&self.fs, place, size)
-    }
-
-    /// Whether a file holds something that its inode does not know.
-    pub(crate) fn is_unwritten(&self, ino: Ino) -> bool {
-        let file = self.nodes().file(ino).cloned();
-        file.is_some_and(|file| file.held().is_unwritten())
-    }
-
-    /// Everything that is held of files in a decoupled subtree goes to their inodes.
-    pub(crate) fn write_back_below(&self, root: Ino) -> Result<()> {
-        let files = self.nodes().files();
-        for (ino, file) in files {
-            if self.nodes().owner(ino) == root {
-                self.write_back(ino, &mut file.held())?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The same for all files, before the mount ends.
-    ///
-    /// # Errors
-    /// The first that came up; the rest is tried all the same.
-    pub fn write_back_all(&self) -> Result<()> {
-        let files = self.nodes().files();
-        let mut result = Ok(());
-        for (ino, file) in files {
-            let mut content = file.held();
-            let written = self.write_back(ino, &mut content);
-            self.tell_read(ino, &mut content);
-            result = result.and(written);
-        }
-        result
     }
 }
 

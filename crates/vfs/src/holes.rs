@@ -26,6 +26,7 @@ impl Vfs {
         let file = self.file(ino)?;
         let mut content = file.held();
         let size = if content.shared {
+            self.settle(ino, &mut content)?;
             self.shared_size(ino, &mut content)?
         } else {
             self.load(ino, &mut content)?;
@@ -65,6 +66,7 @@ impl Vfs {
         let file = self.file(ino)?;
         let mut content = file.held();
         if content.shared && content.nameless.is_none() {
+            self.write_back(ino, &mut content)?;
             content.note_change((offset, end));
             return self.allocate_shared(ino, (offset, end), zero, keep);
         }

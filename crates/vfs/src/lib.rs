@@ -23,6 +23,7 @@ mod attrs;
 mod behind;
 mod caller;
 mod file;
+mod flush;
 mod holes;
 mod layout;
 mod listing;

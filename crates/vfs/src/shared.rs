@@ -2,6 +2,10 @@
 //! their length at the server only, and nothing is held here. So everybody sees a write when it
 //! returns.
 //!
+//! Where the policy shares lazily, what is written here is on its way as that of a private file is, and
+//! the server hears of the length at the flush; what others write is in the same store, so neither undoes
+//! the other unless they write the same bytes.
+//!
 //! Content comes before length: nobody ever sees a length without its content, but for the bytes that an
 //! append has been given and not written yet, which read as zeros.
 
@@ -65,14 +69,14 @@ impl Vfs {
         if !self.fs.yield_recalled(ino)? {
             return Ok(());
         }
-        content.share();
+        content.share(self.is_lazy(ino));
         let known = Known { ino, parent: Ino(0), name: Vec::new() };
         held(&self.outdated).push(known);
         Ok(())
     }
 
     /// A file was opened: takes it for shared if it is, and gives it up if it was recalled before it
-    /// was known here. Says whether it is shared.
+    /// was known here. Says whether nothing of it may be remembered.
     pub(crate) fn join(&self, ino: Ino, file: &File) -> bool {
         if self.fs.is_recalled(ino) {
             // As in `share`: whoever wants it is told if it cannot be had.
@@ -82,12 +86,12 @@ impl Vfs {
         if content.nameless.is_none() && matches!(self.tree(ino), Tree::Server) {
             // What was answered last counts, not the answer that led here.
             match (content.shared, self.fs.is_shared(ino)) {
-                (false, true) => content.share(),
+                (false, true) => content.share(self.is_lazy(ino)),
                 (true, false) => content.unshare(),
                 (true, true) | (false, false) => {}
             }
         }
-        content.shared
+        content.shared && !content.lazy
     }
 
     /// How long a shared file is. One that has lost its name is as long as this process knows: the
@@ -101,7 +105,7 @@ impl Vfs {
             Err(error) if lost_name(&error) => content.lose_name(content.last),
             Err(error) => return Err(error),
         }
-        content.size = content.last.size;
+        content.size = content.last.size.max(content.grown);
         Ok(content.size)
     }
 
@@ -115,6 +119,36 @@ impl Vfs {
             content.lose_name(last);
         }
         true
+    }
+
+    /// A write that others may see later.
+    pub(crate) fn write_lazily(
+        &self,
+        ino: Ino,
+        content: &mut Content,
+        (offset, data): (u64, &[u8]),
+    ) -> Result<()> {
+        let end = checked_end(offset, data.len() as u64)?;
+        self.write_behind(ino, content, (offset, data))?;
+        content.grown = content.grown.max(end);
+        Ok(())
+    }
+
+    /// Tells the server how far a file was written that is shared lazily.
+    pub(crate) fn tell_length(&self, ino: Ino, content: &mut Content) -> Result<()> {
+        if content.grown == 0 {
+            return Ok(());
+        }
+        if content.nameless.is_none() {
+            let (cred, end) = (Caller::SELF.cred(), content.grown);
+            match self.walked(ino, || self.fs.grow_as(&cred, ino, end)) {
+                // It has no name any more.
+                Err(error) if lost_name(&error) => {}
+                answer => content.last = answer?,
+            }
+        }
+        content.grown = 0;
+        Ok(())
     }
 
     pub(crate) fn write_shared(

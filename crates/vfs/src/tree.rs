@@ -120,6 +120,14 @@ impl Vfs {
         bytes.unwrap_or(cudele::INLINE_BYTES).into()
     }
 
+    /// Whether a file that others have open, too, may be written here without telling them, where it
+    /// was seen last.
+    pub(crate) fn is_lazy(&self, ino: Ino) -> bool {
+        let dir = self.nodes().parent(ino);
+        // Whoever cannot know does more than it must.
+        self.walked(dir, || self.fs.shares_lazily(dir)).unwrap_or(false)
+    }
+
     pub(crate) fn change_attr(&self, caller: &Caller, ino: Ino, change: &AttrChange) -> Result<()> {
         let home = self.nodes().parent(ino);
         // Who is not in the group of a file cannot make it set-group-id, and is not told: so all

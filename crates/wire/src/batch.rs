@@ -76,7 +76,8 @@ impl<'a> Requests<'a> {
             return Err(start.malformed("known flags"));
         }
         let before = request.replay.unwrap_or_default();
-        request.tid = Tid(if has(NEXT) { request.tid.0.wrapping_add(1) } else { reader.varint()? });
+        request.tid =
+            Tid(if has(NEXT) { request.tid.0.wrapping_add(1) } else { reader.varint()? });
         if !has(HEARD) {
             request.heard = Tid(request.tid.0.saturating_sub(reader.varint()?));
         }
@@ -122,9 +123,10 @@ impl BatchWriter {
     /// Appends a request, which was answered as `replay` says.
     pub fn push(&mut self, tid: Tid, heard: Tid, cred: &Cred, replay: Replay, op: &Op<'_>) {
         let first = self.bytes.is_empty();
-        let creates = match *op {
-            Op::Create { parent, name, new } => Some((parent, name, new)),
-            _ => None,
+        let creates = if let Op::Create { parent, name, new } = *op {
+            Some((parent, name, new))
+        } else {
+            None
         };
         let like = creates.filter(|(parent, _, new)| self.like == Some((*parent, *new)));
         let same = [

@@ -328,7 +328,13 @@ fn a_batch_says_each_request_by_how_it_differs() {
         wanted.push((Tid(tid), Tid(heard), cred.clone(), replay, format!("{op:?}")));
     };
     push(1 << 50, 1 << 49, &root, replay(1 << 41, 1 << 60), like(b"file.0000001"));
-    push((1 << 50) + 1, 1 << 49, &root, replay((1 << 41) + 1, (1 << 60) + 50), like(b"file.0000002"));
+    push(
+        (1 << 50) + 1,
+        1 << 49,
+        &root,
+        replay((1 << 41) + 1, (1 << 60) + 50),
+        like(b"file.0000002"),
+    );
     push((1 << 50) + 2, 1 << 49, &other, far, Op::Unlink { parent: Ino(7), name: b"x" });
     push((1 << 50) + 3, 1 << 49, &root, replay((1 << 41) + 2, 5), like(b"file.0000003"));
     for (at, op) in (0..).zip(ops()) {

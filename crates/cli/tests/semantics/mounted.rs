@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, FileTimes};
 use std::io::{Read, Seek, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -69,6 +69,65 @@ fn each_subtree_of_a_mount_is_as_its_policy_says() {
     ask_for(&job, "cudele.dir.state", "merge");
     assert_eq!(said(&job.join("file"), "cudele.file.visible"), "yes");
     mount.end();
+}
+
+#[test]
+fn under_lazy_sharing_a_write_is_seen_when_it_is_flushed() {
+    let Some(world) = cluster() else { return };
+    let (one, other) = (Mount::new(&world), Mount::new(&world));
+    let at = |mount: &Mount, dir: &str| {
+        let path = mount.path(dir).join("file");
+        File::options().read(true).write(true).open(path).unwrap()
+    };
+    let read = |file: &File, offset: u64| {
+        let mut bytes = [0; 4];
+        let read = file.read_at(&mut bytes, offset).unwrap();
+        bytes[..read].to_vec()
+    };
+    let begin = |dir: &str, policy: &str| {
+        let dir = made(&one, dir, policy);
+        fs::write(dir.join("file"), [b'-'; 8192]).unwrap();
+    };
+    begin("strict", "sharing: strict");
+    let (here, there) = (at(&one, "strict"), at(&other, "strict"));
+    here.write_all_at(b"here", 0).unwrap();
+    assert_eq!(read(&there, 0), b"here", "at once");
+    drop((here, there));
+
+    begin("lazy", "sharing: lazy");
+    let (here, there) = (at(&one, "lazy"), at(&other, "lazy"));
+    assert_eq!((read(&here, 0), read(&there, 0)), (b"----".to_vec(), b"----".to_vec()));
+    let before = requests(&world);
+    for page in 0..500 {
+        here.write_all_at(b"here", 1000 + page * 4096).unwrap();
+        there.write_all_at(b"more", 2000 + page * 4096).unwrap();
+    }
+    // Under strict sharing each of these writes is at least one.
+    let asked = requests(&world) - before;
+    assert!(asked < 500, "{asked} requests for 1000 writes");
+    assert_eq!(read(&here, 1000), b"here", "its own write is seen by who wrote it");
+    assert_eq!(there.metadata().unwrap().len(), 2000 + 499 * 4096 + 4);
+    here.sync_all().unwrap();
+    drop(there);
+    // Opened again, everybody sees everything.
+    for mount in [&one, &other] {
+        let file = at(mount, "lazy");
+        assert_eq!(file.metadata().unwrap().len(), 2000 + 499 * 4096 + 4);
+        for page in 0..500 {
+            assert_eq!(read(&file, 1000 + page * 4096), b"here", "page {page}");
+            assert_eq!(read(&file, 2000 + page * 4096), b"more", "page {page}");
+        }
+    }
+    let mut append = File::options().append(true).open(one.path("lazy").join("file")).unwrap();
+    here.write_all_at(b"long", 5_000_000).unwrap();
+    append.write_all(b"end").unwrap();
+    drop((here, append));
+    let file = at(&other, "lazy");
+    assert_eq!(file.metadata().unwrap().len(), 5_000_007);
+    assert_eq!((read(&file, 5_000_000), read(&file, 5_000_004)), (b"long".into(), b"end".into()));
+    drop(file);
+    one.end();
+    other.end();
 }
 
 #[test]

@@ -63,13 +63,7 @@ pub(crate) struct Groups {
 
 impl Groups {
     /// Adds a request to those that are collected.
-    pub(crate) fn add(
-        &mut self,
-        numbers: (Tid, Tid),
-        cred: &Cred,
-        replay: Replay,
-        op: &Op<'_>,
-    ) {
+    pub(crate) fn add(&mut self, numbers: (Tid, Tid), cred: &Cred, replay: Replay, op: &Op<'_>) {
         self.collected.add(numbers, cred, replay, op);
         self.count += 1;
     }

@@ -5,7 +5,7 @@ use super::{ALLOCATED_INODES_MAX, Policy};
 use crate::composition::tests::any_composition;
 use crate::{
     Ack, Cache, Check, Composition, InterferePolicy, MERGE_SECONDS_MAX, MERGE_UPDATES_MAX,
-    MergeTrigger, Warning,
+    MergeTrigger, Sharing, Warning,
 };
 
 fn policy(consistency: &str, durability: &str) -> Policy {
@@ -67,9 +67,10 @@ fn the_canonical_texts_name_every_key() {
         merge: at 5000 updates
         inline_bytes: 4096
         stripe_bytes: 4194304
+        sharing: strict
     "#]]
     .assert_eq(&policy.to_yaml());
-    expect_test::expect![[r#"{"consistency":"append_client_journal+volatile_apply","durability":"local_persist||global_persist","allocated_inodes":100,"interfere_policy":"allow","ack":"applied","cache":"caps","limit":"hard","check":"none","merge":"at 5000 updates","inline_bytes":4096,"stripe_bytes":4194304}"#]]
+    expect_test::expect![[r#"{"consistency":"append_client_journal+volatile_apply","durability":"local_persist||global_persist","allocated_inodes":100,"interfere_policy":"allow","ack":"applied","cache":"caps","limit":"hard","check":"none","merge":"at 5000 updates","inline_bytes":4096,"stripe_bytes":4194304,"sharing":"strict"}"#]]
     .assert_eq(&policy.to_json().to_string());
 }
 
@@ -109,11 +110,12 @@ fn any_policy() -> impl Strategy<Value = Policy> {
         proptest::sample::select(Ack::ALL),
         proptest::sample::select(Check::ALL),
         proptest::sample::select(Cache::ALL),
+        proptest::sample::select(Sharing::ALL),
     );
     let layout = (0..=65_536_u32, 16..=26_u32);
     (expressions, choices, 1..=ALLOCATED_INODES_MAX, any::<bool>(), merge, layout).prop_map(
         |((consistency, durability), choices, allocated_inodes, hard, merge, layout)| {
-            let (interfere, ack, check, cache) = choices;
+            let (interfere, ack, check, cache, sharing) = choices;
             Policy {
                 consistency,
                 durability,
@@ -126,6 +128,7 @@ fn any_policy() -> impl Strategy<Value = Policy> {
                 merge,
                 inline_bytes: layout.0,
                 stripe: Stripe::of_bytes(1 << layout.1).unwrap(),
+                sharing,
             }
         },
     )

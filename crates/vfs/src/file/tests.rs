@@ -38,7 +38,7 @@ fn of_a_shared_file_the_server_knows_the_length() {
     content.size = 30;
     content.touch();
     content.dirty = false;
-    content.share();
+    content.share(false);
     assert_eq!(length_and_time(content.over(attr(20, 2))), (20, 2));
     content.last = attr(25, 3);
     content.unshare();

@@ -1,0 +1,22 @@
+//! Requests as they are sent again.
+
+use wire::{Message, Op, Request, WantsAlone};
+
+use super::Unsafe;
+
+/// The same request, now that it is known which length it gave the file.
+pub(super) fn grow_frame(frame: &[u8], size: u64) -> Option<Vec<u8>> {
+    let (frame, _) = wire::frame::decode(frame).ok()??;
+    let Ok(Message::Request(request)) = Message::decode(frame.payload) else { return None };
+    let (Op::Grow { ino, .. } | Op::Append { ino, .. }) = request.op else { return None };
+    Some(Message::Request(Request { op: Op::Grow { ino, size }, ..request }).to_frame())
+}
+
+/// Sends a request again, with what its first reply said.
+pub(super) fn append_with_replay(request: &Unsafe, frames: &mut Vec<u8>) {
+    let Ok(Some((frame, _))) = wire::frame::decode(&request.frame) else { return };
+    let Ok(Message::Request(decoded)) = Message::decode(frame.payload) else { return };
+    let wants_alone = WantsAlone::Never;
+    let again = Request { replay: Some(request.replay), remembers: false, wants_alone, ..decoded };
+    Message::Request(again).append_frame(frames);
+}

@@ -1,0 +1,111 @@
+//! When what was written to a file goes to its inode, and when it is durable.
+
+use cudele::{Errno, Ino, Result};
+
+use crate::Vfs;
+use crate::file::{Body, Content};
+
+impl Vfs {
+    /// Tells the inode what it does not know of its content.
+    pub(crate) fn write_back(&self, ino: Ino, content: &mut Content) -> Result<()> {
+        self.settle(ino, content)?;
+        self.tell_length(ino, content)?;
+        if !content.dirty {
+            return Ok(());
+        }
+        if content.nameless.is_none() {
+            let data: &[u8] = match &content.body {
+                Body::Inline(data) => data,
+                Body::Striped | Body::Unread => &[],
+            };
+            match self.change_data(ino, data, content.size) {
+                // Somebody else has taken its last name: it lives here until it is closed.
+                Err(error) if error.errno == Errno::NotFound => content.lose_name(content.last),
+                changed => changed?,
+            }
+            self.nodes().see_after(ino);
+        }
+        content.last = content.over(content.last);
+        content.dirty = false;
+        Ok(())
+    }
+
+    /// Everything written so far is seen by whoever opens the file from now on.
+    ///
+    /// # Errors
+    /// `ENOSPC`, `EIO`, `EBUSY` if the subtree was decoupled by another client meanwhile. It is
+    /// held and tried again at the next flush. Also the error of a change, of whichever file, that the
+    /// server did not carry out although it was answered: once.
+    pub fn flush(&self, ino: Ino) -> Result<()> {
+        let file = self.file(ino)?;
+        let mut content = file.held();
+        self.write_back(ino, &mut content)?;
+        drop(content);
+        self.fs.check_lost()
+    }
+
+    /// Makes what was written as durable as the policy promises.
+    ///
+    /// # Errors
+    /// As [`Vfs::flush`].
+    pub fn sync(&self, ino: Ino) -> Result<()> {
+        let file = self.file(ino)?;
+        let mut content = file.held();
+        self.write_back(ino, &mut content)?;
+        self.sync_content(ino, &mut content)?;
+        let nameless = content.nameless.is_some();
+        drop(content);
+        if nameless { Ok(()) } else { self.sync_metadata(ino) }
+    }
+
+    /// Makes durable what is in the object store.
+    fn sync_content(&self, ino: Ino, content: &mut Content) -> Result<()> {
+        if !content.unsynced.is_any() {
+            return Ok(());
+        }
+        if content.shared {
+            self.shared_size(ino, content)?;
+        } else {
+            self.find(ino, content)?;
+        }
+        // Of what is in the inode nothing is there, unless that was taken away just now.
+        if matches!(content.body, Body::Inline(_)) && !content.unsynced.is_changed() {
+            return Ok(());
+        }
+        let (place, size) = ((ino, content.stripe), content.size);
+        content.unsynced.sync(&self.fs, place, size)
+    }
+
+    /// Whether a file holds something that its inode does not know.
+    pub(crate) fn is_unwritten(&self, ino: Ino) -> bool {
+        let file = self.nodes().file(ino).cloned();
+        file.is_some_and(|file| file.held().is_unwritten())
+    }
+
+    /// Everything that is held of files in a decoupled subtree goes to their inodes.
+    pub(crate) fn write_back_below(&self, root: Ino) -> Result<()> {
+        let files = self.nodes().files();
+        for (ino, file) in files {
+            if self.nodes().owner(ino) == root {
+                self.write_back(ino, &mut file.held())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The same for all files, before the mount ends.
+    ///
+    /// # Errors
+    /// The first that came up; the rest is tried all the same.
+    pub fn write_back_all(&self) -> Result<()> {
+        let files = self.nodes().files();
+        let mut result = Ok(());
+        for (ino, file) in files {
+            let mut content = file.held();
+            let written = self.write_back(ino, &mut content);
+            self.tell_read(ino, &mut content);
+            result = result.and(written);
+        }
+        result
+    }
+}
