@@ -1,9 +1,10 @@
-//! What a create costs the server's core, in instructions: a ratchet.
+//! What a create costs the cores of server and client, in instructions: a ratchet.
 //!
 //! Times depend on the machine and on what else it does; instructions hardly do, so a change that makes
 //! creates dearer is found where no benchmark could tell it from noise. `crates/daemon/examples/
-//! creates.rs` drives the core as a value, and callgrind counts what its function `served` executes. Two
-//! runs with different numbers of files, and the difference of the two: what happens once is in both.
+//! creates.rs` drives the cores as values, and callgrind counts what its functions `served` (the server)
+//! and `answered` (a client that answers itself) execute. Two runs with different numbers of files, and
+//! the difference of the two: what happens once is in both.
 //!
 //! Without valgrind nothing is checked, and a line says so; where `CUDELE_VALGRIND=required` is set,
 //! that is a failure.
@@ -21,8 +22,12 @@ const STORED: &str = "xtask/instructions.toml";
 const FILES: [u64; 2] = [20_000, 40_000];
 /// What differs less than this many hundredths is the same: another libc has another allocator.
 const SLACK_PERCENT: u64 = 5;
-/// The number's name in the file.
-const NAME: &str = "create";
+/// What is counted: the number's name in the file, the function, and what the program is told.
+const COUNTED: [(&str, &str, &[&str]); 3] = [
+    ("create", "served", &[]),
+    ("create_ahead", "served", &["ahead"]),
+    ("create_ahead_client", "answered", &["ahead"]),
+];
 
 /// Counts, and compares with what is stored.
 pub(crate) fn check(root: &Path) -> Outcome {
@@ -36,11 +41,15 @@ pub(crate) fn check(root: &Path) -> Outcome {
     let stored = stored(root)?;
     Cargo::new(&["build", "--quiet", "--release", "-p", "daemon", "--example", "creates"])
         .run(root)?;
-    let [few, many] = FILES.map(|files| count(root, files));
-    let each = (many? - few?) / (FILES[1] - FILES[0]);
-    let before = number(&stored, NAME)?;
-    println!("{NAME}: {each} instructions, stored are {before}: {}", verdict(each, before));
-    if is_dearer(each, before) { Err(Failure::Reported) } else { Ok(()) }
+    let mut dearer = false;
+    for (name, function, mode) in COUNTED {
+        let [few, many] = FILES.map(|files| count(root, function, mode, files));
+        let each = (many? - few?) / (FILES[1] - FILES[0]);
+        let before = number(&stored, name)?;
+        println!("{name}: {each} instructions, stored are {before}: {}", verdict(each, before));
+        dearer |= is_dearer(each, before);
+    }
+    if dearer { Err(Failure::Reported) } else { Ok(()) }
 }
 
 /// Why nothing can be counted here.
@@ -65,14 +74,15 @@ fn number(stored: &toml::Table, name: &str) -> Result<u64, Failure> {
         .ok_or_else(|| Failure::Failed(format!("{STORED} has no number {name}")))
 }
 
-/// Instructions of a run.
-fn count(root: &Path, files: u64) -> Result<u64, Failure> {
+/// Instructions of a function in a run.
+fn count(root: &Path, function: &str, mode: &[&str], files: u64) -> Result<u64, Failure> {
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-        .arg("--toggle-collect=creates::served*")
+        .arg(format!("--toggle-collect=creates::{function}*"))
         .arg(root.join(target).join("release/examples/creates"))
         .arg(files.to_string())
+        .args(mode)
         .output()
         .map_err(|error| Failure::Failed(format!("cannot start valgrind: {error}")))?;
     let said = String::from_utf8_lossy(&output.stderr);
@@ -123,9 +133,11 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_number() {
+    fn there_are_numbers() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("it is in the repository");
         let stored = stored(root).unwrap_or_else(|_| panic!("{STORED} is readable"));
-        assert!(number(&stored, NAME).is_ok_and(|number| number > 0));
+        for (name, ..) in COUNTED {
+            assert!(number(&stored, name).is_ok_and(|number| number > 0), "{name}");
+        }
     }
 }
