@@ -168,7 +168,8 @@ impl Cluster {
     /// with `None`.
     ///
     /// # Errors
-    /// `ENOENT`, `ENOTDIR`, `EPERM`, `EINVAL` for the policy, `ENODATA` to remove what is not there.
+    /// `ENOENT`, `ENOTDIR`, `EPERM`, `EINVAL` for the policy, `ENODATA` to remove what is not there;
+    /// `EOPNOTSUPP` if it names a pool and the object store has none, `ENOENT` if none of this name.
     pub fn set_policy(&self, path: &[u8], policy: Option<&str>) -> Result<PolicySet> {
         self.set_policy_as(ClientId(0), path, policy)
     }
@@ -181,8 +182,8 @@ impl Cluster {
         policy: Option<&str>,
     ) -> Result<PolicySet> {
         self.replay_logs()?;
-        let policy = policy.unwrap_or_default().as_bytes();
-        match self.call(MonOp::SetPolicy { path, policy, client })? {
+        let policy = self.numbered_text(policy.unwrap_or_default())?;
+        match self.call(MonOp::SetPolicy { path, policy: policy.as_bytes(), client })? {
             MonAnswer::Done => Ok(PolicySet::InForce),
             MonAnswer::Pending(client) => Ok(PolicySet::Waits(client)),
             answer @ (MonAnswer::Client(_) | MonAnswer::Map(_) | MonAnswer::Decoupled(_)) => {

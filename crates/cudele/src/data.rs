@@ -54,7 +54,11 @@ impl Fs {
             if buffer.is_empty() {
                 break;
             }
-            self.store().write_range(&metastore::data_name(ino, number), 0, &buffer)?;
+            self.store().write_range(
+                &metastore::data_name(ino, stripe.pool(), number),
+                0,
+                &buffer,
+            )?;
             length += buffer.len() as u64;
             if (buffer.len() as u64) < stripe.bytes() {
                 break;
@@ -155,7 +159,7 @@ impl Fs {
         let stripe = attr.stripe.bytes();
         let left = (attr.size - number * stripe).min(stripe);
         let length = usize::try_from(left).unwrap_or(usize::MAX);
-        let object = metastore::data_name(attr.ino, number);
+        let object = metastore::data_name(attr.ino, attr.stripe.pool(), number);
         let mut bytes = match self.store().read_range(&object, 0, length) {
             Ok(bytes) => bytes,
             Err(error) if error.errno == Errno::NotFound => Vec::new(),

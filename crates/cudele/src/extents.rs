@@ -118,8 +118,8 @@ impl Fs {
     ///
     /// # Errors
     /// `EIO`, `ENOSPC`.
-    pub fn sync_stripes(&self, ino: Ino, numbers: &[u64]) -> Result<()> {
-        self.objects((ino, Stripe::DEFAULT)).sync(numbers)
+    pub fn sync_stripes(&self, place: (Ino, Stripe), numbers: &[u64]) -> Result<()> {
+        self.objects(place).sync(numbers)
     }
 
     /// Where data begins at or behind an offset of a file of this length; nothing if only zeros
@@ -151,7 +151,11 @@ struct Objects<'a> {
 
 impl Objects<'_> {
     fn name(&self, number: u64) -> String {
-        metastore::data_name(self.ino, number)
+        metastore::data_name(self.ino, self.stripe.pool(), number)
+    }
+
+    fn prefix(&self) -> String {
+        metastore::data_prefix(self.ino, self.stripe.pool())
     }
 
     fn read_into(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
@@ -216,7 +220,7 @@ impl Objects<'_> {
     fn sync_all(&self, size: u64) -> Result<()> {
         let stripes = self.stripe.count(size);
         if stripes > UNLISTED_MAX {
-            return self.store.sync(SyncScope::Prefix(&metastore::data_prefix(self.ino)));
+            return self.store.sync(SyncScope::Prefix(&self.prefix()));
         }
         self.sync(&(0..stripes).collect::<Vec<_>>())
     }
@@ -295,9 +299,9 @@ impl Objects<'_> {
         if stripes.end.saturating_sub(stripes.start) <= UNLISTED_MAX {
             return Ok(stripes.collect());
         }
-        let names = self.store.list(&metastore::data_prefix(self.ino))?;
+        let names = self.store.list(&self.prefix())?;
         let numbers = names.iter().filter_map(|name| match ObjectName::parse(name) {
-            Some(ObjectName::Data(_, number)) => Some(number),
+            Some(ObjectName::Data(_, _, number)) => Some(number),
             Some(ObjectName::Manifest(_) | ObjectName::Run(..)) | None => None,
         });
         let mut numbers: Vec<u64> = numbers.filter(|number| stripes.contains(number)).collect();

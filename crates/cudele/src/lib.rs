@@ -45,6 +45,7 @@ mod locate;
 mod mechanism;
 mod observe;
 mod policies;
+mod pools;
 mod recover;
 mod remember;
 mod state;
@@ -66,7 +67,7 @@ pub use state::{Owner, StateDir};
 pub use subtree::Subtree;
 pub use types::{
     Attr, AttrChange, ClientId, Cred, Errno, Error, FILE_BYTES_MAX, FileType, INLINE_BYTES,
-    INLINE_BYTES_MAX, Ino, InoRange, Lock, LockKind, LockMode, Path, RenameFlags, Result,
+    INLINE_BYTES_MAX, Ino, InoRange, Lock, LockKind, LockMode, Path, Pool, RenameFlags, Result,
     STRIPE_BYTES, Stripe, Timestamp, XattrFlags,
 };
 pub use user::{Page, User};

@@ -87,6 +87,7 @@ impl Subtree {
                 "set it with `cudele policy set`, or choose a decoupled policy such as batchfs",
             ));
         }
+        let policy = &fs.cluster().numbered(policy)?;
         let text = policy.to_yaml();
         let before = owned_before(&fs, &path)?;
         let answer = fs

@@ -361,7 +361,11 @@ impl Mds {
             let op = if freed.is_dir {
                 StoreOp::PurgeDir { ino: freed.ino }
             } else {
-                StoreOp::PurgeData { ino: freed.ino, stripes: freed.stripe.count(freed.size) }
+                StoreOp::PurgeData {
+                    ino: freed.ino,
+                    pool: freed.stripe.pool(),
+                    stripes: freed.stripe.count(freed.size),
+                }
             };
             self.forget(op, effects);
         }

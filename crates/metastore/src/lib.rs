@@ -26,7 +26,9 @@ mod run;
 pub use error::FormatError;
 pub use load::merge;
 pub use manifest::{MANIFEST_VERSION, Manifest, RunInfo};
-pub use object::{ObjectName, RunId, data_name, data_prefix, manifest_name, prefix, run_name};
+pub use object::{
+    ObjectName, RunId, data_name, data_prefix, manifest_name, pool_of, prefix, run_name,
+};
 pub use row::{InodeRecord, Row, RowValue};
 pub use rows::Rows;
 pub use run::{BLOCK_BYTES_TARGET, RESTART_ROWS, RUN_VERSION, RunCursor, RunReader, encode_run};

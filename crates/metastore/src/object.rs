@@ -8,7 +8,7 @@
 use std::fmt;
 
 use types::bytes::{Malformed, Put, Reader};
-use types::{DirFragId, Frag, Ino};
+use types::{DirFragId, Frag, Ino, Pool};
 
 /// The number of a run within its directory fragment. Never reused: see `Manifest::next_run`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,8 +27,8 @@ pub enum ObjectName {
     Manifest(DirFragId),
     /// A sorted run of a directory fragment.
     Run(DirFragId, RunId),
-    /// A stripe of a file's content.
-    Data(Ino, u64),
+    /// A stripe of a file's content, in a pool.
+    Data(Ino, Pool, u64),
 }
 
 impl ObjectName {
@@ -53,8 +53,8 @@ impl fmt::Display for ObjectName {
         match self {
             Self::Manifest(dirfrag) => write!(f, "{}manifest", prefix(*dirfrag)),
             Self::Run(dirfrag, id) => write!(f, "{}{id}", prefix(*dirfrag)),
-            Self::Data(ino, stripe) => {
-                write!(f, "{}{stripe:08x}", data_prefix(*ino))
+            Self::Data(ino, pool, stripe) => {
+                write!(f, "{}{stripe:08x}", data_prefix(*ino, *pool))
             }
         }
     }
@@ -82,14 +82,34 @@ pub fn run_name(dirfrag: DirFragId, id: RunId) -> String {
 /// The name of one stripe of a file's content. The directory level is the low byte of the inode
 /// number because numbers are handed out in sequence: a job's files spread over all 256.
 #[must_use]
-pub fn data_name(ino: Ino, stripe: u64) -> String {
-    ObjectName::Data(ino, stripe).to_string()
+pub fn data_name(ino: Ino, pool: Pool, stripe: u64) -> String {
+    ObjectName::Data(ino, pool, stripe).to_string()
 }
 
 /// What the names of all stripes of one file's content start with.
 #[must_use]
-pub fn data_prefix(ino: Ino) -> String {
-    format!("data/{:02x}/{:016x}.", ino.0 & 0xff, ino.0)
+pub fn data_prefix(ino: Ino, pool: Pool) -> String {
+    let shard = ino.0 & 0xff;
+    match pool {
+        Pool::USUAL => format!("data/{shard:02x}/{:016x}.", ino.0),
+        Pool(number) => format!("data/{POOL}{number:02x}/{shard:02x}/{:016x}.", ino.0),
+    }
+}
+
+/// Between `data/` and the number of a pool that somebody chose.
+const POOL: &str = "pool";
+
+/// The pool in which file data of this name is.
+#[must_use]
+pub fn pool_of(name: &str) -> Pool {
+    name.strip_prefix("data/").and_then(split_pool).map_or(Pool::USUAL, |(pool, _)| pool)
+}
+
+/// The pool that a name of file data begins with, and the rest.
+fn split_pool(rest: &str) -> Option<(Pool, &str)> {
+    let (number, rest) = rest.strip_prefix(POOL)?.split_once('/')?;
+    let number = u8::try_from(parse_hex(number, 2)?).ok()?;
+    (number != Pool::USUAL.0).then_some((Pool(number), rest))
 }
 
 /// Appends the 16 bytes of a directory fragment's identity.
@@ -127,12 +147,13 @@ fn parse_dirfrag(text: &str) -> Option<DirFragId> {
 }
 
 fn parse_data(rest: &str) -> Option<ObjectName> {
+    let (pool, rest) = split_pool(rest).unwrap_or((Pool::USUAL, rest));
     let (shard, object) = rest.split_once('/')?;
     let (ino, stripe) = object.split_once('.')?;
     let ino = parse_hex(ino, 16)?;
     // Stripes beyond 2^32 have more than eight digits, and then no leading zero.
     let stripe = parse_hex(stripe, 8)?;
-    (parse_hex(shard, 2)? == ino & 0xff).then_some(ObjectName::Data(Ino(ino), stripe))
+    (parse_hex(shard, 2)? == ino & 0xff).then_some(ObjectName::Data(Ino(ino), pool, stripe))
 }
 
 /// Lower-case hexadecimal of exactly the digits that `{:0width x}` prints.

@@ -4,7 +4,7 @@
 //! [`StoreResult`]. A driver carries the operation out on a worker thread, or a simulator against
 //! a store in memory that may lose, tear or delay it.
 
-use types::{ClientId, Error, Ino, InoRange, Seq, Timestamp};
+use types::{ClientId, Error, Ino, InoRange, Pool, Seq, Timestamp};
 
 use crate::{Manifest, Rows};
 
@@ -61,6 +61,8 @@ pub enum StoreOp {
     PurgeData {
         /// The inode.
         ino: Ino,
+        /// The pool that it is in.
+        pool: Pool,
         /// How many stripes its length says it has.
         stripes: u64,
     },

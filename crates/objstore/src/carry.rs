@@ -6,7 +6,7 @@
 
 use metastore::request::{Condition, LoadedDir, StoreFailure, StoreOp, StoreResult};
 use metastore::{Manifest, Rows, RunId, RunInfo, RunReader, manifest_name, run_name};
-use types::{DirFragId, Errno, Error, Frag, Ino, Result, Seq, Timestamp};
+use types::{DirFragId, Errno, Error, Frag, Ino, Pool, Result, Seq, Timestamp};
 
 use crate::{Expect, ObjectStore, Outcome, SyncScope, Version};
 
@@ -61,7 +61,7 @@ fn try_op(store: &dyn ObjectStore, op: &StoreOp) -> Result<StoreResult> {
             }
             Ok(StoreResult::Done)
         }
-        StoreOp::PurgeData { ino, stripes } => purge_data(store, *ino, *stripes),
+        StoreOp::PurgeData { ino, pool, stripes } => purge_data(store, (*ino, *pool), *stripes),
         StoreOp::PurgeDir { ino } => purge_dir(store, *ino),
         StoreOp::LoadDir { ino } => load_dir(store, *ino),
         StoreOp::CommitDir { ino, rows, counts, position, touched } => {
@@ -74,14 +74,23 @@ fn whole(ino: Ino) -> DirFragId {
     DirFragId { ino, frag: Frag::WHOLE }
 }
 
-fn purge_data(store: &dyn ObjectStore, ino: Ino, stripes: u64) -> Result<StoreResult> {
+fn purge_data(
+    store: &dyn ObjectStore,
+    (ino, pool): (Ino, Pool),
+    stripes: u64,
+) -> Result<StoreResult> {
     if store.lists_what_it_finds() || stripes > GUESSES_MAX {
-        return delete_all(store, &metastore::data_prefix(ino));
+        return delete_all(store, &metastore::data_prefix(ino, pool));
     }
     // A writer that died before it said how long the file is left stripes behind the end.
     let (mut end, mut absent) = (stripes, 0);
     while absent < GAP_MAX {
-        if optional(store.stat(&metastore::data_name(ino, end + absent)))?.is_some() {
+        let there = match optional(store.stat(&metastore::data_name(ino, pool, end + absent))) {
+            // Everything went with the pool.
+            Err(error) if error.errno == Errno::NoSuchPlace => return Ok(StoreResult::Done),
+            there => there?.is_some(),
+        };
+        if there {
             (end, absent) = (end + absent + 1, 0);
         } else {
             absent += 1;
@@ -89,7 +98,7 @@ fn purge_data(store: &dyn ObjectStore, ino: Ino, stripes: u64) -> Result<StoreRe
     }
     // From the end: what is left by whoever dies here is found again.
     for stripe in (0..end).rev() {
-        store.delete(&metastore::data_name(ino, stripe))?;
+        store.delete(&metastore::data_name(ino, pool, stripe))?;
     }
     Ok(StoreResult::Done)
 }

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use types::Result;
+use types::{Pool, Result};
 
 use crate::{Expect, LockGuard, ObjectStore, Outcome, Space, Stat, SyncScope, Version};
 
@@ -251,6 +251,10 @@ impl<S: ObjectStore> ObjectStore for Counting<S> {
 
     fn space(&self) -> Result<Space> {
         self.inner.space()
+    }
+
+    fn pool(&self, name: &str) -> Result<Pool> {
+        self.inner.pool(name)
     }
 
     fn lock(&self, name: &str, owner: &str) -> Result<Box<dyn LockGuard>> {

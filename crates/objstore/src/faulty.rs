@@ -10,7 +10,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use types::{Errno, Error, Result};
+use types::{Errno, Error, Pool, Result};
 
 use crate::{Expect, LockGuard, ObjectStore, Operation, Outcome, Space, Stat, SyncScope, Version};
 
@@ -248,6 +248,10 @@ impl<S: ObjectStore> ObjectStore for Faulty<S> {
 
     fn space(&self) -> Result<Space> {
         self.inner.space()
+    }
+
+    fn pool(&self, name: &str) -> Result<Pool> {
+        self.inner.pool(name)
     }
 
     fn lock(&self, name: &str, owner: &str) -> Result<Box<dyn LockGuard>> {

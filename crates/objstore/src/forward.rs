@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use types::Result;
+use types::{Pool, Result};
 
 use crate::{Expect, LockGuard, ObjectStore, Outcome, Space, Stat, SyncScope, Version};
 
@@ -49,6 +49,9 @@ macro_rules! forward {
             }
             fn space(&self) -> Result<Space> {
                 (**self).space()
+            }
+            fn pool(&self, name: &str) -> Result<Pool> {
+                (**self).pool(name)
             }
             fn lock(&self, name: &str, owner: &str) -> Result<Box<dyn LockGuard>> {
                 (**self).lock(name, owner)

@@ -13,6 +13,7 @@
 //! Invariant: no answer of this store relies on what it remembers; guesses are verified by the
 //! operation that uses them.
 
+mod chosen;
 mod config;
 mod connection;
 mod errors;
@@ -27,7 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::Value;
-use types::{Errno, Error, Result};
+use types::{Errno, Error, Pool, Result};
 
 pub(crate) use config::Config;
 use connection::connect;
@@ -143,7 +144,7 @@ impl Rados {
         large: Option<Large>,
         expect: Expect,
     ) -> Result<Outcome> {
-        let place = self.places.of(name);
+        let place = &*self.places.of(name)?;
         let in_head = usize::try_from(PIECE_BYTES).map_or(data.len(), |n| n.min(data.len()));
         for _ in 0..ATTEMPTS_MAX {
             let before = match self.expected(place, name, expect)? {
@@ -199,7 +200,8 @@ impl Rados {
     fn put_plain(&self, name: &str, data: &[u8]) -> Result<Option<Version>> {
         let plain = [Step::AssertAttr(LARGE, b""), Step::WriteFull(data)];
         let new = [Step::CreateNew, Step::WriteFull(data)];
-        let heads = &self.places.of(name).heads;
+        let place = self.places.of(name)?;
+        let heads = &place.heads;
         let mut exists = self.known.head(name).is_some();
         self.known.forget(name);
         for _ in 0..ATTEMPTS_MAX {
@@ -219,7 +221,7 @@ impl Rados {
 
     /// Replaces an object with more than a head can hold: what refers to the pieces comes last.
     fn put_large(&self, name: &str, data: &[u8], expect: Expect) -> Result<Outcome> {
-        let place = self.places.of(name);
+        let place = &*self.places.of(name)?;
         // A put that loses should not write all that for nothing.
         if let Expected::Conflict(conflict) = self.expected(place, name, expect)? {
             return Ok(conflict);
@@ -275,7 +277,7 @@ impl ObjectStore for Rados {
         }
         let step = if data.is_empty() { Step::Create } else { Step::Write(offset, data) };
         self.known.forget(name);
-        let written = self.places.of(name).heads.change(name, &[step]);
+        let written = self.places.of(name)?.heads.change(name, &[step]);
         written.map(|_| ()).map_err(|code| told(name, "write", code))
     }
 
@@ -308,13 +310,17 @@ impl ObjectStore for Rados {
 
     fn stat(&self, name: &str) -> Result<Stat> {
         check_name(name)?;
-        let head = self.look(self.places.of(name), name)?.ok_or_else(|| absent(name))?;
+        let head = self.look(&*self.places.of(name)?, name)?.ok_or_else(|| absent(name))?;
         Ok(Stat { size: head.size() })
     }
 
     fn delete(&self, name: &str) -> Result<bool> {
         check_name(name)?;
-        let place = self.places.of(name);
+        let place = match self.places.of(name) {
+            // It went with its pool.
+            Err(error) if error.errno == Errno::NoSuchPlace => return Ok(false),
+            place => &*place?,
+        };
         self.known.forget(name);
         match place.heads.change(name, &[Step::AssertAttr(LARGE, b""), Step::Remove]) {
             Ok(_) => return Ok(true),
@@ -347,7 +353,7 @@ impl ObjectStore for Rados {
 
     fn list(&self, prefix: &str) -> Result<Vec<String>> {
         let mut names = Vec::new();
-        for place in self.places.may_hold(prefix) {
+        for place in self.places.may_hold(prefix)? {
             let visit = |name: &str| {
                 if name.starts_with(prefix) && check_name(name).is_ok() {
                     names.push(name.to_owned());
@@ -376,6 +382,10 @@ impl ObjectStore for Rados {
             Error::new(Errno::NotSupported, &self.url, "the cluster does not say how large it is")
                 .remedy("start a manager (ceph-mgr), which counts it")
         })
+    }
+
+    fn pool(&self, name: &str) -> Result<Pool> {
+        self.places.number_of(name)
     }
 
     fn lock(&self, name: &str, owner: &str) -> Result<Box<dyn LockGuard>> {

@@ -7,7 +7,7 @@
 
 use std::fmt::Debug;
 
-use types::{Errno, Error, Result};
+use types::{Errno, Error, Pool, Result};
 
 /// The largest object in bytes, 1 GiB. Larger things are striped over several objects.
 pub const OBJECT_BYTES_MAX: u64 = 1 << 30;
@@ -205,6 +205,17 @@ pub trait ObjectStore: Send + Sync + Debug {
     /// # Errors
     /// See above.
     fn space(&self) -> Result<Space>;
+
+    /// The number of the store's that stands for a pool of this name, from now on and for everybody:
+    /// file data whose names begin with it ([`metastore::data_prefix`]) is in that pool (E-03).
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` on a store that has no pools; `ENOENT` if there is no such pool; whatever keeps
+    /// this user from writing to it.
+    fn pool(&self, name: &str) -> Result<Pool> {
+        Err(Error::new(Errno::NotSupported, name, "the object store has no pools to choose from")
+            .remedy("leave data_pool out of the policy, or use a store in a Ceph cluster"))
+    }
 
     /// Takes a lock, exclusive among all processes that use the store, without waiting longer than it
     /// takes to find out whether a silent holder lives. Lock names follow the rules of object names

@@ -13,7 +13,7 @@ mod yaml;
 
 use std::fmt;
 
-use types::{Errno, Error, INLINE_BYTES_MAX, Stripe};
+use types::{Errno, Error, INLINE_BYTES_MAX, Pool, Stripe};
 
 use crate::option::{Ack, Cache, Check, InterferePolicy, Limit, MergeTrigger, Sharing};
 use crate::policy::{ALLOCATED_INODES_MAX, Policy};
@@ -23,8 +23,11 @@ use crate::{Composition, Mechanism, preset, text};
 /// The largest policy file, in bytes.
 pub const FILE_BYTES_MAX: usize = 64 * 1024;
 
+/// The longest name of a pool, in bytes.
+const POOL_NAME_MAX: usize = 128;
+
 /// The keys of a policy file, in canonical order.
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "consistency",
     "durability",
     "allocated_inodes",
@@ -37,6 +40,7 @@ const KEYS: [&str; 12] = [
     "inline_bytes",
     "stripe_bytes",
     "sharing",
+    "data_pool",
 ];
 
 /// Why a text is not a policy, and where. Its error number is EINVAL.
@@ -254,10 +258,17 @@ fn set(policy: &mut Policy, source: &str, key: &str, member: &Member) -> Result<
             policy.merge = trigger.ok_or_else(|| reader.fault("is no merge trigger", remedy))?;
         }
         "inline_bytes" => policy.inline_bytes = reader.inline_bytes()?,
-        "stripe_bytes" => policy.stripe = reader.stripe()?,
+        "stripe_bytes" => {
+            policy.stripe = reader.stripe()?.in_pool(policy.stripe.pool());
+        }
         "sharing" => {
             let names = Sharing::ALL.iter().map(|choice| choice.name());
             policy.sharing = reader.choice(Sharing::from_name, names)?;
+        }
+        "data_pool" => {
+            let (name, number) = reader.pool()?;
+            policy.data_pool = Some(name);
+            policy.stripe = policy.stripe.in_pool(number);
         }
         unknown => {
             let cause = format!("{} is no key of a policy", text::quoted(&member.key));
@@ -313,6 +324,32 @@ impl Value<'_> {
             let (least, most) = (Stripe::MIN.bytes(), Stripe::MAX.bytes());
             let remedy = format!("write a power of two from {least} to {most}");
             self.fault("is no size of stripes", remedy)
+        })
+    }
+
+    /// The name of a pool, and the number that a store gave it, if it is there.
+    fn pool(&self) -> Result<(String, Pool), PolicyError> {
+        let (name, number) = match self.member.value.trim().split_once('#') {
+            None => (self.member.value.trim(), Some(Pool::USUAL)),
+            Some((name, number)) => {
+                let number = text::digits(number).and_then(|number| u8::try_from(number).ok());
+                (name, number.map(Pool).filter(|number| *number != Pool::USUAL))
+            }
+        };
+        // What begins with a letter YAML takes for text, but for these.
+        let is_text = |name: &str| {
+            let begins = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic());
+            let other = ["null", "true", "false", "yes", "no", "on", "off", "y", "n"];
+            begins && !other.contains(&name.to_ascii_lowercase().as_str())
+        };
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+        let is_name = name.len() <= POOL_NAME_MAX && name.bytes().all(fits) && is_text(name);
+        number.filter(|_| is_name).map(|number| (name.to_owned(), number)).ok_or_else(|| {
+            let remedy = format!(
+                "write a name of a letter and up to {} letters, digits, dots, hyphens and underscores",
+                POOL_NAME_MAX - 1
+            );
+            self.fault("is no name of a pool", remedy)
         })
     }
 

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use types::{INLINE_BYTES, Stripe};
+use types::{INLINE_BYTES, Pool, Stripe};
 
 use crate::option::{Ack, Cache, Check, InterferePolicy, Limit, MergeTrigger, Sharing};
 use crate::warning::{self, Warning};
@@ -52,6 +52,10 @@ pub struct Policy {
     /// What several clients that have a file open see of each other's writes; by default everything at
     /// once.
     pub sharing: Sharing,
+    /// The pool of the object store for content of new files that is not kept in their inodes, by
+    /// name; by default the store's own. Written `data_pool: fast`, and `data_pool: fast#3` when the
+    /// store has said that its number is 3: then [`Stripe::pool`] of `stripe` is that (E-03).
+    pub data_pool: Option<String>,
 }
 
 impl Default for Policy {
@@ -69,6 +73,7 @@ impl Default for Policy {
             inline_bytes: INLINE_BYTES,
             stripe: Stripe::DEFAULT,
             sharing: Sharing::default(),
+            data_pool: None,
         }
     }
 }
@@ -154,7 +159,15 @@ impl Policy {
         warnings
     }
 
-    /// The canonical text, with every key in a fixed order; it reads back as an equal policy.
+    /// The name of its pool, and the number, if the store has said it.
+    fn pool_text(&self, name: &str) -> String {
+        match self.stripe.pool() {
+            Pool::USUAL => name.to_owned(),
+            Pool(number) => format!("{name}#{number}"),
+        }
+    }
+
+    /// The canonical text, with every key in a fixed order, a pool only if one is named; it reads back as an equal policy.
     /// Policies are stored in this form.
     #[must_use]
     pub fn to_yaml(&self) -> String {
@@ -181,7 +194,7 @@ impl Policy {
         object.into()
     }
 
-    fn members(&self) -> [(&'static str, String); 12] {
+    fn members(&self) -> impl Iterator<Item = (&'static str, String)> {
         let limit = if self.hard_limit { Limit::Hard } else { Limit::Soft };
         [
             ("consistency", self.consistency.to_string()),
@@ -197,6 +210,8 @@ impl Policy {
             ("stripe_bytes", self.stripe.bytes().to_string()),
             ("sharing", self.sharing.to_string()),
         ]
+        .into_iter()
+        .chain(self.data_pool.as_ref().map(|name| ("data_pool", self.pool_text(name))))
     }
 }
 

@@ -154,7 +154,9 @@ fn copy_of(op: &StoreOp) -> StoreOp {
         StoreOp::Get { object } => StoreOp::Get { object: object.clone() },
         StoreOp::List { prefix } => StoreOp::List { prefix: prefix.clone() },
         StoreOp::Delete { objects } => StoreOp::Delete { objects: objects.clone() },
-        StoreOp::PurgeData { ino, stripes } => StoreOp::PurgeData { ino: *ino, stripes: *stripes },
+        StoreOp::PurgeData { ino, pool, stripes } => {
+            StoreOp::PurgeData { ino: *ino, pool: *pool, stripes: *stripes }
+        }
         StoreOp::PurgeDir { ino } => StoreOp::PurgeDir { ino: *ino },
         StoreOp::LoadDir { ino } => StoreOp::LoadDir { ino: *ino },
         StoreOp::CommitDir { ino, rows, counts, position, touched } => {

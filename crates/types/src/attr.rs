@@ -128,7 +128,7 @@ impl Attr {
 /// number, or [`Stripe::code`].
 #[must_use]
 pub fn device_or_stripe(mode: u32, rdev: u32, stripe: Stripe) -> u32 {
-    if mode & MODE_TYPE == FileType::Regular.mode_bits() { stripe.code().into() } else { rdev }
+    if mode & MODE_TYPE == FileType::Regular.mode_bits() { stripe.code() } else { rdev }
 }
 
 /// What [`device_or_stripe`] made one number of. A regular file whose number is no stripe is striped

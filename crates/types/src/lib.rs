@@ -25,7 +25,7 @@ pub use error::{Errno, Error, Result};
 pub use id::{ClientId, ConnId, DirFragId, Epoch, Frag, Ino, InoRange, Origin, Rank, Seq, Tid};
 pub use lock::{Lock, LockKind, LockMode, LockRanges};
 pub use name::{NAME_BYTES_MAX, PATH_BYTES_MAX, Path, SYMLINK_BYTES_MAX, check_name, name_hash};
-pub use stripe::{STRIPE_BYTES, Stripe};
+pub use stripe::{Pool, STRIPE_BYTES, Stripe};
 pub use time::{Clock, Moment, Span, Timestamp};
 
 /// Files of at most this many bytes are stored inline with their metadata, unless their directory

@@ -1,34 +1,65 @@
-//! How large the objects are that the content of a file is striped over.
+//! How large the objects are that the content of a file is striped over, and in which pool they are.
 
 /// A file is striped over objects of so many bytes, unless its directory says otherwise.
 pub const STRIPE_BYTES: u64 = Stripe::DEFAULT.bytes();
 
-/// The size of the objects that a file's content is striped over: a power of two from 64 KiB to
-/// 64 MiB. It is chosen when the file is created and never changes, because the names of the objects
-/// follow from it. Every stripe has room for whatever may be inline
-/// ([`INLINE_BYTES_MAX`](crate::INLINE_BYTES_MAX)), so that content leaves its inode as one object.
+/// A pool of the object store, by the number that the store gave it; 0 is where the store keeps
+/// content that nobody chose a pool for. Stores without pools know no other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pool(pub u8);
+
+impl Pool {
+    /// Where content goes unless a policy says otherwise.
+    pub const USUAL: Self = Self(0);
+}
+
+/// The size of the objects that a file's content is striped over, a power of two from 64 KiB to
+/// 64 MiB, and the pool that they are in (E-03). Both are chosen when the file is created and never
+/// change, because the names of the objects follow from them. Every stripe has room for whatever may
+/// be inline ([`INLINE_BYTES_MAX`](crate::INLINE_BYTES_MAX)), so that content leaves its inode as one
+/// object.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Stripe(u8);
+pub struct Stripe {
+    /// The binary logarithm of its bytes.
+    log: u8,
+    pool: Pool,
+}
 
 impl Stripe {
     /// The smallest: 64 KiB.
-    pub const MIN: Self = Self(16);
+    pub const MIN: Self = Self::of_log(16);
     /// The usual one: 4 MiB.
-    pub const DEFAULT: Self = Self(22);
+    pub const DEFAULT: Self = Self::of_log(22);
     /// The largest: 64 MiB.
-    pub const MAX: Self = Self(26);
+    pub const MAX: Self = Self::of_log(26);
 
-    /// The stripe of so many bytes, if there is one.
+    const fn of_log(log: u8) -> Self {
+        Self { log, pool: Pool::USUAL }
+    }
+
+    /// The stripe of so many bytes, if there is one, in the usual pool.
     #[must_use]
     pub fn of_bytes(bytes: u64) -> Option<Self> {
-        let all = Self::MIN.0..=Self::MAX.0;
-        all.map(Self).find(|stripe| stripe.bytes() == bytes)
+        let all = Self::MIN.log..=Self::MAX.log;
+        all.map(Self::of_log).find(|stripe| stripe.bytes() == bytes)
+    }
+
+    /// The same in a pool.
+    #[must_use]
+    pub const fn in_pool(self, pool: Pool) -> Self {
+        Self { log: self.log, pool }
+    }
+
+    /// The pool that the objects are in.
+    #[must_use]
+    pub const fn pool(self) -> Pool {
+        self.pool
     }
 
     /// How many bytes it has.
     #[must_use]
     pub const fn bytes(self) -> u64 {
-        1 << self.0
+        1 << self.log
     }
 
     /// How many of these content of so many bytes takes.
@@ -37,21 +68,24 @@ impl Stripe {
         size.div_ceil(self.bytes())
     }
 
-    /// The binary logarithm of its bytes, and 0 for the usual one: formats leave out what is 0.
+    /// The binary logarithm of its bytes, or 0 for the usual one, and 256 times the pool's number:
+    /// formats leave out what is 0.
     #[must_use]
-    pub fn code(self) -> u8 {
-        if self == Self::DEFAULT { 0 } else { self.0 }
+    pub fn code(self) -> u32 {
+        let log = if self.log == Self::DEFAULT.log { 0 } else { self.log };
+        u32::from(log) | u32::from(self.pool.0) << 8
     }
 
     /// What [`Stripe::code`] made a number of.
     #[must_use]
     pub fn from_code(code: u32) -> Option<Self> {
-        let code = u8::try_from(code).ok()?;
-        match Self(code) {
-            Self(0) => Some(Self::DEFAULT),
-            stripe if (Self::MIN..=Self::MAX).contains(&stripe) => Some(stripe),
-            _ => None,
-        }
+        let [log, pool, 0, 0] = code.to_le_bytes() else { return None };
+        let log = match log {
+            0 => Self::DEFAULT.log,
+            log if (Self::MIN.log..=Self::MAX.log).contains(&log) => log,
+            _ => return None,
+        };
+        Some(Self { log, pool: Pool(pool) })
     }
 }
 
@@ -63,6 +97,7 @@ impl Default for Stripe {
 
 impl std::fmt::Debug for Stripe {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", self.bytes())
+        write!(f, "{}", self.bytes())?;
+        if self.pool == Pool::USUAL { Ok(()) } else { write!(f, " in pool {}", self.pool.0) }
     }
 }

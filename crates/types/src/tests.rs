@@ -1,7 +1,7 @@
 use crate::bytes::{Put, Reader, unzigzag, zigzag};
 use crate::{
-    Errno, Error, Frag, INLINE_BYTES, INLINE_BYTES_MAX, Ino, InoRange, Path, Rank, STRIPE_BYTES,
-    Stripe, Timestamp, check_name, device_and_stripe, device_or_stripe, name_hash,
+    Errno, Error, Frag, INLINE_BYTES, INLINE_BYTES_MAX, Ino, InoRange, Path, Pool, Rank,
+    STRIPE_BYTES, Stripe, Timestamp, check_name, device_and_stripe, device_or_stripe, name_hash,
 };
 
 #[test]
@@ -83,7 +83,13 @@ fn stripes_are_powers_of_two_and_the_usual_one_is_nothing() {
         let stripe = Stripe::of_bytes(1 << bits);
         assert_eq!(stripe.is_some(), (16..=26).contains(&bits));
         let Some(stripe) = stripe else { continue };
-        assert_eq!(Stripe::from_code(stripe.code().into()), Some(stripe));
+        assert_eq!(Stripe::from_code(stripe.code()), Some(stripe));
+        for pool in [1, 200, 255].map(Pool) {
+            let there = stripe.in_pool(pool);
+            assert_ne!(there, stripe);
+            assert_eq!((there.bytes(), there.pool()), (stripe.bytes(), pool));
+            assert_eq!(Stripe::from_code(there.code()), Some(there));
+        }
         assert_eq!(stripe.count(0), 0);
         assert_eq!(stripe.count(stripe.bytes()), 1);
         assert_eq!(stripe.count(stripe.bytes() + 1), 2);

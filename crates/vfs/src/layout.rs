@@ -1,7 +1,7 @@
 //! Where the content of files is: what the policy of a directory says about new files, and what
 //! became of one. The values of `cudele.dir.layout` and `cudele.file.layout`.
 
-use cudele::{Attr, Errno, Error, FileType, INLINE_BYTES_MAX, Ino, Policy, Result};
+use cudele::{Attr, Errno, Error, FileType, INLINE_BYTES_MAX, Ino, Policy, Pool, Result};
 
 use crate::file::Body;
 use crate::tree::Tree;
@@ -11,7 +11,8 @@ impl Vfs {
     pub(crate) fn layout_text(&self, dir: Ino) -> Result<String> {
         let policy = self.policy_of(dir)?;
         let (inline, stripe) = (policy.inline_bytes, policy.stripe.bytes());
-        Ok(format!("inline_bytes={inline} stripe_bytes={stripe}"))
+        let pool = policy.data_pool.map(|pool| format!(" data_pool={pool}")).unwrap_or_default();
+        Ok(format!("inline_bytes={inline} stripe_bytes={stripe}{pool}"))
     }
 
     /// The policy in force where a directory is.
@@ -68,7 +69,11 @@ impl Vfs {
             (_, true) => "inline",
             (_, false) => "striped",
         };
-        Ok(format!("kept={kept} stripe_bytes={}", attr.stripe.bytes()))
+        let pool = match attr.stripe.pool() {
+            Pool::USUAL => String::new(),
+            Pool(number) => format!(" data_pool=#{number}"),
+        };
+        Ok(format!("kept={kept} stripe_bytes={}{pool}", attr.stripe.bytes()))
     }
 }
 
@@ -96,7 +101,7 @@ fn read_layout(policy: &mut Policy, text: &str) -> Result<()> {
         policy.inline_bytes = read.inline_bytes;
     }
     if lines.contains("stripe_bytes") {
-        policy.stripe = read.stripe;
+        policy.stripe = read.stripe.in_pool(policy.stripe.pool());
     }
     Ok(())
 }

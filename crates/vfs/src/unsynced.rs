@@ -61,7 +61,7 @@ impl Unsynced {
             fs.sync_file(place, size.max(self.changed_to))?;
         } else {
             let numbers: Vec<u64> = self.numbers.iter().copied().collect();
-            fs.sync_stripes(place.0, &numbers)?;
+            fs.sync_stripes(place, &numbers)?;
         }
         *self = Self::default();
         Ok(())

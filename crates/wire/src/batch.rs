@@ -153,7 +153,7 @@ impl BatchWriter {
         }
         if flags & ORDER == 0 {
             out.put_varint(replay.seq.0);
-            out.put_u8(replay.stripe.code());
+            out.put_varint(replay.stripe.code().into());
         }
         if flags & INO == 0 {
             out.put_varint(replay.ino.0);

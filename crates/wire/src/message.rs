@@ -248,7 +248,7 @@ impl Message<'_> {
                     out.put_varint(replay.seq.0);
                     out.put_varint(replay.ino.0);
                     out.put_signed(replay.time.0);
-                    out.put_u8(replay.stripe.code());
+                    out.put_varint(replay.stripe.code().into());
                 }
                 op.encode(out);
             }
@@ -261,8 +261,10 @@ impl Message<'_> {
                 put_option(out, told.as_ref(), |out, told| {
                     put_attr(out, &told.dir);
                     out.put_u8(u8::from(told.inode));
-                    put_option(out, told.alone, |out, stripe| out.put_u8(stripe.code()));
-                    put_option(out, told.new_alone, |out, stripe| out.put_u8(stripe.code()));
+                    put_option(out, told.alone, |out, stripe| out.put_varint(stripe.code().into()));
+                    put_option(out, told.new_alone, |out, stripe| {
+                        out.put_varint(stripe.code().into())
+                    });
                     put_option(out, told.lease, |out, lease| out.put_varint(lease.0));
                 });
                 put_result(out, result, Answer::encode);
@@ -420,7 +422,7 @@ fn replay(reader: &mut Reader<'_>) -> Result<Replay, Malformed> {
 
 pub(crate) fn stripe(reader: &mut Reader<'_>) -> Result<Stripe, Malformed> {
     let start = *reader;
-    Stripe::from_code(reader.u8()?.into()).ok_or_else(|| start.malformed("a stripe"))
+    Stripe::from_code(reader.varint_u32()?).ok_or_else(|| start.malformed("a stripe"))
 }
 
 fn told(reader: &mut Reader<'_>) -> Result<Told, Malformed> {

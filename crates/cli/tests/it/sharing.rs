@@ -41,7 +41,7 @@ fn object(cluster: &Cluster, ino: Ino) -> Option<Vec<u8>> {
     let store = format!("dir:{}", cluster.dir.join("store").display());
     objstore::open_existing(&store)
         .unwrap()
-        .get(&metastore::data_name(ino, 0))
+        .get(&metastore::data_name(ino, types::Pool::USUAL, 0))
         .ok()
         .map(|(bytes, _)| bytes)
 }
@@ -129,12 +129,16 @@ fn a_file_that_is_open_is_not_deleted() {
     let cluster = Cluster::up();
     let (one, two) = (cluster.mount(), cluster.mount());
     let (dir, ino) = file(&one, "f", b"");
-    two.store().write_range(&metastore::data_name(ino, 0), 0, b"content").unwrap();
+    two.store()
+        .write_range(&metastore::data_name(ino, types::Pool::USUAL, 0), 0, b"content")
+        .unwrap();
     two.open_as(&root(), ino, false).unwrap();
     dir.unlink("f").unwrap();
     one.checkpoint().unwrap();
     let (_dir, other) = file(&one, "other", b"");
-    one.store().write_range(&metastore::data_name(other, 0), 0, b"more").unwrap();
+    one.store()
+        .write_range(&metastore::data_name(other, types::Pool::USUAL, 0), 0, b"more")
+        .unwrap();
     one.grow_as(&root(), other, 4).unwrap();
     dir.unlink("other").unwrap();
     one.checkpoint().unwrap();

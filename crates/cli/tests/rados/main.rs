@@ -16,6 +16,7 @@
 #[allow(dead_code, reason = "shared with the tests on a directory, which need more of it")]
 mod cluster;
 mod main_job;
+mod pools;
 mod takeover;
 
 use cluster::Cluster;

@@ -24,7 +24,7 @@ fn content(length: usize) -> Vec<u8> {
 
 /// The lengths of the objects that the store has of a file.
 fn objects(world: &World, ino: Ino) -> Vec<u64> {
-    let name = metastore::data_name(ino, 0);
+    let name = metastore::data_name(ino, types::Pool::USUAL, 0);
     let prefix = name.rsplit_once('.').unwrap().0;
     let store = world.store();
     let names = store.list(&format!("{prefix}.")).unwrap();
@@ -361,4 +361,21 @@ fn programs_on_a_mount_notice_nothing_of_a_layout() {
     let fs = mount(&world);
     fs.checkpoint().unwrap();
     eventually("the content is gone", || world.store().list("data/").unwrap().is_empty());
+}
+
+#[test]
+fn a_store_without_pools_refuses_a_policy_that_names_one() {
+    let world = World::new();
+    world.run(&["mkdir", "/a"]).done();
+    let pinned = policy_file(&world, "data_pool: fast");
+    let no_pools = ["the object store has no pools to choose from (EOPNOTSUPP)"];
+    world.run(&["policy", "set", "/a", &pinned]).refused(&no_pools);
+    let fs = mount(&world);
+    assert_eq!(fs.policy("/a").unwrap().0, Policy::default());
+    let job = Policy::from_name_or_text("consistency: append_client_journal\ndata_pool: fast");
+    let refused = fs.decouple("/a", &job.unwrap().policy).unwrap_err();
+    assert_eq!(refused.errno, Errno::NotSupported, "{refused}");
+    // Nor is one taken that somebody made a number up for.
+    let made_up = policy_file(&world, "data_pool: fast#3");
+    world.run(&["policy", "set", "/a", &made_up]).refused(&no_pools);
 }

@@ -15,11 +15,11 @@ fn on_sparse(numbers: &[u64], act: impl FnOnce(Objects<'_>)) -> (Vec<u64>, u64) 
         store.write_range(&objects.name(*number), 0, &[7; 1000]).unwrap();
     }
     // Somebody else's.
-    store.write_range(&metastore::data_name(Ino(0x177), 5), 0, b"x").unwrap();
+    store.write_range(&metastore::data_name(Ino(0x177), types::Pool::USUAL, 5), 0, b"x").unwrap();
     let before = store.counters().counts();
     act(objects);
     let calls = store.counters().counts().since(&before).calls();
-    assert!(store.stat(&metastore::data_name(Ino(0x177), 5)).is_ok());
+    assert!(store.stat(&metastore::data_name(Ino(0x177), types::Pool::USUAL, 5)).is_ok());
     (objects.numbers(0..1 << 44).unwrap(), calls)
 }
 

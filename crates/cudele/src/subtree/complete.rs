@@ -94,8 +94,9 @@ impl Subtree {
     /// # Errors
     /// As [`Subtree::complete`] and `Cluster::set_policy`.
     pub fn set_policy(&mut self, policy: &Policy) -> Result<Completion> {
-        let Transition { persist, merge, .. } = Transition::between(&self.policy, policy, true);
         let cluster = self.fs.cluster().clone();
+        let policy = &cluster.numbered(policy)?;
+        let Transition { persist, merge, .. } = Transition::between(&self.policy, policy, true);
         let (path, text) = (self.path.to_bytes(), policy.to_yaml());
         if merge {
             // The server switches in the moment in which the subtree is everybody's again.

@@ -1,6 +1,6 @@
 //! Decoupling: giving a subtree and a range of inode numbers to one client, and taking them back.
 
-use policy::{Policy, Transition};
+use policy::Transition;
 use types::{ClientId, ConnId, Cred, Errno, Ino, Origin, Seq, Set, Tid};
 use wire::{Answer, Decoupled, Failure, Op, Request, Unused};
 
@@ -37,10 +37,7 @@ impl Mds {
         if let Some(errno) = self.refusing() {
             return Err(errno.into());
         }
-        let parsed = Policy::parse_bytes(text)
-            .map_err(|error| Failure { errno: Errno::Invalid, text: error.to_string() })
-            .map_err(Refused::Failure)?;
-        let policy = parsed.policy;
+        let policy = super::policy::parse(text)?;
         let ino = self.resolve_dir(cred, path)?;
         self.namespace.access(cred, ino, 2)?;
         self.check_free(ino, client)?;

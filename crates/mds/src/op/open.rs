@@ -2,7 +2,8 @@
 
 use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
 use types::{
-    Attr, AttrChange, ClientId, ConnId, Cred, Errno, FileType, Ino, Origin, Seq, Tid, Timestamp,
+    Attr, AttrChange, ClientId, ConnId, Cred, Errno, FileType, Ino, Origin, Pool, Seq, Tid,
+    Timestamp,
 };
 use wire::{Access, Answer, Failure, Message, Opened, Request};
 
@@ -140,7 +141,11 @@ impl Mds {
         }
         match self.namespace.data(ino).map(<[u8]>::to_vec) {
             Ok(data) if !data.is_empty() => {
-                let (object, condition) = (metastore::data_name(ino, 0), Condition::Any);
+                let pool = self
+                    .namespace
+                    .getattr(ino)
+                    .map_or_else(|_| Pool::USUAL, |attr| attr.stripe.pool());
+                let (object, condition) = (metastore::data_name(ino, pool, 0), Condition::Any);
                 self.store(Waiting::Share(ino), StoreOp::Put { object, data, condition }, effects);
             }
             // A file that has lost its name has none either.

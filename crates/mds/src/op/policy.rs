@@ -8,7 +8,7 @@
 
 use namespace::{Mode, Refusal};
 use policy::{Policy, Transition};
-use types::{ClientId, ConnId, Cred, Errno, Ino, Origin, Seq, Tid};
+use types::{ClientId, ConnId, Cred, Errno, Ino, Origin, Pool, Seq, Tid};
 use wire::{Answer, Failure, Op, Request};
 
 use super::{Performed, Performing, Refused};
@@ -169,9 +169,14 @@ impl Mds {
     }
 }
 
-fn parse(text: &[u8]) -> Result<Policy, Refused> {
-    let parsed = Policy::parse_bytes(text);
-    parsed.map(|parsed| parsed.policy).map_err(|error| {
-        Refused::Failure(Failure { errno: Errno::Invalid, text: error.to_string() })
-    })
+/// Reads a policy. A pool must come with its number: names of objects have that.
+pub(super) fn parse(text: &[u8]) -> Result<Policy, Refused> {
+    let invalid = |text| Refused::Failure(Failure { errno: Errno::Invalid, text });
+    let policy = Policy::parse_bytes(text).map_err(|error| invalid(error.to_string()))?.policy;
+    match &policy.data_pool {
+        Some(pool) if policy.stripe.pool() == Pool::USUAL => Err(invalid(format!(
+            "data_pool: the request says no number of pool {pool}; set the policy with `cudele`"
+        ))),
+        Some(_) | None => Ok(policy),
+    }
 }

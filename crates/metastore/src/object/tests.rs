@@ -1,4 +1,4 @@
-use types::{DirFragId, Frag, Ino};
+use types::{DirFragId, Frag, Ino, Pool};
 
 use super::*;
 
@@ -13,8 +13,8 @@ fn names_are_what_the_format_page_says() {
         run_name(WHOLE, RunId(255)),
         "dirs/0000010000000000.00000000.0/run.00000000000000ff"
     );
-    assert_eq!(data_name(Ino(0x1_23ab), 17), "data/ab/00000000000123ab.00000011");
-    assert_eq!(data_name(Ino(1), 1 << 32), "data/01/0000000000000001.100000000");
+    assert_eq!(data_name(Ino(0x1_23ab), Pool::USUAL, 17), "data/ab/00000000000123ab.00000011");
+    assert_eq!(data_name(Ino(1), Pool::USUAL, 1 << 32), "data/01/0000000000000001.100000000");
 }
 
 #[test]
@@ -23,8 +23,9 @@ fn names_are_read_back() {
         ObjectName::Manifest(WHOLE),
         ObjectName::Manifest(PART),
         ObjectName::Run(PART, RunId(u64::MAX)),
-        ObjectName::Data(Ino(u64::MAX), 0),
-        ObjectName::Data(Ino(1), u64::MAX),
+        ObjectName::Data(Ino(u64::MAX), Pool::USUAL, 0),
+        ObjectName::Data(Ino(u64::MAX), Pool(1), 0),
+        ObjectName::Data(Ino(1), Pool(255), u64::MAX),
     ] {
         assert_eq!(ObjectName::parse(&name.to_string()), Some(name));
     }
@@ -49,6 +50,10 @@ fn foreign_names_are_refused() {
         "dirs/00000000000000001.00000000.0/manifest",
         "dirs/10000000000000001.00000000.0/manifest",
         "data/02/0000000000000001.00000000",
+        "data/pool00/01/0000000000000001.00000000",
+        "data/pool1/01/0000000000000001.00000000",
+        "data/poolFF/01/0000000000000001.00000000",
+        "data/pool100/01/0000000000000001.00000000",
         "data/01/0000000000000001.000000000",
         "data/01/0000000000000001.0",
         "data/01/0000000000000001.10000000000000000",

@@ -59,7 +59,7 @@ impl Rados {
         offset: u64,
         buffer: &mut [u8],
     ) -> Result<(usize, Head)> {
-        let place = self.places.of(name);
+        let place = &*self.places.of(name)?;
         for _ in 0..ATTEMPTS_MAX {
             let in_head = PIECE_BYTES.saturating_sub(offset);
             let in_head = usize::try_from(in_head).map_or(buffer.len(), |n| n.min(buffer.len()));
@@ -126,7 +126,7 @@ impl Rados {
     /// Writes at the end or at an offset, and says where that was. If a write behind the head fails,
     /// the object may have become longer by zeros.
     pub(super) fn extend(&self, name: &str, at: At, data: &[u8]) -> Result<u64> {
-        let place = self.places.of(name);
+        let place = &*self.places.of(name)?;
         // A guess is as good as a look where the head is changed, and so compared.
         let changes_head = matches!(at, At::End) && !data.is_empty();
         let mut guess = self.known.head(name).filter(|_| changes_head);

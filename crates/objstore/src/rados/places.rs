@@ -10,13 +10,16 @@ use std::sync::Arc;
 
 use types::{Errno, Error, Result};
 
+use super::chosen::Chosen;
 use super::config::Config;
 use super::errors::told;
 use super::sys::{Cluster, Code, Pool, Read, Step};
 
+/// What names of file data begin with.
+pub(super) const DATA: &str = "data/";
 /// What names of journals and of file data begin with; everything else is metadata.
 pub(super) const PURPOSES: [(&str, &str); 3] =
-    [("journal", "journal/"), ("data", "data/"), ("metadata", "")];
+    [("journal", "journal/"), ("data", DATA), ("metadata", "")];
 
 /// The object that says what this is, in the namespace that is called like the store.
 const MARKER: &str = "cudele-store";
@@ -38,10 +41,11 @@ pub(super) struct Place {
 /// All of them, and where locks are.
 #[derive(Debug)]
 pub(super) struct Places {
-    places: [Place; 3],
+    places: [Arc<Place>; 3],
     pub(super) locks: Arc<Pool>,
-    /// Pools in use, each once.
+    /// Pools in use, each once; without those that policies name.
     pub(super) pools: Vec<String>,
+    chosen: Chosen,
 }
 
 impl Places {
@@ -62,6 +66,7 @@ impl Places {
             };
             Ok(Place { prefix, heads: within("")?, pieces: within(".pieces")? })
         };
+        let place = |purpose: usize| place(purpose).map(Arc::new);
         let places = [place(0)?, place(1)?, place(2)?];
         let locks = format!("{}.locks", config.namespace);
         let locks = Arc::new(open(cluster, store, &config.pool, &locks)?);
@@ -69,29 +74,66 @@ impl Places {
             (0..3).map(|purpose| config.pool_of(purpose).to_owned()).collect::<Vec<_>>();
         pools.sort_unstable();
         pools.dedup();
-        Ok(Self { places, locks, pools })
+        let chosen = Chosen::new(cluster, store, base, config.namespace);
+        Ok(Self { places, locks, pools, chosen })
     }
 
     /// Where an object is.
-    pub(super) fn of(&self, name: &str) -> &Place {
+    ///
+    /// # Errors
+    /// `ENXIO` if it is in a pool that does not exist, or not any more.
+    pub(super) fn of(&self, name: &str) -> Result<Arc<Place>> {
+        let pool = metastore::pool_of(name);
+        if pool != types::Pool::USUAL {
+            return self.chosen.place(name, pool);
+        }
         let found = self.places.iter().find(|place| name.starts_with(place.prefix));
-        found.expect("every name begins with nothing")
+        Ok(Arc::clone(found.expect("every name begins with nothing")))
     }
 
     /// Where objects may be whose names begin so.
-    pub(super) fn may_hold(&self, prefix: &str) -> impl Iterator<Item = &Place> {
+    ///
+    /// # Errors
+    /// If the cluster does not say which pools policies have named.
+    pub(super) fn may_hold(&self, prefix: &str) -> Result<Vec<Arc<Place>>> {
+        let pool = metastore::pool_of(prefix);
+        if pool != types::Pool::USUAL {
+            return Ok(vec![self.chosen.place(prefix, pool)?]);
+        }
         let within = self
             .places
             .iter()
             .position(|place| !place.prefix.is_empty() && prefix.starts_with(place.prefix));
-        self.places.iter().enumerate().filter_map(move |(at, place)| match within {
-            Some(within) => (at == within).then_some(place),
-            None => (place.prefix.starts_with(prefix) || place.prefix.is_empty()).then_some(place),
-        })
+        let fits = |(at, place): &(usize, &Arc<Place>)| match within {
+            Some(within) => *at == within,
+            None => place.prefix.starts_with(prefix) || place.prefix.is_empty(),
+        };
+        let places = self.places.iter().enumerate().filter(fits);
+        let mut places: Vec<_> = places.map(|(_, place)| Arc::clone(place)).collect();
+        // Whoever names a file's shard wants no other pool's.
+        if DATA.starts_with(prefix) || prefix.strip_prefix(DATA).is_some_and(may_be_pool) {
+            places.extend(self.chosen.all()?);
+        }
+        Ok(places)
+    }
+
+    /// The number of a pool.
+    pub(super) fn number_of(&self, pool: &str) -> Result<types::Pool> {
+        self.chosen.number_of(pool)
     }
 }
 
-fn open(cluster: &Arc<Cluster>, store: &str, pool: &str, namespace: &str) -> Result<Pool> {
+/// Whether names in a pool that somebody chose may begin so.
+fn may_be_pool(rest: &str) -> bool {
+    "pool".starts_with(rest) || rest.starts_with("pool")
+}
+
+pub(super) fn open(
+    cluster: &Arc<Cluster>,
+    store: &str,
+    pool: &str,
+    namespace: &str,
+) -> Result<Pool> {
     Pool::open(cluster, pool, namespace).map_err(|code| match code {
         Code::NOT_FOUND => {
             Error::new(Errno::NotFound, store, format!("the cluster has no pool named {pool}"))

@@ -83,3 +83,52 @@ fn every_purpose_has_its_pool() {
     assert_eq!(error.errno, Errno::Invalid);
     assert!(error.to_string().contains("in pool bulk, not in fast"), "{error}");
 }
+
+#[test]
+#[ignore = "needs Ceph: cargo xtask ci rados"]
+fn a_chosen_pool_has_its_number_for_ever() {
+    let pools = ["test", "fast", "bulk"].map(str::to_owned).to_vec();
+    let Some(ceph) = up(|settings| settings.pools = pools) else { return };
+    let (one, two) = (ceph.open(""), ceph.open(""));
+    let (file, large) = (types::Ino(0x101), vec![7; 5 << 20]);
+    let data = |pool| metastore::data_name(file, types::Pool(pool), 0);
+    // Several that ask at once get the same.
+    let numbers: Vec<_> = std::thread::scope(|scope| {
+        let ask = |name| [&one, &two].map(|store| scope.spawn(move || store.pool(name).unwrap()));
+        let threads: Vec<_> = ["fast", "bulk"].into_iter().flat_map(ask).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap().0).collect()
+    });
+    let [fast, same, bulk, as_well] = numbers[..] else { panic!("{numbers:?}") };
+    assert!((fast, bulk) == (same, as_well) && fast != bulk && fast + bulk == 3, "{numbers:?}");
+    one.write_range(&data(fast), 0, &large).unwrap();
+    two.write_range(&data(bulk), 0, b"x").unwrap();
+    assert_eq!(ceph.objects("fast", "cudele.data"), [data(fast)]);
+    assert_eq!(ceph.objects("fast", "cudele.data.pieces").len(), 1);
+    assert_eq!(ceph.objects("bulk", "cudele.data"), [data(bulk)]);
+    assert_eq!(ceph.objects("test", "cudele.data").len(), 0);
+    // Another connection reads it without asking for a number.
+    let three = ceph.open("");
+    assert_eq!(three.get(&data(fast)).unwrap().0, large);
+    let mut all = vec![data(fast), data(bulk)];
+    all.sort();
+    assert_eq!(three.list("data/").unwrap(), all);
+    assert_eq!(three.list("data/po").unwrap(), all);
+    assert_eq!(three.list(&data(bulk)).unwrap(), [data(bulk)]);
+    assert_eq!(three.list("data/01/").unwrap(), Vec::<String>::new());
+    assert_eq!(three.pool("none").unwrap_err().errno, Errno::NotFound);
+    // What was never chosen, or is gone with its pool, is no file of zeros.
+    let error = three.stat(&data(9)).unwrap_err();
+    assert_eq!(error.errno, Errno::NoSuchPlace, "{error}");
+    let sure = "--yes-i-really-really-mean-it";
+    ceph.ceph(&["config", "set", "mon", "mon_allow_pool_delete", "true"]).unwrap();
+    ceph.ceph(&["osd", "pool", "delete", "bulk", "bulk", sure]).unwrap();
+    let four = ceph.open("");
+    let error = four.get(&data(bulk)).unwrap_err();
+    assert_eq!(error.errno, Errno::NoSuchPlace, "{error}");
+    assert!(error.to_string().contains("pool bulk, which the cluster has not any more"), "{error}");
+    assert_eq!(four.delete(&data(bulk)), Ok(false));
+    let purge =
+        metastore::request::StoreOp::PurgeData { ino: file, pool: types::Pool(bulk), stripes: 1 };
+    assert!(objstore::carry_out(&four, purge).is_ok());
+    assert_eq!(four.list("data/").unwrap(), [data(fast)]);
+}

@@ -2,7 +2,7 @@
 
 use metastore::request::StoreOp;
 use objstore::{Counting, Expect, ObjectStore, Operation, Outcome, Version, carry_out};
-use types::{DirFragId, Frag, Ino, Seq, Timestamp};
+use types::{DirFragId, Frag, Ino, Pool, Seq, Timestamp};
 
 use crate::cluster::up;
 
@@ -141,7 +141,7 @@ fn what_is_removed_is_not_looked_for_in_the_whole_store() {
     let (file, dir, other) = (Ino(1 << 40), Ino(7), Ino(8));
     // A hole, and stripes behind the length that the server knew, as of a writer that died.
     for stripe in [0, 2, 4, 5, 6, 7, 11, 12] {
-        let name = metastore::data_name(file, stripe);
+        let name = metastore::data_name(file, Pool::USUAL, stripe);
         assert!(matches!(store.put(&name, b"x", Expect::Any), Ok(Outcome::Done(_))));
     }
     let commit = |ino| {
@@ -160,7 +160,7 @@ fn what_is_removed_is_not_looked_for_in_the_whole_store() {
     ));
 
     let before = counters.counts().of(Operation::List).calls;
-    carry_out(&store, StoreOp::PurgeData { ino: file, stripes: 3 }).unwrap();
+    carry_out(&store, StoreOp::PurgeData { ino: file, pool: Pool::USUAL, stripes: 3 }).unwrap();
     carry_out(&store, StoreOp::PurgeDir { ino: dir }).unwrap();
     carry_out(&store, StoreOp::PurgeDir { ino: dir }).unwrap();
     assert_eq!(counters.counts().of(Operation::List).calls, before);

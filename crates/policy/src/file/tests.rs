@@ -1,5 +1,6 @@
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
+use types::{Pool, Stripe};
 
 use super::{FILE_BYTES_MAX, Policy};
 use crate::{Ack, Cache, Check, InterferePolicy, MergeTrigger, Warning};
@@ -145,7 +146,7 @@ fn unknown_and_repeated_keys_are_errors() {
     check_error(
         "ack: safe\ncolour: red",
         &expect![
-            "line 2, column 1: `colour` is no key of a policy; use one of: consistency, durability, allocated_inodes, interfere_policy, ack, cache, limit, check, merge, inline_bytes, stripe_bytes, sharing"
+            "line 2, column 1: `colour` is no key of a policy; use one of: consistency, durability, allocated_inodes, interfere_policy, ack, cache, limit, check, merge, inline_bytes, stripe_bytes, sharing, data_pool"
         ],
     );
     check_error(
@@ -346,7 +347,7 @@ fn places_inside_expressions_are_exact_where_the_value_is_written_verbatim() {
     check_error(
         "é: 1",
         &expect![
-            "line 1, column 1: `é` is no key of a policy; use one of: consistency, durability, allocated_inodes, interfere_policy, ack, cache, limit, check, merge, inline_bytes, stripe_bytes, sharing"
+            "line 1, column 1: `é` is no key of a policy; use one of: consistency, durability, allocated_inodes, interfere_policy, ack, cache, limit, check, merge, inline_bytes, stripe_bytes, sharing, data_pool"
         ],
     );
     check_error(
@@ -451,5 +452,25 @@ proptest! {
     #[test]
     fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..128)) {
         check_bytes(&bytes);
+    }
+}
+
+#[test]
+fn a_pool_is_a_name_with_or_without_its_number() {
+    let pool = |text: &str| Policy::parse(text).map(|parsed| parsed.policy);
+    let named = pool("data_pool: fast").unwrap();
+    assert_eq!((named.data_pool.as_deref(), named.stripe.pool()), (Some("fast"), Pool::USUAL));
+    for text in [
+        "data_pool: Fast-1.x_#7\nstripe_bytes: 65536",
+        "{stripe_bytes: 65536 data-pool: 'Fast-1.x_#7'}",
+    ] {
+        let numbered = pool(text).unwrap();
+        assert_eq!(numbered.data_pool.as_deref(), Some("Fast-1.x_"));
+        assert_eq!(numbered.stripe, Stripe::MIN.in_pool(Pool(7)));
+        assert!(numbered.to_yaml().ends_with("stripe_bytes: 65536\ndata_pool: Fast-1.x_#7\n"));
+    }
+    for wrong in ["7", "-x", "a b", "a#0", "a#256", "a#", "a#x", "No", "true", &"x".repeat(129)] {
+        let error = pool(&format!("data_pool: '{wrong}'")).unwrap_err();
+        assert!(error.cause.contains("is no name of a pool"), "{wrong}: {error:?}");
     }
 }

@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use types::Stripe;
+use types::{Pool, Stripe};
 
 use super::{ALLOCATED_INODES_MAX, Policy};
 use crate::composition::tests::any_composition;
@@ -112,7 +112,11 @@ fn any_policy() -> impl Strategy<Value = Policy> {
         proptest::sample::select(Cache::ALL),
         proptest::sample::select(Sharing::ALL),
     );
-    let layout = (0..=65_536_u32, 16..=26_u32);
+    let pool =
+        ("[a-z][A-Za-z0-9._-]{2,20}", 0..=255_u8).prop_filter("a word of YAML", |(name, _)| {
+            !["null", "true", "false", "yes", "off"].contains(&name.to_lowercase().as_str())
+        });
+    let layout = (0..=65_536_u32, 16..=26_u32, proptest::option::of(pool));
     (expressions, choices, 1..=ALLOCATED_INODES_MAX, any::<bool>(), merge, layout).prop_map(
         |((consistency, durability), choices, allocated_inodes, hard, merge, layout)| {
             let (interfere, ack, check, cache, sharing) = choices;
@@ -127,7 +131,10 @@ fn any_policy() -> impl Strategy<Value = Policy> {
                 check,
                 merge,
                 inline_bytes: layout.0,
-                stripe: Stripe::of_bytes(1 << layout.1).unwrap(),
+                stripe: Stripe::of_bytes(1 << layout.1)
+                    .unwrap()
+                    .in_pool(Pool(layout.2.as_ref().map_or(0, |(_, number)| *number))),
+                data_pool: layout.2.map(|(name, _)| name),
                 sharing,
             }
         },
