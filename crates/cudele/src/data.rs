@@ -10,7 +10,7 @@ use types::{Attr, Errno, Error, INLINE_BYTES_MAX, Ino, Result, Stripe};
 use wire::Op;
 
 use crate::fs::bytes_answer;
-use crate::{Dir, Fs, NewFile};
+use crate::{Dir, Fs, NewFile, extents};
 
 /// The beginning of a file's content: all of it if it is small.
 #[derive(Debug)]
@@ -47,24 +47,17 @@ impl Fs {
         let mut content = head.chain(source);
         let mut buffer = Vec::new();
         let mut length = 0;
-        for number in 0.. {
+        let span = stripe.bytes() * extents::at_once(&**self.store(), stripe) as u64;
+        loop {
             buffer.clear();
-            let piece = (&mut content).take(stripe.bytes()).read_to_end(&mut buffer);
+            let piece = (&mut content).take(span).read_to_end(&mut buffer);
             piece.map_err(source_error)?;
-            if buffer.is_empty() {
-                break;
-            }
-            self.store().write_range(
-                &metastore::data_name(ino, stripe.pool(), number),
-                0,
-                &buffer,
-            )?;
+            self.write_at((ino, stripe), length, &buffer)?;
             length += buffer.len() as u64;
-            if (buffer.len() as u64) < stripe.bytes() {
-                break;
+            if (buffer.len() as u64) < span {
+                return Ok(length);
             }
         }
-        Ok(length)
     }
 
     /// Creates a file with all of a source as its content, whatever `new` says about size and
@@ -140,8 +133,11 @@ impl Fs {
         if !inline.is_empty() {
             return take(&inline);
         }
-        for number in 0..attr.stripe.count(attr.size) {
-            take(&self.read_stripe(attr, number)?)?;
+        let mut at = 0;
+        while at < attr.size {
+            let span = self.read_span(attr, at)?;
+            at += span.len() as u64;
+            take(&span)?;
         }
         Ok(())
     }
@@ -154,20 +150,12 @@ impl Fs {
         bytes_answer(self.call(Op::GetData { ino: attr.ino })?)
     }
 
-    /// One object's worth of a file.
-    fn read_stripe(&self, attr: &Attr, number: u64) -> Result<Vec<u8>> {
+    /// As much of a file as is best read at a time, from an offset before its end on.
+    fn read_span(&self, attr: &Attr, at: u64) -> Result<Vec<u8>> {
         let stripe = attr.stripe.bytes();
-        let left = (attr.size - number * stripe).min(stripe);
-        let length = usize::try_from(left).unwrap_or(usize::MAX);
-        let object = metastore::data_name(attr.ino, attr.stripe.pool(), number);
-        let mut bytes = match self.store().read_range(&object, 0, length) {
-            Ok(bytes) => bytes,
-            Err(error) if error.errno == Errno::NotFound => Vec::new(),
-            Err(error) => return Err(error),
-        };
-        // What was never written reads as zeros.
-        bytes.resize(length, 0);
-        Ok(bytes)
+        let span = stripe * extents::at_once(&**self.store(), attr.stripe) as u64;
+        let length = usize::try_from((attr.size - at).min(span)).unwrap_or(usize::MAX);
+        self.read_at((attr.ino, attr.stripe), at, length)
     }
 
     /// Opens the content of a file with these attributes as a stream.
@@ -176,13 +164,13 @@ impl Fs {
     /// `EACCES`, `ESTALE`, `EIO`.
     pub fn open_file(self: &Arc<Self>, attr: &Attr) -> Result<FileReader> {
         let piece = self.inline_content(attr)?;
-        // Whatever is inline is at most one stripe.
-        let next = u64::from(!piece.is_empty());
+        // Whatever is inline is all of it.
+        let next = if piece.is_empty() { 0 } else { attr.size };
         Ok(FileReader { fs: self.clone(), attr: *attr, piece, at: 0, next })
     }
 }
 
-/// The content of a file as a stream. Holds one object's worth of it at a time.
+/// The content of a file as a stream. Holds a few objects' worth of it at a time.
 #[derive(Debug)]
 pub struct FileReader {
     fs: Arc<Fs>,
@@ -190,16 +178,16 @@ pub struct FileReader {
     piece: Vec<u8>,
     /// How much of the piece was read.
     at: usize,
-    /// The stripe that comes next.
+    /// Where the next piece begins.
     next: u64,
 }
 
 impl Read for FileReader {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        if self.at == self.piece.len() && self.next < self.attr.stripe.count(self.attr.size) {
-            let piece = self.fs.read_stripe(&self.attr, self.next);
+        if self.at == self.piece.len() && self.next < self.attr.size {
+            let piece = self.fs.read_span(&self.attr, self.next);
             self.piece = piece.map_err(std::io::Error::other)?;
-            (self.at, self.next) = (0, self.next + 1);
+            (self.at, self.next) = (0, self.next + self.piece.len() as u64);
         }
         let count = (&self.piece[self.at..]).read(buffer)?;
         self.at += count;

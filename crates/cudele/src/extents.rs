@@ -4,6 +4,9 @@
 //!
 //! The length of a file is its inode's business: nothing here knows it or keeps to it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
 use metastore::ObjectName;
 use objstore::{ObjectStore, SyncScope};
 use types::{Errno, Ino, Result, Stripe};
@@ -13,6 +16,9 @@ use crate::Fs;
 /// Of a range with more objects than this those that exist are listed: a file may be so much longer
 /// than its content that asking for each would never end.
 const UNLISTED_MAX: u64 = 64;
+/// The same on a store where a list costs what the whole store holds: there this many are asked for, side
+/// by side, in a second or two. A file of 256 GiB in the usual stripes has no more.
+const UNLISTED_SLOWLY_MAX: u64 = 65_536;
 
 /// Zeros are written so many at a time.
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
@@ -20,6 +26,10 @@ static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 /// Objects of one file that are made durable at the same time: a store that waits for its disk
 /// waits once for several.
 const SYNCS_AT_ONCE: usize = 8;
+/// Objects of one file that are written, read or removed at the same time, at most.
+const OBJECTS_AT_ONCE: usize = 8;
+/// So many answers are waited for together where the order matters.
+const ANSWERS_TOGETHER: usize = 256;
 
 /// A piece of a byte range that lies in one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +66,47 @@ fn piece_of(stripe: Stripe, number: u64, (offset, end): (u64, u64)) -> Piece {
 
 fn usize_of(length: u64) -> usize {
     usize::try_from(length).unwrap_or(usize::MAX)
+}
+
+/// How many objects of one file are best written or read at the same time.
+pub(crate) fn at_once(store: &dyn ObjectStore, stripe: Stripe) -> usize {
+    let stripe = usize::try_from(stripe.bytes()).unwrap_or(usize::MAX);
+    (store.bytes_at_once() / stripe).clamp(1, OBJECTS_AT_ONCE)
+}
+
+/// Does something with all items, with so many at a time; the first error ends it.
+fn side_by_side<T: Send>(
+    at_once: usize,
+    items: Vec<T>,
+    act: impl Fn(T) -> Result<()> + Sync,
+) -> Result<()> {
+    let at_once = at_once.min(items.len());
+    if at_once <= 1 {
+        return items.into_iter().try_for_each(act);
+    }
+    let items = Mutex::new(items.into_iter());
+    let next = || items.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let work = || {
+        while let Some(item) = next() {
+            if let Err(error) = act(item) {
+                // Nobody begins anything more.
+                while next().is_some() {}
+                return Err(error);
+            }
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let others = (1..at_once).map_while(|_| {
+            let thread = std::thread::Builder::new().name("objects".to_owned());
+            // With fewer threads it only takes longer.
+            thread.spawn_scoped(scope, work).ok()
+        });
+        let others: Vec<_> = others.collect();
+        let lost = |_| Err(types::Error::of(Errno::Io, "objects"));
+        let done = work();
+        others.into_iter().fold(done, |done, other| done.and(other.join().unwrap_or_else(lost)))
+    })
 }
 
 impl Fs {
@@ -160,29 +211,34 @@ impl Objects<'_> {
 
     fn read_into(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         let mut rest = buffer;
-        for piece in pieces(self.stripe, offset, rest.len() as u64) {
-            let (now, later) = rest.split_at_mut(usize_of(piece.length));
-            let object = self.name(piece.stripe);
-            let read = match self.store.read_into(&object, piece.offset, now) {
+        let pieces = pieces(self.stripe, offset, rest.len() as u64).map(|piece| {
+            let (now, later) = std::mem::take(&mut rest).split_at_mut(usize_of(piece.length));
+            rest = later;
+            (piece, now)
+        });
+        let pieces: Vec<_> = pieces.collect();
+        side_by_side(at_once(self.store, self.stripe), pieces, |(piece, now)| {
+            let read = match self.store.read_into(&self.name(piece.stripe), piece.offset, now) {
                 Ok(read) => read,
                 Err(error) if error.errno == Errno::NotFound => 0,
                 Err(error) => return Err(error),
             };
             now[read..].fill(0);
-            rest = later;
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
         let mut rest = data;
-        for piece in pieces(self.stripe, offset, data.len() as u64) {
+        let pieces = pieces(self.stripe, offset, data.len() as u64).map(|piece| {
             let (now, later) = rest.split_at(usize_of(piece.length));
-            let object = self.name(piece.stripe);
-            self.store.write_range(&object, piece.offset, now)?;
             rest = later;
-        }
-        Ok(())
+            (piece, now)
+        });
+        let pieces: Vec<_> = pieces.collect();
+        side_by_side(at_once(self.store, self.stripe), pieces, |(piece, now)| {
+            self.store.write_range(&self.name(piece.stripe), piece.offset, now)
+        })
     }
 
     fn zero_range(&self, size: u64, (offset, length): (u64, u64)) -> Result<()> {
@@ -191,13 +247,12 @@ impl Objects<'_> {
             return Ok(());
         }
         let stripes = offset / self.stripe.bytes()..self.stripe.count(end);
-        for number in self.numbers(stripes)? {
+        side_by_side(self.asked_at_once(), self.numbers(stripes)?, |number| {
             let piece = piece_of(self.stripe, number, (offset, end));
             let object = self.name(number);
             let left = size - number * self.stripe.bytes();
             if piece.offset == 0 && piece.length >= left.min(self.stripe.bytes()) {
-                self.store.delete(&object)?;
-                continue;
+                return self.store.delete(&object).map(|_| ());
             }
             let end = (piece.offset + piece.length).min(self.held_in(&object)?);
             let mut at = piece.offset;
@@ -206,15 +261,19 @@ impl Objects<'_> {
                 self.store.write_range(&object, at, &ZEROS[..usize_of(length)])?;
                 at += length;
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     fn delete_data(&self, size: u64) -> Result<()> {
-        for number in self.numbers(0..self.stripe.count(size))? {
-            self.store.delete(&self.name(number))?;
-        }
-        Ok(())
+        side_by_side(self.asked_at_once(), self.numbers(0..self.stripe.count(size))?, |number| {
+            self.store.delete(&self.name(number)).map(|_| ())
+        })
+    }
+
+    /// How many objects may be asked for at a time: where one answer is soon there, as good as none.
+    fn asked_at_once(&self) -> usize {
+        if self.store.lists_what_it_finds() { 1 } else { OBJECTS_AT_ONCE }
     }
 
     fn sync_all(&self, size: u64) -> Result<()> {
@@ -226,31 +285,8 @@ impl Objects<'_> {
     }
 
     fn sync(&self, numbers: &[u64]) -> Result<()> {
-        let at_once = numbers.len().clamp(1, SYNCS_AT_ONCE);
-        let every = move |first: usize| {
-            numbers
-                .iter()
-                .skip(first)
-                .step_by(at_once)
-                .try_for_each(|number| self.store.sync(SyncScope::Object(&self.name(*number))))
-        };
-        std::thread::scope(|scope| {
-            let others = (1..at_once).map(|first| {
-                let thread = std::thread::Builder::new().name("sync".to_owned());
-                (first, thread.spawn_scoped(scope, move || every(first)))
-            });
-            let others: Vec<_> = others.collect();
-            let mut result = every(0);
-            for (first, other) in others {
-                let lost = |_| Err(types::Error::of(Errno::Io, "sync"));
-                let synced = match other {
-                    Ok(thread) => thread.join().unwrap_or_else(lost),
-                    // There can be no more threads: it only takes longer.
-                    Err(_) => every(first),
-                };
-                result = result.and(synced);
-            }
-            result
+        side_by_side(SYNCS_AT_ONCE, numbers.to_vec(), |number| {
+            self.store.sync(SyncScope::Object(&self.name(number)))
         })
     }
 
@@ -259,11 +295,22 @@ impl Objects<'_> {
         let near = (offset / self.stripe.bytes()).saturating_add(UNLISTED_MAX).min(end);
         // What is near is mostly where data is; only beyond it is a list worth its price.
         for stripes in [offset / self.stripe.bytes()..near, near..end] {
-            for number in self.numbers(stripes)? {
-                let start = number * self.stripe.bytes();
-                let at = start.max(offset);
-                if at - start < self.held_in(&self.name(number))? {
-                    return Ok(Some(at).filter(|at| *at < size));
+            let numbers = self.numbers(stripes)?;
+            // One by one where that is quick, or there are few.
+            let few = numbers.len() as u64 <= UNLISTED_MAX || self.asked_at_once() == 1;
+            for numbers in numbers.chunks(if few { 1 } else { ANSWERS_TOGETHER }) {
+                let found = AtomicU64::new(u64::MAX);
+                side_by_side(self.asked_at_once(), numbers.to_vec(), |number| {
+                    let start = number * self.stripe.bytes();
+                    let at = start.max(offset);
+                    if at - start < self.held_in(&self.name(number))? {
+                        found.fetch_min(at, Ordering::Relaxed);
+                    }
+                    Ok(())
+                })?;
+                let found = found.into_inner();
+                if found != u64::MAX {
+                    return Ok(Some(found).filter(|at| *at < size));
                 }
             }
         }
@@ -296,7 +343,9 @@ impl Objects<'_> {
     /// The numbers of a file's objects in a range: all that may exist, of many those that do. In
     /// order.
     fn numbers(&self, stripes: std::ops::Range<u64>) -> Result<Vec<u64>> {
-        if stripes.end.saturating_sub(stripes.start) <= UNLISTED_MAX {
+        let slowly = !self.store.lists_what_it_finds();
+        let unlisted = if slowly { UNLISTED_SLOWLY_MAX } else { UNLISTED_MAX };
+        if stripes.end.saturating_sub(stripes.start) <= unlisted {
             return Ok(stripes.collect());
         }
         let names = self.store.list(&self.prefix())?;

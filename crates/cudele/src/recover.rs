@@ -1,8 +1,8 @@
 //! Taking over the work of a client that is gone (F-19): on its machine, on another one that has its
 //! disk, or anywhere if its journal is in the object store.
 //!
-//! The client is fenced first: from then on the metadata server hears it no more, so that what is
-//! read of its journals is all there will ever be. The journals are kept on this machine's disk under
+//! The client is fenced first: from then on the metadata server hears it no more, and a store that
+//! can shuts it out, so that what is read of its journals is all there will ever be. The journals are kept on this machine's disk under
 //! a client of its own before anything else is done with them, so that a crash of this machine is
 //! one more that can be recovered from.
 
@@ -71,6 +71,8 @@ impl Cluster {
             ));
         }
         let granted = fs.take_over(known.ino).map_err(|error| error.about(path.to_string()))?;
+        // What it writes itself, content and journal objects, the metadata server cannot refuse.
+        fs.store().shut_out(from)?;
         // What it wrote until it was fenced counts, too.
         let found = find(&fs, known, disk)?;
         let state = StateDir::of(fs.cluster_id(), known.ino)?;

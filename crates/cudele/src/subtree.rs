@@ -14,6 +14,7 @@ use std::sync::{Arc, OnceLock};
 
 use client::{Decoupled, Grant};
 use namespace::NewInode;
+use objstore::Presence;
 use policy::{Check, Mechanism};
 use types::{
     Attr, AttrChange, ClientId, Cred, Epoch, Errno, Error, Ino, InoRange, Path, Result, Seq, Set,
@@ -70,6 +71,8 @@ pub struct Subtree {
     exact: bool,
     /// Whether the disk says that there may be content for numbers that no journal has.
     content_noted: AtomicBool,
+    /// Whoever takes the subtree over can shut this process out of the store.
+    _entered: Presence,
 }
 
 /// Events that share one reading of the coarse clock.
@@ -88,6 +91,7 @@ impl Subtree {
             ));
         }
         let policy = &fs.cluster().numbered(policy)?;
+        let entered = fs.store().enter(fs.client())?;
         let text = policy.to_yaml();
         let before = owned_before(&fs, &path)?;
         let answer = fs
@@ -117,7 +121,7 @@ impl Subtree {
             unused: Vec::new(),
             adopted: Vec::new(),
         };
-        let mut subtree = Self::new(fs, path, policy.clone(), owner, answer.root)?;
+        let mut subtree = Self::new(fs, path, policy.clone(), owner, (answer.root, entered))?;
         subtree.sync_as_policy_says()?;
         if policy.persists() {
             subtree.remember()?;
@@ -128,6 +132,9 @@ impl Subtree {
     /// Takes up what an earlier process of this machine left: the ownership, and the journals of
     /// Local Persist.
     pub(crate) fn attach(fs: Arc<Fs>, path: Path) -> Result<Self> {
+        // Before the server is asked: it says no more to a client whose work was taken over, so whoever
+        // gets an answer has entered before that.
+        let entered = fs.store().enter(fs.client())?;
         let root = fs.stat_owned(&path)?;
         let state = StateDir::of(fs.cluster_id(), root.ino)?;
         // What is read must still hold when this process goes on with it.
@@ -145,7 +152,7 @@ impl Subtree {
         let noted = || Policy::parse(&owner.policy).map(|parsed| parsed.policy);
         let policy = if in_force.is_decoupled() { in_force } else { noted()? };
         let owner = Owner { policy: policy.to_yaml(), ..owner };
-        let mut subtree = Self::new(fs, path, policy, owner, root)?;
+        let mut subtree = Self::new(fs, path, policy, owner, (root, entered))?;
         subtree.share = share.map_or_else(OnceLock::new, OnceLock::from);
         subtree.inner.skip_used(Ino(subtree.owner.used));
         subtree.load_journals()?;
@@ -153,7 +160,13 @@ impl Subtree {
         Ok(subtree)
     }
 
-    fn new(fs: Arc<Fs>, path: Path, policy: Policy, owner: Owner, root: Attr) -> Result<Self> {
+    fn new(
+        fs: Arc<Fs>,
+        path: Path,
+        policy: Policy,
+        owner: Owner,
+        (root, entered): (Attr, Presence),
+    ) -> Result<Self> {
         let mut usable = owner.usable();
         let range = usable.next().unwrap_or_default();
         let grant = Grant {
@@ -188,6 +201,7 @@ impl Subtree {
             share: OnceLock::new(),
             exact,
             content_noted: AtomicBool::new(false),
+            _entered: entered,
         })
     }
 

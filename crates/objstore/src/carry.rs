@@ -4,6 +4,8 @@
 //! replaced by compare-and-swap, then runs that it no longer lists are deleted. Whatever is
 //! interrupted in between, the manifest names only runs that are complete.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use metastore::request::{Condition, LoadedDir, StoreFailure, StoreOp, StoreResult};
 use metastore::{Manifest, Rows, RunId, RunInfo, RunReader, manifest_name, run_name};
 use types::{DirFragId, Errno, Error, Frag, Ino, Pool, Result, Seq, Timestamp};
@@ -13,7 +15,9 @@ use crate::{Expect, ObjectStore, Outcome, SyncScope, Version};
 /// A fragment with this many runs is rewritten as one.
 const RUNS_MAX: usize = 8;
 /// So many names are tried one by one rather than that a whole store is listed.
-const GUESSES_MAX: u64 = 4096;
+const GUESSES_MAX: u64 = 65_536;
+/// So many of them at a time.
+const GUESSES_AT_ONCE: u64 = 8;
 /// Behind so many stripes that are missing no others are looked for: writing back goes in order, but
 /// programs may leave holes.
 const GAP_MAX: u64 = 4;
@@ -97,9 +101,27 @@ fn purge_data(
         }
     }
     // From the end: what is left by whoever dies here is found again.
-    for stripe in (0..end).rev() {
+    for stripe in (stripes..end).rev() {
         store.delete(&metastore::data_name(ino, pool, stripe))?;
     }
+    let left = AtomicU64::new(stripes);
+    let next = || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+    let delete = || -> Result<()> {
+        while let Ok(behind) = next() {
+            store.delete(&metastore::data_name(ino, pool, behind - 1))?;
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        // With fewer threads it only takes longer.
+        let begun = (1..stripes.min(GUESSES_AT_ONCE)).map_while(|_| {
+            std::thread::Builder::new().name("purge".to_owned()).spawn_scoped(scope, delete).ok()
+        });
+        let others: Vec<_> = begun.collect();
+        let lost = |_| Err(Error::of(Errno::Io, "purge"));
+        let done = delete();
+        others.into_iter().fold(done, |done, other| done.and(other.join().unwrap_or_else(lost)))
+    })?;
     Ok(StoreResult::Done)
 }
 

@@ -8,9 +8,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use types::{Pool, Result};
+use types::{ClientId, Pool, Result};
 
-use crate::{Expect, LockGuard, ObjectStore, Outcome, Space, Stat, SyncScope, Version};
+use crate::{Expect, LockGuard, ObjectStore, Outcome, Presence, Space, Stat, SyncScope, Version};
 
 /// The kinds of operation, one per method of [`ObjectStore`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -255,6 +255,14 @@ impl<S: ObjectStore> ObjectStore for Counting<S> {
 
     fn pool(&self, name: &str) -> Result<Pool> {
         self.inner.pool(name)
+    }
+
+    fn enter(&self, client: ClientId) -> Result<Presence> {
+        self.inner.enter(client)
+    }
+
+    fn shut_out(&self, client: ClientId) -> Result<bool> {
+        self.inner.shut_out(client)
     }
 
     fn lock(&self, name: &str, owner: &str) -> Result<Box<dyn LockGuard>> {

@@ -10,9 +10,11 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use types::{Errno, Error, Pool, Result};
+use types::{ClientId, Errno, Error, Pool, Result};
 
-use crate::{Expect, LockGuard, ObjectStore, Operation, Outcome, Space, Stat, SyncScope, Version};
+use crate::{
+    Expect, LockGuard, ObjectStore, Operation, Outcome, Presence, Space, Stat, SyncScope, Version,
+};
 
 /// What a test does while an operation waits; it is told the operation and the object.
 pub type Interlude = Arc<dyn Fn(Operation, &str) + Send + Sync>;
@@ -252,6 +254,14 @@ impl<S: ObjectStore> ObjectStore for Faulty<S> {
 
     fn pool(&self, name: &str) -> Result<Pool> {
         self.inner.pool(name)
+    }
+
+    fn enter(&self, client: ClientId) -> Result<Presence> {
+        self.inner.enter(client)
+    }
+
+    fn shut_out(&self, client: ClientId) -> Result<bool> {
+        self.inner.shut_out(client)
     }
 
     fn lock(&self, name: &str, owner: &str) -> Result<Box<dyn LockGuard>> {

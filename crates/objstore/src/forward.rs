@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use types::{Pool, Result};
+use types::{ClientId, Pool, Result};
 
-use crate::{Expect, LockGuard, ObjectStore, Outcome, Space, Stat, SyncScope, Version};
+use crate::{Expect, LockGuard, ObjectStore, Outcome, Presence, Space, Stat, SyncScope, Version};
 
 macro_rules! forward {
     ($($pointer:ident),*) => { $(
@@ -52,6 +52,12 @@ macro_rules! forward {
             }
             fn pool(&self, name: &str) -> Result<Pool> {
                 (**self).pool(name)
+            }
+            fn enter(&self, client: ClientId) -> Result<Presence> {
+                (**self).enter(client)
+            }
+            fn shut_out(&self, client: ClientId) -> Result<bool> {
+                (**self).shut_out(client)
             }
             fn lock(&self, name: &str, owner: &str) -> Result<Box<dyn LockGuard>> {
                 (**self).lock(name, owner)

@@ -22,13 +22,14 @@ mod known;
 mod large;
 mod lock;
 mod places;
+mod presence;
 mod sys;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::Value;
-use types::{Errno, Error, Pool, Result};
+use types::{ClientId, Errno, Error, Pool, Result};
 
 pub(crate) use config::Config;
 use connection::connect;
@@ -41,7 +42,9 @@ use places::{Place, Places};
 use sys::{Cluster, Code, Step};
 
 use crate::store::{absent, check_end};
-use crate::{Expect, LockGuard, ObjectStore, Outcome, Space, Stat, SyncScope, Version, check_name};
+use crate::{
+    Expect, LockGuard, ObjectStore, Outcome, Presence, Space, Stat, SyncScope, Version, check_name,
+};
 
 /// Of an object whose length is not known so many bytes are asked for.
 const GUESS_BYTES: usize = 64 << 10;
@@ -386,6 +389,14 @@ impl ObjectStore for Rados {
 
     fn pool(&self, name: &str) -> Result<Pool> {
         self.places.number_of(name)
+    }
+
+    fn enter(&self, client: ClientId) -> Result<Presence> {
+        Ok(Presence::of(presence::Entered::new(&self.cluster, &self.places.locks, client)?))
+    }
+
+    fn shut_out(&self, client: ClientId) -> Result<bool> {
+        presence::shut_out(&self.cluster, &self.places.locks, client).map(|()| true)
     }
 
     fn lock(&self, name: &str, owner: &str) -> Result<Box<dyn LockGuard>> {

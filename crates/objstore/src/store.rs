@@ -7,7 +7,7 @@
 
 use std::fmt::Debug;
 
-use types::{Errno, Error, Pool, Result};
+use types::{ClientId, Errno, Error, Pool, Result};
 
 /// The largest object in bytes, 1 GiB. Larger things are striped over several objects.
 pub const OBJECT_BYTES_MAX: u64 = 1 << 30;
@@ -100,6 +100,19 @@ pub trait LockGuard: Send + Debug {
     /// this process can change nothing in the store any more, and should end.
     fn is_lost(&self) -> bool {
         false
+    }
+}
+
+/// This process works as a client, until this is dropped ([`ObjectStore::enter`]).
+#[derive(Debug, Default)]
+pub struct Presence {
+    /// Leaves when it is dropped; nothing where nobody can be shut out.
+    _entered: Option<Box<dyn Debug + Send + Sync>>,
+}
+
+impl Presence {
+    pub(crate) fn of(entered: impl Debug + Send + Sync + 'static) -> Self {
+        Self { _entered: Some(Box::new(entered)) }
     }
 }
 
@@ -215,6 +228,25 @@ pub trait ObjectStore: Send + Sync + Debug {
     fn pool(&self, name: &str) -> Result<Pool> {
         Err(Error::new(Errno::NotSupported, name, "the object store has no pools to choose from")
             .remedy("leave data_pool out of the policy, or use a store in a Ceph cluster"))
+    }
+
+    /// Makes known that this process writes to the store as a client, so that others can shut it out.
+    ///
+    /// # Errors
+    /// See above.
+    fn enter(&self, _client: ClientId) -> Result<Presence> {
+        Ok(Presence::default())
+    }
+
+    /// Shuts out every other process that has entered as this client: what it writes from now on, or
+    /// has sent and the store has not carried out, is refused (`ESTALE`). False, and nothing done, on a
+    /// store that cannot do that: there only those who keep to what the metadata server says are kept
+    /// from writing.
+    ///
+    /// # Errors
+    /// `EACCES` if this user may not do that.
+    fn shut_out(&self, _client: ClientId) -> Result<bool> {
+        Ok(false)
     }
 
     /// Takes a lock, exclusive among all processes that use the store, without waiting longer than it

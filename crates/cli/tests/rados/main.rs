@@ -15,6 +15,7 @@
 #[path = "../it/cluster.rs"]
 #[allow(dead_code, reason = "shared with the tests on a directory, which need more of it")]
 mod cluster;
+mod faults;
 mod main_job;
 mod pools;
 mod takeover;

@@ -62,3 +62,41 @@ fn a_store_that_cannot_be_opened_is_explained() {
     let said = other.fails(1, &["up", "--store", "rados://test?conf=/no/such"]);
     assert!(said.contains("no configuration file /no/such"), "{said}");
 }
+
+#[test]
+#[ignore = "needs Ceph: cargo xtask ci rados"]
+fn a_client_whose_subtree_was_taken_over_writes_nothing_any_more() {
+    let Some(on) = up(&[], |_| {}) else { return };
+    let cluster = &on.cluster;
+    let fs = cluster.mount();
+    fs.make_dir("/job", 0o755).unwrap();
+    let policy = "consistency: append_client_journal+volatile_apply\ndurability: global_persist";
+    let policy = cudele::Policy::from_name_or_text(policy).unwrap().policy;
+    let mut job = fs.decouple("/job", &policy).unwrap();
+    let large = vec![7; 100_000];
+    let mut source = &large[..];
+    let new = cudele::NewFile::default();
+    job.create_file(job.root(), b"large", &new, &mut source).unwrap();
+    job.create(job.root(), b"small", &new).unwrap();
+    job.persist().unwrap();
+    // The job lives, but somebody takes it for dead.
+    cluster.run(&["recover", "/job"]);
+    cluster.run(&["merge", "/job"]);
+    assert_eq!(cluster.names("/job"), ["large", "small"]);
+    let objects = || {
+        let mut names = on.store().list("").unwrap();
+        names.retain(|name| name.starts_with("data/") || name.starts_with("journal/client"));
+        names
+    };
+    let before = objects();
+    job.create(job.root(), b"late", &new).unwrap();
+    let late = job.persist().unwrap_err();
+    assert_eq!(late.errno, cudele::Errno::Stale, "{late}");
+    let attr = cluster.mount().stat("/job/large").unwrap();
+    let place = (attr.ino, attr.stripe);
+    let overwrite = fs.write_at(place, 0, b"late").unwrap_err();
+    assert_eq!(overwrite.errno, cudele::Errno::Stale, "{overwrite}");
+    assert_eq!(objects(), before);
+    assert!(cluster.run(&["cp", "/job/large", "-"]) == large);
+    assert_eq!(cluster.names("/job"), ["large", "small"]);
+}

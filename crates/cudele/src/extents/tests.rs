@@ -1,4 +1,4 @@
-use objstore::{Counting, Memory, Operation};
+use objstore::{Counting, Expect, LockGuard, Memory, Operation, Outcome, Space, Stat, Version};
 
 use super::*;
 
@@ -96,4 +96,88 @@ fn pieces_cover_a_range_without_gaps() {
         let one_by_one = (0..3).map(|number| piece_of(stripe, number, range));
         assert!(one_by_one.eq(all), "{stripe:?}");
     }
+}
+
+/// A store that takes as long for a list as it has objects, and likes much at a time.
+#[derive(Debug)]
+struct Elsewhere(Counting<Memory>);
+
+impl ObjectStore for Elsewhere {
+    fn lists_what_it_finds(&self) -> bool {
+        false
+    }
+    fn bytes_at_once(&self) -> usize {
+        32 << 20
+    }
+    fn put(&self, name: &str, data: &[u8], expect: Expect) -> Result<Outcome> {
+        self.0.put(name, data, expect)
+    }
+    fn append(&self, name: &str, data: &[u8]) -> Result<u64> {
+        self.0.append(name, data)
+    }
+    fn write_range(&self, name: &str, offset: u64, data: &[u8]) -> Result<()> {
+        self.0.write_range(name, offset, data)
+    }
+    fn get(&self, name: &str) -> Result<(Vec<u8>, Version)> {
+        self.0.get(name)
+    }
+    fn read_range(&self, name: &str, offset: u64, length: usize) -> Result<Vec<u8>> {
+        self.0.read_range(name, offset, length)
+    }
+    fn stat(&self, name: &str) -> Result<Stat> {
+        self.0.stat(name)
+    }
+    fn delete(&self, name: &str) -> Result<bool> {
+        self.0.delete(name)
+    }
+    fn list(&self, prefix: &str) -> Result<Vec<String>> {
+        self.0.list(prefix)
+    }
+    fn sync(&self, scope: SyncScope<'_>) -> Result<()> {
+        self.0.sync(scope)
+    }
+    fn space(&self) -> Result<Space> {
+        self.0.space()
+    }
+    fn lock(&self, name: &str, owner: &str) -> Result<Box<dyn LockGuard>> {
+        self.0.lock(name, owner)
+    }
+}
+
+#[test]
+fn a_file_of_many_objects_is_cut_off_and_searched_without_a_list() {
+    let store = Elsewhere(Counting::new(Memory::new()));
+    let objects = Objects { store: &store, ino: Ino(7), stripe: Stripe::DEFAULT };
+    let (size, far) = (60_000 * STRIPE, 50_000 * STRIPE);
+    for at in [0, 2 * STRIPE, far] {
+        objects.write_at(at, b"here").unwrap();
+    }
+    assert_eq!(objects.next_data(size, STRIPE), Ok(Some(2 * STRIPE)));
+    assert_eq!(objects.next_data(size, 2 * STRIPE + 4), Ok(Some(far)));
+    assert_eq!(objects.next_data(size, far + 4), Ok(None));
+    objects.zero_range(size, (STRIPE, size)).unwrap();
+    assert_eq!(objects.next_data(size, 4), Ok(None));
+    objects.delete_data(size).unwrap();
+    assert_eq!(store.0.counters().counts().of(Operation::List).calls, 0);
+    assert_eq!(store.list("data/"), Ok(vec![]));
+}
+
+#[test]
+fn many_objects_written_and_read_at_a_time_hold_what_was_written() {
+    let store = Elsewhere(Counting::new(Memory::new()));
+    let objects = Objects { store: &store, ino: Ino(7), stripe: Stripe::MIN };
+    assert_eq!(at_once(&store, Stripe::MIN), OBJECTS_AT_ONCE);
+    assert_eq!(at_once(&store, Stripe::MAX), 1);
+    assert_eq!(at_once(&Memory::new(), Stripe::DEFAULT), 1);
+    let content: Vec<u8> = (0..700_000_u32).flat_map(u32::to_le_bytes).collect();
+    objects.write_at(100_001, &content).unwrap();
+    let mut read = vec![1; content.len() + 5];
+    objects.read_into(100_000, &mut read).unwrap();
+    assert!(read[0] == 0 && read[1..=content.len()] == content && read.ends_with(&[0; 4]));
+    let error = store.0.put("x", b"", Expect::Absent).and_then(|_| store.get("y").map(|_| ()));
+    let failed = side_by_side(4, (0..100).collect(), |number| match number {
+        40 => error.clone(),
+        _ => Ok(()),
+    });
+    assert_eq!(failed.unwrap_err().errno, Errno::NotFound);
 }

@@ -75,7 +75,7 @@ impl NamedLock {
             if holder.client == me || lives(pool, name)? {
                 return Err(held(name, owner_of(&holder)));
             }
-            shut_out(cluster, pool, name, &holder)?;
+            exclude(cluster, pool, name, LOCK, &holder)?;
         }
         let signal = Arc::new(Signal::default());
         let mut lock = Self {
@@ -160,10 +160,16 @@ fn lives(pool: &Pool, name: &str) -> Result<bool> {
     }
 }
 
-/// Takes the lock from a dead holder, who can change nothing from then on.
-fn shut_out(cluster: &Cluster, pool: &Pool, name: &str, holder: &Holder) -> Result<()> {
+/// Takes the lock from a holder that is dead or given up, who can change nothing from then on.
+pub(super) fn exclude(
+    cluster: &Cluster,
+    pool: &Pool,
+    name: &str,
+    lock: &CStr,
+    holder: &Holder,
+) -> Result<()> {
     cluster.shut_out(&holder.address, SHUT_OUT_S).map_err(|code| {
-        let doing = format!("shut out the dead holder {} ({})", owner_of(holder), holder.address);
+        let doing = format!("shut out the former holder {} ({})", owner_of(holder), holder.address);
         let error = told(name, &doing, code);
         if error.errno == Errno::Access {
             return error.remedy(
@@ -173,7 +179,7 @@ fn shut_out(cluster: &Cluster, pool: &Pool, name: &str, holder: &Holder) -> Resu
         }
         error
     })?;
-    match pool.break_lock(name, LOCK, holder) {
+    match pool.break_lock(name, lock, holder) {
         // Somebody else did it.
         Ok(()) | Err(Code::NOT_FOUND) => Ok(()),
         Err(code) => Err(told(name, "break the lock of a dead holder", code)),

@@ -155,3 +155,51 @@ fn a_killed_holder_is_replaced_within_two_seconds() {
         assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
     }
 }
+
+#[test]
+#[ignore = "needs Ceph: cargo xtask ci rados"]
+fn a_client_is_shut_out_with_all_its_processes_and_nobody_else_is() {
+    let Some(ceph) = up(|_| {}) else { return };
+    let (gone, other) = (types::ClientId(7), types::ClientId(8));
+    let [first, second, bystander, next] = [(); 4].map(|()| ceph.open(""));
+    let of_clients = || {
+        let names = ceph.objects("test", "cudele.locks");
+        names.into_iter().filter(|name| name.starts_with("clients/")).collect::<Vec<_>>()
+    };
+    let here = [
+        first.enter(gone).unwrap(),
+        first.enter(gone).unwrap(),
+        second.enter(gone).unwrap(),
+        bystander.enter(other).unwrap(),
+        // Who takes over worked as the same client, too.
+        next.enter(gone).unwrap(),
+    ];
+    for store in [&first, &second, &bystander, &next] {
+        store.append("journal/log", b"1").unwrap();
+    }
+    assert_eq!(of_clients(), ["clients/7", "clients/8"]);
+    assert_eq!(next.shut_out(gone), Ok(true));
+    let before = next.get("journal/log").unwrap().0;
+    for store in [&first, &second] {
+        for result in [
+            store.append("journal/log", b"2").map(|_| ()),
+            store.write_range("data/00/0.0", 0, b"2"),
+            store.put("journal/client.7/1", b"2", objstore::Expect::Any).map(|_| ()),
+            store.delete("journal/log").map(|_| ()),
+        ] {
+            let error = result.unwrap_err();
+            assert_eq!(error.errno, types::Errno::Stale, "{error}");
+        }
+    }
+    assert_eq!(next.get("journal/log").unwrap().0, before);
+    for store in [&bystander, &next] {
+        store.append("journal/log", b"3").unwrap();
+    }
+    // The exclusion is of connections: a new process of the same machine and client works.
+    let new = ceph.open("");
+    let entered = new.enter(gone).unwrap();
+    new.append("journal/log", b"4").unwrap();
+    drop((here, entered));
+    assert_eq!(of_clients(), Vec::<String>::new(), "nothing is left of those who have left");
+    assert_eq!(next.shut_out(gone), Ok(true), "of one that nobody works as");
+}

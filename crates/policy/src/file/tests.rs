@@ -462,7 +462,7 @@ fn a_pool_is_a_name_with_or_without_its_number() {
     assert_eq!((named.data_pool.as_deref(), named.stripe.pool()), (Some("fast"), Pool::USUAL));
     for text in [
         "data_pool: Fast-1.x_#7\nstripe_bytes: 65536",
-        "{stripe_bytes: 65536 data-pool: 'Fast-1.x_#7'}",
+        "{stripe_bytes: 65536, data-pool: 'Fast-1.x_#7'}",
     ] {
         let numbered = pool(text).unwrap();
         assert_eq!(numbered.data_pool.as_deref(), Some("Fast-1.x_"));

@@ -129,6 +129,16 @@ functions! {
         duration: Handle,
         flags: u8,
     ) -> c_int;
+    fn rados_lock_shared(
+        io: Handle,
+        object: *const c_char,
+        name: *const c_char,
+        cookie: *const c_char,
+        tag: *const c_char,
+        description: *const c_char,
+        duration: Handle,
+        flags: u8,
+    ) -> c_int;
     fn rados_unlock(io: Handle, object: *const c_char, name: *const c_char, cookie: *const c_char) -> c_int;
     fn rados_break_lock(
         io: Handle,

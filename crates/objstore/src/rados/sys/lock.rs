@@ -36,6 +36,30 @@ impl Pool {
         })
     }
 
+    /// Becomes one of the holders of a lock that is only ever taken so.
+    pub(in crate::rados) fn share(
+        &self,
+        object: &str,
+        lock: &CStr,
+        cookie: &str,
+    ) -> CodeResult<()> {
+        let (object, cookie) = (text(object)?, text(cookie)?);
+        let Io(api, io) = self.io;
+        // SAFETY: as above.
+        check(unsafe {
+            (api.rados_lock_shared)(
+                io,
+                object.as_ptr(),
+                lock.as_ptr(),
+                cookie.as_ptr(),
+                c"".as_ptr(),
+                c"".as_ptr(),
+                null_mut(),
+                0,
+            )
+        })
+    }
+
     pub(in crate::rados) fn unlock(
         &self,
         object: &str,
@@ -71,15 +95,16 @@ impl Pool {
     }
 
     /// Who holds a lock.
-    pub(in crate::rados) fn holder(&self, object: &str, lock: &CStr) -> CodeResult<Option<Holder>> {
-        const BYTES: usize = 8192;
+    pub(in crate::rados) fn holders(&self, object: &str, lock: &CStr) -> CodeResult<Vec<Holder>> {
+        /// Of each of the texts: room for hundreds of holders. More are refused (`RANGE`).
+        const BYTES: usize = 64 << 10;
         let object = text(object)?;
         let Io(api, io) = self.io;
         let mut exclusive = 0;
         let mut texts = [(); 4].map(|()| (vec![0u8; BYTES], BYTES));
         let [tag, clients, cookies, addresses] = &mut texts;
         let pointer = |(buffer, _): &mut (Vec<u8>, usize)| buffer.as_mut_ptr().cast::<c_char>();
-        // SAFETY: four buffers with their lengths, which hold one holder of an exclusive lock.
+        // SAFETY: four buffers with their lengths.
         let count = unsafe {
             (api.rados_list_lockers)(
                 io,
@@ -96,20 +121,25 @@ impl Pool {
                 &raw mut addresses.1,
             )
         };
-        match c_int::try_from(count).map_err(|_| Code::INVALID)? {
-            -2 | 0 => return Ok(None),
-            code => check(code)?,
-        }
-        let first = |(buffer, _): &(Vec<u8>, usize)| {
-            let end = buffer.iter().position(|byte| *byte == 0).unwrap_or(buffer.len());
-            String::from_utf8_lossy(&buffer[..end]).into_owned()
+        let count = match c_int::try_from(count).map_err(|_| Code::INVALID)? {
+            -2 => return Ok(Vec::new()),
+            code => check(code).and_then(|()| usize::try_from(code).map_err(|_| Code::INVALID))?,
+        };
+        // Each ends with a zero byte.
+        let all = |(buffer, _): &(Vec<u8>, usize)| -> Vec<String> {
+            let texts = buffer.split(|byte| *byte == 0).take(count);
+            texts.map(|text| String::from_utf8_lossy(text).into_owned()).collect()
         };
         let [_, clients, cookies, addresses] = &texts;
-        Ok(Some(Holder {
-            client: first(clients),
-            cookie: first(cookies),
-            address: first(addresses),
-        }))
+        let rest = all(cookies).into_iter().zip(all(addresses));
+        let holders = all(clients).into_iter().zip(rest);
+        let holder = |(client, (cookie, address))| Holder { client, cookie, address };
+        Ok(holders.map(holder).collect())
+    }
+
+    /// Who holds a lock that only one may hold.
+    pub(in crate::rados) fn holder(&self, object: &str, lock: &CStr) -> CodeResult<Option<Holder>> {
+        Ok(self.holders(object, lock)?.into_iter().next())
     }
 
     /// Asks everybody who watches an object to say so, within this time. Returns how many did.
