@@ -45,6 +45,9 @@ usage: cargo xtask CHORE [ARGUMENT]...
                      and compare them with xtask/instructions.toml
   ceph up|status|down
                      a real Ceph cluster on this machine, for tests and to try things with
+  ceph mount [TEST]...
+                     pjdfstest and fsx on a mount whose object store is such a cluster, or
+                     other tests of the mount
   fix                rewrite the sources: rustfmt and what clippy can repair
   hook               install the pre-commit hook: format check and tidy
 ";
@@ -80,7 +83,10 @@ fn chore(root: &Path, arguments: &[&str]) -> Outcome {
         "tools" => no_arguments(rest).and_then(|()| tools::install(root)),
         "suites" => tools::suites(root, rest),
         "instructions" => no_arguments(rest).and_then(|()| instructions::check(root)),
-        "ceph" => ceph(root, rest),
+        "ceph" => match rest {
+            ["mount", tests @ ..] => tools::mount_on_ceph(root, tests),
+            options => ceph(root, options),
+        },
         "fix" => no_arguments(rest).and_then(|()| fix(root)),
         "hook" => no_arguments(rest).and_then(|()| hook::install(root)),
         "help" | "--help" | "-h" => {

@@ -41,6 +41,26 @@ fn build(root: &Path, place: &Path, (name, version): &(&str, &str)) -> Outcome {
         .run(root)
 }
 
+/// What says whether a mount is a file system, if nothing else is asked for: pjdfstest and fsx.
+const MOUNT_TESTS: [&str; 2] = ["posix::", "fsx::"];
+
+/// Runs tests of the mount with the object store in a real Ceph cluster, which is made for that and removed.
+pub(crate) fn mount_on_ceph(root: &Path, tests: &[&str]) -> Outcome {
+    install(root)?;
+    let dir = place(root).with_file_name("ceph-mount");
+    let at = dir.display().to_string();
+    let ceph = |word: &str| {
+        Cargo::new(&["run", "--quiet", "-p", "testceph", "--", word, "--dir", &at]).run(root)
+    };
+    ceph("up")?;
+    let tests = if tests.is_empty() { &MOUNT_TESTS } else { tests };
+    let ran = Cargo::new(&["test", "-p", "cli", "--test", "mount", "--", "--test-threads", "1"])
+        .and(tests)
+        .with("CUDELE_TEST_STORE", format!("rados://test?conf={at}/ceph.conf"))
+        .run(root);
+    ran.and(ceph("down"))
+}
+
 /// Runs the longer suites, or those whose names contain the argument.
 pub(crate) fn suites(root: &Path, arguments: &[&str]) -> Outcome {
     let missing = |program: &&&str| {

@@ -108,6 +108,8 @@ enum Command {
     Diff(command::diff::Args),
     /// Read, keep, repair and empty journals
     Journal(command::journal::Args),
+    /// Remove what crashes left behind in the object store
+    Sweep(command::sweep::Args),
     /// Run an experiment and print its rows
     Bench(command::bench::Args),
 }
@@ -143,6 +145,7 @@ fn main() -> ExitCode {
         Command::Discard(args) => command::discard::run(context, args),
         Command::Diff(args) => command::diff::run(context, args),
         Command::Journal(args) => command::journal::run(context, args),
+        Command::Sweep(args) => command::sweep::run(context, args),
         Command::Bench(args) => command::bench::run(context, args),
     };
     match result {

@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use types::{ClientId, Pool, Result};
 
-use crate::{Expect, LockGuard, ObjectStore, Outcome, Presence, Space, Stat, SyncScope, Version};
+use crate::{
+    Expect, LockGuard, ObjectStore, Outcome, Presence, Space, Stat, Swept, SyncScope, Version,
+};
 
 /// The kinds of operation, one per method of [`ObjectStore`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -263,6 +265,10 @@ impl<S: ObjectStore> ObjectStore for Counting<S> {
 
     fn shut_out(&self, client: ClientId) -> Result<bool> {
         self.inner.shut_out(client)
+    }
+
+    fn sweep(&self, now_s: i64, look: bool) -> Result<Swept> {
+        self.inner.sweep(now_s, look)
     }
 
     fn lock(&self, name: &str, owner: &str) -> Result<Box<dyn LockGuard>> {

@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use types::{ClientId, Errno, Error, Pool, Result};
 
 use crate::{
-    Expect, LockGuard, ObjectStore, Operation, Outcome, Presence, Space, Stat, SyncScope, Version,
+    Expect, LockGuard, ObjectStore, Operation, Outcome, Presence, Space, Stat, Swept, SyncScope,
+    Version,
 };
 
 /// What a test does while an operation waits; it is told the operation and the object.
@@ -262,6 +263,10 @@ impl<S: ObjectStore> ObjectStore for Faulty<S> {
 
     fn shut_out(&self, client: ClientId) -> Result<bool> {
         self.inner.shut_out(client)
+    }
+
+    fn sweep(&self, now_s: i64, look: bool) -> Result<Swept> {
+        self.inner.sweep(now_s, look)
     }
 
     fn lock(&self, name: &str, owner: &str) -> Result<Box<dyn LockGuard>> {

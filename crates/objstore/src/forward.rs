@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use types::{ClientId, Pool, Result};
 
-use crate::{Expect, LockGuard, ObjectStore, Outcome, Presence, Space, Stat, SyncScope, Version};
+use crate::{
+    Expect, LockGuard, ObjectStore, Outcome, Presence, Space, Stat, Swept, SyncScope, Version,
+};
 
 macro_rules! forward {
     ($($pointer:ident),*) => { $(
@@ -58,6 +60,9 @@ macro_rules! forward {
             }
             fn shut_out(&self, client: ClientId) -> Result<bool> {
                 (**self).shut_out(client)
+            }
+            fn sweep(&self, now_s: i64, look: bool) -> Result<Swept> {
+                (**self).sweep(now_s, look)
             }
             fn lock(&self, name: &str, owner: &str) -> Result<Box<dyn LockGuard>> {
                 (**self).lock(name, owner)

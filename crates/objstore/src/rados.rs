@@ -23,6 +23,7 @@ mod large;
 mod lock;
 mod places;
 mod presence;
+mod sweep;
 mod sys;
 
 use std::sync::Arc;
@@ -43,7 +44,8 @@ use sys::{Cluster, Code, Step};
 
 use crate::store::{absent, check_end};
 use crate::{
-    Expect, LockGuard, ObjectStore, Outcome, Presence, Space, Stat, SyncScope, Version, check_name,
+    Expect, LockGuard, ObjectStore, Outcome, Presence, Space, Stat, Swept, SyncScope, Version,
+    check_name,
 };
 
 /// Of an object whose length is not known so many bytes are asked for.
@@ -230,12 +232,17 @@ impl Rados {
             return Ok(conflict);
         }
         let large = Large { number: self.next_number(), size: data.len() as u64 };
+        let begun = sweep::Begun::now();
         let undo = || {
             let _ = self.remove_pieces(place, name, large, large.pieces());
         };
         if let Err(code) = self.write_pieces(place, name, large, 0, data) {
             undo();
             return Err(told(name, "write", code));
+        }
+        if let Err(late) = begun.is_recent(name) {
+            undo();
+            return Err(late);
         }
         let outcome = self.replace(name, data, Some(large), expect);
         // After an error the head may refer to them.
@@ -397,6 +404,10 @@ impl ObjectStore for Rados {
 
     fn shut_out(&self, client: ClientId) -> Result<bool> {
         presence::shut_out(&self.cluster, &self.places.locks, client).map(|()| true)
+    }
+
+    fn sweep(&self, now_s: i64, look: bool) -> Result<Swept> {
+        self.sweep_pieces(now_s.saturating_sub_unsigned(sweep::YOUNGEST_GARBAGE_S), look)
     }
 
     fn lock(&self, name: &str, owner: &str) -> Result<Box<dyn LockGuard>> {

@@ -89,6 +89,19 @@ pub struct Space {
     pub available: u64,
 }
 
+/// What [`ObjectStore::sweep`] found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Parts of objects that were looked at.
+    pub pieces: u64,
+    /// Of these belonged to nothing, and were removed.
+    pub garbage: u64,
+    /// Bytes of those, copies not counted.
+    pub bytes: u64,
+    /// Belonged to nothing and stayed, because somebody may still be writing them.
+    pub young: u64,
+}
+
 /// A named lock that is held. Dropping it, or the death of the process, releases it. On a store that
 /// cannot see who is dead, it may be taken from a process that is silent; then that process was shut
 /// out of the store before (`ESTALE`).
@@ -247,6 +260,16 @@ pub trait ObjectStore: Send + Sync + Debug {
     /// `EACCES` if this user may not do that.
     fn shut_out(&self, _client: ClientId) -> Result<bool> {
         Ok(false)
+    }
+
+    /// Finds what crashes left behind that belongs to no object, and removes it unless `look`. The time is
+    /// in seconds since 1970: what may be younger than two hours stays. Others may use the store meanwhile.
+    /// Nothing to be done on a store that tidies up when it is opened.
+    ///
+    /// # Errors
+    /// See above.
+    fn sweep(&self, _now_s: i64, _look: bool) -> Result<Swept> {
+        Ok(Swept::default())
     }
 
     /// Takes a lock, exclusive among all processes that use the store, without waiting longer than it

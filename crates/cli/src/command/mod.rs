@@ -24,6 +24,7 @@ pub(crate) mod rm;
 pub(crate) mod run;
 pub(crate) mod stat;
 pub(crate) mod status;
+pub(crate) mod sweep;
 pub(crate) mod sync;
 pub(crate) mod umount;
 pub(crate) mod up;

@@ -60,6 +60,9 @@ fn a_subtree_pinned_to_a_pool_writes_no_object_in_another() {
     let others = in_pool(&on, "test");
     assert!(!others.iter().any(|name| name.contains("\tdata/")), "{others:?}");
 
+    let swept = on.cluster.json(&["sweep"]);
+    assert_eq!((&swept["removed"], &swept["young"]), (&0.into(), &0.into()), "{swept}");
+
     // Where a file is, is its own: a rename moves no data, nor does a crash.
     on.cluster.run(&["mv", "/a/below/large", "/b/large"]);
     on.cluster.kill("mds");

@@ -77,6 +77,17 @@ impl Large {
         format!("{name}{SEPARATOR}{connection:x}.{number:x}.{index}")
     }
 
+    /// The object, the number and the index that a piece's name is made of; nothing for other names.
+    pub(super) fn of_piece(piece: &str) -> Option<(&str, (u64, u64), u64)> {
+        let (name, rest) = piece.rsplit_once(SEPARATOR)?;
+        let mut parts = rest.split('.');
+        let (connection, number, index) = (parts.next()?, parts.next()?, parts.next()?);
+        let hex = |text| u64::from_str_radix(text, 16).ok();
+        let (number, index) = ((hex(connection)?, hex(number)?), index.parse().ok()?);
+        let again = Self { number, size: 0 }.piece(name, index);
+        (parts.next().is_none() && again == piece).then_some((name, number, index))
+    }
+
     /// The numbers of its pieces.
     pub(super) fn pieces(&self) -> std::ops::Range<u64> {
         1..self.size.div_ceil(PIECE_BYTES).max(1)

@@ -91,6 +91,12 @@ impl Places {
         Ok(Arc::clone(found.expect("every name begins with nothing")))
     }
 
+    /// All places.
+    pub(super) fn all(&self) -> Result<Vec<Arc<Place>>> {
+        let places = self.places.iter().map(Arc::clone);
+        Ok(places.chain(self.chosen.all()?).collect())
+    }
+
     /// Where objects may be whose names begin so.
     ///
     /// # Errors

@@ -51,6 +51,18 @@ impl Ceph {
         objstore::open(&format!("{}{options}", self.url("test"))).unwrap()
     }
 
+    /// Ceph's own tool about a pool and a namespace.
+    pub(crate) fn rados(
+        &self,
+        pool: &str,
+        namespace: &str,
+        arguments: &[&str],
+    ) -> std::process::ExitStatus {
+        let mut rados = std::process::Command::new("rados");
+        rados.arg("-c").arg(self.conf()).args(["-p", pool, "-N", namespace]).args(arguments);
+        rados.status().unwrap()
+    }
+
     /// Names of the RADOS objects of a pool in a namespace, as Ceph's own tool shows them.
     pub(crate) fn objects(&self, pool: &str, namespace: &str) -> Vec<String> {
         let mut rados = std::process::Command::new("rados");

@@ -168,3 +168,37 @@ fn what_is_removed_is_not_looked_for_in_the_whole_store() {
     let names = store.list("").unwrap();
     assert!(names.len() == 2 && names.iter().all(|name| name.starts_with(&prefix)), "{names:?}");
 }
+
+#[test]
+#[ignore = "needs Ceph: cargo xtask ci rados"]
+fn a_sweep_removes_what_nothing_refers_to_and_nothing_else() {
+    const HOURS_S: i64 = 3600;
+    let Some(ceph) = up(|_| {}) else { return };
+    let store = ceph.open("");
+    let large = |byte: u8| vec![byte; 2 * PIECE + 5];
+    let file = metastore::data_name(Ino(0x101), Pool::USUAL, 0);
+    store.write_range(&file, 0, &large(1)).unwrap();
+    let _ = store.put("journal/kept", &large(2), Expect::Any).unwrap();
+    // As writers leave it that died before they wrote the head, or after they removed it.
+    for name in ["journal/kept", "journal/never", "journal/odd.1"] {
+        let _ = store.put(name, &large(3), Expect::Any).unwrap();
+        let head = ceph.rados("test", "cudele.journal", &["rm", name]);
+        assert!(head.success());
+    }
+    let _ = store.put("journal/kept", &large(4), Expect::Any).unwrap();
+    let pieces = || ceph.objects("test", "cudele.journal.pieces").len();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let now = i64::try_from(now.as_secs()).unwrap();
+    assert_eq!(pieces(), 8);
+    // Somebody may be about to refer to what is young.
+    let young = store.sweep(now, false).unwrap();
+    assert_eq!((young.garbage, young.young, young.pieces), (0, 6, 10));
+    let look = store.sweep(now + 3 * HOURS_S, true).unwrap();
+    assert_eq!((look.garbage, look.bytes, pieces()), (6, 3 * (PIECE as u64 + 5), 8));
+    assert_eq!(store.sweep(now + 3 * HOURS_S, false).unwrap(), look);
+    assert_eq!(pieces(), 2);
+    assert_eq!(store.sweep(now + 3 * HOURS_S, false).unwrap().garbage, 0);
+    for (name, content) in [("journal/kept", large(4)), (&*file, large(1))] {
+        assert!(store.get(name).unwrap().0 == content, "{name}");
+    }
+}

@@ -42,3 +42,15 @@ fn pieces_end_with_the_size() {
     assert_eq!(pieces(PIECE_BYTES + 1), [1]);
     assert_eq!(pieces(2 * PIECE_BYTES), [1]);
 }
+
+#[test]
+fn names_of_pieces_are_read_back_and_no_others_are() {
+    let large = Large { number: (0x1077, 3), size: 5_000_000 };
+    for name in ["a", "data/01/0000.00", "odd//1.2.3"] {
+        let piece = large.piece(name, 12);
+        assert_eq!(Large::of_piece(&piece), Some((name, (0x1077, 3), 12)), "{piece}");
+    }
+    for other in ["a", "a//1077.3", "a//1077.3.x", "a//1077.3.1.1", "a//01077.3.1", "a//+1.3.1"] {
+        assert_eq!(Large::of_piece(other), None, "{other}");
+    }
+}

@@ -33,6 +33,8 @@ pub(in crate::rados) struct Seen {
     pub(in crate::rados) version: u64,
     /// Length of the object in bytes.
     pub(in crate::rados) size: u64,
+    /// When it was changed last, in seconds by the clock of whoever did.
+    pub(in crate::rados) changed_s: i64,
     /// How many bytes were read.
     pub(in crate::rados) read: usize,
     /// The value of the attribute that was asked for.
@@ -134,6 +136,7 @@ pub(super) struct ReadOp<'a> {
     op: Handle,
     read: Read<'a>,
     size: u64,
+    changed_s: i64,
     bytes: usize,
     attrs: Handle,
     results: [c_int; 3],
@@ -155,7 +158,7 @@ impl<'a> ReadOp<'a> {
     pub(super) fn new(api: &'static Api, read: Read<'a>) -> Self {
         // SAFETY: no arguments.
         let op = unsafe { (api.rados_create_read_op)() };
-        Self { api, op, read, size: 0, bytes: 0, attrs: null_mut(), results: [0; 3] }
+        Self { api, op, read, size: 0, changed_s: 0, bytes: 0, attrs: null_mut(), results: [0; 3] }
     }
 
     pub(super) fn submit(&mut self, io: Handle) -> CodeResult<Submitted> {
@@ -171,7 +174,7 @@ impl<'a> ReadOp<'a> {
             (self.api.rados_read_op_stat)(
                 self.op,
                 &raw mut self.size,
-                null_mut(),
+                &raw mut self.changed_s,
                 &raw mut *of_stat,
             );
             if !self.read.buffer.is_empty() {
@@ -205,7 +208,7 @@ impl<'a> ReadOp<'a> {
     pub(super) fn seen(mut self, version: u64) -> CodeResult<Seen> {
         self.results.iter().try_for_each(|code| check(*code))?;
         let attr = self.read.attr.and_then(|wanted| self.attr(wanted));
-        Ok(Seen { version, size: self.size, read: self.bytes, attr })
+        Ok(Seen { version, size: self.size, changed_s: self.changed_s, read: self.bytes, attr })
     }
 
     fn attr(&mut self, wanted: &CStr) -> Option<Vec<u8>> {
