@@ -21,6 +21,8 @@ mod memory;
 mod merge;
 mod numbered;
 mod overload;
+mod peer;
+mod persist;
 mod probe;
 mod readdir;
 mod recovery;
@@ -106,6 +108,8 @@ enum Name {
     Merge,
     /// Merging at an interval while the work goes on (Fig 9)
     Sync,
+    /// Persisting a large journal in a Ceph cluster, beside `rados bench`
+    Persist,
     /// Restart of a killed metadata server
     Recovery,
     /// Memory of the metadata server per inode
@@ -140,6 +144,7 @@ impl Name {
             Self::BlockAllow => experiments.push(block_allow::run),
             Self::Merge => experiments.push(merge::run),
             Self::Sync => experiments.push(sync::run),
+            Self::Persist => experiments.push(persist::run),
             Self::Recovery => experiments.push(recovery::run),
             Self::Memory => experiments.push(memory::run),
             Self::Trim => experiments.push(trim::run),
