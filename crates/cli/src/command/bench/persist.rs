@@ -14,7 +14,7 @@ const BENCH: &str = "persist";
 const GOAL: f64 = 0.8;
 
 pub(crate) fn run(lab: &mut Lab) -> Result<()> {
-    let files = lab.files(10_000_000, 50_000);
+    let files = lab.files(40_000_000, 50_000);
     let mut ours = Row::new(BENCH, "global_persist", files);
     let mut peer = Row::new(BENCH, "rados_bench", files);
     ours.goal("of_rados_bench", GOAL);
