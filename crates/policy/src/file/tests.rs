@@ -467,7 +467,7 @@ fn a_pool_is_a_name_with_or_without_its_number() {
         let numbered = pool(text).unwrap();
         assert_eq!(numbered.data_pool.as_deref(), Some("Fast-1.x_"));
         assert_eq!(numbered.stripe, Stripe::MIN.in_pool(Pool(7)));
-        assert!(numbered.to_yaml().ends_with("stripe_bytes: 65536\ndata_pool: Fast-1.x_#7\n"));
+        assert!(numbered.to_yaml().ends_with("sharing: strict\ndata_pool: Fast-1.x_#7\n"));
     }
     for wrong in ["7", "-x", "a b", "a#0", "a#256", "a#", "a#x", "No", "true", &"x".repeat(129)] {
         let error = pool(&format!("data_pool: '{wrong}'")).unwrap_err();
