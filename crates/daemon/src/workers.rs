@@ -59,6 +59,8 @@ impl Workers {
             | StoreOp::PurgeData { .. }
             | StoreOp::PurgeDir { .. }
             | StoreOp::LoadDir { .. }
+            | StoreOp::AttachDirs { .. }
+            | StoreOp::ProveRun { .. }
             | StoreOp::CommitDir { .. } => &self.pool,
         };
         if let Some(queue) = queue {

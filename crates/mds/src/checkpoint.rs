@@ -120,7 +120,7 @@ impl Mds {
         self.counters.committed_rows += rows.len() as u64;
         let counts = self.namespace.counts(ino);
         let touched = self.namespace.untold_change(ino);
-        let op = StoreOp::CommitDir { ino, rows, counts, position, touched };
+        let op = StoreOp::CommitDir { ino, rows, counts, position, touched, attach: None };
         self.checkpoint.captured.push_back((self.last_seq(), ino, op));
         self.commit_captured(effects);
     }

@@ -190,7 +190,8 @@ impl Mds {
         let counts = self.namespace.counts(Ino::ANCHOR);
         self.recovery.step = Step::StoreRoot;
         let (position, touched) = (Seq(0), Default::default());
-        let op = StoreOp::CommitDir { ino: Ino::ANCHOR, rows, counts, position, touched };
+        let (ino, attach) = (Ino::ANCHOR, None);
+        let op = StoreOp::CommitDir { ino, rows, counts, position, touched, attach };
         self.store(Waiting::Recovery, op, effects);
     }
 

@@ -11,6 +11,7 @@
 //! Invariant: a decoder given arbitrary bytes returns a value or a [`FormatError`]; it never
 //! panics, and never allocates more than a fixed multiple of the bytes it was given.
 
+mod attach;
 mod error;
 #[doc(hidden)]
 pub mod fuzz;
@@ -23,6 +24,7 @@ mod row;
 mod rows;
 mod run;
 
+pub use attach::{ATTACHED_DIRS_MAX, Attached, DirRun, RunList};
 pub use error::FormatError;
 pub use load::merge;
 pub use manifest::{MANIFEST_VERSION, Manifest, RunInfo};
@@ -31,7 +33,9 @@ pub use object::{
 };
 pub use row::{InodeRecord, Row, RowValue};
 pub use rows::Rows;
-pub use run::{BLOCK_BYTES_TARGET, RESTART_ROWS, RUN_VERSION, RunCursor, RunReader, encode_run};
+pub use run::{
+    BLOCK_BYTES_TARGET, RESTART_ROWS, RUN_VERSION, RunCursor, RunEnds, RunReader, encode_run,
+};
 
 #[cfg(test)]
 mod tests;

@@ -3,10 +3,12 @@
 //! Not here: fetching the runs, and what becomes of the rows.
 //!
 //! Invariant: the result has each name at most once, in order, with the value of the newest run
-//! that has it; names whose newest row is a removal are absent.
+//! that has it; names whose newest row is a removal are absent. Of a run that a client wrote only
+//! those rows count that its [`Attached`] admits.
 
 use types::bytes::Malformed;
 
+use crate::attach::Attached;
 use crate::error::{FormatError, malformed};
 use crate::manifest::Manifest;
 use crate::name::NameBuf;
@@ -21,16 +23,19 @@ use crate::run::{RunCursor, RunReader};
 /// If a run is missing, malformed or not the one that the manifest means.
 pub fn merge(manifest: &Manifest, runs: &[Vec<u8>]) -> Result<Rows, FormatError> {
     let readers = open_all(manifest, runs)?;
-    let mut merger = Merger::new(&readers)?;
+    let mut merger = Merger::new(&readers, manifest)?;
     // Bounded by the bytes present: opening a run checks that its rows fit its blocks.
     let live = readers.iter().map(RunReader::live_rows).max().unwrap_or(0);
     let bytes = runs.iter().map(Vec::len).max().unwrap_or(0);
     let mut rows = Rows::new();
     rows.reserve(usize::try_from(live).unwrap_or(0), bytes);
     let mut last = NameBuf::new();
-    while let Some((name, value)) = merger.newest() {
+    while let Some((name, value, attached)) = merger.newest() {
+        let value = attached.map_or(Some(value), |attached| attached.admit(value));
         // The older rows of a name follow its newest at once.
-        if name != last.as_slice() {
+        if let Some(value) = value
+            && name != last.as_slice()
+        {
             last.set(name);
             match value {
                 RowValue::Removed => {}
@@ -64,28 +69,36 @@ fn open_all<'a>(
 struct Merger<'r, 'a> {
     /// Newest first, like the runs.
     cursors: Vec<RunCursor<'r, 'a>>,
+    /// Of each run, if a client wrote it, what it may say.
+    attached: Vec<Option<&'r Attached>>,
     /// The cursors that stand on a row, by name and age of that row.
     order: Vec<usize>,
 }
 
 impl<'r, 'a> Merger<'r, 'a> {
-    fn new(readers: &'r [RunReader<'a>]) -> Result<Self, FormatError> {
+    fn new(readers: &'r [RunReader<'a>], manifest: &'r Manifest) -> Result<Self, FormatError> {
+        let attached = manifest
+            .runs
+            .iter()
+            .map(|run| manifest.attached.iter().find(|attached| attached.run == run.id));
+        let attached: Vec<_> = attached.collect();
         let mut cursors: Vec<_> = readers.iter().map(RunReader::iter).collect();
         let mut order = Vec::with_capacity(cursors.len());
         for (number, cursor) in cursors.iter_mut().enumerate() {
-            if cursor.advance()? {
+            if step(cursor, attached[number])? {
                 order.push(number);
             }
         }
         order.sort_by(|left, right| cursors[*left].name().cmp(cursors[*right].name()));
-        Ok(Self { cursors, order })
+        Ok(Self { cursors, attached, order })
     }
 
     /// The row to take next.
     #[inline]
-    fn newest(&self) -> Option<(&[u8], RowValue<'a>)> {
-        let cursor = &self.cursors[*self.order.first()?];
-        Some((cursor.name(), cursor.value()))
+    fn newest(&self) -> Option<(&[u8], RowValue<'a>, Option<&'r Attached>)> {
+        let first = *self.order.first()?;
+        let cursor = &self.cursors[first];
+        Some((cursor.name(), cursor.value(), self.attached[first]))
     }
 
     /// Steps past it.
@@ -94,7 +107,7 @@ impl<'r, 'a> Merger<'r, 'a> {
         let Some((&first, others)) = self.order.split_first() else {
             return Ok(());
         };
-        if !self.cursors[first].advance()? {
+        if !step(&mut self.cursors[first], self.attached[first])? {
             self.order.remove(0);
             return Ok(());
         }
@@ -107,6 +120,16 @@ impl<'r, 'a> Merger<'r, 'a> {
             self.order[..=passed].rotate_left(1);
         }
         Ok(())
+    }
+}
+
+/// Steps to the next row. Rows behind a forged checksum end the run of a client: what it wrote is
+/// lost for it, and nobody else's directory becomes unreadable by it.
+#[inline]
+fn step(cursor: &mut RunCursor<'_, '_>, attached: Option<&Attached>) -> Result<bool, FormatError> {
+    match cursor.advance() {
+        Err(_) if attached.is_some() => Ok(false),
+        result => result,
     }
 }
 

@@ -4,26 +4,34 @@
 //! small enough for that. Not here: the swap itself, and which objects may be deleted after it.
 //!
 //! Invariant: run numbers are unique and below `next_run`, which never goes back: a number that a
-//! manifest once listed never names other bytes later.
+//! manifest once listed never names other bytes later. A run that a client wrote has a number of
+//! another kind ([`RunId::of_client`]), and an [`Attached`] that says what its rows may be.
 
 use std::collections::BTreeSet;
 
 use crc32c::crc32c;
 use types::bytes::{Malformed, Put, Reader};
-use types::{DirFragId, Seq, Timestamp};
+use types::{DirFragId, InoRange, Seq, Timestamp};
 
+use crate::attach::Attached;
 use crate::error::{FormatError, KNOWN_VERSION, malformed};
 use crate::object::{RunId, manifest_name, put_dirfrag, read_dirfrag};
 use crate::run::RunReader;
 
-/// The manifest format that this build writes.
-pub const MANIFEST_VERSION: u16 = 1;
+/// The newest manifest format. A manifest without attached runs is written as version 1, which knew
+/// of none.
+pub const MANIFEST_VERSION: u16 = 2;
+/// Without attached runs.
+const PLAIN_VERSION: u16 = 1;
 
 const MAGIC: &[u8; 8] = b"CUDLMANI";
 const FLAG_COUNTS_EXACT: u16 = 1;
 const HEADER_BYTES: usize = 8 + 2 + 2 + 16 + 7 * 8 + 4;
 const RUN_BYTES: usize = 4 * 8 + 4;
 const CRC_BYTES: usize = 4;
+/// An attached run without its ranges, and a range.
+const ATTACHED_BYTES_MIN: usize = 8 + 8 + 4;
+const RANGE_BYTES: usize = 8 + 8;
 
 /// The list of runs of a directory fragment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,6 +46,8 @@ pub struct Manifest {
     pub next_run: u64,
     /// The runs, newest first: of two rows with one name the one in the earlier run counts.
     pub runs: Vec<RunInfo>,
+    /// What is known of the runs among them that clients wrote.
+    pub attached: Vec<Attached>,
     /// How many names the fragment has.
     pub entries: u64,
     /// How many of them are directories.
@@ -108,7 +118,7 @@ impl Manifest {
         debug_assert_eq!(self.check(), Ok(()), "a manifest that is stored is consistent");
         let mut out = Vec::with_capacity(HEADER_BYTES + self.runs.len() * RUN_BYTES + CRC_BYTES);
         out.extend_from_slice(MAGIC);
-        out.put_u16(MANIFEST_VERSION);
+        out.put_u16(if self.attached.is_empty() { PLAIN_VERSION } else { MANIFEST_VERSION });
         out.put_u16(if self.counts_exact { FLAG_COUNTS_EXACT } else { 0 });
         put_dirfrag(&mut out, self.dirfrag);
         out.put_u64(self.generation);
@@ -125,6 +135,9 @@ impl Manifest {
             out.put_u64(run.removed);
             out.put_u64(run.bytes);
             out.put_u32(run.crc);
+        }
+        if !self.attached.is_empty() {
+            put_attached(&mut out, &self.attached);
         }
         let crc = crc32c(&out);
         out.put_u32(crc);
@@ -156,12 +169,20 @@ impl Manifest {
     fn check(&self) -> Result<(), &'static str> {
         let mut seen = BTreeSet::new();
         for run in &self.runs {
-            if run.id.0 >= self.next_run || !seen.insert(run.id) {
+            let is_clients = run.id.is_clients();
+            if (run.id.0 >= self.next_run && !is_clients) || !seen.insert(run.id) {
                 return Err("unique run numbers below the next one");
+            }
+            let known = self.attached.iter().filter(|attached| attached.run == run.id).count();
+            if known != usize::from(is_clients) {
+                return Err("what is known of a run of a client, and of no other");
             }
             if run.removed > run.rows {
                 return Err("at most as many removed rows as rows");
             }
+        }
+        if self.attached.iter().any(|attached| !seen.contains(&attached.run)) {
+            return Err("attached runs that are listed");
         }
         if self.counts_exact && self.subdirs > self.entries {
             return Err("at most as many directories as entries");
@@ -175,7 +196,8 @@ fn decode(bytes: &[u8]) -> Result<Manifest, Malformed> {
     if reader.take(MAGIC.len())? != MAGIC {
         return Err(malformed(0, "the magic of a manifest"));
     }
-    if reader.u16()? != MANIFEST_VERSION {
+    let version = reader.u16()?;
+    if !(PLAIN_VERSION..=MANIFEST_VERSION).contains(&version) {
         return Err(malformed(MAGIC.len(), KNOWN_VERSION));
     }
     let Some((body, crc)) = bytes.split_last_chunk::<CRC_BYTES>() else {
@@ -198,18 +220,70 @@ fn decode(bytes: &[u8]) -> Result<Manifest, Malformed> {
         position: Seq(reader.u64()?),
         touched: (Timestamp(reader.u64()?.cast_signed()), Seq(reader.u64()?)),
         runs: Vec::new(),
+        attached: Vec::new(),
     };
     let count = reader.u32()? as usize;
     // Checked before anything is allocated for it.
-    if count.checked_mul(RUN_BYTES) != body.len().checked_sub(reader.offset()) {
+    let left = body.len().saturating_sub(reader.offset());
+    let is_plain = version == PLAIN_VERSION;
+    let fits = count.checked_mul(RUN_BYTES).is_some_and(|runs| match is_plain {
+        true => runs == left,
+        false => runs < left,
+    });
+    if !fits {
         return Err(malformed(reader.offset() - 4, "as many runs as there are bytes for"));
     }
     manifest.runs.reserve_exact(count);
     for _ in 0..count {
         manifest.runs.push(read_run(&mut reader)?);
     }
+    if !is_plain {
+        manifest.attached = read_attached(&mut reader, body.len())?;
+    }
     manifest.check().map_err(|cause| malformed(HEADER_BYTES, cause))?;
     Ok(manifest)
+}
+
+fn put_attached(out: &mut Vec<u8>, attached: &[Attached]) {
+    out.put_u32(u32::try_from(attached.len()).expect("a fragment has few runs"));
+    for Attached { run, position, ranges } in attached {
+        out.put_u64(run.0);
+        out.put_u64(position.0);
+        out.put_u32(u32::try_from(ranges.len()).expect("a client has few ranges"));
+        for range in ranges {
+            out.put_u64(range.start);
+            out.put_u64(range.end);
+        }
+    }
+}
+
+/// Reads what [`put_attached`] wrote, up to `end`.
+fn read_attached(reader: &mut Reader<'_>, end: usize) -> Result<Vec<Attached>, Malformed> {
+    let left = |reader: &Reader<'_>| end.saturating_sub(reader.offset());
+    let start = *reader;
+    let count = reader.u32()? as usize;
+    // Checked before anything is allocated for it.
+    if count == 0 || count > left(reader) / ATTACHED_BYTES_MIN {
+        return Err(start.malformed("as many attached runs as there are bytes for"));
+    }
+    let mut attached = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (run, position) = (RunId(reader.u64()?), Seq(reader.u64()?));
+        let start = *reader;
+        let count = reader.u32()? as usize;
+        if count > left(reader) / RANGE_BYTES {
+            return Err(start.malformed("as many ranges as there are bytes for"));
+        }
+        let mut ranges = Vec::with_capacity(count);
+        for _ in 0..count {
+            ranges.push(InoRange { start: reader.u64()?, end: reader.u64()? });
+        }
+        attached.push(Attached { run, position, ranges });
+    }
+    if reader.offset() != end {
+        return Err(reader.malformed("the checksum"));
+    }
+    Ok(attached)
 }
 
 fn read_run(reader: &mut Reader<'_>) -> Result<RunInfo, Malformed> {

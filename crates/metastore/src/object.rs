@@ -14,6 +14,25 @@ use types::{DirFragId, Frag, Ino, Pool};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunId(pub u64);
 
+impl RunId {
+    /// The numbers of runs that clients write have this bit: a client cannot know which number a
+    /// server will take next.
+    const CLIENTS: u64 = 1 << 63;
+
+    /// The number of a run that a client writes, of which `first` is the inode made first: an inode
+    /// number is given once, so no other journal has a run of that number.
+    #[must_use]
+    pub fn of_client(first: Ino) -> Self {
+        Self(first.0 | Self::CLIENTS)
+    }
+
+    /// Whether a client wrote it: what its rows say is checked whenever they are read.
+    #[must_use]
+    pub fn is_clients(self) -> bool {
+        self.0 & Self::CLIENTS != 0
+    }
+}
+
 impl fmt::Display for RunId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "run.{:016x}", self.0)

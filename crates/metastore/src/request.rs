@@ -6,7 +6,7 @@
 
 use types::{ClientId, Error, Ino, InoRange, Pool, Seq, Timestamp};
 
-use crate::{Manifest, Rows};
+use crate::{DirRun, Manifest, Rows};
 
 /// Names one operation under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -76,6 +76,22 @@ pub enum StoreOp {
         /// The directory.
         ino: Ino,
     },
+    /// Makes directories that do not exist yet of runs that a client wrote. Each run's header, index
+    /// and footer are read and must be those of the run that the list states; then a manifest is
+    /// written where there is none. A directory that has one is left as it is: it was attached before.
+    AttachDirs {
+        /// The directories.
+        dirs: Vec<DirRun>,
+        /// See [`Attached::position`](crate::Attached::position).
+        position: Seq,
+        /// See [`Attached::ranges`](crate::Attached::ranges).
+        ranges: Vec<InoRange>,
+    },
+    /// Reads header, index and footer of a client's run, which must be as stated.
+    ProveRun {
+        /// Which.
+        run: DirRun,
+    },
     /// Adds rows to a directory: writes a run, then replaces the manifest. Merges runs when there
     /// are many.
     CommitDir {
@@ -89,6 +105,8 @@ pub enum StoreOp {
         position: Seq,
         /// See [`Manifest::touched`].
         touched: (Timestamp, Seq),
+        /// A client's run that goes above the rows, and the inode numbers that are its client's.
+        attach: Option<Box<(DirRun, Vec<InoRange>)>>,
     },
 }
 

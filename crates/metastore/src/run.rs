@@ -22,7 +22,7 @@ use crate::row::Base;
 use crate::rows::Rows;
 
 pub use cursor::RunCursor;
-pub use reader::RunReader;
+pub use reader::{RunEnds, RunReader};
 
 /// The run format that this build writes. It reads the one before, which knew nothing of stripes and
 /// says in the place where they are what is read as the usual one.
@@ -135,4 +135,4 @@ impl Header {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

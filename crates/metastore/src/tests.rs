@@ -159,6 +159,7 @@ fn example_manifest() -> Manifest {
         dirfrag: DirFragId { ino: Ino(77), frag: Frag { bits: 3, value: 0xa000_0000 } },
         generation: 12,
         next_run: 0x2b,
+        attached: Vec::new(),
         runs: vec![newest, oldest],
         entries: 1040,
         subdirs: 3,

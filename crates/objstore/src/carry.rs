@@ -7,8 +7,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use metastore::request::{Condition, LoadedDir, StoreFailure, StoreOp, StoreResult};
-use metastore::{Manifest, Rows, RunId, RunInfo, RunReader, manifest_name, run_name};
-use types::{DirFragId, Errno, Error, Frag, Ino, Pool, Result, Seq, Timestamp};
+use metastore::{
+    Attached, DirRun, Manifest, Rows, RunEnds, RunId, RunInfo, RunReader, manifest_name, run_name,
+};
+use types::{DirFragId, Errno, Error, Frag, Ino, InoRange, Pool, Result, Seq, Timestamp};
 
 use crate::{Expect, ObjectStore, Outcome, SyncScope, Version};
 
@@ -68,8 +70,15 @@ fn try_op(store: &dyn ObjectStore, op: &StoreOp) -> Result<StoreResult> {
         StoreOp::PurgeData { ino, pool, stripes } => purge_data(store, (*ino, *pool), *stripes),
         StoreOp::PurgeDir { ino } => purge_dir(store, *ino),
         StoreOp::LoadDir { ino } => load_dir(store, *ino),
-        StoreOp::CommitDir { ino, rows, counts, position, touched } => {
-            commit_dir(store, *ino, rows, *counts, (*position, *touched))
+        StoreOp::AttachDirs { dirs, position, ranges } => {
+            dirs.iter().try_for_each(|run| attach_dir(store, run, (*position, ranges)))?;
+            Ok(StoreResult::Done)
+        }
+        StoreOp::ProveRun { run } => prove(store, run).map(|()| StoreResult::Done),
+        StoreOp::CommitDir { ino, rows, counts, position, touched, attach } => {
+            let commit =
+                Commit { ino: *ino, counts: *counts, position: *position, touched: *touched };
+            commit_dir(store, rows, &commit, attach.as_deref())
         }
     }
 }
@@ -134,7 +143,12 @@ fn purge_dir(store: &dyn ObjectStore, ino: Ino) -> Result<StoreResult> {
         Ok(_) | Err(_) => return delete_all(store, &metastore::prefix(dir)),
     };
     let manifest = manifest.map_or_else(|| Manifest::new(dir), |(manifest, _)| manifest);
-    let oldest = manifest.runs.iter().map(|run| run.id.0).min().unwrap_or(manifest.next_run);
+    let (clients, own): (Vec<_>, Vec<_>) =
+        manifest.runs.iter().map(|run| run.id).partition(|id| id.is_clients());
+    let oldest = own.iter().map(|id| id.0).min().unwrap_or(manifest.next_run);
+    for id in clients {
+        store.delete(&run_name(dir, id))?;
+    }
     // Whoever died in here left runs that were replaced, or one that was not listed yet.
     for id in oldest.saturating_sub(RUNS_MAX as u64)..=manifest.next_run {
         store.delete(&run_name(dir, RunId(id)))?;
@@ -179,32 +193,40 @@ fn load_dir(store: &dyn ObjectStore, ino: Ino) -> Result<StoreResult> {
     Ok(StoreResult::Dir(Box::new(LoadedDir { manifest, rows })))
 }
 
+/// What a commit says about its directory.
+struct Commit {
+    ino: Ino,
+    counts: (u64, u64, bool),
+    position: Seq,
+    touched: (Timestamp, Seq),
+}
+
 fn commit_dir(
     store: &dyn ObjectStore,
-    ino: Ino,
     rows: &Rows,
-    (entries, subdirs, exact): (u64, u64, bool),
-    (position, touched): (Seq, (Timestamp, Seq)),
+    commit: &Commit,
+    attach: Option<&(DirRun, Vec<InoRange>)>,
 ) -> Result<StoreResult> {
-    let dir = whole(ino);
+    let dir = whole(commit.ino);
     let current = read_manifest(store, dir)?;
     let expect = current.as_ref().map_or(Expect::Absent, |(_, version)| Expect::Is(*version));
     let mut manifest = current.map_or_else(|| Manifest::new(dir), |(manifest, _)| manifest);
-    let id = RunId(manifest.next_run);
-    manifest.next_run += 1;
-    manifest.generation += 1;
-    (manifest.entries, manifest.subdirs, manifest.counts_exact) = (entries, subdirs, exact);
-    (manifest.position, manifest.touched) = (position, touched);
-    let mut run = metastore::encode_run(dir, id, rows);
-    let mut replaced = Vec::new();
-    let info = RunInfo::of(&RunReader::open_as(dir, id, &run)?);
-    if manifest.runs.len() + 1 >= RUNS_MAX {
-        (run, replaced) = rewrite(store, &mut manifest, (info, run))?;
-    } else {
-        manifest.runs.insert(0, info);
+    let is_listed = |run: &DirRun| manifest.runs.iter().any(|known| known.id == run.run.id);
+    if attach.is_some_and(|(run, _)| is_listed(run)) {
+        // It was done, and the answer was lost. Done again, the rows would come above the run.
+        return Ok(StoreResult::Done);
     }
-    // A run of this number that is not listed was left behind by a server that died here.
-    let _ = store.put(&run_name(dir, id), &run, Expect::Any)?;
+    manifest.generation += 1;
+    (manifest.entries, manifest.subdirs, manifest.counts_exact) = commit.counts;
+    (manifest.position, manifest.touched) = (commit.position, commit.touched);
+    let mut replaced = Vec::new();
+    // What is attached may come alone.
+    if attach.is_none() || !rows.is_empty() {
+        replaced = add_run(store, &mut manifest, rows)?;
+    }
+    if let Some((run, ranges)) = attach {
+        attach_to(&mut manifest, run, (commit.position, ranges));
+    }
     match store.put(&manifest_name(dir), &manifest.encode(), expect)? {
         Outcome::Done(_) => {}
         Outcome::Conflict(_) => {
@@ -222,19 +244,101 @@ fn commit_dir(
     Ok(StoreResult::Done)
 }
 
+/// Writes rows as the newest run. Returns the runs that are not listed any more.
+fn add_run(store: &dyn ObjectStore, manifest: &mut Manifest, rows: &Rows) -> Result<Vec<RunId>> {
+    let (dir, id) = (manifest.dirfrag, RunId(manifest.next_run));
+    manifest.next_run += 1;
+    let mut run = metastore::encode_run(dir, id, rows);
+    let mut replaced = Vec::new();
+    let info = RunInfo::of(&RunReader::open_as(dir, id, &run)?);
+    if manifest.runs.len() + 1 >= RUNS_MAX
+        && let Some(merged) = rewrite(store, manifest, (info, &run))?
+    {
+        (run, replaced) = merged;
+    } else {
+        manifest.runs.insert(0, info);
+    }
+    // A run of this number that is not listed was left behind by a server that died here.
+    let _ = store.put(&run_name(dir, id), &run, Expect::Any)?;
+    Ok(replaced)
+}
+
 /// Merges all runs and a new one. The manifest then lists only the result, which is returned with
-/// the runs that it replaces.
+/// the runs that it replaces. Nothing if a run that a client wrote cannot be read: what others do in
+/// its directory is stored all the same.
 fn rewrite(
     store: &dyn ObjectStore,
     manifest: &mut Manifest,
-    (info, run): (RunInfo, Vec<u8>),
-) -> Result<(Vec<u8>, Vec<RunId>)> {
+    (info, run): (RunInfo, &[u8]),
+) -> Result<Option<(Vec<u8>, Vec<RunId>)>> {
     let replaced = manifest.runs.iter().map(|info| info.id).collect();
-    let mut runs = read_runs(store, manifest)?;
-    manifest.runs.insert(0, info);
-    runs.insert(0, run);
-    let merged = metastore::merge(manifest, &runs)?.into_run(manifest.dirfrag, info.id);
+    let mut all = manifest.clone();
+    all.runs.insert(0, info);
+    let merged = read_runs(store, manifest).and_then(|mut runs| {
+        runs.insert(0, run.to_vec());
+        Ok(metastore::merge(&all, &runs)?)
+    });
+    let merged = match merged {
+        Ok(rows) => rows.into_run(manifest.dirfrag, info.id),
+        Err(error) if !manifest.attached.is_empty() && is_unreadable(error.errno) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
     let info = RunInfo::of(&RunReader::open_as(manifest.dirfrag, info.id, &merged)?);
     manifest.runs = vec![info];
-    Ok((merged, replaced))
+    manifest.attached.clear();
+    Ok(Some((merged, replaced)))
+}
+
+/// Whether an object is gone or damaged, which trying again does not change.
+fn is_unreadable(errno: Errno) -> bool {
+    matches!(errno, Errno::BadMessage | Errno::NotFound)
+}
+
+/// Reads the ends of a client's run, which must say what the client said.
+fn prove(store: &dyn ObjectStore, DirRun { dir, run, .. }: &DirRun) -> Result<()> {
+    let dirfrag = whole(*dir);
+    let name = run_name(dirfrag, run.id);
+    let refuse = |cause: &str| {
+        Error::new(Errno::BadMessage, name.clone(), cause).remedy("merge it by value")
+    };
+    let length = store.stat(&name)?.size;
+    let (header, footer) = (RunEnds::HEADER_BYTES, RunEnds::FOOTER_BYTES);
+    if length != run.bytes || length < (header + footer) as u64 {
+        return Err(refuse("it does not have the length that its client stated"));
+    }
+    let first = store.read_range(&name, 0, header)?;
+    let last = store.read_range(&name, length - footer as u64, footer)?;
+    let about = |error: metastore::FormatError| Error::from(error.about(name.clone()));
+    let tail = RunEnds::tail_bytes(length, &last).map_err(about)?;
+    let tail = store.read_range(&name, length - tail as u64, tail)?;
+    let ends = RunEnds::read(length, &first, &tail).map_err(about)?;
+    let stated = RunEnds { id: run.id, dirfrag, rows: run.rows, removed: run.removed };
+    if ends == stated { Ok(()) } else { Err(refuse("it is not the run that its client stated")) }
+}
+
+/// Puts a client's run above all others of a manifest.
+fn attach_to(manifest: &mut Manifest, run: &DirRun, (position, ranges): (Seq, &[InoRange])) {
+    let attached = Attached { run: run.run.id, position, ranges: ranges.to_vec() };
+    manifest.runs.insert(0, run.run);
+    manifest.attached.insert(0, attached);
+    manifest.counts_exact = false;
+}
+
+/// Makes a directory of a client's run.
+fn attach_dir(
+    store: &dyn ObjectStore,
+    run: &DirRun,
+    (position, ranges): (Seq, &[InoRange]),
+) -> Result<()> {
+    let dir = whole(run.dir);
+    prove(store, run)?;
+    let mut manifest = Manifest::new(dir);
+    (manifest.entries, manifest.subdirs) = (run.run.rows, run.subdirs.min(run.run.rows));
+    manifest.position = position;
+    attach_to(&mut manifest, run, (position, ranges));
+    // Where there is one, the journal was merged before.
+    let _ = store.put(&manifest_name(dir), &manifest.encode(), Expect::Absent)?;
+    Ok(())
 }

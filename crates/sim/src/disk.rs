@@ -159,9 +159,15 @@ fn copy_of(op: &StoreOp) -> StoreOp {
         }
         StoreOp::PurgeDir { ino } => StoreOp::PurgeDir { ino: *ino },
         StoreOp::LoadDir { ino } => StoreOp::LoadDir { ino: *ino },
-        StoreOp::CommitDir { ino, rows, counts, position, touched } => {
+        StoreOp::AttachDirs { dirs, position, ranges } => {
+            let (dirs, ranges) = (dirs.clone(), ranges.clone());
+            StoreOp::AttachDirs { dirs, position: *position, ranges }
+        }
+        StoreOp::ProveRun { run } => StoreOp::ProveRun { run: *run },
+        StoreOp::CommitDir { ino, rows, counts, position, touched, attach } => {
             let (ino, counts, position, touched) = (*ino, *counts, *position, *touched);
-            StoreOp::CommitDir { ino, rows: rows.clone(), counts, position, touched }
+            let (rows, attach) = (rows.clone(), attach.clone());
+            StoreOp::CommitDir { ino, rows, counts, position, touched, attach }
         }
     }
 }

@@ -17,10 +17,13 @@ pub(crate) fn store_op(op: &StoreOp) -> String {
         StoreOp::PurgeData { ino, .. } => format!("purge data of {ino}"),
         StoreOp::PurgeDir { ino } => format!("purge directory {ino}"),
         StoreOp::LoadDir { ino } => format!("load {ino}"),
-        StoreOp::CommitDir { ino, rows, counts: (entries, subdirs, exact), .. } => {
+        StoreOp::AttachDirs { dirs, .. } => format!("attach {} directories", dirs.len()),
+        StoreOp::ProveRun { run } => format!("prove {} of {}", run.run.id, run.dir),
+        StoreOp::CommitDir { ino, rows, counts: (entries, subdirs, exact), attach, .. } => {
             let about = if *exact { "" } else { "at least " };
+            let attached = if attach.is_some() { ", and a run" } else { "" };
             format!(
-                "commit {ino}: {} rows, {about}{entries} entries, {subdirs} directories",
+                "commit {ino}: {} rows, {about}{entries} entries, {subdirs} directories{attached}",
                 rows.len()
             )
         }

@@ -33,7 +33,7 @@ fn read_all(run: &RunReader<'_>) -> Vec<Vec<u8>> {
 }
 
 /// Makes the checksums right again after a change inside a block, as a forger would.
-fn forge(bytes: &mut [u8]) {
+pub(crate) fn forge(bytes: &mut [u8]) {
     let footer = bytes.len() - FOOTER_BYTES;
     let index_start = u32::from_le_bytes(*bytes[footer..].first_chunk().unwrap()) as usize;
     let (mut at, mut offset) = (index_start, HEADER_BYTES);

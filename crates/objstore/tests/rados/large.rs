@@ -147,7 +147,11 @@ fn what_is_removed_is_not_looked_for_in_the_whole_store() {
     let commit = |ino| {
         let (rows, counts) = (metastore::Rows::default(), (0, 0, true));
         let (position, touched) = (Seq(1), (Timestamp(1), Seq(1)));
-        carry_out(&store, StoreOp::CommitDir { ino, rows, counts, position, touched }).unwrap();
+        carry_out(
+            &store,
+            StoreOp::CommitDir { ino, rows, counts, position, touched, attach: None },
+        )
+        .unwrap();
     };
     // So often that runs are rewritten as one.
     (0..20).for_each(|_| commit(dir));

@@ -67,7 +67,7 @@ fn push(store: &Dir, namespace: &mut Namespace, ino: Ino, position: Seq) -> Resu
     let mut rows = Rows::new();
     while !namespace.capture(&mut capture, &mut rows, usize::MAX / 2) {}
     let (counts, touched) = (namespace.counts(ino), namespace.untold_change(ino));
-    let op = StoreOp::CommitDir { ino, rows, counts, position, touched };
+    let op = StoreOp::CommitDir { ino, rows, counts, position, touched, attach: None };
     carry_out(store, op).map_err(|failure| failure.error)?;
     namespace.end_capture(ino);
     Ok(())
