@@ -16,11 +16,13 @@ mod decoupled;
 mod held;
 mod leases;
 mod left;
+mod runs;
 mod session;
 
 pub use cache::VALID;
 pub use decoupled::{Decoupled, Grant, View};
 pub use left::{Left, LogNeed, in_order};
+pub use runs::{ByReference, ByValue, Worth, may_go_by_value};
 pub use session::{Effects, Input, Known, Session};
 
 #[cfg(test)]

@@ -10,10 +10,10 @@ mod settle;
 use std::collections::VecDeque;
 
 use journal::Event;
-use metastore::Rows;
 use metastore::request::{StoreFailure, StoreOp, StoreResult, segment_name};
+use metastore::{DirRun, Rows};
 use namespace::{Capture, Freed};
-use types::{ConnId, Ino, Moment, Origin, Seq, Span, Tid};
+use types::{ConnId, Ino, InoRange, Moment, Origin, Seq, Span, Tid};
 use wire::Answer;
 
 use crate::{Effects, Mds, Waiting};
@@ -175,6 +175,35 @@ impl Mds {
         true
     }
 
+    /// Writes a run that a client stored into the manifest of a directory without names, above
+    /// whatever is there. That its names are in no journal is announced, as for every change that is
+    /// in none.
+    pub(crate) fn attach_root(
+        &mut self,
+        (run, ranges): (DirRun, Vec<InoRange>),
+        effects: &mut Effects,
+    ) {
+        let ino = run.dir;
+        let seq = self.last_seq();
+        self.namespace.begin_attach(ino, seq);
+        let since = self.namespace.dirty_since(ino).unwrap_or(seq);
+        let Some(mut capture) = self.namespace.begin_capture(ino) else { return };
+        self.checkpoint.committing.push((ino, since));
+        self.log.append(self.clock.now, Origin::default(), &Event::Stored { dir: ino });
+        let mut rows = Rows::new();
+        while !self.namespace.capture(&mut capture, &mut rows, usize::MAX / 2) {}
+        self.namespace.leave_to_store(ino);
+        self.counters.commits += 1;
+        self.counters.committed_rows += rows.len() as u64;
+        let position = self.last_seq();
+        let counts = (run.run.rows, run.subdirs.min(run.run.rows), false);
+        let touched = (run.touched, position);
+        let attach = Some(Box::new((run, ranges)));
+        let op = StoreOp::CommitDir { ino, rows, counts, position, touched, attach };
+        self.checkpoint.captured.push_back((position, ino, op));
+        self.commit_captured(effects);
+    }
+
     pub(crate) fn committed(
         &mut self,
         dir: Ino,
@@ -185,6 +214,7 @@ impl Mds {
             Ok(_) => {
                 self.checkpoint.committing.retain(|(ino, _)| *ino != dir);
                 self.namespace.end_capture(dir);
+                self.merges.root_attached(dir);
                 self.fetch_after_commit(dir, effects);
                 self.trim(effects);
                 self.settle(effects);

@@ -18,6 +18,8 @@ pub struct Counters {
     pub journal_writes: u64,
     pub merges: u64,
     pub merged_events: u64,
+    /// Names that merges by reference brought, in runs.
+    pub attached_rows: u64,
     pub merge_bytes: u64,
     pub fetches: u64,
     pub commits: u64,
@@ -53,6 +55,7 @@ impl Counters {
             ("journal_safe", mds.log.safe().0),
             ("merges", self.merges),
             ("merged_events", self.merged_events),
+            ("attached_rows", self.attached_rows),
             ("merge_bytes", self.merge_bytes),
             ("fetches", self.fetches),
             ("commits", self.commits),

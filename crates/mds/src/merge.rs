@@ -11,6 +11,7 @@
 //! Merges are carried out one after the other (J-10), in slices between requests.
 
 mod apply;
+mod attach;
 mod check;
 mod interrupted;
 mod receive;
@@ -27,6 +28,7 @@ use crate::checkpoint::{Settled, Then};
 use crate::op::Release;
 use crate::tables::GivenBack;
 use crate::{Effects, Mds};
+use attach::Runs;
 use check::Absent;
 use verify::Verified;
 
@@ -39,6 +41,8 @@ const RUN_MIN: usize = 1024;
 enum Stage {
     Receiving,
     Verifying,
+    /// The runs in front of the journal are being made directories.
+    Attaching,
     Applying,
     /// Applied; the reply waits for the journal.
     Finishing,
@@ -111,6 +115,8 @@ struct Merge {
     seq: Seq,
     started: Moment,
     report: MergeReport,
+    /// What came in front of the journal, and how much of it is attached.
+    runs: Option<Box<Runs>>,
 }
 
 impl Merge {
@@ -129,7 +135,8 @@ impl Merge {
     #[inline]
     fn note_created(&mut self, create: &Create<'_>) {
         // The numbers of a log are of no range that says they are its own.
-        if self.flags.strong_log || create.file_type() == types::FileType::Directory {
+        let is_new = create.file_type() == types::FileType::Directory && !self.is_run(create.ino);
+        if self.flags.strong_log || is_new {
             self.new_dirs.insert(create.ino);
         }
     }
@@ -247,6 +254,7 @@ impl Merges {
     pub(crate) fn has_begun(&self) -> bool {
         let begun = |merge: &Merge| match merge.stage {
             Stage::Receiving | Stage::Finishing => false,
+            Stage::Attaching => true,
             Stage::Verifying => {
                 merge.searched || merge.last_dir.0 != 0 || merge.offset > segment::HEADER_BYTES
             }
@@ -308,6 +316,7 @@ impl Mds {
                 }
                 Err(failure) => self.reply_error(merge.conn, merge.tid, failure, effects),
             },
+            Stage::Attaching => self.attach_step(merge, effects),
             Stage::Applying => match self.forgotten_slice(&mut merge, effects) {
                 Ok(Slice::More) => self.merges.queue.push_front(merge),
                 Ok(Slice::Cold(dir)) => {
@@ -321,6 +330,7 @@ impl Mds {
                     self.merge_waits_until_returned(dir);
                 }
                 Ok(Slice::Done) => {
+                    self.note_whole(&merge);
                     merge.report.apply_nanos = self.clock.now.since(merge.started).0;
                     merge.stage = Stage::Finishing;
                     self.merges.queue.push_front(merge);
@@ -376,7 +386,8 @@ impl Mds {
         merge.started = self.clock.now;
         merge.offset = segment::HEADER_BYTES;
         merge.skip = 0;
-        merge.stage = Stage::Applying;
+        let attaches = merge.runs.is_some();
+        merge.stage = if attaches { Stage::Attaching } else { Stage::Applying };
         merge.seq = self.last_seq();
         merge.end_run();
         self.begin_trial(merge);

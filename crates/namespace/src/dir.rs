@@ -218,6 +218,13 @@ impl Dir {
             .map(|(_, name, dentry)| (name, dentry))
     }
 
+    /// Forgets that there are no names, and tombstones: all that was captured.
+    pub(crate) fn leave_to_store(&mut self) {
+        (self.pages, self.index, self.index_bits) = (Vec::new(), Vec::new(), 0);
+        (self.entries, self.subdirs) = (0, 0);
+        (self.complete, self.stored) = (false, true);
+    }
+
     /// Number of pages.
     pub(crate) fn page_count(&self) -> usize {
         self.pages.len()

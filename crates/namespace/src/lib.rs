@@ -24,6 +24,7 @@
 )]
 
 mod apply;
+mod attach;
 mod batch;
 mod dir;
 mod dirty;

@@ -355,7 +355,7 @@ impl<'a> Message<'a> {
                 let heard = tid.saturating_sub(reader.varint()?);
                 let cred = cred(reader)?;
                 let start = *reader;
-                let [replayed, remembers, ahead, alone, always] = flags(reader, 5)?;
+                let [replayed, remembers, ahead, alone, always, ..] = flags(reader, 5)?;
                 let wants_alone = match (alone, always) {
                     (false, _) => WantsAlone::Never,
                     (true, false) => WantsAlone::AsPolicySays,

@@ -42,6 +42,8 @@ pub struct MergeFlags {
     pub strong_log: bool,
     /// Answer when the result is in the metadata store (Nonvolatile Apply, M-05).
     pub store: bool,
+    /// In front of the journal is a list of runs that the client stored (merge by reference).
+    pub by_reference: bool,
 }
 
 /// A request to a metadata server.
@@ -332,8 +334,8 @@ impl Op<'_> {
 }
 
 fn merge_bits(flags: MergeFlags) -> u8 {
-    let MergeFlags { dry_run, release, check, strong_log, store } = flags;
-    let bits = [dry_run, release, check, strong_log, store];
+    let MergeFlags { dry_run, release, check, strong_log, store, by_reference } = flags;
+    let bits = [dry_run, release, check, strong_log, store, by_reference];
     bits.into_iter().rev().fold(0, |bits, flag| bits << 1 | u8::from(flag))
 }
 
@@ -427,8 +429,8 @@ impl<'a> Op<'a> {
             21 => {
                 let (subtree, object) = (ino(reader)?, reader.bytes()?);
                 let bytes = reader.varint()?;
-                let [dry_run, release, check, strong_log, store] = flags(reader, 5)?;
-                let flags = MergeFlags { dry_run, release, check, strong_log, store };
+                let [dry_run, release, check, strong_log, store, by_reference] = flags(reader, 6)?;
+                let flags = MergeFlags { dry_run, release, check, strong_log, store, by_reference };
                 Op::Merge { subtree, bytes, object, flags, unused: Unused::decode(reader)? }
             }
             22 => Op::Release { subtree: ino(reader)?, unused: Unused::decode(reader)? },
@@ -459,13 +461,13 @@ pub(crate) fn ino(reader: &mut Reader<'_>) -> Result<Ino, Malformed> {
     Ok(Ino(reader.varint()?))
 }
 
-pub(crate) fn flags(reader: &mut Reader<'_>, known: u32) -> Result<[bool; 5], Malformed> {
+pub(crate) fn flags(reader: &mut Reader<'_>, known: u32) -> Result<[bool; 6], Malformed> {
     let start = *reader;
     let bits = reader.u8()?;
     if u32::from(bits) >> known != 0 {
         return Err(start.malformed("known flags"));
     }
-    Ok([0, 1, 2, 3, 4].map(|bit| bits & (1 << bit) != 0))
+    Ok([0, 1, 2, 3, 4, 5].map(|bit| bits & (1 << bit) != 0))
 }
 
 fn new<'a>(reader: &mut Reader<'a>) -> Result<NewInode<'a>, Malformed> {

@@ -177,7 +177,9 @@ impl Mds {
             return None;
         }
         let is_new = |dir| merge.new_dirs.contains(&dir);
-        if let Some(dir) = self.namespace.needs_in_merge(event, is_new) {
+        if !merge.tells_time_of_run(event)
+            && let Some(dir) = self.namespace.needs_in_merge(event, is_new)
+        {
             return Some(dir);
         }
         let conflict = match self.conflict(merge, event) {

@@ -30,7 +30,8 @@ impl Merges {
 
     /// Whether a part of a merge is applied: nothing of it would be seen to by anybody else.
     pub(crate) fn is_halfway(&self) -> bool {
-        let halfway = |merge: &Merge| merge.stage == Stage::Applying && merge.applied > 0;
+        let begun = |merge: &Merge| merge.applied > 0 || merge.runs.is_some();
+        let halfway = |merge: &Merge| merge.stage == Stage::Applying && begun(merge);
         self.queue.front().is_some_and(halfway)
     }
 

@@ -30,6 +30,16 @@ impl Mds {
         if bytes > self.settings.merge_bytes_max {
             return Err(Errno::TooBig.into());
         }
+        if flags.by_reference
+            && (bytes == 0
+                || flags.dry_run
+                || flags.strong_log
+                || flags.check
+                || self.must_check(subtree))
+        {
+            // Every event must be looked at, or there is nothing that a list could be in front of.
+            return Err(Errno::NotSupported.into());
+        }
         flags.check = !flags.strong_log && (flags.check || self.must_check(subtree));
         self.merges.next_id += 1;
         let id = self.merges.next_id;
@@ -69,6 +79,7 @@ impl Mds {
             seq: Seq(0),
             started: self.clock.now,
             report: MergeReport::default(),
+            runs: None,
         };
         self.merges.receiving.push(merge);
         if bytes == 0 {
@@ -152,6 +163,11 @@ impl Mds {
     }
 
     fn enqueue_merge(&mut self, mut merge: Merge, effects: &mut Effects) {
+        if merge.flags.by_reference
+            && let Err(failure) = self.take_runs(&mut merge)
+        {
+            return self.reply_error(merge.conn, merge.tid, failure, effects);
+        }
         let header = match SegmentHeader::decode(&merge.bytes) {
             Ok(header) => header,
             Err(error) => return self.refuse_merge(&merge, &error, effects),
@@ -168,6 +184,7 @@ impl Mds {
             return self.reply_error(merge.conn, merge.tid, failure, effects);
         }
         merge.journal = JournalId::of(&merge.bytes);
+        self.skip_if_whole(&mut merge);
         merge.stage = Stage::Verifying;
         merge.started = self.clock.now;
         self.merges.queue.push_back(merge);

@@ -20,6 +20,13 @@ pub(crate) struct GivenBack {
     start: u64,
 }
 
+impl GivenBack {
+    /// What its client keeps of a range.
+    pub(crate) fn rest_of(&self, range: InoRange) -> InoRange {
+        if self.of == range { InoRange { end: self.start, ..range } } else { range }
+    }
+}
+
 impl Tables {
     /// A number for an inode that the server creates, or `None` until more are reserved.
     #[inline]

@@ -1,0 +1,335 @@
+use metastore::{Attached, Manifest, merge};
+use namespace::{NewInode, Refusal};
+use proptest::prelude::*;
+use types::{ClientId, Cred, Epoch, FileType, InoRange, RenameFlags, Timestamp};
+
+use super::*;
+use crate::{Decoupled, Grant};
+
+const ROOT: Ino = Ino(16);
+const RANGE: InoRange = InoRange { start: 1_000, end: 100_000 };
+/// What others have in the root, if it is not empty.
+const OLD_DIR: Ino = Ino(50);
+const OLD_FILE: Ino = Ino(51);
+const EVERYTHING: Worth = Worth { names_min: 0, names_per_directory_min: 0 };
+
+fn attr(ino: Ino, mode: u32) -> Attr {
+    let time = Timestamp(5);
+    let (mtime, ctime, btime, atime) = (time, time, time, time);
+    Attr { ino, mode, nlink: 1, mtime, ctime, btime, atime, ..Attr::default() }
+}
+
+/// What the server has: the root, and perhaps names of others in it.
+fn base(is_empty: bool) -> Namespace {
+    let mut namespace = Namespace::new();
+    namespace.adopt_root(&attr(ROOT, 0o040_755), is_empty);
+    if !is_empty {
+        namespace.load_entry(ROOT, b"a", &attr(OLD_DIR, 0o040_755), b"");
+        namespace.load_entry(ROOT, b"b", &attr(OLD_FILE, 0o100_644), b"old");
+        for dir in [OLD_DIR, ROOT] {
+            namespace.finish_load(dir, Seq(0), Default::default());
+        }
+    }
+    namespace
+}
+
+fn decoupled(is_empty: bool) -> Decoupled {
+    let grant = Grant {
+        client: ClientId(1),
+        root: attr(ROOT, 0o040_755),
+        range: RANGE,
+        epoch: Epoch(1),
+        empty: is_empty,
+        check: false,
+    };
+    let mut inner = Decoupled::new(grant, Seq(1));
+    if !is_empty {
+        *inner.view().namespace_mut() = base(false);
+    }
+    inner
+}
+
+/// Everything in a namespace: path, attributes, content.
+fn dump(namespace: &mut Namespace) -> Vec<String> {
+    let (mut lines, mut todo) = (Vec::new(), vec![(ROOT, String::new())]);
+    while let Some((dir, path)) = todo.pop() {
+        if !namespace.is_complete(dir) {
+            // It was never stored: the server would find that out.
+            namespace.finish_load(dir, Seq(0), Default::default());
+        }
+        let about = namespace.getattr(dir).expect("it is there");
+        lines.push(format!(
+            "{path}/ {:?} {:?} {:o} {}",
+            about.mtime, about.ctime, about.mode, about.uid
+        ));
+        let entries = namespace.list(&Cred::root(), dir, None, usize::MAX, true);
+        for entry in entries.expect("it is complete") {
+            let name = format!("{path}/{}", String::from_utf8_lossy(&entry.name));
+            let data = namespace.data(entry.attr.ino).expect("it is there").to_vec();
+            if entry.attr.is_dir() {
+                todo.push((entry.attr.ino, name));
+            } else {
+                lines.push(format!("{name} {:?} {data:?}", entry.attr));
+            }
+        }
+    }
+    lines.sort();
+    lines
+}
+
+fn apply(namespace: &mut Namespace, blocks: &[Vec<u8>]) {
+    each_event(blocks, |_, event| {
+        namespace.apply(Seq(100), Mode::Merge, event);
+        Ok(())
+    })
+    .expect("its own journal is intact");
+}
+
+/// The directories as a server fetches them, what it notes of the runs included.
+fn attach(namespace: &mut Namespace, told: &ByReference) {
+    for (run, (name, bytes)) in told.list.dirs.iter().zip(&told.objects) {
+        let dirfrag = DirFragId { ino: run.dir, frag: Frag::WHOLE };
+        assert_eq!(*name, run_name(dirfrag, run.run.id));
+        let attached = Attached { run: run.run.id, position: Seq(99), ranges: vec![RANGE] };
+        let (runs, attached) = (vec![run.run], vec![attached]);
+        let manifest = Manifest { runs, attached, ..Manifest::new(dirfrag) };
+        let rows = merge(&manifest, std::slice::from_ref(bytes)).expect("it was just written");
+        assert_eq!(rows.len() as u64, run.run.rows, "nothing of it may be left out");
+        namespace.load(run.dir, rows.iter());
+        namespace.finish_load(run.dir, Seq(0), Default::default());
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Blind(u8, u8),
+    Make(u8, u8, bool),
+    Unlink(u8, u8),
+    Rmdir(u8, u8),
+    Rename(u8, u8, u8, u8, bool),
+    Mode(u8),
+    Data(u8, u8),
+    Size(u8),
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let (dir, name) = (0..5u8, 0..6u8);
+    let op = prop_oneof![
+        4 => (dir.clone(), name.clone()).prop_map(|(d, n)| Op::Blind(d, n)),
+        4 => (dir.clone(), name.clone(), any::<bool>()).prop_map(|(d, n, is)| Op::Make(d, n, is)),
+        2 => (dir.clone(), name.clone()).prop_map(|(d, n)| Op::Unlink(d, n)),
+        1 => (dir.clone(), name.clone()).prop_map(|(d, n)| Op::Rmdir(d, n)),
+        2 => (dir.clone(), name.clone(), dir, name, prop::bool::weighted(0.2))
+            .prop_map(|(d, n, e, m, x)| Op::Rename(d, n, e, m, x)),
+        1 => any::<u8>().prop_map(Op::Mode),
+        1 => (any::<u8>(), 0..9u8).prop_map(|(at, bytes)| Op::Data(at, bytes)),
+        1 => any::<u8>().prop_map(Op::Size),
+    ];
+    prop::collection::vec(op, 1..60)
+}
+
+/// A client at work. What breaks a rule is refused to it, as in real life.
+fn work(inner: &mut Decoupled, ops: &[Op]) {
+    let cred = Cred::root();
+    let mut made: Vec<Ino> = Vec::new();
+    let mut dirs = vec![ROOT];
+    let letter = |name: u8| [b'a' + name];
+    for (time, op) in (10..).zip(ops) {
+        let time = Timestamp(time);
+        let at = |number: u8, all: &[Ino]| all[usize::from(number) % all.len()];
+        let dir = |number: u8| at(number, &dirs);
+        let ignore = |_: Result<(), Refusal>| ();
+        match *op {
+            Op::Blind(d, n) => {
+                // A name of its own, so that it is new whatever there is.
+                let name = [&letter(n)[..], time.0.to_string().as_bytes()].concat();
+                let new =
+                    NewInode { mode: 0o100_600, time, data: b"x", size: 1, ..NewInode::default() };
+                made.push(inner.create(&cred, dir(d), &name, &new).expect("numbers suffice"));
+            }
+            Op::Make(d, n, is_dir) => {
+                let mode = if is_dir { 0o040_755 } else { 0o100_644 };
+                let new = NewInode { mode, time, ..NewInode::default() };
+                if let Ok(ino) = inner.create_checked(&cred, dir(d), &letter(n), &new) {
+                    made.push(ino);
+                    if is_dir {
+                        dirs.push(ino);
+                    }
+                }
+            }
+            Op::Unlink(d, n) => ignore(inner.unlink(&cred, dir(d), &letter(n), time)),
+            Op::Rmdir(d, n) => ignore(inner.rmdir(&cred, dir(d), &letter(n), time)),
+            Op::Rename(d, n, e, m, exchange) => {
+                let flags = RenameFlags { exchange, ..RenameFlags::default() };
+                let (from, to) = (letter(n), letter(m));
+                ignore(inner.rename(&cred, (dir(d), &from), (dir(e), &to), flags, time));
+            }
+            Op::Mode(number) if !made.is_empty() => {
+                let change = AttrChange { mode: Some(0o700), ..AttrChange::default() };
+                ignore(inner.setattr(&cred, at(number, &made), &change, time));
+            }
+            Op::Data(number, bytes) if !made.is_empty() => {
+                let data = vec![b'd'; usize::from(bytes)];
+                let size = u64::from(bytes);
+                ignore(inner.setdata(&cred, at(number, &made), &data, size, time));
+            }
+            Op::Size(number) if !made.is_empty() => {
+                let change = AttrChange { size: Some(1 << 23), ..AttrChange::default() };
+                ignore(inner.setattr(&cred, at(number, &made), &change, time));
+            }
+            Op::Mode(_) | Op::Data(..) | Op::Size(_) => {}
+        }
+    }
+}
+
+/// Merges what a client did both ways. Returns whether it could be told by reference.
+fn compare(ops: &[Op], is_empty: bool, worth: Worth) -> Result<bool, TestCaseError> {
+    let mut inner = decoupled(is_empty);
+    work(&mut inner, ops);
+    let header = inner.header();
+    let blocks = inner.blocks().to_vec();
+    let root = attr(ROOT, 0o040_755);
+    let told = match ByReference::of((&header, &blocks), (&root, is_empty), worth) {
+        Ok(told) => told,
+        Err(_) => return Ok(false),
+    };
+    let mut by_value = base(is_empty);
+    apply(&mut by_value, &blocks);
+    let mut by_reference = base(is_empty);
+    attach(&mut by_reference, &told);
+    apply(&mut by_reference, &told.blocks);
+    prop_assert_eq!(dump(&mut by_reference), dump(&mut by_value));
+    let mut creates = 0;
+    each_event(&told.blocks, |_, event| {
+        creates += u64::from(matches!(event, Event::Create(_)));
+        Ok(())
+    })
+    .expect("it was just written");
+    let mut all = 0;
+    each_event(&blocks, |_, event| {
+        all += u64::from(matches!(event, Event::Create(_)));
+        Ok(())
+    })
+    .expect("it was just written");
+    prop_assert_eq!(creates + told.created, all, "every create is told once");
+    prop_assert!(told.list.last.0 + 1 >= told.header.first_seq.0 + creates);
+    Ok(true)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn runs_and_rest_give_the_namespace_that_the_journal_gives(
+        ops in ops(),
+        is_empty in any::<bool>(),
+        names_min in 0..6u64,
+    ) {
+        let worth = Worth { names_min, names_per_directory_min: names_min / 2 };
+        compare(&ops, is_empty, worth)?;
+    }
+}
+
+#[test]
+fn most_of_what_clients_do_in_new_directories_can_be_told_by_reference() {
+    // The property above would hold if nothing could.
+    let ops = [
+        Op::Make(0, 0, true),
+        Op::Make(1, 1, true),
+        Op::Blind(1, 1),
+        Op::Blind(2, 2),
+        Op::Make(2, 3, false),
+        Op::Rename(2, 3, 1, 4, false),
+        Op::Unlink(1, 4),
+        Op::Data(2, 5),
+        Op::Mode(0),
+    ];
+    assert!(compare(&ops, true, EVERYTHING).unwrap());
+    assert!(compare(&ops[1..], true, EVERYTHING).unwrap());
+    // `a` is somebody else's here, so that the first directory is another.
+    let ops = [&[Op::Make(0, 2, true)], &ops[1..]].concat();
+    assert!(compare(&ops, false, EVERYTHING).unwrap());
+}
+
+fn told(ops: &[Op], is_empty: bool) -> Result<ByReference, ByValue> {
+    let mut inner = decoupled(is_empty);
+    work(&mut inner, ops);
+    let header = inner.header();
+    let root = attr(ROOT, 0o040_755);
+    ByReference::of((&header, inner.blocks()), (&root, is_empty), EVERYTHING)
+}
+
+#[test]
+fn what_goes_by_value_says_why() {
+    let made = [Op::Make(0, 2, true), Op::Make(1, 0, false), Op::Make(1, 1, false)];
+    let with = |op: &[Op]| told(&[&made[..], op].concat(), false).map(drop).unwrap_err();
+    assert_eq!(with(&[Op::Rename(1, 0, 0, 5, false)]), ByValue::Moves);
+    assert_eq!(with(&[Op::Size(1), Op::Unlink(1, 0)]), ByValue::Content);
+    assert_eq!(told(&[Op::Make(0, 4, false)], false).map(drop).unwrap_err(), ByValue::Small);
+    let twice = |inner: &mut Decoupled| {
+        let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+        for _ in 0..2 {
+            inner.create(&Cred::root(), ROOT, b"same", &new).expect("numbers suffice");
+        }
+    };
+    let link = |inner: &mut Decoupled| {
+        let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+        let ino = inner.create(&Cred::root(), ROOT, b"one", &new).expect("numbers suffice");
+        inner.link(&Cred::root(), ino, (ROOT, b"two"), Timestamp(9)).expect("it may");
+    };
+    let xattr = |inner: &mut Decoupled| {
+        let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+        let ino = inner.create(&Cred::root(), ROOT, b"one", &new).expect("numbers suffice");
+        let flags = types::XattrFlags::default();
+        inner
+            .setxattr(&Cred::root(), ino, (b"user.a", Some(b"1")), flags, Timestamp(9))
+            .expect("ok");
+    };
+    let cases: [(&dyn Fn(&mut Decoupled), ByValue); 3] =
+        [(&twice, ByValue::TakenTwice), (&link, ByValue::HardLinks), (&xattr, ByValue::Xattrs)];
+    for (act, reason) in cases {
+        let mut inner = decoupled(true);
+        act(&mut inner);
+        let header = inner.header();
+        let root = attr(ROOT, 0o040_755);
+        let told = ByReference::of((&header, inner.blocks()), (&root, true), EVERYTHING);
+        assert_eq!(told.map(drop).unwrap_err(), reason);
+    }
+}
+
+#[test]
+fn small_trees_go_by_value_beside_large_ones() {
+    let mut inner = decoupled(true);
+    let cred = Cred::root();
+    let dir = NewInode { mode: 0o040_755, ..NewInode::default() };
+    let file = NewInode { mode: 0o100_644, ..NewInode::default() };
+    let [large, small] = [&b"large"[..], b"small"]
+        .map(|name| inner.create(&cred, ROOT, name, &dir).expect("numbers suffice"));
+    for number in 0..200 {
+        let name = format!("{number}").into_bytes();
+        inner.create(&cred, large, &name, &file).expect("numbers suffice");
+    }
+    inner.create(&cred, small, b"one", &file).expect("numbers suffice");
+    let (header, blocks) = (inner.header(), inner.blocks().to_vec());
+    let worth = Worth { names_min: 100, names_per_directory_min: 100 };
+    let root = attr(ROOT, 0o040_755);
+    let told = ByReference::of((&header, &blocks), (&root, true), worth).unwrap();
+    assert_eq!(told.list.dirs.iter().map(|run| run.dir).collect::<Vec<_>>(), [large]);
+    assert_eq!((told.events, told.created), (200, 200));
+    let worth = Worth { names_min: 100, names_per_directory_min: 10 };
+    let told = ByReference::of((&header, &blocks), (&root, true), worth).unwrap();
+    assert_eq!(told.list.dirs.len(), 3, "the root, which has both, is worth it then");
+}
+
+#[test]
+fn a_damaged_journal_is_not_told_by_reference() {
+    let mut inner = decoupled(true);
+    work(&mut inner, &[Op::Make(0, 0, true), Op::Blind(1, 1)]);
+    let (header, mut blocks) = (inner.header(), inner.blocks().to_vec());
+    let middle = blocks[0].len() / 2;
+    blocks[0][middle] ^= 1;
+    let root = attr(ROOT, 0o040_755);
+    let told = ByReference::of((&header, &blocks), (&root, true), EVERYTHING);
+    assert_eq!(told.map(drop).unwrap_err(), ByValue::Senseless);
+    assert_eq!(FileType::from_mode(root.mode), Some(FileType::Directory));
+}

@@ -1,0 +1,253 @@
+//! Merges by reference: the runs in front of a journal become directories.
+//!
+//! What is checked, whatever the number of their names: that the directories' numbers are the client's
+//! own and stand for nothing that exists, that each run is the one that the list states (its header,
+//! index and footer are read, and their checksums must be right), and that there are no more names
+//! than numbers. What the rows say is checked by whoever reads them, against what the manifest says
+//! of the run (`metastore::Attached`).
+//!
+//! Directories that the journal made have no name until the rest of the journal is merged, so they are
+//! attached first. The root of the subtree has one: its run is attached last, by the same
+//! compare-and-swap that stores a directory, and only if the directory has no names. So nobody's name
+//! can lose to a run, and the run of a root is all there or not at all.
+
+use metastore::request::{StoreFailure, StoreOp, StoreResult};
+use metastore::{DirRun, RunList};
+use types::{ClientId, Errno, Ino, InoRange, Set};
+use wire::Failure;
+
+use super::{JournalId, Merge, Merges, Stage};
+use crate::{Effects, Mds, Waiting};
+
+/// The runs of a merge.
+#[derive(Debug)]
+pub(super) struct Runs {
+    list: RunList,
+    /// The directories, to be told from others.
+    dirs: Set<Ino>,
+    step: Step,
+}
+
+/// How far they are attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Nothing is.
+    Begin,
+    /// The directories that the journal made are.
+    Root,
+    /// The root's run is what the list states.
+    Proved,
+    /// The root's manifest is being written.
+    Writing,
+    /// All are.
+    Done,
+}
+
+impl Runs {
+    fn root(&self, subtree: Ino) -> Option<DirRun> {
+        self.list.dirs.iter().find(|run| run.dir == subtree).copied()
+    }
+}
+
+impl Merge {
+    /// Whether a directory is one of the runs in front of the journal.
+    pub(super) fn is_run(&self, dir: Ino) -> bool {
+        self.runs.as_ref().is_some_and(|runs| runs.dirs.contains(&dir))
+    }
+
+    /// Whether an event says what became of the times of a directory that was attached: what is in
+    /// the directory is not needed for that.
+    pub(super) fn tells_time_of_run(&self, event: &journal::Event<'_>) -> bool {
+        matches!(*event, journal::Event::SetAttr { ino, .. } if self.is_run(ino))
+    }
+}
+
+impl Merges {
+    /// A directory is stored: the merge whose root that is goes on.
+    pub(crate) fn root_attached(&mut self, dir: Ino) {
+        let Some(merge) = self.queue.front_mut().filter(|merge| merge.subtree == dir) else {
+            return;
+        };
+        if let Some(runs) = merge.runs.as_mut().filter(|runs| runs.step == Step::Writing) {
+            runs.step = Step::Done;
+            self.resume();
+        }
+    }
+}
+
+impl Mds {
+    /// Takes the list off the front of a merge, and checks what can be checked at once.
+    pub(super) fn take_runs(&self, merge: &mut Merge) -> Result<(), Failure> {
+        let (list, rest) = RunList::decode(&merge.bytes).map_err(|malformed| {
+            let text = format!(
+                "list of runs: at byte {}: expected {}",
+                malformed.offset, malformed.expected
+            );
+            Failure { errno: Errno::BadMessage, text }
+        })?;
+        let rest = rest.to_vec();
+        let refuse = |text: &str| Failure { errno: Errno::NotPermitted, text: text.into() };
+        let numbers = merge.ranges.iter().fold(0u64, |sum, range| sum.saturating_add(range.len()));
+        let names = list.dirs.iter().fold(0u64, |sum, run| sum.saturating_add(run.run.rows));
+        if names > numbers {
+            return Err(refuse("the runs have more names than their client has inode numbers"));
+        }
+        let dirs: Set<Ino> = list.dirs.iter().map(|run| run.dir).collect();
+        if dirs.len() != list.dirs.len() {
+            return Err(refuse("a directory is listed twice"));
+        }
+        for DirRun { dir, run, .. } in &list.dirs {
+            let is_own = merge.ranges.iter().any(|range| range.contains(*dir));
+            if !run.id.is_clients() || !(is_own || *dir == merge.subtree) {
+                return Err(refuse("a directory that is not the client's to attach is listed"));
+            }
+        }
+        merge.bytes = rest;
+        merge.runs = Some(Box::new(Runs { list, dirs, step: Step::Begin }));
+        Ok(())
+    }
+
+    /// The whole journal is applied, by another merge: nothing is attached again, and what is left of
+    /// it is skipped.
+    pub(super) fn skip_if_whole(&self, merge: &mut Merge) {
+        let Some(runs) = &merge.runs else { return };
+        let (whole, last) = (JournalId(runs.list.journal), runs.list.last);
+        let done = self.merges.done.get(&merge.subtree);
+        if done.is_some_and(|done| done.journal == whole && done.seq >= last) {
+            (merge.journal, merge.runs) = (whole, None);
+        }
+    }
+
+    /// Everything that a merge by reference stands for is applied: should its client not hear of it
+    /// and merge the journal by value, nothing is done twice.
+    pub(super) fn note_whole(&mut self, merge: &Merge) {
+        let Some(runs) = &merge.runs else { return };
+        let about = (merge.subtree, JournalId(runs.list.journal));
+        self.merges.note_done(about, runs.list.last, merge.is_recorded());
+        self.counters.attached_rows += runs.list.dirs.iter().map(|run| run.run.rows).sum::<u64>();
+    }
+
+    /// Goes on with attaching, and keeps the merge at the head of the queue unless it is refused.
+    pub(super) fn attach_step(&mut self, mut merge: Merge, effects: &mut Effects) {
+        if !merge.is_forgotten {
+            if let Some(dir) = self.revoke_below(ClientId(0), merge.subtree, effects) {
+                self.merges.waiting = true;
+                self.merges.queue.push_front(merge);
+                return self.merge_waits_until_returned(dir);
+            }
+            merge.is_forgotten = true;
+        }
+        let Some(mut runs) = merge.runs.take() else { return self.apply_next(merge) };
+        let root = runs.root(merge.subtree);
+        let waits = match runs.step {
+            Step::Begin => {
+                if runs.list.dirs.iter().any(|run| self.stands_for_something(&merge, run.dir)) {
+                    let text = "a directory that exists is to be attached".into();
+                    let failure = Failure { errno: Errno::NotPermitted, text };
+                    return self.reply_error(merge.conn, merge.tid, failure, effects);
+                }
+                let made = runs.list.dirs.iter().filter(|run| run.dir != merge.subtree);
+                let dirs: Vec<DirRun> = made.copied().collect();
+                runs.step = Step::Root;
+                // Nothing that is not safe yet is about what nobody has seen.
+                let (position, ranges) = (self.log.safe(), guard(&merge));
+                let op = StoreOp::AttachDirs { dirs, position, ranges };
+                self.store(Waiting::Attach(merge.id), op, effects);
+                true
+            }
+            Step::Root => match root {
+                Some(run) => {
+                    runs.step = Step::Proved;
+                    self.store(Waiting::Attach(merge.id), StoreOp::ProveRun { run }, effects);
+                    true
+                }
+                None => {
+                    runs.step = Step::Done;
+                    false
+                }
+            },
+            Step::Proved => match root {
+                Some(run) => match self.may_attach_root(run.dir) {
+                    Ok(true) => {
+                        runs.step = Step::Writing;
+                        self.attach_root((run, guard(&merge)), effects);
+                        true
+                    }
+                    Ok(false) => {
+                        merge.runs = Some(runs);
+                        self.merges.waiting = true;
+                        self.merges.queue.push_front(merge);
+                        return self.merge_waits_for(run.dir, effects);
+                    }
+                    Err(failure) => {
+                        return self.reply_error(merge.conn, merge.tid, failure, effects);
+                    }
+                },
+                None => {
+                    runs.step = Step::Done;
+                    false
+                }
+            },
+            Step::Writing => true,
+            Step::Done => false,
+        };
+        let is_done = runs.step == Step::Done;
+        merge.runs = Some(runs);
+        if is_done {
+            return self.apply_next(merge);
+        }
+        self.merges.waiting = waits;
+        self.merges.queue.push_front(merge);
+    }
+
+    fn apply_next(&mut self, mut merge: Merge) {
+        merge.stage = Stage::Applying;
+        self.merges.queue.push_front(merge);
+    }
+
+    /// Whether a directory that is to be attached is one that somebody may know.
+    fn stands_for_something(&self, merge: &Merge, dir: Ino) -> bool {
+        dir != merge.subtree && (self.namespace.knows(dir) || self.namespace.is_complete(dir))
+    }
+
+    /// Whether the run of a root may be attached now; if not, when the directory was fetched.
+    fn may_attach_root(&self, root: Ino) -> Result<bool, Failure> {
+        if !self.namespace.is_complete(root) || self.namespace.is_flushing(root) {
+            return Ok(false);
+        }
+        if self.namespace.counts(root).0 == 0 {
+            return Ok(true);
+        }
+        let text = "the directory has names by now; what is in it must be merged by value".into();
+        Err(Failure { errno: Errno::NotEmpty, text })
+    }
+
+    pub(crate) fn attach_stored(
+        &mut self,
+        id: u64,
+        result: Result<StoreResult, Box<StoreFailure>>,
+        effects: &mut Effects,
+    ) {
+        if self.merges.queue.front().is_none_or(|merge| merge.id != id) {
+            return;
+        }
+        self.merges.resume();
+        if let Err(failure) = result
+            && let Some(merge) = self.merges.queue.pop_front()
+        {
+            let failure = Failure { errno: failure.error.errno, text: failure.error.to_string() };
+            self.reply_error(merge.conn, merge.tid, failure, effects);
+        }
+    }
+}
+
+/// The numbers that rows of the runs may have. Those that the client gives back with this merge are
+/// somebody else's soon.
+fn guard(merge: &Merge) -> Vec<InoRange> {
+    let rest = |range: &InoRange| {
+        let ends = merge.unused.iter().map(|back| back.rest_of(*range).end);
+        InoRange { end: ends.min().unwrap_or(range.end), ..*range }
+    };
+    let ranges = merge.ranges.iter().map(rest);
+    ranges.filter(|range| !range.is_empty()).collect()
+}
