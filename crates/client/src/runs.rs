@@ -103,7 +103,7 @@ impl ByReference {
     /// If that cannot be done. A damaged journal counts as senseless: the server will say what is
     /// wrong with it.
     pub fn of(
-        (header, blocks): (&SegmentHeader, &[Vec<u8>]),
+        (header, blocks): (&SegmentHeader, &[impl AsRef<[u8]>]),
         (root, is_empty): (&Attr, bool),
         worth: Worth,
     ) -> Result<Self, ByValue> {
@@ -114,7 +114,7 @@ impl ByReference {
         each_event(blocks, |seq, event| split.divide(seq, event, &mut rest))?;
         let (dirs, objects) = split.write(&mut rest)?;
         rest.close_block();
-        let journal = blocks.first().map_or(0, |block| journal::checksum(block));
+        let journal = blocks.first().map_or(0, |block| journal::checksum(block.as_ref()));
         let list = RunList { journal, last: split.last, dirs };
         let Split { events, created, .. } = split;
         let blocks = rest.take_blocks();
@@ -145,12 +145,12 @@ pub fn may_go_by_value(errno: Errno) -> bool {
 }
 
 fn each_event(
-    blocks: &[Vec<u8>],
+    blocks: &[impl AsRef<[u8]>],
     mut take: impl FnMut(Seq, &Event<'_>) -> Result<(), ByValue>,
 ) -> Result<(), ByValue> {
     let damaged = |_: JournalError| ByValue::Senseless;
     for block in blocks {
-        let (block, _) = journal::Block::read(block, 0).map_err(damaged)?;
+        let (block, _) = journal::Block::read(block.as_ref(), 0).map_err(damaged)?;
         let mut events = block.events();
         while let Some(record) = events.next_event().map_err(damaged)? {
             take(record.seq, &record.event)?;

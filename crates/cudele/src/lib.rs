@@ -58,7 +58,7 @@ pub use data::FileReader;
 pub use dir::{Dir, DirEntry, NewFile};
 pub use fs::{Fs, Notice};
 pub use locate::{Found, Locator};
-pub use mechanism::{Completion, Step};
+pub use mechanism::{Completion, MergedBy, Step};
 pub use objstore::Space;
 pub use observe::{Observer, Progress, Stage};
 pub use policy::{Composition, Durability, Mechanism, Policy, Preset};

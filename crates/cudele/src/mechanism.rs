@@ -4,11 +4,13 @@
 //! blocks. They only read it, so members of a parallel composition (`||`) really run at the same
 //! time; the journal's memory is given up when all are complete.
 
+mod by_reference;
 mod global_persist;
 mod local_persist;
 mod nonvolatile_apply;
 mod volatile_apply;
 
+pub(crate) use by_reference::{Whole, merge as merge_by_reference};
 pub(crate) use local_persist::keep_part;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,6 +37,8 @@ pub(crate) struct Material<'a> {
     pub(crate) persisted_locally: usize,
     pub(crate) persisted_globally: usize,
     pub(crate) merge: MergeFlags,
+    /// Whether the policy asks for merging by reference, and nothing is against it.
+    pub(crate) by_reference: bool,
     /// Inode numbers that go back, if the merge gives the subtree back.
     pub(crate) unused: Vec<u8>,
     /// The journal object, if a mechanism puts the journal into the store.
@@ -48,6 +52,26 @@ pub(crate) struct Material<'a> {
 }
 
 impl Material<'_> {
+    /// Merges by reference, if that is asked for and possible.
+    fn by_reference(
+        &self,
+        flags: MergeFlags,
+    ) -> Result<std::result::Result<(MergeReport, MergedBy), MergedBy>> {
+        if !self.by_reference {
+            return Ok(Err(MergedBy::default()));
+        }
+        let whole = Whole {
+            subtree: self.subtree,
+            header: &self.header,
+            blocks: self.blocks,
+            object: self.object.as_deref(),
+            flags,
+            unused: wire::Unused::new(&self.unused),
+        };
+        let asked = || self.asked.store(true, Ordering::Release);
+        Ok(by_reference::merge(self.fs, &whole, asked)?.map_err(MergedBy::value))
+    }
+
     pub(crate) fn first_seq(&self) -> Seq {
         self.header.first_seq
     }
@@ -92,6 +116,32 @@ impl Reached {
     }
 }
 
+/// How much of what was merged the server was told by reference.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MergedBy {
+    /// Directories that were written as runs, which the server linked.
+    pub runs: u64,
+    /// Events that were not sent, because the runs show what they did.
+    pub events: u64,
+    /// Why something was told event by event although the policy asks for runs, in words.
+    pub because: Option<&'static str>,
+}
+
+impl MergedBy {
+    pub(crate) fn value(because: client::ByValue) -> Self {
+        Self { because: Some(because.reason()), ..Self::default() }
+    }
+
+    /// Of both.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            runs: self.runs + other.runs,
+            events: self.events + other.events,
+            because: self.because.or(other.because),
+        }
+    }
+}
+
 /// One mechanism that was carried out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
@@ -116,6 +166,8 @@ pub struct Completion {
     pub seconds: f64,
     /// What the merge did, if there was one.
     pub merge: Option<MergeReport>,
+    /// How that was told.
+    pub merged_by: MergedBy,
     /// Parts that were merged while the work went on (U-03); what they did is included.
     pub syncs: u64,
 }
@@ -136,6 +188,7 @@ impl Completion {
                 None => self.steps.push(step),
             }
         }
+        self.merged_by = self.merged_by.and(other.merged_by);
         self.merge = match (self.merge.take(), other.merge) {
             (Some(first), Some(second)) => Some(sum(second, first)),
             (one, other) => one.or(other),
@@ -212,19 +265,19 @@ fn run(composition: &Composition, material: &Material<'_>) -> Result<Completion>
 
 fn one(mechanism: Mechanism, material: &Material<'_>) -> Result<Completion> {
     let start = Instant::now();
-    let mut merge = None;
+    let (mut merge, mut merged_by) = (None, MergedBy::default());
     let bytes = match mechanism {
         // Appending is what happened until now.
         Mechanism::AppendClientJournal => return Ok(Completion::default()),
         Mechanism::LocalPersist => local_persist::local_persist(material),
         Mechanism::GlobalPersist => global_persist::global_persist(material),
-        Mechanism::VolatileApply => volatile_apply::volatile_apply(material).map(|report| {
-            merge = Some(report);
+        Mechanism::VolatileApply => volatile_apply::volatile_apply(material).map(|(report, by)| {
+            (merge, merged_by) = (Some(report), by);
             material.bytes()
         }),
         Mechanism::NonvolatileApply => {
-            nonvolatile_apply::nonvolatile_apply(material).map(|(report, bytes)| {
-                merge = Some(report);
+            nonvolatile_apply::nonvolatile_apply(material).map(|(report, bytes, by)| {
+                (merge, merged_by) = (Some(report), by);
                 bytes
             })
         }
@@ -242,6 +295,7 @@ fn one(mechanism: Mechanism, material: &Material<'_>) -> Result<Completion> {
     Ok(Completion {
         steps: vec![Step { mechanism, seconds, bytes }],
         merge,
+        merged_by,
         ..Completion::default()
     })
 }

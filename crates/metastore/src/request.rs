@@ -180,5 +180,12 @@ pub fn client_journal_prefix(subtree: Ino, client: ClientId, grant: InoRange) ->
     format!("journal/client/{:016x}.{:x}.{grant:x}.", subtree.0, client.0)
 }
 
+/// Name of the object that holds what a merge by reference leaves of such a journal. It is not among
+/// the parts of the decoupling: those are whole.
+#[must_use]
+pub fn rest_name(journal: &str) -> String {
+    format!("journal/rest/{}", journal.strip_prefix("journal/client/").unwrap_or(journal))
+}
+
 /// Name of the monitor's map.
 pub const MAP_NAME: &str = "mon/map";

@@ -15,7 +15,7 @@ use std::fmt;
 
 use types::{Errno, Error, INLINE_BYTES_MAX, Pool, Stripe};
 
-use crate::option::{Ack, Cache, Check, InterferePolicy, Limit, MergeTrigger, Sharing};
+use crate::option::{Ack, Cache, Check, InterferePolicy, Limit, MergeBy, MergeTrigger, Sharing};
 use crate::policy::{ALLOCATED_INODES_MAX, Policy};
 use crate::warning::{self, Warning};
 use crate::{Composition, Mechanism, preset, text};
@@ -27,7 +27,7 @@ pub const FILE_BYTES_MAX: usize = 64 * 1024;
 const POOL_NAME_MAX: usize = 128;
 
 /// The keys of a policy file, in canonical order.
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 14] = [
     "consistency",
     "durability",
     "allocated_inodes",
@@ -37,6 +37,7 @@ const KEYS: [&str; 13] = [
     "limit",
     "check",
     "merge",
+    "merge_by",
     "inline_bytes",
     "stripe_bytes",
     "sharing",
@@ -256,6 +257,10 @@ fn set(policy: &mut Policy, source: &str, key: &str, member: &Member) -> Result<
             let remedy =
                 "use at_end, idle, every 10s (or m, h; at most a week), or at 5000 updates";
             policy.merge = trigger.ok_or_else(|| reader.fault("is no merge trigger", remedy))?;
+        }
+        "merge_by" => {
+            let names = MergeBy::ALL.iter().map(|choice| choice.name());
+            policy.merge_by = reader.choice(MergeBy::from_name, names)?;
         }
         "inline_bytes" => policy.inline_bytes = reader.inline_bytes()?,
         "stripe_bytes" => {

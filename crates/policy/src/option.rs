@@ -102,6 +102,18 @@ choices! {
 }
 
 choices! {
+    /// How a merge tells the server what its client did.
+    MergeBy {
+        /// Event by event: the journal is transferred and applied (M-04).
+        #[default]
+        Value = "value",
+        /// As sorted runs in the object store, which the server links (design idea 5). What cannot be
+        /// told so goes by value.
+        Reference = "reference",
+    }
+}
+
+choices! {
     /// What happens when the allocated inodes are used up.
     Limit {
         /// Another range is granted without the application noticing.

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use types::{INLINE_BYTES, Pool, Stripe};
 
-use crate::option::{Ack, Cache, Check, InterferePolicy, Limit, MergeTrigger, Sharing};
+use crate::option::{Ack, Cache, Check, InterferePolicy, Limit, MergeBy, MergeTrigger, Sharing};
 use crate::warning::{self, Warning};
 use crate::{Cell, Composition, Mechanism, effective};
 
@@ -43,6 +43,8 @@ pub struct Policy {
     pub check: Check,
     /// When updates are merged, if the policy applies them at all; by default at the end (P-03).
     pub merge: MergeTrigger,
+    /// How a merge tells what was done; by default event by event.
+    pub merge_by: MergeBy,
     /// How many bytes a file may have and still be kept in its inode, up to [`types::INLINE_BYTES_MAX`]; by
     /// default [`INLINE_BYTES`].
     pub inline_bytes: u32,
@@ -70,6 +72,7 @@ impl Default for Policy {
             hard_limit: false,
             check: Check::default(),
             merge: MergeTrigger::default(),
+            merge_by: MergeBy::default(),
             inline_bytes: INLINE_BYTES,
             stripe: Stripe::DEFAULT,
             sharing: Sharing::default(),
@@ -156,6 +159,13 @@ impl Policy {
         if self.check != Check::None && !self.is_decoupled() {
             warnings.push(Warning::CheckUnused);
         }
+        if self.merge_by == MergeBy::Reference {
+            if !kinds(Mechanism::applies) {
+                warnings.push(Warning::ReferenceUnused);
+            } else if self.check == Check::Merge {
+                warnings.push(Warning::ReferenceChecked);
+            }
+        }
         warnings
     }
 
@@ -206,6 +216,7 @@ impl Policy {
             ("limit", limit.to_string()),
             ("check", self.check.to_string()),
             ("merge", self.merge.to_string()),
+            ("merge_by", self.merge_by.to_string()),
             ("inline_bytes", self.inline_bytes.to_string()),
             ("stripe_bytes", self.stripe.bytes().to_string()),
             ("sharing", self.sharing.to_string()),

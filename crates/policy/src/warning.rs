@@ -42,6 +42,10 @@ pub enum Warning {
     MergeTriggerUnused,
     /// A merge check where nothing is decoupled.
     CheckUnused,
+    /// `merge_by: reference` where nothing is applied.
+    ReferenceUnused,
+    /// `merge_by: reference` with `check: merge`, for which the server looks at every event.
+    ReferenceChecked,
 }
 
 impl Warning {
@@ -84,6 +88,10 @@ impl Warning {
             Self::MergeTriggerUnused => "a merge trigger without an apply has nothing to trigger",
             Self::NeverAlone => "ack: async under leases: nobody has a directory alone there",
             Self::CheckUnused => "a merge check without append_client_journal has nothing to check",
+            Self::ReferenceUnused => "merge_by: reference without an apply has nothing to merge",
+            Self::ReferenceChecked => {
+                "merge_by: reference with check: merge: what is checked is always merged by value"
+            }
         };
         text.to_owned()
     }
@@ -107,6 +115,8 @@ impl Warning {
             Self::NeverAlone => "remove one of the two",
             Self::MergeTriggerUnused => "remove the key, or add volatile_apply",
             Self::CheckUnused => "remove the key",
+            Self::ReferenceUnused => "remove the key, or add volatile_apply",
+            Self::ReferenceChecked => "remove one of the two",
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use clap::Args as ClapArgs;
-use cudele::{Errno, MergeReport, MergeSample, Result, SampleKind};
+use cudele::{Errno, MergeReport, MergeSample, MergedBy, Result, SampleKind};
 use serde_json::{Value, json};
 
 use crate::context::Context;
@@ -43,6 +43,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     value["dry_run"] = json!(false);
     value["bytes"] = json!(done.bytes);
     value["seconds"] = json!(done.seconds);
+    value["by_reference"] = told(&done.merged_by);
     value["steps"] = done
         .steps
         .iter()
@@ -54,6 +55,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         .collect();
     context.print(&value, || {
         let mut text = format!("{path} is merged and everybody's again\n{}", to_text(&report));
+        text.push_str(&told_text(&done.merged_by));
         for step in &done.steps {
             let _ = writeln!(
                 text,
@@ -66,6 +68,24 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         }
         text
     })
+}
+
+/// How much was merged by reference, and why not more.
+pub(crate) fn told(by: &MergedBy) -> Value {
+    json!({ "runs": by.runs, "events": by.events, "not_because": by.because })
+}
+
+/// The same as text; nothing where nobody asked for it.
+pub(crate) fn told_text(by: &MergedBy) -> String {
+    let mut text = String::new();
+    if by.runs > 0 {
+        let (events, runs) = (count(by.events), count(by.runs));
+        let _ = writeln!(text, "  by reference: {events} events, as {runs} directories");
+    }
+    if let Some(because) = by.because {
+        let _ = writeln!(text, "  by value, although the policy asks for runs: {because}");
+    }
+    text
 }
 
 /// The facts of a merge.

@@ -13,6 +13,7 @@ use mount::{Mounted, Options};
 use serde_json::json;
 use vfs::{Ending, Vfs};
 
+use crate::command::merge;
 use crate::command::up::io;
 use crate::context::Context;
 use crate::figures::seconds;
@@ -228,6 +229,7 @@ fn report(
         "path": path.to_string(), "exit_code": status.code(), "signal": status.signal(),
         "ending": ending.name(), "events": done.events, "bytes": done.bytes,
         "seconds": done.seconds, "mechanisms": mechanisms,
+        "by_reference": merge::told(&done.merged_by),
     });
     if context.json {
         return context.print(&value, String::new);
@@ -243,6 +245,9 @@ fn report(
     };
     let took = seconds(done.seconds);
     eprintln!("cudele: {path}: {} events in {took}, {fate}{next}", done.events);
+    for line in merge::told_text(&done.merged_by).lines() {
+        eprintln!("cudele: {line}");
+    }
     for step in &done.steps {
         eprintln!("cudele:   {:<22} {}", step.mechanism.name(), seconds(step.seconds));
     }

@@ -7,18 +7,23 @@ use std::sync::atomic::Ordering;
 use types::Result;
 use wire::{MergeFlags, MergeReport, Unused};
 
-use super::{Material, global_persist};
+use super::{Material, MergedBy, global_persist};
 
-/// Returns the report and how many bytes were written to the store by this client.
-pub(crate) fn nonvolatile_apply(material: &Material<'_>) -> Result<(MergeReport, u64)> {
+/// Returns the report, how many bytes of the journal were written to the store by this client, and how
+/// it was told.
+pub(crate) fn nonvolatile_apply(material: &Material<'_>) -> Result<(MergeReport, u64, MergedBy)> {
     let flags = MergeFlags { store: true, ..material.merge };
+    let merged_by = match material.by_reference(flags)? {
+        Ok((report, merged_by)) => return Ok((report, 0, merged_by)),
+        Err(by_value) => by_value,
+    };
     let unused = Unused::new(&material.unused);
     let Some(object) = &material.object else {
         // Nothing to put there.
         let header = material.header.encode();
         material.asked.store(true, Ordering::Release);
         let report = material.fs.merge_journal(material.subtree, &header, flags, unused)?;
-        return Ok((report, 0));
+        return Ok((report, 0, merged_by));
     };
     // A mechanism before this one may have put it there.
     let written = if material.stored.load(Ordering::Acquire) {
@@ -28,5 +33,5 @@ pub(crate) fn nonvolatile_apply(material: &Material<'_>) -> Result<(MergeReport,
     };
     material.asked.store(true, Ordering::Release);
     let report = material.fs.merge_object(material.subtree, object, flags, unused)?;
-    Ok((report, written))
+    Ok((report, written, merged_by))
 }

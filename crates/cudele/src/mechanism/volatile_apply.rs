@@ -7,11 +7,18 @@ use policy::Mechanism;
 use types::Result;
 use wire::{Answer, MergeReport, Op, Unused};
 
-use super::Material;
+use super::{Material, MergedBy};
 use crate::Stage;
 use crate::fs::unexpected;
 
-pub(crate) fn volatile_apply(material: &Material<'_>) -> Result<MergeReport> {
+pub(crate) fn volatile_apply(material: &Material<'_>) -> Result<(MergeReport, MergedBy)> {
+    let merged_by = match material.by_reference(material.merge)? {
+        Ok(merged) => {
+            material.fs.observed().note(Mechanism::VolatileApply, Stage::Applied);
+            return Ok(merged);
+        }
+        Err(by_value) => by_value,
+    };
     let header = material.header.encode();
     let mut chunks: Vec<&[u8]> = vec![&header];
     chunks.extend(material.blocks.iter().map(Vec::as_slice));
@@ -26,5 +33,5 @@ pub(crate) fn volatile_apply(material: &Material<'_>) -> Result<MergeReport> {
     let answer = material.fs.call_with_chunks(op, &chunks)?;
     let Answer::Merged(report) = answer else { return Err(unexpected(&answer)) };
     material.fs.observed().note(Mechanism::VolatileApply, Stage::Applied);
-    Ok(*report)
+    Ok((*report, merged_by))
 }

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
 use metastore::request::client_journal_name;
-use policy::{Check, Composition, Durability, Mechanism, Policy, Transition};
+use policy::{Check, Composition, Durability, Mechanism, MergeBy, Policy, Transition};
 use types::{Result, Seq};
 use wire::{MergeFlags, MergeReport};
 
@@ -243,6 +243,11 @@ impl Subtree {
         client_journal_name(self.root(), self.owner.client(), grant, first.0)
     }
 
+    /// Whether the policy asks for merging by reference, and for nothing that needs every event.
+    pub(super) fn by_reference(&self) -> bool {
+        self.policy.merge_by == MergeBy::Reference && self.policy.check != Check::Merge
+    }
+
     fn run(&mut self, composition: &Composition, mut flags: MergeFlags) -> Result<Completion> {
         flags.check = self.policy.check == Check::Merge;
         let merges = composition.mechanisms().any(Mechanism::applies);
@@ -264,6 +269,7 @@ impl Subtree {
             persisted_locally: self.persisted_locally,
             persisted_globally: self.persisted_globally,
             merge: flags,
+            by_reference: !flags.dry_run && self.by_reference(),
             unused: if flags.release { self.unused() } else { Vec::new() },
             object,
             asked: AtomicBool::new(false),
@@ -280,6 +286,7 @@ impl Subtree {
         completion.events = events + earlier.events;
         completion.bytes += earlier.bytes;
         completion.seconds += earlier.seconds;
+        completion.merged_by = earlier.merged_by.and(completion.merged_by);
         if let (Some(merge), Some(before)) = (&mut completion.merge, earlier.merge) {
             *merge = sum(before, std::mem::take(merge));
         }
@@ -333,7 +340,9 @@ impl Subtree {
         let (flags, root) = (MergeFlags { release: false, ..flags }, self.inner.root());
         let mut at = 0;
         while let Some(journal) = self.earlier.get(at) {
-            let report = journal.merge(&self.fs, root, flags)?;
+            let (report, merged_by) =
+                journal.merge_as(&self.fs, root, flags, self.by_reference())?;
+            done.merged_by = done.merged_by.and(merged_by);
             done.events += journal.events();
             done.bytes += journal.bytes.len() as u64;
             done.merge = done.merge.map(|before| sum(before, report));

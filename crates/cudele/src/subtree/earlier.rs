@@ -5,6 +5,7 @@
 //! for is taken up, and what it was in the middle of writing stands in nobody's way.
 
 use client::{Decoupled, Left};
+use journal::SegmentHeader;
 use metastore::request::client_journal_prefix;
 use objstore::{Expect, SyncScope};
 use policy::Durability;
@@ -14,6 +15,7 @@ use wire::{MergeFlags, MergeReport, Unused};
 use super::Subtree;
 use super::sealed::Sealed;
 use crate::Fs;
+use crate::mechanism::{MergedBy, Whole, merge_by_reference};
 
 /// A journal of an earlier process, or a part of this one's that was not merged.
 #[derive(Debug)]
@@ -99,6 +101,36 @@ impl Earlier {
     /// Applies it to the client's view.
     fn replay(&self, inner: &mut Decoupled) -> Result<()> {
         inner.replay(&self.bytes).map_err(|error| error.in_journal(&self.name))
+    }
+
+    /// Merges it, by reference if that is asked for, possible, and was not tried before: then it may be
+    /// applied.
+    pub(super) fn merge_as(
+        &self,
+        fs: &Fs,
+        root: Ino,
+        flags: MergeFlags,
+        by_reference: bool,
+    ) -> Result<(MergeReport, MergedBy)> {
+        let asked = self.sealed.is_some_and(|sealed| sealed.asked);
+        if !by_reference || asked || flags.dry_run || self.events() == 0 {
+            return Ok((self.merge(fs, root, flags)?, MergedBy::default()));
+        }
+        let damaged = |error: journal::JournalError| error.in_journal(&self.name);
+        let header = SegmentHeader::decode(&self.bytes).map_err(damaged)?;
+        let (mut blocks, mut at) = (Vec::new(), journal::segment::HEADER_BYTES);
+        while at < self.bytes.len() {
+            let (_, next) = journal::Block::read(&self.bytes, at).map_err(damaged)?;
+            blocks.push(&self.bytes[at..next]);
+            at = next;
+        }
+        let (object, unused) = (self.object(), Unused::default());
+        let whole =
+            Whole { subtree: root, header: &header, blocks: &blocks, object, flags, unused };
+        match merge_by_reference(fs, &whole, || ())? {
+            Ok(merged) => Ok(merged),
+            Err(because) => Ok((self.merge(fs, root, flags)?, MergedBy::value(because))),
+        }
     }
 
     /// Merges it. Where it is an object, it is made what the server can read first.

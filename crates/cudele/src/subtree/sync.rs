@@ -144,6 +144,7 @@ impl Place {
             persisted_locally: held.persisted.0,
             persisted_globally: held.persisted.1,
             merge: MergeFlags { check: self.check, ..MergeFlags::default() },
+            by_reference: false,
             unused: Vec::new(),
             object: part.object.clone(),
             asked: AtomicBool::new(false),

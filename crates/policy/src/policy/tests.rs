@@ -4,7 +4,7 @@ use types::{Pool, Stripe};
 use super::{ALLOCATED_INODES_MAX, Policy};
 use crate::composition::tests::any_composition;
 use crate::{
-    Ack, Cache, Check, Composition, InterferePolicy, MERGE_SECONDS_MAX, MERGE_UPDATES_MAX,
+    Ack, Cache, Check, Composition, InterferePolicy, MERGE_SECONDS_MAX, MERGE_UPDATES_MAX, MergeBy,
     MergeTrigger, Sharing, Warning,
 };
 
@@ -65,12 +65,13 @@ fn the_canonical_texts_name_every_key() {
         limit: hard
         check: none
         merge: at 5000 updates
+        merge_by: value
         inline_bytes: 4096
         stripe_bytes: 4194304
         sharing: strict
     "#]]
     .assert_eq(&policy.to_yaml());
-    expect_test::expect![[r#"{"consistency":"append_client_journal+volatile_apply","durability":"local_persist||global_persist","allocated_inodes":100,"interfere_policy":"allow","ack":"applied","cache":"caps","limit":"hard","check":"none","merge":"at 5000 updates","inline_bytes":4096,"stripe_bytes":4194304,"sharing":"strict"}"#]]
+    expect_test::expect![[r#"{"consistency":"append_client_journal+volatile_apply","durability":"local_persist||global_persist","allocated_inodes":100,"interfere_policy":"allow","ack":"applied","cache":"caps","limit":"hard","check":"none","merge":"at 5000 updates","merge_by":"value","inline_bytes":4096,"stripe_bytes":4194304,"sharing":"strict"}"#]]
     .assert_eq(&policy.to_json().to_string());
 }
 
@@ -111,6 +112,7 @@ fn any_policy() -> impl Strategy<Value = Policy> {
         proptest::sample::select(Check::ALL),
         proptest::sample::select(Cache::ALL),
         proptest::sample::select(Sharing::ALL),
+        proptest::sample::select(MergeBy::ALL),
     );
     let pool =
         ("[a-z][A-Za-z0-9._-]{2,20}", 0..=255_u8).prop_filter("a word of YAML", |(name, _)| {
@@ -119,7 +121,7 @@ fn any_policy() -> impl Strategy<Value = Policy> {
     let layout = (0..=65_536_u32, 16..=26_u32, proptest::option::of(pool));
     (expressions, choices, 1..=ALLOCATED_INODES_MAX, any::<bool>(), merge, layout).prop_map(
         |((consistency, durability), choices, allocated_inodes, hard, merge, layout)| {
-            let (interfere, ack, check, cache, sharing) = choices;
+            let (interfere, ack, check, cache, sharing, merge_by) = choices;
             Policy {
                 consistency,
                 durability,
@@ -130,6 +132,7 @@ fn any_policy() -> impl Strategy<Value = Policy> {
                 hard_limit: hard,
                 check,
                 merge,
+                merge_by,
                 inline_bytes: layout.0,
                 stripe: Stripe::of_bytes(1 << layout.1)
                     .unwrap()
