@@ -1,11 +1,12 @@
 //! The mechanisms that complete a policy, on the client's side (`cudele::Subtree::complete` and
 //! `cudele::mechanism`): each reads the journal that is held, and may be struck at any step.
 
-use client::Left;
+use client::{ByReference, Left, Worth, may_go_by_value};
+use metastore::request::rest_name;
 use objstore::{Expect, ObjectStore, SyncScope};
 use policy::{Composition, Mechanism};
 use types::Errno;
-use wire::{MergeFlags, Op, Unused};
+use wire::{Answer, MergeFlags, Op, Unused};
 
 use super::job::Earlier;
 use super::machine::File;
@@ -243,8 +244,67 @@ impl Cells {
         let object = if stored && events > 0 { object } else { String::new() };
         let bytes = holding.journal();
         self.job().releasing |= flags.release;
+        if self.rng.percent(50) && self.apply_by_reference((&bytes, &object), flags)? {
+            return Ok(());
+        }
         let send = !flags.store || object.is_empty();
         self.send_journal(client, (&bytes, &object, send), flags)
+    }
+
+    /// Merges by reference (`cudele::mechanism::by_reference`). Returns whether that was possible.
+    fn apply_by_reference(
+        &mut self,
+        (bytes, object): (&[u8], &str),
+        flags: MergeFlags,
+    ) -> Done<bool> {
+        let (client, subtree) = (self.client()?, self.job().root);
+        let Answer::Attr(root) = self.request(client, Op::GetAttr { ino: subtree })? else {
+            return Err(Stop::Failed(Errno::Io));
+        };
+        let holding = self.holding()?;
+        let (header, blocks) = (holding.inner.header(), holding.inner.blocks());
+        let worth = Worth { names_min: 1, names_per_directory_min: 0 };
+        let told = ByReference::of((&header, blocks), (&root, root.size == 0), worth);
+        let Ok(told) = told else { return Ok(false) };
+        let mut rest = String::new();
+        let mut objects = told.objects.clone();
+        if !object.is_empty() {
+            rest = rest_name(object);
+            objects.push((rest.clone(), told.rest()));
+        }
+        for (name, bytes) in objects {
+            self.local_step(client)?;
+            let put = self.world.disk.memory.put(&name, &bytes, Expect::Any);
+            let _ = put.map_err(|error| Stop::Failed(error.errno))?;
+        }
+        self.local_step(client)?;
+        let ledger = &mut self.job().ledger;
+        let places = ledger.places(&Self::inos(bytes));
+        let stable = !object.is_empty();
+        let group = if stable { ledger.group() } else { 0 };
+        ledger.sent(&places, group);
+        let message = told.message().concat();
+        let op = Op::Merge {
+            subtree,
+            bytes: message.len() as u64,
+            object: rest.as_bytes(),
+            unused: Unused::default(),
+            flags: MergeFlags { by_reference: true, ..flags },
+        };
+        match self.transfer(client, op, Some(&message)) {
+            Err(Stop::Failed(errno)) if may_go_by_value(errno) => {
+                self.tally.refused_runs += 1;
+                return Ok(false);
+            }
+            answered => drop(answered?),
+        }
+        self.tally.merged_runs += told.list.dirs.len() as u64;
+        self.job().ledger.merged(&places, stable || flags.store);
+        if stable {
+            self.local_step(client)?;
+            let _ = self.world.disk.memory.delete(object);
+        }
+        Ok(true)
     }
 
     /// Merges a journal, sent with the request or read from the store.

@@ -24,6 +24,10 @@ pub struct Tally {
     struck: [[u64; CELLS]; CELLS],
     /// Updates that Nonvolatile Apply completed for.
     pub nonvolatile: u64,
+    /// Directories that merges by reference brought, and such merges that the server refused.
+    pub merged_runs: u64,
+    /// See `merged_runs`.
+    pub refused_runs: u64,
     /// Subtrees that were compared with what must and may be there.
     pub comparisons: u64,
 }
@@ -49,12 +53,12 @@ impl Tally {
         self.struck[from][to] += u64::from(struck);
     }
 
-    /// Whether updates completed under each of the nine cells and by Nonvolatile Apply, and a fault
-    /// struck each cell.
+    /// Whether updates completed under each of the nine cells, by Nonvolatile Apply and by reference, and
+    /// a fault struck each cell.
     #[must_use]
     pub fn has_every_cell(&self) -> bool {
         let struck = |faults: &[u64; Fault::ALL.len()]| faults.iter().any(|count| *count > 0);
-        let updates = self.updates.iter().chain([&self.nonvolatile]);
+        let updates = self.updates.iter().chain([&self.nonvolatile, &self.merged_runs]);
         updates.into_iter().all(|count| *count > 0) && self.faults.iter().all(struck)
     }
 
@@ -75,6 +79,8 @@ impl Tally {
             all.iter_mut().zip(more).for_each(|(all, more)| sum(all, more));
         }
         self.nonvolatile += other.nonvolatile;
+        self.merged_runs += other.merged_runs;
+        self.refused_runs += other.refused_runs;
         self.comparisons += other.comparisons;
     }
 
@@ -107,6 +113,8 @@ impl fmt::Display for Tally {
             writeln!(f)?;
         }
         writeln!(f, "  {} of them by nonvolatile apply", self.nonvolatile)?;
+        let (runs, refused) = (self.merged_runs, self.refused_runs);
+        writeln!(f, "  {runs} directories merged by reference; {refused} such merges refused")?;
         Self::write_changes(f, "changes of policy, from row to column", &self.changes)?;
         Self::write_changes(f, "of these completed", &self.completed)?;
         Self::write_changes(f, "struck by a fault before they did", &self.struck)
