@@ -1,0 +1,70 @@
+//! The balancer: from what the ranks say of themselves to what moves where.
+//!
+//! Policies decide; this crate runs them and carries their wishes out on paper. It moves nothing:
+//! a rank builds a [`View`], calls [`decide_until`], stores [`Decision::state`], and starts
+//! [`Decision::exports`]. That is the whole seam:
+//!
+//! ```
+//! use balancer::{Counts, Metrics, Outcome, State, View, decide, preset};
+//! use types::Rank;
+//!
+//! let busy = Metrics { auth: 100.0, all: 100.0, ..Metrics::default() };
+//! let view = View {
+//!     whoami: Rank(0),
+//!     ranks: vec![busy, Metrics::default()],
+//!     all: Counts { inode_writes: 100.0, ..Counts::default() },
+//!     ..View::default()
+//! };
+//! let policy = preset("greedy-spill").expect("it is shipped");
+//! let decision = decide(&policy, &view, &State::Nothing);
+//! assert_eq!(decision.outcome, Outcome::Migrate);
+//! ```
+//!
+//! Every rank, at every tick (10 seconds unless set otherwise):
+//!
+//! 1. asks its [`LoadTable`], which was told every request, for the [`Counts`] of what it has, and
+//!    [`heartbeat::loads`] for the loads of its own [`Heartbeat`], which goes to all ranks;
+//! 2. builds a [`View`] of the newest heartbeats it has (their age in `age_seconds`) and of its
+//!    subtrees and fragments, each [`Unit`] after the one it stands in;
+//! 3. calls [`decide_until`] with the [`Policy`] and [`State`] in force and a look at its clock;
+//! 4. shows the decision to [`Versions::observe`], which goes back to an earlier policy after
+//!    repeated failure, and keeps the decision for `balancer log`;
+//! 5. stores the state, then begins the exports. Nothing else of a decision has an effect.
+//!
+//! [`LoadTable`], [`View`], [`decide`] and the rest are values and functions: no clock, no thread, no
+//! I/O; equal arguments give equal results. The script engine is a library in C++ and lives in one
+//! module (`script`), for one decision at a time.
+//!
+//! Invariant: whatever a policy does, a decision comes back; a policy that failed moves nothing.
+
+mod ceph;
+mod counter;
+mod decide;
+mod fault;
+pub mod heartbeat;
+mod mantle;
+mod policy;
+mod presets;
+mod saved;
+mod script;
+mod selector;
+mod settings;
+mod source;
+mod traverse;
+mod versions;
+mod view;
+
+pub use counter::{Counts, Fading, Kind, LoadTable, share_left};
+pub use decide::{Decision, Outcome, decide, decide_until};
+pub use fault::{Fault, FaultKind};
+pub use heartbeat::Heartbeat;
+pub use policy::{Hooks, Policy};
+pub use presets::{PRESETS, Preset, default_policy, preset};
+pub use saved::{BYTES_MAX as STATE_BYTES_MAX, Scalar, State};
+pub use script::{Expired, Limits, LogLine};
+pub use selector::{Candidate, Choice, Selector, closest, home};
+pub use settings::Settings;
+pub use source::{Dialect, SOURCE_BYTES_MAX};
+pub use traverse::Export;
+pub use versions::{FAILURES_MAX, PROOF_TICKS, Verdict, Versions};
+pub use view::{Metrics, RANKS_MAX, UNITS_MAX, Unit, View};

@@ -1,0 +1,132 @@
+//! What a rank knows when it decides: itself, the others as their heartbeats said, and what it has.
+//!
+//! Invariant: a view that passed [`View::check`] has at least one rank, finite numbers that are not
+//! negative, and a forest of units in which parents come first.
+
+use types::{DirFragId, Rank};
+
+use crate::{Counts, Fault, FaultKind};
+
+/// The most ranks a cluster may have for a decision to be made.
+pub const RANKS_MAX: usize = 1024;
+/// The most subtrees and fragments that a rank may offer: a rank that has more offers the warmest.
+pub const UNITS_MAX: usize = 65_536;
+
+/// What one rank says of itself in a heartbeat; what policies see as `MDSs[i]`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Metrics {
+    /// Metadata load of what the rank has (`auth`), as the policy's `metaload` has it.
+    pub auth: f64,
+    /// Metadata load of all the rank sees, also of others' (`all`).
+    pub all: f64,
+    /// CPU of the rank's process in per cent of what it may use (`cpu`).
+    pub cpu_percent: f64,
+    /// Memory in per cent of what it may use (`mem`).
+    pub mem_percent: f64,
+    /// Requests that wait (`q`).
+    pub queue: f64,
+    /// Requests per second (`req`).
+    pub requests_per_second: f64,
+    /// Mean work of a request, in seconds of CPU (`cost`).
+    pub request_seconds: f64,
+    /// Inodes in memory (`files`).
+    pub inodes: f64,
+    /// How long ago the rank said all this, in seconds (`age`).
+    pub age_seconds: f64,
+}
+
+impl Metrics {
+    /// The numbers with the names that policies give them.
+    #[must_use]
+    pub fn named(&self) -> [(&'static str, f64); 9] {
+        [
+            ("auth", self.auth),
+            ("all", self.all),
+            ("cpu", self.cpu_percent),
+            ("mem", self.mem_percent),
+            ("q", self.queue),
+            ("req", self.requests_per_second),
+            ("cost", self.request_seconds),
+            ("files", self.inodes),
+            ("age", self.age_seconds),
+        ]
+    }
+}
+
+/// A directory fragment, with everything below it that this rank has: what can be moved.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Unit {
+    /// Which fragment.
+    pub id: DirFragId,
+    /// The unit it stands in, by its place in [`View::units`]; none for the roots of what the rank
+    /// has.
+    pub parent: Option<usize>,
+    /// What was done in it and below, without what other ranks have.
+    pub counts: Counts,
+    /// Inodes that would have to move.
+    pub inodes: u64,
+    /// Whether it may move: false for the root of the namespace and for what is frozen, or
+    /// migrating, or promised to somebody. What is below may still move.
+    pub movable: bool,
+    /// The rank it was pinned to. Goes there whatever the policy says, and nowhere else.
+    pub pin: Option<Rank>,
+}
+
+/// What a decision is made of. A rank builds one at every tick.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct View {
+    /// The rank that decides.
+    pub whoami: Rank,
+    /// All ranks, by number. The entry of `whoami` is as stale as the others unless the rank says
+    /// otherwise: what was heard of everybody at one time can be compared.
+    pub ranks: Vec<Metrics>,
+    /// What was done in all that this rank has, now.
+    pub auth: Counts,
+    /// What was done in all that this rank sees, now.
+    pub all: Counts,
+    /// What this rank has: subtrees and fragments, each after its parent.
+    pub units: Vec<Unit>,
+    /// Time between two decisions, in seconds (`tick`).
+    pub tick_seconds: f64,
+    /// What moving one subtree has cost lately, in seconds of work of both ends (`movecost`).
+    pub move_seconds: f64,
+}
+
+impl View {
+    /// Looks whether a decision can be made of this.
+    ///
+    /// # Errors
+    /// [`FaultKind::View`], saying what is wrong.
+    pub fn check(&self) -> Result<(), Fault> {
+        let wrong = |message: String| Err(Fault::new(FaultKind::View, message));
+        let ranks = self.ranks.len();
+        if ranks == 0 || ranks > RANKS_MAX || usize::from(self.whoami.0) >= ranks {
+            return wrong(format!("rank {} of {ranks}", self.whoami.0));
+        }
+        if self.units.len() > UNITS_MAX {
+            return wrong(format!("{} subtrees, at most {UNITS_MAX}", self.units.len()));
+        }
+        for (rank, metrics) in self.ranks.iter().enumerate() {
+            if let Some((name, value)) = metrics.named().into_iter().find(|(_, v)| !is_load(*v)) {
+                return wrong(format!("`{name}` of rank {rank} is {value}"));
+            }
+        }
+        let counts = self.units.iter().map(|unit| &unit.counts).chain([&self.auth, &self.all]);
+        if counts.into_iter().any(|counts| counts.named().iter().any(|(_, v)| !is_load(*v))) {
+            return wrong("a counter that is no number".to_owned());
+        }
+        if !is_load(self.tick_seconds) || !is_load(self.move_seconds) {
+            return wrong("a time that is no number".to_owned());
+        }
+        let orphan = |(at, unit): (usize, &Unit)| unit.parent.is_some_and(|parent| parent >= at);
+        if self.units.iter().enumerate().any(orphan) {
+            return wrong("a subtree comes before the one it stands in".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Whether a number may be a load: finite and not negative.
+pub(crate) fn is_load(value: f64) -> bool {
+    value.is_finite() && value >= 0.0
+}
