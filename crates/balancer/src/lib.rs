@@ -38,6 +38,7 @@
 //! Invariant: whatever a policy does, a decision comes back; a policy that failed moves nothing.
 
 mod ceph;
+pub mod check;
 mod counter;
 mod decide;
 mod fault;
@@ -49,6 +50,7 @@ mod saved;
 mod script;
 mod selector;
 mod settings;
+pub mod simulate;
 mod source;
 mod traverse;
 mod versions;

@@ -26,6 +26,7 @@ macro_rules! presets {
 
 presets! {
     "cephfs", "CephFS's own: whoever has more than the mean sends the rest away (the default)";
+    "cudele", "our own: levels work, not requests, when it is worth moving; calm with stale heartbeats";
     "greedy-spill", "half of everything to the next rank, if that has nothing (GIGA+)";
     "greedy-spill-even", "half of everything to the middle of the ranks that have nothing";
     "fill-and-spill", "a quarter to the next rank after three ticks above 48 % CPU (LARD)";

@@ -110,6 +110,8 @@ enum Command {
     Journal(command::journal::Args),
     /// Remove what crashes left behind in the object store
     Sweep(command::sweep::Args),
+    /// Check balancer policies and see what they would do
+    Balancer(command::balancer::Args),
     /// Run an experiment and print its rows
     Bench(command::bench::Args),
 }
@@ -146,6 +148,7 @@ fn main() -> ExitCode {
         Command::Diff(args) => command::diff::run(context, args),
         Command::Journal(args) => command::journal::run(context, args),
         Command::Sweep(args) => command::sweep::run(context, args),
+        Command::Balancer(args) => command::balancer::run(context, args),
         Command::Bench(args) => command::bench::run(context, args),
     };
     match result {

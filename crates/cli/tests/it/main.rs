@@ -10,6 +10,7 @@
     reason = "I/O edge: tests start daemons, kill them and say what they skip"
 )]
 
+mod balancer;
 mod cluster;
 mod commands;
 mod copies;

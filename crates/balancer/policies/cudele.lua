@@ -1,0 +1,64 @@
+-- Cudele's own balancer.
+--  * Load is work: the rate of requests times what one costs, and the requests that wait.
+--  * One matching of exporters and importers, which every rank finds alike, so no rank is filled twice.
+--  * Calm: a surplus must last for two ticks, unless it is large. What was just sent counts for its
+--    importer until a heartbeat can know of it; ranks that were silent get nothing.
+--  * Worth it: what moves must save more work, over half a minute, than moving costs.
+-- Settings
+need_max = 1.0 -- nothing is sent that is more than what is wanted
+-- Metadata load
+metaload = IRD + IWR + READDIR + 2*FETCH + 4*STORE
+-- Metadata server load
+mdsload = MDSs[i]["req"]*MDSs[i]["cost"] + MDSs[i]["q"]
+-- When policy
+local saved = RDState()
+if type(saved) ~= "table" then saved = {over = 0} end
+local loads, mean = {}, 0
+for rank = 1, #MDSs do
+    loads[rank] = MDSs[rank]["load"]
+    -- Its heartbeat left before what was sent in the last tick came.
+    local sent = saved[rank]
+    if sent and MDSs[rank]["age"] > 0.9*tick then loads[rank] = loads[rank] + sent end
+    mean = mean + loads[rank]/#MDSs
+end
+local mine = loads[whoami]
+-- A rank that has time left is no reason to give up locality.
+local over = mine > 1.15*mean and MDSs[whoami]["cpu"] > 50
+local state = {over = over and saved.over + 1 or 0}
+WRState(state)
+if over and (state.over >= 2 or mine > 1.5*mean) then
+-- Where policy
+    local exporters, importers = {}, {}
+    for rank = 1, #MDSs do
+        local surplus = loads[rank] - mean
+        if surplus > 0 then
+            table.insert(exporters, {rank = rank, left = surplus})
+        elseif -surplus > 0.05*mean and MDSs[rank]["age"] < 2*tick then
+            table.insert(importers, {rank = rank, left = -surplus})
+        end
+    end
+    local function larger(a, b)
+        if a.left ~= b.left then return a.left > b.left end
+        return a.rank < b.rank
+    end
+    table.sort(exporters, larger)
+    table.sort(importers, larger)
+    local e, i = 1, 1
+    while e <= #exporters and i <= #importers do
+        local amount = min(exporters[e].left, importers[i].left)
+        local to = importers[i].rank
+        -- Waiting is not work: beyond a whole rank it only says that there is more than one.
+        local saves = min(amount, 1)*3*tick
+        if exporters[e].rank == whoami and saves > movecost then
+            targets[to] = targets[to] + authmetaload*amount/mine
+            state[to] = (state[to] or 0) + amount
+        end
+        exporters[e].left = exporters[e].left - amount
+        importers[i].left = importers[i].left - amount
+        if exporters[e].left <= 0 then e = e + 1 end
+        if i <= #importers and importers[i].left <= 0 then i = i + 1 end
+    end
+    WRState(state)
+end
+-- Howmuch policy
+{"best_fit", "big_first"}

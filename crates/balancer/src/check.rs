@@ -1,0 +1,194 @@
+//! A policy on made-up clusters, before it is put in force: what `balancer check` runs.
+//!
+//! Reading a policy finds what cannot be compiled. This finds what fails only when it runs: every
+//! rank of small and large clusters decides, idle and busy, several ticks in a row.
+//!
+//! Invariant: the clusters are the same every time.
+
+use types::{DirFragId, Frag, Ino, Rank};
+
+use crate::{
+    Counts, Decision, Expired, Fault, Metrics, Outcome, Policy, State, Unit, View, decide_until,
+};
+
+/// Sizes of clusters that are tried.
+const SIZES: [u16; 5] = [1, 2, 3, 16, 128];
+/// Ticks in a row: policies that count (`RDstate`) act at the third.
+const TICKS: u32 = 4;
+/// Subtrees of a busy rank.
+const SUBTREES: u32 = 256;
+
+/// A way in which load lies on a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scene {
+    /// Nobody does anything.
+    Idle,
+    /// The first rank has everything.
+    First,
+    /// The last rank has everything.
+    Last,
+    /// All have the same.
+    Even,
+    /// Each has half of what the one before has.
+    Falling,
+}
+
+impl Scene {
+    const ALL: [Scene; 5] = [Self::Idle, Self::First, Self::Last, Self::Even, Self::Falling];
+
+    /// In words.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::First => "all on the first rank",
+            Self::Last => "all on the last rank",
+            Self::Even => "even",
+            Self::Falling => "each half of the one before",
+        }
+    }
+
+    fn load(self, rank: u16, ranks: u16) -> f64 {
+        match self {
+            Self::Idle => 0.0,
+            Self::First => {
+                if rank == 0 {
+                    1000.0
+                } else {
+                    0.0
+                }
+            }
+            Self::Last => {
+                if rank + 1 == ranks {
+                    1000.0
+                } else {
+                    0.0
+                }
+            }
+            Self::Even => 1000.0,
+            Self::Falling => 1000.0 * (-f64::from(rank)).exp2(),
+        }
+    }
+}
+
+/// What a policy did in one scene.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tried {
+    /// How load lay.
+    pub scene: Scene,
+    /// Ranks of the cluster.
+    pub ranks: u16,
+    /// Load that the ranks together wanted to move in the tick in which they wanted most, in the
+    /// policy's own measure.
+    pub wanted: f64,
+    /// Subtrees that the ranks together sent in that tick.
+    pub exports: usize,
+    /// The first fault, and the rank (from 0) and tick (from 1) that had it.
+    pub fault: Option<(Rank, u32, Fault)>,
+    /// The most steps of a decision.
+    pub steps: u64,
+}
+
+/// Tries a policy in all scenes, bounded by steps only.
+#[must_use]
+pub fn try_out(policy: &Policy) -> Vec<Tried> {
+    try_out_with(policy, Expired::never)
+}
+
+/// As [`try_out`]; `begin` is asked at the begin of each decision for what ends it.
+#[must_use]
+pub fn try_out_with(policy: &Policy, begin: impl Fn() -> Expired) -> Vec<Tried> {
+    let mut all = Vec::new();
+    for ranks in SIZES {
+        for scene in Scene::ALL {
+            all.push(try_scene(policy, scene, ranks, &begin));
+        }
+    }
+    all
+}
+
+fn try_scene(policy: &Policy, scene: Scene, ranks: u16, begin: &dyn Fn() -> Expired) -> Tried {
+    let mut tried = Tried { scene, ranks, wanted: 0.0, exports: 0, fault: None, steps: 0 };
+    let mut states = vec![State::Nothing; usize::from(ranks)];
+    for tick in 1..=TICKS {
+        let mut wanted = 0.0;
+        let mut exports = 0;
+        // In a larger cluster the first and the last ranks stand for the others.
+        let asked = (0..ranks).filter(|rank| ranks <= 3 || *rank < 2 || *rank + 2 >= ranks);
+        for rank in asked {
+            let Some(state) = states.get_mut(usize::from(rank)) else { continue };
+            let decision = decide_until(policy, &view(scene, rank, ranks), state, &begin());
+            tried.steps = tried.steps.max(decision.steps);
+            let Decision { outcome, targets, exports: sent, state: after, .. } = decision;
+            *state = after;
+            match outcome {
+                Outcome::Balanced | Outcome::NoNeighbour(_) => {}
+                Outcome::Migrate => {
+                    wanted += targets.iter().sum::<f64>();
+                    exports += sent.len();
+                }
+                Outcome::Failed(fault) => {
+                    tried.fault.get_or_insert((Rank(rank), tick, fault));
+                }
+            }
+        }
+        if wanted > tried.wanted {
+            (tried.wanted, tried.exports) = (wanted, exports);
+        }
+        // What fails once would only say so again.
+        if tried.fault.is_some() {
+            break;
+        }
+    }
+    tried
+}
+
+fn view(scene: Scene, whoami: u16, ranks: u16) -> View {
+    let counts = |load: f64| Counts {
+        inode_reads: load,
+        inode_writes: load,
+        readdirs: load / 10.0,
+        fetches: load / 100.0,
+        stores: load / 100.0,
+    };
+    let busy = |load: f64| Metrics {
+        auth: load,
+        all: load,
+        cpu_percent: if load > 0.0 { 95.0 } else { 1.0 },
+        mem_percent: 20.0,
+        queue: load / 100.0,
+        requests_per_second: load,
+        request_seconds: 0.0002,
+        inodes: 1000.0,
+        age_seconds: 3.0,
+    };
+    let own = scene.load(whoami, ranks);
+    let root = Unit {
+        id: DirFragId { ino: Ino::ROOT, frag: Frag::WHOLE },
+        parent: None,
+        counts: counts(own),
+        inodes: 1000,
+        movable: whoami != 0,
+        pin: None,
+    };
+    let below = |number: u32| Unit {
+        id: DirFragId { ino: Ino(u64::from(number) + 100), frag: Frag::WHOLE },
+        parent: Some(0),
+        counts: counts(own / f64::from(SUBTREES)),
+        inodes: 100,
+        movable: true,
+        pin: None,
+    };
+    View {
+        whoami: Rank(whoami),
+        ranks: (0..ranks).map(|rank| busy(scene.load(rank, ranks))).collect(),
+        auth: counts(own),
+        all: counts(own),
+        units: std::iter::once(root).chain((0..SUBTREES).map(below)).collect(),
+        tick_seconds: 10.0,
+        move_seconds: 0.01,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,153 @@
+//! Ticks of the ranks: heartbeats out, a view, a decision, exports.
+
+use types::Rank;
+
+use super::{Cluster, STEP_SECONDS, count};
+use crate::{Counts, Decision, Metrics, Unit, View, decide_until, heartbeat};
+
+/// What has had less than this is not offered for moving.
+const COLD: f64 = 0.01;
+
+impl Cluster<'_> {
+    /// Lets every rank decide whose time has come.
+    pub(super) fn tick(&mut self, now: f64, second: u32) {
+        let every = self.setup.model.tick_seconds;
+        for rank in 0..self.ranks.len() {
+            let offset = self.ranks[rank].offset_seconds;
+            let due = |at: f64| ((at - offset) / every).floor();
+            if now >= offset && due(now) > due(now - STEP_SECONDS) {
+                self.beat(rank, now);
+                let (view, parts) = self.view(rank, now);
+                let state = self.ranks[rank].state.clone();
+                let decision = decide_until(self.policy, &view, &state, self.expired);
+                self.note(second, rank, &decision);
+                self.carry_out(rank, &decision, &parts, now);
+                self.ranks[rank].state = decision.state;
+            }
+        }
+    }
+
+    /// The rank says how it is. What it says is what the others know until it says it again.
+    fn beat(&mut self, rank: usize, now: f64) {
+        let noise = self.setup.model.noise;
+        let auth = self.world.parts.iter().filter(|part| part.rank == rank);
+        let auth = auth.fold(Counts::default(), |sum, part| sum.plus(&part.counts));
+        let (auth, all) = heartbeat::loads(self.policy, &auth, &auth);
+        let seconds = (now - self.ranks[rank].heard_at).max(STEP_SECONDS);
+        let busy = self.queues.busy(rank) * 100.0 * self.rng.about_one(noise);
+        let queue = self.queues.length(rank) * self.rng.about_one(noise);
+        let state = &mut self.ranks[rank];
+        let requests = state.requests.max(1e-9);
+        state.heard = Metrics {
+            auth,
+            all,
+            cpu_percent: busy.clamp(0.0, 100.0),
+            mem_percent: 10.0,
+            queue,
+            requests_per_second: state.requests / seconds,
+            request_seconds: (state.busy_seconds / requests).min(1.0),
+            inodes: 0.0,
+            age_seconds: 0.0,
+        };
+        state.heard_at = now;
+        (state.requests, state.busy_seconds) = (0.0, 0.0);
+    }
+
+    /// What a rank knows, and which fragment each unit of it is.
+    fn view(&self, rank: usize, now: f64) -> (View, Vec<usize>) {
+        let parts = &self.world.parts;
+        // Counts of what is below, as far as the rank has all that lies between.
+        let mut nested: Vec<Counts> = parts.iter().map(|part| part.counts).collect();
+        let mut inodes: Vec<f64> = parts.iter().map(|part| part.entries).collect();
+        for at in self.inner_first() {
+            let Some(above) = self.world.above(at) else { continue };
+            if parts[above].rank == parts[at].rank {
+                nested[above] = nested[above].plus(&nested[at]);
+                inodes[above] += inodes[at];
+            }
+        }
+        let mut outer_first = self.inner_first();
+        outer_first.reverse();
+        let mine = outer_first.into_iter().filter(|at| parts[*at].rank == rank);
+        let mine: Vec<usize> =
+            mine.filter(|at| nested[*at].sum() >= COLD || parts[*at].dir == 0).collect();
+        let mut place = vec![None; parts.len()];
+        for (number, at) in mine.iter().enumerate() {
+            place[*at] = Some(number);
+        }
+        let unit = |at: &usize| Unit {
+            id: parts[*at].id,
+            parent: self.world.above(*at).and_then(|above| place[above]),
+            counts: nested[*at],
+            inodes: whole(inodes[*at]),
+            movable: parts[*at].dir != 0,
+            pin: self.world.dirs[parts[*at].dir].pin,
+        };
+        let auth = mine.iter().fold(Counts::default(), |sum, at| sum.plus(&parts[*at].counts));
+        let heard =
+            |other: &super::RankState| Metrics { age_seconds: now - other.heard_at, ..other.heard };
+        let view = View {
+            whoami: Rank(u16::try_from(rank).unwrap_or(u16::MAX)),
+            ranks: self.ranks.iter().map(heard).collect(),
+            auth,
+            all: auth,
+            units: mine.iter().map(unit).collect(),
+            tick_seconds: self.setup.model.tick_seconds,
+            move_seconds: self.setup.model.move_seconds,
+        };
+        (view, mine)
+    }
+
+    /// Fragments with those of deeper directories first.
+    fn inner_first(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.world.parts.len()).collect();
+        // Directories are numbered after their parents.
+        order.sort_by_key(|at| std::cmp::Reverse((self.world.parts[*at].dir, *at)));
+        order
+    }
+
+    fn carry_out(&mut self, rank: usize, decision: &Decision, parts: &[usize], now: f64) {
+        let model = self.setup.model;
+        for export in &decision.exports {
+            let (Some(part), to) = (parts.get(export.unit), usize::from(export.to.0)) else {
+                continue;
+            };
+            let moved = self.world.export(*part, to);
+            let inodes: f64 = moved.iter().map(|at| self.world.parts[*at].entries).sum();
+            let freeze = model.freeze_seconds + inodes * model.freeze_inode_seconds;
+            // From the next step on, which is the first that can notice.
+            self.world.freeze(&moved, now + STEP_SECONDS + freeze);
+            let sessions = self.sessions(&moved);
+            let cost = model.move_seconds
+                + inodes * model.move_inode_seconds
+                + count(sessions) * model.flush_seconds;
+            for end in [rank, to] {
+                self.ranks[end].debt_seconds += cost;
+            }
+            self.report.migrations += 1;
+            self.report.inodes_moved += inodes;
+            self.report.sessions_flushed += sessions as u64;
+            // Each of them learns by a forward where it is now.
+            self.forwarded += count(sessions);
+        }
+    }
+
+    /// How many clients use one of these fragments now.
+    fn sessions(&self, moved: &[usize]) -> usize {
+        let uses = |client: &usize| {
+            self.users
+                .get(*client)
+                .is_some_and(|parts| parts.iter().any(|part| moved.contains(part)))
+        };
+        (0..usize::from(self.setup.clients)).filter(uses).count()
+    }
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a count of entries, never negative; the cast saturates"
+)]
+fn whole(count: f64) -> u64 {
+    count as u64
+}

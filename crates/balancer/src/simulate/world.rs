@@ -1,0 +1,201 @@
+//! The namespace of a simulation: directories, their fragments, and who has them.
+
+use types::{DirFragId, Frag, Ino, Rank};
+
+use super::queue::{Visit, Work};
+use super::rng::mix;
+use super::workload::Activity;
+use super::{Setup, count};
+use crate::{Counts, Kind};
+
+/// A fragment.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub(super) id: DirFragId,
+    pub(super) dir: usize,
+    pub(super) rank: usize,
+    /// What was done in it, without what is below.
+    pub(super) counts: Counts,
+    pub(super) entries: f64,
+    frozen_until: f64,
+}
+
+/// A directory.
+#[derive(Clone, Debug)]
+pub(super) struct Dir {
+    pub(super) parent: Option<usize>,
+    pub(super) parts: Vec<usize>,
+    pub(super) pin: Option<Rank>,
+}
+
+/// See the module documentation. Parents come before their children.
+#[derive(Clone, Debug)]
+pub(super) struct World {
+    pub(super) dirs: Vec<Dir>,
+    pub(super) parts: Vec<Part>,
+}
+
+/// Fragments are not divided further than this.
+const BITS_MAX: u8 = 9;
+
+impl World {
+    pub(super) fn new(setup: &Setup) -> Self {
+        let mut world = Self { dirs: Vec::new(), parts: Vec::new() };
+        for parent in setup.workload.tree(setup.clients) {
+            world.add(parent);
+        }
+        if setup.pinned {
+            let below_root = |dir: &&mut Dir| dir.parent == Some(0);
+            for (at, dir) in world.dirs.iter_mut().filter(below_root).enumerate() {
+                let rank = at % usize::from(setup.ranks);
+                dir.pin = u16::try_from(rank).ok().map(Rank);
+            }
+        }
+        world
+    }
+
+    fn add(&mut self, parent: Option<usize>) {
+        let (dir, part) = (self.dirs.len(), self.parts.len());
+        let id = DirFragId { ino: Ino(dir as u64 + 1), frag: Frag::WHOLE };
+        let counts = Counts::default();
+        self.parts.push(Part { id, dir, rank: 0, counts, entries: 1.0, frozen_until: 0.0 });
+        self.dirs.push(Dir { parent, parts: vec![part], pin: None });
+    }
+
+    /// The fragment that a directory's name stands in.
+    pub(super) fn above(&self, part: usize) -> Option<usize> {
+        let dir = self.parts[part].dir;
+        let parent = &self.dirs[self.dirs[dir].parent?];
+        let hash = usize::try_from(mix(dir as u64) >> 33).unwrap_or(0);
+        parent.parts.get(hash % parent.parts.len().max(1)).copied()
+    }
+
+    /// Divides what has grown beyond `entries`.
+    pub(super) fn split(&mut self, entries: f64) {
+        for at in 0..self.parts.len() {
+            let old = self.parts[at].clone();
+            let bits = old.id.frag.bits + 3;
+            if old.entries <= entries || bits > BITS_MAX {
+                continue;
+            }
+            let piece = |number: u32| Part {
+                id: DirFragId {
+                    frag: Frag {
+                        bits,
+                        value: old.id.frag.value | (number << (32 - u32::from(bits))),
+                    },
+                    ..old.id
+                },
+                counts: old.counts.times(0.125),
+                entries: old.entries / 8.0,
+                ..old.clone()
+            };
+            self.parts[at] = piece(0);
+            for number in 1..8 {
+                self.dirs[old.dir].parts.push(self.parts.len());
+                self.parts.push(piece(number));
+            }
+        }
+    }
+
+    /// What a client does in a second, on the ranks as they are.
+    pub(super) fn work(&self, setup: &Setup, client: u16, second: u32) -> Work {
+        let Activity { dirs, kinds, traverses, think_seconds, weight } =
+            setup.workload.activity(setup, client, second);
+        let mut work = Work { think_seconds, kinds, ..Work::default() };
+        for (dir, share) in dirs {
+            let dir = &self.dirs[dir];
+            let share = share / count(dir.parts.len());
+            let mut ranks: Vec<usize> =
+                dir.parts.iter().map(|part| self.parts[*part].rank).collect();
+            ranks.sort_unstable();
+            ranks.dedup();
+            let sharing = 1.0 + setup.model.shared_share * count(ranks.len().saturating_sub(1));
+            for part in &dir.parts {
+                let rank = self.parts[*part].rank;
+                work.units.push((*part, share));
+                visit(
+                    &mut work,
+                    rank,
+                    share,
+                    share * weight * sharing * setup.model.request_seconds,
+                );
+                let above = self.above(*part).map(|above| self.parts[above].rank);
+                if let Some(other) = above.filter(|other| *other != rank) {
+                    work.forwards += share * traverses;
+                    visit(&mut work, other, 0.0, share * traverses * setup.model.forward_seconds);
+                }
+            }
+        }
+        work
+    }
+
+    pub(super) fn fade(&mut self, left: f64) {
+        for part in &mut self.parts {
+            part.counts = part.counts.times(left);
+        }
+    }
+
+    /// Counts requests, and the entries that writes make.
+    pub(super) fn count(&mut self, work: &Work, requests: f64) {
+        let [reads, writes, lists] = work.kinds;
+        for (part, share) in &work.units {
+            let part = &mut self.parts[*part];
+            part.counts.add(Kind::InodeRead, requests * share * reads);
+            part.counts.add(Kind::InodeWrite, requests * share * writes);
+            part.counts.add(Kind::ReadDir, requests * share * lists);
+            part.entries += requests * share * writes;
+        }
+    }
+
+    /// The share of a step in which a client stands still: it does once it asks for something frozen.
+    pub(super) fn frozen_share(&self, work: &Work, requests: f64, now: f64, step: f64) -> f64 {
+        let mut going = 1.0;
+        for (part, share) in &work.units {
+            let left = (self.parts[*part].frozen_until - now).clamp(0.0, step) / step;
+            if left > 0.0 {
+                going *= 1.0 - left * (requests * share).min(1.0);
+            }
+        }
+        1.0 - going
+    }
+
+    /// Moves a fragment and what stands below it and has the same rank. Says what moved.
+    pub(super) fn export(&mut self, part: usize, to: usize) -> Vec<usize> {
+        let from = self.parts[part].rank;
+        // Parents come before children, and fragments after those they were divided from.
+        let mut moved = vec![part];
+        loop {
+            let joins = |at: &usize| {
+                !moved.contains(at)
+                    && self.parts[*at].rank == from
+                    && self.above(*at).is_some_and(|above| moved.contains(&above))
+            };
+            let more: Vec<usize> = (0..self.parts.len()).filter(joins).collect();
+            if more.is_empty() {
+                break;
+            }
+            moved.extend(more);
+        }
+        for at in &moved {
+            self.parts[*at].rank = to;
+        }
+        moved
+    }
+
+    pub(super) fn freeze(&mut self, parts: &[usize], until: f64) {
+        for part in parts {
+            self.parts[*part].frozen_until = until;
+        }
+    }
+}
+
+fn visit(work: &mut Work, rank: usize, share: f64, seconds: f64) {
+    match work.visits.iter_mut().find(|visit| visit.rank == rank) {
+        Some(visit) => {
+            visit.share += share;
+            visit.seconds += seconds;
+        }
+        None => work.visits.push(Visit { rank, share, seconds }),
+    }
+}

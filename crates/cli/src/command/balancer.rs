@@ -1,0 +1,186 @@
+//! `cudele balancer`: policies that say which rank has what, tried before they are used.
+
+mod simulate;
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use balancer::check::Tried;
+use balancer::{Expired, PRESETS, Policy, SOURCE_BYTES_MAX};
+use clap::{Args as ClapArgs, Subcommand};
+use cudele::{Errno, Error, Result};
+use serde_json::{Value, json};
+
+use crate::context::Context;
+use crate::format;
+
+/// Check balancer policies and see what they would do. A policy is a script in the dialect of Mantle
+/// or of Ceph, or the name of a shipped one.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:
+  cudele balancer presets
+  cudele balancer show greedy-spill > mine.lua
+  cudele balancer check mine.lua
+  cudele balancer simulate mine.lua --workload shared --ranks 8
+  cudele balancer simulate --table            every shipped policy on every workload")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Compile a policy, then let it decide on made-up clusters of 1 to 128 ranks
+    Check(Check),
+    /// Show where load would go over time, on a cluster on paper
+    Simulate(simulate::Args),
+    /// List the shipped policies
+    Presets,
+    /// Print a shipped policy
+    Show(Show),
+}
+
+#[derive(Debug, ClapArgs)]
+struct Check {
+    /// A policy file, `-` for standard input, or a shipped policy
+    #[arg(value_name = "FILE|PRESET")]
+    policy: OsString,
+}
+
+#[derive(Debug, ClapArgs)]
+struct Show {
+    /// A shipped policy
+    #[arg(value_name = "PRESET")]
+    name: String,
+}
+
+pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
+    match &args.command {
+        Command::Check(args) => check(context, args),
+        Command::Simulate(args) => simulate::run(context, args),
+        Command::Presets => presets(context),
+        Command::Show(args) => show(context, args),
+    }
+}
+
+/// One decision may take this long; a server gives it as much.
+const DECISION: Duration = Duration::from_millis(100);
+
+/// Ends a decision that takes longer than [`DECISION`] from now on.
+fn patience() -> Expired {
+    let begun = Instant::now();
+    Expired::when(move || begun.elapsed() > DECISION)
+}
+
+/// Reads the policy that an argument means.
+///
+/// # Errors
+/// `EINVAL` with file and line; `ENOENT` if it is neither a file nor a name.
+fn read(argument: &OsString) -> Result<Policy> {
+    if let Some(policy) = argument.to_str().and_then(balancer::preset) {
+        return Ok(policy);
+    }
+    let name = if argument == "-" {
+        "standard input".to_owned()
+    } else {
+        format::quoted(argument.as_bytes()).into_owned()
+    };
+    let mut bytes = Vec::new();
+    // One byte more than a policy may have: then its reader says that it is too long.
+    let most = SOURCE_BYTES_MAX as u64 + 1;
+    let done = if argument == "-" {
+        std::io::stdin().lock().take(most).read_to_end(&mut bytes)
+    } else {
+        match std::fs::File::open(Path::new(argument)) {
+            Ok(file) => file.take(most).read_to_end(&mut bytes),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let cause = "neither a file nor a shipped policy";
+                return Err(Error::new(Errno::NotFound, name, cause)
+                    .remedy("name a file; `cudele balancer presets` lists the shipped ones"));
+            }
+            Err(error) => Err(error),
+        }
+    };
+    done.map_err(|error| super::up::io(Path::new(argument), &error))?;
+    Policy::parse_bytes(&name, &bytes).map_err(|fault| fault.to_error(&name))
+}
+
+fn check(context: &Context, args: &Check) -> Result<()> {
+    let policy = read(&args.policy)?;
+    let tried = balancer::check::try_out_with(&policy, patience);
+    if let Some((tried, (rank, tick, fault))) =
+        tried.iter().find_map(|tried| tried.fault.as_ref().map(|fault| (tried, fault)))
+    {
+        let mut error = fault.to_error(policy.name());
+        let _ = write!(
+            error.cause,
+            " ({} of {} ranks, {}, tick {tick})",
+            rank,
+            tried.ranks,
+            tried.scene.name()
+        );
+        return Err(error);
+    }
+    let value = json!({
+        "policy": policy.name(), "dialect": policy.dialect().name(),
+        "settings": {
+            "need_min": policy.settings().need_min, "need_max": policy.settings().need_max,
+            "min_offload": policy.settings().min_offload, "state": policy.settings().state,
+        },
+        "scenes": tried.iter().map(scene).collect::<Vec<_>>(),
+    });
+    context.print(&value, || {
+        let mut text = format!("{}: {} dialect\n", policy.name(), policy.dialect().name());
+        let _ = writeln!(
+            text,
+            "{:>5}  {:<28} {:>12} {:>9}",
+            "RANKS", "LOAD", "WANTS MOVED", "SUBTREES"
+        );
+        for tried in &tried {
+            let (ranks, name) = (tried.ranks, tried.scene.name());
+            let _ = writeln!(
+                text,
+                "{ranks:>5}  {name:<28} {:>12.2} {:>9}",
+                tried.wanted, tried.exports
+            );
+        }
+        let steps = tried.iter().map(|tried| tried.steps).max().unwrap_or_default();
+        let _ = writeln!(text, "no faults; at most {steps} steps for a decision");
+        text
+    })
+}
+
+fn scene(tried: &Tried) -> Value {
+    json!({
+        "ranks": tried.ranks, "load": tried.scene.name(), "wanted": tried.wanted,
+        "subtrees": tried.exports, "steps": tried.steps,
+    })
+}
+
+fn presets(context: &Context) -> Result<()> {
+    let rows = PRESETS.iter().map(|preset| json!({ "name": preset.name, "about": preset.about }));
+    context.print(&Value::Array(rows.collect()), || {
+        let mut text = String::new();
+        for preset in PRESETS {
+            let _ = writeln!(text, "{:<26} {}", preset.name, preset.about);
+        }
+        text
+    })
+}
+
+fn show(context: &Context, args: &Show) -> Result<()> {
+    let Some(preset) = PRESETS.iter().find(|preset| preset.name == args.name) else {
+        return Err(Error::new(
+            Errno::Invalid,
+            args.name.as_str(),
+            "no shipped policy is called so",
+        )
+        .remedy("`cudele balancer presets` lists them"));
+    };
+    let value = json!({ "name": preset.name, "about": preset.about, "text": preset.text });
+    context.print(&value, || preset.text.to_owned())
+}
