@@ -1,18 +1,20 @@
 -- Cudele's own balancer.
 --  * Load is work: the rate of requests times what one costs, and the requests that wait.
 --  * One matching of exporters and importers, which every rank finds alike, so no rank is filled twice.
---  * Calm: a surplus must last for two ticks, unless it is large. What was just sent counts for its
---    importer until a heartbeat can know of it; ranks that were silent get nothing.
+--  * Calm: a surplus is a third of the mean, and lasts for two ticks unless it is large. What was just
+--    sent counts for its importer until a heartbeat can know of it; ranks that were silent get nothing.
+--  * When levelling does not help, because one subtree is more than a rank's share, hot subtrees that
+--    share a rank are parted.
 --  * Worth it: what moves must save more work, over half a minute, than moving costs.
 -- Settings
-need_max = 1.0 -- nothing is sent that is more than what is wanted
+need_max = 1.2 -- what is a little more than wanted may go
 -- Metadata load
 metaload = IRD + IWR + READDIR + 2*FETCH + 4*STORE
 -- Metadata server load
 mdsload = MDSs[i]["req"]*MDSs[i]["cost"] + MDSs[i]["q"]
 -- When policy
 local saved = RDState()
-if type(saved) ~= "table" then saved = {over = 0} end
+if type(saved) ~= "table" or type(saved.over) ~= "number" then saved = {over = 0} end
 local loads, mean = {}, 0
 for rank = 1, #MDSs do
     loads[rank] = MDSs[rank]["load"]
@@ -23,7 +25,7 @@ for rank = 1, #MDSs do
 end
 local mine = loads[whoami]
 -- A rank that has time left is no reason to give up locality.
-local over = mine > 1.15*mean and MDSs[whoami]["cpu"] > 50
+local over = mine > 1.3*mean and MDSs[whoami]["cpu"] > 50
 local state = {over = over and saved.over + 1 or 0}
 WRState(state)
 if over and (state.over >= 2 or mine > 1.5*mean) then
@@ -43,6 +45,12 @@ if over and (state.over >= 2 or mine > 1.5*mean) then
     end
     table.sort(exporters, larger)
     table.sort(importers, larger)
+    -- Levelling did not help: what is hot is more than one rank's share. Then half of the
+    -- difference to the emptiest rank is room enough for one of several that are hot.
+    if state.over >= 2 and mine > 1.6*mean and #importers > 0 then
+        exporters = {{rank = whoami, left = (mine - loads[importers[1].rank])/2}}
+        importers = {{rank = importers[1].rank, left = exporters[1].left}}
+    end
     local e, i = 1, 1
     while e <= #exporters and i <= #importers do
         local amount = min(exporters[e].left, importers[i].left)
@@ -61,4 +69,4 @@ if over and (state.over >= 2 or mine > 1.5*mean) then
     WRState(state)
 end
 -- Howmuch policy
-{"best_fit", "big_first"}
+{"big_first", "small_first", "big_small", "half", "best_fit"}

@@ -67,8 +67,9 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     }
 }
 
-/// One decision may take this long; a server gives it as much.
-const DECISION: Duration = Duration::from_millis(100);
+/// One decision may take this long: steps, which are the same on every machine, end it first unless
+/// single steps are very slow.
+const DECISION: Duration = Duration::from_secs(5);
 
 /// Ends a decision that takes longer than [`DECISION`] from now on.
 fn patience() -> Expired {
