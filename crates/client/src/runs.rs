@@ -141,7 +141,10 @@ impl ByReference {
 /// by value.
 #[must_use]
 pub fn may_go_by_value(errno: Errno) -> bool {
-    matches!(errno, Errno::NotEmpty | Errno::NotSupported | Errno::BadMessage | Errno::NotFound)
+    matches!(
+        errno,
+        Errno::NotEmpty | Errno::Exists | Errno::NotSupported | Errno::BadMessage | Errno::NotFound
+    )
 }
 
 fn each_event(

@@ -61,7 +61,7 @@ pub use locate::{Found, Locator};
 pub use mechanism::{Completion, MergedBy, Step};
 pub use objstore::Space;
 pub use observe::{Observer, Progress, Stage};
-pub use policy::{Composition, Durability, Mechanism, Policy, Preset};
+pub use policy::{Composition, Durability, Mechanism, MergeBy, Policy, Preset};
 pub use recover::{Left, Recovered};
 pub use state::{Owner, StateDir};
 pub use subtree::Subtree;

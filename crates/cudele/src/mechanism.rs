@@ -117,12 +117,14 @@ impl Reached {
 }
 
 /// How much of what was merged the server was told by reference.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MergedBy {
     /// Directories that were written as runs, which the server linked.
     pub runs: u64,
     /// Events that were not sent, because the runs show what they did.
     pub events: u64,
+    /// From when the runs were in the store until the server had answered, in seconds.
+    pub seconds: f64,
     /// Why something was told event by event although the policy asks for runs, in words.
     pub because: Option<&'static str>,
 }
@@ -137,6 +139,7 @@ impl MergedBy {
         Self {
             runs: self.runs + other.runs,
             events: self.events + other.events,
+            seconds: self.seconds + other.seconds,
             because: self.because.or(other.because),
         }
     }

@@ -342,3 +342,6 @@ fn attach_dir(
     let _ = store.put(&manifest_name(dir), &manifest.encode(), Expect::Absent)?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -72,7 +72,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
 
 /// How much was merged by reference, and why not more.
 pub(crate) fn told(by: &MergedBy) -> Value {
-    json!({ "runs": by.runs, "events": by.events, "not_because": by.because })
+    json!({ "runs": by.runs, "events": by.events, "seconds": by.seconds, "not_because": by.because })
 }
 
 /// The same as text; nothing where nobody asked for it.

@@ -24,6 +24,7 @@ mod mounted;
 #[path = "../mount/mounts.rs"]
 mod mounts;
 mod policies;
+mod referring;
 mod remembering;
 mod strong;
 mod tools;

@@ -4,6 +4,8 @@
 //! Nothing that was stored here is deleted again, whatever the server says: an attempt whose answer was
 //! lost may have made a directory of it.
 
+use std::time::Instant;
+
 use client::{ByReference, ByValue, Worth, may_go_by_value};
 use journal::SegmentHeader;
 use metastore::request::rest_name;
@@ -63,12 +65,14 @@ pub(crate) fn merge<B: AsRef<[u8]>>(
         unused,
     };
     asked();
+    let start = Instant::now();
     let mut report = match fs.call_with_chunks(op, &chunks) {
         Ok(Answer::Merged(report)) => *report,
         Ok(answer) => return Err(unexpected(&answer)),
         Err(error) if may_go_by_value(error.errno) => return Ok(Err(ByValue::Refused)),
         Err(error) => return Err(error),
     };
+    let seconds = start.elapsed().as_secs_f64();
     report.events = told.list.last.0 + 1 - told.header.first_seq.0;
     report.created += told.created;
     if let Some(object) = object {
@@ -76,5 +80,5 @@ pub(crate) fn merge<B: AsRef<[u8]>>(
         fs.store().delete(object)?;
     }
     let runs = told.list.dirs.len() as u64;
-    Ok(Ok((report, MergedBy { runs, events: told.events, because: None })))
+    Ok(Ok((report, MergedBy { runs, events: told.events, seconds, because: None })))
 }

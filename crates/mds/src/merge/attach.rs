@@ -143,8 +143,12 @@ impl Mds {
             Step::Begin => {
                 if runs.list.dirs.iter().any(|run| self.stands_for_something(&merge, run.dir)) {
                     let text = "a directory that exists is to be attached".into();
-                    let failure = Failure { errno: Errno::NotPermitted, text };
+                    let failure = Failure { errno: Errno::Exists, text };
                     return self.reply_error(merge.conn, merge.tid, failure, effects);
+                }
+                for run in runs.list.dirs.iter().filter(|run| run.dir != merge.subtree) {
+                    // A dry run may have looked for it, in vain.
+                    self.namespace.leave_to_store(run.dir);
                 }
                 let made = runs.list.dirs.iter().filter(|run| run.dir != merge.subtree);
                 let dirs: Vec<DirRun> = made.copied().collect();
@@ -207,7 +211,8 @@ impl Mds {
 
     /// Whether a directory that is to be attached is one that somebody may know.
     fn stands_for_something(&self, merge: &Merge, dir: Ino) -> bool {
-        dir != merge.subtree && (self.namespace.knows(dir) || self.namespace.is_complete(dir))
+        let is_used = self.namespace.counts(dir).0 > 0 || self.namespace.unstored(dir).0;
+        dir != merge.subtree && (self.namespace.knows(dir) || is_used)
     }
 
     /// Whether the run of a root may be attached now; if not, when the directory was fetched.

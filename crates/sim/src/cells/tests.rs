@@ -1,12 +1,16 @@
 //! What is to be so whatever the seed, in a cluster that nothing disturbs but what is written here.
 
+use metastore::{
+    DirRun, InodeRecord, RowValue, Rows, RunId, RunInfo, RunList, RunReader, run_name,
+};
+use objstore::{Expect, ObjectStore};
 use policy::{Cell, Mechanism};
-use types::{Cred, RenameFlags};
-use wire::MergeFlags;
+use types::{Attr, Cred, DirFragId, Errno, Frag, Ino, RenameFlags, Seq, Timestamp};
+use wire::{MergeFlags, Op, Unused};
 
 use super::fault::{Fault, Fuse};
 use super::ledger::Shown;
-use super::{Cells, Done};
+use super::{Cells, Done, Stop};
 
 /// A process that has decoupled the first subtree under a policy of this name.
 fn decoupled(seed: u64, cell: &str) -> Done<(Cells, usize)> {
@@ -87,4 +91,105 @@ fn a_merge_that_begins_with_something_else_than_a_create_is_all_there_or_nothing
             assert_eq!(renamed_first(seed, steps), Ok(()), "seed {seed:#x}, {steps} steps");
         }
     }
+}
+
+/// A run of a directory with these names and inode numbers, in the store.
+fn stored_run(cells: &Cells, dir: Ino, id: RunId, names: &[(&str, Ino, u32)]) -> DirRun {
+    let dirfrag = DirFragId { ino: dir, frag: Frag::WHOLE };
+    let mut rows = Rows::new();
+    for (name, ino, mode) in names {
+        let attr = Attr { ino: *ino, mode: *mode, nlink: 1, ..Attr::default() };
+        let version = Seq(u64::MAX);
+        let record = InodeRecord { attr, version, ..InodeRecord::default() };
+        rows.push(name.as_bytes(), RowValue::Inode(record));
+    }
+    let bytes = rows.into_run(dirfrag, id);
+    let run = RunInfo::of(&RunReader::open(&bytes).expect("it was just written"));
+    let _ = cells.world.disk.memory.put(&run_name(dirfrag, id), &bytes, Expect::Any);
+    DirRun { dir, run, subdirs: 0, touched: Timestamp(9) }
+}
+
+/// Sends a list of runs in front of a journal without events.
+fn send_runs(cells: &mut Cells, client: usize, dirs: Vec<DirRun>) -> Result<(), Errno> {
+    let subtree = cells.job().root;
+    let list = RunList { journal: 1, last: Seq(1), dirs };
+    let mut message = list.encode();
+    message.extend(cells.holding().expect("it has one").inner.header().encode());
+    let flags = MergeFlags { by_reference: true, ..MergeFlags::default() };
+    let (bytes, unused) = (message.len() as u64, Unused::default());
+    let op = Op::Merge { subtree, bytes, object: b"", flags, unused };
+    match cells.transfer(client, op, Some(&message)) {
+        Ok(_) => Ok(()),
+        Err(Stop::Failed(errno)) => Err(errno),
+        Err(stop) => panic!("{stop:?}"),
+    }
+}
+
+#[test]
+fn runs_that_claim_what_was_not_given_bring_nothing() {
+    const FILE: u32 = 0o100_644;
+    const DIR: u32 = 0o040_755;
+    let mut tried = 0;
+    for seed in 0..40 {
+        let (mut cells, client) = decoupled(seed, "weak-none").expect("nothing strikes");
+        let root = cells.job().root;
+        let range = cells.holding().expect("it has one").owner.ranges[0];
+        // More names than numbers are refused.
+        if range.len() < 6 {
+            continue;
+        }
+        tried += 1;
+        let [first, second] = [Ino(range.start), Ino(range.start + 1)];
+        let id = RunId::of_client(first);
+        let good = stored_run(&cells, root, id, &[("good", first, FILE)]);
+        // What the list says must be so, and the client's.
+        let wrong = DirRun { run: RunInfo { rows: 2, ..good.run }, ..good };
+        assert_eq!(send_runs(&mut cells, client, vec![wrong]), Err(Errno::BadMessage));
+        let wrong = DirRun { run: RunInfo { bytes: 7, ..good.run }, ..good };
+        assert_eq!(send_runs(&mut cells, client, vec![wrong]), Err(Errno::BadMessage));
+        let absent = DirRun { run: RunInfo { id: RunId::of_client(second), ..good.run }, ..good };
+        assert_eq!(send_runs(&mut cells, client, vec![absent]), Err(Errno::NotFound));
+        let servers = DirRun { run: RunInfo { id: RunId(1), ..good.run }, ..good };
+        for refused in [
+            vec![servers],
+            vec![good, good],
+            vec![stored_run(&cells, Ino::ROOT, id, &[("x", first, FILE)])],
+            vec![stored_run(&cells, Ino::LINKS, id, &[("x", first, FILE)])],
+            vec![stored_run(&cells, Ino(range.end), id, &[("x", first, FILE)])],
+            vec![DirRun { run: RunInfo { rows: u64::MAX, ..good.run }, ..good }],
+        ] {
+            assert_eq!(send_runs(&mut cells, client, refused), Err(Errno::NotPermitted));
+        }
+        // What its rows say counts as far as it is the client's.
+        let names = [
+            ("above", Ino::ROOT, DIR),
+            ("beyond", Ino(range.end), FILE),
+            ("good", first, FILE),
+            ("loop", second, DIR),
+        ];
+        let run = stored_run(&cells, root, id, &names);
+        let below = stored_run(&cells, second, id, &[("back", second, DIR), ("root", root, DIR)]);
+        assert_eq!(send_runs(&mut cells, client, vec![run, below]), Ok(()));
+        let seen = |cells: &mut Cells| -> Vec<String> {
+            let path = cells.job().path.clone();
+            cells.world.read_names(&path, root).into_iter().map(|(name, _)| name).collect()
+        };
+        let mut names = seen(&mut cells);
+        names.sort();
+        assert_eq!(names, ["good", "loop"], "seed {seed:#x}");
+        // Whoever looks into the loop, and a restart, find no more.
+        let path = format!("{}/loop", cells.job().path);
+        assert_eq!(cells.world.read_names(&path, second), [], "seed {seed:#x}");
+        cells.strike(Fault::Server);
+        cells.calm_down().expect("a server comes back");
+        let mut names = seen(&mut cells);
+        names.sort();
+        assert_eq!(names, ["good", "loop"], "seed {seed:#x}");
+        assert_eq!(cells.world.violation, None, "seed {seed:#x}");
+        // It has names now.
+        let more = stored_run(&cells, root, RunId::of_client(second), &[("more", first, FILE)]);
+        let again = send_runs(&mut cells, client, vec![more]);
+        assert_eq!(again, Err(Errno::NotEmpty), "seed {seed:#x}");
+    }
+    assert!(tried > 3, "only {tried} had enough numbers");
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cudele::{Errno, Error, Policy, Result};
+use cudele::{Errno, Error, MergeBy, Policy, Result};
 
 use super::cluster::{Place, TestCluster};
 use super::crew::{Crew, Together};
@@ -165,8 +165,8 @@ pub(crate) fn decoupled(cluster: &TestCluster, preset: &str, files: u64) -> Resu
 
 /// Merges so many files into a directory, and gives it up afterwards if `merge` says so.
 pub(crate) fn fill(cluster: &TestCluster, task: Fill<'_>) -> Result<Outcome> {
-    let Fill { dir, first, files, merge } = task;
-    let policy = policy("weak-none", files)?.to_yaml();
+    let Fill { dir, first, files, merge, merge_by } = task;
+    let policy = Policy { merge_by, ..policy("weak-none", files)? }.to_yaml();
     let dir = dir.to_owned();
     let task = Decoupled { dir, policy, first, files, append_first: true, merge, after_ns: 0 };
     alone(cluster, Task::Decoupled(task))
@@ -181,4 +181,5 @@ pub(crate) struct Fill<'a> {
     pub(crate) files: u64,
     /// Whether the subtree is given up, which the server writes down durably.
     pub(crate) merge: bool,
+    pub(crate) merge_by: MergeBy,
 }

@@ -1,6 +1,6 @@
 //! `memory`: resident bytes of the metadata server per inode.
 
-use cudele::Result;
+use cudele::{MergeBy, Result};
 
 use super::cluster::TestCluster;
 use super::job::Task;
@@ -26,8 +26,11 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
             let seconds = match row.name.as_str() {
                 "by_merge" => {
                     let dir = cluster.directory(None)?;
-                    fill(&cluster, Fill { dir: &dir, first: 0, files, merge: true })?
-                        .part("volatile_apply")
+                    fill(
+                        &cluster,
+                        Fill { dir: &dir, first: 0, files, merge: true, merge_by: MergeBy::Value },
+                    )?
+                    .part("volatile_apply")
                 }
                 "by_rpcs" => create(&cluster, "posix-volatile", share, clients)?,
                 _ => create(&cluster, "posix", share, clients)?,

@@ -1,7 +1,7 @@
 //! `readdir`: reading large directories (use case 4, U-04): by RPC while the server has the
 //! directory in memory, by RPC right after a restart, and in the view of a decoupled client.
 
-use cudele::Result;
+use cudele::{MergeBy, Result};
 
 use super::cluster::TestCluster;
 use super::job::{Outcome, Task};
@@ -19,7 +19,10 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
         let (mut view, mut again) = (row("view"), row("view_again"));
         let mut cluster = lab.cluster(&[])?;
         let dir = cluster.directory(None)?;
-        fill(&cluster, Fill { dir: &dir, first: 0, files: size, merge: true })?;
+        fill(
+            &cluster,
+            Fill { dir: &dir, first: 0, files: size, merge: true, merge_by: MergeBy::Value },
+        )?;
         for repetition in 0..lab.repeat {
             lab.progress(BENCH, repetition, &format!("{size} entries"));
             cluster.restart()?;

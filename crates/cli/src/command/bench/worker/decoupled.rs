@@ -99,6 +99,7 @@ fn note(completion: &Completion, outcome: &mut Outcome) {
     for step in &completion.steps {
         outcome.parts.insert(step.mechanism.name().to_owned(), step.seconds);
     }
+    outcome.parts.insert("by_reference".into(), completion.merged_by.seconds);
     if let Some(report) = &completion.merge {
         let seconds = |nanos| super::super::stats::real(nanos) / 1e9;
         outcome.parts.insert("verify".into(), seconds(report.verify_nanos));

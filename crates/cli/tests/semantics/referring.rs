@@ -1,0 +1,143 @@
+//! Merging by reference: what the client did is in the store before the server hears of it.
+
+use std::sync::Arc;
+
+use cudele::{Completion, FileType, Fs, Ino, NewFile, Subtree};
+
+use crate::fixture::World;
+use crate::tools::{decouple, mount, seen};
+
+const BY_VALUE: &str = "consistency: append_client_journal+volatile_apply\nallocated_inodes: 20000";
+/// Enough for a run.
+const FILES: usize = 5_000;
+
+fn by_reference() -> String {
+    format!("{BY_VALUE}\nmerge_by: reference")
+}
+
+fn fill(job: &mut Subtree, dir: Ino) {
+    for number in 0..FILES {
+        job.create(dir, format!("f{number}").as_bytes(), &NewFile::default()).unwrap();
+    }
+}
+
+fn make(job: &mut Subtree, parent: Ino, name: &str) -> Ino {
+    let new = NewFile { file_type: FileType::Directory, permissions: 0o750, ..NewFile::default() };
+    job.create(parent, name.as_bytes(), &new).unwrap()
+}
+
+/// Work in new directories, in the root, and on what was made.
+fn work(job: &mut Subtree) {
+    let root = job.root();
+    let big = make(job, root, "big");
+    fill(job, big);
+    let small = make(job, root, "small");
+    make(job, small, "below");
+    let data = NewFile { data: b"content", size: 7, ..NewFile::default() };
+    job.create(small, b"both", &data).unwrap();
+    job.create(big, b"with", &data).unwrap();
+    job.unlink(big, b"f7").unwrap();
+    job.rename((big, b"f8"), (big, b"g8"), cudele::RenameFlags::default()).unwrap();
+    job.rename((root, b"big"), (root, b"large"), cudele::RenameFlags::default()).unwrap();
+}
+
+/// Names, types, modes and lengths of everything below a directory.
+fn everything(fs: &Arc<Fs>, path: &str) -> Vec<String> {
+    let (mut all, mut todo) = (Vec::new(), vec![path.to_owned()]);
+    while let Some(dir) = todo.pop() {
+        for entry in fs.open_dir(dir.as_str()).unwrap().list().unwrap() {
+            let below = format!("{dir}/{}", String::from_utf8_lossy(&entry.name));
+            let attr = fs.stat(below.as_str()).unwrap();
+            let about = &below[path.len()..];
+            let size = if attr.is_dir() { 0 } else { attr.size };
+            all.push(format!("{about} {:o} {size} {} {}", attr.mode, attr.nlink, attr.uid));
+            if attr.is_dir() {
+                todo.push(below);
+            }
+        }
+    }
+    all.sort();
+    all
+}
+
+fn merge(job: Subtree) -> Completion {
+    let mut job = job;
+    job.merge().unwrap()
+}
+
+#[test]
+fn runs_and_events_give_the_same_tree() {
+    let world = World::new();
+    let (owner, other) = (mount(&world), mount(&world));
+    let mut trees = Vec::new();
+    for (path, policy) in [("/value", BY_VALUE.to_owned()), ("/reference", by_reference())] {
+        let mut job = decouple(&owner, path, &policy);
+        work(&mut job);
+        let said = job.dry_run().unwrap();
+        let done = merge(job);
+        let did = done.merge.unwrap();
+        assert_eq!((said.events, said.created), (did.events, did.created), "{path}");
+        assert_eq!((did.replaced, did.rejected), (0, 0), "{path}");
+        let is_reference = done.merged_by.runs > 0;
+        assert_eq!(is_reference, path == "/reference", "{:?}", done.merged_by);
+        trees.push(everything(&other, path));
+    }
+    assert_eq!(trees[0].len(), FILES + 4);
+    assert_eq!(trees[0], trees[1]);
+}
+
+#[test]
+fn what_others_have_in_the_way_goes_by_value() {
+    let world = World::new();
+    let (owner, other) = (mount(&world), mount(&world));
+    let mut trees = Vec::new();
+    for (path, policy) in [("/value", BY_VALUE.to_owned()), ("/reference", by_reference())] {
+        let mut job = decouple(&owner, path, &policy);
+        work(&mut job);
+        // Where the owner's names are, above them, and beside them.
+        other.make_dir(format!("{path}/large"), 0o700).unwrap();
+        let dir = other.open_dir(path).unwrap();
+        dir.create("small", &NewFile::default()).unwrap();
+        dir.create("theirs", &NewFile::default()).unwrap();
+        let large = other.open_dir(format!("{path}/large")).unwrap();
+        large.create("f1", &NewFile { permissions: 0o600, ..NewFile::default() }).unwrap();
+        large.create("theirs", &NewFile::default()).unwrap();
+        let done = merge(job);
+        assert!(done.merge.unwrap().replaced >= 2);
+        assert_eq!(done.merged_by.runs, u64::from(path == "/reference"), "the large directory");
+        trees.push(everything(&other, path));
+    }
+    assert_eq!(trees[0].len(), FILES + 4 + 2);
+    assert_eq!(trees[0], trees[1]);
+}
+
+#[test]
+fn what_was_linked_survives_the_server() {
+    let world = World::new();
+    let owner = mount(&world);
+    let mut job = decouple(&owner, "/job", &by_reference());
+    let root = job.root();
+    fill(&mut job, root);
+    let done = merge(job);
+    assert_eq!((done.merged_by.runs, done.merged_by.events), (1, FILES as u64));
+    world.crash();
+    assert_eq!(seen(&world, "/job").len(), FILES);
+    // What is done there afterwards is kept, too.
+    world.run(&["rm", "/job/f3"]).done();
+    world.crash();
+    assert_eq!(seen(&world, "/job").len(), FILES - 1);
+}
+
+#[test]
+fn what_cannot_be_told_by_reference_is_merged_all_the_same() {
+    let world = World::new();
+    let owner = mount(&world);
+    let mut job = decouple(&owner, "/job", &by_reference());
+    let root = job.root();
+    fill(&mut job, root);
+    let one = job.create(root, b"one", &NewFile::default()).unwrap();
+    job.link(one, root, b"two").unwrap();
+    let done = merge(job);
+    assert_eq!((done.merged_by.runs, done.merged_by.because), (0, Some("it makes hard links")));
+    assert_eq!(seen(&world, "/job").len(), FILES + 2);
+}
