@@ -78,13 +78,16 @@ impl ByValue {
     }
 }
 
+/// An object, and its name.
+type Object = (String, Vec<u8>);
+
 /// A journal as runs and a rest.
 #[derive(Debug)]
 pub struct ByReference {
     /// What is sent in front of the rest.
     pub list: RunList,
     /// The objects to be stored before that, by name.
-    pub objects: Vec<(String, Vec<u8>)>,
+    pub objects: Vec<Object>,
     /// The rest.
     pub header: SegmentHeader,
     /// Its blocks.
@@ -298,10 +301,7 @@ impl Split {
     }
 
     /// Writes the directories as runs, and what became of the times of those that the rest names.
-    fn write(
-        &mut self,
-        rest: &mut JournalBuffer,
-    ) -> Result<(Vec<DirRun>, Vec<(String, Vec<u8>)>), ByValue> {
+    fn write(&mut self, rest: &mut JournalBuffer) -> Result<(Vec<DirRun>, Vec<Object>), ByValue> {
         let id = RunId::of_client(self.first);
         let (mut dirs, mut objects) = (Vec::new(), Vec::new());
         for dir in self.tree.chosen() {

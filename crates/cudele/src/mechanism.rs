@@ -57,7 +57,7 @@ impl Material<'_> {
         &self,
         flags: MergeFlags,
     ) -> Result<std::result::Result<(MergeReport, MergedBy), MergedBy>> {
-        if !self.by_reference {
+        if !self.by_reference || self.blocks.is_empty() {
             return Ok(Err(MergedBy::default()));
         }
         let whole = Whole {

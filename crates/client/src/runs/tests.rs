@@ -261,6 +261,7 @@ fn told(ops: &[Op], is_empty: bool) -> Result<ByReference, ByValue> {
 
 #[test]
 fn what_goes_by_value_says_why() {
+    type Act<'a> = &'a dyn Fn(&mut Decoupled);
     let made = [Op::Make(0, 2, true), Op::Make(1, 0, false), Op::Make(1, 1, false)];
     let with = |op: &[Op]| told(&[&made[..], op].concat(), false).map(drop).unwrap_err();
     assert_eq!(with(&[Op::Rename(1, 0, 0, 5, false)]), ByValue::Moves);
@@ -285,7 +286,7 @@ fn what_goes_by_value_says_why() {
             .setxattr(&Cred::root(), ino, (b"user.a", Some(b"1")), flags, Timestamp(9))
             .expect("ok");
     };
-    let cases: [(&dyn Fn(&mut Decoupled), ByValue); 3] =
+    let cases: [(Act<'_>, ByValue); 3] =
         [(&twice, ByValue::TakenTwice), (&link, ByValue::HardLinks), (&xattr, ByValue::Xattrs)];
     for (act, reason) in cases {
         let mut inner = decoupled(true);

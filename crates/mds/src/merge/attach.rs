@@ -43,6 +43,15 @@ enum Step {
     Done,
 }
 
+/// What a merge does next.
+enum Next {
+    Apply,
+    /// Until the store has answered.
+    Wait,
+    /// Until a directory is here.
+    Fetch(Ino),
+}
+
 impl Runs {
     fn root(&self, subtree: Ino) -> Option<DirRun> {
         self.list.dirs.iter().find(|run| run.dir == subtree).copied()
@@ -138,70 +147,73 @@ impl Mds {
             merge.is_forgotten = true;
         }
         let Some(mut runs) = merge.runs.take() else { return self.apply_next(merge) };
-        let root = runs.root(merge.subtree);
-        let waits = match runs.step {
-            Step::Begin => {
-                if runs.list.dirs.iter().any(|run| self.stands_for_something(&merge, run.dir)) {
-                    let text = "a directory that exists is to be attached".into();
-                    let failure = Failure { errno: Errno::Exists, text };
-                    return self.reply_error(merge.conn, merge.tid, failure, effects);
-                }
-                for run in runs.list.dirs.iter().filter(|run| run.dir != merge.subtree) {
-                    // A dry run may have looked for it, in vain.
-                    self.namespace.leave_to_store(run.dir);
-                }
-                let made = runs.list.dirs.iter().filter(|run| run.dir != merge.subtree);
-                let dirs: Vec<DirRun> = made.copied().collect();
-                runs.step = Step::Root;
-                // Nothing that is not safe yet is about what nobody has seen.
-                let (position, ranges) = (self.log.safe(), guard(&merge));
-                let op = StoreOp::AttachDirs { dirs, position, ranges };
-                self.store(Waiting::Attach(merge.id), op, effects);
-                true
-            }
-            Step::Root => match root {
-                Some(run) => {
-                    runs.step = Step::Proved;
-                    self.store(Waiting::Attach(merge.id), StoreOp::ProveRun { run }, effects);
-                    true
-                }
-                None => {
-                    runs.step = Step::Done;
-                    false
-                }
-            },
-            Step::Proved => match root {
-                Some(run) => match self.may_attach_root(run.dir) {
-                    Ok(true) => {
-                        runs.step = Step::Writing;
-                        self.attach_root((run, guard(&merge)), effects);
-                        true
-                    }
-                    Ok(false) => {
-                        merge.runs = Some(runs);
-                        self.merges.waiting = true;
-                        self.merges.queue.push_front(merge);
-                        return self.merge_waits_for(run.dir, effects);
-                    }
-                    Err(failure) => {
-                        return self.reply_error(merge.conn, merge.tid, failure, effects);
-                    }
-                },
-                None => {
-                    runs.step = Step::Done;
-                    false
-                }
-            },
-            Step::Writing => true,
-            Step::Done => false,
-        };
-        let is_done = runs.step == Step::Done;
+        let next = self.attach_next(&merge, &mut runs, effects);
         merge.runs = Some(runs);
-        if is_done {
-            return self.apply_next(merge);
+        match next {
+            Ok(Next::Apply) => self.apply_next(merge),
+            Ok(Next::Wait) => {
+                self.merges.waiting = true;
+                self.merges.queue.push_front(merge);
+            }
+            Ok(Next::Fetch(dir)) => {
+                self.merges.waiting = true;
+                self.merges.queue.push_front(merge);
+                self.merge_waits_for(dir, effects);
+            }
+            Err(failure) => self.reply_error(merge.conn, merge.tid, failure, effects),
         }
-        self.merges.waiting = waits;
-        self.merges.queue.push_front(merge);
+    }
+
+    fn attach_next(
+        &mut self,
+        merge: &Merge,
+        runs: &mut Runs,
+        effects: &mut Effects,
+    ) -> Result<Next, Failure> {
+        let root = runs.root(merge.subtree);
+        match (runs.step, root) {
+            (Step::Begin, _) => {
+                let op = self.attach_made(merge, &runs.list)?;
+                runs.step = Step::Root;
+                self.store(Waiting::Attach(merge.id), op, effects);
+                Ok(Next::Wait)
+            }
+            (Step::Root, Some(run)) => {
+                runs.step = Step::Proved;
+                self.store(Waiting::Attach(merge.id), StoreOp::ProveRun { run }, effects);
+                Ok(Next::Wait)
+            }
+            (Step::Proved, Some(run)) => {
+                if !self.may_attach_root(run.dir)? {
+                    return Ok(Next::Fetch(run.dir));
+                }
+                runs.step = Step::Writing;
+                self.attach_root((run, guard(merge)), effects);
+                Ok(Next::Wait)
+            }
+            (Step::Writing, Some(_)) => Ok(Next::Wait),
+            (Step::Done, _) | (Step::Root | Step::Proved | Step::Writing, None) => {
+                runs.step = Step::Done;
+                Ok(Next::Apply)
+            }
+        }
+    }
+
+    /// Makes directories of the runs that the journal made.
+    fn attach_made(&mut self, merge: &Merge, list: &RunList) -> Result<StoreOp, Failure> {
+        if list.dirs.iter().any(|run| self.stands_for_something(merge, run.dir)) {
+            let text = "a directory that exists is to be attached".into();
+            return Err(Failure { errno: Errno::Exists, text });
+        }
+        let made = list.dirs.iter().filter(|run| run.dir != merge.subtree);
+        let dirs: Vec<DirRun> = made.copied().collect();
+        for run in &dirs {
+            // A dry run may have looked for it, in vain.
+            self.namespace.leave_to_store(run.dir);
+        }
+        // Nothing that is not safe yet is about what nobody has seen.
+        let (position, ranges) = (self.log.safe(), guard(merge));
+        Ok(StoreOp::AttachDirs { dirs, position, ranges })
     }
 
     fn apply_next(&mut self, mut merge: Merge) {

@@ -41,14 +41,11 @@ fn attach(store: &Memory, run: DirRun) -> Result<()> {
 
 fn names(store: &Memory) -> Result<Vec<String>> {
     let result = carry_out(store, StoreOp::LoadDir { ino: DIR });
-    match result.map_err(|failure| failure.error)? {
-        StoreResult::Dir(loaded) => Ok(loaded
-            .rows
-            .iter()
-            .map(|row| String::from_utf8_lossy(row.name).into_owned())
-            .collect()),
-        other => panic!("{other:?}"),
-    }
+    let StoreResult::Dir(loaded) = result.map_err(|failure| failure.error)? else {
+        panic!("it has a manifest");
+    };
+    let name = |row: metastore::Row<'_>| String::from_utf8_lossy(row.name).into_owned();
+    Ok(loaded.rows.iter().map(name).collect())
 }
 
 fn manifest(store: &Memory) -> Manifest {
