@@ -143,10 +143,37 @@ impl Vfs {
         subtree.forget()
     }
 
-    /// Shows others what the subtree holds so far.
-    pub(crate) fn sync_owned(&self, root: Ino) -> Result<()> {
+    /// Shows others what a subtree holds so far (`Subtree::sync`); it stays this process's.
+    ///
+    /// # Errors
+    /// As [`Vfs::end`].
+    pub fn sync_owned(&self, root: Ino) -> Result<Completion> {
         self.write_back_below(root)?;
-        self.owned_at(root)?.with(&Cred::root(), |subtree| subtree.sync()).map(|_| ())
+        self.owned_at(root)?.with(&Cred::root(), |subtree| subtree.sync())
+    }
+
+    /// Makes what a subtree holds so far as durable as its policy promises (`Subtree::persist`);
+    /// nobody sees more of it than before.
+    ///
+    /// # Errors
+    /// As [`Vfs::end`].
+    pub fn persist_owned(&self, root: Ino) -> Result<()> {
+        self.write_back_below(root)?;
+        self.owned_at(root)?.with(&Cred::root(), |subtree| subtree.persist())
+    }
+
+    /// Works in a subtree on behalf of a user, for who appends to its journal without looking.
+    ///
+    /// # Errors
+    /// `EINVAL` if this process has not decoupled it, `ESTALE` if it was given up meanwhile, and
+    /// those of the operation.
+    pub fn in_owned<T>(
+        &self,
+        root: Ino,
+        cred: &Cred,
+        operation: impl FnOnce(&mut Subtree) -> Result<T>,
+    ) -> Result<T> {
+        self.owned_at(root)?.with(cred, operation)
     }
 
     /// The first content of a file is about to go to the object store. In a decoupled subtree its
@@ -159,10 +186,9 @@ impl Vfs {
     }
 
     fn owned_at(&self, root: Ino) -> Result<Arc<Owned>> {
-        self.owned()
-            .get(&root)
-            .cloned()
-            .ok_or_else(|| Error::new(Errno::Invalid, "subtree", "this mount has not decoupled it"))
+        self.owned().get(&root).cloned().ok_or_else(|| {
+            Error::new(Errno::Invalid, "subtree", "this process has not decoupled it")
+        })
     }
 
     /// The subtree is not this process's any more.

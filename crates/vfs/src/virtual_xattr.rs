@@ -168,7 +168,7 @@ impl Vfs {
             "keep" => Ending::Keep,
             "merge" => Ending::Merge,
             "discard" => Ending::Discard,
-            "sync" => return self.sync_owned(ino),
+            "sync" => return self.sync_owned(ino).map(drop),
             "decouple" => {
                 let (policy, _) = self.walked(ino, || self.fs.policy_at(ino))?;
                 return self.decouple(&self.known_path(ino)?, &policy).map(|_| ());
