@@ -4,7 +4,7 @@
 //! the checks the compiler does not make (`tidy`), the list of what a change must pass (`ci`), long
 //! simulations and fuzzing. Not for anything a user of the file system runs.
 //!
-//! Invariant: only `fix` and `hook` change files outside the build directory.
+//! Invariant: only `fix`, `hook` and `capi install` change files outside the build directory.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -13,6 +13,7 @@
     reason = "I/O edge: chores read the tree, start programs and report on the terminal"
 )]
 
+mod capi;
 mod ci;
 mod fuzz;
 mod hook;
@@ -48,6 +49,8 @@ usage: cargo xtask CHORE [ARGUMENT]...
   ceph mount [TEST]...
                      pjdfstest and fsx on a mount whose object store is such a cluster, or
                      other tests of the mount
+  capi install PREFIX
+                     build the C library and lay it out: header, libraries, pkg-config file
   fix                rewrite the sources: rustfmt and what clippy can repair
   hook               install the pre-commit hook: format check and tidy
 ";
@@ -87,6 +90,7 @@ fn chore(root: &Path, arguments: &[&str]) -> Outcome {
             ["mount", tests @ ..] => tools::mount_on_ceph(root, tests),
             options => ceph(root, options),
         },
+        "capi" => capi::run(root, rest),
         "fix" => no_arguments(rest).and_then(|()| fix(root)),
         "hook" => no_arguments(rest).and_then(|()| hook::install(root)),
         "help" | "--help" | "-h" => {

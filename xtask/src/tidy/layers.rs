@@ -32,6 +32,7 @@ const ROWS: [(&str, u8); 22] = [
     ("cudele", 9),
     ("vfs", 10),
     ("mount", 11),
+    ("capi", 11),
     ("cli", 12),
     ("xtask", 12),
 ];

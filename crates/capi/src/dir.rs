@@ -1,0 +1,62 @@
+//! Directories that are being read.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cudele::{Attr, Result};
+
+use crate::error::about;
+use crate::mount::{Mount, Use};
+use crate::place::{Follow, Place};
+
+/// A directory that is open. Names that exist throughout are seen exactly once, whatever else is
+/// created and removed meanwhile.
+pub(crate) struct OpenDir {
+    open: Use,
+    path: Vec<u8>,
+    handle: u64,
+    /// The position of the next entry.
+    at: Mutex<u64>,
+    _place: Place,
+}
+
+impl OpenDir {
+    pub(crate) fn open(mount: &Arc<Mount>, path: &[u8]) -> Result<Self> {
+        let run = || {
+            let place = mount.object(path, Follow::Last)?;
+            Mount::check_dir(&place.attr)?;
+            let handle = mount.vfs.open_dir(place.ino)?;
+            let (open, path) = (Use::of(mount), path.to_vec());
+            Ok(Self { open, path, handle, at: Mutex::new(0), _place: place })
+        };
+        run().map_err(|error| about(path, error))
+    }
+
+    /// The next entry but `.` and `..`; nothing at the end.
+    pub(crate) fn next(&self) -> Result<Option<(Vec<u8>, Attr)>> {
+        let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut found, mut next) = (None, *at);
+        let mount = &self.open.0;
+        let read = mount.vfs.read_dir(&mount.caller, (self.handle, true), *at, &mut |listed| {
+            if found.is_some() {
+                return false;
+            }
+            next = listed.next;
+            found = (!listed.is_dot()).then(|| (listed.name.to_vec(), listed.attr));
+            true
+        });
+        read.map_err(|error| about(&self.path, error))?;
+        *at = next;
+        Ok(found)
+    }
+
+    /// Begins anew: what changed since is seen.
+    pub(crate) fn rewind(&self) {
+        *self.at.lock().unwrap_or_else(PoisonError::into_inner) = 0;
+    }
+}
+
+impl Drop for OpenDir {
+    fn drop(&mut self) {
+        self.open.0.vfs.close_dir(self.handle);
+    }
+}

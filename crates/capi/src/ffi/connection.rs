@@ -1,0 +1,80 @@
+//! Connections and error messages.
+
+use std::ffi::{OsStr, c_char, c_int};
+use std::os::unix::ffi::OsStrExt;
+use std::ptr::without_provenance_mut;
+use std::sync::Arc;
+
+use cudele::{Errno, Error};
+
+use super::memory::{Outcome, check_place, done, put, text_or_null};
+use crate::error;
+use crate::handle::Table;
+use crate::mount::Mount;
+
+/// A connection to a cluster.
+#[derive(Debug)]
+pub struct CudeleFs(());
+
+static CONNECTIONS: Table<Mount> = Table::new("connection");
+
+pub(super) fn mount(fs: *mut CudeleFs) -> Outcome<Arc<Mount>> {
+    CONNECTIONS.get(fs.addr())
+}
+
+/// Connects to a cluster: to the monitor at the address `mon` (`unix:PATH` or `tcp:HOST:PORT`), or
+/// if that is NULL to the cluster in the directory `dir`. If both are NULL, `$CUDELE_MON`,
+/// `$CUDELE_DIR` and the cluster that this user started last are tried. What is done is done with the
+/// rights of the user of this process.
+///
+/// Errors: `ENOENT` if nothing says where a cluster is, `ECONNREFUSED` if it does not run, `EINVAL`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudele_connect(
+    mon: *const c_char,
+    dir: *const c_char,
+    fs: *mut *mut CudeleFs,
+) -> c_int {
+    done(|| {
+        check_place(fs, "fs")?;
+        // SAFETY: strings of the caller.
+        let (mon, dir) = unsafe { (text_or_null(mon), text_or_null(dir)) };
+        let mon = mon.map(|mon| {
+            let not_text = |_| Error::new(Errno::Invalid, "mon", "the address is not UTF-8 text");
+            std::str::from_utf8(mon).map(str::to_owned).map_err(not_text)
+        });
+        let dir = dir.map(|dir| OsStr::from_bytes(dir).into());
+        let mount = Mount::connect(mon.transpose()?, dir)?;
+        let handle = CONNECTIONS.insert(mount);
+        // SAFETY: a place of the caller.
+        unsafe { put(fs, without_provenance_mut(handle)) };
+        Ok(())
+    })
+}
+
+/// Ends a connection. What was written is told to the server first, but not made durable: see
+/// cudele_sync. What a decoupled subtree holds that was neither persisted nor merged is gone.
+///
+/// Errors: `EBUSY` if files, directories or subtrees of it are open; `EIO`. Then it is still there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudele_disconnect(fs: *mut CudeleFs) -> c_int {
+    done(|| {
+        mount(fs)?.finish()?;
+        CONNECTIONS.remove(fs.addr()).map(drop)
+    })
+}
+
+/// Waits until everything that was changed through this connection is as durable as the policies
+/// promise. Of decoupled subtrees it is cudele_subtree_persist and its like that do that.
+///
+/// Errors: `EIO`, `ENOSPC`; the error of a change that was answered and is lost.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudele_sync(fs: *mut CudeleFs) -> c_int {
+    done(|| Ok(mount(fs)?.sync()?))
+}
+
+/// What the last call of this thread that failed says to people: the path, the cause, and what to do
+/// about it. Never NULL; empty if none has failed. It stays until the next call of this thread fails.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudele_last_error() -> *const c_char {
+    error::last()
+}

@@ -1,0 +1,169 @@
+//! A connection to a cluster, and the calls that need nothing but a path.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cudele::{Attr, Cluster, Errno, Error, Locator, Path, RenameFlags, Result, XattrFlags};
+use types::Cred;
+use vfs::{Caller, NewNode, Vfs};
+
+use crate::error::about;
+use crate::place::Follow;
+
+/// The name under which a directory tells and takes its policy.
+const POLICY: &[u8] = b"cudele.dir.policy";
+
+/// See the module documentation.
+pub(crate) struct Mount {
+    pub(crate) vfs: Arc<Vfs>,
+    pub(crate) caller: Caller,
+    /// Files, directories and subtrees that are open.
+    uses: AtomicUsize,
+}
+
+/// Something that is open: its connection is not to be closed before it.
+pub(crate) struct Use(pub(crate) Arc<Mount>);
+
+impl Use {
+    pub(crate) fn of(mount: &Arc<Mount>) -> Self {
+        mount.uses.fetch_add(1, Ordering::Relaxed);
+        Self(mount.clone())
+    }
+}
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        self.0.uses.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Mount {
+    /// Connects to the cluster with a monitor at this address, in this directory, or that the
+    /// environment names.
+    pub(crate) fn connect(mon: Option<String>, dir: Option<PathBuf>) -> Result<Self> {
+        let fs = Cluster::find(&Locator { mon, dir })?.mount()?;
+        let cred = fs.cred();
+        let pid = rustix::process::getpid().as_raw_pid().cast_unsigned();
+        let caller = Caller { uid: cred.uid, gid: cred.gid, pid };
+        let vfs = Arc::new(Vfs::new(fs, &Path::root(), vfs::Options::default())?);
+        vfs.write_back_regularly()?;
+        // There is no kernel that would have to forget anything.
+        let outdated = Arc::downgrade(&vfs);
+        vfs.share(move || {
+            if let Some(vfs) = outdated.upgrade() {
+                vfs.take_outdated();
+            }
+        })?;
+        Ok(Self { vfs, caller, uses: AtomicUsize::new(0) })
+    }
+
+    /// What must be done before the connection is closed.
+    ///
+    /// # Errors
+    /// `EBUSY` if something is open; those of writing back, and then it is still connected.
+    pub(crate) fn finish(&self) -> Result<()> {
+        let open = self.uses.load(Ordering::Relaxed);
+        if open > 0 {
+            let cause = format!("{open} files, directories or subtrees are open");
+            return Err(Error::new(Errno::Busy, "connection", cause).remedy("close them first"));
+        }
+        self.vfs.write_back_all()?;
+        self.vfs.fs().tell();
+        Ok(())
+    }
+
+    pub(crate) fn cred(&self) -> &Cred {
+        self.vfs.fs().cred()
+    }
+
+    /// Makes everything that was changed through this connection as durable as policies promise.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.vfs.write_back_all()?;
+        self.vfs.fs().sync_data()?;
+        self.vfs.fs().sync().map(drop)
+    }
+
+    pub(crate) fn stat(&self, path: &[u8], follow: Follow) -> Result<Attr> {
+        let run = || {
+            let place = self.object(path, follow)?;
+            Ok(self.vfs.attr(place.ino)?.attr)
+        };
+        run().map_err(|error| about(path, error))
+    }
+
+    /// Makes a directory or an empty file, as `mode` says; with a target a symbolic link.
+    pub(crate) fn make(&self, path: &[u8], mode: u32, target: &[u8]) -> Result<()> {
+        let run = || {
+            let place = self.parent(path)?;
+            let new = NewNode { mode, rdev: 0, target };
+            let entry = self.vfs.make(&self.caller, place.ino, &place.name, &new)?;
+            self.vfs.forget(entry.attr.ino, 1);
+            Ok(())
+        };
+        run().map_err(|error| about(path, error))
+    }
+
+    pub(crate) fn unlink(&self, path: &[u8]) -> Result<()> {
+        let run = || {
+            let place = self.parent(path)?;
+            self.vfs.unlink(&self.caller, place.ino, &place.name)
+        };
+        run().map_err(|error| about(path, error))
+    }
+
+    pub(crate) fn rmdir(&self, path: &[u8]) -> Result<()> {
+        let run = || {
+            let place = self.parent(path)?;
+            self.vfs.rmdir(&self.caller, place.ino, &place.name)
+        };
+        run().map_err(|error| about(path, error))
+    }
+
+    pub(crate) fn rename(&self, from: &[u8], to: &[u8]) -> Result<()> {
+        let old = self.parent(from).map_err(|error| about(from, error))?;
+        let run = || {
+            let new = self.parent(to)?;
+            let (old, new) = ((old.ino, &old.name[..]), (new.ino, &new.name[..]));
+            self.vfs.rename(&self.caller, old, new, RenameFlags::default())
+        };
+        run().map_err(|error| about(from, error))
+    }
+
+    /// The target of a symbolic link.
+    pub(crate) fn read_link(&self, path: &[u8]) -> Result<Vec<u8>> {
+        let run = || {
+            let place = self.object(path, Follow::Not)?;
+            if place.attr.file_type() != cudele::FileType::Symlink {
+                return Err(Error::new(Errno::Invalid, "", "it is not a symbolic link"));
+            }
+            self.vfs.read_link(place.ino)
+        };
+        run().map_err(|error| about(path, error))
+    }
+
+    /// The policy in force in a directory, as the text of a policy file.
+    pub(crate) fn policy(&self, path: &[u8]) -> Result<Vec<u8>> {
+        let run = || {
+            let place = self.object(path, Follow::Last)?;
+            Self::check_dir(&place.attr)?;
+            self.vfs.xattr(&self.caller, place.ino, POLICY)
+        };
+        run().map_err(|error| about(path, error))
+    }
+
+    /// Sets the policy of a directory, or removes it.
+    pub(crate) fn set_policy(&self, path: &[u8], policy: Option<&[u8]>) -> Result<()> {
+        let run = || {
+            let place = self.object(path, Follow::Last)?;
+            Self::check_dir(&place.attr)?;
+            let flags = XattrFlags::default();
+            self.vfs.set_xattr(&self.caller, place.ino, POLICY, policy, flags)
+        };
+        run().map_err(|error| about(path, error))
+    }
+
+    pub(crate) fn check_dir(attr: &Attr) -> Result<()> {
+        if attr.is_dir() { Ok(()) } else { Err(Error::of(Errno::NotDirectory, "")) }
+    }
+}

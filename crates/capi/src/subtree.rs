@@ -1,0 +1,108 @@
+//! Subtrees that this process has decoupled.
+
+use std::sync::Arc;
+
+use cudele::{Completion, Errno, Error, Ino, NewFile, Path, Policy, Result};
+use vfs::Ending;
+
+use crate::error::about;
+use crate::mount::{Mount, Use};
+
+/// A decoupled subtree that is open. It stays this client's until it is merged or discarded.
+pub(crate) struct OpenSubtree {
+    open: Use,
+    root: Ino,
+    path: Vec<u8>,
+}
+
+impl OpenSubtree {
+    /// Takes a subtree for this client alone, under a policy or the one in force there.
+    pub(crate) fn decouple(mount: &Arc<Mount>, path: &[u8], policy: Option<&[u8]>) -> Result<Self> {
+        let run = || {
+            let at = parse(path)?;
+            let policy = match policy {
+                Some(text) => {
+                    let text = std::str::from_utf8(text).map_err(|_| {
+                        Error::new(Errno::Invalid, "", "the policy is not UTF-8 text")
+                    })?;
+                    Policy::from_name_or_text(text)?.policy
+                }
+                None => mount.vfs.fs().policy(path)?.0,
+            };
+            mount.vfs.decouple(&at, &policy)
+        };
+        let root = run().map_err(|error| about(path, error))?;
+        Ok(Self { open: Use::of(mount), root, path: path.to_vec() })
+    }
+
+    /// Goes on with what an earlier process of this user left on this machine.
+    pub(crate) fn attach(mount: &Arc<Mount>, path: &[u8]) -> Result<Self> {
+        let run = || {
+            let fs = mount.vfs.fs();
+            let owner = cudele::StateDir::owner_at(fs.cluster_id(), &parse(path)?)?;
+            let owner = owner.ok_or_else(|| {
+                Error::new(
+                    Errno::NotFound,
+                    "",
+                    "this machine does not own a decoupled subtree here",
+                )
+                .remedy("decouple it first, or attach on the machine that did")
+            })?;
+            // It is the client that the subtree is given to, not this one, that goes on.
+            fs.cluster().mount_as(owner.client())?.attach(path)
+        };
+        let subtree = run().map_err(|error| about(path, error))?;
+        let root = mount.vfs.adopt(subtree);
+        Ok(Self { open: Use::of(mount), root, path: path.to_vec() })
+    }
+
+    pub(crate) fn root(&self) -> Ino {
+        self.root
+    }
+
+    /// Appends the creation of a file with content, or of a directory, without looking whether the
+    /// name is there.
+    pub(crate) fn append(&self, parent: Ino, name: &[u8], what: &NewFile<'_>) -> Result<Ino> {
+        let mount = &self.open.0;
+        let appended = mount.vfs.in_owned(self.root, mount.cred(), |subtree| {
+            if what.file_type == cudele::FileType::Directory {
+                return subtree.create(parent, name, what);
+            }
+            let mut content = what.data;
+            let new = NewFile { data: &[], ..*what };
+            subtree.create_file(parent, name, &new, &mut content).map(|(ino, _)| ino)
+        });
+        appended.map_err(|error| self.about(error))
+    }
+
+    /// Events that are held and not merged yet.
+    pub(crate) fn pending(&self) -> Result<u64> {
+        let mount = &self.open.0;
+        let pending =
+            mount.vfs.in_owned(self.root, mount.cred(), |subtree| Ok(subtree.pending_events()));
+        pending.map_err(|error| self.about(error))
+    }
+
+    pub(crate) fn persist(&self) -> Result<()> {
+        self.open.0.vfs.persist_owned(self.root).map_err(|error| self.about(error))
+    }
+
+    pub(crate) fn sync(&self) -> Result<Completion> {
+        self.open.0.vfs.sync_owned(self.root).map_err(|error| self.about(error))
+    }
+
+    pub(crate) fn end(&self, ending: Ending) -> Result<Completion> {
+        self.open.0.vfs.end(self.root, ending).map_err(|error| self.about(error))
+    }
+
+    fn about(&self, error: Error) -> Error {
+        about(&self.path, error)
+    }
+}
+
+fn parse(path: &[u8]) -> Result<Path> {
+    Path::parse(path).map_err(|errno| {
+        Error::new(errno, "", "it is no path of the namespace")
+            .remedy("name the directory from the root on, without `..`")
+    })
+}

@@ -1,0 +1,96 @@
+//! The C library, laid out as C programs look for it: header, shared and static library, and what
+//! pkg-config knows.
+//!
+//! Invariant: what is installed can be moved, whole, to another place.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use crate::run::{Cargo, Failure, Outcome};
+
+const USAGE: &str = "write `cargo xtask capi install PREFIX`";
+
+/// The version of the interface: `CUDELE_ABI` in the header, and in the library's `soname`.
+const ABI: &str = "0";
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// What a static library of this project needs of the system.
+const PRIVATE: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl";
+
+/// Builds it and lays it out below a directory, or only lays out a shared library that was built
+/// before (for the tests, which have one).
+pub(crate) fn run(root: &Path, arguments: &[&str]) -> Outcome {
+    match arguments {
+        ["install", prefix] => {
+            let kinds = ["--lib", "--crate-type", "cdylib,staticlib"];
+            Cargo::new(&["rustc", "--release", "-p", "capi"]).and(&kinds).run(root)?;
+            let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+            let built = root.join(target.unwrap_or_else(|| "target".into())).join("release");
+            let libraries = [built.join("libcapi.so"), built.join("libcapi.a")];
+            install(root, Path::new(prefix), &libraries[0], Some(&libraries[1]))
+        }
+        ["install", prefix, "--shared", library] => {
+            install(root, Path::new(prefix), Path::new(library), None)
+        }
+        [] => Err(Failure::Usage(USAGE.to_owned())),
+        [first, ..] => Err(Failure::Usage(format!("unexpected argument {first:?}: {USAGE}"))),
+    }
+}
+
+fn install(root: &Path, prefix: &Path, shared: &Path, fixed: Option<&Path>) -> Outcome {
+    let (include, lib) = (prefix.join("include"), prefix.join("lib"));
+    let packages = lib.join("pkgconfig");
+    for dir in [&include, &packages] {
+        fs::create_dir_all(dir).map_err(|error| failed(dir, &error))?;
+    }
+    copy(&root.join("crates/capi/include/cudele.h"), &include.join("cudele.h"))?;
+    let full = format!("libcudele.so.{VERSION}");
+    copy(shared, &lib.join(&full))?;
+    link(&full, &lib.join(format!("libcudele.so.{ABI}")))?;
+    link(&full, &lib.join("libcudele.so"))?;
+    if let Some(fixed) = fixed {
+        copy(fixed, &lib.join("libcudele.a"))?;
+    }
+    let package = packages.join("cudele.pc");
+    fs::write(&package, description()).map_err(|error| failed(&package, &error))?;
+    println!("the C library is in {}", prefix.display());
+    Ok(())
+}
+
+/// What pkg-config is told.
+fn description() -> String {
+    format!(
+        "prefix=${{pcfiledir}}/../..\n\
+         includedir=${{prefix}}/include\n\
+         libdir=${{prefix}}/lib\n\
+         \n\
+         Name: cudele\n\
+         Description: A file system whose subtrees choose their own consistency and durability\n\
+         Version: {VERSION}\n\
+         Cflags: -I${{includedir}}\n\
+         Libs: -L${{libdir}} -lcudele\n\
+         Libs.private: {PRIVATE}\n"
+    )
+}
+
+/// Replaces a file, whoever has it open: a program that runs keeps the library that it began with.
+fn copy(from: &Path, to: &Path) -> Outcome {
+    let new = to.with_extension("new");
+    fs::copy(from, &new).map_err(|error| failed(from, &error))?;
+    fs::rename(&new, to).map_err(|error| failed(to, &error))
+}
+
+fn link(target: &str, at: &Path) -> Outcome {
+    match fs::remove_file(at) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(failed(at, &error));
+        }
+        Ok(()) | Err(_) => {}
+    }
+    symlink(target, at).map_err(|error| failed(at, &error))
+}
+
+fn failed(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::Failed(format!("cannot install {}: {error}", path.display()))
+}
