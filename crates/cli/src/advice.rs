@@ -37,6 +37,7 @@ pub(crate) fn remedy(errno: Errno) -> &'static str {
         | Errno::NoLocks
         | Errno::Deadlock
         | Errno::CrossDevice
+        | Errno::Remote
         | Errno::TooBig
         | Errno::Range
         | Errno::NoData

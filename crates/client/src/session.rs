@@ -403,6 +403,7 @@ impl Session {
     }
 
     fn reply(&mut self, mut reply: Reply, effects: &mut Effects) {
+        let elsewhere = mark::take_elsewhere(&mut reply);
         self.leases.hear(&reply);
         // A lease is no capability.
         reply.told = reply.told.filter(|told| told.lease.is_none());
@@ -460,13 +461,7 @@ impl Session {
         if let Some(mark) = mark {
             self.take_mark(tid, mark, &result, effects);
         }
-        effects.completed.push((tid, result));
-    }
-
-    fn hold(&mut self, request: Unsafe, safe: Seq) {
-        if request.replay.seq > safe {
-            self.unsafe_requests.push_back(request);
-        }
+        effects.completed.push((tid, elsewhere.unwrap_or(result)));
     }
 
     fn note_safe(&mut self, safe: Seq) {

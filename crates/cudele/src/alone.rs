@@ -1,9 +1,9 @@
 //! Directories that a client has alone, and what it has done there that the server has not heard of yet.
 
-use types::{Errno, Error, Result};
+use types::{Error, Result};
 use wire::WantsAlone;
 
-use crate::Fs;
+use crate::{Fs, ranks};
 
 impl Fs {
     /// Takes directories in which it makes changes for itself from now on, when it can have them alone:
@@ -16,19 +16,19 @@ impl Fs {
     /// # Errors
     /// `EAGAIN` if there can be no more threads.
     pub fn take_alone(&self, wants: WantsAlone) -> Result<()> {
-        if !self.link().begin_telling(wants) {
-            return Ok(());
+        self.ranks.want_alone(wants);
+        for link in self.ranks.others() {
+            ranks::tell_on(&link, wants)?;
         }
-        let link = self.shared_link();
-        let thread = std::thread::Builder::new().name("cudele-tell".into());
-        let started = thread.spawn(move || link.tell_regularly());
-        started.map(drop).map_err(|error| Error::new(Errno::Again, "thread", error.to_string()))
+        ranks::tell_on(&self.shared_link(), wants)
     }
 
     /// Directories that this client has alone.
     #[must_use]
     pub fn alone(&self) -> usize {
-        self.link().lock().session.alone_count()
+        let others = self.ranks.others();
+        let others: usize = others.iter().map(|link| link.lock().session.alone_count()).sum();
+        self.link().lock().session.alone_count() + others
     }
 
     /// Waits until the server has everything that was answered here.
@@ -37,6 +37,7 @@ impl Fs {
     /// That of a change that it did not accept.
     pub fn settle(&self) -> Result<()> {
         self.link().settle()?;
+        self.ranks.others().iter().try_for_each(|link| link.settle())?;
         self.check_lost()
     }
 
@@ -45,7 +46,9 @@ impl Fs {
     /// # Errors
     /// That one.
     pub fn check_lost(&self) -> Result<()> {
-        match self.link().lock().session.take_lost() {
+        let others = self.ranks.others();
+        let links = std::iter::once(self.link()).chain(others.iter().map(|link| &**link));
+        match links.into_iter().find_map(|link| link.lock().session.take_lost()) {
             None => Ok(()),
             Some(lost) => Err(Error::from(lost).remedy("repeat the change")),
         }

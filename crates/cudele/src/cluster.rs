@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use net::{Address, Connection};
-use types::{ClientId, Cred, Errno, Error, Result, Tid};
+use types::{ClientId, Cred, Errno, Error, Rank, Result, Tid};
 use wire::{ClusterMap, Decoupled, MergeFlags, Message, MonAnswer, MonOp, Unused};
 
 use crate::{Fs, Locator, StateDir};
@@ -190,6 +190,15 @@ impl Cluster {
                 Err(unexpected(&answer))
             }
         }
+    }
+
+    /// Ends the server of a rank, which writes everything down. A standby takes the rank over.
+    ///
+    /// # Errors
+    /// `EAGAIN` if the rank has no server that the monitor can reach.
+    pub fn fail(&self, rank: Rank) -> Result<()> {
+        let answer = self.call(MonOp::Fail { rank })?;
+        if answer == MonAnswer::Done { Ok(()) } else { Err(unexpected(&answer)) }
     }
 
     /// Ends the cluster cleanly: everything is written down, then the daemons end.

@@ -30,19 +30,20 @@ impl Fs {
     /// Ends one [`Fs::open_as`] of the same kind. Nobody waits for the server, which is told if it
     /// was the last one.
     pub fn close_file(&self, ino: Ino, write: bool) {
-        self.link().close_file(ino, write, false);
+        self.link_of(ino).close_file(ino, write, false);
     }
 
     /// As [`Fs::close_file`], for one who makes many requests: the server is told with the next one,
     /// or by [`Fs::tell`].
     pub fn close_file_soon(&self, ino: Ino, write: bool) {
-        self.link().close_file(ino, write, true);
+        self.link_of(ino).close_file(ino, write, true);
     }
 
     /// Tells the server what it was not told yet. It need not know soon: until then it only keeps
     /// what nobody needs.
     pub fn tell(&self) {
         self.link().tell();
+        self.ranks.others().iter().for_each(|link| link.tell());
     }
 
     /// The answer to a recall: everything that was kept about the file is written, and nothing is
@@ -61,20 +62,20 @@ impl Fs {
     /// # Errors
     /// As [`Fs::yield_file`].
     pub fn yield_recalled(&self, ino: Ino) -> Result<bool> {
-        self.link().yield_recalled(&Cred::root(), ino)
+        self.link_of(ino).yield_recalled(&Cred::root(), ino)
     }
 
     /// Whether a file that is open was recalled, and is to be given up. What was recalled while the
     /// answer to [`Fs::open_as`] was on its way is found here by who has that answer.
     #[must_use]
     pub fn is_recalled(&self, ino: Ino) -> bool {
-        self.link().lock().session.is_recalled(ino)
+        self.link_of(ino).lock().session.is_recalled(ino)
     }
 
     /// Whether a file that is open is shared, as far as answers have arrived.
     #[must_use]
     pub fn is_shared(&self, ino: Ino) -> bool {
-        self.link().lock().session.is_shared(ino)
+        self.link_of(ino).lock().session.is_shared(ino)
     }
 
     /// Makes a file at least `size` bytes long; its mtime is now.

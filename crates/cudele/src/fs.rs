@@ -5,13 +5,14 @@ use std::time::Instant;
 
 use objstore::ObjectStore;
 use types::{
-    Attr, AttrChange, ClientId, Cred, Epoch, Errno, Error, FileType, Ino, Path, RenameFlags,
+    Attr, AttrChange, ClientId, Cred, Epoch, Errno, Error, FileType, Ino, Path, Rank, RenameFlags,
     Result, Seq, XattrFlags,
 };
 use wire::{Answer, EffectivePolicy, NewInode, Op, PolicyEntry, Unused};
 
 use crate::link::Link;
 use crate::observe::Observed;
+use crate::ranks::{self, Ranks};
 use crate::strong_log::StrongLogs;
 use crate::{Cluster, Dir, Observer, Policy, Subtree};
 
@@ -42,6 +43,7 @@ pub struct Fs {
     link: Arc<Link>,
     pub(crate) strong_logs: Arc<StrongLogs>,
     observed: Observed,
+    pub(crate) ranks: Ranks,
 }
 
 impl Fs {
@@ -51,7 +53,7 @@ impl Fs {
         let observed = Observed::default();
         let strong_logs = Arc::new(StrongLogs::default());
         let logs = strong_logs.clone();
-        let link = Arc::new(Link::new(client, cluster.clone(), observed.clone(), logs));
+        let link = Arc::new(Link::new((client, Rank(0)), cluster.clone(), observed.clone(), logs));
         let fs = Self {
             cluster,
             cluster_id: map.cluster,
@@ -60,6 +62,7 @@ impl Fs {
             link,
             strong_logs,
             observed,
+            ranks: Ranks::default(),
         };
         fs.link.connect(&mut fs.link.lock(), Instant::now())?;
         Ok(fs)
@@ -98,13 +101,16 @@ impl Fs {
     /// Requests sent to the metadata server so far.
     #[must_use]
     pub fn requests(&self) -> u64 {
-        self.link.lock().requests
+        let others = self.ranks.others();
+        self.link.lock().requests + others.iter().map(|link| link.lock().requests).sum::<u64>()
     }
 
     /// Changes that are applied but not known to be durable.
     #[must_use]
     pub fn unsafe_requests(&self) -> usize {
-        self.link.lock().session.unsafe_count()
+        let others = self.ranks.others();
+        let others: usize = others.iter().map(|link| link.lock().session.unsafe_count()).sum();
+        self.link.lock().session.unsafe_count() + others
     }
 
     /// Reports every stage of the mechanisms that this client carries out from now on. The first
@@ -164,13 +170,11 @@ impl Fs {
     /// # Errors
     /// `EAGAIN` if there can be no more threads.
     pub fn listen(&self, handler: impl FnMut(Notice) + Send + 'static) -> Result<()> {
-        if !self.link.begin_listening() {
-            return Ok(());
+        let handler = self.ranks.handled_by(handler);
+        for link in self.ranks.others() {
+            ranks::listen_on(&link, handler.clone())?;
         }
-        let link = self.link.clone();
-        let thread = std::thread::Builder::new().name("cudele-listen".into());
-        let started = thread.spawn(move || link.listen(handler));
-        started.map(drop).map_err(|error| Error::new(Errno::Again, "thread", error.to_string()))
+        ranks::listen_on(&self.link, handler)
     }
 
     /// A request that is followed by a journal in chunks.
@@ -470,6 +474,7 @@ impl Fs {
 impl Drop for Fs {
     fn drop(&mut self) {
         self.link.close();
+        self.ranks.others().iter().for_each(|link| link.close());
     }
 }
 

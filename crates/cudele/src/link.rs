@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use client::{Effects, Input, Known, Session};
 use net::{Address, Connection, Sender};
 use policy::Mechanism;
-use types::{ClientId, Cred, Epoch, Errno, Error, Ino, Result, Tid, Timestamp};
+use types::{ClientId, Cred, Epoch, Errno, Error, Ino, Rank, Result, Tid, Timestamp};
 use wire::{Answer, Message, Op};
 
 use crate::observe::Observed;
@@ -50,6 +50,8 @@ pub(crate) struct Link {
     teller: Condvar,
     /// Nobody needs it any more.
     closed: AtomicBool,
+    /// Whose server this is connected to.
+    rank: Rank,
     cluster: Arc<Cluster>,
     logs: Arc<StrongLogs>,
     observed: Observed,
@@ -171,7 +173,7 @@ impl State {
 
 impl Link {
     pub(crate) fn new(
-        client: ClientId,
+        (client, rank): (ClientId, Rank),
         cluster: Arc<Cluster>,
         observed: Observed,
         logs: Arc<StrongLogs>,
@@ -205,10 +207,23 @@ impl Link {
             listener: Condvar::new(),
             teller: Condvar::new(),
             closed: AtomicBool::new(false),
+            rank,
             cluster,
             logs,
             observed,
         }
+    }
+
+    /// A link of the same client to another rank. Logs of strong consistency with local durability are
+    /// rank 0's.
+    pub(crate) fn to_rank(&self, rank: Rank) -> Self {
+        let state = self.lock();
+        let (client, patience) = (state.session.client(), state.patience);
+        drop(state);
+        let logs = Arc::new(StrongLogs::default());
+        let link = Self::new((client, rank), self.cluster.clone(), self.observed.clone(), logs);
+        link.lock().patience = patience;
+        link
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {

@@ -227,7 +227,7 @@ impl Mds {
     }
 
     /// The oldest position whose effect is not in the metadata store.
-    fn oldest_unwritten(&mut self) -> Seq {
+    pub(crate) fn oldest_unwritten(&mut self) -> Seq {
         let dirty = self.namespace.dirtiest().map_or(Seq(u64::MAX), |(since, _)| since);
         let committing = self.checkpoint.committing.iter().map(|(_, since)| *since).min();
         committing.map_or(dirty, |since| since.min(dirty))
@@ -325,6 +325,26 @@ impl Mds {
         }
         self.settle(effects);
         self.purge_tick(effects);
+    }
+
+    /// Whether segments are being deleted.
+    pub(crate) fn is_trimming(&self) -> bool {
+        self.checkpoint.trimming
+    }
+
+    /// Whether the store has all of a directory.
+    pub(crate) fn is_stored(&self, dir: Ino) -> bool {
+        self.namespace.dirty_since(dir).is_none()
+            && !self.namespace.is_flushing(dir)
+            && !self.checkpoint.committing.iter().any(|(ino, _)| *ino == dir)
+    }
+
+    /// Goes on writing what is not written, and deletes segments that nothing depends on.
+    pub(crate) fn checkpoint_more(&mut self, effects: &mut Effects) {
+        if self.checkpoint.target.is_none() && self.namespace.dirtiest().is_some() {
+            self.checkpoint_all();
+        }
+        self.trim(effects);
     }
 
     /// Deletes what nobody needs any more.

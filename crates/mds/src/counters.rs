@@ -34,11 +34,18 @@ pub struct Counters {
     pub ahead: u64,
     pub ahead_refused: u64,
     pub store_failures: u64,
+    pub forwards: u64,
+    pub exports: u64,
+    pub exports_aborted: u64,
+    pub export_freeze_micros: u64,
+    pub imports: u64,
+    pub sessions_flushed: u64,
 }
 
 impl Counters {
     pub(crate) fn list(&self, mds: &Mds) -> Vec<(String, u64)> {
         let namespace = &mds.namespace;
+        let (taken_in, elsewhere) = mds.authority.counts();
         [
             ("requests", self.requests),
             ("lookups", self.lookups),
@@ -73,6 +80,15 @@ impl Counters {
             ("ahead", self.ahead),
             ("ahead_refused", self.ahead_refused),
             ("store_failures", self.store_failures),
+            ("hits", self.requests - self.forwards),
+            ("forwards", self.forwards),
+            ("exports", self.exports),
+            ("exports_aborted", self.exports_aborted),
+            ("export_freeze_micros", self.export_freeze_micros),
+            ("imports", self.imports),
+            ("sessions_flushed", self.sessions_flushed),
+            ("subtrees_taken_in", taken_in),
+            ("subtrees_elsewhere", elsewhere),
             ("open_files", mds.opens.len() as u64),
             ("locked_files", mds.locks.len() as u64),
             ("sessions", mds.sessions.len() as u64),

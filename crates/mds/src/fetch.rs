@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use metastore::Rows;
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
-use types::{ClientId, ConnId, Ino, Map, Moment, Seq, Set, Span, Timestamp};
+use metastore::{Row, RowValue, Rows};
+use types::{ClientId, ConnId, Ino, Map, Moment, Rank, Seq, Set, Span, Timestamp};
 use wire::{Message, Op, Request};
 
 use crate::op::{Release, touched};
@@ -36,6 +36,8 @@ enum Waiter {
     Recovery,
     /// The search for inodes after a recovery.
     Search,
+    /// Directories of a subtree that came from another rank.
+    Preload,
 }
 
 /// See the module documentation.
@@ -180,6 +182,17 @@ impl Mds {
         self.wait_for(dir, Waiter::Recovery, effects);
     }
 
+    pub(crate) fn preload_waits_for(&mut self, dir: Ino, effects: &mut Effects) {
+        self.wait_for(dir, Waiter::Preload, effects);
+    }
+
+    /// Whether a directory of a subtree is being fetched.
+    pub(crate) fn is_fetching_below(&self, root: Ino) -> bool {
+        let arrived = self.fetches.arrived.iter().map(|arrived| arrived.dir);
+        let mut fetched = self.fetches.waiting.keys().copied().chain(arrived);
+        fetched.any(|dir| self.namespace.is_within(dir, root))
+    }
+
     pub(crate) fn search_waits_for(&mut self, dir: Ino, effects: &mut Effects) {
         self.wait_for(dir, Waiter::Search, effects);
     }
@@ -228,6 +241,7 @@ impl Mds {
                 Waiter::Recovery => effects.fatal = Some(failure.error.clone()),
                 // It is tried again when some time has passed.
                 Waiter::Search => self.search_fetched(),
+                Waiter::Preload => self.preload_fetched(),
             }
         }
         if let Some(merge) = merge {
@@ -302,13 +316,19 @@ impl Mds {
                 Waiter::Question(_, frame) => Some(frame.as_slice()),
                 Waiter::Changes(client) => self.sessions.first_blocked(*client),
                 Waiter::Ahead(client) => self.sessions.first_ahead(*client),
-                Waiter::Merge | Waiter::Release(_) | Waiter::Recovery | Waiter::Search => None,
+                Waiter::Merge
+                | Waiter::Release(_)
+                | Waiter::Recovery
+                | Waiter::Search
+                | Waiter::Preload => None,
             };
             if let Some(Message::Request(request)) = frame.and_then(decode) {
                 named.extend(touched(&request.op).0.into_iter().flatten());
             }
         }
         named.extend(self.opens.files());
+        // Where they have their names.
+        named.extend(self.authority.named_roots());
         // What clients do there ahead must not have to wait.
         named.extend(self.caps.alone().map(|(dir, _)| dir));
         named.into_iter().flat_map(|ino| self.namespace.ancestors(ino)).collect()
@@ -318,13 +338,16 @@ impl Mds {
     pub(crate) fn fetch_step(&mut self, effects: &mut Effects) {
         let Some(arrived) = self.fetches.arrived.front_mut() else { return };
         let Arrived { dir, ref rows, position, touched, ref mut done } = *arrived;
-        self.namespace.load(dir, rows.iter_from(*done).take(ROWS_PER_SLICE));
+        let rank = self.rank;
+        let part = rows.iter_from(*done).take(ROWS_PER_SLICE);
+        self.namespace.load(dir, part.map(|row| seen_by(rank, row)));
         *done += ROWS_PER_SLICE;
         if *done < rows.len() {
             return;
         }
         self.fetches.arrived.pop_front();
-        self.namespace.finish_load(dir, position, touched);
+        let touched = (touched.0, touched.1.seen_by(rank));
+        self.namespace.finish_load(dir, position.seen_by(rank), touched);
         self.restore_known_policies();
         self.retry_waiting(dir, effects);
     }
@@ -352,6 +375,10 @@ impl Mds {
                     self.search_fetched();
                     self.search_on(effects);
                 }
+                Waiter::Preload => {
+                    self.preload_fetched();
+                    self.authority_step(effects);
+                }
             }
         }
     }
@@ -376,6 +403,15 @@ impl Mds {
             }
         }
     }
+}
+
+/// A row as it counts for a rank: what another one wrote is older than whatever this one's journal
+/// says.
+pub(crate) fn seen_by(rank: Rank, mut row: Row<'_>) -> Row<'_> {
+    if let RowValue::Inode(record) = &mut row.value {
+        record.version = record.version.seen_by(rank);
+    }
+    row
 }
 
 fn decode(frame: &[u8]) -> Option<Message<'_>> {

@@ -9,13 +9,15 @@
 //! the metadata store, `fetch` brings directories in, `merge` applies the journals of decoupled
 //! clients (Volatile Apply), `tables` holds what must survive even without a journal. `opens` knows
 //! which clients have which files open, `locks` which they have locked, `caps` which directories they
-//! remember, `leases` until when they may where the server does not know who they are.
+//! remember, `leases` until when they may where the server does not know who they are. `authority` knows
+//! which subtrees are other ranks'.
 //!
 //! Invariants:
 //! * every change of the namespace is planned, journalled if its subtree streams, then applied;
 //! * a reply says *applied*; *safe* is reported when the store confirmed the journal;
 //! * one slice of background work takes a few milliseconds at most, and requests go first.
 
+mod authority;
 mod caps;
 mod chain;
 mod checkpoint;
@@ -44,6 +46,7 @@ use wire::{ClusterMap, MdsState, Message, Outbox};
 pub use counters::Counters;
 pub use settings::Settings;
 
+use authority::Authority;
 use caps::Caps;
 use checkpoint::Checkpoint;
 use fetch::Fetches;
@@ -130,6 +133,8 @@ enum Waiting {
     Trim,
     Forget,
     Share(Ino),
+    /// The list of subtrees is read or replaced.
+    Subtrees,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,6 +158,7 @@ pub struct Mds {
     settings: Settings,
     phase: Phase,
     namespace: Namespace,
+    authority: Authority,
     log: Log,
     tables: Tables,
     sessions: Sessions,
@@ -191,6 +197,7 @@ impl Mds {
             rank,
             phase: Phase::Recovering,
             namespace: Namespace::new(),
+            authority: Authority::new(rank),
             log: Log::new(),
             tables: Tables::new(rank),
             sessions: Sessions::default(),
@@ -237,6 +244,9 @@ impl Mds {
             Input::Terminate => self.terminate(effects),
         }
         self.resend_on(effects);
+        if !self.authority.is_plain() {
+            self.authority_step(effects);
+        }
         self.log_step(effects);
         if self.phase == Phase::Stopping {
             self.try_stop(effects);
@@ -307,6 +317,7 @@ impl Mds {
             Waiting::Trim => self.trimmed(result, effects),
             Waiting::Forget => self.forgotten(result),
             Waiting::Share(ino) => self.share_stored(ino, result, effects),
+            Waiting::Subtrees => self.list_stored(result, effects),
         }
     }
 
@@ -365,6 +376,7 @@ impl Mds {
         self.checkpoint_tick(effects);
         self.opens_tick(effects);
         self.evict_tick();
+        self.authority_tick(effects);
         if self.is_active() && !self.is_resend_busy() {
             self.finish_interrupted(effects);
         }
@@ -424,6 +436,7 @@ impl Mds {
                     return;
                 }
                 self.phase = Phase::Stopping;
+                self.stop_export(effects);
                 self.checkpoint_all();
                 self.beacon_tick(effects);
             }
@@ -443,6 +456,7 @@ impl Mds {
             && !self.merges.is_halfway()
             && self.log.is_idle()
             && self.checkpoint.is_idle()
+            && self.authority.is_idle()
             && self.tables.is_idle();
         if !idle || !self.checkpoint_finished() {
             return;

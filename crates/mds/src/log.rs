@@ -132,6 +132,16 @@ impl Log {
         self.failed
     }
 
+    /// Everything up to here was handed to the store.
+    pub(crate) fn written(&self) -> Seq {
+        self.written
+    }
+
+    /// What is written next begins a segment.
+    pub(crate) fn end_segment(&mut self) {
+        self.open = false;
+    }
+
     pub(crate) fn is_idle(&self) -> bool {
         self.buffer.is_empty() && self.flights.is_empty()
     }
@@ -216,6 +226,7 @@ impl Mds {
     pub(crate) fn log_step(&mut self, effects: &mut Effects) {
         let hurry = self.phase == Phase::Stopping
             || self.merge_wants_journal()
+            || (!self.authority.is_plain() && self.authority_wants_journal())
             || self.checkpoint.wants_journal();
         while (hurry || self.log.is_due(self.clock.now, &self.settings))
             && self.log.pending_since.is_some()

@@ -138,6 +138,9 @@ impl Mds {
     /// Carries a request out, or lets it wait for a directory.
     pub(crate) fn execute(&mut self, conn: ConnId, request: &Request<'_>, effects: &mut Effects) {
         let Some(client) = self.sessions.client(conn) else { return };
+        if !self.authority.is_plain() && self.is_misplaced((conn, client), request, effects) {
+            return;
+        }
         if let Some(dir) = self.must_revoke(client, &request.op, effects) {
             return self.park_until_returned(conn, client, request, dir);
         }
@@ -178,8 +181,13 @@ impl Mds {
                 }
             }
             Err(Refused::Refusal(Refusal::Cold(dir))) => {
-                self.park(conn, client, request, dir, effects);
+                let plain = self.authority.is_plain();
+                if plain || !self.leads_elsewhere((conn, client), request, dir, effects) {
+                    self.park(conn, client, request, dir, effects);
+                }
             }
+            Err(Refused::Refusal(Refusal::Errno(Errno::Stale)))
+                if self.may_be_coming((conn, client), request, effects) => {}
             Err(Refused::Refusal(Refusal::Errno(errno))) => {
                 let [about, _] = touched(&request.op).0;
                 let nameless = about.is_some_and(|ino| self.opens.is_nameless(ino));
@@ -219,6 +227,11 @@ impl Mds {
     ) -> Performing {
         if self.is_astray(&request.op) {
             return Err(Errno::Stale.into());
+        }
+        if self.rank != types::Rank(0) && matches!(request.op, Op::Link { .. }) {
+            let text =
+                "files in a subtree that another rank than mds.0 serves have one name".into();
+            return Err(Refused::Failure(Failure { errno: Errno::NotPermitted, text }));
         }
         if !self.tables.decoupled.is_empty() {
             self.check_blocked(client, &request.op)?;
@@ -280,6 +293,9 @@ impl Mds {
             Op::Merge { .. } => {
                 let by = (client, &request.cred);
                 self.begin_merge((conn, request.tid), by, &request.op, effects)
+            }
+            Op::Export { dir, rank } => {
+                self.export((conn, request.tid), &request.cred, (dir, rank))
             }
             Op::Checkpoint => {
                 self.checkpoint_for(conn, request.tid);
@@ -414,6 +430,7 @@ pub(crate) fn touched<'a>(op: &Op<'a>) -> Touched<'a> {
         | Op::Open { ino, .. }
         | Op::Grow { ino, .. }
         | Op::Append { ino, .. }
+        | Op::Export { dir: ino, .. }
         | Op::GetPolicy { dir: ino }
         | Op::List { dir: ino, .. } => ([Some(ino), None], [None; 2]),
         Op::Walk { base, .. } => ([Some(base), None], [None; 2]),

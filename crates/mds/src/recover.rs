@@ -6,12 +6,12 @@ mod remerge;
 use std::collections::BTreeMap;
 
 use journal::{BlockReader, Create, Event, Record, segment};
-use metastore::Rows;
 use metastore::request::{
     Condition, LoadedDir, StoreFailure, StoreOp, StoreResult, Token, journal_prefix, rank_name,
 };
+use metastore::{Rows, SUBTREES_NAME};
 use namespace::{Batch, Mode};
-use types::{ClientId, Errno, Error, FileType, Ino, Seq};
+use types::{ClientId, Errno, Error, FileType, Ino, Rank, Seq};
 
 use crate::chain::{Chain, Found, Next};
 use crate::session::Remembered;
@@ -28,6 +28,10 @@ enum Step {
     Idle,
     ReadTable,
     TakeOver,
+    /// The list of subtrees is read.
+    ReadList,
+    /// The inode of a subtree whose name is another rank's is fetched.
+    FetchAbove(Ino),
     /// The directory that holds the root's inode is fetched.
     FetchRoot,
     /// A new cluster: the root is made, and stored before anything else happens.
@@ -104,8 +108,14 @@ impl Mds {
             (Step::TakeOver, StoreResult::Stored(version)) => {
                 self.tables.taken_over(version);
                 self.sessions.restore(&self.tables.journal_end().sessions);
-                self.recovery.step = Step::FetchRoot;
-                self.recovery_waits_for(Ino::ANCHOR, effects);
+                self.recovery.step = Step::ReadList;
+                let object = SUBTREES_NAME.to_owned();
+                self.store(Waiting::Recovery, StoreOp::Get { object }, effects);
+                Ok(())
+            }
+            (Step::ReadList, read @ (StoreResult::Bytes(..) | StoreResult::Missing)) => {
+                self.take_list(&read)?;
+                self.begin_namespace(effects);
                 Ok(())
             }
             (Step::TakeOver, _) => Err(Error::new(
@@ -156,6 +166,18 @@ impl Mds {
                 let cause = format!("recovery expected something else: {step:?}, {result:?}");
                 Err(Error::new(Errno::Io, self.rank.to_string(), cause))
             }
+        }
+    }
+
+    /// Rank 0 begins with the root, others with the subtrees that they serve.
+    fn begin_namespace(&mut self, effects: &mut Effects) {
+        if self.rank == Rank(0) {
+            self.recovery.step = Step::FetchRoot;
+            self.recovery_waits_for(Ino::ANCHOR, effects);
+        } else {
+            self.namespace.be_without_root();
+            self.set_all_above();
+            self.list_segments(effects);
         }
     }
 
@@ -224,9 +246,19 @@ impl Mds {
         match self.recovery.step {
             Step::Replay => {}
             Step::FetchRoot => return self.find_root(effects),
+            Step::FetchAbove(root) => {
+                if !self.namespace.knows(root) {
+                    let cause = "the store has not got its root, which this rank serves";
+                    let error = Error::new(Errno::BadMessage, root.to_string(), cause);
+                    effects.fatal = Some(error.remedy("run `cudele fsck`"));
+                    return;
+                }
+                return self.replayed(effects);
+            }
             Step::Idle
             | Step::ReadTable
             | Step::TakeOver
+            | Step::ReadList
             | Step::StoreRoot
             | Step::ListSegments
             | Step::ReadSegment(_)
@@ -388,6 +420,10 @@ impl Mds {
 
     /// The whole journal is applied.
     fn replayed(&mut self, effects: &mut Effects) {
+        if let Some(root) = self.lacking_root() {
+            self.recovery.step = Step::FetchAbove(root);
+            return self.recovery_waits_for(Ino::above(root), effects);
+        }
         self.recovery.step = Step::Idle;
         self.merges.leave(std::mem::take(&mut self.recovery.unfinished));
         self.namespace.take_freed();
@@ -398,6 +434,7 @@ impl Mds {
             self.forget(StoreOp::Delete { objects: garbage }, effects);
         }
         self.log.resume(self.tables.epoch(), segments, (next_index, last));
+        self.list_changed(effects);
         self.wait_for_clients(effects);
     }
 }

@@ -42,7 +42,11 @@ impl Mds {
         effects: &mut Effects,
     ) {
         // Inodes with several names are not in the directories that name them.
-        let queue = VecDeque::from([Ino::LINKS, top]);
+        let mut queue = VecDeque::from([Ino::LINKS]);
+        if self.namespace.knows(top) {
+            queue.push_back(top);
+        }
+        queue.extend(self.authority.own_roots());
         self.search = Some(Search { goal, wanted, queue, waiting: false });
         self.search_on(effects);
     }
@@ -90,14 +94,18 @@ impl Mds {
     }
 
     /// The directories in a directory, all of whose inodes are in memory then.
-    fn look_into(&self, dir: Ino) -> Result<Vec<Ino>, Refusal> {
+    pub(crate) fn look_into(&self, dir: Ino) -> Result<Vec<Ino>, Refusal> {
         if dir == Ino::LINKS {
             let here = self.namespace.is_complete(dir);
             return if here { Ok(Vec::new()) } else { Err(Refusal::Cold(dir)) };
         }
         let entries = self.namespace.list(&Cred::root(), dir, None, usize::MAX, false)?;
         let dirs = entries.into_iter().filter(|entry| entry.attr.is_dir());
-        Ok(dirs.map(|entry| entry.attr.ino).collect())
+        let mut dirs: Vec<Ino> = dirs.map(|entry| entry.attr.ino).collect();
+        // What other ranks serve is not looked for here.
+        let others: Vec<Ino> = self.authority.other_roots().collect();
+        dirs.retain(|dir| !others.contains(dir));
+        Ok(dirs)
     }
 
     fn search_ended(&mut self, goal: Goal, effects: &mut Effects) {

@@ -141,7 +141,7 @@ impl Tables {
             decoupled: BTreeMap::new(),
             given_back: BTreeSet::new(),
             fenced: BTreeSet::new(),
-            end: JournalEnd::default(),
+            end: JournalEnd { last: Seq::before_first(rank), ..JournalEnd::default() },
             stopped: Epoch(0),
             crashed: Epoch(0),
             remembering: BTreeSet::new(),

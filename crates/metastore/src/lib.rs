@@ -23,6 +23,7 @@ pub mod request;
 mod row;
 mod rows;
 mod run;
+mod subtrees;
 
 pub use attach::{ATTACHED_DIRS_MAX, Attached, DirRun, RunList};
 pub use error::FormatError;
@@ -36,6 +37,7 @@ pub use rows::Rows;
 pub use run::{
     BLOCK_BYTES_TARGET, RESTART_ROWS, RUN_VERSION, RunCursor, RunEnds, RunReader, encode_run,
 };
+pub use subtrees::{SUBTREES_MAX, SUBTREES_NAME, Subtree, Subtrees};
 
 #[cfg(test)]
 mod tests;

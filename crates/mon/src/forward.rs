@@ -135,7 +135,7 @@ impl Mon {
                 owner = client;
                 (path, policy, None)
             }
-            MonOp::Register | MonOp::Status | MonOp::Stop => {
+            MonOp::Register | MonOp::Status | MonOp::Stop | MonOp::Fail { .. } => {
                 debug_assert!(false, "the monitor does these itself");
                 return Err(Errno::Invalid.into());
             }

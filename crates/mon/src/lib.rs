@@ -176,6 +176,13 @@ impl Mon {
                 self.check_waiting()?;
                 self.begin_stop(clock, Some(asker), effects);
             }
+            MonOp::Fail { rank } => {
+                let Some(server) = self.servers.conn_of(rank) else {
+                    return Err(again(&format!("no server of {rank} is connected")));
+                };
+                effects.send(server, &Message::Stop);
+                effects.reply(asker, Ok(MonAnswer::Done));
+            }
             MonOp::Register => {
                 self.check_waiting()?;
                 self.register(asker, effects)?;

@@ -31,6 +31,7 @@ mod dirty;
 mod exact;
 mod extra;
 pub mod flush;
+mod handover;
 mod inode;
 pub mod load;
 mod names;
@@ -107,6 +108,8 @@ pub struct Namespace {
     dirty: Dirty,
     freed: Vec<Freed>,
     losses: Vec<Loss>,
+    /// The paths of subtrees whose names are other ranks', by the directories above their roots.
+    tops: Map<Ino, types::Path>,
 }
 
 impl Default for Namespace {
@@ -128,6 +131,7 @@ impl Namespace {
             policy_generation: 1,
             dirty: Dirty::new(),
             losses: Vec::new(),
+            tops: Map::default(),
             freed: Vec::new(),
         }
     }

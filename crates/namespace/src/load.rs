@@ -455,7 +455,7 @@ impl Newer {
 
 /// Whether a directory is one of those that are there without a name: no inode says so.
 fn is_hidden(dir: Ino) -> bool {
-    dir.0 < 16
+    dir.0 < 16 || dir.is_above()
 }
 
 fn is_dir(create: &Create<'_>) -> bool {

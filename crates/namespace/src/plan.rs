@@ -62,6 +62,10 @@ impl<'a> Planned<'a> {
         Self { event, first: None, second: None }
     }
 
+    pub(crate) fn with_extra(event: Event<'a>, first: Option<Arc<Extra>>) -> Self {
+        Self { event, first, second: None }
+    }
+
     /// The event.
     #[must_use]
     pub fn event(&self) -> Event<'_> {
@@ -228,7 +232,7 @@ impl Namespace {
         })))
     }
 
-    fn snapshot(
+    pub(crate) fn snapshot(
         &self,
         ino: Ino,
         inode: &Inode,

@@ -57,8 +57,9 @@ impl Namespace {
         if ino == Ino::ANCHOR || ino == Ino::LINKS {
             return true;
         }
-        let top = self.ancestors(ino).last().and_then(|top| self.inodes.get(top));
-        top.is_some_and(|top| top.home == Ino::ANCHOR || top.home == Ino::LINKS)
+        let Some(top) = self.ancestors(ino).last() else { return false };
+        let home = self.inodes.get(top).map(|top| top.home);
+        home == Some(Ino::ANCHOR) || home == Some(Ino::LINKS) || self.tops.contains_key(&top)
     }
 
     /// Re-reads the policy stored in a directory inode.
@@ -119,10 +120,13 @@ impl Namespace {
         for ino in self.ancestors(ino) {
             let inode = self.inodes.get(ino)?;
             let name = self.dirs.get(&inode.home)?.name_by_hash(inode.home_hash, ino)?;
-            if inode.home == Ino::ANCHOR && name == ROOT_NAME {
-                return Some(
-                    names.iter().rev().fold(Path::root(), |path, name: &Vec<u8>| path.join(name)),
-                );
+            let top = if inode.home == Ino::ANCHOR && name == ROOT_NAME {
+                Some(Path::root())
+            } else {
+                self.tops.get(&inode.home).cloned()
+            };
+            if let Some(top) = top {
+                return Some(names.iter().rev().fold(top, |path, name: &Vec<u8>| path.join(name)));
             }
             names.push(name);
         }

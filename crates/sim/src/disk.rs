@@ -30,6 +30,11 @@ pub struct Disk {
 }
 
 impl Disk {
+    /// A server's way to objects that others see, too.
+    pub(crate) fn on(memory: Memory) -> Self {
+        Self { memory, ..Self::default() }
+    }
+
     /// Takes an operation in.
     pub fn submit(&mut self, token: Token, op: StoreOp) {
         self.submitted.insert(token, op);
@@ -114,6 +119,13 @@ impl Disk {
         self.carried_out.clear();
         self.unsynced.clear();
         let _ = self.memory.sync(SyncScope::All);
+    }
+
+    /// What was appended is durable: its server is not the one that dies.
+    pub(crate) fn sync_appends(&self) {
+        for object in self.unsynced.values() {
+            let _ = self.memory.sync(SyncScope::Object(object));
+        }
     }
 
     /// The server dies: what is under way takes effect, in part or not at all, and unsynced writes

@@ -42,6 +42,7 @@ mod oracle;
 mod plan;
 mod print;
 mod project;
+pub mod ranks;
 mod region;
 mod rng;
 mod run;

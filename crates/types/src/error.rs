@@ -84,6 +84,8 @@ errnos! {
     Loop = 40, "ELOOP", "too many symbolic links";
     /// No such extended attribute.
     NoData = 61, "ENODATA", "no such attribute";
+    /// Another metadata server serves what was asked for: ask that one.
+    Remote = 66, "EREMOTE", "served by another metadata server";
     /// The bytes are not in the format they claim: truncated, corrupt or foreign.
     BadMessage = 74, "EBADMSG", "bad message";
     /// The operation or mechanism is not available here.

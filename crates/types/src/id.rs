@@ -78,6 +78,47 @@ impl Ino {
         let start = Self::FIRST_FREE * (u64::from(rank.0) + 1);
         InoRange { start, end: start + Self::FIRST_FREE }
     }
+
+    /// The rank that gave the number out; rank 0 for those that nobody did.
+    #[must_use]
+    pub fn given_by(self) -> Rank {
+        let space = (self.0 / Self::FIRST_FREE).saturating_sub(1);
+        Rank(u16::try_from(space).unwrap_or_default())
+    }
+
+    /// The hidden directory that is home to the root of a subtree on the rank that serves the
+    /// subtree, if its name is on another rank.
+    #[must_use]
+    pub fn above(root: Ino) -> Ino {
+        Ino(root.0 | Self::ABOVE)
+    }
+
+    /// Whether this is such a directory. No rank has numbers as large.
+    #[must_use]
+    pub fn is_above(self) -> bool {
+        self.0 & Self::ABOVE != 0
+    }
+
+    const ABOVE: u64 = 1 << 63;
+}
+
+impl Seq {
+    /// Positions in the journal of a rank are larger than this: those of different ranks can be told
+    /// from each other, because what the metadata store holds of a subtree may have been written by
+    /// several.
+    #[must_use]
+    pub fn before_first(rank: Rank) -> Seq {
+        Seq(u64::from(rank.0) << Self::RANK_SHIFT)
+    }
+
+    /// The position as far as it means something in the journal of a rank: one of another rank is
+    /// before everything that this one ever wrote.
+    #[must_use]
+    pub fn seen_by(self, rank: Rank) -> Seq {
+        if self.0 >> Self::RANK_SHIFT == u64::from(rank.0) { self } else { Seq(0) }
+    }
+
+    const RANK_SHIFT: u32 = 48;
 }
 
 /// The origin of an event: which request of which client caused it.

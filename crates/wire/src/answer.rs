@@ -1,7 +1,7 @@
 //! What a metadata server answers.
 
 use types::bytes::{Malformed, Put, Reader};
-use types::{Attr, ClientId, Epoch, Errno, Ino, InoRange, Lock, Seq};
+use types::{Attr, ClientId, Epoch, Errno, Ino, InoRange, Lock, Rank, Seq};
 
 use crate::codec::{
     attr, boolean, list, lock, option, put_attr, put_list, put_lock, put_option, put_range, range,
@@ -123,6 +123,20 @@ pub struct Opened {
     pub shared: bool,
 }
 
+/// Who serves what was asked for (B-02). Nothing was carried out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// The rank that serves it.
+    pub rank: Rank,
+    /// Of a path or a name that leads into a subtree of that rank, the root of the subtree; else 0:
+    /// the same request is for that rank.
+    pub root: Ino,
+    /// The directory in which the root has its name.
+    pub parent: Ino,
+    /// What is left of the path below the root.
+    pub rest: Vec<u8>,
+}
+
 /// The content of a successful reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
@@ -164,6 +178,9 @@ pub enum Answer {
     Opened(Opened),
     /// A lock that is in the way, and whose it is; `None` if there is none.
     Locked(Option<(ClientId, Lock)>),
+    /// Another rank serves what was asked for. Nothing was carried out, and nothing will be for this
+    /// request.
+    Elsewhere(Box<Elsewhere>),
 }
 
 impl Answer {
@@ -240,6 +257,14 @@ impl Answer {
                     put_lock(out, lock);
                 });
             }
+            Answer::Elsewhere(elsewhere) => {
+                let Elsewhere { rank, root, parent, rest } = &**elsewhere;
+                out.put_u8(14);
+                out.put_varint(u64::from(rank.0));
+                out.put_varint(root.0);
+                out.put_varint(parent.0);
+                out.put_bytes(rest);
+            }
         }
     }
 
@@ -280,6 +305,12 @@ impl Answer {
             13 => Answer::Locked(option(reader, |reader| {
                 Ok((ClientId(reader.varint()?), lock(reader)?))
             })?),
+            14 => Answer::Elsewhere(Box::new(Elsewhere {
+                rank: crate::map::rank(reader)?,
+                root: ino(reader)?,
+                parent: ino(reader)?,
+                rest: reader.bytes()?.to_vec(),
+            })),
             _ => return Err(start.malformed("a known answer")),
         })
     }

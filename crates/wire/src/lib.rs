@@ -19,7 +19,8 @@ mod outbox;
 mod unused;
 
 pub use answer::{
-    Answer, Decoupled, EffectivePolicy, Kept, MergeReport, MergeSample, Opened, SampleKind,
+    Answer, Decoupled, EffectivePolicy, Elsewhere, Kept, MergeReport, MergeSample, Opened,
+    SampleKind,
 };
 pub use batch::{Batch, BatchWriter, Requests};
 pub use frame::{Frame, FrameError};

@@ -38,6 +38,11 @@ pub enum MonOp<'a> {
     /// Ends the cluster cleanly: every metadata server writes everything down and stops, then the
     /// monitor does.
     Stop,
+    /// Ends the server of a rank, which writes everything down; a standby may take over.
+    Fail {
+        /// Which.
+        rank: Rank,
+    },
 }
 
 /// What the monitor answers.
@@ -93,6 +98,10 @@ impl MonOp<'_> {
                 out.put_varint(client.0);
             }
             MonOp::Stop => out.put_u8(5),
+            MonOp::Fail { rank } => {
+                out.put_u8(6);
+                out.put_varint(u64::from(rank.0));
+            }
         }
     }
 }
@@ -114,6 +123,7 @@ impl<'a> MonOp<'a> {
                 client: ClientId(reader.varint()?),
             },
             5 => MonOp::Stop,
+            6 => MonOp::Fail { rank: rank(reader)? },
             _ => return Err(start.malformed("a known request to the monitor")),
         })
     }

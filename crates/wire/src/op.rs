@@ -1,7 +1,7 @@
 //! What a client can ask a metadata server for.
 
 use types::bytes::{Malformed, Put, Reader};
-use types::{AttrChange, ClientId, Ino, Lock, RenameFlags, Timestamp, XattrFlags};
+use types::{AttrChange, ClientId, Ino, Lock, Rank, RenameFlags, Timestamp, XattrFlags};
 
 use crate::Unused;
 use crate::codec::{boolean, change, lock, option, put_change, put_lock, put_option, timestamp};
@@ -129,6 +129,9 @@ pub enum Op<'a> {
     /// Answered when everything is carried out that the client sent before without waiting for an
     /// answer ([`crate::Request::ahead`]), with the position of the last of it.
     Settle,
+    /// Has a directory and everything below it served by another rank, while clients work there
+    /// (B-03). Answered when that rank is the authority.
+    Export { dir: Ino, rank: Rank },
 }
 
 /// How a client has a file open.
@@ -182,6 +185,7 @@ impl Op<'_> {
             | Op::GetLock { .. }
             | Op::Return { .. }
             | Op::Settle
+            | Op::Export { .. }
             | Op::Checkpoint => false,
         }
     }
@@ -226,6 +230,7 @@ impl Op<'_> {
             Op::GetLock { .. } => "getlock",
             Op::Return { .. } => "return",
             Op::Settle => "settle",
+            Op::Export { .. } => "export",
         }
     }
 
@@ -325,6 +330,10 @@ impl Op<'_> {
             }
             Op::Return { dir } => put_ino(out, 35, dir),
             Op::Settle => out.put_u8(36),
+            Op::Export { dir, rank } => {
+                put_ino(out, 37, dir);
+                out.put_varint(u64::from(rank.0));
+            }
             Op::Accessed { ino, at } => {
                 put_ino(out, 34, ino);
                 out.put_signed(at.0);
@@ -451,6 +460,7 @@ impl<'a> Op<'a> {
             33 => Op::GetLock { ino: ino(reader)?, lock: lock(reader)? },
             35 => Op::Return { dir: ino(reader)? },
             36 => Op::Settle,
+            37 => Op::Export { dir: ino(reader)?, rank: crate::map::rank(reader)? },
             34 => Op::Accessed { ino: ino(reader)?, at: timestamp(reader)? },
             _ => return Err(start.malformed("a known operation")),
         })

@@ -84,6 +84,7 @@ fn ops() -> Vec<Op<'static>> {
         Op::GetLock { ino, lock: Lock { mode: LockMode::Read, ..lock() } },
         Op::Return { dir: ino },
         Op::Settle,
+        Op::Export { dir: ino, rank: Rank(2) },
         Op::Accessed { ino, at: Timestamp(-5) },
     ]
 }
@@ -119,6 +120,12 @@ fn answers() -> Vec<Answer> {
         Answer::Pending(ClientId(7)),
         Answer::Opened(Opened { attr: attr(), data: b"small".to_vec(), shared: true }),
         Answer::Locked(Some((ClientId(3), lock()))),
+        Answer::Elsewhere(Box::new(Elsewhere {
+            rank: Rank(1),
+            root: Ino(4),
+            parent: Ino(5),
+            rest: b"a/b".to_vec(),
+        })),
     ]
 }
 

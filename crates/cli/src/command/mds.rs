@@ -1,4 +1,7 @@
-//! `cudele mds`: a metadata server in the foreground.
+//! `cudele mds`: a metadata server in the foreground; and what the ranks of a cluster are asked.
+
+mod ranks;
+mod standby;
 
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Locator, Result};
@@ -11,13 +14,23 @@ use super::mon::marker;
 use super::up::field;
 use crate::context::Context;
 
-/// Run a metadata server in the foreground, for service managers.
+/// Run a metadata server in the foreground, for service managers; or list the ranks of a cluster, and
+/// say which of them serves which subtree.
 #[derive(Debug, ClapArgs)]
-#[command(after_help = "Example:\n  cudele mds --dir /srv/cudele --rank 0")]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  cudele mds --dir /srv/cudele --rank 0\n  cudele mds ls\n  \
+                  cudele mds pin /home/alice 1"
+)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Option<ranks::Action>,
     /// Its rank
     #[arg(long, default_value_t = 0)]
     rank: u16,
+    /// Wait until a rank has lost its server, and take over
+    #[arg(long, conflicts_with_all = ["rank", "listen"])]
+    standby: bool,
     /// Where to listen [default: a socket in the cluster's directory]
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
@@ -32,10 +45,20 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
+    if let Some(action) = &args.action {
+        return ranks::run(context, action);
+    }
+    if args.standby {
+        return standby::run(context, |rank| serve(context, args, rank));
+    }
+    serve(context, args, Rank(args.rank))
+}
+
+fn serve(context: &Context, args: &Args, rank: Rank) -> Result<()> {
     let (dir, text) = marker(context)?;
     let address = match &args.listen {
         Some(address) => address.parse()?,
-        None => Address::Unix(dir.join(format!("mds.{}.sock", args.rank))),
+        None => Address::Unix(dir.join(format!("mds.{}.sock", rank.0))),
     };
     // Who makes a cluster owns its root directory, or could not use it.
     let cred = cudele::own_cred();
@@ -48,7 +71,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         None => Locator::monitor_of(&dir),
     };
     daemon::run_mds(MdsOptions {
-        rank: Rank(args.rank),
+        rank,
         address,
         monitor,
         store: objstore::open_existing(&field(&text, "store").unwrap_or_default())?,

@@ -7,6 +7,8 @@ use clap::Args as ClapArgs;
 use cudele::{Attr, ClientId, Kept, Policy, Result};
 use serde_json::{Map, Value, json};
 
+use types::Rank;
+
 use crate::context::Context;
 use crate::space::Place;
 use crate::{format, promise, space};
@@ -33,6 +35,8 @@ struct Facts {
     /// Where it is now, and who has the subtree.
     kept: Kept,
     owner: ClientId,
+    /// The rank that serves it.
+    rank: Rank,
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
@@ -47,7 +51,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     let (policy, effective) = fs.policy(dir.unwrap_or_else(|| place.path.to_bytes()))?;
     let (kept, owner) = (effective.kept, effective.owner);
     let source = (effective.source.0 != 0).then_some(effective.source_path);
-    let facts = Facts { place, attr, target, xattrs, policy, source, kept, owner };
+    let rank = fs.rank_of(attr.ino);
+    let facts = Facts { place, attr, target, xattrs, policy, source, kept, owner, rank };
     context.print(&to_json(&facts), || to_text(&facts))
 }
 
@@ -78,11 +83,12 @@ fn to_json(facts: &Facts) -> Value {
     let state = if owner.is_some() { "pending" } else { "complete" };
     let now = json!({ "kept": facts.kept.text(), "decoupled_by": owner, "state": state });
     object.insert("now".to_owned(), now);
+    object.insert("rank".to_owned(), json!(facts.rank.0));
     Value::Object(object)
 }
 
 fn to_text(facts: &Facts) -> String {
-    let Facts { place, attr, target, xattrs, policy, source, kept, owner } = facts;
+    let Facts { place, attr, target, xattrs, policy, source, kept, owner, rank } = facts;
     let mut text = String::new();
     let mut line = |key: &str, value: &str| {
         let _ = writeln!(text, "{key:<8} {value}");
@@ -123,6 +129,9 @@ fn to_text(facts: &Facts) -> String {
     line("policy", &format!("{}, {origin}", policy.effective()));
     for (at, promise) in promise::lines(policy).iter().enumerate() {
         line(if at == 0 { "promise" } else { "" }, promise);
+    }
+    if rank.0 != 0 {
+        line("rank", &format!("{rank} serves it; names are not moved or linked across ranks"));
     }
     line("now", kept.text());
     if owner.0 != 0 {

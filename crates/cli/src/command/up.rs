@@ -11,23 +11,26 @@ use clap::Args as ClapArgs;
 use cudele::{Cluster, ClusterMap, Errno, Error, Locator, MdsEntry, MdsState, Result};
 use net::{Address, Connection};
 use serde_json::json;
-use types::Epoch;
+use types::{Epoch, Rank};
 use wire::{Hello, Message};
 
 use crate::context::Context;
 
-/// Start a monitor, a metadata server and the embedded object store, each daemon in a process of
+/// Start a monitor, metadata servers and the embedded object store, each daemon in a process of
 /// its own, and return when they are healthy. Started again on the same directory, it starts
-/// whatever does not run.
+/// whatever does not run, and with a larger number more metadata servers.
 #[derive(Debug, ClapArgs)]
-#[command(after_help = "Example:\n  cudele up --dir /tmp/try")]
+#[command(after_help = "Example:\n  cudele up --dir /tmp/try --mds 2 --standby 1")]
 pub(crate) struct Args {
     /// Object store [default: a directory of files below the cluster's directory]
     #[arg(long, value_name = "URL")]
     store: Option<String>,
-    /// Number of metadata servers
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    mds: u16,
+    /// Number of active metadata servers [default: as many as the cluster has, or 1]
+    #[arg(long, value_name = "N")]
+    mds: Option<u16>,
+    /// Number of metadata servers that wait to take over from one that dies
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    standby: u16,
     /// Metadata server settings for experiments, such as `segments_max=30`
     #[arg(long = "set", value_name = "NAME=VALUE")]
     settings: Vec<String>,
@@ -43,16 +46,20 @@ const ANSWER: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     let start = Instant::now();
-    if args.mds != 1 {
-        return Err(Error::new(
-            Errno::NotSupported,
-            format!("--mds {}", args.mds),
-            "this version runs one metadata server",
-        )
-        .remedy("use --mds 1"));
+    let mds = args.mds.unwrap_or(1);
+    if !(1..=RANKS_MAX).contains(&mds) {
+        let cause = format!("a cluster has 1 to {RANKS_MAX} active metadata servers");
+        return Err(Error::new(Errno::Invalid, format!("--mds {mds}"), cause)
+            .remedy("name a number in between"));
     }
     let dir = directory(context)?;
-    let Up { map, started, .. } = self::start(&dir, args.store.as_deref(), &args.settings)?;
+    let Up { map, mut started, .. } =
+        start_ranks(&dir, args.store.as_deref(), &args.settings, mds)?;
+    for number in 0..args.standby {
+        let name = format!("standby.{number}");
+        spawn(&dir, "mds", &name, &options(None, 1, &args.settings))?;
+        started.push(name);
+    }
     Locator::remember(&dir)?;
     let seconds = start.elapsed().as_secs_f64();
     let value = json!({
@@ -77,34 +84,69 @@ pub(crate) struct Up {
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) map: ClusterMap,
     /// The daemons that had to be started.
-    pub(crate) started: Vec<&'static str>,
+    pub(crate) started: Vec<String>,
+}
+
+/// How many ranks there are at most.
+const RANKS_MAX: u16 = mon::RANKS_MAX;
+
+/// Starts whatever does not run of a cluster with one metadata server, or with as many as it has.
+///
+/// # Errors
+/// As [`start_ranks`].
+pub(crate) fn start(dir: &Path, store: Option<&str>, settings: &[String]) -> Result<Up> {
+    start_ranks(dir, store, settings, 1)
 }
 
 /// Starts whatever does not run of the cluster in a directory, and waits until it is healthy.
 ///
 /// # Errors
 /// `EEXIST` if the directory holds something else; what a daemon said before it ended.
-pub(crate) fn start(dir: &Path, store: Option<&str>, settings: &[String]) -> Result<Up> {
+pub(crate) fn start_ranks(
+    dir: &Path,
+    store: Option<&str>,
+    settings: &[String],
+    mds: u16,
+) -> Result<Up> {
     prepare(dir, store)?;
     let mut started = Vec::new();
     if Cluster::connect(&Locator::monitor_of(dir)).is_err() {
-        started.push(("mon", spawn(dir, "mon", &[])?));
+        started.push(("mon".to_owned(), spawn(dir, "mon", "mon", &[])?));
         await_monitor(dir, &mut started)?;
     }
     let cluster = Cluster::connect(&Locator::monitor_of(dir))?;
-    let mut server = None;
-    if !cluster.status()?.mds.iter().any(|entry| runs(&cluster, entry)) {
-        let warm = warm_bytes().to_string();
-        let mut options = ["--rank", "0", "--warm-bytes", &warm].map(str::to_owned).to_vec();
-        options.extend(settings.iter().flat_map(|set| ["--set".to_owned(), set.clone()]));
-        let child = spawn(dir, "mds", &options)?;
-        server = Some(child.id());
-        started.push(("mds.0", child));
+    let known = cluster.status()?.mds;
+    // Ranks that the cluster has may serve subtrees, whatever was asked for.
+    let ranks = known.iter().map(|entry| entry.rank.0 + 1).max().unwrap_or(0).max(mds);
+    let mut servers = Vec::new();
+    for rank in (0..ranks).map(Rank) {
+        let runs = known.iter().any(|entry| entry.rank == rank && runs(&cluster, entry));
+        if !runs {
+            let name = rank.to_string();
+            let log = if rank == Rank(0) { "mds" } else { &name };
+            let child = spawn(dir, "mds", log, &options(Some(rank), ranks, settings))?;
+            servers.push((rank, Some(child.id())));
+            started.push((name, child));
+        } else {
+            servers.push((rank, None));
+        }
     }
-    await_active(dir, &cluster, server, &mut started)?;
+    await_active(dir, &cluster, &servers, &mut started)?;
     let map = cluster.status()?;
-    let started = started.iter().map(|(name, _)| *name).collect();
+    let started = started.into_iter().map(|(name, _)| name).collect();
     Ok(Up { cluster, map, started })
+}
+
+/// The options of a metadata server: of a rank, or one that waits for a rank.
+fn options(rank: Option<Rank>, ranks: u16, settings: &[String]) -> Vec<String> {
+    let warm = (warm_bytes() / usize::from(ranks.max(1))).to_string();
+    let mut options = vec!["--warm-bytes".to_owned(), warm];
+    match rank {
+        Some(rank) => options.extend(["--rank".to_owned(), rank.0.to_string()]),
+        None => options.push("--standby".to_owned()),
+    }
+    options.extend(settings.iter().flat_map(|set| ["--set".to_owned(), set.clone()]));
+    options
 }
 
 /// `--dir`, `$CUDELE_DIR`, else `$XDG_DATA_HOME/cudele`, else `~/.local/share/cudele`.
@@ -200,10 +242,10 @@ fn warm_bytes() -> usize {
 }
 
 /// Starts a daemon of this binary in the background, with its output in a log file.
-fn spawn(dir: &Path, daemon: &str, options: &[String]) -> Result<Child> {
+fn spawn(dir: &Path, daemon: &str, log: &str, options: &[String]) -> Result<Child> {
     let logs = dir.join("log");
     fs::create_dir_all(&logs).map_err(|error| io(&logs, &error))?;
-    let log = logs.join(format!("{daemon}.log"));
+    let log = logs.join(format!("{log}.log"));
     let file = fs::File::create(&log).map_err(|error| io(&log, &error))?;
     let copy = file.try_clone().map_err(|error| io(&log, &error))?;
     let program = std::env::current_exe().map_err(|error| io(dir, &error))?;
@@ -228,7 +270,7 @@ fn spawn(dir: &Path, daemon: &str, options: &[String]) -> Result<Child> {
 /// Waits until `ready` says so, or until a daemon that was started has ended.
 fn wait(
     dir: &Path,
-    started: &mut [(&'static str, Child)],
+    started: &mut [(String, Child)],
     mut ready: impl FnMut() -> bool,
 ) -> Result<()> {
     let start = Instant::now();
@@ -239,7 +281,7 @@ fn wait(
             }
         }
         if start.elapsed() > PATIENCE {
-            let name = started.last().map_or("mds.0", |(name, _)| name);
+            let name = started.last().map_or("mds.0", |(name, _)| name.as_str());
             return Err(failed(dir, name, "is not ready after 20 seconds"));
         }
         std::thread::sleep(Duration::from_millis(2));
@@ -248,7 +290,7 @@ fn wait(
 }
 
 fn failed(dir: &Path, name: &str, what: &str) -> Error {
-    let file = name.split('.').next().unwrap_or(name);
+    let file = if name == "mds.0" { "mds" } else { name };
     let log = dir.join("log").join(format!("{file}.log"));
     let text = fs::read_to_string(&log).unwrap_or_default();
     let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("(no output)");
@@ -256,23 +298,26 @@ fn failed(dir: &Path, name: &str, what: &str) -> Error {
     Error::new(Errno::Io, name, format!("{what}: {last}")).remedy(format!("see {}", log.display()))
 }
 
-fn await_monitor(dir: &Path, started: &mut [(&'static str, Child)]) -> Result<()> {
+fn await_monitor(dir: &Path, started: &mut [(String, Child)]) -> Result<()> {
     wait(dir, started, || Cluster::connect(&Locator::monitor_of(dir)).is_ok())
 }
 
-/// Waits until a metadata server is active: the one that was started, if one was. What the map
-/// says of an earlier one may be out of date.
+/// Waits until a metadata server of each rank is active: the one that was started, if one was. What
+/// the map says of an earlier one may be out of date.
 fn await_active(
     dir: &Path,
     cluster: &Cluster,
-    server: Option<u32>,
-    started: &mut [(&'static str, Child)],
+    servers: &[(Rank, Option<u32>)],
+    started: &mut [(String, Child)],
 ) -> Result<()> {
     wait(dir, started, || {
-        let is_it = |entry: &MdsEntry| server.is_none_or(|pid| entry.pid == pid);
-        let active =
-            |map: ClusterMap| map.mds.iter().any(|e| e.state == MdsState::Active && is_it(e));
-        cluster.status().is_ok_and(active)
+        let is_active = |map: &ClusterMap, (rank, pid): &(Rank, Option<u32>)| {
+            let is_it =
+                |entry: &&MdsEntry| entry.rank == *rank && pid.is_none_or(|pid| entry.pid == pid);
+            map.mds.iter().find(is_it).is_some_and(|entry| entry.state == MdsState::Active)
+        };
+        let all = |map: ClusterMap| servers.iter().all(|server| is_active(&map, server));
+        cluster.status().is_ok_and(all)
     })
 }
 

@@ -20,5 +20,6 @@ mod lifecycle;
 mod linearizability;
 mod names;
 mod policies;
+mod ranks;
 mod rename;
 mod sharing;

@@ -1,9 +1,9 @@
 //! What answers change in what a client has open and locked.
 
-use types::{Cred, Ino, Lock, Tid};
+use types::{Cred, Ino, Lock, Seq, Tid};
 use wire::{Answer, Failure, Op, Opened};
 
-use super::{Effects, Session};
+use super::{Effects, Session, Unsafe};
 
 /// What the answer to a request changes in what the client has.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +45,13 @@ pub(super) fn mark(op: &Op<'_>) -> Option<Mark> {
 }
 
 impl Session {
+    /// Keeps a request that is applied until it is safe.
+    pub(super) fn hold(&mut self, request: Unsafe, safe: Seq) {
+        if request.replay.seq > safe {
+            self.unsafe_requests.push_back(request);
+        }
+    }
+
     pub(super) fn take_mark(
         &mut self,
         tid: Tid,
@@ -86,4 +93,11 @@ impl Session {
             self.held.forget_early();
         }
     }
+}
+
+/// What a reply says of another rank that is to be asked instead. Who asked hears that; for all else the
+/// request was not carried out.
+pub(super) fn take_elsewhere(reply: &mut wire::Reply) -> Option<Result<Answer, wire::Failure>> {
+    let elsewhere = matches!(reply.result, Ok(Answer::Elsewhere(_)));
+    elsewhere.then(|| std::mem::replace(&mut reply.result, Err(types::Errno::Remote.into())))
 }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use client::Input;
 use net::{Address, Connection};
 use policy::Mechanism;
-use types::{Errno, Error, Result, Tid};
-use wire::{MdsState, MergeFlags, Message, Op, Unused};
+use types::{Errno, Error, Rank, Result, Tid};
+use wire::{MdsEntry, MdsState, MergeFlags, Message, Op, Unused};
 
 use super::{CHUNK_BYTES, Link, State, Waiting};
 use crate::strong_log::StrongLog;
@@ -28,6 +28,7 @@ impl Fs {
     /// minute unless this is called, and for ever with `None`.
     pub fn set_patience(&self, patience: Option<Duration>) {
         self.link().lock().patience = patience;
+        self.ranks.others().iter().for_each(|link| link.lock().patience = patience);
     }
 }
 
@@ -90,7 +91,7 @@ impl Link {
     fn try_connect(&self, state: &mut State) -> Result<()> {
         let address = match &state.address {
             Some(address) => address.clone(),
-            None => active_server(&self.cluster)?,
+            None => active_server(&self.cluster, self.rank)?,
         };
         let opened = Connection::open(&address);
         if opened.is_err() {
@@ -223,11 +224,14 @@ fn await_answer(state: &mut State, connection: &mut Connection, tid: Tid) -> Res
 
 /// The server that answers, or will: one that recovers waits for its clients, which have to send
 /// again what is not safe before anybody else is served.
-fn active_server(cluster: &Cluster) -> Result<Address> {
+fn active_server(cluster: &Cluster, rank: Rank) -> Result<Address> {
     let map = cluster.status()?;
-    let is = |state| map.mds.iter().find(|entry| entry.state == state);
+    let of_rank = |entry: &&MdsEntry| entry.rank == rank;
+    let is = |state| map.mds.iter().filter(of_rank).find(|entry| entry.state == state);
     match is(MdsState::Active).or_else(|| is(MdsState::Replaying)) {
         Some(entry) => entry.address.parse(),
-        None => Err(Error::new(Errno::Again, "cluster", "no metadata server is active")),
+        None => {
+            Err(Error::new(Errno::Again, rank.to_string(), "the metadata server is not active"))
+        }
     }
 }

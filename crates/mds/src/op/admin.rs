@@ -41,6 +41,7 @@ impl Mds {
         let ino = self.resolve_dir(cred, path)?;
         self.namespace.access(cred, ino, 2)?;
         self.check_free(ino, client)?;
+        self.check_all_here(ino)?;
         if let Some(dir) = self.revoke_below(client, ino, effects) {
             // What others remember of it they would go on saying.
             let op = Op::Decouple { path, client, policy: text };

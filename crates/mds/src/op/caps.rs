@@ -21,6 +21,11 @@ impl Mds {
         if !request.remembers || client.0 == 0 || self.merges.is_busy() {
             return None;
         }
+        if !self.authority.is_plain()
+            && !touched(&request.op).0.into_iter().flatten().all(|ino| self.may_tell_of(ino))
+        {
+            return None;
+        }
         if let Some(told) = self.tell_leased(request, answer) {
             return Some(told);
         }
@@ -115,7 +120,8 @@ impl Mds {
 
     fn may_remember(&mut self, client: ClientId, place: Ino, attr: &Attr) -> bool {
         if attr.is_dir() {
-            return !self.is_under_leases(attr.ino)
+            return self.may_tell_of(attr.ino)
+                && !self.is_under_leases(attr.ino)
                 && self.caps.grant(client, attr.ino, self.clock.now);
         }
         self.stands_in(place, attr)

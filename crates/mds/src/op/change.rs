@@ -91,6 +91,7 @@ impl Mds {
             | Op::SetPolicy { .. }
             | Op::Sync
             | Op::Settle
+            | Op::Export { .. }
             | Op::Decouple { .. }
             | Op::Extend { .. }
             | Op::Merge { .. }

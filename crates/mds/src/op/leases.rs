@@ -57,7 +57,10 @@ impl Mds {
     /// Gives a lease of a directory, if it can be given.
     fn lease(&mut self, dir: Ino) -> Option<types::Span> {
         // Who has it alone changes it without waiting.
-        if self.caps.owner(dir).is_some() || !self.tables.may_remember(ANYBODY) {
+        if !self.may_tell_of(dir)
+            || self.caps.owner(dir).is_some()
+            || !self.tables.may_remember(ANYBODY)
+        {
             return None;
         }
         let now = self.clock.now;

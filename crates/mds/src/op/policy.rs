@@ -29,6 +29,7 @@ impl Mds {
         if self.is_blocked(client, ino) {
             return Err(Errno::Busy.into());
         }
+        self.check_all_here(ino)?;
         if let Some(dir) = self.revoke_below(ClientId(0), ino, effects) {
             let (tid, op) = (at.1, Op::SetPolicy { path, policy: text, client });
             let cred = cred.clone();

@@ -63,6 +63,7 @@ impl Mds {
             | Op::GetLock { .. }
             | Op::Return { .. }
             | Op::Settle
+            | Op::Export { .. }
             | Op::Sync
             | Op::Decouple { .. }
             | Op::Extend { .. }

@@ -9,6 +9,7 @@ use namespace::Mode;
 use types::{Ino, Seq, Set};
 
 use super::Step;
+use crate::fetch::seen_by;
 use crate::merge::JournalId;
 use crate::{Effects, Mds, Waiting};
 
@@ -124,11 +125,15 @@ impl Mds {
             self.store(Waiting::Recovery, StoreOp::LoadDir { ino: dir }, effects);
             return None;
         };
-        let Some(loaded) = stored.filter(|loaded| loaded.manifest.position >= seq) else {
+        let position = |loaded: &LoadedDir| loaded.manifest.position.seen_by(self.rank);
+        let Some(loaded) = stored.filter(|loaded| position(loaded) >= seq) else {
             return Some(false);
         };
         let LoadedDir { manifest, rows } = *loaded;
-        self.namespace.replace(dir, rows.iter(), (manifest.position, manifest.touched));
+        let rank = self.rank;
+        let rows = rows.iter().map(|row| seen_by(rank, row));
+        let touched = (manifest.touched.0, manifest.touched.1.seen_by(rank));
+        self.namespace.replace(dir, rows, (manifest.position, touched));
         Some(true)
     }
 }

@@ -274,7 +274,9 @@ fn show_mon_op(op: &MonOp<'_>) -> String {
         MonOp::SetPolicy { path, policy, .. } => {
             format!("set policy of {}, {}", String::from_utf8_lossy(path), show_text(policy))
         }
-        MonOp::Register | MonOp::Status | MonOp::Stop => format!("{op:?}").to_lowercase(),
+        MonOp::Register | MonOp::Status | MonOp::Stop | MonOp::Fail { .. } => {
+            format!("{op:?}").to_lowercase()
+        }
     }
 }
 

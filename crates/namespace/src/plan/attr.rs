@@ -165,7 +165,7 @@ impl Namespace {
     /// The inode, if it shows every change before this one. The times of a directory may be stored
     /// with its names rather than with its inode. A change of the inode that came before they are
     /// known would make them look older than it, and they would be lost.
-    pub(super) fn inode_up_to_date(&self, ino: Ino) -> Result<&Inode, Refusal> {
+    pub(crate) fn inode_up_to_date(&self, ino: Ino) -> Result<&Inode, Refusal> {
         let inode = self.inode(ino)?;
         if inode.is_dir() && !self.is_complete(ino) {
             return Err(Refusal::Cold(ino));

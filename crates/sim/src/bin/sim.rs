@@ -11,13 +11,14 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 const USAGE: &str = "\
-usage: sim [--seeds N] [--first S] [--seconds T] [--seed S] [--transcript]
+usage: sim [--seeds N] [--first S] [--seconds T] [--seed S] [--transcript] [--ranks]
 
   --seeds N      how many seeds to run (default 50)
   --first S      the first of them (default 0)
   --seconds T    stop after this long, even if seeds are left
   --seed S       run one seed, for example 0x2a
   --transcript   print everything that happens
+  --ranks        only simulations of several ranks
 ";
 
 #[derive(Debug)]
@@ -26,6 +27,7 @@ struct Options {
     first: u64,
     seconds: u64,
     transcript: bool,
+    ranks: bool,
 }
 
 fn main() -> ExitCode {
@@ -34,6 +36,10 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let start = Instant::now();
+    let ranks = ranks(&options, start);
+    if options.ranks {
+        return if ranks == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     let (mut done, mut checked, mut judged, mut tenures, mut failures) = (0_u64, 0, 0, 0, 0);
     let (mut answered_here, mut leased_here, mut ahead) = (0, 0, 0);
     let mut tally = sim::cells::Tally::default();
@@ -84,14 +90,54 @@ fn main() -> ExitCode {
         println!("{} subtrees under the nine cells compared", tally.comparisons);
         print!("{tally}");
     }
-    if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if failures + ranks == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Subtrees that move between ranks. Returns how many seeds broke a promise.
+fn ranks(options: &Options, start: Instant) -> u64 {
+    let mut sum = sim::ranks::RanksReport::default();
+    let (mut done, mut failures) = (0_u64, 0);
+    for seed in options.first..options.first.saturating_add(options.seeds) {
+        if start.elapsed() >= Duration::from_secs(options.seconds) / 3 {
+            break;
+        }
+        let ended = std::panic::catch_unwind(|| sim::ranks::run(seed, options.transcript));
+        done += 1;
+        let report = ended.unwrap_or_else(|_| sim::ranks::RanksReport {
+            violation: Some("panicked".into()),
+            ..sim::ranks::RanksReport::default()
+        });
+        sum.judged += report.judged;
+        sum.moves += report.moves;
+        sum.refused += report.refused;
+        sum.redirected += report.redirected;
+        sum.crashes += report.crashes;
+        sum.crashes_moving += report.crashes_moving;
+        for line in &report.trace {
+            println!("{line}");
+        }
+        if let Some(violation) = report.violation {
+            failures += 1;
+            println!("seed {seed:#x}: ranks: {violation}");
+        }
+    }
+    println!(
+        "{done} seeds of several ranks, {} answers judged, {} subtrees moved and {} not, {} requests sent on, {} servers killed, {} of them with a subtree on its way, {failures} failures",
+        sum.judged, sum.moves, sum.refused, sum.redirected, sum.crashes, sum.crashes_moving
+    );
+    failures
 }
 
 fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Options> {
-    let mut options = Options { seeds: 50, first: 0, seconds: u64::MAX, transcript: false };
+    let mut options =
+        Options { seeds: 50, first: 0, seconds: u64::MAX, transcript: false, ranks: false };
     while let Some(argument) = arguments.next() {
         if argument == "--transcript" {
             options.transcript = true;
+            continue;
+        }
+        if argument == "--ranks" {
+            options.ranks = true;
             continue;
         }
         let value = number(&arguments.next()?)?;

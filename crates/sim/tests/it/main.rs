@@ -2,6 +2,7 @@
 
 mod hostile;
 mod leases;
+mod ranks;
 mod server;
 
 use expect_test::expect_file;

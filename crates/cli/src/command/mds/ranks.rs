@@ -1,0 +1,140 @@
+//! `cudele mds ls|pin|fail`: which ranks there are, and who serves what.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+
+use clap::Subcommand;
+use cudele::{ClusterMap, MdsEntry, Pinned, Result};
+use serde_json::{Value, json};
+use types::Rank;
+
+use crate::context::Context;
+use crate::space;
+
+/// What is asked.
+#[derive(Debug, Subcommand)]
+pub(super) enum Action {
+    /// List the ranks, what they do, and the subtrees that were given to them
+    #[command(after_help = "Example:\n  cudele mds ls --json")]
+    Ls,
+    /// Have a directory and everything below it served by a rank, while clients work there
+    #[command(after_help = "Example:\n  cudele mds pin /home/alice 1")]
+    Pin {
+        /// The directory
+        path: OsString,
+        /// The rank; 0 brings it back to where its name is
+        rank: u16,
+    },
+    /// End the server of a rank; a standby takes over, or the next `cudele up`
+    #[command(after_help = "Example:\n  cudele mds fail 1")]
+    Fail {
+        /// The rank
+        rank: u16,
+    },
+}
+
+pub(super) fn run(context: &Context, action: &Action) -> Result<()> {
+    match action {
+        Action::Ls => ls(context),
+        Action::Pin { path, rank } => pin(context, path, Rank(*rank)),
+        Action::Fail { rank } => fail(context, Rank(*rank)),
+    }
+}
+
+fn ls(context: &Context) -> Result<()> {
+    let cluster = context.cluster()?;
+    let map = cluster.status()?;
+    let pinned = cluster.pinned()?;
+    context.print(&to_json(&map, &pinned), || to_text(&map, &pinned))
+}
+
+fn counter(entry: &MdsEntry, name: &str) -> u64 {
+    entry.counters.iter().find(|(known, _)| known == name).map_or(0, |(_, value)| *value)
+}
+
+/// What is shown of a rank's counters.
+const COUNTERS: [&str; 9] = [
+    "requests",
+    "hits",
+    "forwards",
+    "inodes",
+    "sessions",
+    "exports",
+    "imports",
+    "sessions_flushed",
+    "export_freeze_micros",
+];
+
+fn to_json(map: &ClusterMap, pinned: &[Pinned]) -> Value {
+    let path = |pinned: &Pinned| String::from_utf8_lossy(&pinned.path).into_owned();
+    let ranks = map.mds.iter().map(|entry| {
+        let of_rank = pinned.iter().filter(|pinned| pinned.rank == entry.rank);
+        let mut value = json!({
+            "rank": entry.rank.0,
+            "state": entry.state.word(),
+            "epoch": entry.epoch.0,
+            "address": entry.address,
+            "pid": entry.pid,
+            "subtrees": of_rank.map(|pinned| json!({
+                "path": path(pinned), "ino": pinned.root.0, "moves": pinned.moves,
+            })).collect::<Vec<_>>(),
+        });
+        for name in COUNTERS {
+            value[name] = json!(counter(entry, name));
+        }
+        value
+    });
+    json!({ "ranks": ranks.collect::<Vec<_>>() })
+}
+
+fn to_text(map: &ClusterMap, pinned: &[Pinned]) -> String {
+    let mut text = String::new();
+    let heads = ["RANK", "STATE", "PID", "REQUESTS", "FORWARDS", "INODES", "SUBTREES"];
+    let [rank, state, pid, requests, forwards, inodes, subtrees] = heads;
+    let _ = writeln!(
+        text,
+        "{rank:<8}{state:<11}{pid:>8}{requests:>12}{forwards:>10}{inodes:>12}  {subtrees}"
+    );
+    for entry in &map.mds {
+        let of_rank = pinned.iter().filter(|pinned| pinned.rank == entry.rank);
+        let mut paths: Vec<_> =
+            of_rank.map(|pinned| String::from_utf8_lossy(&pinned.path).into_owned()).collect();
+        if entry.rank == Rank(0) {
+            paths = vec!["everything else".to_owned()];
+        }
+        let _ = writeln!(
+            text,
+            "{:<8}{:<11}{:>8}{:>12}{:>10}{:>12}  {}",
+            entry.rank.to_string(),
+            entry.state.word(),
+            entry.pid,
+            counter(entry, "requests"),
+            counter(entry, "forwards"),
+            counter(entry, "inodes"),
+            paths.join(" ")
+        );
+    }
+    text
+}
+
+fn pin(context: &Context, path: &OsString, rank: Rank) -> Result<()> {
+    let fs = context.mount()?;
+    let place = space::find(&fs, path)?;
+    let dir = place.existing()?;
+    let before = fs.rank_of(dir.ino);
+    let start = std::time::Instant::now();
+    fs.pin(dir.ino, rank).map_err(|error| error.about(place.path.to_string()))?;
+    let seconds = start.elapsed().as_secs_f64();
+    let shown = place.path.to_string();
+    let value = json!({
+        "path": shown, "ino": dir.ino.0, "from": before.0, "rank": rank.0, "seconds": seconds,
+    });
+    context.print(&value, || format!("{rank} serves {shown} ({seconds:.3} s).\n"))
+}
+
+fn fail(context: &Context, rank: Rank) -> Result<()> {
+    context.cluster()?.fail(rank)?;
+    context.print(&json!({ "rank": rank.0, "failed": true }), || {
+        format!("The server of {rank} ends. A standby takes over, or the next `cudele up`.\n")
+    })
+}

@@ -1,0 +1,190 @@
+//! Several metadata servers: subtrees that go from one to another while clients work there, and
+//! servers that are killed meanwhile.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use cudele::{Errno, Fs, Ino, NewFile, RenameFlags};
+use rustix::process::{Pid, Signal, kill_process};
+use types::Rank;
+
+use crate::cluster::{Cluster, eventually};
+
+fn ranks(cluster: &Cluster) -> Vec<serde_json::Value> {
+    cluster.json(&["mds", "ls"])["ranks"].as_array().unwrap().clone()
+}
+
+fn pin(cluster: &Cluster, path: &str, rank: u16) {
+    cluster.run(&["mds", "pin", path, &rank.to_string()]);
+}
+
+fn kill(cluster: &Cluster, rank: u64) {
+    let entry = ranks(cluster).into_iter().find(|entry| entry["rank"] == rank).unwrap();
+    let pid = Pid::from_raw(i32::try_from(entry["pid"].as_i64().unwrap()).unwrap()).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    eventually("the server is gone", || rustix::process::test_kill_process(pid).is_err());
+}
+
+#[test]
+fn a_subtree_is_served_by_the_rank_it_is_pinned_to_and_looks_the_same() {
+    let cluster = Cluster::up_with(&["--mds", "2"]);
+    cluster.run(&["mkdir", "/a"]);
+    cluster.run(&["mkdir", "/a/b"]);
+    cluster.run_with_input(&["cp", "-", "/a/b/file"], b"content");
+    cluster.run(&["mkdir", "/other"]);
+    let before = cluster.json(&["stat", "/a"]);
+    pin(&cluster, "/a", 1);
+    let listed = ranks(&cluster);
+    assert_eq!((listed.len(), &listed[1]["state"]), (2, &"active".into()));
+    assert_eq!(listed[1]["subtrees"][0]["path"], "/a");
+    let after = cluster.json(&["stat", "/a"]);
+    for same in ["ino", "mode", "mtime", "ctime", "nlink"] {
+        assert_eq!(before[same], after[same], "{same}");
+    }
+    assert_eq!((&before["rank"], &after["rank"]), (&0.into(), &1.into()));
+    assert_eq!(cluster.run(&["cp", "/a/b/file", "-"]), b"content");
+    // What crosses the border is refused with what mv understands, and the rest goes on.
+    cluster.run(&["mkdir", "/a/new"]);
+    let said = cluster.fails(1, &["mv", "/a/new", "/other/new"]);
+    assert!(said.contains("EXDEV"), "{said}");
+    let said = cluster.fails(1, &["policy", "set", "/", "posix"]);
+    assert!(said.contains("mds.1 serves /a"), "{said}");
+    cluster.run(&["mv", "/a/new", "/a/b/new"]);
+    // It is there after a clean stop, and comes back.
+    cluster.run(&["down"]);
+    cluster.start();
+    assert_eq!(cluster.run(&["cp", "/a/b/file", "-"]), b"content");
+    pin(&cluster, "/a", 0);
+    assert_eq!(cluster.json(&["stat", "/a"])["rank"], 0);
+    cluster.run(&["mv", "/a/b/new", "/other/new"]);
+    cluster.run(&["rm", "-r", "/a"]);
+    assert_eq!(cluster.say(&["ls", "/"]).trim(), "other");
+}
+
+#[test]
+fn what_must_stay_says_why() {
+    let cluster = Cluster::up_with(&["--mds", "2"]);
+    cluster.run(&["mkdir", "/a"]);
+    let fs = cluster.mount();
+    let dir = fs.open_dir("/a").unwrap();
+    let file = dir.create("one", &NewFile::default()).unwrap();
+    dir.link(file.ino, "two").unwrap();
+    let error = fs.pin(dir.ino(), Rank(1)).unwrap_err();
+    assert_eq!(error.errno, Errno::Busy);
+    assert!(error.to_string().contains("several names"), "{error}");
+    dir.unlink("two").unwrap();
+    dir.unlink("one").unwrap();
+    let error = fs.pin(dir.ino(), Rank(9)).unwrap_err();
+    assert_eq!(error.errno, Errno::Again);
+    assert_eq!(fs.pin(Ino::ROOT, Rank(1)).unwrap_err().errno, Errno::Busy);
+    cluster.run(&["decouple", "/a", "batchfs"]);
+    let error = fs.pin(dir.ino(), Rank(1)).unwrap_err();
+    assert!(error.to_string().contains("decoupled"), "{error}");
+}
+
+/// Creates files until it is told to stop. Returns what it was told.
+fn work(
+    fs: &std::sync::Arc<Fs>,
+    path: &str,
+    done: &AtomicBool,
+    made: &AtomicU64,
+) -> BTreeMap<String, Ino> {
+    let dir = fs.open_dir(path).unwrap();
+    let mut files = BTreeMap::new();
+    while !done.load(Ordering::Acquire) {
+        let name = format!("f{}", files.len());
+        let file = dir.create(&name, &NewFile::default()).unwrap();
+        files.insert(name, file.ino);
+        if files.len() % 7 == 0 {
+            // A name is used twice, so that doing something twice shows.
+            let name = format!("f{}", files.len() - 1);
+            dir.rename(name.as_bytes(), &dir, b"passing", RenameFlags::default()).unwrap();
+            dir.rename(b"passing", &dir, name.as_bytes(), RenameFlags::default()).unwrap();
+        }
+        made.fetch_add(1, Ordering::Release);
+    }
+    files
+}
+
+#[test]
+fn clients_work_on_while_their_subtree_goes_to_and_fro_and_servers_are_killed() {
+    let cluster = Cluster::up_with(&["--mds", "2"]);
+    cluster.run(&["mkdir", "/a"]);
+    cluster.run(&["mkdir", "/b"]);
+    let (done, made) = (AtomicBool::new(false), AtomicU64::new(0));
+    let first = cluster.mount();
+    let second = cluster.mount();
+    let files = std::thread::scope(|scope| {
+        let workers = [(&first, "/a"), (&second, "/b")]
+            .map(|(fs, path)| scope.spawn(|| work(fs, path, &done, &made)));
+        let progress = || {
+            let so_far = made.load(Ordering::Acquire);
+            eventually("clients go on", || made.load(Ordering::Acquire) > so_far + 50);
+        };
+        for round in 0..4 {
+            progress();
+            pin(&cluster, "/a", 1);
+            progress();
+            // One of the two sides is killed while the other subtree may be on its way.
+            let mut moving = cluster.command(&["mds", "pin", "/b", "1"]).spawn().unwrap();
+            kill(&cluster, round % 2);
+            cluster.start();
+            let _ = moving.wait().unwrap();
+            progress();
+            pin(&cluster, "/a", 0);
+            pin(&cluster, "/b", 0);
+        }
+        done.store(true, Ordering::Release);
+        workers.map(|worker| worker.join().unwrap())
+    });
+    assert!(first.redirected() > 0, "subtrees moved under its hands");
+    first.sync().unwrap();
+    second.sync().unwrap();
+    for (path, files) in ["/a", "/b"].iter().zip(files) {
+        let rows = cluster.json(&["ls", path]);
+        let listed = rows.as_array().unwrap().iter();
+        let listed: BTreeMap<String, Ino> = listed
+            .map(|row| {
+                (row["name"].as_str().unwrap().to_owned(), Ino(row["ino"].as_u64().unwrap()))
+            })
+            .collect();
+        assert_eq!(listed, files, "{path}");
+    }
+}
+
+#[test]
+fn a_standby_takes_over_a_rank_that_lost_its_server() {
+    let cluster = Cluster::up_with(&["--mds", "2", "--standby", "1"]);
+    cluster.run(&["mkdir", "/a"]);
+    pin(&cluster, "/a", 1);
+    let fs = cluster.mount();
+    let dir = fs.open_dir("/a").unwrap();
+    dir.create("before", &NewFile::default()).unwrap();
+    let old = ranks(&cluster)[1]["pid"].clone();
+    kill(&cluster, 1);
+    // The client waits for the server that comes, and nobody starts one.
+    dir.create("after", &NewFile::default()).unwrap();
+    let entry = ranks(&cluster)[1].clone();
+    assert_eq!(entry["state"], "active");
+    assert_ne!(entry["pid"], old);
+    assert_eq!(cluster.json(&["ls", "/a"]).as_array().unwrap().len(), 2);
+    cluster.run(&["down"]);
+}
+
+#[test]
+fn ranks_are_added_and_ended_while_clients_work() {
+    let cluster = Cluster::up();
+    cluster.run(&["mkdir", "/a"]);
+    let fs = cluster.mount();
+    let dir = fs.open_dir("/a").unwrap();
+    dir.create("one", &NewFile::default()).unwrap();
+    cluster.run(&["up", "--mds", "3"]);
+    assert_eq!(ranks(&cluster).len(), 3);
+    pin(&cluster, "/a", 2);
+    dir.create("two", &NewFile::default()).unwrap();
+    cluster.run(&["mds", "fail", "2"]);
+    eventually("the rank has lost its server", || ranks(&cluster)[2]["state"] == "lost");
+    cluster.start();
+    dir.create("three", &NewFile::default()).unwrap();
+    assert_eq!(cluster.json(&["ls", "/a"]).as_array().unwrap().len(), 3);
+}

@@ -1,0 +1,402 @@
+//! Several metadata servers: which of them a request is for.
+//!
+//! A client has a link, and with it a session, for each rank that it has something to ask. It guesses
+//! who serves an inode by who gave its number out, which is right for all that did not move, and
+//! learns from what servers answer ([`Elsewhere`]) where that is wrong (B-02). A request is sent to
+//! another rank only after one has said that it was not carried out and will not be.
+//!
+//! While only rank 0 was heard of, all of this costs two comparisons for a request.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use metastore::{SUBTREES_NAME, Subtrees};
+use types::{Cred, Errno, Error, Ino, Map, Rank, Result};
+use wire::{Answer, Elsewhere, Op, WantsAlone};
+
+use crate::link::Link;
+use crate::{Cluster, Fs, Notice};
+
+/// How long a rank that is to serve a subtree may take to notice that.
+const NOTICE_WITHIN: Duration = Duration::from_millis(300);
+const RETRY: Duration = Duration::from_millis(5);
+/// Servers that are asked for one request at most: a subtree may move while they are.
+const HOPS_MAX: usize = 64;
+/// Inodes whose rank is remembered because it is not the one that gave the number out.
+const PLACES_MAX: usize = 1 << 20;
+
+type Handler = Arc<Mutex<Box<dyn FnMut(Notice) + Send>>>;
+
+/// What is known of other ranks than 0.
+#[derive(Default)]
+pub(crate) struct Ranks {
+    /// Whether anything was found on another rank.
+    several: AtomicBool,
+    /// Requests that were sent on to another rank.
+    redirected: AtomicU64,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    links: BTreeMap<Rank, Arc<Link>>,
+    places: Map<Ino, Rank>,
+    handler: Option<Handler>,
+    wants_alone: WantsAlone,
+}
+
+impl std::fmt::Debug for Ranks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ranks").field("several", &self.several).finish_non_exhaustive()
+    }
+}
+
+impl Ranks {
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who hears what servers say unasked.
+    pub(crate) fn handled_by(&self, handler: impl FnMut(Notice) + Send + 'static) -> Handler {
+        let handler: Handler = Arc::new(Mutex::new(Box::new(handler)));
+        self.lock().handler.get_or_insert(handler).clone()
+    }
+
+    pub(crate) fn want_alone(&self, wants: WantsAlone) {
+        self.lock().wants_alone = wants;
+    }
+
+    /// The links to other ranks than 0.
+    pub(crate) fn others(&self) -> Vec<Arc<Link>> {
+        if !self.several.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        self.lock().links.values().cloned().collect()
+    }
+}
+
+/// Listens on a link, on a thread of its own.
+pub(crate) fn listen_on(link: &Arc<Link>, handler: Handler) -> Result<()> {
+    if !link.begin_listening() {
+        return Ok(());
+    }
+    let link = link.clone();
+    let handle = move || {
+        link.listen(|notice| {
+            let mut handler = handler.lock().unwrap_or_else(PoisonError::into_inner);
+            handler(notice);
+        });
+    };
+    start("cudele-listen", handle)
+}
+
+/// Tells a server regularly what was done in directories that this client has alone.
+pub(crate) fn tell_on(link: &Arc<Link>, wants: WantsAlone) -> Result<()> {
+    if !link.begin_telling(wants) {
+        return Ok(());
+    }
+    let link = link.clone();
+    start("cudele-tell", move || link.tell_regularly())
+}
+
+fn start(name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
+    let started = std::thread::Builder::new().name(name.into()).spawn(run);
+    started.map(drop).map_err(|error| Error::new(Errno::Again, "thread", error.to_string()))
+}
+
+/// A subtree that was given to a rank, or back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pinned {
+    /// Its path when it was moved.
+    pub path: Vec<u8>,
+    /// Its root.
+    pub root: Ino,
+    /// Who serves it.
+    pub rank: Rank,
+    /// How often it was moved.
+    pub moves: u64,
+}
+
+impl Cluster {
+    /// The subtrees that were ever given to a rank, by path.
+    ///
+    /// # Errors
+    /// If the store cannot be read; `EBADMSG` if the list in it is damaged.
+    pub fn pinned(&self) -> Result<Vec<Pinned>> {
+        let store = objstore::open_existing(&self.status()?.store)?;
+        let list = match store.get(SUBTREES_NAME) {
+            Ok((bytes, _)) => Subtrees::decode(&bytes)?,
+            Err(error) if error.errno == Errno::NotFound => Subtrees::default(),
+            Err(error) => return Err(error),
+        };
+        let mut pinned: Vec<Pinned> = list
+            .iter()
+            .map(|subtree| Pinned {
+                path: subtree.path.clone(),
+                root: subtree.root,
+                rank: subtree.rank,
+                moves: subtree.moves,
+            })
+            .collect();
+        pinned.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(pinned)
+    }
+}
+
+impl Fs {
+    /// Requests that a server sent on to another one, because it does not serve what they are about.
+    #[must_use]
+    pub fn redirected(&self) -> u64 {
+        self.ranks.redirected.load(Ordering::Relaxed)
+    }
+
+    /// The rank that serves an inode, as far as this client has heard.
+    #[must_use]
+    pub fn rank_of(&self, ino: Ino) -> Rank {
+        self.place(ino)
+    }
+
+    /// Has a directory and everything below it served by another rank, while clients work there.
+    ///
+    /// # Errors
+    /// `EBUSY` if it must stay where it is, with the reason; `EAGAIN` if the rank is not active;
+    /// `EPERM` for others than root and the owner of the namespace.
+    pub fn pin(&self, dir: Ino, rank: Rank) -> Result<()> {
+        self.call(Op::Export { dir, rank }).map(drop)
+    }
+
+    /// The link to whoever serves an inode.
+    pub(crate) fn link_of(&self, ino: Ino) -> Arc<Link> {
+        let rank = self.place(ino);
+        self.link_to(rank).unwrap_or_else(|_| self.shared_link())
+    }
+
+    fn place(&self, ino: Ino) -> Rank {
+        let given_by = ino.given_by();
+        if !self.ranks.several.load(Ordering::Acquire) {
+            return given_by;
+        }
+        self.ranks.lock().places.get(&ino).copied().unwrap_or(given_by)
+    }
+
+    fn link_to(&self, rank: Rank) -> Result<Arc<Link>> {
+        if rank == Rank(0) {
+            return Ok(self.shared_link());
+        }
+        if let Some(link) = self.ranks.lock().links.get(&rank) {
+            return Ok(link.clone());
+        }
+        let known = self.cluster().status()?.mds;
+        if !known.iter().any(|entry| entry.rank == rank) {
+            return Err(Error::new(Errno::Stale, rank.to_string(), "there is no such rank"));
+        }
+        let mut known = self.ranks.lock();
+        let made = || Arc::new(self.link().to_rank(rank));
+        let link = known.links.entry(rank).or_insert_with(made).clone();
+        let (handler, wants) = (known.handler.clone(), known.wants_alone);
+        drop(known);
+        self.ranks.several.store(true, Ordering::Release);
+        if let Some(handler) = handler {
+            listen_on(&link, handler)?;
+        }
+        tell_on(&link, wants)?;
+        Ok(link)
+    }
+
+    pub(crate) fn request(&self, cred: &Cred, op: Op<'_>) -> Result<Answer> {
+        let several = self.ranks.several.load(Ordering::Acquire);
+        if !several && named(&op).is_none_or(|ino| ino.given_by() == Rank(0)) {
+            return match self.request_of(self.link(), cred, op) {
+                Ok(Answer::Elsewhere(elsewhere)) => self.request_ranked(cred, op, Some(*elsewhere)),
+                answer => answer,
+            };
+        }
+        self.request_ranked(cred, op, None)
+    }
+
+    /// What one rank says after the other, until one carries it out.
+    fn request_ranked(
+        &self,
+        cred: &Cred,
+        op: Op<'_>,
+        mut told: Option<Elsewhere>,
+    ) -> Result<Answer> {
+        if matches!(op, Op::Sync | Op::Checkpoint) {
+            for link in self.ranks.others() {
+                link.request(cred, op, &[])?;
+            }
+        }
+        let mut rank = named(&op).map_or(Rank(0), |ino| self.place(ino));
+        // A number says who gave it out, and perhaps there is no such rank any more.
+        let mut asked = Vec::new();
+        let mut told_at = None;
+        let mut visited = std::collections::BTreeSet::from([rank]);
+        for _ in 0..HOPS_MAX {
+            if let Some(elsewhere) = told.take() {
+                self.ranks.redirected.fetch_add(1, Ordering::Relaxed);
+                if elsewhere.root != Ino(0) {
+                    return self.follow(cred, op, elsewhere);
+                }
+                if !visited.insert(elsewhere.rank) {
+                    // It came and went: whoever has it now may not know yet.
+                    std::thread::sleep(RETRY);
+                }
+                rank = elsewhere.rank;
+                self.note_place(&op, rank);
+                told_at = Some(Instant::now());
+                asked.clear();
+            }
+            let result = match self.link_to(rank) {
+                Ok(link) => self.request_of(&link, cred, op),
+                Err(error) => Err(error),
+            };
+            match result {
+                Ok(Answer::Elsewhere(elsewhere)) => told = Some(*elsewhere),
+                Err(error) if error.errno == Errno::Stale && named(&op).is_some() => {
+                    // It was just said that it is there: it may be that the rank has not heard.
+                    if told_at.is_some_and(|at| at.elapsed() < NOTICE_WITHIN) {
+                        std::thread::sleep(RETRY);
+                        continue;
+                    }
+                    if let Some(other) = second(&op)
+                        && self.request_ranked(cred, Op::GetAttr { ino: other }, None).is_ok()
+                        && self.place(other) != rank
+                    {
+                        let cause = "the two are served by different metadata servers";
+                        return Err(Error::new(Errno::CrossDevice, op.name(), cause));
+                    }
+                    asked.push(rank);
+                    match self.next_rank(&asked)? {
+                        Some(next) => rank = next,
+                        None => return Err(error),
+                    }
+                }
+                Ok(answer) => {
+                    self.note_place(&op, rank);
+                    self.learn(rank, &answer);
+                    return Ok(answer);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let cause = "every metadata server says that another one serves it";
+        Err(Error::new(Errno::Io, op.name(), cause).remedy("`cudele mds ls` shows who serves what"))
+    }
+
+    /// A rank that was not asked yet.
+    fn next_rank(&self, asked: &[Rank]) -> Result<Option<Rank>> {
+        let ranks = self.cluster().status()?.mds.into_iter().map(|entry| entry.rank);
+        Ok(ranks.into_iter().find(|rank| !asked.contains(rank)))
+    }
+
+    /// Goes on below the root of a subtree of another rank.
+    fn follow(&self, cred: &Cred, op: Op<'_>, elsewhere: Elsewhere) -> Result<Answer> {
+        let Elsewhere { rank, root, parent, rest } = elsewhere;
+        self.set_place(root, rank);
+        self.ranks.several.store(true, Ordering::Release);
+        if matches!(op, Op::Walk { .. }) && !rest.is_empty() {
+            return self.request_ranked(cred, Op::Walk { base: root, path: &rest }, None);
+        }
+        let answer = self.request_ranked(cred, Op::GetAttr { ino: root }, None)?;
+        match (op, answer) {
+            (Op::Walk { .. }, Answer::Attr(attr)) => {
+                Ok(Answer::Walked { parent, attr: Some(attr) })
+            }
+            (_, answer) => Ok(answer),
+        }
+    }
+
+    /// The inode that a request was about is there.
+    fn note_place(&self, op: &Op<'_>, rank: Rank) {
+        if let Some(ino) = named(op) {
+            self.set_place(ino, rank);
+        }
+    }
+
+    fn set_place(&self, ino: Ino, rank: Rank) {
+        let mut known = self.ranks.lock();
+        if ino.given_by() == rank {
+            known.places.remove(&ino);
+            return;
+        }
+        if known.places.len() >= PLACES_MAX {
+            known.places.clear();
+        }
+        known.places.insert(ino, rank);
+    }
+
+    /// What a rank names is there, too.
+    fn learn(&self, rank: Rank, answer: &Answer) {
+        let learn = |ino: Ino| {
+            if ino.given_by() != rank {
+                self.set_place(ino, rank);
+            }
+        };
+        if let Answer::Attr(attr) | Answer::Walked { attr: Some(attr), .. } = answer {
+            self.set_place(attr.ino, rank);
+        }
+        if let Answer::Walked { parent, .. } = answer {
+            learn(*parent);
+        }
+        if let Answer::Entries { entries, .. } = answer {
+            entries.iter().for_each(|(_, attr)| learn(attr.ino));
+        }
+    }
+}
+
+/// The other directory, or the inode, that a request is about.
+fn second(op: &Op<'_>) -> Option<Ino> {
+    if let Op::Rename { parent, new_parent, .. } = *op {
+        (parent != new_parent).then_some(new_parent)
+    } else if let Op::Link { ino, .. } = *op {
+        Some(ino)
+    } else {
+        None
+    }
+}
+
+/// The inode that decides which rank a request is for.
+fn named(op: &Op<'_>) -> Option<Ino> {
+    match *op {
+        Op::Lookup { parent, .. }
+        | Op::Create { parent, .. }
+        | Op::Link { parent, .. }
+        | Op::Unlink { parent, .. }
+        | Op::Rmdir { parent, .. }
+        | Op::Rename { parent, .. } => Some(parent),
+        Op::Walk { base: ino, .. }
+        | Op::GetAttr { ino }
+        | Op::SetAttr { ino, .. }
+        | Op::Accessed { ino, .. }
+        | Op::GetXattr { ino, .. }
+        | Op::ListXattr { ino }
+        | Op::SetXattr { ino, .. }
+        | Op::GetData { ino }
+        | Op::SetData { ino, .. }
+        | Op::List { dir: ino, .. }
+        | Op::GetPolicy { dir: ino }
+        | Op::Open { ino, .. }
+        | Op::Close { ino, .. }
+        | Op::Reopen { ino, .. }
+        | Op::Yield { ino }
+        | Op::Grow { ino, .. }
+        | Op::Append { ino, .. }
+        | Op::Lock { ino, .. }
+        | Op::CancelLock { ino, .. }
+        | Op::GetLock { ino, .. }
+        | Op::Export { dir: ino, .. }
+        | Op::Return { dir: ino } => Some(ino),
+        // Decoupled subtrees and policies are rank 0's, and the rest is about no inode.
+        Op::Sync
+        | Op::Settle
+        | Op::Checkpoint
+        | Op::SetPolicy { .. }
+        | Op::Decouple { .. }
+        | Op::Extend { .. }
+        | Op::Merge { .. }
+        | Op::Release { .. }
+        | Op::TakeOver { .. } => None,
+    }
+}

@@ -1,0 +1,268 @@
+//! Which subtrees this rank is the authority of (B-02), and how one goes to another rank while
+//! clients work in it (B-03).
+//!
+//! The authority of an inode is that of the nearest directory above it that the list of subtrees
+//! names, and rank 0 without one. The list is one object (`metastore::Subtrees`), replaced by
+//! compare-and-swap: replacing it is the moment in which a subtree changes hands. So there is one
+//! authority at any time, whoever is killed when.
+//!
+//! What the exporter does before (`export`) makes the metadata store say all of the subtree, and the
+//! exporter's journal nothing of it: so the importer begins from the store, and no recovery repeats on
+//! one rank what another has changed since. What the importer does after that is `import`.
+//!
+//! Requests for a subtree are sent to its authority by whoever gets them (`Answer::Elsewhere`). A
+//! request that was carried out is answered by the rank that did, also after its subtree has moved:
+//! each client has a session with each rank, and sends a request again where it sent it first. So
+//! none is carried out twice.
+//!
+//! The name of a subtree's root stays where it is, with rank 0; only whole subtrees of rank 0 move,
+//! and they do not contain each other.
+
+mod export;
+mod import;
+mod place;
+mod preload;
+
+use metastore::request::{StoreFailure, StoreOp, StoreResult};
+use metastore::{SUBTREES_NAME, Subtree, Subtrees};
+use types::{Ino, Map, Moment, Rank, Span};
+
+use crate::{Effects, Mds, Waiting};
+
+pub(crate) use export::Export;
+pub(crate) use import::Import;
+pub(crate) use preload::Preload;
+
+/// How often the list of subtrees is read where there are several ranks: somebody who was to say that
+/// it changed may have been killed.
+const READ_INTERVAL: Span = Span::from_millis(500);
+/// Who asks for what this rank does not know is told so if the list was read less long ago.
+const READ_LATELY: Span = Span::from_millis(5);
+/// How long to wait before something is tried again that the store refused.
+const RETRY: Span = Span::from_millis(100);
+/// Inodes whose new place is remembered. Who asks for others is told that they are unknown, and asks
+/// the other ranks.
+const MOVED_MAX: usize = 1 << 20;
+/// Requests wait under this key until the list of subtrees was read.
+pub(crate) const LIST: Ino = Ino(0);
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct Authority {
+    rank: Rank,
+    /// The list as it was read or written last, and its version in the store; `None` if there is none.
+    list: Subtrees,
+    version: Option<u64>,
+    reading: bool,
+    read_at: Option<Moment>,
+    /// A replacement of the list is under way, or it is being found out whether it took place.
+    writing: bool,
+    /// What the list is to be then.
+    proposed: Option<Subtrees>,
+    /// Inodes that were forgotten with a subtree, and the root of the subtree.
+    moved: Map<Ino, Ino>,
+    export: Option<Export>,
+    imports: Vec<Import>,
+    preloads: Vec<Preload>,
+    /// Everything is here, and nothing is going anywhere: requests need not be looked at.
+    plain: bool,
+}
+
+impl Authority {
+    pub(crate) fn new(rank: Rank) -> Self {
+        Self {
+            rank,
+            list: Subtrees::default(),
+            version: None,
+            reading: false,
+            read_at: None,
+            writing: false,
+            proposed: None,
+            moved: Map::default(),
+            export: None,
+            imports: Vec::new(),
+            preloads: Vec::new(),
+            plain: rank == Rank(0),
+        }
+    }
+
+    /// Whether all of the namespace is this rank's, and stays so.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.plain
+    }
+
+    /// Whether the server may stop.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.export.is_none() && !self.writing
+    }
+
+    /// The roots of the subtrees that this rank serves and whose names are another rank's.
+    pub(crate) fn own_roots(&self) -> Vec<Ino> {
+        let own = self.list.iter().filter(|subtree| subtree.rank == self.rank);
+        if self.rank == Rank(0) { Vec::new() } else { own.map(|subtree| subtree.root).collect() }
+    }
+
+    /// The roots of the subtrees that other ranks serve.
+    pub(crate) fn other_roots(&self) -> impl Iterator<Item = Ino> {
+        let rank = self.rank;
+        self.list.iter().filter(move |subtree| subtree.rank != rank).map(|subtree| subtree.root)
+    }
+
+    /// The roots whose names must be known where they are: what is above them stays in memory.
+    pub(crate) fn named_roots(&self) -> impl Iterator<Item = Ino> {
+        let moving = self.imports.iter().map(|import| import.root);
+        self.other_roots().chain(moving).chain(self.export.iter().map(|export| export.root))
+    }
+
+    /// How many subtrees this rank serves apart from its share of the namespace, and how many have
+    /// gone elsewhere.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.own_roots().len() as u64, self.other_roots().count() as u64)
+    }
+
+    /// Whether the list may not be asked for, or replaced, now.
+    fn is_busy(&self) -> bool {
+        self.reading || self.writing
+    }
+
+    fn note_plain(&mut self) {
+        let nothing = self.export.is_none() && self.imports.is_empty() && self.preloads.is_empty();
+        self.plain = self.rank == Rank(0) && nothing && self.other_roots().next().is_none();
+    }
+}
+
+impl Mds {
+    /// Whether there is more than one rank, as far as this one knows.
+    fn has_ranks(&self) -> bool {
+        self.rank != Rank(0)
+            || !self.authority.list.is_empty()
+            || self.map.as_ref().is_some_and(|map| map.mds.len() > 1)
+    }
+
+    /// The list is read regularly, and goes on what waits for time to pass.
+    pub(crate) fn authority_tick(&mut self, effects: &mut Effects) {
+        if !self.is_active() && self.phase != crate::Phase::Stopping {
+            return;
+        }
+        let now = self.clock.now;
+        let due = self.authority.read_at.is_none_or(|at| now.since(at) >= READ_INTERVAL);
+        if due && self.is_active() && self.has_ranks() {
+            self.read_list(effects);
+        }
+        self.authority_step(effects);
+    }
+
+    /// Whether a subtree is on its way from this rank, or to it.
+    #[must_use]
+    pub fn is_moving(&self) -> bool {
+        self.authority.export.is_some() || !self.authority.imports.is_empty()
+    }
+
+    /// Whether this rank is the authority of the subtree with this root, and serves it.
+    #[must_use]
+    pub fn serves(&self, root: Ino) -> bool {
+        let rank = self.authority.list.get(root).map_or(Rank(0), |subtree| subtree.rank);
+        let arriving = self.authority.imports.iter().any(|import| import.root == root);
+        self.is_active() && rank == self.rank && !arriving
+    }
+
+    /// Whether the journal is to be written without delay.
+    pub(crate) fn authority_wants_journal(&self) -> bool {
+        self.export_wants_journal() || self.import_wants_journal()
+    }
+
+    /// Goes on with what moves, as far as it can. Called after every input.
+    pub(crate) fn authority_step(&mut self, effects: &mut Effects) {
+        if self.authority.export.is_some() {
+            self.export_step(effects);
+        }
+        if !self.authority.preloads.is_empty() {
+            self.preload_step(effects);
+        }
+        if !self.authority.imports.is_empty() && self.is_active() {
+            self.import_step(effects);
+        }
+        if !self.authority.preloads.is_empty() {
+            self.preload_step(effects);
+        }
+    }
+
+    /// Reads the list, unless that is being done.
+    fn read_list(&mut self, effects: &mut Effects) {
+        if self.authority.reading || self.authority.writing {
+            return;
+        }
+        self.authority.reading = true;
+        let object = SUBTREES_NAME.to_owned();
+        self.store(Waiting::Subtrees, StoreOp::Get { object }, effects);
+    }
+
+    /// The list was read, or replaced.
+    pub(crate) fn list_stored(
+        &mut self,
+        result: Result<StoreResult, Box<StoreFailure>>,
+        effects: &mut Effects,
+    ) {
+        if std::mem::take(&mut self.authority.writing) {
+            self.list_written(result, effects);
+            if !self.authority.writing {
+                self.authority.read_at = Some(self.clock.now);
+                self.retry_returned(LIST, effects);
+            }
+            return;
+        }
+        self.authority.reading = false;
+        self.authority.read_at = Some(self.clock.now);
+        // If that failed it is read again later, and who waits is answered from what is known.
+        if let Ok(result) = result {
+            match self.take_list(&result) {
+                Ok(()) => self.list_changed(effects),
+                Err(error) => effects.fatal = Some(error),
+            }
+        }
+        self.retry_returned(LIST, effects);
+    }
+
+    /// Takes over what the store says.
+    pub(crate) fn take_list(&mut self, result: &StoreResult) -> Result<(), types::Error> {
+        if let StoreResult::Bytes(bytes, version) = result {
+            self.authority.list = Subtrees::decode(bytes)?;
+            self.authority.version = Some(*version);
+        }
+        // What became this rank's is not served before it is taken in.
+        let own = self.authority.list.iter().filter(|it| it.rank == self.rank);
+        let new: Vec<Ino> = own.filter(|it| !it.inode.is_empty()).map(|it| it.root).collect();
+        new.into_iter().for_each(|root| self.begin_import(root));
+        self.authority.note_plain();
+        Ok(())
+    }
+
+    /// Says what holds above every subtree whose name is not here.
+    pub(crate) fn set_all_above(&mut self) {
+        let own = self.authority.list.iter().filter(|it| it.rank == self.rank);
+        let own: Vec<Subtree> = own.cloned().collect();
+        own.iter().for_each(|subtree| self.set_above(subtree));
+    }
+
+    /// The root of a subtree that is served here and not in memory.
+    pub(crate) fn lacking_root(&self) -> Option<Ino> {
+        let served = |root: &Ino| {
+            self.authority.list.get(*root).is_some_and(|subtree| subtree.inode.is_empty())
+        };
+        let own = self.authority.own_roots().into_iter().filter(served);
+        own.into_iter().find(|root| !self.namespace.knows(*root))
+    }
+
+    /// Goes on with what the list says.
+    pub(crate) fn list_changed(&mut self, effects: &mut Effects) {
+        if self.is_active() {
+            self.find_other_roots();
+        }
+        self.authority.note_plain();
+        self.authority_step(effects);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,469 @@
+//! Giving a subtree to another rank (B-03).
+//!
+//! 1. *Drain*: nobody may remember anything of it any more, and nobody is told anything to remember.
+//!    Requests go on.
+//! 2. *Copy*: what changed is written to the metadata store, until little is left. Requests go on.
+//! 3. *Freeze*: from here on requests for the subtree wait. Files in it are closed, what it changed is
+//!    in the store, and the journal begins behind its last event.
+//! 4. *Commit*: the list of subtrees is replaced. If that is done, the subtree is the other rank's;
+//!    as long as it is not known whether it is done, nobody is answered.
+//!
+//! Until the commit the subtree is this rank's, whoever crashes: nothing was written that a recovery
+//! would not write. Afterwards nothing of it is in this rank's journal or memory.
+
+use journal::{Event, JournalBuffer};
+use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
+use metastore::{SUBTREES_MAX, SUBTREES_NAME, Subtree, Subtrees};
+use policy::Mechanism;
+use types::{ClientId, ConnId, Cred, Errno, Ino, Moment, Origin, Rank, Seq, Span, Tid};
+use wire::{Failure, MdsState};
+
+use super::place::{busy, cold};
+use super::{MOVED_MAX, RETRY};
+use crate::op::{Performed, Performing, Refused};
+use crate::{Effects, Mds, Phase, Waiting};
+
+/// How long clients may keep files open in a subtree that waits for them, frozen. Programs that open,
+/// write and close do so in less; who has a file open for long keeps the subtree where it is.
+const CLOSE_WITHIN: Span = Span::from_millis(500);
+/// Rounds of copying; another one is worth it only if the last took long.
+const ROUNDS_MAX: u32 = 4;
+const ROUND_SHORT: Span = Span::from_millis(10);
+/// The name of a root in the directory above it.
+pub(super) const ROOT_NAME: &[u8] = b"root";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Drain,
+    /// What was changed up to here is written.
+    Copy {
+        seq: Seq,
+        round: u32,
+        since: Moment,
+    },
+    /// Files are closed, and what is fetched arrives.
+    Close,
+    /// The journal has everything up to here.
+    Flush {
+        seq: Seq,
+    },
+    /// It is written, and older segments go.
+    Write {
+        seq: Seq,
+    },
+    /// The list is replaced, or it is found out whether it was.
+    Commit,
+    /// The store is asked again at that time.
+    Retry(Moment),
+}
+
+/// A subtree on its way to another rank.
+#[derive(Debug)]
+pub(crate) struct Export {
+    pub(crate) root: Ino,
+    pub(crate) to: Rank,
+    /// Who asked.
+    at: (ConnId, Tid),
+    stage: Stage,
+    frozen: Option<Moment>,
+    /// Sessions that had to give something back.
+    flushed: u64,
+}
+
+impl Export {
+    /// Whether requests for the subtree wait.
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.frozen.is_some()
+    }
+
+    /// Whether nobody may be told anything to remember of the subtree: always.
+    pub(crate) fn is_of(&self, root: Ino) -> bool {
+        self.root == root
+    }
+}
+
+impl Mds {
+    /// Begins to give a subtree to another rank. Only root and the owner of the namespace may ask.
+    pub(crate) fn export(
+        &mut self,
+        at: (ConnId, Tid),
+        cred: &Cred,
+        (root, to): (Ino, Rank),
+    ) -> Performing {
+        let owner = self.settings.root_owner.0;
+        if cred.uid != 0 && cred.uid != owner {
+            return Err(Errno::NotPermitted.into());
+        }
+        if !self.namespace.knows(root) {
+            return Err(Errno::Stale.into());
+        }
+        if !self.namespace.is_dir(root) {
+            return Err(Errno::NotDirectory.into());
+        }
+        if to == self.rank {
+            return Ok(Performed::Answer(wire::Answer::Done));
+        }
+        self.check_target(to)?;
+        self.check_subtree(root)?;
+        // All that its inode says, and all names, must be known here.
+        self.namespace.getattr(root)?;
+        if self.rank == Rank(0) {
+            self.check_links(root)?;
+        }
+        let (stage, frozen) = (Stage::Drain, None);
+        self.authority.export = Some(Export { root, to, at, stage, frozen, flushed: 0 });
+        self.authority.note_plain();
+        Ok(Performed::Later)
+    }
+
+    fn check_target(&self, to: Rank) -> Result<(), Refused> {
+        let entries = self.map.iter().flat_map(|map| &map.mds);
+        let active = entries.into_iter().any(|it| it.rank == to && it.state == MdsState::Active);
+        if active {
+            return Ok(());
+        }
+        let text = format!("{to} is not active; `cudele mds ls` shows who is");
+        Err(Refused::Failure(Failure { errno: Errno::Again, text }))
+    }
+
+    fn check_subtree(&self, root: Ino) -> Result<(), Refused> {
+        if let Some(export) = &self.authority.export {
+            return Err(busy(format!("another subtree is on its way to {}", export.to)));
+        }
+        if root == Ino::ROOT {
+            return Err(busy("the root of the namespace stays with mds.0"));
+        }
+        let is_root = self.authority.own_roots().contains(&root);
+        if self.rank != Rank(0) && !is_root {
+            return Err(busy(format!(
+                "it is a part of a subtree that {} serves, which moves as a whole",
+                self.rank
+            )));
+        }
+        let inside = self.authority.other_roots().find(|other| self.overlap(root, *other));
+        if let Some(path) = inside.and_then(|other| self.authority.list.get(other)) {
+            let path = String::from_utf8_lossy(&path.path).into_owned();
+            return Err(busy(format!(
+                "{path} in it is served by another rank; bring it back first"
+            )));
+        }
+        if self.rank == Rank(0)
+            && self.authority.other_roots().any(|other| !self.namespace.is_anchored(other))
+        {
+            return Err(Errno::Again.into());
+        }
+        if self.authority.list.len() >= SUBTREES_MAX && self.authority.list.get(root).is_none() {
+            return Err(Errno::NoSpace.into());
+        }
+        let decoupled = self.tables.decoupled.iter();
+        for (other, known) in decoupled {
+            if self.overlap(root, *other) || !self.namespace.is_anchored(*other) {
+                let text = if known.released {
+                    "a decoupled subtree in it was merged, and is not in the store yet".to_owned()
+                } else {
+                    format!("{} has decoupled a subtree in it; merge it first", known.client)
+                };
+                return Err(busy(text));
+            }
+        }
+        if !self.changes.is_empty() {
+            return Err(busy("a policy is being changed"));
+        }
+        let logged = self.namespace.policies().into_iter().any(|(dir, policy)| {
+            policy.policy.contains(Mechanism::LocalPersist) && self.overlap(dir, root)
+        });
+        if logged {
+            let text =
+                "its policy keeps logs with clients (rpcs+local_persist), which one rank replays";
+            return Err(busy(text));
+        }
+        Ok(())
+    }
+
+    /// Inodes with several names are rank 0's, with all their names.
+    fn check_links(&mut self, root: Ino) -> Result<(), Refused> {
+        if !self.namespace.is_complete(Ino::LINKS) {
+            return Err(cold(Ino::LINKS));
+        }
+        if !self.namespace.has_links() {
+            return Ok(());
+        }
+        let mut unknown = self.namespace.below(root).into_iter();
+        let unknown = unknown.find(|dir| !self.namespace.is_complete(*dir));
+        if let Some(dir) = unknown.or_else(|| self.unknown_below(root)) {
+            return Err(cold(dir));
+        }
+        match self.namespace.linked_below(root) {
+            None => Ok(()),
+            Some(ino) => Err(busy(format!(
+                "it has a name of a file with several names ({ino}), which stay with mds.0"
+            ))),
+        }
+    }
+
+    /// A directory of a subtree that is not in memory at all.
+    fn unknown_below(&self, root: Ino) -> Option<Ino> {
+        let below = self.namespace.below(root).into_iter();
+        below
+            .filter_map(|dir| self.look_into(dir).ok())
+            .flatten()
+            .find(|dir| !self.namespace.is_complete(*dir))
+    }
+
+    /// Goes on with what is on its way, as far as it can.
+    pub(super) fn export_step(&mut self, effects: &mut Effects) {
+        while let Some(stage) = self.authority.export.as_ref().map(|export| export.stage) {
+            let Some(next) = self.export_next(stage, effects) else { return };
+            match &mut self.authority.export {
+                Some(export) => export.stage = next,
+                None => return,
+            }
+        }
+    }
+
+    /// The next stage, if this one is done.
+    #[allow(clippy::too_many_lines, reason = "an arm for each stage")]
+    fn export_next(&mut self, stage: Stage, effects: &mut Effects) -> Option<Stage> {
+        let (root, to) = self.authority.export.as_ref().map(|export| (export.root, export.to))?;
+        let now = self.clock.now;
+        match stage {
+            Stage::Drain => {
+                if self.phase != Phase::Active {
+                    self.abort_export("the metadata server is stopping", effects);
+                    return None;
+                }
+                let before = self.counters.revokes;
+                let held = self.revoke_below(ClientId(0), root, effects).is_some();
+                let flushed = self.counters.revokes - before;
+                self.authority.export.as_mut()?.flushed += flushed;
+                (!held).then(|| self.copy(0))
+            }
+            Stage::Copy { seq, round, since } => {
+                if self.phase != Phase::Active {
+                    self.abort_export("the metadata server is stopping", effects);
+                    return None;
+                }
+                if self.oldest_unwritten() <= seq {
+                    self.checkpoint_more(effects);
+                    return None;
+                }
+                if now.since(since) >= ROUND_SHORT && round < ROUNDS_MAX {
+                    return Some(self.copy(round + 1));
+                }
+                self.authority.export.as_mut()?.frozen = Some(now);
+                Some(Stage::Close)
+            }
+            Stage::Close => {
+                let open = self.opens.files().filter(|ino| self.namespace.is_within(*ino, root));
+                let open = open.count();
+                if open == 0 && !self.is_fetching_below(root) {
+                    return Some(Stage::Flush { seq: self.log.last() });
+                }
+                let since = self.authority.export.as_ref()?.frozen?;
+                if now.since(since) >= CLOSE_WITHIN {
+                    let text = format!("clients have {open} files open in it");
+                    self.abort_export(&text, effects);
+                }
+                None
+            }
+            Stage::Flush { seq } => {
+                if self.log.written() < seq {
+                    return None;
+                }
+                // What follows goes to a segment that says nothing of the subtree.
+                if self.log.has_segments() {
+                    self.log.end_segment();
+                    self.log.append(now, Origin::default(), &Event::NOTHING);
+                }
+                self.checkpoint_all();
+                Some(Stage::Write { seq })
+            }
+            Stage::Write { seq } => {
+                let dirty = self.namespace.below(root).into_iter().any(|dir| !self.is_stored(dir));
+                let trimmed = self.log.first_kept() > seq && !self.is_trimming();
+                if dirty || !trimmed {
+                    self.checkpoint_more(effects);
+                    return None;
+                }
+                if self.authority.is_busy() {
+                    return None;
+                }
+                self.commit(root, to, effects);
+                Some(Stage::Commit)
+            }
+            Stage::Commit => None,
+            Stage::Retry(until) => {
+                if now < until || self.authority.is_busy() {
+                    return None;
+                }
+                self.authority.writing = true;
+                let object = SUBTREES_NAME.to_owned();
+                self.store(Waiting::Subtrees, StoreOp::Get { object }, effects);
+                Some(Stage::Commit)
+            }
+        }
+    }
+
+    fn copy(&mut self, round: u32) -> Stage {
+        self.checkpoint_all();
+        Stage::Copy { seq: self.log.last(), round, since: self.clock.now }
+    }
+
+    /// Whether the journal is to be written without delay.
+    pub(crate) fn export_wants_journal(&self) -> bool {
+        self.authority.export.as_ref().is_some_and(Export::is_frozen)
+    }
+
+    /// Whether somebody may be told something to remember of a directory.
+    pub(crate) fn may_tell_of(&self, dir: Ino) -> bool {
+        match &self.authority.export {
+            None => true,
+            Some(export) => !self.namespace.ancestors(dir).any(|above| export.is_of(above)),
+        }
+    }
+
+    /// Replaces the list.
+    fn commit(&mut self, root: Ino, to: Rank, effects: &mut Effects) {
+        let Some(list) = self.list_with(root, to) else {
+            return self.abort_export("its root is not here any more", effects);
+        };
+        self.put_list(list, effects);
+    }
+
+    pub(super) fn put_list(&mut self, list: Subtrees, effects: &mut Effects) {
+        let condition = match self.authority.version {
+            Some(version) => Condition::Version(version),
+            None => Condition::Absent,
+        };
+        self.authority.writing = true;
+        let (object, data) = (SUBTREES_NAME.to_owned(), list.encode());
+        self.authority.proposed = Some(list);
+        self.store(Waiting::Subtrees, StoreOp::Put { object, data, condition }, effects);
+    }
+
+    /// The list in which a subtree is another rank's.
+    fn list_with(&mut self, root: Ino, to: Rank) -> Option<Subtrees> {
+        let planned = self.namespace.offer(root, (Ino::above(root), ROOT_NAME))?;
+        let mut buffer = JournalBuffer::new(Seq(1), true);
+        buffer.append(Origin::default(), &planned.event());
+        buffer.close_block();
+        let inode = buffer.take_blocks().concat();
+        let before = self.authority.list.get(root);
+        let moves = before.map_or(0, |before| before.moves) + 1;
+        let (path, policy) = match before.filter(|_| self.rank != Rank(0)) {
+            // The name, and what it inherits, is not here.
+            Some(before) => (before.path.clone(), before.policy.clone()),
+            None => {
+                let path = self.namespace.path_of(root)?.to_bytes();
+                let (source, in_force) = self.namespace.effective_policy(root);
+                let inherits = source.is_some_and(|source| source != root);
+                (path, if inherits { in_force.policy.to_yaml() } else { self.above(root) })
+            }
+        };
+        let mut list = self.authority.list.clone();
+        list.put(Subtree { root, rank: to, moves, path, policy, inode });
+        Some(list)
+    }
+
+    /// The policy that a directory with one of its own would inherit.
+    fn above(&mut self, root: Ino) -> String {
+        let Some(home) = self.namespace.home_of(root) else { return String::new() };
+        let (source, in_force) = self.namespace.effective_policy(home);
+        source.map(|_| in_force.policy.to_yaml()).unwrap_or_default()
+    }
+
+    /// The list was replaced, or not; or it was read to find that out.
+    pub(super) fn list_written(
+        &mut self,
+        result: Result<StoreResult, Box<StoreFailure>>,
+        effects: &mut Effects,
+    ) {
+        let again = Stage::Retry(self.clock.now + RETRY);
+        match result {
+            Ok(StoreResult::Stored(version)) => self.list_replaced(version, effects),
+            Ok(StoreResult::Conflict) => {
+                // Another rank replaced it; or it was this one, and its answer was lost.
+                self.authority.writing = true;
+                let object = SUBTREES_NAME.to_owned();
+                self.store(Waiting::Subtrees, StoreOp::Get { object }, effects);
+            }
+            Ok(read @ (StoreResult::Bytes(..) | StoreResult::Missing)) => {
+                if let Err(error) = self.take_list(&read) {
+                    effects.fatal = Some(error);
+                    return;
+                }
+                self.list_found(effects);
+            }
+            Ok(_) | Err(_) => self.list_again(again),
+        }
+    }
+
+    fn list_again(&mut self, stage: Stage) {
+        if let Some(export) = self.authority.export.as_mut().filter(|it| it.stage == Stage::Commit)
+        {
+            export.stage = stage;
+        }
+        self.imports_again(false);
+    }
+
+    /// What was to be written is written.
+    fn list_replaced(&mut self, version: u64, effects: &mut Effects) {
+        self.authority.version = Some(version);
+        if let Some(list) = self.authority.proposed.take() {
+            self.authority.list = list;
+        }
+        if !self.import_acknowledged(effects)
+            && let Some(Export { stage: Stage::Commit, .. }) = self.authority.export
+        {
+            self.exported(effects);
+        }
+    }
+
+    /// The list is known anew while something was to be written to it.
+    fn list_found(&mut self, effects: &mut Effects) {
+        self.imports_again(true);
+        let Some(Export { root, to, stage: Stage::Commit, .. }) = self.authority.export else {
+            return;
+        };
+        let known = self.authority.list.get(root);
+        let here = known.map_or(Rank(0), |subtree| subtree.rank) == self.rank;
+        if here { self.commit(root, to, effects) } else { self.exported(effects) }
+    }
+
+    /// The subtree is the other rank's.
+    fn exported(&mut self, effects: &mut Effects) {
+        let Some(export) = self.authority.export.take() else { return };
+        let Export { root, at, frozen, flushed, .. } = export;
+        let gone = self.namespace.forget_subtree(root);
+        if self.authority.moved.len() + gone.len() > MOVED_MAX {
+            self.authority.moved.clear();
+        }
+        self.authority.moved.extend(gone.into_iter().take(MOVED_MAX).map(|ino| (ino, root)));
+        self.counters.exports += 1;
+        self.counters.sessions_flushed += flushed;
+        let froze = frozen.map_or(Span(0), |since| self.clock.now.since(since));
+        self.counters.export_freeze_micros = froze.0 / 1000;
+        self.authority.note_plain();
+        self.last_beacon = None;
+        self.answer_export(at, Ok(()), effects);
+        self.retry_returned(root, effects);
+    }
+
+    /// The server stops: what is not decided yet stays here.
+    pub(crate) fn stop_export(&mut self, effects: &mut Effects) {
+        let decided = |export: &Export| matches!(export.stage, Stage::Commit | Stage::Retry(_));
+        if self.authority.export.as_ref().is_some_and(|export| !decided(export)) {
+            self.abort_export("the metadata server is stopping", effects);
+        }
+    }
+
+    /// The subtree stays here. Not once the list may have been replaced.
+    pub(crate) fn abort_export(&mut self, why: &str, effects: &mut Effects) {
+        let Some(export) = self.authority.export.take() else { return };
+        self.counters.exports_aborted += 1;
+        self.authority.note_plain();
+        let failure = Failure { errno: Errno::Busy, text: format!("it was not moved: {why}") };
+        self.answer_export(export.at, Err(failure), effects);
+        self.retry_returned(export.root, effects);
+    }
+}

@@ -1,0 +1,194 @@
+//! Taking a subtree over from another rank (B-03).
+//!
+//! The list of subtrees says that it is this rank's, and what its root's inode is. That is journalled,
+//! and when it is safe the list is replaced once more, without the inode: from then on a recovery
+//! finds the root in this rank's journal or store. Only then are requests answered. Before, whatever
+//! crashes, it is done again, and nobody has seen anything of it.
+//!
+//! Directories are fetched when they are needed, and all of them in the background, because clients
+//! name inodes by their numbers.
+
+use journal::{Block, Event};
+use metastore::{Subtree, Subtrees};
+use namespace::Mode;
+use types::{Errno, Error, Ino, Moment, Origin, Path, Rank, Seq, Timestamp};
+
+use super::RETRY;
+use super::preload::Goal;
+use crate::{Effects, Mds};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It is to be put into the namespace.
+    Begin,
+    /// The journal has it up to here.
+    Journal(Seq),
+    /// The list is being replaced.
+    Acknowledge,
+    /// That is tried again at this time.
+    Retry(Moment),
+}
+
+/// A subtree that became this rank's and is not served yet.
+#[derive(Debug)]
+pub(crate) struct Import {
+    pub(crate) root: Ino,
+    stage: Stage,
+}
+
+impl Mds {
+    pub(super) fn begin_import(&mut self, root: Ino) {
+        if !self.authority.imports.iter().any(|import| import.root == root) {
+            self.authority.imports.push(Import { root, stage: Stage::Begin });
+            self.authority.note_plain();
+        }
+    }
+
+    pub(super) fn import_step(&mut self, effects: &mut Effects) {
+        let roots: Vec<Ino> = self.authority.imports.iter().map(|import| import.root).collect();
+        for root in roots {
+            while let Some(stage) = self.import_stage(root)
+                && let Some(next) = self.import_next(root, stage, effects)
+            {
+                self.set_import_stage(root, next);
+            }
+        }
+    }
+
+    fn import_stage(&self, root: Ino) -> Option<Stage> {
+        self.authority.imports.iter().find(|it| it.root == root).map(|it| it.stage)
+    }
+
+    fn set_import_stage(&mut self, root: Ino, stage: Stage) {
+        if let Some(import) = self.authority.imports.iter_mut().find(|it| it.root == root) {
+            import.stage = stage;
+        }
+    }
+
+    fn import_next(&mut self, root: Ino, stage: Stage, effects: &mut Effects) -> Option<Stage> {
+        match stage {
+            Stage::Begin => {
+                if self.rank == Rank(0) && !self.namespace.is_anchored(root) {
+                    self.preload(Goal::Find(root));
+                    return None;
+                }
+                let subtree = self.authority.list.get(root)?.clone();
+                match self.take_in(&subtree) {
+                    Ok(seq) => Some(Stage::Journal(seq)),
+                    Err(error) => {
+                        effects.fatal = Some(error);
+                        None
+                    }
+                }
+            }
+            Stage::Journal(seq) => {
+                if self.log.safe() < seq || self.authority.is_busy() {
+                    return None;
+                }
+                let list = self.list_without_inode(root)?;
+                self.put_list(list, effects);
+                Some(Stage::Acknowledge)
+            }
+            Stage::Acknowledge => None,
+            Stage::Retry(until) => {
+                // Whether the last attempt was carried out is found out by reading.
+                if self.clock.now < until || self.authority.is_busy() {
+                    return None;
+                }
+                self.authority.writing = true;
+                let object = metastore::SUBTREES_NAME.to_owned();
+                let op = metastore::request::StoreOp::Get { object };
+                self.store(crate::Waiting::Subtrees, op, effects);
+                Some(Stage::Acknowledge)
+            }
+        }
+    }
+
+    /// Whether the journal is to be written without delay.
+    pub(crate) fn import_wants_journal(&self) -> bool {
+        !self.authority.imports.is_empty()
+    }
+
+    fn list_without_inode(&self, root: Ino) -> Option<Subtrees> {
+        let subtree = self.authority.list.get(root)?.clone();
+        let mut list = self.authority.list.clone();
+        list.put(Subtree { inode: Vec::new(), ..subtree });
+        Some(list)
+    }
+
+    /// Puts the root into the namespace. Returns the position of the event that did.
+    fn take_in(&mut self, subtree: &Subtree) -> Result<Seq, Error> {
+        let Subtree { root, path, inode, .. } = subtree;
+        self.namespace.forget_subtree(*root);
+        self.set_above(subtree);
+        let about = || Error::new(Errno::BadMessage, metastore::SUBTREES_NAME, "a root's inode");
+        let (block, _) = Block::read(inode, 0).map_err(|_| about())?;
+        let mut events = block.events();
+        let record = events.next_event().ok().flatten().ok_or_else(about)?;
+        let Event::Rename { moved, .. } = record.event else { return Err(about()) };
+        let above = (Ino::above(*root), super::export::ROOT_NAME.to_vec());
+        let (home, name) = if self.rank == Rank(0) {
+            let known = self.namespace.name_of(*root);
+            known.ok_or_else(|| about().about(String::from_utf8_lossy(path).into_owned()))?
+        } else {
+            above
+        };
+        // The directory of the name does not change with it.
+        let time = self.namespace.getattr(home).map_or(Timestamp(0), |attr| attr.mtime);
+        let event = Event::Rename {
+            parent: home,
+            name: &name,
+            new_parent: home,
+            new_name: &name,
+            moved,
+            exchanged: None,
+            replaced: Ino(0),
+            time,
+        };
+        let seq = self.log.append(self.clock.now, Origin::default(), &event);
+        self.namespace.apply(seq, Mode::Replay, &event);
+        self.counters.imports += 1;
+        Ok(seq)
+    }
+
+    /// Says what holds above a subtree whose name is not here.
+    pub(crate) fn set_above(&mut self, subtree: &Subtree) {
+        if self.rank == Rank(0) {
+            return;
+        }
+        let path = Path::parse(&subtree.path).unwrap_or_else(|_| Path::root());
+        self.namespace.set_above(subtree.root, path, subtree.policy.as_bytes());
+    }
+
+    /// The list was replaced for the sake of an import. Says whether that is so.
+    pub(super) fn import_acknowledged(&mut self, effects: &mut Effects) -> bool {
+        let done = |import: &&Import| import.stage == Stage::Acknowledge;
+        let Some(root) = self.authority.imports.iter().find(done).map(|import| import.root) else {
+            return false;
+        };
+        self.imported(root, effects);
+        true
+    }
+
+    /// The list is not as it was to be, or it is not known: what was to be written to it is tried
+    /// again.
+    pub(super) fn imports_again(&mut self, is_read: bool) {
+        let until = self.clock.now + RETRY;
+        for import in &mut self.authority.imports {
+            if import.stage == Stage::Acknowledge {
+                // It may have been carried out, though its answer was lost. Once more is harmless.
+                import.stage = if is_read { Stage::Journal(Seq(0)) } else { Stage::Retry(until) };
+            }
+        }
+    }
+
+    /// The subtree is served from now on.
+    fn imported(&mut self, root: Ino, effects: &mut Effects) {
+        self.authority.imports.retain(|import| import.root != root);
+        self.authority.moved.retain(|_, from| *from != root);
+        self.preload(Goal::All(root));
+        self.last_beacon = None;
+        self.retry_returned(root, effects);
+        self.preload_step(effects);
+    }
+}

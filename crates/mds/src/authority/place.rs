@@ -1,0 +1,274 @@
+//! Where a request belongs: here, to another rank, or to nobody before a subtree has moved.
+
+use metastore::Subtree;
+use namespace::Refusal;
+use types::{ClientId, ConnId, Errno, Ino, Path, Rank, Tid, Timestamp};
+use wire::{Answer, Elsewhere, Failure, Op, Request};
+
+use super::preload::Goal;
+use super::{LIST, Preload, READ_LATELY};
+use crate::op::{Refused, touched};
+use crate::{Effects, Mds};
+
+/// Whose an inode is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Here,
+    /// In a subtree with this root that is on its way.
+    Moving(Ino),
+    Other(Rank),
+    /// Not in memory, and not remembered as gone elsewhere.
+    Unknown,
+}
+
+impl Mds {
+    /// Lets a request wait, or sends it elsewhere, if it is not to be carried out here and now.
+    /// Says whether that is so. Not asked if everything is here.
+    #[cold]
+    pub(crate) fn is_misplaced(
+        &mut self,
+        (conn, client): (ConnId, ClientId),
+        request: &Request<'_>,
+        effects: &mut Effects,
+    ) -> bool {
+        let op = &request.op;
+        let mut other = None;
+        let mut here = false;
+        for ino in touched(op).0.into_iter().flatten() {
+            match self.place(ino) {
+                Place::Here | Place::Unknown => here = true,
+                Place::Moving(root) => {
+                    self.park_until_returned(conn, client, request, root);
+                    return true;
+                }
+                Place::Other(rank) => {
+                    here |= other.is_some_and(|known| known != rank);
+                    other = Some(rank);
+                }
+            }
+        }
+        if let Op::Walk { base, path } = *op
+            && let Some(root) = self.moving_on_way(base, path)
+        {
+            self.park_until_returned(conn, client, request, root);
+            return true;
+        }
+        match other {
+            None => false,
+            Some(_) if here => {
+                let text = "the two are served by different metadata servers".into();
+                let failure = Failure { errno: Errno::CrossDevice, text };
+                self.refuse(conn, client, request, failure, effects);
+                true
+            }
+            Some(rank) => {
+                if self.waits_for_list((conn, client), request, effects) {
+                    return true;
+                }
+                let elsewhere = Elsewhere { rank, ..Elsewhere::default() };
+                self.send_elsewhere((conn, client), request, elsewhere, effects);
+                true
+            }
+        }
+    }
+
+    fn place(&self, ino: Ino) -> Place {
+        let authority = &self.authority;
+        if !self.namespace.knows(ino)
+            && let Some(root) = authority.moved.get(&ino)
+        {
+            let rank = authority.list.get(*root).map_or(Rank(0), |subtree| subtree.rank);
+            if rank != self.rank {
+                return Place::Other(rank);
+            }
+        }
+        for above in self.namespace.ancestors(ino) {
+            if self.is_on_its_way(above) {
+                return Place::Moving(above);
+            }
+            match authority.list.get(above) {
+                Some(subtree) if subtree.rank != self.rank => return Place::Other(subtree.rank),
+                Some(_) => return Place::Here,
+                None => {}
+            }
+        }
+        if self.namespace.knows(ino) { Place::Here } else { Place::Unknown }
+    }
+
+    /// Whether nothing may be done in the subtree with this root.
+    fn is_on_its_way(&self, root: Ino) -> bool {
+        let authority = &self.authority;
+        authority.export.as_ref().is_some_and(|export| export.root == root && export.is_frozen())
+            || authority.imports.iter().any(|import| import.root == root)
+    }
+
+    /// The root of a subtree on its way through which a path leads.
+    fn moving_on_way(&self, base: Ino, path: &[u8]) -> Option<Ino> {
+        let path = Path::parse(path).ok()?;
+        let mut at = base;
+        for name in path.components() {
+            at = self.namespace.peek(at, name).ok()??;
+            if let Place::Moving(root) = self.place(at) {
+                return Some(root);
+            }
+        }
+        None
+    }
+
+    /// Whether a directory that a request needs is another rank's; then the request is answered so.
+    #[cold]
+    pub(crate) fn leads_elsewhere(
+        &mut self,
+        (conn, client): (ConnId, ClientId),
+        request: &Request<'_>,
+        dir: Ino,
+        effects: &mut Effects,
+    ) -> bool {
+        let Place::Other(rank) = self.place(dir) else { return false };
+        if self.waits_for_list((conn, client), request, effects) {
+            return true;
+        }
+        let elsewhere = if let Op::Walk { base, path } = request.op {
+            self.rest_of_walk(base, path, dir)
+        } else if let Op::Lookup { parent, .. } = request.op {
+            Some((parent, Vec::new()))
+        } else {
+            None
+        };
+        if let Some((parent, rest)) = elsewhere {
+            let elsewhere = Elsewhere { rank, root: dir, parent, rest };
+            self.send_elsewhere((conn, client), request, elsewhere, effects);
+            return true;
+        }
+        let path = self.authority.list.get(dir).map(|subtree| &subtree.path[..]);
+        let path = String::from_utf8_lossy(path.unwrap_or_default());
+        let text = format!(
+            "{rank} serves {path}; `cudele mds pin {path} 0` brings it back to where its name is"
+        );
+        let failure = Failure { errno: Errno::Busy, text };
+        self.refuse(conn, client, request, failure, effects);
+        true
+    }
+
+    /// Of a path that leads through a directory: the directory that has its name, and what is left.
+    fn rest_of_walk(&self, base: Ino, path: &[u8], through: Ino) -> Option<(Ino, Vec<u8>)> {
+        let path = Path::parse(path).ok()?;
+        let mut at = base;
+        let mut names = path.components();
+        while let Some(name) = names.next() {
+            let parent = at;
+            at = self.namespace.peek(at, name).ok()??;
+            if at == through {
+                let rest: Vec<&[u8]> = names.collect();
+                return Some((parent, rest.join(&b'/')));
+            }
+        }
+        None
+    }
+
+    fn send_elsewhere(
+        &mut self,
+        (conn, client): (ConnId, ClientId),
+        request: &Request<'_>,
+        elsewhere: Elsewhere,
+        effects: &mut Effects,
+    ) {
+        self.counters.forwards += 1;
+        if request.op.is_mutation() && client.0 != 0 {
+            self.sessions.get_mut(client).refuse(request.tid);
+        }
+        let at = (conn, request.tid);
+        let none = (types::Seq(0), Timestamp(0));
+        let answer = Answer::Elsewhere(Box::new(elsewhere));
+        self.reply(at, none.0, none.1, Ok(answer), effects);
+    }
+
+    /// A request names an inode that is not in memory. It waits if that may be because its subtree
+    /// came a moment ago, or because this rank has not heard that it is coming.
+    #[cold]
+    pub(crate) fn may_be_coming(
+        &mut self,
+        (conn, client): (ConnId, ClientId),
+        request: &Request<'_>,
+        effects: &mut Effects,
+    ) -> bool {
+        let named = touched(&request.op).0;
+        if !self.has_ranks() || named.into_iter().flatten().all(|ino| self.namespace.knows(ino)) {
+            return false;
+        }
+        let all = |preload: &&Preload| matches!(preload.goal, Goal::All(_));
+        if let Some(preload) = self.authority.preloads.iter().find(all) {
+            let key = preload.key();
+            self.park_until_returned(conn, client, request, key);
+            return true;
+        }
+        self.waits_for_list((conn, client), request, effects)
+    }
+
+    /// Lets a request wait until the list was read, if that was not done lately: what is in it may
+    /// have come here meanwhile.
+    fn waits_for_list(
+        &mut self,
+        (conn, client): (ConnId, ClientId),
+        request: &Request<'_>,
+        effects: &mut Effects,
+    ) -> bool {
+        let lately = |at| self.clock.now.since(at) < READ_LATELY;
+        if self.authority.read_at.is_some_and(lately) && !self.authority.is_busy() {
+            return false;
+        }
+        self.park_until_returned(conn, client, request, LIST);
+        self.read_list(effects);
+        true
+    }
+
+    /// `EBUSY` if a directory is in a subtree on its way, or has one below it that is elsewhere: for
+    /// policies and decouplings, which are about all that is below a directory.
+    pub(crate) fn check_all_here(&self, dir: Ino) -> Result<(), Refused> {
+        if self.authority.is_plain() {
+            return Ok(());
+        }
+        let busy = |text: String| Err(Refused::Failure(Failure { errno: Errno::Busy, text }));
+        if let Some(export) = &self.authority.export
+            && self.overlap(dir, export.root)
+        {
+            return busy(format!("it is on its way to {}; try again when it is there", export.to));
+        }
+        for Subtree { root, rank, path, .. } in self.authority.list.iter() {
+            if *rank != self.rank
+                && (self.overlap(dir, *root) || !self.namespace.is_anchored(*root))
+            {
+                let path = String::from_utf8_lossy(path);
+                return busy(format!(
+                    "{rank} serves {path}; bring it back first with `cudele mds pin {path} 0`"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn overlap(&self, one: Ino, other: Ino) -> bool {
+        self.namespace.is_within(one, other) || self.namespace.is_within(other, one)
+    }
+
+    /// The answer to who asked for a subtree to move.
+    pub(super) fn answer_export(
+        &mut self,
+        (conn, tid): (ConnId, Tid),
+        result: Result<(), Failure>,
+        effects: &mut Effects,
+    ) {
+        let zero = (types::Seq(0), Timestamp(0));
+        self.reply((conn, tid), zero.0, zero.1, result.map(|()| Answer::Done), effects);
+    }
+}
+
+/// A refusal with words.
+pub(super) fn busy(text: impl Into<String>) -> Refused {
+    Refused::Failure(Failure { errno: Errno::Busy, text: text.into() })
+}
+
+/// A directory that must be fetched first.
+pub(super) fn cold(dir: Ino) -> Refused {
+    Refused::Refusal(Refusal::Cold(dir))
+}

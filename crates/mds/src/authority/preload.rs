@@ -1,0 +1,116 @@
+//! Walking through directories to have them in memory: all of a subtree, or the way to one inode.
+
+use std::collections::VecDeque;
+
+use namespace::Refusal;
+use types::{Ino, Rank};
+
+use crate::{Effects, Mds};
+
+/// What directories are walked through for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Goal {
+    /// To have all of a subtree: clients name inodes of it by their numbers.
+    All(Ino),
+    /// To know where a directory stands.
+    Find(Ino),
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct Preload {
+    pub(crate) goal: Goal,
+    queue: VecDeque<Ino>,
+    waiting: bool,
+}
+
+impl Preload {
+    /// What requests wait under that wait for this.
+    pub(super) fn key(&self) -> Ino {
+        match self.goal {
+            Goal::All(root) => Ino::above(root),
+            Goal::Find(ino) => ino,
+        }
+    }
+}
+
+impl Mds {
+    /// Begins to walk, unless that is being done.
+    pub(super) fn preload(&mut self, goal: Goal) {
+        if self.authority.preloads.iter().any(|it| it.goal == goal) {
+            return;
+        }
+        let queue = VecDeque::from(match goal {
+            Goal::All(root) => vec![root],
+            Goal::Find(_) => vec![Ino::ROOT],
+        });
+        self.authority.preloads.push(Preload { goal, queue, waiting: false });
+        self.authority.note_plain();
+    }
+
+    /// A directory is here, or cannot be fetched now.
+    pub(crate) fn preload_fetched(&mut self) {
+        for preload in &mut self.authority.preloads {
+            preload.waiting = false;
+        }
+    }
+
+    /// Goes on until a directory must be fetched.
+    pub(super) fn preload_step(&mut self, effects: &mut Effects) {
+        let mut left = Vec::new();
+        let mut done = Vec::new();
+        for mut preload in std::mem::take(&mut self.authority.preloads) {
+            if preload.waiting || !self.preload_on(&mut preload, effects) {
+                left.push(preload);
+            } else {
+                done.push(preload);
+            }
+        }
+        self.authority.preloads = left;
+        self.authority.note_plain();
+        for preload in done {
+            self.retry_returned(preload.key(), effects);
+        }
+    }
+
+    /// Returns whether it is done.
+    fn preload_on(&mut self, preload: &mut Preload, effects: &mut Effects) -> bool {
+        loop {
+            if let Goal::Find(ino) = preload.goal
+                && self.namespace.is_anchored(ino)
+            {
+                return true;
+            }
+            // Some must stay in memory for others.
+            let full = matches!(preload.goal, Goal::All(_))
+                && self.namespace.inodes() > self.settings.inodes_max / 2;
+            let Some(dir) = preload.queue.pop_front().filter(|_| !full) else { return true };
+            match self.look_into(dir) {
+                Ok(dirs) => preload.queue.extend(dirs),
+                Err(Refusal::Cold(cold)) => {
+                    preload.queue.push_front(dir);
+                    preload.waiting = true;
+                    self.preload_waits_for(cold, effects);
+                    return false;
+                }
+                Err(Refusal::Errno(_)) => {}
+            }
+        }
+    }
+
+    /// Where the names of subtrees that are elsewhere stand is known before it is asked: what is above
+    /// them stays in memory.
+    pub(crate) fn find_other_roots(&mut self) {
+        if self.rank != Rank(0) {
+            return;
+        }
+        let lost: Vec<Ino> = self
+            .authority
+            .other_roots()
+            .filter(|root| !self.namespace.is_anchored(*root))
+            .collect();
+        for root in lost {
+            self.preload(Goal::Find(root));
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Subtrees that move between the namespaces of two ranks (B-03): what the one hands over, what the
+//! other takes in, and what is forgotten.
+//!
+//! On the rank that serves a subtree whose name is another rank's, the root's inode is in a hidden
+//! directory of its own, [`Ino::above`] the root: the name itself, and all above it, is not there. The
+//! rank that has the name keeps an inode of the root that says nothing but which it is.
+
+use journal::Event;
+use types::{Ino, Path, Timestamp};
+
+use crate::{Namespace, Planned};
+
+impl Namespace {
+    /// The event that gives the root of a subtree its inode as it is here, under a name, in another
+    /// namespace. `None` if the root is not in memory, or is not all there.
+    #[must_use]
+    pub fn offer<'a>(&self, root: Ino, (parent, name): (Ino, &'a [u8])) -> Option<Planned<'a>> {
+        let inode = self.inodes.get(root).filter(|inode| inode.is_dir())?;
+        self.inode_up_to_date(root).ok()?;
+        let (moved, extra) = self.snapshot(root, inode, inode.ctime);
+        let event = Event::Rename {
+            parent,
+            name,
+            new_parent: parent,
+            new_name: name,
+            moved,
+            exchanged: None,
+            replaced: Ino(0),
+            time: Timestamp::default(),
+        };
+        Some(Planned::with_extra(event, extra))
+    }
+
+    /// The directory that has the name of an inode, and the name.
+    #[must_use]
+    pub fn name_of(&self, ino: Ino) -> Option<(Ino, Vec<u8>)> {
+        let inode = self.inodes.get(ino)?;
+        let name = self.dirs.get(&inode.home)?.name_by_hash(inode.home_hash, ino)?;
+        Some((inode.home, name))
+    }
+
+    /// Says what holds above the root of a subtree whose name is another rank's: its path, and the
+    /// policy that it inherits (empty for the default).
+    pub fn set_above(&mut self, root: Ino, path: Path, policy: &[u8]) {
+        let above = Ino::above(root);
+        self.tops.insert(above, path);
+        self.set_inherited(above, policy);
+    }
+
+    /// Whether a directory of a subtree names an inode that is not stored there: one with several
+    /// names. As far as the directories are in memory.
+    #[must_use]
+    pub fn linked_below(&self, root: Ino) -> Option<Ino> {
+        self.below(root).into_iter().find_map(|dir| {
+            let mut entries = self.dirs.get(&dir)?.list(None);
+            entries.find_map(|(_, dentry)| dentry.is_remote().then_some(dentry.ino))
+        })
+    }
+
+    /// The directories of a subtree that are in memory, its root first.
+    #[must_use]
+    pub fn below(&self, root: Ino) -> Vec<Ino> {
+        let mut all = Vec::new();
+        let mut next = vec![root];
+        while let Some(at) = next.pop() {
+            let Some(dir) = self.dirs.get(&at) else { continue };
+            all.push(at);
+            let dirs = dir.list(None).map(|(_, dentry)| dentry.ino);
+            next.extend(dirs.filter(|ino| *ino != at && self.dirs.contains_key(ino)));
+        }
+        all
+    }
+
+    /// Forgets a subtree that another rank serves, all of which the metadata store has, and
+    /// directories of which it is not known where they stand. Returns the inodes that are forgotten;
+    /// that of the root stays where its name is.
+    ///
+    /// # Panics
+    /// If a directory of the subtree has something that the store has not.
+    pub fn forget_subtree(&mut self, root: Ino) -> Vec<Ino> {
+        let mut gone = Vec::new();
+        let clean = |namespace: &Self, dir: &Ino| {
+            let dir = namespace.dirs.get(dir);
+            dir.is_none_or(|dir| dir.dirty_since.is_none() && dir.flushing.is_none())
+        };
+        let astray = self.directory_list().into_iter();
+        let astray = astray.filter(|dir| !dir.is_above() && !self.is_anchored(*dir));
+        let astray: Vec<Ino> = astray.filter(|dir| clean(self, dir)).collect();
+        for dir in self.below(root).into_iter().chain(astray) {
+            assert!(clean(self, &dir), "what is handed over is stored");
+            let Some(content) = self.dirs.remove(&dir) else { continue };
+            let names = content.list(None).filter(|(_, dentry)| !dentry.is_remote());
+            gone.extend(
+                names.map(|(_, dentry)| dentry.ino).filter(|ino| self.home_of(*ino) == Some(dir)),
+            );
+        }
+        let above = Ino::above(root);
+        if self.tops.remove(&above).is_some() {
+            self.dirs.remove(&above);
+            self.set_inherited(above, b"");
+            gone.push(root);
+        }
+        for ino in &gone {
+            self.inodes.remove(*ino);
+            self.extras.remove(ino);
+            if self.policies.remove(ino).is_some() {
+                self.policy_generation += 1;
+            }
+        }
+        gone
+    }
+
+    fn set_inherited(&mut self, above: Ino, policy: &[u8]) {
+        let parsed = policy::Policy::parse_bytes(policy).ok().filter(|_| !policy.is_empty());
+        match parsed {
+            Some(parsed) => {
+                let in_force = crate::InForce::new(parsed.policy);
+                self.policies.insert(above, std::sync::Arc::new(in_force));
+            }
+            None => drop(self.policies.remove(&above)),
+        }
+        self.policy_generation += 1;
+    }
+
+    /// A namespace of a rank that has no root of its own: it begins with the subtrees that it takes
+    /// in, in which no file has several names.
+    pub fn be_without_root(&mut self) {
+        let links = self.dir_mut(Ino::LINKS);
+        (links.complete, links.stored) = (true, false);
+    }
+}

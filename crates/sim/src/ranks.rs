@@ -1,0 +1,473 @@
+//! Several ranks on one store: subtrees move between them at random while clients work, servers are
+//! killed at any step of that, and connections break.
+//!
+//! Every name is changed by one client and looked at by all, so that what each answer may be is known
+//! exactly (`register`): the value that the name had at some moment between question and answer. A
+//! change that is lost, done twice, or undone by a recovery is seen at the next look at the name, and
+//! so is an answer of a rank that is not the authority any more.
+//!
+//! In the end, when everything is healed, each directory must be served by exactly one rank, and hold
+//! what it should.
+
+mod client;
+mod register;
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use mds::{Effects, Input, Mds, Settings};
+use metastore::request::Token;
+use objstore::Memory;
+use types::{ClientId, Clock, ConnId, Epoch, Ino, Moment, Rank, Span, Timestamp};
+use wire::{ClusterMap, MdsEntry, MdsState, Message};
+
+use crate::disk::Disk;
+use crate::rng::Rng;
+
+use client::{Client, Script};
+use register::Registers;
+
+const MS: u64 = 1_000_000;
+/// How long everything may take to come to rest when nothing is broken any more.
+const PATIENCE: u64 = 60_000 * MS;
+/// Directories that move.
+const DIRS: usize = 3;
+
+/// What a run did.
+#[derive(Clone, Debug, Default)]
+pub struct RanksReport {
+    /// The promise that was broken, if one was.
+    pub violation: Option<String>,
+    /// Answers that were judged.
+    pub judged: u64,
+    /// Subtrees that changed hands.
+    pub moves: u64,
+    /// Moves that were refused or given up.
+    pub refused: u64,
+    /// Requests that were sent on to another rank.
+    pub redirected: u64,
+    /// Servers that were killed.
+    pub crashes: u64,
+    /// Those of them that were killed while they had a subtree on its way.
+    pub crashes_moving: u64,
+    /// What happened, if that was asked for.
+    pub trace: Vec<String>,
+}
+
+#[derive(Debug)]
+enum Event {
+    ToServer(ConnId, Vec<u8>),
+    ToClient(ConnId, Vec<u8>),
+    ServerSawClose(ConnId),
+    ClientSawClose(ConnId),
+    CarryOut(usize, u64, Token),
+    Ended(usize, u64, Token),
+    Tick(usize, u64),
+    Work(usize, u64),
+    Start(usize),
+    Connect(usize, Rank),
+    Turn(usize),
+    Crash,
+    Break,
+    Move,
+}
+
+#[derive(Debug)]
+struct Conn {
+    client: usize,
+    rank: Rank,
+    tenure: u64,
+    alive: bool,
+    to_server_at: u64,
+    to_client_at: u64,
+}
+
+#[derive(Debug)]
+struct Server {
+    mds: Option<Mds>,
+    tenure: u64,
+    disk: Disk,
+    /// It is to be killed after so many further store operations.
+    doomed: Option<u64>,
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+struct World {
+    rng: Rng,
+    now: u64,
+    order: u64,
+    events: BTreeMap<(u64, u64), Event>,
+    servers: Vec<Server>,
+    settings: Settings,
+    conns: BTreeMap<ConnId, Conn>,
+    next_conn: u64,
+    clients: Vec<Client>,
+    registers: Registers,
+    delay_max: u64,
+    faults: bool,
+    report: RanksReport,
+    traced: bool,
+}
+
+/// Runs a seed.
+#[must_use]
+pub fn run(seed: u64, trace: bool) -> RanksReport {
+    let mut world = World::new(seed, trace);
+    // What happened before a panic is worth knowing.
+    let ended = catch_unwind(AssertUnwindSafe(|| world.run()));
+    if ended.is_err() {
+        world.fail("panicked".into());
+    }
+    world.report
+}
+
+impl World {
+    fn new(seed: u64, traced: bool) -> Self {
+        let mut rng = Rng::new(seed ^ 0x7261_6e6b_7321);
+        let memory = Memory::new();
+        let ranks = 2 + rng.index(2);
+        let servers = (0..ranks).map(|_| Server {
+            mds: None,
+            tenure: 0,
+            disk: Disk::on(memory.clone()),
+            doomed: None,
+        });
+        let settings = Settings {
+            segment_bytes_max: rng.pick(&[400, 4000, 100_000]),
+            segments_max: rng.pick(&[2, 4, 16]),
+            commit_interval: Span::from_millis(rng.pick(&[1, 5, 20])),
+            dispatch: rng.pick(&[1, 2, 4]),
+            reconnect: Span::from_millis(400),
+            inodes_max: rng.pick(&[20, 1 << 20]),
+            capture_rows: rng.pick(&[1, 4096]),
+            ..Settings::default()
+        };
+        Self {
+            servers: servers.collect(),
+            settings,
+            now: 0,
+            order: 0,
+            events: BTreeMap::new(),
+            conns: BTreeMap::new(),
+            next_conn: 1,
+            clients: Vec::new(),
+            registers: Registers::default(),
+            delay_max: rng.pick(&[1, 3, 10]) * MS,
+            faults: rng.percent(85),
+            report: RanksReport::default(),
+            traced,
+            rng,
+        }
+    }
+
+    fn run(&mut self) {
+        self.begin();
+        let end = 1500 * MS + self.rng.below(1500) * MS;
+        self.run_while(end, |world| world.now < end);
+        self.heal();
+        self.run_while(self.now + PATIENCE, |world| !world.is_done());
+        if self.report.violation.is_none() && !self.is_done() {
+            self.fail("something never ended".into());
+        }
+        self.audit();
+    }
+
+    fn note(&mut self, what: impl FnOnce() -> String) {
+        if self.traced {
+            self.report.trace.push(format!("{:>10} {}", self.now / 1000, what()));
+        }
+    }
+
+    fn fail(&mut self, violation: String) {
+        self.note(|| format!("VIOLATION {violation}"));
+        self.report.violation.get_or_insert(violation);
+    }
+
+    fn schedule(&mut self, after: u64, event: Event) {
+        self.order += 1;
+        self.events.insert((self.now + after, self.order), event);
+    }
+
+    fn delay(&mut self) -> u64 {
+        let max = if self.rng.percent(70) { self.delay_max / 20 } else { self.delay_max };
+        self.rng.between(1, max.max(1))
+    }
+
+    fn clock(&self) -> Clock {
+        let now = i64::try_from(self.now).unwrap_or(i64::MAX);
+        Clock { now: Moment(self.now + 1), time: Timestamp(crate::world::EPOCH + now) }
+    }
+
+    /// Servers start; the first client makes the directories, then all go to work.
+    fn begin(&mut self) {
+        for server in 0..self.servers.len() {
+            self.schedule(1, Event::Start(server));
+        }
+        // The first one moves subtrees, the others work.
+        for number in 0..4 {
+            let remembers = self.rng.percent(50);
+            self.clients.push(Client::new(ClientId(number + 1), remembers));
+        }
+        for number in 0..DIRS {
+            let name = format!("d{number}").into_bytes();
+            self.clients[0].script.push_back(Script::MakeDir(Ino::ROOT, name));
+        }
+        self.schedule(MS, Event::Turn(0));
+        self.run_while(20_000 * MS, |world| world.clients[0].dirs.len() < DIRS);
+        let dirs = self.clients[0].dirs.clone();
+        for client in 1..self.clients.len() {
+            self.clients[client].dirs.clone_from(&dirs);
+            self.schedule(MS, Event::Turn(client));
+        }
+        self.schedule(10 * MS, Event::Move);
+        if self.faults {
+            self.schedule(50 * MS, Event::Break);
+            self.schedule(60 * MS, Event::Crash);
+        }
+    }
+
+    fn run_while(&mut self, end: u64, goes_on: impl Fn(&Self) -> bool) {
+        while goes_on(self) && self.report.violation.is_none() && self.now <= end {
+            let Some(((at, _), event)) = self.events.pop_first() else { return };
+            self.now = at;
+            self.happen(event);
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::ToServer(conn, frame) => self.arrived_at_server(conn, &frame),
+            Event::ToClient(conn, frame) => self.arrived_at_client(conn, &frame),
+            Event::ServerSawClose(conn) => {
+                let Conn { rank, tenure, .. } = self.conns[&conn];
+                self.handle(usize::from(rank.0), tenure, Input::Closed(conn));
+            }
+            Event::ClientSawClose(conn) => self.client_closed(conn),
+            Event::CarryOut(server, tenure, token) => {
+                if self.servers[server].tenure == tenure {
+                    self.servers[server].disk.carry_out(token, &mut self.rng);
+                    let after = self.delay();
+                    self.schedule(after, Event::Ended(server, tenure, token));
+                    if let Some(left) = &mut self.servers[server].doomed {
+                        *left = left.saturating_sub(1);
+                        if *left == 0 {
+                            self.crash(server);
+                        }
+                    }
+                }
+            }
+            Event::Ended(server, tenure, token) => {
+                if self.servers[server].tenure == tenure
+                    && let Some(ended) = self.servers[server].disk.end(token)
+                {
+                    self.note(|| {
+                        let text = ended.as_ref().map(crate::print::store_result);
+                        format!("mds.{server} <- store {token:?} {text:?}")
+                    });
+                    self.handle(server, tenure, Input::Stored(token, ended));
+                }
+            }
+            Event::Tick(server, tenure) => {
+                if self.servers[server].tenure == tenure {
+                    self.schedule(2 * MS, Event::Tick(server, tenure));
+                    self.handle(server, tenure, Input::Tick);
+                }
+            }
+            Event::Work(server, tenure) => self.handle(server, tenure, Input::Work),
+            Event::Start(server) => self.start(server),
+            Event::Connect(client, rank) => self.connect(client, rank),
+            Event::Turn(client) => self.turn(client),
+            Event::Crash => self.crash_some(),
+            Event::Break => {
+                let alive = self.conns.iter().filter(|(_, conn)| conn.alive);
+                let alive: Vec<ConnId> = alive.map(|(conn, _)| *conn).collect();
+                if !alive.is_empty() {
+                    let conn = self.rng.pick(&alive);
+                    self.break_conn(conn, true);
+                }
+                if self.faults {
+                    let after = self.rng.between(10, 300) * MS;
+                    self.schedule(after, Event::Break);
+                }
+            }
+            Event::Move => self.begin_move(),
+        }
+    }
+
+    fn start(&mut self, server: usize) {
+        if self.servers[server].mds.is_some() {
+            return;
+        }
+        let rank = Rank(server as u16);
+        self.servers[server].tenure += 1;
+        let tenure = self.servers[server].tenure;
+        self.note(|| format!("$ start {rank}"));
+        self.servers[server].mds = Some(Mds::new(rank, self.settings.clone()));
+        self.handle(server, tenure, Input::FromMonitor(Message::Map(Box::new(self.map()))));
+        self.handle(server, tenure, Input::Start);
+        self.schedule(MS, Event::Tick(server, tenure));
+    }
+
+    /// All ranks are there: whether one is, who asks it finds out.
+    fn map(&self) -> ClusterMap {
+        let entry = |rank| MdsEntry {
+            rank: Rank(rank),
+            epoch: Epoch(1),
+            state: MdsState::Active,
+            ..MdsEntry::default()
+        };
+        ClusterMap {
+            mds: (0..self.servers.len() as u16).map(entry).collect(),
+            ..ClusterMap::default()
+        }
+    }
+
+    fn crash_some(&mut self) {
+        if !self.faults {
+            return;
+        }
+        let server = self.rng.index(self.servers.len());
+        // At once, or in the middle of what it writes.
+        match self.rng.below(3) {
+            0 => self.crash(server),
+            _ => self.servers[server].doomed = Some(self.rng.between(1, 40)),
+        }
+        let after = self.rng.between(50, 600) * MS;
+        self.schedule(after, Event::Crash);
+    }
+
+    fn crash(&mut self, server: usize) {
+        self.servers[server].doomed = None;
+        let Some(mds) = self.servers[server].mds.take() else { return };
+        self.report.crashes += 1;
+        self.report.crashes_moving += u64::from(mds.is_moving());
+        self.note(|| format!("$ crash mds.{server}, moving: {}", mds.is_moving()));
+        self.servers[server].tenure += 1;
+        // What others have appended is theirs to lose.
+        for other in (0..self.servers.len()).filter(|other| *other != server) {
+            self.servers[other].disk.sync_appends();
+        }
+        self.servers[server].disk.crash(&mut self.rng);
+        let rank = Rank(server as u16);
+        let alive = self.conns.iter().filter(|(_, conn)| conn.alive && conn.rank == rank);
+        let alive: Vec<ConnId> = alive.map(|(conn, _)| *conn).collect();
+        alive.into_iter().for_each(|conn| self.break_conn(conn, false));
+        let after = self.rng.between(1, 150) * MS;
+        self.schedule(after, Event::Start(server));
+    }
+
+    fn handle(&mut self, server: usize, tenure: u64, input: Input<'_>) {
+        let clock = self.clock();
+        if self.servers[server].tenure != tenure {
+            return;
+        }
+        let Some(mds) = &mut self.servers[server].mds else { return };
+        let mut effects = Effects::default();
+        mds.handle(clock, input, &mut effects);
+        let has_work = mds.has_work();
+        let frames: Vec<_> =
+            effects.outbox.iter().map(|(conn, frame)| (conn, frame.to_vec())).collect();
+        for (conn, frame) in frames {
+            self.to_client(conn, frame);
+        }
+        for (token, op) in effects.store {
+            self.note(|| {
+                format!("mds.{server} -> store {token:?} {}", crate::print::store_op(&op))
+            });
+            self.servers[server].disk.submit(token, op);
+            let after = self.delay();
+            self.schedule(after, Event::CarryOut(server, tenure, token));
+        }
+        for conn in effects.close {
+            self.break_conn(conn, false);
+        }
+        if let Some(error) = effects.fatal {
+            return self.fail(format!("mds.{server} gave up: {error}"));
+        }
+        if has_work {
+            let after = self.rng.between(1, MS / 5);
+            self.schedule(after, Event::Work(server, tenure));
+        }
+    }
+
+    fn to_client(&mut self, conn: ConnId, frame: Vec<u8>) {
+        let at = self.now + self.delay();
+        let Some(known) = self.conns.get_mut(&conn).filter(|known| known.alive) else { return };
+        known.to_client_at = known.to_client_at.max(at);
+        let after = known.to_client_at - self.now;
+        self.schedule(after, Event::ToClient(conn, frame));
+    }
+
+    fn to_server(&mut self, conn: ConnId, frame: Vec<u8>) {
+        let at = self.now + self.delay();
+        let Some(known) = self.conns.get_mut(&conn).filter(|known| known.alive) else { return };
+        known.to_server_at = known.to_server_at.max(at);
+        let after = known.to_server_at - self.now;
+        self.schedule(after, Event::ToServer(conn, frame));
+    }
+
+    fn break_conn(&mut self, conn: ConnId, server_notices: bool) {
+        let Some(known) = self.conns.get_mut(&conn).filter(|known| known.alive) else { return };
+        known.alive = false;
+        let (server, client) = (self.rng.between(1, 30 * MS), self.rng.between(1, 30 * MS));
+        if server_notices {
+            self.schedule(server, Event::ServerSawClose(conn));
+        }
+        self.schedule(client, Event::ClientSawClose(conn));
+    }
+
+    fn arrived_at_server(&mut self, conn: ConnId, frame: &[u8]) {
+        let Conn { rank, tenure, alive, client, .. } = self.conns[&conn];
+        let payload = wire::frame::decode(frame).ok().flatten().map(|(frame, _)| frame.payload);
+        if let Some(Ok(message)) = payload.map(Message::decode).filter(|_| alive) {
+            self.note(|| format!("client.{client} -> {rank} {}", crate::print::message(&message)));
+            self.handle(usize::from(rank.0), tenure, Input::Message(conn, message));
+        }
+    }
+
+    /// Nothing breaks any more, nothing moves, and clients end what they have begun.
+    fn heal(&mut self) {
+        self.faults = false;
+        self.servers.iter_mut().for_each(|server| server.doomed = None);
+        self.clients.iter_mut().for_each(Client::finish);
+        for server in 0..self.servers.len() {
+            self.schedule(1, Event::Start(server));
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.servers.iter().all(|server| server.mds.as_ref().is_some_and(Mds::is_active))
+            && self.clients.iter().all(Client::is_idle)
+            && self.servers.iter().all(|it| it.mds.as_ref().is_some_and(|mds| !mds.is_moving()))
+    }
+
+    /// Each directory has one authority, and holds what it should.
+    fn audit(&mut self) {
+        if self.report.violation.is_some() {
+            return;
+        }
+        let dirs = self.clients[0].dirs.clone();
+        // Who a subtree went to last may not have heard yet.
+        self.run_while(self.now + PATIENCE, |world| {
+            !dirs.iter().all(|dir| {
+                world.servers.iter().any(|it| it.mds.as_ref().is_some_and(|mds| mds.serves(*dir)))
+            })
+        });
+        for dir in dirs {
+            let serving = (0..self.servers.len()).filter(|server| {
+                self.servers[*server].mds.as_ref().is_some_and(|mds| mds.serves(dir))
+            });
+            let serving: Vec<usize> = serving.collect();
+            if serving.len() != 1 {
+                return self.fail(format!("{dir} is served by {serving:?}"));
+            }
+            self.clients[0].script.push_back(Script::List(dir));
+        }
+        self.schedule(1, Event::Turn(0));
+        self.run_while(self.now + PATIENCE, |world| !world.is_done());
+        if !self.is_done() {
+            self.fail("the last listings never ended".into());
+        }
+    }
+}

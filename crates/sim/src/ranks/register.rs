@@ -1,0 +1,67 @@
+//! What the answers about a name may be: it is changed by one client, one change after the other, so
+//! its value at every moment is known but for when exactly each change took place.
+
+use std::collections::BTreeMap;
+
+use types::Ino;
+
+/// A directory and a name in it.
+pub(super) type Place = (Ino, Vec<u8>);
+
+/// A value, and when it may have been that of its name.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    ino: Option<Ino>,
+    from: u64,
+    until: u64,
+}
+
+/// All names.
+#[derive(Debug, Default)]
+pub(super) struct Registers {
+    names: BTreeMap<Place, Vec<Span>>,
+}
+
+impl Registers {
+    /// What a name stands for, as the client that changes it knows.
+    pub(super) fn now(&self, place: &Place) -> Option<Ino> {
+        self.names.get(place).and_then(|spans| spans.last()).and_then(|span| span.ino)
+    }
+
+    /// A change was asked for at `asked` and answered at `answered`.
+    pub(super) fn changed(
+        &mut self,
+        place: Place,
+        ino: Option<Ino>,
+        (asked, answered): (u64, u64),
+    ) {
+        let first = Span { ino: None, from: 0, until: u64::MAX };
+        let spans = self.names.entry(place).or_insert_with(|| vec![first]);
+        if let Some(last) = spans.last_mut() {
+            last.until = answered;
+        }
+        spans.push(Span { ino, from: asked, until: u64::MAX });
+    }
+
+    /// Whether a name may have stood for that at some moment in between. `changing` is what a change
+    /// under way would make of it.
+    pub(super) fn may_be(
+        &self,
+        place: &Place,
+        ino: Option<Ino>,
+        (asked, answered): (u64, u64),
+    ) -> bool {
+        match self.names.get(place) {
+            None => ino.is_none(),
+            Some(spans) => spans
+                .iter()
+                .any(|span| span.ino == ino && span.from <= answered && asked <= span.until),
+        }
+    }
+
+    /// The names in a directory that exist.
+    pub(super) fn in_dir(&self, dir: Ino) -> BTreeMap<Vec<u8>, Ino> {
+        let names = self.names.iter().filter(|((parent, _), _)| *parent == dir);
+        names.filter_map(|((_, name), spans)| Some((name.clone(), spans.last()?.ino?))).collect()
+    }
+}

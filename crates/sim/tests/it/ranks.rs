@@ -1,0 +1,21 @@
+//! Subtrees that move between ranks while clients work and servers are killed.
+
+/// The seeds that are always run; `cargo xtask sim` runs others.
+const SEEDS: u64 = 150;
+
+#[test]
+fn subtrees_move_between_ranks_and_nothing_is_lost() {
+    let (mut moves, mut crashes_moving, mut redirected) = (0, 0, 0);
+    for seed in 0..SEEDS {
+        let report = sim::ranks::run(seed, false);
+        assert_eq!(report.violation, None, "seed {seed:#x}");
+        moves += report.moves;
+        crashes_moving += report.crashes_moving;
+        redirected += report.redirected;
+    }
+    // What is not tried is not tested.
+    assert!(
+        moves > SEEDS && crashes_moving > SEEDS / 4 && redirected > SEEDS,
+        "{moves} moves, {crashes_moving} deaths on the way, {redirected} redirected"
+    );
+}
