@@ -8,7 +8,15 @@
 use journal::Event;
 use types::{Ino, Path, Timestamp};
 
+use crate::dir::Dir;
 use crate::{Namespace, Planned};
+
+/// A subtree that was taken out of a namespace ([`Namespace::take_out`]).
+#[derive(Debug)]
+pub struct TakenOut {
+    root: Ino,
+    dirs: Vec<(Ino, Box<Dir>)>,
+}
 
 impl Namespace {
     /// The event that gives the root of a subtree its inode as it is here, under a name, in another
@@ -71,14 +79,13 @@ impl Namespace {
         all
     }
 
-    /// Forgets a subtree that another rank serves, all of which the metadata store has, and
-    /// directories of which it is not known where they stand. Returns the inodes that are forgotten;
-    /// that of the root stays where its name is.
+    /// Takes a subtree out that another rank serves, all of which the metadata store has, and
+    /// directories of which it is not known where they stand. Its inodes are there until they are
+    /// forgotten ([`Namespace::forget_out`]), and nothing leads to them.
     ///
     /// # Panics
     /// If a directory of the subtree has something that the store has not.
-    pub fn forget_subtree(&mut self, root: Ino) -> Vec<Ino> {
-        let mut gone = Vec::new();
+    pub fn take_out(&mut self, root: Ino) -> TakenOut {
         let clean = |namespace: &Self, dir: &Ino| {
             let dir = namespace.dirs.get(dir);
             dir.is_none_or(|dir| dir.dirty_since.is_none() && dir.flushing.is_none())
@@ -86,13 +93,23 @@ impl Namespace {
         let astray = self.directory_list().into_iter();
         let astray = astray.filter(|dir| !dir.is_above() && !self.is_anchored(*dir));
         let astray: Vec<Ino> = astray.filter(|dir| clean(self, dir)).collect();
+        let mut dirs = Vec::new();
         for dir in self.below(root).into_iter().chain(astray) {
             assert!(clean(self, &dir), "what is handed over is stored");
-            let Some(content) = self.dirs.remove(&dir) else { continue };
+            dirs.extend(self.dirs.remove(&dir).map(|content| (dir, content)));
+        }
+        TakenOut { root, dirs }
+    }
+
+    /// Forgets what was taken out. Returns the inodes that are forgotten; that of the root stays where
+    /// its name is.
+    pub fn forget_out(&mut self, out: TakenOut) -> Vec<Ino> {
+        let TakenOut { root, dirs } = out;
+        let mut gone = Vec::new();
+        for (dir, content) in dirs {
             let names = content.list(None).filter(|(_, dentry)| !dentry.is_remote());
-            gone.extend(
-                names.map(|(_, dentry)| dentry.ino).filter(|ino| self.home_of(*ino) == Some(dir)),
-            );
+            let inos = names.map(|(_, dentry)| dentry.ino);
+            gone.extend(inos.filter(|ino| self.home_of(*ino) == Some(dir)));
         }
         let above = Ino::above(root);
         if self.tops.remove(&above).is_some() {

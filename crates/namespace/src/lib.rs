@@ -53,6 +53,7 @@ pub use apply::{Mode, Outcome};
 pub use batch::Batch;
 pub use extra::Extra;
 pub use flush::Capture;
+pub use handover::TakenOut;
 pub use plan::{Judge, NewInode, Planned};
 pub use read::{Entry, Walked};
 pub use subtree::InForce;

@@ -121,7 +121,7 @@ fn clients_work_on_while_their_subtree_goes_to_and_fro_and_servers_are_killed() 
             let so_far = made.load(Ordering::Acquire);
             eventually("clients go on", || made.load(Ordering::Acquire) > so_far + 50);
         };
-        for round in 0..4 {
+        for round in 0..2 {
             progress();
             pin(&cluster, "/a", 1);
             progress();

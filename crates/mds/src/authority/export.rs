@@ -434,19 +434,21 @@ impl Mds {
     fn exported(&mut self, effects: &mut Effects) {
         let Some(export) = self.authority.export.take() else { return };
         let Export { root, at, frozen, flushed, .. } = export;
-        let gone = self.namespace.forget_subtree(root);
+        // Who waits is told first: to forget takes a while if there is much.
+        let out = self.namespace.take_out(root);
+        let froze = frozen.map_or(Span(0), |since| self.clock.now.since(since));
+        self.counters.export_freeze_micros = froze.0 / 1000;
+        self.authority.note_plain();
+        self.retry_returned(root, effects);
+        let gone = self.namespace.forget_out(out);
         if self.authority.moved.len() + gone.len() > MOVED_MAX {
             self.authority.moved.clear();
         }
         self.authority.moved.extend(gone.into_iter().take(MOVED_MAX).map(|ino| (ino, root)));
         self.counters.exports += 1;
         self.counters.sessions_flushed += flushed;
-        let froze = frozen.map_or(Span(0), |since| self.clock.now.since(since));
-        self.counters.export_freeze_micros = froze.0 / 1000;
-        self.authority.note_plain();
         self.last_beacon = None;
         self.answer_export(at, Ok(()), effects);
-        self.retry_returned(root, effects);
     }
 
     /// The server stops: what is not decided yet stays here.

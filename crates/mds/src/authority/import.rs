@@ -119,7 +119,8 @@ impl Mds {
     /// Puts the root into the namespace. Returns the position of the event that did.
     fn take_in(&mut self, subtree: &Subtree) -> Result<Seq, Error> {
         let Subtree { root, path, inode, .. } = subtree;
-        self.namespace.forget_subtree(*root);
+        let out = self.namespace.take_out(*root);
+        self.namespace.forget_out(out);
         self.set_above(subtree);
         let about = || Error::new(Errno::BadMessage, metastore::SUBTREES_NAME, "a root's inode");
         let (block, _) = Block::read(inode, 0).map_err(|_| about())?;
