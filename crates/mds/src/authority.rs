@@ -263,6 +263,3 @@ impl Mds {
         self.authority_step(effects);
     }
 }
-
-#[cfg(test)]
-mod tests;
