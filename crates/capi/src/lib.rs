@@ -5,9 +5,9 @@
 //! are safe Rust over [`vfs::Vfs`], so that a path in a decoupled subtree is answered by the subtree
 //! and any other by the metadata server, as in a mount. Not here: any rule of what a call does.
 //!
-//! Invariant: a handle is a number, never an address. It is looked up ([`handle::Table`]) and not
+//! Invariant: a handle is a number, never an address. It is looked up (`handle::Table`) and not
 //! followed, so one that was closed or made up is an error and nothing worse; and no panic leaves
-//! this crate ([`error::answer`]).
+//! this crate (`error::answer`).
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
