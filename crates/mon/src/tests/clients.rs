@@ -80,7 +80,7 @@ fn a_policy_is_checked_passed_on_recorded_and_only_then_confirmed() {
     bench.store();
     bench.check(&expect![[r#"
         conn.5: tid:1 set policy of a/./b, "{ \"consistency\": \"append_client_journal+volatile_apply\" }" and 0 more lines
-          to conn.1: tid:4294967297 set policy of /a/b, "consistency: append_client_journal+volatile_apply" and 10 more lines
+          to conn.1: tid:4294967297 set policy of /a/b, "consistency: append_client_journal+volatile_apply" and 12 more lines
         conn.1: tid:4294967297 Done
           store: put if Version(102): map e3 next client.1, mds.0 e1 active unix:/0, /a/b v1 "consistency: append_client_journal+volatile_apply"
         store: Stored(103)
@@ -104,7 +104,7 @@ fn a_subtree_is_decoupled_by_the_server_and_its_policy_recorded() {
     bench.store();
     bench.check(&expect![[r#"
         conn.5: tid:1 decouple msevilla/mydir for client.7, "{ \"consistency\": \"append_client_journal+volatile_apply\" }" and 0 more lines
-          to conn.1: tid:4294967297 decouple /msevilla/mydir for client.7, "consistency: append_client_journal+volatile_apply" and 10 more lines
+          to conn.1: tid:4294967297 decouple /msevilla/mydir for client.7, "consistency: append_client_journal+volatile_apply" and 12 more lines
         conn.1: tid:4294967297 decoupled
           store: put if Version(102): map e3 next client.1, mds.0 e1 active unix:/0, /msevilla/mydir v1 "consistency: append_client_journal+volatile_apply"
         store: Stored(103)
@@ -142,11 +142,11 @@ fn what_the_server_refuses_is_refused_and_not_recorded() {
     assert!(bench.pending.is_empty(), "nothing is stored");
     bench.check(&expect![[r#"
         conn.5: tid:1 decouple /nowhere for client.7, "{ \"consistency\": \"append_client_journal+volatile_apply\" }" and 0 more lines
-          to conn.1: tid:4294967297 decouple /nowhere for client.7, "consistency: append_client_journal+volatile_apply" and 10 more lines
+          to conn.1: tid:4294967297 decouple /nowhere for client.7, "consistency: append_client_journal+volatile_apply" and 12 more lines
         conn.1: tid:4294967297 ENOENT: /nowhere does not exist
           to conn.5: tid:1 ENOENT: /nowhere does not exist
         conn.5: tid:2 set policy of /a, "{ \"consistency\": \"append_client_journal+volatile_apply\" }" and 0 more lines
-          to conn.1: tid:4294967298 set policy of /a, "consistency: append_client_journal+volatile_apply" and 10 more lines
+          to conn.1: tid:4294967298 set policy of /a, "consistency: append_client_journal+volatile_apply" and 12 more lines
         conn.1: tid:4294967298 Names([])
           to conn.5: tid:2 EIO: the metadata server answered something else
     "#]]);
@@ -161,7 +161,7 @@ fn of_two_decouples_of_one_directory_one_wins() {
     bench.store();
     bench.check(&expect![[r#"
         conn.5: tid:1 decouple /a for client.7, "{ \"consistency\": \"append_client_journal+volatile_apply\" }" and 0 more lines
-          to conn.1: tid:4294967297 decouple /a for client.7, "consistency: append_client_journal+volatile_apply" and 10 more lines
+          to conn.1: tid:4294967297 decouple /a for client.7, "consistency: append_client_journal+volatile_apply" and 12 more lines
         conn.6: tid:1 decouple a/ for client.7, "{ \"consistency\": \"append_client_journal+volatile_apply\" }" and 0 more lines
           to conn.6: tid:1 EBUSY: another request for this directory is under way
         conn.1: tid:4294967297 decoupled
@@ -203,7 +203,7 @@ fn a_server_that_goes_away_leaves_the_outcome_open() {
     bench.closed(1);
     bench.check(&expect![[r#"
         conn.5: tid:1 decouple /a for client.7, "{ \"consistency\": \"append_client_journal+volatile_apply\" }" and 0 more lines
-          to conn.1: tid:4294967297 decouple /a for client.7, "consistency: append_client_journal+volatile_apply" and 10 more lines
+          to conn.1: tid:4294967297 decouple /a for client.7, "consistency: append_client_journal+volatile_apply" and 12 more lines
         conn.1 closed
           to conn.5: tid:1 EIO: the metadata server went away; ask `cudele status` whether it took effect
           store: put if Version(102): map e3 next client.1, mds.0 e1 lost unix:/0
@@ -221,7 +221,7 @@ fn a_client_that_goes_away_is_not_answered_but_its_policy_is_recorded() {
     bench.settle();
     bench.check(&expect![[r#"
         conn.5: tid:1 set policy of /a, "{ \"consistency\": \"append_client_journal+volatile_apply\" }" and 0 more lines
-          to conn.1: tid:4294967297 set policy of /a, "consistency: append_client_journal+volatile_apply" and 10 more lines
+          to conn.1: tid:4294967297 set policy of /a, "consistency: append_client_journal+volatile_apply" and 12 more lines
         conn.5 closed
         conn.1: tid:4294967297 Done
           store: put if Version(102): map e3 next client.1, mds.0 e1 active unix:/0, /a v1 "consistency: append_client_journal+volatile_apply"
@@ -241,7 +241,7 @@ fn only_so_many_requests_wait() {
     for tid in 0..WAITING_MAX as u64 {
         bench.ask(5, tid, set(format!("/{tid}").as_bytes()));
     }
-    bench.check_last(&expect![[r#"  to conn.1: tid:4294968320 set policy of /1023, "consistency: append_client_journal+volatile_apply" and 10 more lines"#]]);
+    bench.check_last(&expect![[r#"  to conn.1: tid:4294968320 set policy of /1023, "consistency: append_client_journal+volatile_apply" and 12 more lines"#]]);
     bench.ask(5, 9999, set(b"/more"));
     bench.ask(5, 9999, MonOp::Register);
     bench.check(&expect![[r#"
@@ -288,7 +288,7 @@ fn the_map_holds_only_so_many_policies() {
     bench.ask(5, 1, set(&path("more".into())));
     bench.check_last(&expect!["  to conn.5: tid:1 ENOSPC: the cluster map holds no more policies; remove some with `cudele policy rm`"]);
     bench.ask(5, 2, set(b"/short"));
-    bench.check_last(&expect![[r#"  to conn.1: tid:4294967297 set policy of /short, "consistency: append_client_journal+volatile_apply" and 10 more lines"#]]);
+    bench.check_last(&expect![[r#"  to conn.1: tid:4294967297 set policy of /short, "consistency: append_client_journal+volatile_apply" and 12 more lines"#]]);
     bench.ask(5, 3, set(b"/another"));
     bench.ask(
         5,

@@ -54,11 +54,11 @@ fn changes_made_while_a_put_is_under_way_share_the_next_one() {
     assert!(bench.pending.is_empty());
     bench.check(&expect![[r#"
         conn.5: tid:1 set policy of /1, "durability: none" and 0 more lines
-          to conn.1: tid:4294967297 set policy of /1, "consistency: rpcs" and 10 more lines
+          to conn.1: tid:4294967297 set policy of /1, "consistency: rpcs" and 12 more lines
         conn.5: tid:2 set policy of /2, "durability: none" and 0 more lines
-          to conn.1: tid:4294967298 set policy of /2, "consistency: rpcs" and 10 more lines
+          to conn.1: tid:4294967298 set policy of /2, "consistency: rpcs" and 12 more lines
         conn.5: tid:3 set policy of /3, "durability: none" and 0 more lines
-          to conn.1: tid:4294967299 set policy of /3, "consistency: rpcs" and 10 more lines
+          to conn.1: tid:4294967299 set policy of /3, "consistency: rpcs" and 12 more lines
         conn.1: tid:4294967297 Done
           store: put if Version(102): map e3 next client.1, mds.0 e1 active unix:/0, /1 v1 "consistency: rpcs"
         conn.1: tid:4294967298 Done
@@ -90,7 +90,7 @@ fn a_monitor_whose_map_another_one_changed_stops() {
     assert!(bench.stopped());
     bench.check(&expect![[r#"
         conn.5: tid:1 set policy of /a, "durability: none" and 0 more lines
-          to conn.1: tid:4294967297 set policy of /a, "consistency: rpcs" and 10 more lines
+          to conn.1: tid:4294967297 set policy of /a, "consistency: rpcs" and 12 more lines
         conn.5: tid:2 register
           store: put if Version(102): map e3 next client.1001, mds.0 e1 active unix:/0
         conn.5: tid:3 stop
