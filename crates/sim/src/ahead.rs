@@ -65,9 +65,9 @@ impl World {
         };
         match known {
             Known::Nothing => return false,
-            // A walk may lead through what the model does not have yet.
+            // A path may lead through what the model does not have yet, and a name to what it has as it was.
             Known::Remembered(_)
-                if matches!(call.what, What::Walk { .. })
+                if matches!(call.what, What::Walk { .. } | What::Lookup { .. })
                     && self.clients[client].ahead.newest().is_some() => {}
             Known::Remembered(result) => self.knows(client, call, tid, result),
             Known::Alone(_) if self.clients[client].ahead.wrong => {}
@@ -118,8 +118,9 @@ impl World {
         let (now, known) = (self.clock_of(client), &self.clients[client]);
         let leased = known.session.leased(&call.cred, &call.what.op(), now, fresh);
         let Some(result) = leased else { return false };
-        // A walk may lead through what the model does not have yet.
-        if known.ahead.newest().is_none() || !matches!(call.what, What::Walk { .. }) {
+        // As above.
+        let leads = matches!(call.what, What::Walk { .. } | What::Lookup { .. });
+        if known.ahead.newest().is_none() || !leads {
             self.leased_here += 1;
             self.knows(client, call, tid, result);
         }
