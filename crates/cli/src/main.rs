@@ -29,6 +29,7 @@ mod progress;
 mod promise;
 mod source;
 mod space;
+mod stores;
 mod tree;
 mod verify;
 
@@ -108,8 +109,18 @@ enum Command {
     Diff(command::diff::Args),
     /// Read, keep, repair and empty journals
     Journal(command::journal::Args),
+    /// Work on snapshots of the namespace apart from everybody, without servers
+    Branch(command::branch::Args),
+    /// Declare a branch complete, so that it can be merged
+    Publish(command::branch::publish::Args),
     /// Remove what crashes left behind in the object store
     Sweep(command::sweep::Args),
+    /// Check the store of a cluster that is stopped, and mend it
+    Fsck(command::fsck::Args),
+    /// Check everything in the store while the cluster works
+    Scrub(command::fsck::ScrubArgs),
+    /// Judge what a job did, for a metadata server that trusts nobody
+    Verify(command::verify::Args),
     /// Check balancer policies and see what they would do
     Balancer(command::balancer::Args),
     /// Run an experiment and print its rows
@@ -147,7 +158,12 @@ fn main() -> ExitCode {
         Command::Discard(args) => command::discard::run(context, args),
         Command::Diff(args) => command::diff::run(context, args),
         Command::Journal(args) => command::journal::run(context, args),
+        Command::Branch(args) => command::branch::run(context, args),
+        Command::Publish(args) => command::branch::publish::run(context, args),
         Command::Sweep(args) => command::sweep::run(context, args),
+        Command::Fsck(args) => command::fsck::run(context, args),
+        Command::Scrub(args) => command::fsck::scrub(context, args),
+        Command::Verify(args) => command::verify::run(context, args),
         Command::Balancer(args) => command::balancer::run(context, args),
         Command::Bench(args) => command::bench::run(context, args),
     };

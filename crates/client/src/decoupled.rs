@@ -444,6 +444,12 @@ impl Decoupled {
         self.buffer.blocks()
     }
 
+    /// The blocks that are closed by now; what was appended last may be in none of them.
+    #[must_use]
+    pub fn closed_blocks(&self) -> &[Vec<u8>] {
+        self.buffer.blocks()
+    }
+
     /// Takes what is held out, as a journal of its own, without copying it; the next event begins
     /// another one.
     pub fn seal(&mut self) -> (SegmentHeader, Vec<Vec<u8>>) {

@@ -11,6 +11,7 @@
 //! out what they return.
 
 mod alone;
+mod branch;
 mod cache;
 mod decoupled;
 mod held;
@@ -18,12 +19,15 @@ mod leases;
 mod left;
 mod runs;
 mod session;
+mod verify;
 
+pub use branch::{Branch, Clash, Composed, Found, LayerError, Made, Sides, conflicts, joined};
 pub use cache::VALID;
 pub use decoupled::{Decoupled, Grant, View};
 pub use left::{Left, LogNeed, in_order};
-pub use runs::{ByReference, ByValue, Worth, may_go_by_value};
+pub use runs::{Behind, ByReference, ByValue, Part, Piece, Worth, may_go_by_value};
 pub use session::{Effects, Input, Known, Session};
+pub use verify::{Doubt, Verifier};
 
 #[cfg(test)]
 mod tests;

@@ -11,10 +11,15 @@
 //!
 //! Invariant: runs and rest give the namespace that the journal gives.
 
+mod behind;
+mod piece;
 mod tree;
 
+pub use behind::Behind;
+pub use piece::{Part, Piece};
+
 use journal::{Event, JournalBuffer, JournalError, SegmentHeader};
-use metastore::{DirRun, Rows, RunId, RunInfo, RunList, RunReader, run_name};
+use metastore::{DirRun, Rows, RunInfo, RunList, RunReader, encode_clients_run, run_name};
 use namespace::{Mode, Namespace, Outcome};
 use types::{Attr, AttrChange, DirFragId, Errno, Frag, Ino, Origin, Seq, Set};
 
@@ -51,6 +56,8 @@ pub enum ByValue {
     Moves,
     /// It removes files that have content in the object store, which the server deletes.
     Content,
+    /// It changes what it made, or removes it: that is told from its whole.
+    Changes,
     /// It says what cannot be carried out.
     Senseless,
     /// A directory is too large for one object.
@@ -71,6 +78,7 @@ impl ByValue {
             Self::TakenTwice => "it gives a name twice",
             Self::Moves => "it moves things into directories that it made, or out of them",
             Self::Content => "it removes files that have content in the object store",
+            Self::Changes => "it changes what it made",
             Self::Senseless => "some of it cannot be carried out",
             Self::TooLarge => "a directory is larger than one object may be",
             Self::Refused => "the server had to look at it",
@@ -118,7 +126,7 @@ impl ByReference {
         let (dirs, objects) = split.write(&mut rest)?;
         rest.close_block();
         let journal = blocks.first().map_or(0, |block| journal::checksum(block.as_ref()));
-        let list = RunList { journal, last: split.last, dirs };
+        let list = RunList { journal, last: split.last, dirs, proof: None };
         let Split { events, created, .. } = split;
         let blocks = rest.take_blocks();
         Ok(Self { list, objects, header: *header, blocks, events, created })
@@ -156,13 +164,17 @@ fn each_event(
 ) -> Result<(), ByValue> {
     let damaged = |_: JournalError| ByValue::Senseless;
     for block in blocks {
-        let (block, _) = journal::Block::read(block.as_ref(), 0).map_err(damaged)?;
+        let block = read_block(block.as_ref())?;
         let mut events = block.events();
         while let Some(record) = events.next_event().map_err(damaged)? {
             take(record.seq, &record.event)?;
         }
     }
     Ok(())
+}
+
+fn read_block(bytes: &[u8]) -> Result<journal::Block<'_>, ByValue> {
+    journal::Block::read(bytes, 0).map(|(block, _)| block).map_err(|_| ByValue::Senseless)
 }
 
 /// A journal that is being divided.
@@ -302,7 +314,6 @@ impl Split {
 
     /// Writes the directories as runs, and what became of the times of those that the rest names.
     fn write(&mut self, rest: &mut JournalBuffer) -> Result<(Vec<DirRun>, Vec<Object>), ByValue> {
-        let id = RunId::of_client(self.first);
         let (mut dirs, mut objects) = (Vec::new(), Vec::new());
         for dir in self.tree.chosen() {
             let Ok(Attr { mtime, ctime, .. }) = self.namespace.getattr(dir) else { continue };
@@ -317,7 +328,7 @@ impl Split {
                 continue;
             }
             let dirfrag = DirFragId { ino: dir, frag: Frag::WHOLE };
-            let bytes = self.rows(dir).into_run(dirfrag, id);
+            let (id, bytes) = encode_clients_run(dirfrag, self.first, &self.rows(dir));
             if bytes.len() as u64 > OBJECT_BYTES_MAX {
                 return Err(ByValue::TooLarge);
             }

@@ -123,6 +123,10 @@ impl Dir {
         self.inline_bytes
     }
 
+    pub(crate) fn fs(&self) -> &Arc<Fs> {
+        &self.fs
+    }
+
     /// Its inode number.
     #[must_use]
     pub fn ino(&self) -> Ino {

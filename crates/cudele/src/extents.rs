@@ -194,13 +194,17 @@ impl Fs {
 
 /// The objects of one file.
 #[derive(Clone, Copy)]
-struct Objects<'a> {
+pub(crate) struct Objects<'a> {
     store: &'a dyn ObjectStore,
     ino: Ino,
     stripe: Stripe,
 }
 
-impl Objects<'_> {
+impl<'a> Objects<'a> {
+    pub(crate) fn new(store: &'a dyn ObjectStore, ino: Ino, stripe: Stripe) -> Self {
+        Self { store, ino, stripe }
+    }
+
     fn name(&self, number: u64) -> String {
         metastore::data_name(self.ino, self.stripe.pool(), number)
     }
@@ -209,7 +213,7 @@ impl Objects<'_> {
         metastore::data_prefix(self.ino, self.stripe.pool())
     }
 
-    fn read_into(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+    pub(crate) fn read_into(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         let mut rest = buffer;
         let pieces = pieces(self.stripe, offset, rest.len() as u64).map(|piece| {
             let (now, later) = std::mem::take(&mut rest).split_at_mut(usize_of(piece.length));
@@ -228,7 +232,7 @@ impl Objects<'_> {
         })
     }
 
-    fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
+    pub(crate) fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
         let mut rest = data;
         let pieces = pieces(self.stripe, offset, data.len() as u64).map(|piece| {
             let (now, later) = rest.split_at(usize_of(piece.length));
@@ -276,7 +280,7 @@ impl Objects<'_> {
         if self.store.lists_what_it_finds() { 1 } else { OBJECTS_AT_ONCE }
     }
 
-    fn sync_all(&self, size: u64) -> Result<()> {
+    pub(crate) fn sync_all(&self, size: u64) -> Result<()> {
         let stripes = self.stripe.count(size);
         if stripes > UNLISTED_MAX {
             return self.store.sync(SyncScope::Prefix(&self.prefix()));

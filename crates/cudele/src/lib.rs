@@ -34,6 +34,7 @@
 )]
 
 mod alone;
+mod branches;
 mod cluster;
 mod data;
 mod dir;
@@ -49,30 +50,39 @@ mod pools;
 mod ranks;
 mod recover;
 mod remember;
+mod scan;
 mod state;
 mod strong_log;
 mod subtree;
+mod sweep;
 mod user;
+mod verify;
 
+pub use branches::{BranchFiles, BranchInfo, BranchMerge, Branches, Collected, View, Work};
+pub use client::Composed;
 pub use cluster::{Cluster, PolicySet};
 pub use data::FileReader;
 pub use dir::{Dir, DirEntry, NewFile};
 pub use fs::{Fs, Notice};
 pub use locate::{Found, Locator};
 pub use mechanism::{Completion, MergedBy, Step};
+pub use metastore::{BranchState, Conflict, ProofKey};
 pub use objstore::Space;
 pub use observe::{Observer, Progress, Stage};
 pub use policy::{Composition, Durability, Mechanism, MergeBy, Policy, Preset};
 pub use ranks::Pinned;
 pub use recover::{Left, Recovered};
+pub use scan::Scanned;
 pub use state::{Owner, StateDir};
 pub use subtree::Subtree;
+pub use sweep::SweptRuns;
 pub use types::{
     Attr, AttrChange, ClientId, Cred, Errno, Error, FILE_BYTES_MAX, FileType, INLINE_BYTES,
     INLINE_BYTES_MAX, Ino, InoRange, Lock, LockKind, LockMode, Path, Pool, RenameFlags, Result,
     STRIPE_BYTES, Stripe, Timestamp, XattrFlags,
 };
 pub use user::{Page, User};
+pub use verify::Verified;
 pub use wire::{
     Answer, ClusterMap, DecoupledSubtree, EffectivePolicy, Kept, MdsEntry, MdsState, MergeFlags,
     MergeReport, MergeSample, NewInode, Op, Opened, PolicyEntry, SampleKind, WantsAlone,

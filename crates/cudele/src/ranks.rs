@@ -365,6 +365,7 @@ fn named(op: &Op<'_>) -> Option<Ino> {
         | Op::Link { parent, .. }
         | Op::Unlink { parent, .. }
         | Op::Rmdir { parent, .. }
+        | Op::WriteDown { parent, .. }
         | Op::Rename { parent, .. } => Some(parent),
         Op::Walk { base: ino, .. }
         | Op::GetAttr { ino }
@@ -387,9 +388,11 @@ fn named(op: &Op<'_>) -> Option<Ino> {
         | Op::CancelLock { ino, .. }
         | Op::GetLock { ino, .. }
         | Op::Export { dir: ino, .. }
+        | Op::Snapshot { dir: ino, .. }
         | Op::Return { dir: ino } => Some(ino),
         // Decoupled subtrees and policies are rank 0's, and the rest is about no inode.
-        Op::Sync
+        Op::Held { .. }
+        | Op::Sync
         | Op::Settle
         | Op::Checkpoint
         | Op::SetPolicy { .. }
@@ -397,6 +400,7 @@ fn named(op: &Op<'_>) -> Option<Ino> {
         | Op::Extend { .. }
         | Op::Merge { .. }
         | Op::Release { .. }
+        | Op::Adopt { .. }
         | Op::TakeOver { .. } => None,
     }
 }

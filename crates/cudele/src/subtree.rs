@@ -1,5 +1,6 @@
 //! A decoupled subtree: this client's own until it is merged or discarded.
 
+mod behind;
 mod complete;
 mod content;
 mod earlier;
@@ -22,6 +23,7 @@ use types::{
 };
 use wire::{Answer, Op};
 
+pub(crate) use behind::Written;
 pub(crate) use earlier::Earlier;
 use sync::Syncer;
 
@@ -61,6 +63,8 @@ pub struct Subtree {
     merged_in: Option<Epoch>,
     /// Merges in the background, if there are any.
     syncer: Option<Syncer>,
+    /// Runs of what is held, if the policy merges by reference.
+    written: Option<Written>,
     /// On whose behalf changes are made and questions asked.
     cred: Cred,
     /// Inodes of the base whose content and extended attributes are not in the view.
@@ -196,6 +200,7 @@ impl Subtree {
             time_for: 0,
             merged_in: None,
             syncer: None,
+            written: None,
             cred,
             bare: Set::default(),
             share: OnceLock::new(),
@@ -261,6 +266,8 @@ impl Subtree {
             self.time_for = EVENTS_PER_TIME;
             if self.syncer.is_some() {
                 self.sync_if_due();
+            } else if self.by_reference() {
+                self.write_behind();
             }
         }
         self.time_for -= 1;

@@ -148,6 +148,9 @@ impl Daemon {
             self.handle(clock, Input::Tick);
             self.find_monitor(clock);
         }
+        if self.mds.is_stopping() {
+            self.workers.hurry();
+        }
         if self.mds.has_work() {
             self.warm.stop();
             self.handle(clock, Input::Work);

@@ -92,6 +92,16 @@ impl Authority {
         self.plain
     }
 
+    /// The root of the subtree that is on its way to another rank: all of it must stay in memory.
+    pub(crate) fn exporting(&self) -> Option<Ino> {
+        self.export.as_ref().map(|export| export.root)
+    }
+
+    /// Whether a subtree is on its way to another rank.
+    pub(crate) fn is_exporting(&self) -> bool {
+        self.export.is_some()
+    }
+
     /// Whether the server may stop.
     pub(crate) fn is_idle(&self) -> bool {
         self.export.is_none() && !self.writing

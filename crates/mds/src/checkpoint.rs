@@ -5,6 +5,7 @@
 //! on workers. Requests never wait for a checkpoint, except those that need a directory fetched
 //! while it is being written.
 
+mod room;
 mod settle;
 
 use std::collections::VecDeque;
@@ -13,7 +14,7 @@ use journal::Event;
 use metastore::request::{StoreFailure, StoreOp, StoreResult, segment_name};
 use metastore::{DirRun, Rows};
 use namespace::{Capture, Freed};
-use types::{ConnId, Ino, InoRange, Moment, Origin, Seq, Span, Tid};
+use types::{ConnId, Ino, InoRange, Moment, Origin, Seq, Span, Tid, Timestamp};
 use wire::Answer;
 
 use crate::{Effects, Mds, Waiting};
@@ -23,8 +24,6 @@ pub(crate) use settle::{Settled, Then};
 
 /// Directories written at the same time.
 const COMMITS_MAX: usize = 4;
-/// How often memory is looked at.
-const EVICT_INTERVAL: Span = Span::from_millis(100);
 const RETRY: Span = Span::from_millis(500);
 /// Data of removed files that is deleted at the same time.
 const PURGES_PER_TICK: usize = 256;
@@ -55,6 +54,10 @@ pub(crate) struct Checkpoint {
     /// object that recovery would need.
     merges: Vec<(Seq, Ino, Option<String>)>,
     evicted_at: Moment,
+    /// Since when a merge waits for room, since when nothing was written, and how much had been then.
+    waits: Option<(Moment, Moment, u64)>,
+    /// It has waited long enough.
+    is_stuck: bool,
     /// Merges that are answered when the store has them.
     settling: Settling,
     /// Who wants to know when everything is written.
@@ -87,6 +90,11 @@ impl Mds {
     /// Writes everything that changed until now.
     pub(crate) fn checkpoint_all(&mut self) {
         self.checkpoint.target = Some(Seq(u64::MAX));
+    }
+
+    /// A directory that kept a checkpoint from going on need not be waited for any more.
+    pub(crate) fn checkpoint_again(&mut self, target: Option<Seq>) {
+        self.checkpoint.target = self.checkpoint.target.max(target);
     }
 
     /// Answers when everything that changed until now is in the metadata store.
@@ -145,6 +153,7 @@ impl Mds {
         match self.namespace.dirtiest() {
             Some((since, ino)) if since <= target => {
                 if !self.may_capture(ino) {
+                    self.fetches.hold(ino, self.clock.now, Some(target));
                     self.checkpoint.target = None;
                     return false;
                 }
@@ -161,7 +170,7 @@ impl Mds {
     /// One write of a directory at a time, and none while it is being fetched: what the fetch brings
     /// would be older than what the write takes out of memory.
     fn may_capture(&self, ino: Ino) -> bool {
-        !self.namespace.is_flushing(ino) && !self.fetches.is_waited_for(ino)
+        !self.namespace.is_flushing(ino) && !self.fetches.is_under_way(ino)
     }
 
     fn begin_capture(&mut self, since: Seq, ino: Ino) -> bool {
@@ -180,10 +189,10 @@ impl Mds {
     /// in none.
     pub(crate) fn attach_root(
         &mut self,
-        (run, ranges): (DirRun, Vec<InoRange>),
+        ino: Ino,
+        (runs, ranges): (Vec<DirRun>, Vec<InoRange>),
         effects: &mut Effects,
     ) {
-        let ino = run.dir;
         let seq = self.last_seq();
         self.namespace.begin_attach(ino, seq);
         let since = self.namespace.dirty_since(ino).unwrap_or(seq);
@@ -196,9 +205,14 @@ impl Mds {
         self.counters.commits += 1;
         self.counters.committed_rows += rows.len() as u64;
         let position = self.last_seq();
-        let counts = (run.run.rows, run.subdirs.min(run.run.rows), false);
-        let touched = (run.touched, position);
-        let attach = Some(Box::new((run, ranges)));
+        let (mut names, mut subdirs, mut time) = (0u64, 0u64, Timestamp(0));
+        for DirRun { run, subdirs: dirs, touched, .. } in &runs {
+            names = names.saturating_add(run.rows);
+            subdirs = subdirs.saturating_add((*dirs).min(run.rows));
+            time = time.max(*touched);
+        }
+        let (counts, touched) = ((names, subdirs, false), (time, position));
+        let attach = Some(Box::new((runs, ranges)));
         let op = StoreOp::CommitDir { ino, rows, counts, position, touched, attach };
         self.checkpoint.captured.push_back((position, ino, op));
         self.commit_captured(effects);
@@ -211,7 +225,8 @@ impl Mds {
         effects: &mut Effects,
     ) {
         match result {
-            Ok(_) => {
+            Ok(result) => {
+                self.note_written(dir, &result, effects);
                 self.checkpoint.committing.retain(|(ino, _)| *ino != dir);
                 self.namespace.end_capture(dir);
                 self.merges.root_attached(dir);
@@ -418,36 +433,6 @@ impl Mds {
                 }
             };
             self.forget(op, effects);
-        }
-    }
-
-    /// Forgets directories when more inodes are in memory than the settings allow.
-    pub(crate) fn evict_tick(&mut self) {
-        let now = self.clock.now;
-        let due = now.since(self.checkpoint.evicted_at) >= EVICT_INTERVAL;
-        // What a merge was verified against, or what requests sent again are about, is needed here.
-        let needed = self.merges.has_begun() || self.is_resend_busy();
-        if !due
-            || !self.is_active()
-            || needed
-            || self.namespace.inodes() <= self.settings.inodes_max
-        {
-            return;
-        }
-        self.checkpoint.evicted_at = now;
-        if self.checkpoint.target.is_none() && self.namespace.dirtiest().is_some() {
-            self.checkpoint_all();
-        }
-        // Whoever waits for one directory needs the others, too, when that one is here.
-        let wanted = self.wanted_directories();
-        for dir in self.namespace.directory_list() {
-            if self.namespace.inodes() <= self.settings.inodes_max {
-                return;
-            }
-            let keep = self.tables.decoupled.contains_key(&dir) || wanted.contains(&dir);
-            if !keep && self.namespace.evict(dir) {
-                self.counters.evicted += 1;
-            }
         }
     }
 }

@@ -22,8 +22,15 @@ pub struct Counters {
     pub attached_rows: u64,
     pub merge_bytes: u64,
     pub fetches: u64,
+    /// Look-ups in directories that are in the store only.
+    pub cold_lookups: u64,
     pub commits: u64,
     pub committed_rows: u64,
+    /// Bytes of runs that were written.
+    pub run_bytes: u64,
+    /// How many of them had been written before (I-08).
+    pub rewritten_bytes: u64,
+    pub compactions: u64,
     pub trimmed_segments: u64,
     pub evicted: u64,
     pub opens: u64,
@@ -38,6 +45,8 @@ pub struct Counters {
     pub exports: u64,
     pub exports_aborted: u64,
     pub export_freeze_micros: u64,
+    pub snapshots: u64,
+    pub snapshot_freeze_micros: u64,
     pub imports: u64,
     pub sessions_flushed: u64,
 }
@@ -65,8 +74,13 @@ impl Counters {
             ("attached_rows", self.attached_rows),
             ("merge_bytes", self.merge_bytes),
             ("fetches", self.fetches),
+            ("cold_lookups", self.cold_lookups),
             ("commits", self.commits),
             ("committed_rows", self.committed_rows),
+            ("run_bytes", self.run_bytes),
+            ("rewritten_bytes", self.rewritten_bytes),
+            ("compactions", self.compactions),
+            ("compactions_waiting", mds.compaction.waiting() as u64),
             ("trimmed_segments", self.trimmed_segments),
             ("evicted", self.evicted),
             ("opens", self.opens),
@@ -85,6 +99,8 @@ impl Counters {
             ("exports", self.exports),
             ("exports_aborted", self.exports_aborted),
             ("export_freeze_micros", self.export_freeze_micros),
+            ("snapshots", self.snapshots),
+            ("snapshot_freeze_micros", self.snapshot_freeze_micros),
             ("imports", self.imports),
             ("sessions_flushed", self.sessions_flushed),
             ("subtrees_taken_in", taken_in),
@@ -93,6 +109,7 @@ impl Counters {
             ("locked_files", mds.locks.len() as u64),
             ("sessions", mds.sessions.len() as u64),
             ("inodes", namespace.inodes()),
+            ("absent_names", namespace.absent_names()),
             ("directories", namespace.directories() as u64),
         ]
         .map(|(name, value)| (name.to_owned(), value))

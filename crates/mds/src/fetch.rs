@@ -1,14 +1,22 @@
 //! Fetching cold directories from the metadata store, and the requests that wait for them.
+//!
+//! Who needs only some names of a directory says which: of a large one only these are looked up, and the
+//! directory stays incomplete. Whatever waits for a directory is handled again when something of it
+//! came, and may then wait for more.
+
+mod need;
 
 use std::collections::VecDeque;
 
-use metastore::request::{StoreFailure, StoreOp, StoreResult};
+use metastore::request::{StoreFailure, StoreResult};
 use metastore::{Row, RowValue, Rows};
 use types::{ClientId, ConnId, Ino, Map, Moment, Rank, Seq, Set, Span, Timestamp};
 use wire::{Message, Op, Request};
 
 use crate::op::{Release, touched};
-use crate::{Effects, Mds, Phase, Waiting};
+use crate::{Effects, Mds, Phase};
+
+use need::{Need, Needed, counts_of};
 
 /// Rows put into the namespace in one slice: about two milliseconds.
 const ROWS_PER_SLICE: usize = 8192;
@@ -44,6 +52,14 @@ enum Waiter {
 #[derive(Debug, Default)]
 pub(crate) struct Fetches {
     waiting: Map<Ino, Vec<Waiter>>,
+    needed: Map<Ino, Needed>,
+    /// Directories of which something is on its way.
+    under_way: Set<Ino>,
+    /// Who waited is being handled again: what they need of directories is gathered.
+    gathering: Option<Vec<Ino>>,
+    /// Directories that are to be written before more of them is fetched, since when, and up to which
+    /// change everything is to be written.
+    held: Vec<(Ino, Moment, Option<Seq>)>,
     /// Those who wait until clients have forgotten a directory.
     returning: Map<Ino, Vec<Waiter>>,
     /// Directories that arrived, and how many of their rows are in the namespace.
@@ -57,36 +73,39 @@ pub(crate) struct Fetches {
 struct Arrived {
     dir: Ino,
     rows: Rows,
+    /// If these are some names only: how many the store has, and whether it is large.
+    part: Option<((u64, u64, bool), bool)>,
     position: Seq,
     touched: (Timestamp, Seq),
     done: usize,
 }
 
 impl Fetches {
-    pub(crate) fn has_work(&self) -> bool {
-        !self.arrived.is_empty()
+    /// Whether nobody waits.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.waiting.is_empty()
     }
 
-    /// Whether somebody waits for a directory: it is being fetched, or will be.
-    pub(crate) fn is_waited_for(&self, dir: Ino) -> bool {
-        self.waiting.contains_key(&dir)
+    pub(crate) fn has_work(&self) -> bool {
+        !self.arrived.is_empty()
     }
 }
 
 impl Mds {
-    fn wait_for(&mut self, dir: Ino, waiter: Waiter, effects: &mut Effects) {
-        let waiters = self.fetches.waiting.entry(dir).or_default();
-        waiters.push(waiter);
-        let first = waiters.len() == 1;
-        // A directory that is being written must not be read: it is fetched when that is done.
-        if first && dir != NUMBERS && !self.namespace.is_flushing(dir) {
-            self.start_fetch(dir, effects);
+    fn wait_for(&mut self, dir: Ino, need: Need, waiter: Waiter, effects: &mut Effects) {
+        self.fetches.waiting.entry(dir).or_default().push(waiter);
+        if dir == NUMBERS {
+            return;
         }
-    }
-
-    fn start_fetch(&mut self, dir: Ino, effects: &mut Effects) {
-        self.counters.fetches += 1;
-        self.store(Waiting::Fetch(dir), StoreOp::LoadDir { ino: dir }, effects);
+        let needed = self.fetches.needed.entry(dir).or_default();
+        match need {
+            Need::Names(names) => needed.names.extend(names),
+            Need::Whole => needed.whole = true,
+        }
+        match &mut self.fetches.gathering {
+            Some(gathered) => gathered.push(dir),
+            None => self.start_fetch(dir, effects),
+        }
     }
 
     /// Reads directories again that could not be read.
@@ -95,15 +114,15 @@ impl Mds {
         let due = self.fetches.failed.extract_if(.., |(_, at)| now.since(*at) >= RETRY);
         let due: Vec<Ino> = due.map(|(dir, _)| dir).collect();
         for dir in due {
-            self.fetch_after_commit(dir, effects);
+            self.start_fetch(dir, effects);
         }
+        self.release_held(effects);
     }
 
     /// A checkpoint of this directory ended: whoever waits may have it fetched now.
     pub(crate) fn fetch_after_commit(&mut self, dir: Ino, effects: &mut Effects) {
-        if self.fetches.waiting.contains_key(&dir) {
-            self.start_fetch(dir, effects);
-        }
+        self.fetches.held.retain(|(held, ..)| *held != dir);
+        self.start_fetch(dir, effects);
     }
 
     /// Lets a request wait for a directory.
@@ -118,9 +137,10 @@ impl Mds {
         if !request.op.is_mutation() {
             return self.park_question(conn, request, dir, effects);
         }
+        let need = self.need_of(&request.op, dir);
         let frame = Message::Request(request.clone()).to_frame();
         self.sessions.get_mut(client).blocked.push_front(frame);
-        self.wait_for(dir, Waiter::Changes(client), effects);
+        self.wait_for(dir, need, Waiter::Changes(client), effects);
     }
 
     /// Lets a request wait until clients have forgotten a directory.
@@ -162,28 +182,34 @@ impl Mds {
         effects: &mut Effects,
     ) {
         let frame = Message::Request(request.clone()).to_frame();
-        self.wait_for(dir, Waiter::Question(conn, frame), effects);
+        let need = self.need_of(&request.op, dir);
+        self.wait_for(dir, need, Waiter::Question(conn, frame), effects);
     }
 
     /// What a client sent ahead waits for a directory; its frame is the first that waits.
     pub(crate) fn ahead_waits_for(&mut self, client: ClientId, dir: Ino, effects: &mut Effects) {
-        self.wait_for(dir, Waiter::Ahead(client), effects);
+        let first = self.sessions.first_ahead(client).and_then(decode);
+        let need = match first {
+            Some(Message::Request(request)) => self.need_of(&request.op, dir),
+            Some(_) | None => Need::Whole,
+        };
+        self.wait_for(dir, need, Waiter::Ahead(client), effects);
     }
 
     pub(crate) fn merge_waits_for(&mut self, dir: Ino, effects: &mut Effects) {
-        self.wait_for(dir, Waiter::Merge, effects);
+        self.wait_for(dir, Need::Whole, Waiter::Merge, effects);
     }
 
     pub(crate) fn release_waits_for(&mut self, dir: Ino, release: Release, effects: &mut Effects) {
-        self.wait_for(dir, Waiter::Release(release), effects);
+        self.wait_for(dir, Need::Whole, Waiter::Release(release), effects);
     }
 
     pub(crate) fn recovery_waits_for(&mut self, dir: Ino, effects: &mut Effects) {
-        self.wait_for(dir, Waiter::Recovery, effects);
+        self.wait_for(dir, Need::Whole, Waiter::Recovery, effects);
     }
 
     pub(crate) fn preload_waits_for(&mut self, dir: Ino, effects: &mut Effects) {
-        self.wait_for(dir, Waiter::Preload, effects);
+        self.wait_for(dir, Need::Whole, Waiter::Preload, effects);
     }
 
     /// Whether a directory of a subtree is being fetched.
@@ -194,7 +220,7 @@ impl Mds {
     }
 
     pub(crate) fn search_waits_for(&mut self, dir: Ino, effects: &mut Effects) {
-        self.wait_for(dir, Waiter::Search, effects);
+        self.wait_for(dir, Need::Whole, Waiter::Search, effects);
     }
 
     pub(crate) fn fetched(
@@ -203,15 +229,21 @@ impl Mds {
         result: Result<StoreResult, Box<StoreFailure>>,
         effects: &mut Effects,
     ) {
-        let (rows, position, touched) = match result {
+        let (rows, part, position, touched) = match result {
             Ok(StoreResult::Dir(loaded)) => {
                 let metastore::request::LoadedDir { manifest, rows } = *loaded;
-                (rows, manifest.position, manifest.touched)
+                (rows, None, manifest.position, manifest.touched)
             }
-            Ok(_) => (Rows::new(), Seq(0), Default::default()),
+            Ok(StoreResult::Found(loaded)) => {
+                let metastore::request::LoadedDir { manifest, rows } = *loaded;
+                let part = (counts_of(&manifest), self.is_large(&manifest));
+                (rows, Some(part), manifest.position, manifest.touched)
+            }
+            Ok(_) => (Rows::new(), None, Seq(0), Default::default()),
             Err(failure) => return self.fetch_failed(dir, &failure, effects),
         };
-        self.fetches.arrived.push_back(Arrived { dir, rows, position, touched, done: 0 });
+        let arrived = Arrived { dir, rows, part, position, touched, done: 0 };
+        self.fetches.arrived.push_back(arrived);
         if self.phase == Phase::Recovering {
             while self.fetches.has_work() {
                 self.fetch_step(effects);
@@ -220,6 +252,7 @@ impl Mds {
     }
 
     fn fetch_failed(&mut self, dir: Ino, failure: &StoreFailure, effects: &mut Effects) {
+        self.fetches.under_way.remove(&dir);
         if self.is_resend_busy() {
             // A change that its client was told is applied must not fail now.
             self.fetches.failed.push((dir, self.clock.now));
@@ -227,6 +260,7 @@ impl Mds {
         }
         let error = wire::Failure { errno: failure.error.errno, text: failure.error.to_string() };
         let mut merge = None;
+        let needed = self.fetches.needed.remove(&dir);
         for waiter in self.fetches.waiting.remove(&dir).unwrap_or_default() {
             match waiter {
                 Waiter::Merge if self.merge_waits_on(error.errno) => merge = Some(waiter),
@@ -245,6 +279,7 @@ impl Mds {
             }
         }
         if let Some(merge) = merge {
+            self.fetches.needed.extend(needed.map(|needed| (dir, needed)));
             let waiters = self.fetches.waiting.entry(dir).or_default();
             if waiters.is_empty() {
                 self.fetches.failed.push((dir, self.clock.now));
@@ -329,6 +364,7 @@ impl Mds {
         named.extend(self.opens.files());
         // Where they have their names.
         named.extend(self.authority.named_roots());
+        named.extend(self.authority.exporting());
         // What clients do there ahead must not have to wait.
         named.extend(self.caps.alone().map(|(dir, _)| dir));
         named.into_iter().flat_map(|ino| self.namespace.ancestors(ino)).collect()
@@ -337,8 +373,15 @@ impl Mds {
     /// Puts a slice of an arrived directory into the namespace.
     pub(crate) fn fetch_step(&mut self, effects: &mut Effects) {
         let Some(arrived) = self.fetches.arrived.front_mut() else { return };
-        let Arrived { dir, ref rows, position, touched, ref mut done } = *arrived;
+        let Arrived { dir, ref rows, part, position, touched, ref mut done } = *arrived;
         let rank = self.rank;
+        if let Some(counts) = part {
+            let position = (position.seen_by(rank), (touched.0, touched.1.seen_by(rank)));
+            let rows = rows.iter().map(|row| seen_by(rank, row));
+            self.namespace.load_names(dir, rows, counts, position);
+            self.fetches.arrived.pop_front();
+            return self.came(dir, effects);
+        }
         let part = rows.iter_from(*done).take(ROWS_PER_SLICE);
         self.namespace.load(dir, part.map(|row| seen_by(rank, row)));
         *done += ROWS_PER_SLICE;
@@ -348,14 +391,32 @@ impl Mds {
         self.fetches.arrived.pop_front();
         let touched = (touched.0, touched.1.seen_by(rank));
         self.namespace.finish_load(dir, position.seen_by(rank), touched);
+        self.came(dir, effects);
+    }
+
+    /// Something of a directory is in memory.
+    fn came(&mut self, dir: Ino, effects: &mut Effects) {
+        self.fetches.under_way.remove(&dir);
+        self.fetches.needed.remove(&dir);
         self.restore_known_policies();
+        let held = self.fetches.held.iter().find(|(held, ..)| *held == dir);
+        if let Some((.., target)) = held.copied() {
+            self.checkpoint_again(target);
+        }
         self.retry_waiting(dir, effects);
     }
 
     /// Handles again whatever waited for a directory.
     pub(crate) fn retry_waiting(&mut self, dir: Ino, effects: &mut Effects) {
         let waiters = self.fetches.waiting.remove(&dir).unwrap_or_default();
+        let outermost = self.fetches.gathering.is_none();
+        self.fetches.gathering.get_or_insert_default();
         self.retry(waiters, effects);
+        if outermost {
+            for dir in self.fetches.gathering.take().unwrap_or_default() {
+                self.start_fetch(dir, effects);
+            }
+        }
     }
 
     fn retry(&mut self, waiters: Vec<Waiter>, effects: &mut Effects) {

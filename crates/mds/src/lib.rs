@@ -21,6 +21,7 @@ mod authority;
 mod caps;
 mod chain;
 mod checkpoint;
+mod compact;
 mod counters;
 mod fetch;
 mod leases;
@@ -34,6 +35,8 @@ mod resend;
 mod search;
 mod session;
 mod settings;
+mod snapshot;
+mod stop;
 mod tables;
 
 use std::collections::VecDeque;
@@ -45,10 +48,12 @@ use wire::{ClusterMap, MdsState, Message, Outbox};
 
 pub use counters::Counters;
 pub use settings::Settings;
+pub use tables::RankTable;
 
 use authority::Authority;
 use caps::Caps;
 use checkpoint::Checkpoint;
+use compact::Compaction;
 use fetch::Fetches;
 use leases::{Leases, Terms};
 use locks::Locks;
@@ -59,7 +64,8 @@ use recover::Recovery;
 use resend::Resend;
 use search::Search;
 use session::Sessions;
-use tables::{JournalEnd, Tables};
+use snapshot::Snapshots;
+use tables::Tables;
 
 /// What can happen to a metadata server.
 #[derive(Debug)]
@@ -128,6 +134,7 @@ enum Waiting {
     Tables,
     Fetch(Ino),
     Checkpoint(Ino),
+    Compact(Ino),
     MergeObject(u64),
     Attach(u64),
     Trim,
@@ -135,6 +142,8 @@ enum Waiting {
     Share(Ino),
     /// The list of subtrees is read or replaced.
     Subtrees,
+    Snapshot(u64),
+    Adopt(Box<op::Adopting>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,6 +179,7 @@ pub struct Mds {
     locks: Locks<(ConnId, Tid)>,
     fetches: Fetches,
     checkpoint: Checkpoint,
+    compaction: Compaction,
     merges: Merges,
     /// Changes of policy that wait until something is stored.
     changes: Vec<op::Change>,
@@ -178,6 +188,7 @@ pub struct Mds {
     recovery: Recovery,
     resend: Resend,
     search: Option<Search>,
+    snapshots: Snapshots,
     waiting: Map<Token, Waiting>,
     next_token: u64,
     /// Requests that arrived before the server was active.
@@ -212,12 +223,14 @@ impl Mds {
             locks: Locks::default(),
             fetches: Fetches::default(),
             checkpoint: Checkpoint::default(),
+            compaction: Compaction::default(),
             merges: Merges::default(),
             changes: Vec::new(),
             unrestored: Vec::new(),
             recovery: Recovery::default(),
             resend: Resend::default(),
             search: None,
+            snapshots: Snapshots::default(),
             waiting: Map::default(),
             next_token: 0,
             early: VecDeque::new(),
@@ -247,6 +260,9 @@ impl Mds {
         if !self.authority.is_plain() {
             self.authority_step(effects);
         }
+        if self.snapshots.is_any() {
+            self.snapshot_step(effects);
+        }
         self.log_step(effects);
         if self.phase == Phase::Stopping {
             self.try_stop(effects);
@@ -256,14 +272,7 @@ impl Mds {
     /// Whether [`Input::Work`] would do something.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        self.fetches.has_work() || self.merges.has_work() || self.checkpoint.has_work()
-    }
-
-    /// Whether a merge is under way, or one that a crash interrupted is to be finished: others may
-    /// see a part of it.
-    #[must_use]
-    pub fn is_merging(&self) -> bool {
-        self.merges.is_any()
+        self.fetches.has_work() || self.may_merge() || self.checkpoint.has_work()
     }
 
     /// Whether nothing will happen before the next message: time may pass in larger steps.
@@ -312,12 +321,15 @@ impl Mds {
             Waiting::Tables => self.tables_stored(result, effects),
             Waiting::Fetch(dir) => self.fetched(dir, result, effects),
             Waiting::Checkpoint(dir) => self.committed(dir, result, effects),
+            Waiting::Compact(dir) => self.compacted(dir, result, effects),
             Waiting::MergeObject(id) => self.merge_object_read(id, result, effects),
             Waiting::Attach(id) => self.attach_stored(id, result, effects),
             Waiting::Trim => self.trimmed(result, effects),
             Waiting::Forget => self.forgotten(result),
             Waiting::Share(ino) => self.share_stored(ino, result, effects),
             Waiting::Subtrees => self.list_stored(result, effects),
+            Waiting::Snapshot(id) => self.snapshot_taken(id, result),
+            Waiting::Adopt(adopting) => self.adopt_read(*adopting, result, effects),
         }
     }
 
@@ -361,7 +373,7 @@ impl Mds {
     fn work(&mut self, effects: &mut Effects) {
         if self.fetches.has_work() {
             self.fetch_step(effects);
-        } else if self.merges.has_work() {
+        } else if self.may_merge() {
             self.merge_step(effects);
         } else if self.checkpoint.has_work() {
             self.checkpoint_step(effects);
@@ -376,6 +388,7 @@ impl Mds {
         self.checkpoint_tick(effects);
         self.opens_tick(effects);
         self.evict_tick();
+        self.compact_next(effects);
         self.authority_tick(effects);
         if self.is_active() && !self.is_resend_busy() {
             self.finish_interrupted(effects);
@@ -424,63 +437,6 @@ impl Mds {
     pub fn monitor_connected(&mut self, effects: &mut Effects) {
         self.last_beacon = None;
         self.beacon_tick(effects);
-    }
-
-    pub(crate) fn terminate(&mut self, effects: &mut Effects) {
-        match self.phase {
-            // First what clients were told is applied: nobody would wait for them again.
-            Phase::Active if self.is_resend_busy() => self.stop_after_resend(),
-            Phase::Active => {
-                if !self.end_alone(effects) {
-                    // `caps_tick` comes back here.
-                    return;
-                }
-                self.phase = Phase::Stopping;
-                self.stop_export(effects);
-                self.checkpoint_all();
-                self.beacon_tick(effects);
-            }
-            // Nothing was accepted yet, and the journal still holds everything, also which clients
-            // the next server must wait for.
-            Phase::Recovering | Phase::Reconnecting { .. } => {
-                self.phase = Phase::Stopped;
-                effects.stopped = true;
-            }
-            Phase::Stopping | Phase::Stopped => {}
-        }
-    }
-
-    fn try_stop(&mut self, effects: &mut Effects) {
-        // A clean stop leaves no journal from which a merge could be finished.
-        let idle = !self.has_work()
-            && !self.merges.is_halfway()
-            && self.log.is_idle()
-            && self.checkpoint.is_idle()
-            && self.authority.is_idle()
-            && self.tables.is_idle();
-        if !idle || !self.checkpoint_finished() {
-            return;
-        }
-        let end = self.end_of_journal();
-        if self.tables.end_journal(end) {
-            self.trim(effects);
-            self.phase = Phase::Stopped;
-            effects.stopped = true;
-        } else {
-            self.tables_tick(effects);
-        }
-    }
-
-    fn end_of_journal(&self) -> JournalEnd {
-        let sessions = self.sessions.left();
-        JournalEnd { last: self.log.last(), next_index: self.log.next_index(), sessions }
-    }
-
-    /// Whether everything that the journal says is stored elsewhere, so that it may go as a whole.
-    fn is_journal_ended(&self) -> bool {
-        self.phase == Phase::Stopping
-            && self.tables.is_idle()
-            && *self.tables.journal_end() == self.end_of_journal()
     }
 
     /// The newest journal position: what events that are not journalled are stamped with.

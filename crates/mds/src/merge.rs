@@ -78,6 +78,8 @@ struct Merge {
     stage: Stage,
     /// What was applied of its journal before is being stored, or is.
     is_settling: bool,
+    /// There was room in memory for it, or it has waited for that.
+    is_admitted: bool,
     /// Nobody remembers anything of the subtree.
     is_forgotten: bool,
     /// Where the next block starts, and how many of its events are done.
@@ -250,6 +252,11 @@ impl Merges {
         self.done.remove(&subtree);
     }
 
+    /// Whether a merge would begin that nothing was looked at for yet.
+    pub(crate) fn is_next_new(&self) -> bool {
+        !self.waiting && self.queue.front().is_some_and(|merge| !merge.is_admitted)
+    }
+
     /// Whether a merge is under way: what it was verified against must stay in memory.
     pub(crate) fn has_begun(&self) -> bool {
         let begun = |merge: &Merge| match merge.stage {
@@ -278,6 +285,20 @@ enum Slice {
 }
 
 impl Mds {
+    /// Whether a merge is under way, or one that a crash interrupted is to be finished: others may
+    /// see a part of it.
+    #[must_use]
+    pub fn is_merging(&self) -> bool {
+        self.merges.is_any()
+    }
+
+    /// Whether there is something to be merged, and room for it.
+    pub(crate) fn may_merge(&self) -> bool {
+        self.merges.has_work()
+            && !self.snapshots.is_frozen()
+            && (self.phase != crate::Phase::Active || !self.merge_lacks_room())
+    }
+
     fn refuse_merge(&mut self, merge: &Merge, error: &JournalError, effects: &mut Effects) {
         let error = error.in_journal("client journal");
         let failure = Failure { errno: error.errno, text: error.to_string() };
@@ -287,6 +308,7 @@ impl Mds {
     /// Verifies or applies a slice of the merge at the head of the queue.
     pub(crate) fn merge_step(&mut self, effects: &mut Effects) {
         let Some(mut merge) = self.merges.queue.pop_front() else { return };
+        merge.is_admitted = true;
         if merge.stage == Stage::Verifying && !self.is_still_wanted(&merge) {
             let answer = Answer::Merged(Box::default());
             return self.reply_with((merge.conn, merge.tid), Seq(0), answer, effects);

@@ -1,6 +1,7 @@
 //! Requests: from a message to a reply.
 
 mod admin;
+mod adopt;
 mod ahead;
 mod caps;
 mod change;
@@ -12,13 +13,14 @@ mod question;
 mod store_first;
 
 pub(crate) use admin::Release;
+pub(crate) use adopt::Adopting;
 use namespace::Refusal;
 pub(crate) use store_first::Change;
 use types::{ClientId, ConnId, Errno, Ino, Seq, Tid, Timestamp};
 use wire::{Answer, Batch, Failure, Message, Op, Reply, Request, Told};
 
 use crate::session::{Fate, Remembered};
-use crate::{Effects, Mds, Observed, Phase};
+use crate::{Effects, Mds, Observed, Phase, snapshot};
 
 /// How a request was carried out.
 pub(crate) enum Performed {
@@ -141,6 +143,9 @@ impl Mds {
         if !self.authority.is_plain() && self.is_misplaced((conn, client), request, effects) {
             return;
         }
+        if self.snapshots.is_frozen() && snapshot::must_wait(&request.op) {
+            return self.park_until_returned(conn, client, request, snapshot::FROZEN);
+        }
         if let Some(dir) = self.must_revoke(client, &request.op, effects) {
             return self.park_until_returned(conn, client, request, dir);
         }
@@ -234,7 +239,7 @@ impl Mds {
             return Err(Refused::Failure(Failure { errno: Errno::NotPermitted, text }));
         }
         // What is asked of a subtree as a whole is refused with words.
-        let whole = matches!(request.op, Op::Export { .. });
+        let whole = matches!(request.op, Op::Export { .. } | Op::Snapshot { .. });
         if !self.tables.decoupled.is_empty() && !whole {
             self.check_blocked(client, &request.op)?;
         }
@@ -298,6 +303,21 @@ impl Mds {
             }
             Op::Export { dir, rank } => {
                 self.export((conn, request.tid), &request.cred, (dir, rank))
+            }
+            Op::Snapshot { dir, id } => {
+                self.snapshot((conn, request.tid), &request.cred, (dir, id))
+            }
+            Op::Adopt { .. } => {
+                let by = (client, &request.cred);
+                self.adopt((conn, request.tid), by, &request.op, effects)
+            }
+            Op::WriteDown { parent, name } => {
+                let at = (conn, request.tid);
+                self.write_down(at, (client, &request.cred), (parent, name), effects)
+            }
+            Op::Held { ino } => {
+                let client = self.tables.holder_of(ino).unwrap_or_default();
+                Ok(Performed::Answer(Answer::Data(client.0.to_le_bytes().to_vec())))
             }
             Op::Checkpoint => {
                 self.checkpoint_for(conn, request.tid);
@@ -413,7 +433,9 @@ pub(crate) type Touched<'a> = ([Option<Ino>; 2], [Option<(Ino, &'a [u8])>; 2]);
 /// The inodes and names that a request is about.
 pub(crate) fn touched<'a>(op: &Op<'a>) -> Touched<'a> {
     match *op {
+        Op::WriteDown { parent, name: b"" } => ([Some(parent), None], [None; 2]),
         Op::Lookup { parent, name }
+        | Op::WriteDown { parent, name }
         | Op::Create { parent, name, .. }
         | Op::Unlink { parent, name }
         | Op::Rmdir { parent, name } => ([Some(parent), None], [Some((parent, name)), None]),
@@ -433,6 +455,7 @@ pub(crate) fn touched<'a>(op: &Op<'a>) -> Touched<'a> {
         | Op::Grow { ino, .. }
         | Op::Append { ino, .. }
         | Op::Export { dir: ino, .. }
+        | Op::Snapshot { dir: ino, .. }
         | Op::GetPolicy { dir: ino }
         | Op::List { dir: ino, .. } => ([Some(ino), None], [None; 2]),
         Op::Walk { base, .. } => ([Some(base), None], [None; 2]),
@@ -446,12 +469,14 @@ pub(crate) fn touched<'a>(op: &Op<'a>) -> Touched<'a> {
         | Op::Settle
         | Op::Return { .. } => ([None; 2], [None; 2]),
         // These are about the decoupling.
-        Op::Sync
+        Op::Held { .. }
+        | Op::Sync
         | Op::SetPolicy { .. }
         | Op::Decouple { .. }
         | Op::Extend { .. }
         | Op::Merge { .. }
         | Op::Release { .. }
+        | Op::Adopt { .. }
         | Op::TakeOver { .. }
         | Op::Checkpoint => ([None; 2], [None; 2]),
     }

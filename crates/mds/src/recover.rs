@@ -124,7 +124,7 @@ impl Mds {
                 "another server is starting as this rank",
             )
             .remedy("stop one of the two")),
-            (Step::StoreRoot, StoreResult::Done) => {
+            (Step::StoreRoot, StoreResult::Written { .. }) => {
                 self.namespace.end_capture(Ino::ANCHOR);
                 self.list_segments(effects);
                 Ok(())
@@ -362,6 +362,7 @@ impl Mds {
 
     /// Returns whether the event was applied; if not, something is being fetched.
     fn replay_record(&mut self, record: &Record<'_>, effects: &mut Effects) -> bool {
+        self.namespace.replayed_to(self.recovery.applied);
         if let Some(dir) = self.namespace.needs(&record.event) {
             self.recovery_waits_for(dir, effects);
             return false;
@@ -425,6 +426,7 @@ impl Mds {
             return self.recovery_waits_for(Ino::above(root), effects);
         }
         self.recovery.step = Step::Idle;
+        self.namespace.replay_ended();
         self.merges.leave(std::mem::take(&mut self.recovery.unfinished));
         self.namespace.take_freed();
         let chain = std::mem::take(&mut self.recovery.chain);

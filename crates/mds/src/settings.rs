@@ -29,6 +29,9 @@ pub struct Settings {
     pub merge_bytes_max: u64,
     /// Inodes kept in memory; more are forgotten when the metadata store has them.
     pub inodes_max: u64,
+    /// Of a directory that has more bytes than this in the metadata store the number of names may be
+    /// told about, where it is not known exactly.
+    pub about_bytes: u64,
     /// How long clients of the previous tenure have for sending unsafe requests again.
     pub reconnect: Span,
     /// How long a client has for giving up what it keeps about a file that others open.
@@ -46,6 +49,8 @@ pub struct Settings {
     pub quiet: Span,
     /// Whether changes are reported when they are carried out: for simulators and traces.
     pub observe: bool,
+    /// The key of verifiers whose proofs are believed, if there are any.
+    pub proof_key: Option<metastore::ProofKey>,
     /// How often the monitor hears of the server.
     pub beacon_interval: Span,
 }
@@ -64,7 +69,9 @@ impl Default for Settings {
             capture_rows: 4096,
             merge_events: 8192,
             merge_bytes_max: 8 << 30,
+            proof_key: None,
             inodes_max: 64 << 20,
+            about_bytes: 16 << 20,
             reconnect: Span::from_millis(2000),
             recall: Span::from_millis(30_000),
             quiet: Span::from_millis(500),

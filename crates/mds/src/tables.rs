@@ -11,6 +11,7 @@
 mod codec;
 mod free;
 mod numbers;
+mod summary;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,6 +27,7 @@ use wire::{Answer, DecoupledSubtree};
 use free::Free;
 pub(crate) use numbers::GivenBack;
 use numbers::RESERVE;
+pub use summary::RankTable;
 
 use crate::session::Left;
 use crate::{Effects, Mds, Waiting, fetch};
@@ -41,7 +43,7 @@ pub(crate) struct Decoupling {
     /// Numbers the client may use, in the order in which they were given.
     pub(crate) ranges: Vec<InoRange>,
     pub(crate) epoch: Epoch,
-    /// Canonical policy text.
+    /// Canonical policy text; empty if the subtree was taken without another policy.
     pub(crate) policy: String,
     /// The subtree is everybody's again; its last merge is in memory only, so that its client may
     /// have to merge again after a crash (weak consistency with local durability).
@@ -262,6 +264,14 @@ impl Tables {
                 self.dirty = true;
             }
         }
+    }
+
+    /// Who has a subtree with this root, or was given this number with one and has it still. Until it is
+    /// certain that a merge with which it was given back need not be repeated, it is not given back.
+    pub(crate) fn holder_of(&self, ino: Ino) -> Option<ClientId> {
+        let is_given = |ranges: &[InoRange]| ranges.iter().any(|range| range.contains(ino));
+        let held = self.decoupled.iter().find(|(root, it)| **root == ino || is_given(&it.ranges));
+        held.map(|(_, held)| held.client)
     }
 
     pub(crate) fn decoupled_list(&self, namespace: &Namespace) -> Vec<DecoupledSubtree> {

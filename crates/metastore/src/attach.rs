@@ -15,9 +15,10 @@ use types::{FILE_BYTES_MAX, FileType, INLINE_BYTES_MAX, Ino, InoRange, Seq, Time
 use crate::error::malformed;
 use crate::manifest::RunInfo;
 use crate::object::RunId;
+use crate::proof::Proof;
 use crate::row::{InodeRecord, RowValue};
 
-/// The most directories of one list: each is a manifest to be written.
+/// The most runs of one list: each directory is a manifest to be written.
 pub const ATTACHED_DIRS_MAX: usize = 4096;
 /// A directory of a list takes at least so many bytes.
 const DIR_BYTES_MIN: usize = 10;
@@ -52,7 +53,8 @@ impl Attached {
     }
 }
 
-/// A directory that a client wrote as a run.
+/// A run of a directory that a client wrote. A directory may have several, which follow each other in
+/// a list: a client writes them while it works. No name is in two of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DirRun {
     /// Which directory.
@@ -61,7 +63,7 @@ pub struct DirRun {
     pub run: RunInfo,
     /// How many of its names are directories.
     pub subdirs: u64,
-    /// When its content changed last.
+    /// When the directory's content changed last.
     pub touched: Timestamp,
 }
 
@@ -73,8 +75,10 @@ pub struct RunList {
     pub journal: u32,
     /// The position of the last event of that journal.
     pub last: Seq,
-    /// The directories.
+    /// The runs; those of one directory follow each other.
     pub dirs: Vec<DirRun>,
+    /// A verifier's word for all of this ([`Statement`](crate::Statement)), if there is one.
+    pub proof: Option<Proof>,
 }
 
 impl RunList {
@@ -95,6 +99,8 @@ impl RunList {
             out.put_varint(*subdirs);
             out.put_signed(touched.0);
         }
+        out.put_u8(u8::from(self.proof.is_some()));
+        out.extend_from_slice(self.proof.as_ref().map_or(&[][..], |proof| &proof[..]));
         let length = u32::try_from(out.len() + 4).expect("a list is bounded by its directories");
         out[..4].copy_from_slice(&length.to_le_bytes());
         let crc = crc32c(&out);
@@ -130,8 +136,14 @@ impl RunList {
         for _ in 0..count {
             dirs.push(read_dir(&mut reader)?);
         }
+        let start = reader;
+        let proof = match reader.u8()? {
+            0 => None,
+            1 => Some(reader.take(32)?.try_into().map_err(|_| start.malformed("a proof"))?),
+            _ => return Err(start.malformed("whether there is a proof")),
+        };
         reader.end()?;
-        Ok((Self { journal, last, dirs }, rest))
+        Ok((Self { journal, last, dirs, proof }, rest))
     }
 }
 

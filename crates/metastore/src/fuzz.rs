@@ -4,7 +4,7 @@
 
 use types::DirFragId;
 
-use crate::{Manifest, ObjectName, RunInfo, RunReader, merge, run};
+use crate::{Branch, Manifest, ObjectName, RunInfo, RunReader, Snapshots, merge, run};
 
 /// Runs all decoders.
 pub fn decode(data: &[u8]) {
@@ -16,6 +16,12 @@ pub fn decode(data: &[u8]) {
         assert_eq!(manifest.encode(), data, "a manifest has one encoding");
         let missing = vec![Vec::new(); manifest.runs.len().min(4)];
         let _ = merge(&manifest, &missing);
+    }
+    if let Ok(snapshots) = Snapshots::decode(data) {
+        assert_eq!(Snapshots::decode(&snapshots.encode()), Ok(snapshots), "it is read back");
+    }
+    if let Ok(branch) = Branch::decode("branch", data) {
+        assert_eq!(Branch::decode("branch", &branch.encode()), Ok(branch), "it is read back");
     }
     // Without a checksum, which arbitrary bytes would not get past.
     run::fuzz_block(data);

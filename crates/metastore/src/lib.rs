@@ -12,6 +12,8 @@
 //! panics, and never allocates more than a fixed multiple of the bytes it was given.
 
 mod attach;
+mod branch;
+mod compaction;
 mod error;
 #[doc(hidden)]
 pub mod fuzz;
@@ -19,23 +21,38 @@ mod load;
 mod manifest;
 mod name;
 mod object;
+mod proof;
 pub mod request;
 mod row;
 mod rows;
 mod run;
+mod scan;
+mod snapshots;
 mod subtrees;
 
 pub use attach::{ATTACHED_DIRS_MAX, Attached, DirRun, RunList};
+pub use branch::{
+    BRANCH_NAME_BYTES_MAX, BRANCH_PREFIX, Branch, BranchState, Conflict, LAYER_PREFIX, LAYERS_MAX,
+    Layer, MergeBegun, is_branch_name, layer_name, parse_layer,
+};
+pub use compaction::Tiers;
 pub use error::FormatError;
-pub use load::merge;
+pub use load::{Slice, cuts, merge, merge_slice, rewrite};
 pub use manifest::{MANIFEST_VERSION, Manifest, RunInfo};
 pub use object::{
     ObjectName, RunId, data_name, data_prefix, manifest_name, pool_of, prefix, run_name,
 };
+pub use proof::{Proof, ProofKey, Statement};
 pub use row::{InodeRecord, Row, RowValue};
 pub use rows::Rows;
 pub use run::{
-    BLOCK_BYTES_TARGET, RESTART_ROWS, RUN_VERSION, RunCursor, RunEnds, RunReader, encode_run,
+    BLOCK_BYTES_TARGET, RESTART_ROWS, RUN_VERSION, RunBuilder, RunCursor, RunEnds, RunIndex,
+    RunReader, Span, encode_clients_run, encode_run,
+};
+pub use scan::{Scan, Want};
+pub use snapshots::{
+    PURGE_PREFIX, Purge, SNAPSHOTS_MAX, SNAPSHOTS_NAME, Snapshot, Snapshots, is_of_branch,
+    kept_name, kept_prefix, parse_kept,
 };
 pub use subtrees::{SUBTREES_MAX, SUBTREES_NAME, Subtree, Subtrees};
 

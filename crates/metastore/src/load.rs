@@ -4,18 +4,19 @@
 //!
 //! Invariant: the result has each name at most once, in order, with the value of the newest run
 //! that has it; names whose newest row is a removal are absent. Of a run that a client wrote only
-//! those rows count that its [`Attached`] admits.
+//! those rows count that its [`Attached`] admits; a malformed row ends its block. So it is the same
+//! whether a fragment is loaded as a whole, slice by slice, or a name is looked up.
 
 use types::bytes::Malformed;
 
 use crate::attach::Attached;
 use crate::error::{FormatError, malformed};
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, RunInfo};
 use crate::name::NameBuf;
-use crate::object::{manifest_name, run_name};
+use crate::object::{RunId, manifest_name, run_name};
 use crate::row::RowValue;
 use crate::rows::Rows;
-use crate::run::{RunCursor, RunReader};
+use crate::run::{RunBuilder, RunCursor, RunIndex, RunReader};
 
 /// Overlays the runs of a manifest, which come in its order, newest first.
 ///
@@ -23,28 +24,100 @@ use crate::run::{RunCursor, RunReader};
 /// If a run is missing, malformed or not the one that the manifest means.
 pub fn merge(manifest: &Manifest, runs: &[Vec<u8>]) -> Result<Rows, FormatError> {
     let readers = open_all(manifest, runs)?;
-    let mut merger = Merger::new(&readers, manifest)?;
     // Bounded by the bytes present: opening a run checks that its rows fit its blocks.
     let live = readers.iter().map(RunReader::live_rows).max().unwrap_or(0);
     let bytes = runs.iter().map(Vec::len).max().unwrap_or(0);
     let mut rows = Rows::new();
     rows.reserve(usize::try_from(live).unwrap_or(0), bytes);
+    merge_slice(manifest, &readers, Slice::default(), |name, value| match value {
+        RowValue::Removed => {}
+        RowValue::Remote { .. } | RowValue::Inode(_) => rows.push(name, *value),
+    })?;
+    Ok(rows)
+}
+
+/// Overlays the runs of a manifest, which come in its order, as one new run. Removals are left out
+/// unless there are older runs for them to hide.
+///
+/// # Errors
+/// As [`merge`].
+pub fn rewrite(
+    manifest: &Manifest,
+    runs: &[Vec<u8>],
+    (id, has_older): (RunId, bool),
+) -> Result<(Vec<u8>, RunInfo), FormatError> {
+    let readers = open_all(manifest, runs)?;
+    let mut builder = RunBuilder::new(manifest.dirfrag, id);
+    merge_slice(manifest, &readers, Slice::default(), |name, value| match value {
+        RowValue::Removed if !has_older => {}
+        RowValue::Removed | RowValue::Remote { .. } | RowValue::Inode(_) => {
+            builder.push(name, value);
+        }
+    })?;
+    Ok(builder.finish())
+}
+
+/// The names from one on that come before another; from the first if that is empty, and to the last if
+/// there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slice<'a> {
+    /// The first.
+    pub from: &'a [u8],
+    /// Behind the last.
+    pub to: Option<&'a [u8]>,
+}
+
+/// Overlays what some runs of a manifest, which come in its order, have of a slice: `each` is given
+/// the newest row of each name, in order of name; removals, too. The runs must have all blocks of the
+/// slice ([`RunIndex::blocks_between`]).
+///
+/// # Errors
+/// If a row is malformed, unless a client wrote it.
+pub fn merge_slice(
+    manifest: &Manifest,
+    readers: &[RunReader<'_>],
+    slice: Slice<'_>,
+    mut each: impl FnMut(&[u8], &RowValue<'_>),
+) -> Result<(), FormatError> {
+    let mut merger = Merger::new(readers, manifest, slice.from)?;
     let mut last = NameBuf::new();
     while let Some((name, value, attached)) = merger.newest() {
+        if slice.to.is_some_and(|to| name >= to) {
+            break;
+        }
         let value = attached.map_or(Some(value), |attached| attached.admit(value));
         // The older rows of a name follow its newest at once.
         if let Some(value) = value
             && name != last.as_slice()
         {
             last.set(name);
-            match value {
-                RowValue::Removed => {}
-                RowValue::Remote { .. } | RowValue::Inode(_) => rows.push(name, value),
-            }
+            each(name, &value);
         }
         merger.advance()?;
     }
-    Ok(rows)
+    Ok(())
+}
+
+/// Where to cut runs into slices of about so many bytes: the first names of all slices but the first.
+#[must_use]
+pub fn cuts(indexes: &[&RunIndex], bytes: usize) -> Vec<Vec<u8>> {
+    let blocks = |index: &&RunIndex| index.block_count();
+    let mut all = Vec::with_capacity(indexes.iter().map(blocks).sum());
+    for index in indexes {
+        let block = |block| (index.first_name(block), index.span(block..block + 1).length);
+        all.extend((0..index.block_count()).map(block));
+    }
+    all.sort_unstable();
+    let (mut cuts, mut sum): (Vec<Vec<u8>>, usize) = (Vec::new(), 0);
+    for (first, length) in all {
+        let is_new = cuts.last().is_none_or(|last| last.as_slice() < first);
+        if sum >= bytes && is_new {
+            cuts.push(first.to_vec());
+            sum = 0;
+        }
+        sum += length;
+    }
+    cuts
 }
 
 fn open_all<'a>(
@@ -76,16 +149,23 @@ struct Merger<'r, 'a> {
 }
 
 impl<'r, 'a> Merger<'r, 'a> {
-    fn new(readers: &'r [RunReader<'a>], manifest: &'r Manifest) -> Result<Self, FormatError> {
-        let attached = manifest
-            .runs
+    fn new(
+        readers: &'r [RunReader<'a>],
+        manifest: &'r Manifest,
+        from: &[u8],
+    ) -> Result<Self, FormatError> {
+        let attached = readers
             .iter()
-            .map(|run| manifest.attached.iter().find(|attached| attached.run == run.id));
+            .map(|run| manifest.attached.iter().find(|attached| attached.run == run.id()));
         let attached: Vec<_> = attached.collect();
         let mut cursors: Vec<_> = readers.iter().map(RunReader::iter).collect();
         let mut order = Vec::with_capacity(cursors.len());
         for (number, cursor) in cursors.iter_mut().enumerate() {
-            if step(cursor, attached[number])? {
+            let mut stands = step(cursor, attached[number])?;
+            while stands && cursor.name() < from {
+                stands = step(cursor, attached[number])?;
+            }
+            if stands {
                 order.push(number);
             }
         }
@@ -123,13 +203,17 @@ impl<'r, 'a> Merger<'r, 'a> {
     }
 }
 
-/// Steps to the next row. Rows behind a forged checksum end the run of a client: what it wrote is
-/// lost for it, and nobody else's directory becomes unreadable by it.
+/// Steps to the next row. Behind a forged checksum a malformed row of a client's run, or one that does
+/// not belong into its block, ends the block: what the client wrote is lost for it, and nobody else's
+/// directory becomes unreadable by it.
 #[inline]
 fn step(cursor: &mut RunCursor<'_, '_>, attached: Option<&Attached>) -> Result<bool, FormatError> {
-    match cursor.advance() {
-        Err(_) if attached.is_some() => Ok(false),
-        result => result,
+    loop {
+        match cursor.advance() {
+            Ok(true) if attached.is_some() && !cursor.is_in_place() => cursor.leave_block(),
+            Err(_) if attached.is_some() => cursor.leave_block(),
+            result => return result,
+        }
     }
 }
 

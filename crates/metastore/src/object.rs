@@ -19,11 +19,12 @@ impl RunId {
     /// server will take next.
     const CLIENTS: u64 = 1 << 63;
 
-    /// The number of a run that a client writes, of which `first` is the inode made first: an inode
-    /// number is given once, so no other journal has a run of that number.
+    /// The number of a run that a client writes, of an inode number in it and a checksum of its rows.
+    /// An inode number is given once, so no other journal has a run of that number; and of the same
+    /// journal, told in another way, only the run that is the same.
     #[must_use]
-    pub fn of_client(first: Ino) -> Self {
-        Self(first.0 | Self::CLIENTS)
+    pub fn of_client(first: Ino, rows: u32) -> Self {
+        Self((first.0 ^ u64::from(rows) << 31) | Self::CLIENTS)
     }
 
     /// Whether a client wrote it: what its rows say is checked whenever they are read.

@@ -6,7 +6,7 @@
 
 use types::{ClientId, Error, Ino, InoRange, Pool, Seq, Timestamp};
 
-use crate::{DirRun, Manifest, Rows};
+use crate::{DirRun, Manifest, Rows, Snapshot};
 
 /// Names one operation under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -76,23 +76,43 @@ pub enum StoreOp {
         /// The directory.
         ino: Ino,
     },
+    /// Looks names of a directory up: reads of its runs what is needed for that, or all of it if that is
+    /// not much.
+    LookUp {
+        /// The directory.
+        ino: Ino,
+        /// The names.
+        names: Vec<Vec<u8>>,
+    },
+    /// Merges runs of a directory, if there are some that should be ([`Tiers`](crate::Tiers)). Takes its
+    /// time; what else is done with the directory meanwhile need not wait, but only one server may do
+    /// it.
+    CompactDir {
+        /// The directory.
+        ino: Ino,
+    },
     /// Makes directories that do not exist yet of runs that a client wrote. Each run's header, index
     /// and footer are read and must be those of the run that the list states; then a manifest is
     /// written where there is none. A directory that has one is left as it is: it was attached before.
     AttachDirs {
-        /// The directories.
+        /// The runs; those of one directory follow each other.
         dirs: Vec<DirRun>,
         /// See [`Attached::position`](crate::Attached::position).
         position: Seq,
         /// See [`Attached::ranges`](crate::Attached::ranges).
         ranges: Vec<InoRange>,
     },
-    /// Reads header, index and footer of a client's run, which must be as stated.
-    ProveRun {
+    /// Reads header, index and footer of a client's runs, which must be as stated.
+    ProveRuns {
         /// Which.
-        run: DirRun,
+        runs: Vec<DirRun>,
     },
-    /// Adds rows to a directory: writes a run, then replaces the manifest. Merges runs when there
+    /// Takes a snapshot (its number is given by the store), and answers with its number.
+    TakeSnapshot {
+        /// Of what; the number counts for nothing.
+        snapshot: Box<Snapshot>,
+    },
+    /// Adds rows to a directory: writes a run, then replaces the manifest. Merges small runs when there
     /// are many.
     CommitDir {
         /// The directory.
@@ -105,8 +125,9 @@ pub enum StoreOp {
         position: Seq,
         /// See [`Manifest::touched`].
         touched: (Timestamp, Seq),
-        /// A client's run that goes above the rows, and the inode numbers that are its client's.
-        attach: Option<Box<(DirRun, Vec<InoRange>)>>,
+        /// A client's runs that go above the rows, newest first, and the inode numbers that are its
+        /// client's.
+        attach: Option<Box<(Vec<DirRun>, Vec<InoRange>)>>,
     },
 }
 
@@ -115,7 +136,7 @@ pub enum StoreOp {
 pub enum StoreResult {
     /// It is done and durable.
     Done,
-    /// A put is done; the version of the object.
+    /// A put is done; the version of the object. Or a snapshot was taken; its number.
     Stored(u64),
     /// A put was refused, because its condition does not hold.
     Conflict,
@@ -127,6 +148,15 @@ pub enum StoreResult {
     Names(Vec<String>),
     /// A directory.
     Dir(Box<LoadedDir>),
+    /// Of a directory what it has of the names that were asked for: as a removal what it has not.
+    Found(Box<LoadedDir>),
+    /// A directory is written, or some of its runs were merged.
+    Written {
+        /// Whether runs of it should be merged.
+        compact: bool,
+        /// Bytes of runs that were written, and how many of them had been written before.
+        bytes: (u64, u64),
+    },
 }
 
 /// A directory as the store has it.
@@ -176,8 +206,13 @@ pub fn client_journal_name(subtree: Ino, client: ClientId, grant: InoRange, part
 /// What the names of all journal objects of one decoupling begin with; the part follows.
 #[must_use]
 pub fn client_journal_prefix(subtree: Ino, client: ClientId, grant: InoRange) -> String {
-    let grant = grant.start;
-    format!("journal/client/{:016x}.{:x}.{grant:x}.", subtree.0, client.0)
+    format!("{}{:x}.", client_journals_prefix(subtree, client), grant.start)
+}
+
+/// What the names of all journal objects of a client's decouplings of a subtree begin with.
+#[must_use]
+pub fn client_journals_prefix(subtree: Ino, client: ClientId) -> String {
+    format!("journal/client/{:016x}.{:x}.", subtree.0, client.0)
 }
 
 /// Name of the object that holds what a merge by reference leaves of such a journal. It is not among
@@ -185,6 +220,13 @@ pub fn client_journal_prefix(subtree: Ino, client: ClientId, grant: InoRange) ->
 #[must_use]
 pub fn rest_name(journal: &str) -> String {
     format!("journal/rest/{}", journal.strip_prefix("journal/client/").unwrap_or(journal))
+}
+
+/// Name of the object with a verifier's proof of such a journal: a list of runs and the rest, as they are
+/// sent.
+#[must_use]
+pub fn proof_name(journal: &str) -> String {
+    format!("journal/proof/{}", journal.strip_prefix("journal/client/").unwrap_or(journal))
 }
 
 /// Name of the monitor's map.

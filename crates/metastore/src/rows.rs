@@ -78,6 +78,35 @@ impl Rows {
         self.bytes.len() + self.starts.len() * size_of::<usize>()
     }
 
+    /// The names in the order in which they were pushed.
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.places().map(|place| self.row(place).0)
+    }
+
+    /// Takes out the rows from a position on, in the order in which they were pushed.
+    #[must_use]
+    pub fn split_off(&mut self, at: usize) -> Self {
+        let Some(start) = self.starts.get(at).copied() else { return Self::new() };
+        let mut starts = self.starts.split_off(at);
+        starts.iter_mut().for_each(|place| *place -= start);
+        Self { bytes: self.bytes.split_off(start), starts, base: self.base }
+    }
+
+    /// The row that was pushed last.
+    #[must_use]
+    pub fn last(&self) -> Option<Row<'_>> {
+        self.iter_from(self.len().checked_sub(1)?).next()
+    }
+
+    /// Puts another value in place of that of the row that was pushed last.
+    pub fn replace_last(&mut self, value: RowValue<'_>) {
+        let Some(start) = self.starts.last().copied() else { return };
+        let name_bytes = usize::from(self.bytes[start]);
+        self.bytes.truncate(start + 1 + name_bytes);
+        let base = self.base();
+        put_value(&mut self.bytes, &base, &value);
+    }
+
     /// Forgets all rows and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
@@ -99,6 +128,12 @@ impl Rows {
                 .expect("the buffer holds only what push encoded");
             Row { name, value }
         })
+    }
+
+    /// The names and their encoded values, in the order in which they were pushed: what a run would
+    /// hold of each, but for the prefixes that names share.
+    pub fn encoded(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.places().map(|place| self.row(place))
     }
 
     /// Sorts the rows by name and encodes them as a run; of several rows with one name the last

@@ -1,19 +1,22 @@
 //! Runs: immutable tables of rows, sorted by name.
 //!
-//! A run is `header block* index footer`. Blocks carry their own checksum and the index their
-//! boundaries, so that a later reader can fetch one block of a remote object; this one is handed
-//! the whole object. Not here: which runs make up a fragment (the manifest) and how they overlay
-//! one another (`load`).
+//! A run is `header block* filters index footer`. Blocks carry their own checksum and the index their
+//! boundaries, so that one block of a remote object can be read ([`RunIndex`]); [`RunReader`] is handed
+//! the whole object, or some blocks. Not here: which runs make up a fragment (the manifest) and how
+//! they overlay one another (`load`).
 //!
 //! Invariant: names strictly increase through a run, and every byte of it is under a checksum.
 
 mod block;
 mod cursor;
+mod filter;
+mod index;
 mod reader;
+mod stream;
 mod writer;
 
-use types::DirFragId;
 use types::bytes::{Malformed, Put, Reader};
+use types::{DirFragId, Ino};
 
 use crate::error::{KNOWN_VERSION, malformed};
 use crate::name::NameBuf;
@@ -22,11 +25,19 @@ use crate::row::Base;
 use crate::rows::Rows;
 
 pub use cursor::RunCursor;
+pub use index::{RunIndex, Span};
 pub use reader::{RunEnds, RunReader};
+#[cfg(test)]
+pub(crate) use stream::CHUNK_BYTES;
+pub(crate) use stream::{Moved, RunStream, StreamCursor};
+pub use writer::RunBuilder;
 
-/// The run format that this build writes. It reads the one before, which knew nothing of stripes and
-/// says in the place where they are what is read as the usual one.
-pub const RUN_VERSION: u16 = 2;
+/// The run format that this build writes. It reads those before: 2 had no filters, and its header
+/// counted the rows; 1 knew nothing of stripes and says in the place where they are what is read as
+/// the usual one.
+pub const RUN_VERSION: u16 = 3;
+/// The first version with filters, and with the counts behind the index.
+const FILTERED_VERSION: u16 = 3;
 /// A block ends with the row that makes its rows at least this many bytes.
 pub const BLOCK_BYTES_TARGET: usize = 16 * 1024;
 /// Every so many rows of a block a name is stored in full, to be found by binary search.
@@ -37,6 +48,8 @@ const LOOKUP_ROWS: usize = 32;
 const MAGIC: &[u8; 8] = b"CUDLRUN1";
 const END_MAGIC: &[u8; 8] = b"CUDLRUNE";
 const HEADER_BYTES: usize = 8 + 2 + 2 + 16 + 3 * 8 + Base::BYTES;
+/// How many rows there are, and how many of them are removals: behind the index.
+const STATS_BYTES: usize = 8 + 8;
 const FOOTER_BYTES: usize = 8 + 4 + 4 + 8;
 /// An index entry without the name.
 const INDEX_ENTRY_BYTES: usize = 4 + 4 + 1;
@@ -48,17 +61,31 @@ const BLOCK_END_BYTES: usize = 4 + 4;
 /// Sorts rows by name and encodes them as a run; of several rows with one name the last counts.
 #[must_use]
 pub fn encode_run(dirfrag: DirFragId, id: RunId, rows: &Rows) -> Vec<u8> {
-    let mut writer = writer::RunWriter::new(dirfrag, id, rows);
+    write_rows(dirfrag, id, rows).finish().0
+}
+
+/// As [`encode_run`], for a client: the number is [`RunId::of_client`], with `first` an inode number of
+/// the client's in the rows.
+#[must_use]
+pub fn encode_clients_run(dirfrag: DirFragId, first: Ino, rows: &Rows) -> (RunId, Vec<u8>) {
+    let mut writer = write_rows(dirfrag, RunId::default(), rows);
+    writer.name_by_rows(first);
+    let (bytes, info) = writer.finish();
+    (info.id, bytes)
+}
+
+fn write_rows(dirfrag: DirFragId, id: RunId, rows: &Rows) -> RunBuilder {
+    let mut writer = RunBuilder::with_base(dirfrag, id, rows.base(), rows.bytes());
     // Rows are looked up a few at a time: none of these look-ups waits for another, so the
     // processor waits for memory once per batch and not once per row.
     let mut batch = Vec::with_capacity(LOOKUP_ROWS);
     for keys in writer::sorted(rows).chunks(LOOKUP_ROWS) {
         batch.extend(keys.iter().map(|key| rows.row(key.place)));
         for (name, value) in batch.drain(..) {
-            writer.push(name, value);
+            writer.push_encoded(name, value);
         }
     }
-    writer.finish()
+    writer
 }
 
 /// Reads `data` as the rows of a block, as if its checksum were right.
@@ -73,19 +100,21 @@ pub(crate) fn fuzz_block(data: &[u8]) {
     for rows in
         usize::from(rows.saturating_sub(1)) * RESTART_ROWS..=usize::from(rows) * RESTART_ROWS
     {
-        let Ok(block) = block::Block::frame(body, 0, first, rows) else {
+        let Ok(block) = block::Block::frame(body, 0, rows) else {
             continue;
         };
         let (mut cursor, mut name) = (block.cursor(), NameBuf::new());
-        while let Ok(Some(_)) = cursor.advance(&Base::default(), &mut name) {}
-        let _ = block.get(&Base::default(), first);
-        let _ = block.get(&Base::default(), &body[..body.len().min(8)]);
+        while let Ok(Some(_)) = cursor.advance(&Base::default(), &mut name, || first) {}
+        let _ = block.get(&Base::default(), (first, first));
+        let _ = block.get(&Base::default(), (first, &body[..body.len().min(8)]));
+        let _ = block.scan(&Base::default(), (first, first));
     }
 }
 
 /// The first bytes of a run.
 #[derive(Clone, Copy, Debug)]
 struct Header {
+    version: u16,
     dirfrag: DirFragId,
     id: RunId,
     rows: u64,
@@ -100,8 +129,9 @@ impl Header {
         out.put_u16(0); // flags: this version defines none
         put_dirfrag(out, self.dirfrag);
         out.put_u64(self.id.0);
-        out.put_u64(self.rows);
-        out.put_u64(self.removed);
+        // Where the counts were: when the header is written they are not known yet.
+        out.put_u64(0);
+        out.put_u64(0);
         self.base.put(out);
     }
 
@@ -110,13 +140,15 @@ impl Header {
         if reader.take(MAGIC.len())? != MAGIC {
             return Err(malformed(0, "the magic of a run"));
         }
-        if !(1..=RUN_VERSION).contains(&reader.u16()?) {
+        let version = reader.u16()?;
+        if !(1..=RUN_VERSION).contains(&version) {
             return Err(malformed(MAGIC.len(), KNOWN_VERSION));
         }
         if reader.u16()? != 0 {
             return Err(malformed(MAGIC.len() + 2, "flags that this version defines"));
         }
         let header = Self {
+            version,
             dirfrag: read_dirfrag(&mut reader)?,
             id: RunId(reader.u64()?),
             rows: reader.u64()?,
@@ -124,13 +156,21 @@ impl Header {
             base: Base::read(&mut reader)?,
         };
         debug_assert_eq!(reader.offset(), HEADER_BYTES, "the header has a fixed length");
-        if header.removed > header.rows {
+        header.check_counts()?;
+        if version >= FILTERED_VERSION && header.rows > 0 {
+            return Err(malformed(HEADER_BYTES - Base::BYTES - 16, "zero where the counts were"));
+        }
+        Ok(header)
+    }
+
+    fn check_counts(&self) -> Result<(), Malformed> {
+        if self.removed > self.rows {
             return Err(malformed(
                 HEADER_BYTES - Base::BYTES,
                 "at most as many removed rows as rows",
             ));
         }
-        Ok(header)
+        Ok(())
     }
 }
 

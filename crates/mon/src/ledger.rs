@@ -235,7 +235,9 @@ impl Ledger {
             | StoreResult::Stored(_)
             | StoreResult::Conflict
             | StoreResult::Names(_)
-            | StoreResult::Dir(_) => {
+            | StoreResult::Dir(_)
+            | StoreResult::Found(_)
+            | StoreResult::Written { .. } => {
                 debug_assert!(false, "a get returns bytes or nothing");
                 self.step = Step::Failed { since: now, put: None };
                 Outcome::Nothing
@@ -260,7 +262,9 @@ impl Ledger {
             | StoreResult::Missing
             | StoreResult::Bytes(..)
             | StoreResult::Names(_)
-            | StoreResult::Dir(_) => {
+            | StoreResult::Dir(_)
+            | StoreResult::Found(_)
+            | StoreResult::Written { .. } => {
                 debug_assert!(false, "a put returns a version or a conflict");
                 self.step = Step::Failed { since: now, put: Some(map) };
                 Outcome::Nothing
@@ -289,7 +293,9 @@ impl Ledger {
             | StoreResult::Stored(_)
             | StoreResult::Conflict
             | StoreResult::Names(_)
-            | StoreResult::Dir(_) => {
+            | StoreResult::Dir(_)
+            | StoreResult::Found(_)
+            | StoreResult::Written { .. } => {
                 debug_assert!(false, "a get returns bytes or nothing");
                 self.step = Step::Failed { since: now, put: Some(map) };
                 Outcome::Nothing

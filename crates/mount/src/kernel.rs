@@ -47,6 +47,18 @@ pub fn open_flags(flags: OpenFlags) -> FopenFlags {
     }
 }
 
+/// The same for a file system that lists names without attributes, and knows of no locks: the kernel keeps
+/// those among its own programs.
+pub(crate) fn negotiate_plainly(config: &mut KernelConfig) {
+    for flag in
+        [InitFlags::FUSE_ASYNC_READ, InitFlags::FUSE_BIG_WRITES, InitFlags::FUSE_CACHE_SYMLINKS]
+    {
+        let _ = config.add_capabilities(flag);
+    }
+    let _ = config.set_max_write(TRANSFER_BYTES_MAX);
+    let _ = config.set_max_readahead(READ_AHEAD_KIB * 1024);
+}
+
 /// Asks the kernel for what makes it ask less. Whatever of it this kernel knows.
 pub fn negotiate(config: &mut KernelConfig) {
     let wanted = [

@@ -11,6 +11,7 @@
 
 mod answer;
 mod asked;
+mod branch;
 mod content;
 mod directory;
 mod filesystem;
@@ -19,5 +20,6 @@ mod locking;
 mod options;
 mod session;
 
+pub use branch::{MountedBranch, mount_branch};
 pub use options::Options;
 pub use session::{Mounted, mount, unmount};

@@ -73,7 +73,7 @@ fn tell_kernel(notifier: &Notifier, root: cudele::Ino, outdated: &Receiver<Vec<K
     }
 }
 
-fn mount_error(at: &Path, error: &std::io::Error) -> Error {
+pub(crate) fn mount_error(at: &Path, error: &std::io::Error) -> Error {
     let errno = error.raw_os_error().and_then(|code| u16::try_from(code).ok());
     let errno = errno.map_or(Errno::Io, Errno::from_code);
     let remedy = "mounting needs /dev/fuse, an existing directory, and either root or fusermount3 \

@@ -460,7 +460,11 @@ impl Namespace {
         let When { seq, time, .. } = when;
         let Some(inode) = self.inodes.get_mut(dir) else {
             if !when.merges() {
-                self.dir_mut(dir).touched = Some((time, seq));
+                let touched = &mut self.dir_mut(dir).touched;
+                // In a replay the store may have said more already.
+                if touched.is_none_or(|(_, known)| known < seq) {
+                    *touched = Some((time, seq));
+                }
             }
             return false;
         };

@@ -9,6 +9,19 @@ const DEPTH_MAX: u8 = 24;
 /// Fewer names than this are not worth announcing.
 const ANNOUNCED_MIN: usize = 1024;
 
+/// What is known of how many names an incomplete directory has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counted {
+    /// Nothing yet.
+    No,
+    /// The store was asked, and could not say: it has to be read.
+    InVain,
+    /// About how many: it is large, and names were given without looking whether they were there.
+    About,
+    /// Exactly.
+    Exactly,
+}
+
 /// A directory. It may be *incomplete*: then names that are not here may still be in the metadata
 /// store, and what is here lies on top of it, tombstones included.
 #[derive(Debug)]
@@ -25,6 +38,11 @@ pub(crate) struct Dir {
     pub(crate) entries: u64,
     /// How many of them are directories.
     pub(crate) subdirs: u64,
+    /// What is known of those that are not, and of their number, and that of directories among them.
+    pub(crate) counted: Counted,
+    pub(crate) hidden: (u64, u64),
+    /// Names that are here because the store does not have them.
+    pub(crate) absent: u64,
     /// Position of the oldest journal event whose effect the store does not have.
     pub(crate) dirty_since: Option<Seq>,
     /// Whether it changed since its last checkpoint in ways that no journal holds.
@@ -51,6 +69,9 @@ impl Dir {
             stored: !complete,
             entries: 0,
             subdirs: 0,
+            counted: Counted::No,
+            hidden: (0, 0),
+            absent: 0,
             dirty_since: None,
             unjournalled: false,
             overtaking: false,
@@ -90,6 +111,7 @@ impl Dir {
     pub(crate) fn set(&mut self, hash: u32, name: &[u8], target: Target) -> Option<Dentry> {
         let page = self.page_for_insert(hash);
         let before = self.pages[page].set(hash, name, Some(target), true);
+        self.note_blind(before);
         let before = before.filter(|dentry| !dentry.is_tombstone());
         let is_dir = |file_type| u64::from(file_type == FileType::Directory);
         if let Some(before) = before {
@@ -105,7 +127,9 @@ impl Dir {
     pub(crate) fn unset(&mut self, hash: u32, name: &[u8]) -> Option<Dentry> {
         let before = if self.stored {
             let page = self.page_for_insert(hash);
-            self.pages[page].set(hash, name, None, true)
+            let before = self.pages[page].set(hash, name, None, true);
+            self.note_blind(before);
+            before
         } else {
             let page = self.page_of(hash)?;
             self.pages[page].remove(hash, name)
@@ -116,6 +140,81 @@ impl Dir {
         Some(before)
     }
 
+    /// A name was given or taken that was not here: whether the store has it is not known.
+    #[inline]
+    fn note_blind(&mut self, before: Option<Dentry>) {
+        if before.is_none() && self.counted == Counted::Exactly {
+            self.counted = Counted::No;
+        }
+    }
+
+    /// Notes that the store does not have a name, unless something newer is here.
+    pub(crate) fn add_absent(&mut self, name: &[u8]) {
+        let hash = name_hash(name);
+        if self.find_any(hash, name).is_none() {
+            let page = self.page_for_insert(hash);
+            self.pages[page].set(hash, name, None, false);
+            self.absent += 1;
+        }
+    }
+
+    /// How many names it has and how many of them are directories, with those that are not here;
+    /// `None` if that is not known.
+    pub(crate) fn count(&self) -> Option<(u64, u64)> {
+        match self.counted {
+            _ if self.complete => Some((self.entries, self.subdirs)),
+            Counted::No | Counted::InVain => None,
+            Counted::About | Counted::Exactly => {
+                Some((self.entries + self.hidden.0, self.subdirs + self.hidden.1))
+            }
+        }
+    }
+
+    /// Takes over what the store says of how many names it has: exactly, if nothing but what it has is
+    /// here, else `about`, where that will do.
+    pub(crate) fn note_counts(&mut self, (entries, subdirs, exact): (u64, u64, bool), about: bool) {
+        if self.complete || self.counted != Counted::No {
+            return;
+        }
+        let is_plain = self.dirty() == 0;
+        self.counted = match (exact && is_plain, about) {
+            (true, _) => Counted::Exactly,
+            (false, true) => Counted::About,
+            (false, false) => Counted::InVain,
+        };
+        let (mut here, mut dirs_here) = (0, 0);
+        for (_, dentry) in self.list(None).filter(|(_, dentry)| !dentry.is_dirty()) {
+            here += 1;
+            dirs_here += u64::from(dentry.file_type() == FileType::Directory);
+        }
+        self.hidden = (entries.saturating_sub(here), subdirs.saturating_sub(dirs_here));
+    }
+
+    /// Forgets the names that the store has, but those that `keeps` wants; `forget` is told each of
+    /// them. The store must have what is not dirty.
+    pub(crate) fn thin(
+        &mut self,
+        keeps: impl Fn(&Dentry) -> bool,
+        mut forget: impl FnMut(&Dentry),
+    ) {
+        if self.complete {
+            (self.counted, self.hidden) = (Counted::Exactly, (0, 0));
+        }
+        (self.complete, self.stored, self.absent) = (false, true, 0);
+        for page in &mut self.pages {
+            page.thin(&keeps, |dentry| {
+                if dentry.is_tombstone() {
+                    return;
+                }
+                let is_dir = u64::from(dentry.file_type() == FileType::Directory);
+                self.entries -= 1;
+                self.subdirs -= is_dir;
+                self.hidden = (self.hidden.0 + 1, self.hidden.1 + is_dir);
+                forget(dentry);
+            });
+        }
+    }
+
     /// Adds a name from the store unless something newer is here. Returns whether it was added.
     pub(crate) fn add_stored(&mut self, name: &[u8], target: Target) -> bool {
         let hash = name_hash(name);
@@ -124,8 +223,10 @@ impl Dir {
         }
         let page = self.page_for_insert(hash);
         self.pages[page].set(hash, name, Some(target), false);
+        let is_dir = u64::from(target.file_type == FileType::Directory);
         self.entries += 1;
-        self.subdirs += u64::from(target.file_type == FileType::Directory);
+        self.subdirs += is_dir;
+        self.hidden = (self.hidden.0.saturating_sub(1), self.hidden.1.saturating_sub(is_dir));
         true
     }
 
@@ -223,6 +324,7 @@ impl Dir {
         (self.pages, self.index, self.index_bits) = (Vec::new(), Vec::new(), 0);
         (self.entries, self.subdirs) = (0, 0);
         (self.complete, self.stored) = (false, true);
+        (self.counted, self.hidden, self.absent) = (Counted::No, (0, 0), 0);
     }
 
     /// Number of pages.
@@ -237,6 +339,11 @@ impl Dir {
     /// Names not in the store yet, tombstones included.
     pub(crate) fn dirty(&self) -> u64 {
         self.pages.iter().map(|page| u64::from(page.dirty)).sum()
+    }
+
+    /// Names that are as the store has them, those among them that it does not have.
+    pub(crate) fn clean(&self) -> u64 {
+        self.pages.iter().map(|page| u64::from(page.clean_count())).sum()
     }
 
     /// Memory in bytes.

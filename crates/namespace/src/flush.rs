@@ -8,6 +8,7 @@
 use metastore::{InodeRecord, RowValue, Rows};
 use types::{Ino, Seq, Timestamp};
 
+use crate::dir::Counted;
 use crate::inode::{ATTR_DIRTY, ATTR_UNJOURNALLED};
 use crate::page::Dentry;
 use crate::{Extra, Namespace};
@@ -114,10 +115,16 @@ impl Namespace {
         self.note_dirty(seq, ino);
     }
 
-    /// Number of entries and sub-directories, and whether that is exact.
+    /// Number of entries and sub-directories, and whether that is exactly what the store will have when
+    /// what was captured is stored.
     #[must_use]
     pub fn counts(&self, ino: Ino) -> (u64, u64, bool) {
-        self.dirs.get(&ino).map_or((0, 0, false), |dir| (dir.entries, dir.subdirs, dir.complete))
+        self.dirs.get(&ino).map_or((0, 0, false), |dir| {
+            let (entries, subdirs) = dir.count().unwrap_or((dir.entries, dir.subdirs));
+            let known = dir.complete || dir.counted == Counted::Exactly;
+            // What changed since it began to be written is counted, and not written.
+            (entries, subdirs, known && dir.dirty_since.is_none())
+        })
     }
 
     /// Names of a directory that are not in the store yet.

@@ -36,6 +36,7 @@ mod inode;
 pub mod load;
 mod names;
 mod page;
+mod part;
 pub mod plan;
 mod read;
 mod slots;
@@ -111,6 +112,8 @@ pub struct Namespace {
     losses: Vec<Loss>,
     /// The paths of subtrees whose names are other ranks', by the directories above their roots.
     tops: Map<Ino, types::Path>,
+    /// While a journal is replayed, up to where that is done.
+    replayed: Option<Seq>,
 }
 
 impl Default for Namespace {
@@ -133,6 +136,7 @@ impl Namespace {
             dirty: Dirty::new(),
             losses: Vec::new(),
             tops: Map::default(),
+            replayed: None,
             freed: Vec::new(),
         }
     }
@@ -169,6 +173,12 @@ impl Namespace {
     #[must_use]
     pub fn inodes(&self) -> u64 {
         self.inodes.len()
+    }
+
+    /// Names that are in memory because they do not exist.
+    #[must_use]
+    pub fn absent_names(&self) -> u64 {
+        self.dirs.values().map(|dir| dir.absent).sum()
     }
 
     /// Number of directories in memory.
@@ -241,9 +251,10 @@ impl Namespace {
         let mut attr = inode.attr(ino);
         if inode.is_dir() {
             let dir = self.dirs.get(&ino);
-            attr.size = dir.map_or(0, |dir| dir.entries);
+            let count = dir.and_then(|dir| dir.count());
+            attr.size = count.map_or_else(|| dir.map_or(0, |dir| dir.entries), |count| count.0);
             // One link says that sub-directories are not counted: there may be others in the store.
-            let links = dir.filter(|dir| dir.complete).map_or(1, |dir| dir.subdirs + 2);
+            let links = count.map_or(1, |(_, subdirs)| subdirs + 2);
             attr.nlink = u32::try_from(links).unwrap_or(u32::MAX);
         }
         attr

@@ -4,7 +4,7 @@ use journal::{Create, Event, Loss, Snapshot};
 use metastore::{InodeRecord, Row, RowValue};
 use types::{FileType, Ino, Seq, Timestamp, name_hash};
 
-use crate::dir::Dir;
+use crate::dir::{Counted, Dir};
 use crate::inode::{Inode, REPLAYED};
 use crate::page::Target;
 use crate::{Extra, Namespace, link_name};
@@ -42,7 +42,7 @@ impl Namespace {
         self.finish_load(ino, position, touched);
     }
 
-    fn load_row(&mut self, dir: Ino, row: &Row<'_>, ties: Newer) {
+    pub(crate) fn load_row(&mut self, dir: Ino, row: &Row<'_>, ties: Newer) {
         match row.value {
             RowValue::Removed => {}
             RowValue::Remote { ino, file_type } => {
@@ -133,10 +133,28 @@ impl Namespace {
         }
     }
 
+    /// A journal is replayed, and everything up to this position is here. What the store says about later
+    /// changes of a directory's content waits: else its inode would count as if it contained all events
+    /// before them, too.
+    pub fn replayed_to(&mut self, position: Seq) {
+        self.replayed = Some(position);
+    }
+
+    /// The whole journal is here.
+    pub fn replay_ended(&mut self) {
+        self.replayed = None;
+        let touched = self.dirs.iter().filter(|(_, dir)| dir.touched.is_some());
+        for ino in touched.map(|(ino, _)| *ino).collect::<Vec<_>>() {
+            self.settle_touch(ino);
+        }
+    }
+
     /// A change of mtime that came before the directory's inode.
     fn settle_touch(&mut self, ino: Ino) {
         let Some(inode) = self.inodes.get_mut(ino) else { return };
-        let touched = self.dirs.get_mut(&ino).and_then(|dir| dir.touched.take());
+        let replayed = self.replayed;
+        let is_here = |(_, seq): &mut (Timestamp, Seq)| replayed.is_none_or(|to| *seq <= to);
+        let touched = self.dirs.get_mut(&ino).and_then(|dir| dir.touched.take_if(is_here));
         if let Some((time, seq)) = touched
             && inode.version < seq
         {
@@ -151,6 +169,12 @@ impl Namespace {
     pub fn finish_load(&mut self, ino: Ino, position: Seq, touched: (Timestamp, Seq)) {
         let dir = self.dir_mut(ino);
         dir.complete = true;
+        (dir.counted, dir.hidden) = (Counted::No, (0, 0));
+        self.note_loaded(ino, position, touched);
+    }
+
+    pub(crate) fn note_loaded(&mut self, ino: Ino, position: Seq, touched: (Timestamp, Seq)) {
+        let dir = self.dir_mut(ino);
         dir.stored = true;
         // Which of the events up to there were about this directory is not known.
         dir.journalled = dir.journalled.max(position);
@@ -388,29 +412,6 @@ impl Namespace {
         }
     }
 
-    /// Forgets a directory whose content the metadata store has: nothing in it is dirty, and none
-    /// of its sub-directories is in memory. Returns whether it was forgotten.
-    pub fn evict(&mut self, ino: Ino) -> bool {
-        if is_hidden(ino) {
-            return false;
-        }
-        let Some(dir) = self.dirs.get(&ino) else { return false };
-        let touched = dir.touched.is_some() && !self.knows(ino);
-        let busy =
-            dir.flushing.is_some() || dir.dirty_since.is_some() || dir.dirty() > 0 || touched;
-        if busy || dir.list(None).any(|(_, dentry)| self.dirs.contains_key(&dentry.ino)) {
-            return false;
-        }
-        let dir = self.dirs.remove(&ino);
-        for (_, dentry) in dir.iter().flat_map(|dir| dir.list(None)) {
-            if !dentry.is_remote() {
-                self.inodes.remove(dentry.ino);
-                self.extras.remove(&dentry.ino);
-            }
-        }
-        true
-    }
-
     /// The directories in memory, sorted.
     #[must_use]
     pub fn directory_list(&self) -> Vec<Ino> {
@@ -439,7 +440,7 @@ impl Namespace {
 /// What counts if an inode is of the same version in memory and in the store: changes that are not
 /// journalled have the version of the newest event before them.
 #[derive(Clone, Copy, Debug)]
-enum Newer {
+pub(crate) enum Newer {
     Memory,
     Store,
 }
@@ -454,7 +455,7 @@ impl Newer {
 }
 
 /// Whether a directory is one of those that are there without a name: no inode says so.
-fn is_hidden(dir: Ino) -> bool {
+pub(crate) fn is_hidden(dir: Ino) -> bool {
     dir.0 < 16 || dir.is_above()
 }
 

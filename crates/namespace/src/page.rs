@@ -119,6 +119,11 @@ impl Page {
         self.occupied as usize >= PAGE_DENTRIES_MAX
     }
 
+    /// Dentries that are not dirty.
+    pub(crate) fn clean_count(&self) -> u32 {
+        self.occupied - self.dirty
+    }
+
     /// How many leading bits of the hash all names here share.
     #[inline]
     pub(crate) fn depth(&self) -> u8 {
@@ -325,23 +330,50 @@ impl Page {
         self.dirty = self.occupied;
     }
 
+    /// Forgets the dentries that are not dirty and that `keeps` does not want; `forget` is told each.
+    pub(crate) fn thin(
+        &mut self,
+        keeps: impl Fn(&Dentry) -> bool,
+        mut forget: impl FnMut(&Dentry),
+    ) {
+        if self.dirty == self.occupied {
+            return;
+        }
+        let all = self.slots.to_vec(self.occupied);
+        let mut kept = Vec::new();
+        for slot in &all {
+            let dentry = self.dentry(*slot);
+            if dentry.is_dirty() || (!dentry.is_tombstone() && keeps(&dentry)) {
+                kept.push(*slot);
+            } else {
+                forget(&dentry);
+            }
+        }
+        if kept.len() < all.len() {
+            *self = self.extract(self.depth(), self.prefix, &kept, kept.len());
+        }
+    }
+
     /// Cuts the page into two by the next bit of the hash. `self` keeps the lower half.
     pub(crate) fn split(&mut self) -> Page {
         let depth = self.depth() + 1;
         let bit = 1 << (32 - u32::from(depth));
         let sorted = self.slots.to_vec(self.occupied);
         let (low, high) = sorted.split_at(sorted.partition_point(|slot| hash_of(*slot) & bit == 0));
-        let high = self.extract(depth, self.prefix | bit, high);
-        *self = self.extract(depth, self.prefix, low);
+        let room = |half: &[Slot]| half.len().max(PAGE_DENTRIES_MAX);
+        let high = self.extract(depth, self.prefix | bit, high, room(high));
+        *self = self.extract(depth, self.prefix, low, room(low));
         high
     }
 
     /// A new page with some of the dentries, given in hash order: they are appended, not searched
     /// for, and end up in memory in the order in which `readdir` visits them.
-    fn extract(&self, depth: u8, prefix: u32, sorted: &[Slot]) -> Page {
-        // Room until the next split, so that nothing has to move meanwhile.
-        let mut page = Page::new(depth, prefix, sorted.len().max(PAGE_DENTRIES_MAX));
-        page.records.reserve_exact(self.records.len() - self.dead);
+    fn extract(&self, depth: u8, prefix: u32, sorted: &[Slot], room: usize) -> Page {
+        // Room until the next split, so that nothing has to move meanwhile; none where few are left.
+        let mut page = Page::new(depth, prefix, room.max(2));
+        if room >= PAGE_DENTRIES_MAX {
+            page.records.reserve_exact(self.records.len() - self.dead);
+        }
         let records = &mut page.records;
         page.slots.fill(sorted.iter().map(|old| {
             let start = records.len();

@@ -12,6 +12,7 @@ use types::{
     SYMLINK_BYTES_MAX, Stripe, Timestamp, check_name,
 };
 
+use crate::dir::Counted;
 use crate::inode::Inode;
 use crate::{Extra, Namespace, Refusal};
 
@@ -326,6 +327,9 @@ impl Namespace {
         match self.dirs.get(&dir) {
             Some(content) if content.entries > 0 => Err(Errno::NotEmpty.into()),
             Some(content) if content.complete => Ok(()),
+            Some(content) if content.counted == Counted::Exactly && content.hidden.0 > 0 => {
+                Err(Errno::NotEmpty.into())
+            }
             Some(_) | None => Err(Refusal::Cold(dir)),
         }
     }

@@ -113,10 +113,31 @@ impl Namespace {
     /// entries is not known without fetching it.
     pub fn getattr(&self, ino: Ino) -> Result<Attr, Refusal> {
         let inode = self.inode(ino)?;
-        if inode.is_dir() && !self.is_complete(ino) {
+        if inode.is_dir() && self.dirs.get(&ino).is_none_or(|dir| dir.count().is_none()) {
             return Err(Refusal::Cold(ino));
         }
         Ok(self.attr_of(ino, inode))
+    }
+
+    /// The directory under a name, or `parent` itself if the name is empty, for somebody who may list
+    /// it; what it holds need not be in memory. The attributes are without numbers of entries and links.
+    ///
+    /// # Errors
+    /// As [`Namespace::lookup`]; `ENOTDIR`, and `EACCES` without read permission.
+    pub fn directory_to_read(
+        &self,
+        cred: &Cred,
+        parent: Ino,
+        name: &[u8],
+    ) -> Result<Attr, Refusal> {
+        let mut ino = parent;
+        if !name.is_empty() {
+            self.allow(cred, self.directory(parent)?, EXECUTE)?;
+            ino = self.find(parent, name)?.ok_or(Refusal::Errno(Errno::NotFound))?;
+        }
+        let inode = self.directory(ino)?;
+        self.allow(cred, inode, READ)?;
+        Ok(inode.attr(ino))
     }
 
     /// Follows a path from a directory. Symbolic links on the way are not followed: the client

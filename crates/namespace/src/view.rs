@@ -23,6 +23,13 @@ impl Namespace {
         }
     }
 
+    /// Inodes with several names are to be fetched like all others: for a view of what the store has, which
+    /// has them apart from their names.
+    pub fn leave_links_to_store(&mut self) {
+        let links = self.dir_mut(Ino::LINKS);
+        (links.complete, links.stored) = (false, true);
+    }
+
     /// Adds the name of a directory that is known already.
     pub fn load_name(&mut self, dir: Ino, name: &[u8], attr: &Attr) {
         let target = Target { ino: attr.ino, file_type: attr.file_type(), remote: false };

@@ -4,6 +4,11 @@
 //! replaced by compare-and-swap, then runs that it no longer lists are deleted. Whatever is
 //! interrupted in between, the manifest names only runs that are complete.
 
+mod cache;
+mod carrier;
+mod compact;
+mod lookup;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use metastore::request::{Condition, LoadedDir, StoreFailure, StoreOp, StoreResult};
@@ -12,10 +17,13 @@ use metastore::{
 };
 use types::{DirFragId, Errno, Error, Frag, Ino, InoRange, Pool, Result, Seq, Timestamp};
 
+use crate::kept::{self, Keeper};
 use crate::{Expect, ObjectStore, Outcome, SyncScope, Version};
 
-/// A fragment with this many runs is rewritten as one.
-const RUNS_MAX: usize = 8;
+/// So many numbers before the oldest run of a directory may be of runs that were left behind.
+const RUNS_LEFT_MAX: u64 = 64;
+/// So often a directory whose runs were merged meanwhile is read anew.
+const READS_MAX: usize = 16;
 /// So many names are tried one by one rather than that a whole store is listed.
 const GUESSES_MAX: u64 = 65_536;
 /// So many of them at a time.
@@ -24,7 +32,9 @@ const GUESSES_AT_ONCE: u64 = 8;
 /// programs may leave holes.
 const GAP_MAX: u64 = 4;
 
-/// Carries out an operation.
+pub use carrier::{Carrier, Tuning};
+
+/// Carries out an operation, by itself ([`Carrier`]).
 ///
 /// # Errors
 /// What the store said, with the operation so that it can be tried again.
@@ -32,13 +42,10 @@ pub fn carry_out(
     store: &dyn ObjectStore,
     op: StoreOp,
 ) -> std::result::Result<StoreResult, Box<StoreFailure>> {
-    match try_op(store, &op) {
-        Ok(result) => Ok(result),
-        Err(error) => Err(Box::new(StoreFailure { error, op })),
-    }
+    Carrier::default().carry_out(store, op)
 }
 
-fn try_op(store: &dyn ObjectStore, op: &StoreOp) -> Result<StoreResult> {
+fn try_op(store: &dyn ObjectStore, carrier: &Carrier, op: &StoreOp) -> Result<StoreResult> {
     match op {
         StoreOp::Append { object, data } => {
             store.append(object, data)?;
@@ -67,18 +74,34 @@ fn try_op(store: &dyn ObjectStore, op: &StoreOp) -> Result<StoreResult> {
             }
             Ok(StoreResult::Done)
         }
-        StoreOp::PurgeData { ino, pool, stripes } => purge_data(store, (*ino, *pool), *stripes),
-        StoreOp::PurgeDir { ino } => purge_dir(store, *ino),
+        StoreOp::PurgeData { ino, pool, stripes } => {
+            if Keeper::new(store)?.puts_off((*ino, *pool), *stripes)? {
+                return Ok(StoreResult::Done);
+            }
+            purge_data(store, (*ino, *pool), *stripes)
+        }
+        StoreOp::TakeSnapshot { snapshot } => {
+            kept::take_snapshot(store, snapshot).map(StoreResult::Stored)
+        }
+        StoreOp::PurgeDir { ino } => {
+            let _swap = carrier.swap(*ino);
+            purge_dir(store, *ino)
+        }
         StoreOp::LoadDir { ino } => load_dir(store, *ino),
+        StoreOp::LookUp { ino, names } => lookup::look_up(store, carrier, *ino, names),
+        StoreOp::CompactDir { ino } => compact::compact(store, carrier, *ino),
         StoreOp::AttachDirs { dirs, position, ranges } => {
-            dirs.iter().try_for_each(|run| attach_dir(store, run, (*position, ranges)))?;
+            let mut dirs = dirs.chunk_by(|one, next| one.dir == next.dir);
+            dirs.try_for_each(|runs| attach_dir(store, runs, (*position, ranges)))?;
             Ok(StoreResult::Done)
         }
-        StoreOp::ProveRun { run } => prove(store, run).map(|()| StoreResult::Done),
+        StoreOp::ProveRuns { runs } => {
+            runs.iter().try_for_each(|run| prove(store, run)).map(|()| StoreResult::Done)
+        }
         StoreOp::CommitDir { ino, rows, counts, position, touched, attach } => {
             let commit =
                 Commit { ino: *ino, counts: *counts, position: *position, touched: *touched };
-            commit_dir(store, rows, &commit, attach.as_deref())
+            commit_dir((store, carrier), rows, &commit, attach.as_deref())
         }
     }
 }
@@ -87,7 +110,11 @@ fn whole(ino: Ino) -> DirFragId {
     DirFragId { ino, frag: Frag::WHOLE }
 }
 
-fn purge_data(
+/// Deletes the content of a file of so many stripes, and what a writer that died left behind its end.
+///
+/// # Errors
+/// What the store said.
+pub fn purge_data(
     store: &dyn ObjectStore,
     (ino, pool): (Ino, Pool),
     stripes: u64,
@@ -136,6 +163,10 @@ fn purge_data(
 
 fn purge_dir(store: &dyn ObjectStore, ino: Ino) -> Result<StoreResult> {
     let dir = whole(ino);
+    let keeper = Keeper::new(store)?;
+    if !keeper.is_free() {
+        return put_away_dir(store, dir, &keeper);
+    }
     let manifest = match read_manifest(store, dir) {
         Ok(manifest) if !store.lists_what_it_finds() => manifest,
         Err(error) if error.errno != Errno::BadMessage => return Err(error),
@@ -150,21 +181,37 @@ fn purge_dir(store: &dyn ObjectStore, ino: Ino) -> Result<StoreResult> {
         store.delete(&run_name(dir, id))?;
     }
     // Whoever died in here left runs that were replaced, or one that was not listed yet.
-    for id in oldest.saturating_sub(RUNS_MAX as u64)..=manifest.next_run {
+    for id in oldest.saturating_sub(RUNS_LEFT_MAX)..=manifest.next_run {
         store.delete(&run_name(dir, RunId(id)))?;
     }
     store.delete(&manifest_name(dir))?;
     Ok(StoreResult::Done)
 }
 
-fn delete_all(store: &dyn ObjectStore, prefix: &str) -> Result<StoreResult> {
+/// The directory is gone, and somebody may need it as it was.
+fn put_away_dir(
+    store: &dyn ObjectStore,
+    dir: DirFragId,
+    keeper: &Keeper<'_>,
+) -> Result<StoreResult> {
+    let Some((manifest, _)) = read_manifest(store, dir)? else { return Ok(StoreResult::Done) };
+    let spared = keeper.keep(dir, Some(&manifest))?;
+    // Before its runs: whoever dies in here leaves runs that nobody lists, and `gc` finds them.
+    store.delete(&manifest_name(dir))?;
+    for run in manifest.runs.iter().filter(|run| keeper.may_delete(run.id, &spared)) {
+        store.delete(&run_name(dir, run.id))?;
+    }
+    Ok(StoreResult::Done)
+}
+
+pub(crate) fn delete_all(store: &dyn ObjectStore, prefix: &str) -> Result<StoreResult> {
     for object in store.list(prefix)? {
         store.delete(&object)?;
     }
     Ok(StoreResult::Done)
 }
 
-fn optional<T>(result: Result<T>) -> Result<Option<T>> {
+pub(crate) fn optional<T>(result: Result<T>) -> Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.errno == Errno::NotFound => Ok(None),
@@ -172,25 +219,45 @@ fn optional<T>(result: Result<T>) -> Result<Option<T>> {
     }
 }
 
-fn read_manifest(store: &dyn ObjectStore, dir: DirFragId) -> Result<Option<(Manifest, Version)>> {
+pub(crate) fn read_manifest(
+    store: &dyn ObjectStore,
+    dir: DirFragId,
+) -> Result<Option<(Manifest, Version)>> {
     let Some((bytes, version)) = optional(store.get(&manifest_name(dir)))? else {
         return Ok(None);
     };
     Ok(Some((Manifest::decode_as(dir, &bytes)?, version)))
 }
 
-fn read_runs(store: &dyn ObjectStore, manifest: &Manifest) -> Result<Vec<Vec<u8>>> {
+pub(crate) fn read_runs(store: &dyn ObjectStore, manifest: &Manifest) -> Result<Vec<Vec<u8>>> {
     let run = |info: &RunInfo| Ok(store.get(&run_name(manifest.dirfrag, info.id))?.0);
     manifest.runs.iter().map(run).collect()
 }
 
 fn load_dir(store: &dyn ObjectStore, ino: Ino) -> Result<StoreResult> {
-    let Some((manifest, _)) = read_manifest(store, whole(ino))? else {
-        return Ok(StoreResult::Missing);
-    };
+    while_runs_go(|| match read_manifest(store, whole(ino))? {
+        None => Ok(StoreResult::Missing),
+        Some((manifest, _)) => load_manifest(store, manifest),
+    })
+}
+
+fn load_manifest(store: &dyn ObjectStore, manifest: Manifest) -> Result<StoreResult> {
     let runs = read_runs(store, &manifest)?;
     let rows = metastore::merge(&manifest, &runs)?;
     Ok(StoreResult::Dir(Box::new(LoadedDir { manifest, rows })))
+}
+
+/// Reads a directory anew as long as runs of it are gone: then they were merged, and the manifest lists
+/// others. If it lists them still, they are lost.
+fn while_runs_go(mut read: impl FnMut() -> Result<StoreResult>) -> Result<StoreResult> {
+    let mut result = read();
+    for _ in 1..READS_MAX {
+        match &result {
+            Err(error) if error.errno == Errno::NotFound => result = read(),
+            Ok(_) | Err(_) => return result,
+        }
+    }
+    result
 }
 
 /// What a commit says about its directory.
@@ -202,93 +269,125 @@ struct Commit {
 }
 
 fn commit_dir(
-    store: &dyn ObjectStore,
+    (store, carrier): (&dyn ObjectStore, &Carrier),
     rows: &Rows,
     commit: &Commit,
-    attach: Option<&(DirRun, Vec<InoRange>)>,
+    attach: Option<&(Vec<DirRun>, Vec<InoRange>)>,
 ) -> Result<StoreResult> {
     let dir = whole(commit.ino);
+    let _swap = carrier.swap(commit.ino);
+    let keeper = Keeper::new(store)?;
     let current = read_manifest(store, dir)?;
+    let spared = keeper.keep(dir, current.as_ref().map(|(manifest, _)| manifest))?;
     let expect = current.as_ref().map_or(Expect::Absent, |(_, version)| Expect::Is(*version));
-    let mut manifest = current.map_or_else(|| Manifest::new(dir), |(manifest, _)| manifest);
+    let new = || Manifest { next_run: keeper.first_run(), ..Manifest::new(dir) };
+    let mut manifest = current.map_or_else(new, |(manifest, _)| manifest);
     let is_listed = |run: &DirRun| manifest.runs.iter().any(|known| known.id == run.run.id);
-    if attach.is_some_and(|(run, _)| is_listed(run)) {
+    if attach.is_some_and(|(runs, _)| runs.iter().any(is_listed)) {
         // It was done, and the answer was lost. Done again, the rows would come above the run.
-        return Ok(StoreResult::Done);
+        return Ok(StoreResult::Written { compact: false, bytes: (0, 0) });
     }
     manifest.generation += 1;
     (manifest.entries, manifest.subdirs, manifest.counts_exact) = commit.counts;
     (manifest.position, manifest.touched) = (commit.position, commit.touched);
-    let mut replaced = Vec::new();
+    let mut added = Added::default();
     // What is attached may come alone.
     if attach.is_none() || !rows.is_empty() {
-        replaced = add_run(store, &mut manifest, rows)?;
+        added = add_run((store, carrier), &mut manifest, rows)?;
     }
-    if let Some((run, ranges)) = attach {
-        attach_to(&mut manifest, run, (commit.position, ranges));
+    if let Some((runs, ranges)) = attach {
+        attach_to(&mut manifest, runs, (commit.position, ranges));
     }
-    match store.put(&manifest_name(dir), &manifest.encode(), expect)? {
-        Outcome::Done(_) => {}
-        Outcome::Conflict(_) => {
-            return Err(Error::new(
-                Errno::Stale,
-                manifest_name(dir),
-                "another metadata server wrote this directory",
-            )
-            .remedy("this server lost its rank; clients reconnect to the new one"));
-        }
-    }
-    for old in replaced {
+    replace_manifest(store, &manifest, expect)?;
+    for old in added.replaced.into_iter().filter(|old| keeper.may_delete(*old, &spared)) {
         store.delete(&run_name(dir, old))?;
     }
-    Ok(StoreResult::Done)
+    let compact = carrier.tuning.tiers.choose(&manifest.runs).is_some();
+    Ok(StoreResult::Written { compact, bytes: added.bytes })
 }
 
-/// Writes rows as the newest run. Returns the runs that are not listed any more.
-fn add_run(store: &dyn ObjectStore, manifest: &mut Manifest, rows: &Rows) -> Result<Vec<RunId>> {
-    let (dir, id) = (manifest.dirfrag, RunId(manifest.next_run));
-    manifest.next_run += 1;
+fn replace_manifest(store: &dyn ObjectStore, manifest: &Manifest, expect: Expect) -> Result<()> {
+    match store.put(&manifest_name(manifest.dirfrag), &manifest.encode(), expect)? {
+        Outcome::Done(_) => Ok(()),
+        Outcome::Conflict(_) => Err(compact::stale(manifest)),
+    }
+}
+
+/// A run that was written.
+#[derive(Debug, Default)]
+struct Added {
+    /// The runs that are not listed any more.
+    replaced: Vec<RunId>,
+    /// How many bytes were written, and how many of them had been written before.
+    bytes: (u64, u64),
+}
+
+/// Writes rows as the newest run, merged with small ones if they are many.
+fn add_run(
+    (store, carrier): (&dyn ObjectStore, &Carrier),
+    manifest: &mut Manifest,
+    rows: &Rows,
+) -> Result<Added> {
+    let dir = manifest.dirfrag;
+    let id = carrier.free_number(dir.ino, manifest.next_run);
+    manifest.next_run = id.0 + 1;
     let mut run = metastore::encode_run(dir, id, rows);
-    let mut replaced = Vec::new();
+    let mut added = Added::default();
     let info = RunInfo::of(&RunReader::open_as(dir, id, &run)?);
-    if manifest.runs.len() + 1 >= RUNS_MAX
-        && let Some(merged) = rewrite(store, manifest, (info, &run))?
+    let count = carrier.tuning.tiers.at_once(&manifest.runs);
+    if count > 0
+        && let Some(merged) = rewrite(store, manifest, count, (info, &run))?
     {
-        (run, replaced) = merged;
+        (run, added.replaced, added.bytes.1) = merged;
     } else {
         manifest.runs.insert(0, info);
     }
     // A run of this number that is not listed was left behind by a server that died here.
     let _ = store.put(&run_name(dir, id), &run, Expect::Any)?;
-    Ok(replaced)
+    added.bytes.0 = run.len() as u64;
+    Ok(added)
 }
 
-/// Merges all runs and a new one. The manifest then lists only the result, which is returned with
-/// the runs that it replaces. Nothing if a run that a client wrote cannot be read: what others do in
-/// its directory is stored all the same.
+/// A merged run, the runs that it replaces, and how many bytes of them this server had written.
+type Rewritten = (Vec<u8>, Vec<RunId>, u64);
+
+/// Merges the first runs and a new one. The manifest then lists the result in their place, which is
+/// returned with the runs that it replaces and their bytes. Nothing if a run that a client wrote cannot
+/// be read: what others do in its directory is stored all the same.
 fn rewrite(
     store: &dyn ObjectStore,
     manifest: &mut Manifest,
+    count: usize,
     (info, run): (RunInfo, &[u8]),
-) -> Result<Option<(Vec<u8>, Vec<RunId>)>> {
-    let replaced = manifest.runs.iter().map(|info| info.id).collect();
-    let mut all = manifest.clone();
-    all.runs.insert(0, info);
-    let merged = read_runs(store, manifest).and_then(|mut runs| {
+) -> Result<Option<Rewritten>> {
+    let old = &manifest.runs[..count];
+    let replaced: Vec<RunId> = old.iter().map(|info| info.id).collect();
+    let bytes = old.iter().filter(|run| !run.id.is_clients()).map(|run| run.bytes).sum();
+    let has_older = count < manifest.runs.len();
+    let mut front = manifest.clone();
+    front.runs.truncate(count);
+    let has_clients = front.runs.iter().any(|run| run.id.is_clients());
+    let merged = read_runs(store, &front).and_then(|mut runs| {
+        front.runs.insert(0, info);
         runs.insert(0, run.to_vec());
-        Ok(metastore::merge(&all, &runs)?)
+        Ok(metastore::rewrite(&front, &runs, (info.id, has_older))?)
     });
-    let merged = match merged {
-        Ok(rows) => rows.into_run(manifest.dirfrag, info.id),
-        Err(error) if !manifest.attached.is_empty() && is_unreadable(error.errno) => {
-            return Ok(None);
+    let (merged, info) = match merged {
+        Ok(merged) => merged,
+        Err(error) if has_clients && is_unreadable(error.errno) => {
+            // What is above the client's run need not wait for it.
+            let above = manifest.runs.iter().position(|run| run.id.is_clients()).unwrap_or(0);
+            return if above > 1 && above < count {
+                rewrite(store, manifest, above, (info, run))
+            } else {
+                Ok(None)
+            };
         }
         Err(error) => return Err(error),
     };
-    let info = RunInfo::of(&RunReader::open_as(manifest.dirfrag, info.id, &merged)?);
-    manifest.runs = vec![info];
-    manifest.attached.clear();
-    Ok(Some((merged, replaced)))
+    manifest.runs.splice(..count, [info]);
+    manifest.attached.retain(|attached| !replaced.contains(&attached.run));
+    Ok(Some((merged, replaced, bytes)))
 }
 
 /// Whether an object is gone or damaged, which trying again does not change.
@@ -318,26 +417,33 @@ fn prove(store: &dyn ObjectStore, DirRun { dir, run, .. }: &DirRun) -> Result<()
     if ends == stated { Ok(()) } else { Err(refuse("it is not the run that its client stated")) }
 }
 
-/// Puts a client's run above all others of a manifest.
-fn attach_to(manifest: &mut Manifest, run: &DirRun, (position, ranges): (Seq, &[InoRange])) {
-    let attached = Attached { run: run.run.id, position, ranges: ranges.to_vec() };
-    manifest.runs.insert(0, run.run);
-    manifest.attached.insert(0, attached);
+/// Puts a client's runs above all others of a manifest.
+fn attach_to(manifest: &mut Manifest, runs: &[DirRun], (position, ranges): (Seq, &[InoRange])) {
+    let attached = |run: &DirRun| {
+        let (run, ranges) = (run.run.id, ranges.to_vec());
+        Attached { run, position, ranges }
+    };
+    manifest.runs.splice(0..0, runs.iter().map(|run| run.run));
+    manifest.attached.splice(0..0, runs.iter().map(attached));
     manifest.counts_exact = false;
 }
 
-/// Makes a directory of a client's run.
+/// Makes a directory of a client's runs.
 fn attach_dir(
     store: &dyn ObjectStore,
-    run: &DirRun,
+    runs: &[DirRun],
     (position, ranges): (Seq, &[InoRange]),
 ) -> Result<()> {
-    let dir = whole(run.dir);
-    prove(store, run)?;
-    let mut manifest = Manifest::new(dir);
-    (manifest.entries, manifest.subdirs) = (run.run.rows, run.subdirs.min(run.run.rows));
+    let Some(dir) = runs.first().map(|run| whole(run.dir)) else { return Ok(()) };
+    runs.iter().try_for_each(|run| prove(store, run))?;
+    let next_run = Keeper::new(store)?.first_run();
+    let mut manifest = Manifest { next_run, ..Manifest::new(dir) };
+    for DirRun { run, subdirs, .. } in runs {
+        manifest.entries = manifest.entries.saturating_add(run.rows);
+        manifest.subdirs = manifest.subdirs.saturating_add((*subdirs).min(run.rows));
+    }
     manifest.position = position;
-    attach_to(&mut manifest, run, (position, ranges));
+    attach_to(&mut manifest, runs, (position, ranges));
     // Where there is one, the journal was merged before.
     let _ = store.put(&manifest_name(dir), &manifest.encode(), Expect::Absent)?;
     Ok(())

@@ -47,6 +47,7 @@ pub const CLAUSES: &[Clause] = clauses![
     locks_live_apart_from_objects,
     concurrent_swaps_lose_no_increment,
     put_if_absent_has_one_winner,
+    data_in_several_places_is_written_as_one,
     concurrent_appends_do_not_overlap,
     readers_never_see_half_a_put,
 ];
@@ -98,6 +99,21 @@ fn put_replaces_the_whole_object(store: &dyn ObjectStore) {
     let short = put(store, "a", b"short");
     assert_ne!(long, short);
     assert_eq!(store.get("a"), Ok((b"short".to_vec(), short)));
+}
+
+fn data_in_several_places_is_written_as_one(store: &dyn ObjectStore) {
+    // Longer than what any store takes at once or keeps in one piece, and nothing fits anything.
+    let parts: Vec<Vec<u8>> = (0..23_u8).map(|n| vec![n; 700_000 * usize::from(n % 3)]).collect();
+    let slices: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+    let mut whole = parts.concat();
+    store.write_gathered("a", 0, &slices).expect("the store has room");
+    assert!(get(store, "a") == whole, "the parts follow one another");
+    store.write_gathered("a", 5_000_001, &slices[..3]).expect("the store has room");
+    let within = slices[..3].concat();
+    whole[5_000_001..5_000_001 + within.len()].copy_from_slice(&within);
+    assert!(get(store, "a") == whole, "what is around stays");
+    store.write_gathered("b", 3, &[]).expect("nothing can be written");
+    assert_eq!(get(store, "b"), b"");
 }
 
 fn put_if_absent_does_not_replace(store: &dyn ObjectStore) {

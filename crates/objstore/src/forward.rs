@@ -22,6 +22,9 @@ macro_rules! forward {
             fn write_range(&self, name: &str, offset: u64, data: &[u8]) -> Result<()> {
                 (**self).write_range(name, offset, data)
             }
+            fn write_gathered(&self, name: &str, offset: u64, data: &[&[u8]]) -> Result<()> {
+                (**self).write_gathered(name, offset, data)
+            }
             fn bytes_at_once(&self) -> usize {
                 (**self).bytes_at_once()
             }

@@ -42,6 +42,7 @@ use large::{ATTEMPTS_MAX, At};
 use places::{Place, Places};
 use sys::{Cluster, Code, Step};
 
+use crate::gather::Gather;
 use crate::store::{absent, check_end};
 use crate::{
     Expect, LockGuard, ObjectStore, Outcome, Presence, Space, Stat, Swept, SyncScope, Version,
@@ -236,7 +237,7 @@ impl Rados {
         let undo = || {
             let _ = self.remove_pieces(place, name, large, large.pieces());
         };
-        if let Err(code) = self.write_pieces(place, name, large, 0, data) {
+        if let Err(code) = self.write_pieces(place, name, large, 0, Gather::one(data)) {
             undo();
             return Err(told(name, "write", code));
         }
@@ -276,19 +277,29 @@ impl ObjectStore for Rados {
 
     fn append(&self, name: &str, data: &[u8]) -> Result<u64> {
         check_name(name)?;
-        self.extend(name, At::End, data)
+        self.extend(name, At::End, Gather::one(data))
     }
 
     fn write_range(&self, name: &str, offset: u64, data: &[u8]) -> Result<()> {
         check_name(name)?;
         let end = check_end(name, offset, data.len())?;
         if end > PIECE_BYTES && !data.is_empty() {
-            return self.extend(name, At::Offset(offset), data).map(|_| ());
+            return self.extend(name, At::Offset(offset), Gather::one(data)).map(|_| ());
         }
         let step = if data.is_empty() { Step::Create } else { Step::Write(offset, data) };
         self.known.forget(name);
         let written = self.places.of(name)?.heads.change(name, &[step]);
         written.map(|_| ()).map_err(|code| told(name, "write", code))
+    }
+
+    fn write_gathered(&self, name: &str, offset: u64, data: &[&[u8]]) -> Result<()> {
+        check_name(name)?;
+        let data = Gather::of(data);
+        let end = check_end(name, offset, data.len())?;
+        if end > PIECE_BYTES && data.len() > 0 {
+            return self.extend(name, At::Offset(offset), data).map(|_| ());
+        }
+        self.write_range(name, offset, { data }.take(data.len(), &mut Vec::new()))
     }
 
     fn bytes_at_once(&self) -> usize {

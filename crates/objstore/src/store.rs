@@ -9,6 +9,8 @@ use std::fmt::Debug;
 
 use types::{ClientId, Errno, Error, Pool, Result};
 
+use crate::gather::Gather;
+
 /// The largest object in bytes, 1 GiB. Larger things are striped over several objects.
 pub const OBJECT_BYTES_MAX: u64 = 1 << 30;
 
@@ -162,6 +164,23 @@ pub trait ObjectStore: Send + Sync + Debug {
     /// See above. After an error the range may be partly written, and the object may have become
     /// longer by zeros.
     fn write_range(&self, name: &str, offset: u64, data: &[u8]) -> Result<()>;
+
+    /// As [`ObjectStore::write_range`], of as much data as there is, which need not lie in one place. In
+    /// between, and after an error, any part of it may be written.
+    ///
+    /// # Errors
+    /// See above.
+    fn write_gathered(&self, name: &str, offset: u64, data: &[&[u8]]) -> Result<()> {
+        let (mut left, mut at, mut buffer) = (Gather::of(data), offset, Vec::new());
+        loop {
+            let now = left.take(self.bytes_at_once(), &mut buffer);
+            self.write_range(name, at, now)?;
+            at += now.len() as u64;
+            if left.len() == 0 {
+                return Ok(());
+            }
+        }
+    }
 
     /// How many bytes to hand over at a time when there are many: enough for the store to do its best,
     /// and no more.

@@ -5,8 +5,9 @@
 
 use std::collections::BTreeMap;
 
+use metastore::Tiers;
 use metastore::request::{StoreFailure, StoreOp, StoreResult, Token};
-use objstore::{Action, Faults, Faulty, Memory, ObjectStore, Rule, SyncScope};
+use objstore::{Action, Carrier, Faults, Faulty, Memory, ObjectStore, Rule, SyncScope, Tuning};
 use types::{Errno, Error};
 
 use crate::rng::Rng;
@@ -21,12 +22,24 @@ pub struct Disk {
     pub memory: Memory,
     /// Operations in a hundred that fail; they may take effect all the same.
     pub errors_percent: u64,
+    carrier: Small,
     submitted: BTreeMap<Token, StoreOp>,
     carried_out: BTreeMap<Token, Ended>,
     /// Appends that took effect but may still be torn, by the object.
     unsynced: BTreeMap<Token, String>,
     /// Bytes appended to journals since the start.
     pub appended: u64,
+}
+
+/// Carries operations out as if directories were large: the few names of a simulation are many.
+#[derive(Debug)]
+struct Small(Carrier);
+
+impl Default for Small {
+    fn default() -> Self {
+        let tiers = Tiers { small_bytes: 300, at_once_bytes: 600, run_bytes_max: 1 << 20 };
+        Self(Carrier::new(Tuning { tiers, whole_bytes: 500, cache_bytes: 4096 }))
+    }
 }
 
 impl Disk {
@@ -60,7 +73,7 @@ impl Disk {
                 Err(error) => Err(Box::new(StoreFailure { error, op })),
             }
         } else {
-            objstore::carry_out(&self.memory, op)
+            self.carrier.0.carry_out(&self.memory, op)
         };
         self.carried_out.insert(token, ended);
     }
@@ -98,7 +111,7 @@ impl Disk {
         faults.add(Rule::new(Action::Fail(Errno::Io)).after(calls));
         let store = Faulty::new(self.memory.clone(), faults);
         let copy = copy_of(&op);
-        objstore::carry_out(&store, op).map(|result| (copy, result))
+        self.carrier.0.carry_out(&store, op).map(|result| (copy, result))
     }
 
     /// How the operation ended. Appends are durable from here on.
@@ -171,11 +184,14 @@ fn copy_of(op: &StoreOp) -> StoreOp {
         }
         StoreOp::PurgeDir { ino } => StoreOp::PurgeDir { ino: *ino },
         StoreOp::LoadDir { ino } => StoreOp::LoadDir { ino: *ino },
+        StoreOp::LookUp { ino, names } => StoreOp::LookUp { ino: *ino, names: names.clone() },
+        StoreOp::CompactDir { ino } => StoreOp::CompactDir { ino: *ino },
         StoreOp::AttachDirs { dirs, position, ranges } => {
             let (dirs, ranges) = (dirs.clone(), ranges.clone());
             StoreOp::AttachDirs { dirs, position: *position, ranges }
         }
-        StoreOp::ProveRun { run } => StoreOp::ProveRun { run: *run },
+        StoreOp::ProveRuns { runs } => StoreOp::ProveRuns { runs: runs.clone() },
+        StoreOp::TakeSnapshot { snapshot } => StoreOp::TakeSnapshot { snapshot: snapshot.clone() },
         StoreOp::CommitDir { ino, rows, counts, position, touched, attach } => {
             let (ino, counts, position, touched) = (*ino, *counts, *position, *touched);
             let (rows, attach) = (rows.clone(), attach.clone());

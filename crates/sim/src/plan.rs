@@ -82,6 +82,8 @@ impl Plan {
     pub fn draw(rng: &mut Rng) -> Self {
         let ms = Span::from_millis;
         let settings = Settings {
+            // The model counts.
+            about_bytes: u64::MAX,
             segment_bytes_max: rng.pick(&[600, 2048, 4096, 8192]),
             dispatch: rng.pick(&[1, 1, 2, 3]),
             commit_interval: rng.pick(&[ms(0), ms(1), ms(5), ms(40)]),

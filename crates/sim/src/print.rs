@@ -17,8 +17,16 @@ pub(crate) fn store_op(op: &StoreOp) -> String {
         StoreOp::PurgeData { ino, .. } => format!("purge data of {ino}"),
         StoreOp::PurgeDir { ino } => format!("purge directory {ino}"),
         StoreOp::LoadDir { ino } => format!("load {ino}"),
-        StoreOp::AttachDirs { dirs, .. } => format!("attach {} directories", dirs.len()),
-        StoreOp::ProveRun { run } => format!("prove {} of {}", run.run.id, run.dir),
+        StoreOp::LookUp { ino, names } => format!("look up {} names of {ino}", names.len()),
+        StoreOp::CompactDir { ino } => format!("merge runs of {ino}"),
+        StoreOp::AttachDirs { dirs, .. } => {
+            format!("attach {} directories", dirs.chunk_by(|one, next| one.dir == next.dir).count())
+        }
+        StoreOp::ProveRuns { runs } => {
+            let each = runs.iter().map(|run| format!("prove {} of {}", run.run.id, run.dir));
+            each.collect::<Vec<_>>().join(", ")
+        }
+        StoreOp::TakeSnapshot { snapshot } => format!("take a snapshot of {}", snapshot.root.ino),
         StoreOp::CommitDir { ino, rows, counts: (entries, subdirs, exact), attach, .. } => {
             let about = if *exact { "" } else { "at least " };
             let attached = if attach.is_some() { ", and a run" } else { "" };
@@ -34,12 +42,13 @@ pub(crate) fn store_op(op: &StoreOp) -> String {
 #[must_use]
 pub(crate) fn store_result(result: &StoreResult) -> String {
     match result {
-        StoreResult::Done => "done".into(),
+        StoreResult::Done | StoreResult::Written { .. } => "done".into(),
         StoreResult::Stored(_) => "stored".into(),
         StoreResult::Conflict => "conflict".into(),
         StoreResult::Missing => "missing".into(),
         StoreResult::Bytes(bytes, _) => format!("{}B", bytes.len()),
         StoreResult::Names(names) => format!("{} names", names.len()),
+        StoreResult::Found(loaded) => format!("{} names found", loaded.rows.len()),
         StoreResult::Dir(loaded) => format!("{} rows", loaded.rows.len()),
     }
 }

@@ -134,6 +134,8 @@ impl World {
             doomed: None,
         });
         let settings = Settings {
+            // The model counts.
+            about_bytes: u64::MAX,
             segment_bytes_max: rng.pick(&[400, 4000, 100_000]),
             segments_max: rng.pick(&[2, 4, 16]),
             commit_interval: Span::from_millis(rng.pick(&[1, 5, 20])),

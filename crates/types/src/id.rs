@@ -68,6 +68,9 @@ impl Ino {
     pub const LINKS: Ino = Ino(2);
     /// The hidden directory whose only entry, `root`, is home to the root's inode.
     pub const ANCHOR: Ino = Ino(3);
+    /// The directory `/lost+found`, in which mending puts what has lost its name. It is there only if
+    /// something has.
+    pub const LOST_AND_FOUND: Ino = Ino(4);
     /// The first number a rank or client may be given.
     pub const FIRST_FREE: u64 = 1 << 40;
 

@@ -1,8 +1,8 @@
 //! Content on its way to the object store.
 //!
 //! A program's write returns when its bytes are here. What follows on the write before is gathered
-//! into pieces, which one thread hands to the store: so a program goes on while the store works,
-//! and small writes become large ones. Whatever else is done with the content of a file waits until
+//! into pieces, which threads hand to the store: so a program goes on while the store works,
+//! and small writes become large ones. One thread keeps a disk busy; a store that takes much at once has several. Whatever else is done with the content of a file waits until
 //! all of it has arrived ([`Vfs::settle`]); a file is written back every [`WRITE_BACK_EVERY`], so
 //! no longer a time is lost with a process that is killed.
 //!
@@ -23,6 +23,9 @@ use crate::{Vfs, held};
 const PIECE_BYTES: usize = 1 << 20;
 /// So many pieces of a file may wait; then its writer does.
 const PIECES_WAITING_MAX: usize = 8;
+/// A store has so many writers at most, one for each [`WRITER_BYTES`] that it takes at once.
+const WRITERS_MAX: usize = 4;
+const WRITER_BYTES: usize = 8 << 20;
 /// So many buffers are kept for the next pieces: new ones would cost as much as the copying.
 const SPARE_MAX: usize = 16;
 /// What is written stays here no longer.
@@ -70,7 +73,7 @@ struct Flow {
 #[derive(Debug, Default)]
 struct FlowState {
     waiting: usize,
-    /// The first that could not be written: why, and how long the file was before it.
+    /// Of what could not be written, what lies foremost: why, and how long the file was before it.
     failed: Option<(Error, u64)>,
 }
 
@@ -92,10 +95,10 @@ struct Piece {
     flow: Arc<Flow>,
 }
 
-/// The thread that writes, and its buffers.
+/// The threads that write, and their buffers.
 #[derive(Debug, Default)]
 pub(crate) struct Behind {
-    thread: Mutex<Option<Sender<Piece>>>,
+    threads: Mutex<Option<Sender<Piece>>>,
     spare: Arc<Spare>,
 }
 
@@ -118,26 +121,36 @@ impl Spare {
 
 impl Behind {
     /// To whom pieces are sent; nobody if there can be no more threads.
-    fn thread(&self, fs: &Arc<Fs>) -> Option<Sender<Piece>> {
-        let mut thread = held(&self.thread);
-        if thread.is_none() {
+    fn threads(&self, fs: &Arc<Fs>) -> Option<Sender<Piece>> {
+        let mut threads = held(&self.threads);
+        if threads.is_none() {
             let (sender, pieces) = channel();
-            let (fs, spare) = (fs.clone(), self.spare.clone());
-            let new = std::thread::Builder::new().name("writer".to_owned());
-            *thread = new.spawn(move || write_pieces(&fs, &pieces, &spare)).ok().map(|_| sender);
+            let pieces = Arc::new(Mutex::new(pieces));
+            let writer = |_| {
+                let (fs, pieces, spare) = (fs.clone(), pieces.clone(), self.spare.clone());
+                let new = std::thread::Builder::new().name("writer".to_owned());
+                new.spawn(move || write_pieces(&fs, &pieces, &spare)).ok()
+            };
+            let wanted = (fs.store().bytes_at_once() / WRITER_BYTES).clamp(1, WRITERS_MAX);
+            let begun = (0..wanted).map_while(writer).count();
+            *threads = (begun > 0).then_some(sender);
         }
-        thread.clone()
+        threads.clone()
     }
 }
 
-fn write_pieces(fs: &Fs, pieces: &Receiver<Piece>, spare: &Spare) {
-    while let Ok(Piece { place, gathered, flow }) = pieces.recv() {
+fn write_pieces(fs: &Fs, pieces: &Mutex<Receiver<Piece>>, spare: &Spare) {
+    // One waits for the next piece, the others for its place.
+    let next = || held(pieces).recv();
+    while let Ok(Piece { place, gathered, flow }) = next() {
         let Gathered { start, bytes, length_before, .. } = gathered;
         let failed = held(&flow.state).failed.is_some();
         let written = if failed { Ok(()) } else { fs.write_at(place, start, &bytes) };
         spare.give(bytes);
         let mut state = held(&flow.state);
-        if let Err(error) = written {
+        if let Err(error) = written
+            && state.failed.as_ref().is_none_or(|(_, length)| length_before < *length)
+        {
             state.failed = Some((error, length_before));
         }
         state.waiting -= 1;
@@ -180,7 +193,7 @@ impl Vfs {
     }
 
     fn hand_over(&self, ino: Ino, content: &mut Content) -> Result<()> {
-        let Some(thread) = self.behind.thread(&self.fs) else {
+        let Some(threads) = self.behind.threads(&self.fs) else {
             let end = content.behind.end();
             self.settle(ino, content)?;
             (content.behind.start, content.behind.length_before) = (end, content.size);
@@ -197,7 +210,7 @@ impl Vfs {
         let gathered = std::mem::replace(&mut content.behind, next);
         let place = (ino, content.stripe);
         held(&flow.state).waiting += 1;
-        if thread.send(Piece { place, gathered, flow: flow.clone() }).is_err() {
+        if threads.send(Piece { place, gathered, flow: flow.clone() }).is_err() {
             // It ends with the mount only, and then nobody writes.
             return Err(Error::of(cudele::Errno::Io, "file"));
         }

@@ -181,6 +181,8 @@ pub enum Answer {
     /// Another rank serves what was asked for. Nothing was carried out, and nothing will be for this
     /// request.
     Elsewhere(Box<Elsewhere>),
+    /// A snapshot was taken; its number.
+    Snapshot(u64),
 }
 
 impl Answer {
@@ -265,6 +267,10 @@ impl Answer {
                 out.put_varint(parent.0);
                 out.put_bytes(rest);
             }
+            Answer::Snapshot(number) => {
+                out.put_u8(20);
+                out.put_varint(*number);
+            }
         }
     }
 
@@ -311,6 +317,7 @@ impl Answer {
                 parent: ino(reader)?,
                 rest: reader.bytes()?.to_vec(),
             })),
+            20 => Answer::Snapshot(reader.varint()?),
             _ => return Err(start.malformed("a known answer")),
         })
     }

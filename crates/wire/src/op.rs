@@ -1,10 +1,15 @@
 //! What a client can ask a metadata server for.
 
+mod kind;
+mod parts;
+
 use types::bytes::{Malformed, Put, Reader};
 use types::{AttrChange, ClientId, Ino, Lock, Rank, RenameFlags, Timestamp, XattrFlags};
 
 use crate::Unused;
 use crate::codec::{boolean, change, lock, option, put_change, put_lock, put_option, timestamp};
+pub(crate) use parts::{flags, ino};
+use parts::{merge_bits, new, put_ino, put_name, put_new, put_number};
 
 /// What to create.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -132,6 +137,20 @@ pub enum Op<'a> {
     /// Has a directory and everything below it served by another rank, while clients work there
     /// (B-03). Answered when that rank is the authority.
     Export { dir: Ino, rank: Rank },
+    /// Takes a snapshot of a directory and everything below it: what is visible now. Whoever asks
+    /// chooses an `id` that nobody has chosen before (BF-03).
+    Snapshot { dir: Ino, id: u64 },
+    /// Takes a subtree for the asking client to merge the branch of this name, with the inode numbers of
+    /// that branch. With `block` others are refused there meanwhile.
+    Adopt { subtree: Ino, branch: &'a [u8], block: bool },
+    /// Has the metadata store say all of a directory, for a client that reads it there (U-04): of the
+    /// one under a name, or of `parent` itself if the name is empty. Answered when that is so, with its
+    /// attributes; numbers of entries and links are not told.
+    WriteDown { parent: Ino, name: &'a [u8] },
+    /// Who may still have runs linked in a directory with this number: the client whose decoupled
+    /// subtree has it as its root, or that was given the number. The answer is the client's number as
+    /// eight bytes, 0 for nobody.
+    Held { ino: Ino },
 }
 
 /// How a client has a file open.
@@ -146,94 +165,6 @@ pub struct Access {
 }
 
 impl Op<'_> {
-    /// Whether carrying it out changes the namespace.
-    #[must_use]
-    pub fn is_mutation(&self) -> bool {
-        match self {
-            Op::Create { .. }
-            | Op::Link { .. }
-            | Op::Unlink { .. }
-            | Op::Rmdir { .. }
-            | Op::Rename { .. }
-            | Op::SetAttr { .. }
-            | Op::Accessed { .. }
-            | Op::SetXattr { .. }
-            | Op::SetData { .. }
-            | Op::Grow { .. }
-            | Op::Append { .. }
-            | Op::SetPolicy { .. } => true,
-            Op::Lookup { .. }
-            | Op::Walk { .. }
-            | Op::GetAttr { .. }
-            | Op::GetXattr { .. }
-            | Op::ListXattr { .. }
-            | Op::GetData { .. }
-            | Op::List { .. }
-            | Op::Sync
-            | Op::GetPolicy { .. }
-            | Op::Decouple { .. }
-            | Op::Extend { .. }
-            | Op::Merge { .. }
-            | Op::Release { .. }
-            | Op::TakeOver { .. }
-            | Op::Open { .. }
-            | Op::Close { .. }
-            | Op::Reopen { .. }
-            | Op::Yield { .. }
-            | Op::Lock { .. }
-            | Op::CancelLock { .. }
-            | Op::GetLock { .. }
-            | Op::Return { .. }
-            | Op::Settle
-            | Op::Export { .. }
-            | Op::Checkpoint => false,
-        }
-    }
-
-    /// A word for statistics and traces.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        match self {
-            Op::Lookup { .. } => "lookup",
-            Op::Walk { .. } => "walk",
-            Op::GetAttr { .. } => "getattr",
-            Op::Create { .. } => "create",
-            Op::Link { .. } => "link",
-            Op::Unlink { .. } => "unlink",
-            Op::Rmdir { .. } => "rmdir",
-            Op::Rename { .. } => "rename",
-            Op::SetAttr { .. } => "setattr",
-            Op::Accessed { .. } => "accessed",
-            Op::GetXattr { .. } => "getxattr",
-            Op::ListXattr { .. } => "listxattr",
-            Op::SetXattr { .. } => "setxattr",
-            Op::GetData { .. } => "getdata",
-            Op::SetData { .. } => "setdata",
-            Op::List { .. } => "list",
-            Op::Sync => "sync",
-            Op::GetPolicy { .. } => "getpolicy",
-            Op::SetPolicy { .. } => "setpolicy",
-            Op::Decouple { .. } => "decouple",
-            Op::Extend { .. } => "extend",
-            Op::Merge { .. } => "merge",
-            Op::Release { .. } => "release",
-            Op::TakeOver { .. } => "takeover",
-            Op::Checkpoint => "checkpoint",
-            Op::Open { .. } => "open",
-            Op::Close { .. } => "close",
-            Op::Reopen { .. } => "reopen",
-            Op::Yield { .. } => "yield",
-            Op::Grow { .. } => "grow",
-            Op::Append { .. } => "append",
-            Op::Lock { .. } => "lock",
-            Op::CancelLock { .. } => "cancellock",
-            Op::GetLock { .. } => "getlock",
-            Op::Return { .. } => "return",
-            Op::Settle => "settle",
-            Op::Export { .. } => "export",
-        }
-    }
-
     #[allow(clippy::too_many_lines, reason = "an arm for each operation")]
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match *self {
@@ -334,47 +265,19 @@ impl Op<'_> {
                 put_ino(out, 37, dir);
                 out.put_varint(u64::from(rank.0));
             }
+            Op::Snapshot { dir, id } => put_number(out, 45, dir, id),
+            Op::Adopt { subtree, branch, block } => {
+                put_name(out, 46, subtree, branch);
+                out.put_u8(u8::from(block));
+            }
+            Op::WriteDown { parent, name } => put_name(out, 38, parent, name),
+            Op::Held { ino } => put_ino(out, 39, ino),
             Op::Accessed { ino, at } => {
                 put_ino(out, 34, ino);
                 out.put_signed(at.0);
             }
         }
     }
-}
-
-fn merge_bits(flags: MergeFlags) -> u8 {
-    let MergeFlags { dry_run, release, check, strong_log, store, by_reference } = flags;
-    let bits = [dry_run, release, check, strong_log, store, by_reference];
-    bits.into_iter().rev().fold(0, |bits, flag| bits << 1 | u8::from(flag))
-}
-
-fn put_ino(out: &mut Vec<u8>, code: u8, ino: Ino) {
-    out.put_u8(code);
-    out.put_varint(ino.0);
-}
-
-fn put_number(out: &mut Vec<u8>, code: u8, ino: Ino, number: u64) {
-    put_ino(out, code, ino);
-    out.put_varint(number);
-}
-
-fn put_name(out: &mut Vec<u8>, code: u8, ino: Ino, name: &[u8]) {
-    put_ino(out, code, ino);
-    out.put_bytes(name);
-}
-
-fn put_new(out: &mut Vec<u8>, new: &NewInode<'_>) {
-    out.put_varint(u64::from(new.mode));
-    put_option(out, new.owner, |out, (uid, gid)| {
-        out.put_varint(u64::from(uid));
-        out.put_varint(u64::from(gid));
-    });
-    out.put_varint(u64::from(new.rdev));
-    out.put_varint(new.size);
-    put_option(out, new.mtime, |out, time| out.put_signed(time.0));
-    put_option(out, new.atime, |out, time| out.put_signed(time.0));
-    out.put_bytes(new.data);
-    out.put_u8(u8::from(new.open));
 }
 
 impl<'a> Op<'a> {
@@ -460,35 +363,17 @@ impl<'a> Op<'a> {
             33 => Op::GetLock { ino: ino(reader)?, lock: lock(reader)? },
             35 => Op::Return { dir: ino(reader)? },
             36 => Op::Settle,
+            39 => Op::Held { ino: ino(reader)? },
+            38 => Op::WriteDown { parent: ino(reader)?, name: reader.bytes()? },
             37 => Op::Export { dir: ino(reader)?, rank: crate::map::rank(reader)? },
+            45 => Op::Snapshot { dir: ino(reader)?, id: reader.varint()? },
+            46 => Op::Adopt {
+                subtree: ino(reader)?,
+                branch: reader.bytes()?,
+                block: boolean(reader)?,
+            },
             34 => Op::Accessed { ino: ino(reader)?, at: timestamp(reader)? },
             _ => return Err(start.malformed("a known operation")),
         })
     }
-}
-
-pub(crate) fn ino(reader: &mut Reader<'_>) -> Result<Ino, Malformed> {
-    Ok(Ino(reader.varint()?))
-}
-
-pub(crate) fn flags(reader: &mut Reader<'_>, known: u32) -> Result<[bool; 6], Malformed> {
-    let start = *reader;
-    let bits = reader.u8()?;
-    if u32::from(bits) >> known != 0 {
-        return Err(start.malformed("known flags"));
-    }
-    Ok([0, 1, 2, 3, 4, 5].map(|bit| bits & (1 << bit) != 0))
-}
-
-fn new<'a>(reader: &mut Reader<'a>) -> Result<NewInode<'a>, Malformed> {
-    Ok(NewInode {
-        mode: reader.varint_u32()?,
-        owner: option(reader, |reader| Ok((reader.varint_u32()?, reader.varint_u32()?)))?,
-        rdev: reader.varint_u32()?,
-        size: reader.varint()?,
-        mtime: option(reader, timestamp)?,
-        atime: option(reader, timestamp)?,
-        data: reader.bytes()?,
-        open: boolean(reader)?,
-    })
 }

@@ -54,6 +54,8 @@ fn ops() -> Vec<Op<'static>> {
         Op::SetAttr { ino, change: AttrChange { size: Some(9), ..AttrChange::default() } },
         Op::GetXattr { ino, name },
         Op::ListXattr { ino },
+        Op::WriteDown { parent: ino, name: b"x" },
+        Op::Held { ino },
         Op::SetXattr { ino, name, value: Some(b"v"), flags: XattrFlags::default() },
         Op::GetData { ino },
         Op::SetData { ino, data: b"content", size: 7 },
@@ -85,6 +87,8 @@ fn ops() -> Vec<Op<'static>> {
         Op::Return { dir: ino },
         Op::Settle,
         Op::Export { dir: ino, rank: Rank(2) },
+        Op::Snapshot { dir: ino, id: u64::MAX },
+        Op::Adopt { subtree: ino, branch: b"nightly", block: true },
         Op::Accessed { ino, at: Timestamp(-5) },
     ]
 }
@@ -120,6 +124,7 @@ fn answers() -> Vec<Answer> {
         Answer::Pending(ClientId(7)),
         Answer::Opened(Opened { attr: attr(), data: b"small".to_vec(), shared: true }),
         Answer::Locked(Some((ClientId(3), lock()))),
+        Answer::Snapshot(7),
         Answer::Elsewhere(Box::new(Elsewhere {
             rank: Rank(1),
             root: Ino(4),

@@ -11,11 +11,12 @@ use super::Finding;
 use crate::tree::{File, Tree};
 
 /// Crate and row. A crate may use only crates in rows with smaller numbers.
-const ROWS: [(&str, u8); 23] = [
+const ROWS: [(&str, u8); 25] = [
     ("types", 1),
     ("policy", 2),
     ("balancer", 2),
     ("journal", 3),
+    ("advise", 3),
     ("metastore", 4),
     ("wire", 4),
     ("namespace", 5),
@@ -29,6 +30,7 @@ const ROWS: [(&str, u8); 23] = [
     ("testceph", 7),
     ("daemon", 8),
     ("sim", 8),
+    ("fsck", 8),
     ("cudele", 9),
     ("vfs", 10),
     ("mount", 11),
@@ -46,7 +48,7 @@ const EDGE_ROW: u8 = 7;
 const EDGE_USES_ROW: u8 = 4;
 
 /// What a core crate may take from outside the workspace.
-const CORE_LIBRARIES: [&str; 4] = ["thiserror", "crc32c", "hashbrown", "xxhash-rust"];
+const CORE_LIBRARIES: [&str; 5] = ["thiserror", "crc32c", "hashbrown", "xxhash-rust", "blake3"];
 
 /// What the policy crate may use besides: policies are files that people write.
 const POLICY_LIBRARIES: [&str; 3] = ["serde", "serde_json", "serde-saphyr"];

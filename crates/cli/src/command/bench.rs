@@ -6,11 +6,13 @@
 
 mod arriving;
 mod block_allow;
+mod branch;
 mod cluster;
 mod compositions;
 mod creates;
 mod crew;
 mod fuse;
+mod insert;
 mod interference;
 mod job;
 mod journal_size;
@@ -23,7 +25,9 @@ mod numbered;
 mod overload;
 mod peer;
 mod persist;
+mod predict;
 mod probe;
+mod process;
 mod readdir;
 mod recovery;
 mod row;
@@ -106,10 +110,14 @@ enum Name {
     BlockAllow,
     /// Merging journals of 1K to 10M events, and of 20 clients at once
     Merge,
+    /// 30 million entries in random order into large directories, beside RocksDB (I-08, I-10)
+    Insert,
     /// Merging at an interval while the work goes on (Fig 9)
     Sync,
     /// Persisting a large journal in a Ceph cluster, beside `rados bench`
     Persist,
+    /// What `cudele policy predict` says beside what jobs take, under each of the nine cells
+    Predict,
     /// Restart of a killed metadata server
     Recovery,
     /// Memory of the metadata server per inode
@@ -118,6 +126,8 @@ enum Name {
     Trim,
     /// Reading large directories (use case 4)
     Readdir,
+    /// Making a branch of a tree of up to 10M files, and opening it
+    Branch,
     /// The mount beside a file system that does nothing
     Fuse,
     /// What the machine itself does
@@ -143,12 +153,15 @@ impl Name {
             Self::Segments => experiments.push(segments::run),
             Self::BlockAllow => experiments.push(block_allow::run),
             Self::Merge => experiments.push(merge::run),
+            Self::Insert => experiments.push(insert::run),
             Self::Sync => experiments.push(sync::run),
             Self::Persist => experiments.push(persist::run),
+            Self::Predict => experiments.push(predict::run),
             Self::Recovery => experiments.push(recovery::run),
             Self::Memory => experiments.push(memory::run),
             Self::Trim => experiments.push(trim::run),
             Self::Readdir => experiments.push(readdir::run),
+            Self::Branch => experiments.push(branch::run),
             Self::Fuse => experiments.push(fuse::run),
             Self::Probe => {}
             Self::All => experiments.extend([
@@ -162,11 +175,13 @@ impl Name {
                 segments::run,
                 block_allow::run,
                 merge::run,
+                insert::run,
                 sync::run,
                 recovery::run,
                 memory::run,
                 trim::run,
                 readdir::run,
+                branch::run,
                 fuse::run_where_possible,
             ]),
         }
@@ -185,6 +200,20 @@ fn interrupts() -> Result<Arc<AtomicBool>> {
     Ok(flag)
 }
 
+/// Where the experiments' own clusters are.
+fn place(context: &Context) -> Result<Place> {
+    let parent = context.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let parent = std::path::absolute(&parent).map_err(|error| super::up::io(&parent, &error))?;
+    Ok(Place { parent, store: None, mon: context.mon.clone() })
+}
+
+/// The rows of `mechanisms`, for whoever wants to know what they cost here.
+pub(crate) fn mechanisms(context: &Context) -> Result<Vec<Value>> {
+    let mut lab = Lab::new(place(context)?, interrupts()?);
+    mechanisms::run(&mut lab)?;
+    Ok(lab.rows.iter().map(row::Row::to_json).collect())
+}
+
 pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     if args.worker {
         return worker::run();
@@ -192,11 +221,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     let Some(name) = args.name else {
         return Err(Error::new(Errno::Invalid, "bench", "no experiment is named"));
     };
-    let parent = context.dir.clone().unwrap_or_else(std::env::temp_dir);
-    let parent = std::path::absolute(&parent).map_err(|error| super::up::io(&parent, &error))?;
     let quick = args.quick || name == Name::All;
     let mut lab = Lab {
-        place: Place { parent, store: None, mon: context.mon.clone() },
         files: args.files,
         clients: args.clients,
         repeat: args.repeat.unwrap_or(if quick { 1 } else { 3 }),
@@ -204,8 +230,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         names: args.names.clone(),
         archive: args.archive.clone(),
         cephfs: args.cephfs.clone(),
-        rows: Vec::new(),
-        interrupted: interrupts()?,
+        ..Lab::new(place(context)?, interrupts()?)
     };
     let stores: Vec<Option<String>> = args.store.iter().cloned().map(Some).collect();
     let stores = if stores.is_empty() { vec![None] } else { stores };

@@ -64,6 +64,10 @@ fn force(context: &Context, args: &Args, why: Error) -> Result<()> {
     fs.release(known.ino).map_err(|error| {
         error.about(path.to_string()).remedy("only root gives up what another client has")
     })?;
+    if owner.is_none() {
+        // The metadata server does not hear it any more. What it writes itself, the store refuses.
+        fs.store().shut_out(known.client)?;
+    }
     for object in owner.iter().flat_map(|owner| &owner.objects) {
         fs.store().delete(object)?;
     }

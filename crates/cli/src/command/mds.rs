@@ -63,6 +63,7 @@ fn serve(context: &Context, args: &Args, rank: Rank) -> Result<()> {
     // Who makes a cluster owns its root directory, or could not use it.
     let cred = cudele::own_cred();
     let mut settings = Settings { root_owner: (cred.uid, cred.gid), ..Settings::default() };
+    settings.proof_key = super::verify::key_of(&dir)?;
     for setting in &args.settings {
         apply(&mut settings, setting)?;
     }

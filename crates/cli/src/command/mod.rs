@@ -2,6 +2,7 @@
 
 pub(crate) mod balancer;
 pub(crate) mod bench;
+pub(crate) mod branch;
 pub(crate) mod cp;
 pub(crate) mod decouple;
 pub(crate) mod demo;
@@ -10,6 +11,7 @@ pub(crate) mod discard;
 pub(crate) mod down;
 pub(crate) mod du;
 pub(crate) mod find;
+pub(crate) mod fsck;
 pub(crate) mod ingest;
 pub(crate) mod journal;
 pub(crate) mod ls;
@@ -29,3 +31,4 @@ pub(crate) mod sweep;
 pub(crate) mod sync;
 pub(crate) mod umount;
 pub(crate) mod up;
+pub(crate) mod verify;

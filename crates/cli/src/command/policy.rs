@@ -1,5 +1,8 @@
 //! `cudele policy`: which consistency and durability a subtree has.
 
+mod advise;
+pub(crate) mod costs;
+
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::io::Read;
@@ -39,6 +42,10 @@ enum Command {
     Rm(Place),
     /// List every policy that was set, and what its directory is called today
     Ls,
+    /// Say which consistency and durability a traced program needs, and why
+    Advise(advise::Advise),
+    /// Say how long a job takes under each consistency and durability
+    Predict(advise::Predict),
 }
 
 #[derive(Debug, ClapArgs)]
@@ -79,6 +86,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         Command::Get(args) => get(context, args),
         Command::Rm(args) => remove(context, args),
         Command::Ls => list(context),
+        Command::Advise(args) => advise::advise(context, args),
+        Command::Predict(args) => advise::foretell(context, args),
     }
 }
 

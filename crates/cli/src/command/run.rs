@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use clap::{Args as ClapArgs, ValueEnum};
-use cudele::{Completion, Errno, Error, Mechanism, Path, Policy, Result};
+use cudele::{BranchFiles, Completion, Errno, Error, Mechanism, Path, Policy, Result};
 use mount::{Mounted, Options};
 use serde_json::json;
 use vfs::{Ending, Vfs};
@@ -29,7 +29,8 @@ use crate::private::{self, MountPoint};
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:
   cudele run --policy batchfs /scratch/job -- ./app --output {}
-  cudele run --policy batchfs -C /src -- tar xf linux.tar")]
+  cudele run --policy batchfs -C /src -- tar xf linux.tar
+  cudele run --branch nightly -C -- make          in a branch, without any server")]
 pub(crate) struct Args {
     /// The name of a preset, or a policy file
     #[arg(long, default_value = "batchfs", value_name = "POLICY")]
@@ -41,8 +42,16 @@ pub(crate) struct Args {
     /// Run the command in the directory
     #[arg(short = 'C', long)]
     chdir: bool,
+    /// Run the command in this branch, with nothing but the object store; what it did is committed when it
+    /// ends, unless it fails and --on-failure says that it is thrown away
+    #[arg(long, value_name = "BRANCH", conflicts_with_all = ["policy", "path"])]
+    branch: Option<String>,
+    /// Address of the object store, for a branch [default: the cluster's]
+    #[arg(long, value_name = "URL", requires = "branch")]
+    store: Option<String>,
     /// Directory in the namespace, made if it is missing
-    path: String,
+    #[arg(required_unless_present = "branch")]
+    path: Option<String>,
     /// The program and its arguments
     #[arg(last = true, required = true)]
     command: Vec<OsString>,
@@ -55,8 +64,17 @@ enum OnFailure {
     Discard,
 }
 
+impl Args {
+    fn path(&self) -> &str {
+        self.path.as_deref().unwrap_or_default()
+    }
+}
+
 pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
-    let path = owned::path(&args.path)?;
+    if let Some(branch) = &args.branch {
+        return run_in_branch(context, args, branch);
+    }
+    let path = owned::path(args.path())?;
     let policy = owned::policy(&args.policy)?;
     // Before any thread is started: what is mounted from here on is this job's alone.
     let is_private = private::enter().is_ok();
@@ -89,6 +107,43 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     Ok(exit_code(status))
 }
 
+/// Runs the command in a branch, which is mounted for it alone.
+fn run_in_branch(context: &Context, args: &Args, name: &str) -> Result<ExitCode> {
+    // Before any thread is started.
+    let is_private = private::enter().is_ok();
+    let branches = super::branch::branches(context, args.store.as_deref())?;
+    let work = branches.work_on(name)?;
+    let path = work.path().to_string();
+    let at = MountPoint::new()?;
+    let mut mounted = mount::mount_branch(BranchFiles::new(work), at.path(), name)?;
+    // As in a subtree of the job's own, it is also where the directory is called so here.
+    let local = FilePath::new(&path);
+    let view = (is_private && local.is_dir() && path != "/").then_some(local);
+    if let Some(view) = view {
+        private::show(at.path(), view)?;
+    }
+    let status = start(args, at.path()).and_then(wait);
+    if let Some(view) = view {
+        let _ = mount::unmount(view, true);
+    }
+    mounted.unmount();
+    let status = status?;
+    let keeps = status.success() || args.on_failure != OnFailure::Discard;
+    let events = if keeps { mounted.sync()? } else { 0 };
+    let value = json!({
+        "branch": name, "path": path, "exit_code": status.code(), "signal": status.signal(),
+        "committed": keeps, "events": events,
+    });
+    if context.json {
+        context.print(&value, String::new)?;
+    } else {
+        // Standard output is the command's.
+        let fate = if keeps { "committed" } else { "thrown away" };
+        eprintln!("cudele: branch {name}: {events} events {fate}");
+    }
+    Ok(exit_code(status))
+}
+
 /// Where the job's directory is shown as a mount of its own, the last one first: at the directory
 /// of this machine that is at PATH, if there is one, and in the place of the whole namespace. There
 /// nobody has to look up the directories above it, which others may change at any time.
@@ -97,7 +152,7 @@ fn views<'a>(
     at: &'a FilePath,
     is_private: bool,
 ) -> impl Iterator<Item = &'a FilePath> {
-    let local = FilePath::new(&args.path);
+    let local = FilePath::new(args.path());
     let local = (local.is_absolute() && local.is_dir()).then_some(local);
     local.into_iter().chain([at]).filter(move |_| is_private)
 }

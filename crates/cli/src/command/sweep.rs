@@ -9,10 +9,12 @@ use serde_json::json;
 use crate::context::Context;
 use crate::figures::count;
 
-/// Remove what crashes left behind in the object store that belongs to no object any more: on a Ceph cluster,
-/// pieces of large objects whose writer died. It looks at the names of all pieces, which takes as long as
-/// there are. Others may work meanwhile: what is younger than two hours stays, because somebody may
-/// still be writing it.
+/// Remove what crashes left behind in the object store that belongs to nothing any more: runs that jobs wrote
+/// for a merge by reference and did not live to merge, or that were refused; proofs of journals that are gone;
+/// on a Ceph cluster, pieces of large objects whose writer died. It looks at the names of all directories and
+/// pieces, which takes as long as there are. Others may work meanwhile: runs stay as long as a client has the
+/// subtree that they may be of, and pieces that are younger than two hours, because somebody may still be
+/// writing them.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Example:\n  cudele sweep --dry-run")]
 pub(crate) struct Args {
@@ -22,25 +24,43 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
-    let store = objstore::open_existing(&context.cluster()?.status()?.store)?;
+    let fs = context.mount()?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let swept = store.sweep(now.try_into().unwrap_or(i64::MAX), args.dry_run)?;
+    let now = now.try_into().unwrap_or(i64::MAX);
+    let swept = fs.store().sweep(now, args.dry_run)?;
+    let runs = fs.sweep_runs(args.dry_run)?;
     let value = json!({
         "pieces": swept.pieces, "removed": swept.garbage, "bytes": swept.bytes, "young": swept.young,
-        "dry_run": args.dry_run,
+        "runs": {
+            "found": runs.runs, "removed": runs.garbage, "bytes": runs.bytes, "held": runs.held,
+        },
+        "proofs": runs.proofs, "dry_run": args.dry_run,
     });
     context.print(&value, || {
         let what = if args.dry_run { "would be removed" } else { "removed" };
         let mut text = format!(
-            "{} of {} pieces {what}, {} bytes\n",
+            "{} of {} pieces {what}, {} bytes\n{} of {} runs that clients wrote {what}, {} bytes\n",
             count(swept.garbage),
             count(swept.pieces),
-            count(swept.bytes)
+            count(swept.bytes),
+            count(runs.garbage),
+            count(runs.runs),
+            count(runs.bytes)
         );
+        if runs.proofs > 0 {
+            text.push_str(&format!("{} proofs {what}\n", count(runs.proofs)));
+        }
         if swept.young > 0 {
             let young = count(swept.young);
             text.push_str(&format!(
-                "{young} more belong to nothing yet, and are too young to tell\n"
+                "{young} more pieces belong to nothing yet, and are too young to tell\n"
+            ));
+        }
+        if runs.held > 0 {
+            let held = count(runs.held);
+            text.push_str(&format!(
+                "{held} more runs are in no directory yet; clients that have their subtrees may merge \
+                 them\n"
             ));
         }
         text

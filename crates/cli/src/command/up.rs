@@ -216,6 +216,11 @@ fn prepare(dir: &Path, store: Option<&str>) -> Result<()> {
     fs::write(&marker, text).map_err(|error| io(&marker, &error))
 }
 
+/// The address of the store of a cluster that was started in this directory.
+pub(crate) fn store_of(dir: &Path) -> Option<String> {
+    field(&fs::read_to_string(dir.join(MARKER)).ok()?, "store")
+}
+
 /// A field of the marker file.
 pub(crate) fn field(text: &str, name: &str) -> Option<String> {
     let mut lines = text.lines().filter_map(|line| line.split_once('='));

@@ -287,8 +287,11 @@ fn the_other_experiments_run() {
 #[test]
 fn directories_are_listed_completely_in_every_way() {
     let rows = rows("readdir", 1_000, &[]);
-    assert_eq!(names(&rows), ["rpc_warm_1K", "rpc_cold_1K", "view_1K", "view_again_1K"]);
-    for row in &rows[..3] {
+    assert_eq!(
+        names(&rows),
+        ["rpc_warm_1K", "rpc_cold_1K", "stored_cold_1K", "view_1K", "view_again_1K"]
+    );
+    for row in &rows[..4] {
         assert_eq!(row["entries"], 1_000.0, "{row}");
     }
 }
@@ -328,4 +331,25 @@ fn an_experiment_that_does_not_exist_is_a_wrong_use() {
     let output =
         Command::new(env!("CARGO_BIN_EXE_cudele")).args(["bench", "nothing"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn insert_has_rows_of_both_ways_and_of_single_requests_to_a_large_directory() {
+    let rows = rows("insert", 20_000, &[]);
+    let ours = ["by_reference", "by_reference_ready", "by_value", "cold_stat", "cold_create"];
+    let ours: Vec<_> = ours.iter().map(|name| format!("{name}_20K")).collect();
+    // The peer's follow where its library is installed.
+    assert_eq!(names(&rows)[..5], ours);
+    assert!(rows.len() == 5 || rows.len() == 7, "{}", rows.len());
+    for row in &rows[..3] {
+        assert_eq!(row["files"], 20_000, "{row}");
+    }
+    for row in [&rows[0], &rows[2]] {
+        let peak = row["server_peak_mb"].as_f64().unwrap();
+        assert!((1.0..10_000.0).contains(&peak), "{peak} MB");
+        assert!(row["written_mb"].as_f64().unwrap() > 0.1, "{row}");
+    }
+    for row in &rows[3..5] {
+        assert!(row["median_us"].as_f64().unwrap() > 0.0, "{row}");
+    }
 }

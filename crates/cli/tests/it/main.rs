@@ -10,11 +10,13 @@
     reason = "I/O edge: tests start daemons, kill them and say what they skip"
 )]
 
+mod advice;
 mod balancer;
 mod cluster;
 mod commands;
 mod copies;
 mod crash;
+mod fsck;
 mod full;
 mod lifecycle;
 mod linearizability;

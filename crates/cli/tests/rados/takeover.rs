@@ -100,3 +100,23 @@ fn a_client_whose_subtree_was_taken_over_writes_nothing_any_more() {
     assert!(cluster.run(&["cp", "/job/large", "-"]) == large);
     assert_eq!(cluster.names("/job"), ["large", "small"]);
 }
+
+#[test]
+#[ignore = "needs Ceph: cargo xtask ci rados"]
+fn a_client_whose_subtree_was_given_up_by_force_writes_nothing_any_more() {
+    let Some(on) = up(&[], |_| {}) else { return };
+    let cluster = &on.cluster;
+    let fs = cluster.mount();
+    fs.make_dir("/job", 0o755).unwrap();
+    let policy = "consistency: append_client_journal+volatile_apply\ndurability: global_persist";
+    let policy = cudele::Policy::from_name_or_text(policy).unwrap().policy;
+    let mut job = fs.decouple("/job", &policy).unwrap();
+    let new = cudele::NewFile::default();
+    job.create(job.root(), b"small", &new).unwrap();
+    job.persist().unwrap();
+    cluster.run(&["discard", "--force", "/job"]);
+    job.create(job.root(), b"late", &new).unwrap();
+    let late = job.persist().unwrap_err();
+    assert_eq!(late.errno, cudele::Errno::Stale, "{late}");
+    assert!(cluster.names("/job").is_empty(), "nothing was merged");
+}

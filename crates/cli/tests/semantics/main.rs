@@ -26,6 +26,8 @@ mod mounts;
 mod policies;
 mod referring;
 mod remembering;
+mod scanning;
 mod strong;
 mod tools;
 mod transitions;
+mod verifying;

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use cudele::{Completion, FileType, Fs, Ino, NewFile, Subtree};
+use metastore::ObjectName;
 
 use crate::fixture::World;
-use crate::tools::{decouple, mount, seen};
+use crate::tools::{decouple, eventually, mount, seen};
 
 const BY_VALUE: &str = "consistency: append_client_journal+volatile_apply\nallocated_inodes: 20000";
 /// Enough for a run.
@@ -140,4 +141,102 @@ fn what_cannot_be_told_by_reference_is_merged_all_the_same() {
     let done = merge(job);
     assert_eq!((done.merged_by.runs, done.merged_by.because), (0, Some("it makes hard links")));
     assert_eq!(seen(&world, "/job").len(), FILES + 2);
+}
+
+/// The runs of clients in the store, of all directories or of one.
+fn runs(world: &World, dir: Option<Ino>) -> usize {
+    let names = world.store().list("dirs/").unwrap();
+    let is_clients = |name: &String| match ObjectName::parse(name) {
+        Some(ObjectName::Run(dirfrag, id)) => {
+            id.is_clients() && dir.is_none_or(|dir| dir == dirfrag.ino)
+        }
+        Some(ObjectName::Manifest(_) | ObjectName::Data(..)) | None => false,
+    };
+    names.iter().filter(|name| is_clients(name)).count()
+}
+
+/// Appends until there are runs of the root in the store, which nobody has asked for.
+fn work_until_runs(world: &World, job: &mut Subtree) -> usize {
+    let root = job.root();
+    let new = NewFile { data: &[7; 100], size: 100, ..NewFile::default() };
+    let mut files = 0;
+    while runs(world, Some(root)) == 0 {
+        assert!(files < 3_000_000, "no runs are written");
+        for _ in 0..20_000 {
+            job.create(root, format!("f{files}").as_bytes(), &new).unwrap();
+            files += 1;
+        }
+    }
+    files
+}
+
+#[test]
+fn runs_are_written_while_the_job_works() {
+    let world = World::new();
+    let owner = mount(&world);
+    let mut job = decouple(&owner, "/job", &by_reference().replace("20000", "4000000"));
+    let files = work_until_runs(&world, &mut job);
+    let done = merge(job);
+    assert!(done.merged_by.runs >= 2, "{:?}", done.merged_by);
+    assert_eq!(done.merged_by.events, files as u64);
+    assert_eq!(done.merge.unwrap().created, files as u64);
+    assert_eq!(runs(&world, None) as u64, done.merged_by.runs, "all of them are linked");
+    world.crash();
+    assert_eq!(seen(&world, "/job").len(), files);
+}
+
+#[test]
+fn what_a_job_gives_up_leaves_no_runs() {
+    let world = World::new();
+    let owner = mount(&world);
+    let mut job = decouple(&owner, "/job", &by_reference().replace("20000", "4000000"));
+    work_until_runs(&world, &mut job);
+    job.discard().unwrap();
+    assert_eq!(runs(&world, None), 0);
+    // A journal that does more is told from its whole.
+    let mut job = decouple(&owner, "/again", &by_reference().replace("20000", "4000000"));
+    let files = work_until_runs(&world, &mut job);
+    let root = job.root();
+    job.unlink(root, b"f0").unwrap();
+    let done = merge(job);
+    assert_eq!((done.merged_by.runs, done.merged_by.because), (1, None));
+    assert_eq!((seen(&world, "/again").len(), runs(&world, None)), (files - 1, 1));
+}
+
+#[test]
+fn runs_of_a_client_that_died_are_swept() {
+    let world = World::new();
+    let owner = mount(&world);
+    let policy = by_reference().replace("20000", "4000000");
+    // Beside one that is merged, and one that is at work.
+    let mut merged = decouple(&owner, "/merged", &policy);
+    let root = merged.root();
+    fill(&mut merged, root);
+    assert_eq!(merge(merged).merged_by.runs, 1);
+    let mut living = decouple(&owner, "/living", &policy);
+    work_until_runs(&world, &mut living);
+    let mut dead = decouple(&owner, "/dead", &policy);
+    work_until_runs(&world, &mut dead);
+    let root = dead.root();
+    // It has no time to clean up.
+    std::mem::forget(dead);
+    let sweep = |arguments: &[&str]| {
+        let runs = world.json(arguments)["runs"].clone();
+        (runs["removed"].as_u64().unwrap(), runs["held"].as_u64().unwrap())
+    };
+    let (removed, held) = sweep(&["sweep"]);
+    assert!(removed == 0 && held >= 2, "it may be alive: {removed} {held}");
+    owner.release(root).unwrap();
+    assert!(sweep(&["sweep", "--dry-run"]).0 >= 1);
+    assert!(runs(&world, Some(root)) >= 1, "nothing is done in a dry run");
+    // What it was about to store when it died may come behind that.
+    eventually("nothing of it is left", || {
+        sweep(&["sweep"]);
+        runs(&world, Some(root)) == 0
+    });
+    let files = living.pending_events();
+    let done = merge(living);
+    assert!(done.merged_by.runs >= 2, "{:?}", done.merged_by);
+    assert_eq!(seen(&world, "/living").len() as u64, files);
+    assert_eq!(seen(&world, "/merged").len(), FILES);
 }

@@ -1,4 +1,4 @@
-use metastore::{Attached, Manifest, merge};
+use metastore::{Attached, Manifest, RowValue, merge};
 use namespace::{NewInode, Refusal};
 use proptest::prelude::*;
 use types::{ClientId, Cred, Epoch, FileType, InoRange, RenameFlags, Timestamp};
@@ -87,21 +87,77 @@ fn apply(namespace: &mut Namespace, blocks: &[Vec<u8>]) {
 
 /// The directories as a server fetches them, what it notes of the runs included.
 fn attach(namespace: &mut Namespace, told: &ByReference) {
-    for (run, (name, bytes)) in told.list.dirs.iter().zip(&told.objects) {
-        let dirfrag = DirFragId { ino: run.dir, frag: Frag::WHOLE };
-        assert_eq!(*name, run_name(dirfrag, run.run.id));
-        let attached = Attached { run: run.run.id, position: Seq(99), ranges: vec![RANGE] };
-        let (runs, attached) = (vec![run.run], vec![attached]);
-        let manifest = Manifest { runs, attached, ..Manifest::new(dirfrag) };
-        let rows = merge(&manifest, std::slice::from_ref(bytes)).expect("it was just written");
-        assert_eq!(rows.len() as u64, run.run.rows, "nothing of it may be left out");
-        namespace.load(run.dir, rows.iter());
-        namespace.finish_load(run.dir, Seq(0), Default::default());
+    let mut objects = told.objects.iter();
+    for runs in told.list.dirs.chunk_by(|one, next| one.dir == next.dir) {
+        let (dir, mut names, mut stored) = (runs[0].dir, 0, Vec::new());
+        let dirfrag = DirFragId { ino: dir, frag: Frag::WHOLE };
+        let mut manifest = Manifest::new(dirfrag);
+        for run in runs {
+            let (name, bytes) = objects.next().expect("each run is an object");
+            assert_eq!(*name, run_name(dirfrag, run.run.id));
+            let attached = Attached { run: run.run.id, position: Seq(99), ranges: vec![RANGE] };
+            manifest.runs.push(run.run);
+            manifest.attached.push(attached);
+            stored.push(bytes.clone());
+            names += run.run.rows;
+        }
+        let rows = merge(&manifest, &stored).expect("it was just written");
+        assert_eq!(rows.len() as u64, names, "nothing of it may be left out");
+        let subdirs = rows.iter().filter(|row| match row.value {
+            RowValue::Inode(record) => record.attr.is_dir(),
+            RowValue::Remote { .. } | RowValue::Removed => false,
+        });
+        assert_eq!(subdirs.count() as u64, runs.iter().map(|run| run.subdirs).sum::<u64>());
+        namespace.load(dir, rows.iter());
+        namespace.finish_load(dir, Seq(0), Default::default());
     }
+}
+
+/// Tells what a client does while it does it, with a piece written after so many of its blocks.
+fn told_behind(
+    inner: &mut Decoupled,
+    is_empty: bool,
+    worth: Worth,
+    every: usize,
+) -> Result<ByReference, ByValue> {
+    let mut behind = Behind::new(ROOT, is_empty, worth);
+    let header = inner.header();
+    let blocks = inner.blocks();
+    let mut objects = Vec::new();
+    let write = |behind: &mut Behind, objects: &mut Vec<Object>, piece: Piece| {
+        let (object, part) = piece.encode()?;
+        assert_eq!(object.0, part.object());
+        objects.push(object);
+        behind.written(part)
+    };
+    for (at, block) in blocks.iter().enumerate() {
+        behind.take(block)?;
+        if at % every == every - 1 {
+            for piece in behind.every_piece() {
+                write(&mut behind, &mut objects, piece)?;
+            }
+        }
+    }
+    for piece in behind.end()? {
+        write(&mut behind, &mut objects, piece)?;
+    }
+    let useless = behind.take_useless();
+    objects.retain(|(name, _)| useless.iter().all(|part| part.object() != *name));
+    let mut told = behind.tell(&header, blocks)?;
+    // In the order of the list.
+    for run in &told.list.dirs {
+        let name = run_name(DirFragId { ino: run.dir, frag: Frag::WHOLE }, run.run.id);
+        let at = objects.iter().position(|(known, _)| *known == name).expect("it is stored");
+        told.objects.push(objects.swap_remove(at));
+    }
+    assert!(objects.is_empty(), "whatever is stored is listed or useless");
+    Ok(told)
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Op {
+    /// A file whose length follows.
+    Grow,
     Blind(u8, u8),
     Make(u8, u8, bool),
     Unlink(u8, u8),
@@ -128,16 +184,40 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..60)
 }
 
+/// What can mostly be told while it happens.
+fn plain_ops() -> impl Strategy<Value = Vec<Op>> {
+    let (dir, name) = (0..5u8, 0..6u8);
+    let op = prop_oneof![
+        8 => (dir.clone(), name.clone()).prop_map(|(d, n)| Op::Blind(d, n)),
+        8 => (dir, name, any::<bool>()).prop_map(|(d, n, is)| Op::Make(d, n, is)),
+        2 => Just(Op::Grow),
+    ];
+    // One time in so many something else.
+    let plain = prop::collection::vec(op, 1..60);
+    (plain, prop::option::weighted(0.1, ops())).prop_map(|(mut all, more)| {
+        all.extend(more.into_iter().flatten().take(2));
+        all
+    })
+}
+
 /// A client at work. What breaks a rule is refused to it, as in real life.
 fn work(inner: &mut Decoupled, ops: &[Op]) {
+    work_on(inner, ops, 10, (&mut Vec::new(), &mut vec![ROOT]));
+}
+
+/// At work from a time on, with what it made before.
+fn work_on(
+    inner: &mut Decoupled,
+    ops: &[Op],
+    since: i64,
+    (made, dirs): (&mut Vec<Ino>, &mut Vec<Ino>),
+) {
     let cred = Cred::root();
-    let mut made: Vec<Ino> = Vec::new();
-    let mut dirs = vec![ROOT];
     let letter = |name: u8| [b'a' + name];
-    for (time, op) in (10..).zip(ops) {
+    for (time, op) in (since..).zip(ops) {
         let time = Timestamp(time);
         let at = |number: u8, all: &[Ino]| all[usize::from(number) % all.len()];
-        let dir = |number: u8| at(number, &dirs);
+        let dir = |number: u8| at(number, dirs);
         let ignore = |_: Result<(), Refusal>| ();
         match *op {
             Op::Blind(d, n) => {
@@ -166,16 +246,25 @@ fn work(inner: &mut Decoupled, ops: &[Op]) {
             }
             Op::Mode(number) if !made.is_empty() => {
                 let change = AttrChange { mode: Some(0o700), ..AttrChange::default() };
-                ignore(inner.setattr(&cred, at(number, &made), &change, time));
+                ignore(inner.setattr(&cred, at(number, made), &change, time));
             }
             Op::Data(number, bytes) if !made.is_empty() => {
                 let data = vec![b'd'; usize::from(bytes)];
                 let size = u64::from(bytes);
-                ignore(inner.setdata(&cred, at(number, &made), &data, size, time));
+                ignore(inner.setdata(&cred, at(number, made), &data, size, time));
             }
             Op::Size(number) if !made.is_empty() => {
                 let change = AttrChange { size: Some(1 << 23), ..AttrChange::default() };
-                ignore(inner.setattr(&cred, at(number, &made), &change, time));
+                ignore(inner.setattr(&cred, at(number, made), &change, time));
+            }
+            Op::Grow => {
+                if let Some(ino) = made.last().copied()
+                    && let Some(home) = inner.view().namespace().home_of(ino)
+                {
+                    let size = Some(1 << 22);
+                    let change = AttrChange { size, ..AttrChange::default() };
+                    inner.set_attr_blindly(ino, home, &change, time);
+                }
             }
             Op::Mode(_) | Op::Data(..) | Op::Size(_) => {}
         }
@@ -189,14 +278,42 @@ fn compare(ops: &[Op], is_empty: bool, worth: Worth) -> Result<bool, TestCaseErr
     let header = inner.header();
     let blocks = inner.blocks().to_vec();
     let root = attr(ROOT, 0o040_755);
-    let told = match ByReference::of((&header, &blocks), (&root, is_empty), worth) {
-        Ok(told) => told,
-        Err(_) => return Ok(false),
-    };
+    match ByReference::of((&header, &blocks), (&root, is_empty), worth) {
+        Ok(told) => agree(&told, &blocks, is_empty).map(|()| true),
+        Err(_) => Ok(false),
+    }
+}
+
+/// The same for what is told behind the client's back, in pieces; a block ends after so many of its
+/// operations.
+fn compare_behind(
+    ops: &[Op],
+    (is_empty, worth): (bool, Worth),
+    (events, every): (usize, usize),
+) -> Result<bool, TestCaseError> {
+    let mut inner = decoupled(is_empty);
+    let (mut made, mut dirs) = (Vec::new(), vec![ROOT]);
+    for (at, ops) in ops.chunks(events).enumerate() {
+        work_on(
+            &mut inner,
+            ops,
+            10 + i64::try_from(at * events).expect("few"),
+            (&mut made, &mut dirs),
+        );
+        inner.blocks();
+    }
+    match told_behind(&mut inner, is_empty, worth, every) {
+        Ok(told) => agree(&told, inner.blocks(), is_empty).map(|()| true),
+        Err(_) => Ok(false),
+    }
+}
+
+/// The namespace is that of a merge by value.
+fn agree(told: &ByReference, blocks: &[Vec<u8>], is_empty: bool) -> Result<(), TestCaseError> {
     let mut by_value = base(is_empty);
-    apply(&mut by_value, &blocks);
+    apply(&mut by_value, blocks);
     let mut by_reference = base(is_empty);
-    attach(&mut by_reference, &told);
+    attach(&mut by_reference, told);
     apply(&mut by_reference, &told.blocks);
     prop_assert_eq!(dump(&mut by_reference), dump(&mut by_value));
     let mut creates = 0;
@@ -206,14 +323,14 @@ fn compare(ops: &[Op], is_empty: bool, worth: Worth) -> Result<bool, TestCaseErr
     })
     .expect("it was just written");
     let mut all = 0;
-    each_event(&blocks, |_, event| {
+    each_event(blocks, |_, event| {
         all += u64::from(matches!(event, Event::Create(_)));
         Ok(())
     })
     .expect("it was just written");
     prop_assert_eq!(creates + told.created, all, "every create is told once");
     prop_assert!(told.list.last.0 + 1 >= told.header.first_seq.0 + creates);
-    Ok(true)
+    Ok(())
 }
 
 proptest! {
@@ -228,6 +345,106 @@ proptest! {
         let worth = Worth { names_min, names_per_directory_min: names_min / 2 };
         compare(&ops, is_empty, worth)?;
     }
+
+    #[test]
+    fn runs_that_are_written_meanwhile_do_too(
+        ops in plain_ops(),
+        is_empty in any::<bool>(),
+        names_min in 0..6u64,
+        (events, every) in (1..9usize, 1..4usize),
+    ) {
+        let worth = Worth { names_min, names_per_directory_min: names_min / 2 };
+        compare_behind(&ops, (is_empty, worth), (events, every))?;
+    }
+}
+
+#[test]
+fn what_jobs_do_is_told_while_they_do_it() {
+    // The property above would hold if nothing could.
+    let ops = [
+        Op::Make(0, 0, true),
+        Op::Make(1, 1, true),
+        Op::Blind(1, 1),
+        Op::Blind(2, 2),
+        Op::Make(2, 3, false),
+        Op::Make(2, 4, true),
+        Op::Blind(3, 4),
+    ];
+    for (events, every) in [(1, 1), (3, 2), (9, 1)] {
+        assert!(compare_behind(&ops, (true, EVERYTHING), (events, every)).unwrap());
+        // `a` is somebody else's here, so that the first directory is another.
+        let ops = [&[Op::Make(0, 2, true)], &ops[1..]].concat();
+        assert!(compare_behind(&ops, (false, EVERYTHING), (events, every)).unwrap());
+    }
+    // A length that follows, as long as the row is in memory.
+    let grows = [&ops[..], &[Op::Grow, Op::Blind(1, 5)]].concat();
+    assert!(compare_behind(&grows, (true, EVERYTHING), (9, 1000)).unwrap());
+    assert!(!compare_behind(&grows, (true, EVERYTHING), (1, 1)).unwrap());
+    for (op, reason) in [
+        (Op::Unlink(2, 3), ByValue::Changes),
+        (Op::Rename(0, 0, 0, 5, false), ByValue::Changes),
+        (Op::Mode(0), ByValue::Changes),
+        (Op::Data(2, 5), ByValue::Changes),
+    ] {
+        let mut inner = decoupled(true);
+        work(&mut inner, &[&ops[..], &[op]].concat());
+        let told = told_behind(&mut inner, true, EVERYTHING, 1);
+        assert_eq!(told.map(drop).unwrap_err(), reason, "{op:?}");
+    }
+}
+
+#[test]
+fn a_name_that_is_given_twice_is_found_across_pieces() {
+    let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+    let mut inner = decoupled(true);
+    for name in [&b"a"[..], b"b", b"c", b"b"] {
+        inner.create(&Cred::root(), ROOT, name, &new).expect("numbers suffice");
+        inner.blocks();
+    }
+    for every in [1, 2, 9] {
+        let told = told_behind(&mut inner, true, EVERYTHING, every);
+        assert_eq!(told.map(drop).unwrap_err(), ByValue::TakenTwice, "{every}");
+    }
+}
+
+#[test]
+fn pieces_come_before_the_end_and_in_halves_at_it() {
+    let file = NewInode { mode: 0o100_644, data: &[7; 1000], size: 1000, ..NewInode::default() };
+    let mut inner = decoupled(true);
+    inner.extend(InoRange { start: 1 << 20, end: 1 << 21 });
+    let names = 90_000u32;
+    let mut behind = Behind::new(ROOT, true, Worth::default());
+    let (mut seen, mut pieces) = (0, Vec::new());
+    for number in 0..names {
+        // Backwards, so that the pieces follow each other the other way round.
+        let name = format!("{:08}", names - number).into_bytes();
+        inner.create(&Cred::root(), ROOT, &name, &file).expect("numbers suffice");
+        for block in &inner.closed_blocks()[seen..] {
+            behind.take(block).expect("it is plain");
+            pieces.extend(behind.next_piece().expect("it is worth it"));
+        }
+        seen = inner.closed_blocks().len();
+    }
+    assert!(pieces.len() >= 4, "{}", pieces.len());
+    let small = NewInode { data: &[], size: 0, ..file };
+    for number in 0..70_000u32 {
+        let name = format!("s{number}").into_bytes();
+        inner.create(&Cred::root(), ROOT, &name, &small).expect("numbers suffice");
+    }
+    let header = inner.header();
+    inner.blocks()[seen..].iter().for_each(|block| behind.take(block).expect("it is plain"));
+    let before = pieces.len();
+    pieces.extend(behind.end().expect("it is worth it"));
+    assert_eq!(pieces.len(), before + 2, "two halves of what was left");
+    let mut rows = 0;
+    for piece in pieces {
+        let (_, part) = piece.encode().expect("each name is new");
+        behind.written(part).expect("each name is new");
+    }
+    let told = behind.tell(&header, inner.blocks()).expect("it is worth it");
+    told.list.dirs.iter().for_each(|run| rows += run.run.rows);
+    assert_eq!((rows, told.created, told.events), (160_000, 160_000, 160_000));
+    assert_eq!(told.list.dirs.len(), before + 2);
 }
 
 #[test]

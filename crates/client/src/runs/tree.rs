@@ -53,6 +53,11 @@ impl Tree {
         false
     }
 
+    /// Whether a directory becomes a run, or was chosen to.
+    pub(super) fn is_chosen(&self, dir: Ino) -> bool {
+        self.chosen.contains(&dir)
+    }
+
     pub(super) fn is_top(&self, dir: Ino) -> bool {
         self.tops.contains(&dir)
     }

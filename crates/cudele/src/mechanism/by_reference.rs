@@ -8,14 +8,16 @@ use std::time::Instant;
 
 use client::{ByReference, ByValue, Worth, may_go_by_value};
 use journal::SegmentHeader;
-use metastore::request::rest_name;
+use metastore::RunList;
+use metastore::request::{proof_name, rest_name};
 use objstore::Expect;
-use types::{Ino, Result};
+use types::{Errno, Ino, Result, Seq};
 use wire::{Answer, MergeFlags, MergeReport, Op, Unused};
 
 use super::MergedBy;
 use crate::Fs;
 use crate::fs::unexpected;
+use crate::subtree::Written;
 
 /// What is to be merged.
 pub(crate) struct Whole<'a, B> {
@@ -28,18 +30,26 @@ pub(crate) struct Whole<'a, B> {
     pub(crate) unused: Unused<'a>,
 }
 
-/// Merges by reference if the journal can be told so; else says why not. `asked` is called before the
+/// Merges by reference, with runs that are `written` or to be, if the journal can be told so; else says why not. `asked` is called before the
 /// server is asked.
 pub(crate) fn merge<B: AsRef<[u8]>>(
     fs: &Fs,
     whole: &Whole<'_, B>,
+    written: Option<Written>,
     asked: impl FnOnce(),
 ) -> Result<std::result::Result<(MergeReport, MergedBy), ByValue>> {
     let Whole { subtree, header, blocks, object, flags, unused } = *whole;
     // A directory that others have names in says so, and one that was restarted since is read.
     let root = Fs::attr_answer(fs.call(Op::GetAttr { ino: subtree })?)?;
     let is_empty = root.size == 0;
-    let told = match ByReference::of((header, blocks), (&root, is_empty), Worth::default()) {
+    let written = written.map(|written| written.finish(header, blocks, is_empty)).transpose()?;
+    let told = match written {
+        Some(Ok(told)) => Ok(told),
+        Some(Err(_)) | None => {
+            ByReference::of((header, blocks), (&root, is_empty), Worth::default())
+        }
+    };
+    let told = match told {
         Ok(told) => told,
         Err(reason) => return Ok(Err(reason)),
     };
@@ -81,4 +91,52 @@ pub(crate) fn merge<B: AsRef<[u8]>>(
     }
     let runs = told.list.dirs.len() as u64;
     Ok(Ok((report, MergedBy { runs, events: told.events, seconds, because: None })))
+}
+
+/// Merges the journal in an object by what a verifier has written and proved, if one has, of all of it up
+/// to `last`, and the server believes it.
+pub(crate) fn merge_proved(
+    fs: &Fs,
+    (subtree, object, last): (Ino, &str, Seq),
+    (flags, unused): (MergeFlags, Unused<'_>),
+    asked: impl FnOnce(),
+) -> Result<Option<(MergeReport, MergedBy)>> {
+    let proof = proof_name(object);
+    let message = match fs.store().get(&proof) {
+        Ok((bytes, _)) => bytes,
+        Err(error) if error.errno == Errno::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    // What is damaged, or of a shorter journal, is of no use.
+    let Ok((list, rest)) = RunList::decode(&message) else { return Ok(None) };
+    let Ok(header) = SegmentHeader::decode(rest) else { return Ok(None) };
+    if list.last != last {
+        return Ok(None);
+    }
+    let rest = rest_name(object);
+    let op = Op::Merge {
+        subtree,
+        bytes: message.len() as u64,
+        object: rest.as_bytes(),
+        flags: MergeFlags { by_reference: true, ..flags },
+        unused,
+    };
+    asked();
+    let start = Instant::now();
+    let mut report = match fs.call_with_chunks(op, &[&message]) {
+        Ok(Answer::Merged(report)) => *report,
+        Ok(answer) => return Err(unexpected(&answer)),
+        Err(error) if may_go_by_value(error.errno) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let seconds = start.elapsed().as_secs_f64();
+    let names = list.dirs.iter().map(|run| run.run.rows).sum::<u64>();
+    let told = report.events;
+    report.events = list.last.0 + 1 - header.first_seq.0;
+    report.created += names;
+    for object in [object, &proof] {
+        fs.store().delete(object)?;
+    }
+    let (runs, events) = (list.dirs.len() as u64, report.events.saturating_sub(told));
+    Ok(Some((report, MergedBy { runs, events, seconds, because: None })))
 }

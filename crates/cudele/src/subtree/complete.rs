@@ -1,14 +1,14 @@
 //! Completing a policy: persisting and merging a decoupled subtree.
 
-use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, PoisonError};
 
 use metastore::request::client_journal_name;
 use policy::{Check, Composition, Durability, Mechanism, MergeBy, Policy, Transition};
 use types::{Result, Seq};
 use wire::{MergeFlags, MergeReport};
 
-use super::{Earlier, Subtree};
+use super::{Earlier, Subtree, Written};
 use crate::mechanism::{Material, Reached, carry_out, sum};
 use crate::{Completion, Step};
 
@@ -204,6 +204,7 @@ impl Subtree {
         self.earlier.clear();
         // The server deletes journal objects when it does not need them any more.
         self.owner.objects.clear();
+        self.written = None;
         self.inner.clear();
         (self.persisted_locally, self.persisted_globally) = (0, 0);
         self.owner.next_seq = self.inner.next_seq().0;
@@ -243,6 +244,20 @@ impl Subtree {
         client_journal_name(self.root(), self.owner.client(), grant, first.0)
     }
 
+    /// Has the runs of a merge by reference written while the work goes on.
+    #[cold]
+    pub(super) fn write_behind(&mut self) {
+        let blocks = self.inner.closed_blocks();
+        if self.written.is_none() {
+            let is_empty = self.owner.empty && self.earlier.is_empty() && self.merged_in.is_none();
+            let root = self.inner.root();
+            self.written = Written::start(&self.fs, root, is_empty, blocks.len());
+        }
+        if let Some(written) = &mut self.written {
+            written.hand_over(blocks);
+        }
+    }
+
     /// Whether the policy asks for merging by reference, and for nothing that needs every event.
     pub(super) fn by_reference(&self) -> bool {
         self.policy.merge_by == MergeBy::Reference && self.policy.check != Check::Merge
@@ -271,6 +286,7 @@ impl Subtree {
             merge: flags,
             by_reference: !flags.dry_run && self.by_reference(),
             unused: if flags.release { self.unused() } else { Vec::new() },
+            written: Mutex::new(self.written.take()),
             object,
             asked: AtomicBool::new(false),
             stored: AtomicBool::new(false),
@@ -278,8 +294,9 @@ impl Subtree {
             blocks: self.inner.blocks(),
         };
         let completion = carry_out(composition, &material);
+        let reached = material.reached();
+        self.written = material.written.into_inner().unwrap_or_else(PoisonError::into_inner);
         if completion.is_err() {
-            let reached = material.reached();
             self.seal(reached);
         }
         let mut completion = completion.map_err(|error| error.about(self.path.to_string()))?;

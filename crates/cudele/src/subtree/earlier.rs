@@ -15,7 +15,7 @@ use wire::{MergeFlags, MergeReport, Unused};
 use super::Subtree;
 use super::sealed::Sealed;
 use crate::Fs;
-use crate::mechanism::{MergedBy, Whole, merge_by_reference};
+use crate::mechanism::{MergedBy, Whole, merge_by_reference, merge_proved};
 
 /// A journal of an earlier process, or a part of this one's that was not merged.
 #[derive(Debug)]
@@ -113,6 +113,17 @@ impl Earlier {
         by_reference: bool,
     ) -> Result<(MergeReport, MergedBy)> {
         let asked = self.sealed.is_some_and(|sealed| sealed.asked);
+        if flags.check
+            && !asked
+            && !flags.dry_run
+            && self.events() > 0
+            && let Some(object) = self.object()
+            && let last = Seq(self.next.0 - 1)
+            && let Some(merged) =
+                merge_proved(fs, (root, object, last), (flags, Unused::default()), || ())?
+        {
+            return Ok(merged);
+        }
         if !by_reference || asked || flags.dry_run || self.events() == 0 {
             return Ok((self.merge(fs, root, flags)?, MergedBy::default()));
         }
@@ -127,7 +138,7 @@ impl Earlier {
         let (object, unused) = (self.object(), Unused::default());
         let whole =
             Whole { subtree: root, header: &header, blocks: &blocks, object, flags, unused };
-        match merge_by_reference(fs, &whole, || ())? {
+        match merge_by_reference(fs, &whole, None, || ())? {
             Ok(merged) => Ok(merged),
             Err(because) => Ok((self.merge(fs, root, flags)?, MergedBy::value(because))),
         }

@@ -39,6 +39,7 @@ pub(super) struct Held {
 impl Subtree {
     /// Takes what is held out of the buffer; the next event begins another part.
     pub(super) fn take_held(&mut self) -> Held {
+        self.written = None;
         let (header, blocks) = self.inner.seal();
         let persisted = (self.persisted_locally, self.persisted_globally);
         (self.persisted_locally, self.persisted_globally) = (0, 0);

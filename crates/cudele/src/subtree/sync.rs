@@ -146,6 +146,7 @@ impl Place {
             merge: MergeFlags { check: self.check, ..MergeFlags::default() },
             by_reference: false,
             unused: Vec::new(),
+            written: Mutex::default(),
             object: part.object.clone(),
             asked: AtomicBool::new(false),
             stored: AtomicBool::new(false),

@@ -107,6 +107,9 @@ impl Mds {
         self.check_subtree(root)?;
         // All that its inode says, and all names, must be known here.
         self.namespace.getattr(root)?;
+        if !self.namespace.is_complete(root) {
+            return Err(cold(root));
+        }
         if self.rank == Rank(0) {
             self.check_links(root)?;
         }
@@ -129,6 +132,9 @@ impl Mds {
     fn check_subtree(&self, root: Ino) -> Result<(), Refused> {
         if let Some(export) = &self.authority.export {
             return Err(busy(format!("another subtree is on its way to {}", export.to)));
+        }
+        if self.snapshots.is_any() {
+            return Err(busy("a snapshot is being taken"));
         }
         if root == Ino::ROOT {
             return Err(busy("the root of the namespace stays with mds.0"));
@@ -285,11 +291,12 @@ impl Mds {
                     self.checkpoint_more(effects);
                     return None;
                 }
-                if self.authority.is_busy() {
+                // Runs that are being merged here must not be replaced when another rank serves them.
+                if self.authority.is_busy() || self.compaction.is_busy() {
                     return None;
                 }
-                self.commit(root, to, effects);
-                Some(Stage::Commit)
+                // If it cannot be, the next one may have begun.
+                self.commit(root, to, effects).then_some(Stage::Commit)
             }
             Stage::Commit => None,
             Stage::Retry(until) => {
@@ -322,12 +329,14 @@ impl Mds {
         }
     }
 
-    /// Replaces the list.
-    fn commit(&mut self, root: Ino, to: Rank, effects: &mut Effects) {
+    /// Replaces the list. Returns whether that is under way.
+    fn commit(&mut self, root: Ino, to: Rank, effects: &mut Effects) -> bool {
         let Some(list) = self.list_with(root, to) else {
-            return self.abort_export("its root is not here any more", effects);
+            self.abort_export("its root is not here any more", effects);
+            return false;
         };
         self.put_list(list, effects);
+        true
     }
 
     pub(super) fn put_list(&mut self, list: Subtrees, effects: &mut Effects) {
@@ -427,12 +436,17 @@ impl Mds {
         };
         let known = self.authority.list.get(root);
         let here = known.map_or(Rank(0), |subtree| subtree.rank) == self.rank;
-        if here { self.commit(root, to, effects) } else { self.exported(effects) }
+        if here {
+            self.commit(root, to, effects);
+        } else {
+            self.exported(effects);
+        }
     }
 
     /// The subtree is the other rank's.
     fn exported(&mut self, effects: &mut Effects) {
         let Some(export) = self.authority.export.take() else { return };
+        self.compaction.forget();
         let Export { root, at, frozen, flushed, .. } = export;
         // Who waits is told first: to forget takes a while if there is much.
         let out = self.namespace.take_out(root);

@@ -95,6 +95,14 @@ impl Mds {
         if self.namespace.knows(ino) { Place::Here } else { Place::Unknown }
     }
 
+    /// Whether nobody else serves an inode, or is about to.
+    pub(crate) fn is_served_here(&self, ino: Ino) -> bool {
+        match self.place(ino) {
+            Place::Here | Place::Unknown => true,
+            Place::Other(_) | Place::Moving(_) => false,
+        }
+    }
+
     /// Whether nothing may be done in the subtree with this root.
     fn is_on_its_way(&self, root: Ino) -> bool {
         let authority = &self.authority;

@@ -42,6 +42,8 @@ pub(crate) enum Then {
     GoOn,
     /// The merge at the head of the queue goes on.
     Merge,
+    /// A snapshot goes on.
+    Snapshot,
     /// The subtree is everybody's again, if this client still has it, and with it the numbers that
     /// it has not used.
     Release(ClientId, Vec<GivenBack>),
@@ -74,6 +76,42 @@ impl Mds {
         self.settle(effects);
     }
 
+    /// The same for a snapshot, which needs also what stands nobody knows where, after a recovery.
+    pub(crate) fn settle_for_snapshot(&mut self, root: Ino, effects: &mut Effects) {
+        let seq = self.last_seq();
+        let dirs = self.unstored_for_snapshot(root).collect();
+        let at = (ConnId::NOBODY, Tid(0));
+        let (then, answer) = (Then::Snapshot, Answer::Done);
+        let settled = Settled { at, subtree: root, then, answer, seq, dirs };
+        self.checkpoint.settling.waiting.push(settled);
+        self.settle(effects);
+    }
+
+    /// Answers a request when the store has a directory as it is now.
+    pub(crate) fn settle_directory(
+        &mut self,
+        at: (ConnId, Tid),
+        dir: Ino,
+        answer: Answer,
+        effects: &mut Effects,
+    ) {
+        let seq = self.last_seq();
+        let dirs = self.is_unwritten(dir, seq).then_some(dir).into_iter().collect();
+        let settled = Settled { at, subtree: dir, then: Then::Answer, answer, seq, dirs };
+        self.checkpoint.settling.waiting.push(settled);
+        self.settle(effects);
+    }
+
+    /// Directories that a snapshot needs, and that the store has not as they are.
+    pub(crate) fn unstored_for_snapshot(&self, root: Ino) -> impl Iterator<Item = Ino> {
+        let unstored = self.namespace.unstored_directories().into_iter();
+        let writing = self.checkpoint.committing.iter().map(|(dir, _)| *dir);
+        unstored.chain(writing).filter(move |dir| {
+            let within = self.namespace.is_within(*dir, root);
+            *dir == Ino::LINKS || within || !self.namespace.is_anchored(*dir)
+        })
+    }
+
     /// Answers those whose directories are in the store by now.
     pub(super) fn settle(&mut self, effects: &mut Effects) {
         let waiting = std::mem::take(&mut self.checkpoint.settling.waiting);
@@ -86,6 +124,7 @@ impl Mds {
                     Then::Answer => self.reply_with(at, Seq(0), answer, effects),
                     Then::GoOn => self.go_on_with_change(at, effects),
                     Then::Merge => self.merges.stored(subtree),
+                    Then::Snapshot => self.snapshots.written(),
                     Then::Release(client, unused) => {
                         let release = Release { subtree, client, unused, at, answer };
                         self.release_merged(release, effects);
@@ -130,6 +169,10 @@ impl Mds {
             self.drop_change((conn, tid));
             if then == Then::Merge {
                 self.merges.drop_unstored();
+            }
+            if then == Then::Snapshot {
+                self.snapshots.failed(error);
+                continue;
             }
             let failure = Failure { errno: error.errno, text: error.to_string() };
             self.reply_error(conn, tid, failure, effects);

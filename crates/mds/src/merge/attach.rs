@@ -1,7 +1,7 @@
 //! Merges by reference: the runs in front of a journal become directories.
 //!
 //! What is checked, whatever the number of their names: that the directories' numbers are the client's
-//! own and stand for nothing that exists, that each run is the one that the list states (its header,
+//! own and stand for nothing that exists, that each run is one that the list states (its header,
 //! index and footer are read, and their checksums must be right), and that there are no more names
 //! than numbers. What the rows say is checked by whoever reads them, against what the manifest says
 //! of the run (`metastore::Attached`).
@@ -12,8 +12,8 @@
 //! can lose to a run, and the run of a root is all there or not at all.
 
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
-use metastore::{DirRun, RunList};
-use types::{ClientId, Errno, Ino, InoRange, Set};
+use metastore::{DirRun, RunId, RunList, Statement};
+use types::{ClientId, Cred, Errno, Ino, InoRange, Set};
 use wire::Failure;
 
 use super::{JournalId, Merge, Merges, Stage};
@@ -53,8 +53,8 @@ enum Next {
 }
 
 impl Runs {
-    fn root(&self, subtree: Ino) -> Option<DirRun> {
-        self.list.dirs.iter().find(|run| run.dir == subtree).copied()
+    fn of_root(&self, subtree: Ino) -> Vec<DirRun> {
+        self.list.dirs.iter().filter(|run| run.dir == subtree).copied().collect()
     }
 }
 
@@ -95,15 +95,21 @@ impl Mds {
             Failure { errno: Errno::BadMessage, text }
         })?;
         let rest = rest.to_vec();
+        if merge.flags.check {
+            self.check_proof(merge, &list, &rest)?;
+        }
         let refuse = |text: &str| Failure { errno: Errno::NotPermitted, text: text.into() };
         let numbers = merge.ranges.iter().fold(0u64, |sum, range| sum.saturating_add(range.len()));
         let names = list.dirs.iter().fold(0u64, |sum, run| sum.saturating_add(run.run.rows));
         if names > numbers {
             return Err(refuse("the runs have more names than their client has inode numbers"));
         }
-        let dirs: Set<Ino> = list.dirs.iter().map(|run| run.dir).collect();
-        if dirs.len() != list.dirs.len() {
-            return Err(refuse("a directory is listed twice"));
+        let (mut dirs, mut runs) = (Set::<Ino>::default(), Set::<(Ino, RunId)>::default());
+        for group in list.dirs.chunk_by(|one, next| one.dir == next.dir) {
+            let is_new = group.iter().all(|run| runs.insert((run.dir, run.run.id)));
+            if !dirs.insert(group[0].dir) || !is_new {
+                return Err(refuse("a directory or a run is listed twice"));
+            }
         }
         for DirRun { dir, run, .. } in &list.dirs {
             let is_own = merge.ranges.iter().any(|range| range.contains(*dir));
@@ -113,6 +119,32 @@ impl Mds {
         }
         merge.bytes = rest;
         merge.runs = Some(Box::new(Runs { list, dirs, step: Step::Begin }));
+        Ok(())
+    }
+
+    /// Where every event has to be judged, runs are taken only from a verifier who has done that. What is
+    /// left of the journal is judged here, and so is whether the root still looks as it did then.
+    fn check_proof(&self, merge: &Merge, list: &RunList, rest: &[u8]) -> Result<(), Failure> {
+        let refuse = |text: &str| Failure { errno: Errno::NotSupported, text: text.into() };
+        let (Some(key), Some(proof)) = (&self.settings.proof_key, &list.proof) else {
+            return Err(refuse(
+                "the policy has every event judged, and nobody proves that these were",
+            ));
+        };
+        let owner = self.tables.decoupled.get(&merge.subtree);
+        let root = self.namespace.directory_to_read(&Cred::root(), merge.subtree, b"");
+        let (Some(owner), Ok(root)) = (owner, root) else {
+            return Err(refuse("the subtree is nobody's any more"));
+        };
+        let list = RunList { proof: None, ..list.clone() }.encode();
+        let (client, epoch, cred) = (merge.client, owner.epoch, &merge.cred);
+        let statement = Statement { root: &root, client, epoch, cred, list: &list, rest };
+        if !statement.is_proved_by(proof, key) {
+            return Err(refuse("the proof is not of these runs, this user and this subtree"));
+        }
+        if self.namespace.access(&merge.cred, merge.subtree, 2).is_err() {
+            return Err(refuse("the user may not write to the directory"));
+        }
         Ok(())
     }
 
@@ -170,29 +202,29 @@ impl Mds {
         runs: &mut Runs,
         effects: &mut Effects,
     ) -> Result<Next, Failure> {
-        let root = runs.root(merge.subtree);
-        match (runs.step, root) {
+        let root = runs.of_root(merge.subtree);
+        match (runs.step, root.is_empty()) {
             (Step::Begin, _) => {
                 let op = self.attach_made(merge, &runs.list)?;
                 runs.step = Step::Root;
                 self.store(Waiting::Attach(merge.id), op, effects);
                 Ok(Next::Wait)
             }
-            (Step::Root, Some(run)) => {
+            (Step::Root, false) => {
                 runs.step = Step::Proved;
-                self.store(Waiting::Attach(merge.id), StoreOp::ProveRun { run }, effects);
+                self.store(Waiting::Attach(merge.id), StoreOp::ProveRuns { runs: root }, effects);
                 Ok(Next::Wait)
             }
-            (Step::Proved, Some(run)) => {
-                if !self.may_attach_root(run.dir)? {
-                    return Ok(Next::Fetch(run.dir));
+            (Step::Proved, false) => {
+                if !self.may_attach_root(merge.subtree)? {
+                    return Ok(Next::Fetch(merge.subtree));
                 }
                 runs.step = Step::Writing;
-                self.attach_root((run, guard(merge)), effects);
+                self.attach_root(merge.subtree, (root, guard(merge)), effects);
                 Ok(Next::Wait)
             }
-            (Step::Writing, Some(_)) => Ok(Next::Wait),
-            (Step::Done, _) | (Step::Root | Step::Proved | Step::Writing, None) => {
+            (Step::Writing, false) => Ok(Next::Wait),
+            (Step::Done, _) | (Step::Root | Step::Proved | Step::Writing, true) => {
                 runs.step = Step::Done;
                 Ok(Next::Apply)
             }

@@ -34,8 +34,7 @@ impl Mds {
             && (bytes == 0
                 || flags.dry_run
                 || flags.strong_log
-                || flags.check
-                || self.must_check(subtree))
+                || (self.settings.proof_key.is_none() && (flags.check || self.must_check(subtree))))
         {
             // Every event must be looked at, or there is nothing that a list could be in front of.
             return Err(Errno::NotSupported.into());
@@ -57,6 +56,7 @@ impl Mds {
             bytes: Vec::with_capacity(usize::try_from(bytes).unwrap_or(0).min(64 << 20)),
             stage: Stage::Receiving,
             is_settling: false,
+            is_admitted: false,
             is_forgotten: false,
             offset: segment::HEADER_BYTES,
             skip: 0,

@@ -24,6 +24,28 @@ pub(crate) struct Release {
 }
 
 impl Mds {
+    /// Answers when the metadata store says all of a directory: then a client may read it there.
+    pub(super) fn write_down(
+        &mut self,
+        at: (ConnId, Tid),
+        (client, cred): (ClientId, &Cred),
+        (parent, name): (Ino, &[u8]),
+        effects: &mut Effects,
+    ) -> Performing {
+        let attr = self.namespace.directory_to_read(cred, parent, name)?;
+        if self.is_blocked(client, attr.ino) {
+            self.counters.busy += 1;
+            return Err(Errno::Busy.into());
+        }
+        if !self.authority.is_plain() && !self.is_served_here(attr.ino) {
+            let text = "another metadata server has this directory: list it there".into();
+            let errno = Errno::NotSupported;
+            return Err(Refused::Failure(Failure { errno, text }));
+        }
+        self.settle_directory(at, attr.ino, Answer::Attr(attr), effects);
+        Ok(Performed::Later)
+    }
+
     /// Gives a subtree to a client: stores the policy in the directory, grants a range,
     /// and, if the policy decouples, locks the subtree. Answered when all of it is durable.
     pub(crate) fn decouple(
@@ -91,7 +113,7 @@ impl Mds {
     }
 
     /// `EBUSY` if another client has this subtree, one above or one below.
-    fn check_free(&self, ino: Ino, client: ClientId) -> Result<(), Refused> {
+    pub(super) fn check_free(&self, ino: Ino, client: ClientId) -> Result<(), Refused> {
         for (root, owner) in &self.tables.decoupled {
             if owner.released {
                 continue;

@@ -191,7 +191,18 @@ impl Mds {
         if let Op::Walk { base, path } = *op {
             places.extend(self.way(base, path));
         }
-        if let Op::List { dir, attrs: true, .. } = *op {
+        let listed = if let Op::List { dir, attrs: true, .. } = *op {
+            Some(dir)
+        } else if let Op::WriteDown { parent, name } = *op {
+            if name.is_empty() {
+                Some(parent)
+            } else {
+                self.namespace.peek(parent, name).ok().flatten()
+            }
+        } else {
+            None
+        };
+        if let Some(dir) = listed {
             // Its entries say what the directories in it look like.
             let inside = self.caps.alone().map(|(dir, _)| dir);
             let inside = inside.filter(|it| self.namespace.home_of(*it) == Some(dir));
@@ -264,6 +275,17 @@ impl Mds {
         waits
     }
 
+    /// What clients have done in a subtree is to be here: directories that one has alone are taken back.
+    /// Says whether that is so.
+    pub(crate) fn end_alone_below(&mut self, root: Ino, effects: &mut Effects) -> bool {
+        let alone = self.caps.alone().map(|(dir, _)| dir);
+        let inside: Vec<Ino> = alone.filter(|dir| self.namespace.is_within(*dir, root)).collect();
+        for dir in &inside {
+            self.revoke(ClientId(0), *dir, effects);
+        }
+        inside.is_empty()
+    }
+
     /// Everything that clients have done is to be here: directories that one has alone are taken back,
     /// and none is given. Says whether that is so.
     pub(crate) fn end_alone(&mut self, effects: &mut Effects) -> bool {
@@ -276,7 +298,7 @@ impl Mds {
     }
 
     fn is_ending_alone(&self) -> bool {
-        self.ending_alone
+        self.ending_alone || self.snapshots.is_any()
     }
 
     /// A client has forgotten a directory: whoever waits for that looks again.

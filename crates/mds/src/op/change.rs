@@ -92,6 +92,10 @@ impl Mds {
             | Op::Sync
             | Op::Settle
             | Op::Export { .. }
+            | Op::Snapshot { .. }
+            | Op::Adopt { .. }
+            | Op::WriteDown { .. }
+            | Op::Held { .. }
             | Op::Decouple { .. }
             | Op::Extend { .. }
             | Op::Merge { .. }

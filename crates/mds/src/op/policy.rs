@@ -126,7 +126,9 @@ impl Mds {
         }
         for subtree in std::mem::take(&mut self.unrestored) {
             let held = self.tables.decoupled.get(&subtree).filter(|known| !known.released);
-            let Some(text) = held.map(|known| known.policy.clone()) else { continue };
+            // One without a policy was taken as it was.
+            let text = held.map(|known| known.policy.clone()).filter(|text| !text.is_empty());
+            let Some(text) = text else { continue };
             let restored = self.restore_policy(subtree, &text);
             if !self.namespace.knows(subtree) || matches!(restored, Err(Refusal::Cold(_))) {
                 self.unrestored.push(subtree);
@@ -152,7 +154,11 @@ impl Mds {
     pub(crate) fn next_policy_stores(&mut self, subtree: Ino) -> bool {
         let Some(known) = self.tables.decoupled.get(&subtree) else { return false };
         let Some(text) = known.next.clone() else { return false };
-        let from = parse(known.policy.as_bytes()).ok().unwrap_or_default();
+        let known = known.policy.clone();
+        let from = match known.as_str() {
+            "" => self.in_force(subtree),
+            text => parse(text.as_bytes()).ok().unwrap_or_default(),
+        };
         let to = if text.is_empty() { Ok(self.inherited(subtree)) } else { parse(text.as_bytes()) };
         to.is_ok_and(|to| Transition::between(&from, &to, true).store)
     }

@@ -64,6 +64,10 @@ impl Mds {
             | Op::Return { .. }
             | Op::Settle
             | Op::Export { .. }
+            | Op::Snapshot { .. }
+            | Op::Adopt { .. }
+            | Op::WriteDown { .. }
+            | Op::Held { .. }
             | Op::Sync
             | Op::Decouple { .. }
             | Op::Extend { .. }

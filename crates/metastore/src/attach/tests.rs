@@ -21,7 +21,7 @@ fn attached(run: RunId) -> Attached {
 /// A directory of one run that a client wrote, over one of the server's.
 fn stored(own: &Rows, clients: Rows) -> (Manifest, Vec<Vec<u8>>) {
     let dir = dirfrag(Ino(9));
-    let id = RunId::of_client(Ino(100));
+    let id = RunId::of_client(Ino(100), 0);
     let objects = vec![clients.into_run(dir, id), own.clone().into_run(dir, RunId(1))];
     let runs = objects.iter().map(|run| RunInfo::of(&RunReader::open(run).unwrap())).collect();
     let attached = vec![attached(id)];
@@ -131,9 +131,11 @@ fn a_run_of_a_client_is_in_a_manifest_only_with_what_is_known_of_it() {
 }
 
 fn list() -> RunList {
-    let run = RunInfo { id: RunId::of_client(Ino(100)), rows: 5, removed: 0, bytes: 999, crc: 3 };
+    let run =
+        RunInfo { id: RunId::of_client(Ino(100), 0), rows: 5, removed: 0, bytes: 999, crc: 3 };
     let dir = |ino| DirRun { dir: Ino(ino), run, subdirs: 1, touched: Timestamp(-4) };
-    RunList { journal: 77, last: Seq(12), dirs: vec![dir(100), dir(1 << 40)] }
+    let dirs = vec![dir(100), dir(1 << 40)];
+    RunList { journal: 77, last: Seq(12), dirs, proof: Some([7; 32]) }
 }
 
 #[test]

@@ -4,8 +4,6 @@ use proptest::prelude::*;
 use types::{FileType, Ino};
 
 use super::*;
-use crate::manifest::RunInfo;
-use crate::object::RunId;
 use crate::tests::{dirfrag, inode};
 
 /// A manifest for runs that are given newest first.
@@ -19,6 +17,61 @@ fn stored(runs: Vec<Rows>) -> (Manifest, Vec<Vec<u8>>) {
         objects.push(bytes);
     }
     (manifest, objects)
+}
+
+/// Merges slice by slice, of each run only the blocks that are needed.
+fn in_slices(manifest: &Manifest, objects: &[Vec<u8>], bytes: usize) -> (Rows, usize) {
+    let whole: Vec<_> = objects.iter().map(|bytes| RunReader::open(bytes).unwrap()).collect();
+    let indexes: Vec<_> = whole.iter().map(RunReader::index).collect();
+    let cuts = cuts(&indexes, bytes);
+    let mut rows = Rows::new();
+    for number in 0..=cuts.len() {
+        let from = number.checked_sub(1).map_or(&[][..], |before| &cuts[before]);
+        let slice = Slice { from, to: cuts.get(number).map(Vec::as_slice) };
+        let part = |(index, bytes): (&&'_ RunIndex, &'_ Vec<u8>)| {
+            let blocks = index.blocks_between(slice.from, slice.to);
+            let span = index.span(blocks.clone());
+            let start = usize::try_from(span.offset).unwrap();
+            (blocks, bytes[start..start + span.length].to_vec())
+        };
+        let parts: Vec<_> = indexes.iter().zip(objects).map(part).collect();
+        let readers: Vec<_> = indexes
+            .iter()
+            .zip(&parts)
+            .map(|(index, (blocks, bytes))| {
+                RunReader::open_part(index, blocks.clone(), bytes).unwrap()
+            })
+            .collect();
+        merge_slice(manifest, &readers, slice, |name, value| match value {
+            RowValue::Removed => {}
+            RowValue::Remote { .. } | RowValue::Inode(_) => rows.push(name, *value),
+        })
+        .unwrap();
+    }
+    (rows, cuts.len() + 1)
+}
+
+#[test]
+fn slices_of_large_runs_are_the_whole() {
+    let mut numbers = crate::tests::Numbers(7);
+    let mut large = |count: u64| {
+        let mut rows = Rows::new();
+        for _ in 0..count {
+            let number = numbers.next() % 30_000;
+            let gone = number.is_multiple_of(7);
+            let value = inode(number, FileType::Regular, b"");
+            let name = format!("{number:x}.out");
+            rows.push(name.as_bytes(), if gone { RowValue::Removed } else { value });
+        }
+        rows
+    };
+    let (manifest, objects) = stored(vec![large(300), large(5_000), large(40_000)]);
+    let whole = merge(&manifest, &objects).unwrap();
+    for bytes in [1, 20_000, 100_000, usize::MAX] {
+        let (sliced, count) = in_slices(&manifest, &objects, bytes);
+        assert!(count > 3 || bytes > 100_000, "{count} slices of {bytes}");
+        assert!(sliced.iter().eq(whole.iter()), "slices of {bytes}");
+    }
 }
 
 fn names(rows: &Rows) -> Vec<String> {
@@ -100,6 +153,17 @@ proptest! {
         }
         let (manifest, objects) = stored(newest_first);
         let loaded = merge(&manifest, &objects).unwrap();
+        // The newest as one, above the oldest.
+        if let Some((_, newest)) = objects.split_last() {
+            let mut front = manifest.clone();
+            front.runs.pop();
+            let (run, info) = rewrite(&front, newest, (RunId(99), true)).unwrap();
+            let mut both = manifest.clone();
+            both.runs.splice(..newest.len(), [info]);
+            let merged = merge(&both, &[&[run], &objects[newest.len()..]].concat()).unwrap();
+            prop_assert!(merged.iter().eq(loaded.iter()));
+        }
+        prop_assert!(in_slices(&manifest, &objects, 1).0.iter().eq(loaded.iter()));
         let loaded: Vec<_> = loaded.iter().map(|row| (row.name.to_vec(), row.value)).collect();
         let expected: Vec<_> =
             expected.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();

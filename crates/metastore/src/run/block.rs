@@ -19,38 +19,26 @@ use crate::row::{Base, RowValue, read_value};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block<'a> {
     /// Where the block starts in the object.
-    pub(super) offset: usize,
-    /// The first name, as the index states it.
-    pub(super) first: &'a [u8],
-    pub(super) rows: usize,
+    pub(super) offset: u64,
+    rows: usize,
     entries: &'a [u8],
     restarts: &'a [u8],
 }
 
 impl<'a> Block<'a> {
     /// Checks the frame and the checksum of the block `bytes` which starts at `offset`.
-    pub(super) fn open(
-        bytes: &'a [u8],
-        offset: usize,
-        first: &'a [u8],
-        rows: usize,
-    ) -> Result<Self, Malformed> {
+    pub(super) fn open(bytes: &'a [u8], offset: u64, rows: usize) -> Result<Self, Malformed> {
         let Some((body, crc)) = bytes.split_last_chunk::<4>() else {
             return Err(malformed(bytes.len(), "more bytes"));
         };
         if crc32c(body) != u32::from_le_bytes(*crc) {
             return Err(malformed(body.len(), "a checksum that matches"));
         }
-        Self::frame(body, offset, first, rows)
+        Self::frame(body, offset, rows)
     }
 
     /// As [`Block::open`], without the checksum at the end.
-    pub(super) fn frame(
-        body: &'a [u8],
-        offset: usize,
-        first: &'a [u8],
-        rows: usize,
-    ) -> Result<Self, Malformed> {
+    pub(super) fn frame(body: &'a [u8], offset: u64, rows: usize) -> Result<Self, Malformed> {
         let Some((body, count)) = body.split_last_chunk::<4>() else {
             return Err(malformed(body.len(), "more bytes"));
         };
@@ -63,7 +51,7 @@ impl<'a> Block<'a> {
         if rows == 0 || entries.len() / ROW_BYTES_MIN < rows {
             return Err(malformed(split, "as many rows as there are bytes for"));
         }
-        let block = Self { offset, first, rows, entries, restarts };
+        let block = Self { offset, rows, entries, restarts };
         if block.restart(0) != 0 {
             return Err(malformed(split, "the first restart at the first row"));
         }
@@ -81,11 +69,15 @@ impl<'a> Block<'a> {
         BlockCursor { block: *self, reader: Reader::new(self.entries), row: 0 }
     }
 
-    /// The value of a name, if the block has it.
-    pub(super) fn get(&self, base: &Base, name: &[u8]) -> Result<Option<RowValue<'a>>, Malformed> {
+    /// The value of a name, if the block has it. `first` is the first name that the index states.
+    pub(super) fn get(
+        &self,
+        base: &Base,
+        (first, name): (&[u8], &[u8]),
+    ) -> Result<Option<RowValue<'a>>, Malformed> {
         let mut cursor = self.seek(name)?;
         let mut found = NameBuf::new();
-        while let Some(value) = cursor.advance(base, &mut found)? {
+        while let Some(value) = cursor.advance(base, &mut found, || first)? {
             match found.as_slice().cmp(name) {
                 Ordering::Less => {}
                 Ordering::Equal => return Ok(Some(value)),
@@ -95,8 +87,21 @@ impl<'a> Block<'a> {
         Ok(None)
     }
 
+    /// The same for a block of whose rows only those count that stand before the first malformed one.
+    pub(super) fn scan(&self, base: &Base, (first, name): (&[u8], &[u8])) -> Option<RowValue<'a>> {
+        let (mut cursor, mut found) = (self.cursor(), NameBuf::new());
+        while let Ok(Some(value)) = cursor.advance(base, &mut found, || first) {
+            match found.as_slice().cmp(name) {
+                Ordering::Less => {}
+                Ordering::Equal => return Some(value),
+                Ordering::Greater => break,
+            }
+        }
+        None
+    }
+
     /// A cursor at the last restart whose name is not larger than `name`.
-    fn seek(&self, name: &[u8]) -> Result<BlockCursor<'a>, Malformed> {
+    pub(super) fn seek(&self, name: &[u8]) -> Result<BlockCursor<'a>, Malformed> {
         let (mut low, mut high) = (0, self.restarts.len() / 4);
         while high - low > 1 {
             let middle = usize::midpoint(low, high);
@@ -133,12 +138,14 @@ pub(super) struct BlockCursor<'a> {
 }
 
 impl<'a> BlockCursor<'a> {
-    /// Reads a row: `name` becomes its name, which must be larger than what `name` was.
+    /// Reads a row: `name` becomes its name, which must be larger than what `name` was, and that of
+    /// the first row what `first` says.
     #[inline]
-    pub(super) fn advance(
+    pub(super) fn advance<'f>(
         &mut self,
         base: &Base,
         name: &mut NameBuf,
+        first: impl FnOnce() -> &'f [u8],
     ) -> Result<Option<RowValue<'a>>, Malformed> {
         if self.row == self.block.rows {
             self.reader.end()?;
@@ -165,7 +172,7 @@ impl<'a> BlockCursor<'a> {
             return Err(start.malformed("a legal name"));
         }
         debug_assert_eq!(check_name(name.as_slice()), Ok(()), "only legal names get through");
-        if self.row == 0 && name.as_slice() != self.block.first {
+        if self.row == 0 && name.as_slice() != first() {
             return Err(start.malformed("the name that the index states"));
         }
         self.row += 1;

@@ -1,10 +1,10 @@
-//! Walks through a run in order of name.
+//! Walks through a run, or some of its blocks, in order of name.
 //!
 //! A cursor lends each row until the next step, because names are put together in place; hence it
 //! is not an `Iterator`.
 //!
-//! Invariant: a cursor that reached the end has seen as many rows as the header states; one that
-//! met an error yields nothing more.
+//! Invariant: a cursor that reached the end of a whole run has seen as many rows as it states; one that
+//! met an error yields nothing more, unless it is told to go on with the next block.
 
 use super::block::BlockCursor;
 use super::reader::RunReader;
@@ -16,7 +16,7 @@ use crate::row::{Row, RowValue};
 #[derive(Debug)]
 pub struct RunCursor<'r, 'a> {
     run: &'r RunReader<'a>,
-    /// The block after the open one.
+    /// The block after the open one, among those that are there.
     next_block: usize,
     block: Option<BlockCursor<'a>>,
     removed: u64,
@@ -44,7 +44,8 @@ impl<'r, 'a> RunCursor<'r, 'a> {
     #[inline]
     pub(crate) fn advance(&mut self) -> Result<bool, FormatError> {
         while let Some(block) = &mut self.block {
-            match block.advance(self.run.base(), &mut self.name) {
+            let first = || self.run.first_name(self.next_block - 1);
+            match block.advance(self.run.base(), &mut self.name, first) {
                 Ok(Some(value)) => {
                     self.value = value;
                     self.removed += u64::from(matches!(value, RowValue::Removed));
@@ -61,12 +62,24 @@ impl<'r, 'a> RunCursor<'r, 'a> {
         Ok(false)
     }
 
-    fn open_next_block(&mut self) -> Result<(), FormatError> {
+    /// Goes on with the next block.
+    pub(crate) fn leave_block(&mut self) {
         self.block = self.run.blocks().get(self.next_block).map(|block| block.cursor());
         self.next_block += 1;
-        if self.block.is_none() && self.removed != self.run.removed_rows() {
+    }
+
+    /// Whether the row that it stands on belongs into the block that it is in.
+    pub(crate) fn is_in_place(&self) -> bool {
+        let next = self.run.first_name(self.next_block);
+        next.is_empty() || self.name.as_slice() < next
+    }
+
+    fn open_next_block(&mut self) -> Result<(), FormatError> {
+        self.leave_block();
+        if self.block.is_none() && self.run.is_whole() && self.removed != self.run.removed_rows() {
             let cause = "as many removed rows as the header states";
-            return Err(self.run.error(0, malformed(self.run.as_bytes().len(), cause)));
+            let offset = self.run.as_bytes().len() as u64;
+            return Err(self.run.error(offset, malformed(0, cause)));
         }
         Ok(())
     }

@@ -1,28 +1,39 @@
 //! Opens a run and finds rows in it.
 //!
-//! Not here: rows and blocks themselves.
+//! Not here: rows and blocks themselves, and where they are ([`RunIndex`]).
 //!
-//! Invariant: a reader exists only for bytes whose every checksum is right and whose blocks fill
-//! the space between header and index exactly. What a forger can still get wrong inside a block
-//! is found when its rows are read.
+//! Invariant: a reader exists only for bytes whose every checksum is right. What a forger can still get
+//! wrong inside a block is found when its rows are read.
 
-use crc32c::{crc32c, crc32c_append};
+use std::ops::Range;
+
 use types::DirFragId;
 use types::bytes::{Malformed, Reader};
 
 use super::block::Block;
 use super::cursor::RunCursor;
-use super::{END_MAGIC, FOOTER_BYTES, HEADER_BYTES, Header, INDEX_ENTRY_BYTES};
+use super::index::{self, RunIndex};
+use super::{FOOTER_BYTES, HEADER_BYTES};
 use crate::error::{FormatError, malformed};
 use crate::object::{RunId, run_name};
 use crate::row::{Base, RowValue};
 
-/// A run whose checksums were verified.
+/// A run, or some blocks of it, whose checksums were verified.
 #[derive(Debug)]
 pub struct RunReader<'a> {
+    /// All of the object, or those blocks.
     bytes: &'a [u8],
-    header: Header,
+    index: Index<'a>,
+    /// Which of the blocks are there.
+    range: Range<usize>,
     blocks: Vec<Block<'a>>,
+}
+
+/// Of a run that is there as a whole its own, else whoever knows it lends it.
+#[derive(Debug)]
+enum Index<'a> {
+    Own(Box<RunIndex>),
+    Lent(&'a RunIndex),
 }
 
 impl<'a> RunReader<'a> {
@@ -48,37 +59,66 @@ impl<'a> RunReader<'a> {
             .map_err(|malformed| FormatError::new(run_name(dirfrag, id), malformed))
     }
 
+    /// Verifies and opens some blocks of a run that follow each other, as they were read.
+    ///
+    /// # Errors
+    /// If a block is not intact.
+    pub fn open_part(
+        index: &'a RunIndex,
+        range: Range<usize>,
+        bytes: &'a [u8],
+    ) -> Result<Self, FormatError> {
+        let (mut blocks, mut at) = (Vec::with_capacity(range.len()), 0);
+        for entry in index.entries.get(range.clone()).unwrap_or_default() {
+            let end = at + entry.length as usize;
+            let own = bytes.get(at..end).unwrap_or_default();
+            let block = Block::open(own, entry.offset, entry.rows as usize);
+            blocks.push(block.map_err(|malformed| index.error(entry.offset, malformed))?);
+            at = end;
+        }
+        Ok(Self { bytes, index: Index::Lent(index), range, blocks })
+    }
+
+    /// Where its rows are.
+    #[must_use]
+    pub fn index(&self) -> &RunIndex {
+        match &self.index {
+            Index::Own(index) => index,
+            Index::Lent(index) => index,
+        }
+    }
+
     /// The directory fragment it belongs to.
     #[must_use]
     pub fn dirfrag(&self) -> DirFragId {
-        self.header.dirfrag
+        self.index().dirfrag()
     }
 
     /// Its number.
     #[must_use]
     pub fn id(&self) -> RunId {
-        self.header.id
+        self.index().id()
     }
 
     /// How many rows it has.
     #[must_use]
     pub fn rows(&self) -> u64 {
-        self.header.rows
+        self.index().rows()
     }
 
     /// How many rows only hide older ones.
     #[must_use]
     pub fn removed_rows(&self) -> u64 {
-        self.header.removed
+        self.index().removed_rows()
     }
 
     /// How many rows state what a name stands for.
     #[must_use]
     pub fn live_rows(&self) -> u64 {
-        self.header.rows - self.header.removed
+        self.rows() - self.removed_rows()
     }
 
-    /// The whole object.
+    /// The whole object, or the blocks that are there.
     #[must_use]
     pub fn as_bytes(&self) -> &'a [u8] {
         self.bytes
@@ -96,35 +136,43 @@ impl<'a> RunReader<'a> {
     /// # Errors
     /// If a row on the way is malformed, which takes a forged checksum.
     pub fn get(&self, name: &[u8]) -> Result<Option<RowValue<'a>>, FormatError> {
-        let after = self.blocks.partition_point(|block| block.first <= name);
-        let Some(block) = after.checked_sub(1).map(|number| &self.blocks[number]) else {
+        let found = self.index().block_of(name);
+        let Some(number) = found.and_then(|found| found.checked_sub(self.range.start)) else {
             return Ok(None);
         };
-        block.get(self.base(), name).map_err(|malformed| self.error(block.offset, malformed))
+        let Some(block) = self.blocks.get(number) else { return Ok(None) };
+        let value = block.get(self.base(), (self.first_name(number), name));
+        value.map_err(|malformed| self.error(block.offset, malformed))
     }
 
     /// What its rows are stated against.
     pub(super) fn base(&self) -> &Base {
-        &self.header.base
+        &self.index().header.base
     }
 
+    /// The blocks that are there.
     pub(super) fn blocks(&self) -> &[Block<'a>] {
         &self.blocks
     }
 
+    /// The first name of one of the blocks that are there, or of the next one; empty if there is none.
+    pub(super) fn first_name(&self, number: usize) -> &[u8] {
+        self.index().first_name(self.range.start + number)
+    }
+
+    /// Whether all blocks are there.
+    pub(super) fn is_whole(&self) -> bool {
+        matches!(self.index, Index::Own(_))
+    }
+
     /// The error for something found wrong `malformed.offset` bytes after `offset`.
     #[cold]
-    pub(super) fn error(&self, offset: usize, malformed: Malformed) -> FormatError {
-        let offset = offset + malformed.offset;
-        FormatError::new(run_name(self.dirfrag(), self.id()), Malformed { offset, ..malformed })
+    pub(super) fn error(&self, offset: u64, malformed: Malformed) -> FormatError {
+        self.index().error(offset, malformed)
     }
 }
 
-/// The ends of a run, read without what is between them: what it says it is.
-///
-/// Proves that header, index and footer are those of one run of this identity, and that its blocks
-/// fill the object; not that the blocks are intact, or what their rows say. Costs two small reads,
-/// and memory for the index: about a thousandth of the run.
+/// What a run says that it is, of which only the ends were read ([`RunIndex`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunEnds {
     /// Its number.
@@ -167,122 +215,38 @@ impl RunEnds {
     /// # Errors
     /// If they are not those of one run.
     pub fn read(length: u64, header: &[u8], tail: &[u8]) -> Result<Self, FormatError> {
-        read_ends(length, header, tail).map_err(|malformed| FormatError::new("run", malformed))
+        let index = RunIndex::read(length, header, tail)?;
+        let (id, dirfrag) = (index.id(), index.dirfrag());
+        Ok(Self { id, dirfrag, rows: index.rows(), removed: index.removed_rows() })
     }
-}
-
-fn read_ends(length: u64, header: &[u8], tail: &[u8]) -> Result<RunEnds, Malformed> {
-    let known = Header::read(header)?;
-    // As if there were nothing between them: offsets are those of the real run, less that.
-    let body = length.checked_sub((header.len() + tail.len()) as u64);
-    let (Some(body), Some(index_bytes)) = (body, tail.len().checked_sub(FOOTER_BYTES)) else {
-        return Err(malformed(tail.len(), "more bytes"));
-    };
-    let (index, footer) = tail.split_at(index_bytes);
-    let mut reader = Reader::new(footer);
-    let start = reader.u64()?;
-    let count = reader.u32()? as usize;
-    let crc = reader.u32()?;
-    if reader.rest() != END_MAGIC {
-        return Err(reader.malformed("the magic at the end of a run"));
-    }
-    if start != header.len() as u64 + body || header.len() != HEADER_BYTES {
-        return Err(malformed(0, "the offset of the index"));
-    }
-    if crc32c_append(crc32c(header), &tail[..index_bytes + 12]) != crc {
-        return Err(malformed(index_bytes + 12, "a checksum that matches"));
-    }
-    let (mut reader, mut left, mut rows) = (Reader::new(index), body, 0u64);
-    let mut before: &[u8] = &[];
-    for _ in 0..count {
-        let entry = reader;
-        let (bytes, block_rows) = (u64::from(reader.u32()?), reader.u32()? as usize);
-        let name_bytes = usize::from(reader.u8()?);
-        let first = reader.take(name_bytes)?;
-        if first <= before {
-            return Err(entry.malformed("blocks in order of name"));
-        }
-        if bytes > left || bytes < Block::bytes_min(block_rows) as u64 {
-            return Err(entry.malformed("the length of a block"));
-        }
-        (left, rows, before) = (left - bytes, rows + block_rows as u64, first);
-    }
-    reader.end()?;
-    if left != 0 {
-        return Err(malformed(0, "the index after the last block"));
-    }
-    if rows != known.rows {
-        return Err(malformed(0, "as many rows as the header states"));
-    }
-    let Header { dirfrag, id, removed, .. } = known;
-    Ok(RunEnds { id, dirfrag, rows, removed })
 }
 
 fn open(bytes: &[u8]) -> Result<RunReader<'_>, Malformed> {
-    let header = Header::read(bytes)?;
-    let (index_start, count) = read_footer(bytes)?;
-    let blocks = read_index(bytes, index_start, count)?;
-    let rows = blocks.iter().fold(0, |rows, block| rows + block.rows as u64);
-    if rows != header.rows {
-        return Err(malformed(index_start, "as many rows as the header states"));
-    }
-    Ok(RunReader { bytes, header, blocks })
-}
-
-/// Where the index starts and how many blocks it lists.
-fn read_footer(bytes: &[u8]) -> Result<(usize, usize), Malformed> {
+    // So that what is no run at all is told as that.
+    super::Header::read(bytes)?;
     let footer_start = bytes.len().checked_sub(FOOTER_BYTES).filter(|at| *at >= HEADER_BYTES);
     let Some(footer_start) = footer_start else {
         return Err(malformed(bytes.len(), "more bytes"));
     };
-    let mut footer = Reader::new(bytes);
-    footer.take(footer_start)?;
-    let index_start = usize::try_from(footer.u64()?).ok();
-    let count = footer.u32()? as usize;
-    let crc_start = footer.offset();
-    let crc = footer.u32()?;
-    if footer.rest() != END_MAGIC {
-        return Err(footer.malformed("the magic at the end of a run"));
+    let mut footer = Reader::new(&bytes[footer_start..]);
+    let start = usize::try_from(footer.u64()?).ok();
+    if !bytes.ends_with(super::END_MAGIC) {
+        return Err(malformed(bytes.len() - 8, "the magic at the end of a run"));
     }
-    let Some(start) = index_start.filter(|at| (HEADER_BYTES..=footer_start).contains(at)) else {
+    let Some(start) = start.filter(|at| (HEADER_BYTES..=footer_start).contains(at)) else {
         return Err(malformed(footer_start, "the offset of the index"));
     };
-    if crc32c_append(crc32c(&bytes[..HEADER_BYTES]), &bytes[start..crc_start]) != crc {
-        return Err(malformed(crc_start, "a checksum that matches"));
-    }
-    // Checked before anything is allocated for it.
-    if count > (footer_start - start) / (INDEX_ENTRY_BYTES + 1) {
-        return Err(malformed(footer_start + 8, "as many blocks as there are bytes for"));
-    }
-    Ok((start, count))
-}
-
-/// Checks every block and that they fill the space between header and index.
-fn read_index(bytes: &[u8], start: usize, count: usize) -> Result<Vec<Block<'_>>, Malformed> {
-    let mut index = Reader::new(&bytes[..bytes.len() - FOOTER_BYTES]);
-    index.take(start)?;
-    let mut blocks: Vec<Block<'_>> = Vec::with_capacity(count);
-    let mut offset = HEADER_BYTES;
-    for _ in 0..count {
-        let entry = index;
-        let length = index.u32()? as usize;
-        let rows = index.u32()? as usize;
-        let name_bytes = usize::from(index.u8()?);
-        let first = index.take(name_bytes)?;
-        if blocks.last().is_some_and(|before| first <= before.first) {
-            return Err(entry.malformed("blocks in order of name"));
-        }
-        if length > start - offset || length < Block::bytes_min(rows) {
-            return Err(entry.malformed("the length of a block"));
-        }
-        let block = Block::open(&bytes[offset..offset + length], offset, first, rows)
-            .map_err(|inner| malformed(offset + inner.offset, inner.expected))?;
+    let index = index::read(bytes.len() as u64, &bytes[..HEADER_BYTES], &bytes[start..])?;
+    let mut blocks = Vec::with_capacity(index.entries.len());
+    let mut at = HEADER_BYTES;
+    for entry in &index.entries {
+        let end = at + entry.length as usize;
+        let block = Block::open(&bytes[at..end], entry.offset, entry.rows as usize)
+            .map_err(|inner| malformed(at + inner.offset, inner.expected))?;
         blocks.push(block);
-        offset += length;
+        at = end;
     }
-    index.end()?;
-    if offset != start {
-        return Err(malformed(offset, "the index after the last block"));
-    }
-    Ok(blocks)
+    index.check_filters(bytes)?;
+    let range = 0..blocks.len();
+    Ok(RunReader { bytes, index: Index::Own(Box::new(index)), range, blocks })
 }

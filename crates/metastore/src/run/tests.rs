@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use types::{FileType, Ino};
 
 use super::*;
+use crate::manifest::RunInfo;
 use crate::row::{Row, RowValue};
 use crate::tests::{Numbers, dirfrag, inode};
 
@@ -37,7 +38,7 @@ pub(crate) fn forge(bytes: &mut [u8]) {
     let footer = bytes.len() - FOOTER_BYTES;
     let index_start = u32::from_le_bytes(*bytes[footer..].first_chunk().unwrap()) as usize;
     let (mut at, mut offset) = (index_start, HEADER_BYTES);
-    while at < footer {
+    while at < footer - STATS_BYTES {
         let length = u32::from_le_bytes(*bytes[at..].first_chunk().unwrap()) as usize;
         at += INDEX_ENTRY_BYTES + usize::from(bytes[at + 8]);
         let end = offset + length;
@@ -152,7 +153,7 @@ fn foreign_and_newer_objects_are_told_apart() {
         RunReader::open(&bytes).expect_err("changed").cause
     };
     assert_eq!(cause(|bytes| bytes[0] = b'X'), "the magic of a run");
-    assert_eq!(cause(|bytes| bytes[8] = 3), KNOWN_VERSION);
+    assert_eq!(cause(|bytes| bytes[8] = 4), KNOWN_VERSION);
     assert_eq!(cause(|bytes| bytes[10] = 1), "flags that this version defines");
     assert_eq!(cause(|bytes| bytes.push(0)), "the magic at the end of a run");
     assert_eq!(cause(|bytes| bytes[HEADER_BYTES + 3] ^= 1), "a checksum that matches");
@@ -176,8 +177,9 @@ fn forged_blocks_give_errors_or_other_rows_but_never_panic() {
     for _ in 0..10_000 {
         let mut bytes = original.clone();
         for _ in 0..=numbers.below(2) {
-            // Anything but the lengths in the index, by which the forger finds the blocks.
-            let at = HEADER_BYTES + numbers.below(space - 40);
+            // Anything but the counts, and the lengths in the index, by which the forger finds the
+            // blocks.
+            let at = HEADER_BYTES + numbers.below(space - 40 - STATS_BYTES);
             bytes[at] = numbers.byte();
         }
         forge(&mut bytes);
@@ -213,7 +215,8 @@ fn forged_counts_are_refused_before_anything_is_allocated() {
     let (original, footer) = (small_run(), small_run().len() - FOOTER_BYTES);
     for (at, cause) in [
         (footer + 8, "as many blocks as there are bytes for"),
-        (36, "as many rows as the header states"),
+        (footer - STATS_BYTES, "as many rows as the header states"),
+        (36, "zero where the counts were"),
     ] {
         let mut bytes = original.clone();
         bytes[at..at + 4].fill(0xff);
@@ -221,7 +224,7 @@ fn forged_counts_are_refused_before_anything_is_allocated() {
         assert_eq!(RunReader::open(&bytes).expect_err("forged").cause, cause);
     }
     let mut bytes = original;
-    bytes[44] += 1;
+    bytes[footer - 8] += 1;
     forge(&mut bytes);
     let run = RunReader::open(&bytes).expect("the number of removed rows shows only at the end");
     let mut cursor = run.iter();
@@ -232,6 +235,105 @@ fn forged_counts_are_refused_before_anything_is_allocated() {
         }
     };
     assert_eq!(error.cause, "as many removed rows as the header states");
+}
+
+/// The ends of a run, as a reader of ranges has them.
+fn index_of(bytes: &[u8]) -> RunIndex {
+    let length = bytes.len() as u64;
+    let footer = &bytes[bytes.len() - FOOTER_BYTES..];
+    let tail = RunEnds::tail_bytes(length, footer).unwrap();
+    RunIndex::read(length, &bytes[..HEADER_BYTES], &bytes[bytes.len() - tail..]).unwrap()
+}
+
+fn at(bytes: &[u8], span: Span) -> &[u8] {
+    let start = usize::try_from(span.offset).unwrap();
+    &bytes[start..start + span.length]
+}
+
+#[test]
+fn a_name_is_found_by_reading_one_block_and_mostly_none_for_an_absent_one() {
+    let (names, bytes) = large_run();
+    let index = index_of(&bytes);
+    assert_eq!((index.rows(), index.removed_rows()), (names.len() as u64, 0));
+    let look = |name: &[u8]| {
+        let Some(block) = index.block_of(name) else { return (false, None) };
+        let filter = at(&bytes, index.filter_span(block).expect("this version has filters"));
+        let may = index.may_have(block, filter, name).unwrap();
+        let block_bytes = at(&bytes, index.span(block..block + 1));
+        let found = index.get(block, block_bytes, name).unwrap();
+        assert_eq!(index.get_admitted(block, block_bytes, name).unwrap(), found);
+        (may, found)
+    };
+    for (name, number) in &names {
+        assert_eq!(look(name), (true, Some(inode(*number, FileType::Regular, b""))));
+    }
+    let absent: Vec<_> = (0..10_000).map(|number| format!("checkpoint.x{number}")).collect();
+    let mut passed = 0;
+    for name in &absent {
+        let (may, found) = look(name.as_bytes());
+        assert_eq!(found, None);
+        passed += u64::from(may);
+    }
+    // One in about 120 is expected.
+    assert!((20..200).contains(&passed), "{passed} of 10,000 absent names cost a block");
+    for absent in [&b""[..], b"!", b"\xff", &[b'z'; 255]] {
+        assert_eq!(look(absent).1, None);
+    }
+}
+
+#[test]
+fn damage_is_found_in_what_is_read_of_a_run() {
+    let (_, bytes) = large_run();
+    let index = index_of(&bytes);
+    let block = index.span(1..2);
+    let mut damaged = at(&bytes, block).to_vec();
+    damaged[100] ^= 1;
+    let error = index.get(1, &damaged, index.first_name(1)).expect_err("damaged");
+    assert!(error.offset as u64 > block.offset, "{error}");
+    assert!(index.get_admitted(1, &damaged, b"a").is_err());
+    assert!(RunReader::open_part(&index, 1..2, &damaged).is_err());
+    let filter = index.filter_span(0).unwrap();
+    let mut damaged = at(&bytes, filter).to_vec();
+    damaged[0] ^= 1;
+    assert!(index.may_have(0, &damaged, b"a").is_err());
+    assert!(index.may_have(0, &[], b"a").is_err());
+    // The ends, bit by bit.
+    let small = small_run();
+    let footer = &small[small.len() - FOOTER_BYTES..];
+    let tail = RunEnds::tail_bytes(small.len() as u64, footer).unwrap();
+    let (header, tail) = (&small[..HEADER_BYTES], &small[small.len() - tail..]);
+    for bit in 0..(header.len() + tail.len()) * 8 {
+        let (mut header, mut tail) = (header.to_vec(), tail.to_vec());
+        let (byte, flip) = (bit / 8, 1 << (bit % 8));
+        match byte.checked_sub(header.len()) {
+            None => header[byte] ^= flip,
+            Some(byte) => tail[byte] ^= flip,
+        }
+        assert!(RunIndex::read(small.len() as u64, &header, &tail).is_err(), "bit {bit}");
+    }
+}
+
+#[test]
+fn a_run_that_is_taken_away_while_it_grows_is_the_same_run() {
+    let (names, whole) = large_run();
+    let mut builder = RunBuilder::new(dirfrag(Ino::ROOT), RunId(3));
+    let (mut bytes, mut pieces) = (Vec::new(), 0);
+    for (name, number) in &names {
+        builder.push(name, &inode(*number, FileType::Regular, b""));
+        if builder.ready_bytes() > 16_000 {
+            bytes.extend_from_slice(&builder.take());
+            pieces += 1;
+        }
+    }
+    let (rest, info) = builder.finish();
+    bytes.extend_from_slice(&rest);
+    assert!(pieces > 1, "{pieces}");
+    assert_eq!(info, RunInfo::of(&RunReader::open(&bytes).unwrap()));
+    let (one, other) = (RunReader::open(&bytes).unwrap(), RunReader::open(&whole).unwrap());
+    assert_eq!(read_all(&one), read_all(&other));
+    for (name, number) in &names {
+        assert_eq!(one.get(name), Ok(Some(inode(*number, FileType::Regular, b""))));
+    }
 }
 
 proptest! {

@@ -1,21 +1,23 @@
 //! Writes a run.
 //!
-//! Values are copied as they were captured; only names are looked at. Not here: what a value
+//! Values that were captured are copied as they are; only names are looked at. Not here: what a value
 //! looks like.
 //!
 //! Invariant: rows arrive in strictly increasing order of name.
 
 use crc32c::{crc32c, crc32c_append};
-use types::DirFragId;
 use types::bytes::Put;
+use types::{DirFragId, Ino, name_hash};
 
+use super::filter::{self, GROUP_BLOCKS};
 use super::{
     BLOCK_BYTES_TARGET, BLOCK_END_BYTES, END_MAGIC, FOOTER_BYTES, HEADER_BYTES, Header,
-    INDEX_ENTRY_BYTES, RESTART_ROWS,
+    INDEX_ENTRY_BYTES, RESTART_ROWS, RUN_VERSION,
 };
-use crate::name::shared_prefix;
+use crate::manifest::RunInfo;
+use crate::name::{NameBuf, shared_prefix};
 use crate::object::RunId;
-use crate::row::is_removed;
+use crate::row::{Base, RowValue, is_removed, put_value};
 use crate::rows::{Place, Rows};
 
 /// A row, and enough of its name to order it mostly without a look at the row: rows lie anywhere
@@ -60,58 +62,127 @@ fn sort_key(name: &[u8]) -> u64 {
 }
 
 /// A run in the making.
-pub(super) struct RunWriter<'r> {
+///
+/// Its bytes can be taken away while it grows, so that a run may be larger than memory: what is kept
+/// is the open block, the index and the filters, about a fifteenth of the run.
+#[derive(Debug)]
+pub struct RunBuilder {
     header: Header,
+    /// Whether the header states what rows are stated against.
+    has_base: bool,
+    /// What was not taken away yet.
     out: Vec<u8>,
+    /// How many bytes were taken away, and their checksum.
+    taken: u64,
+    crc: u32,
     index: Vec<u8>,
+    filters: Vec<u8>,
+    /// Where the group of filters begins that is being made.
+    group_start: usize,
     blocks: u32,
     /// Where the open block starts.
     block_start: usize,
     block_rows: usize,
     /// The first name of the open block.
-    block_first: &'r [u8],
+    block_first: NameBuf,
+    /// Of each row of the open block, what its filter knows.
+    hashes: Vec<u32>,
     restarts: Vec<u32>,
-    last_name: &'r [u8],
+    last_name: NameBuf,
+    /// A checksum of the checksums of all blocks.
+    sum: u32,
+    scratch: Vec<u8>,
 }
 
-impl<'r> RunWriter<'r> {
-    pub(super) fn new(dirfrag: DirFragId, id: RunId, rows: &Rows) -> Self {
-        let header = Header { dirfrag, id, rows: 0, removed: 0, base: rows.base() };
+impl RunBuilder {
+    /// An empty run. What its rows are stated against is taken from the first inode.
+    #[must_use]
+    pub fn new(dirfrag: DirFragId, id: RunId) -> Self {
+        let mut builder = Self::with_base(dirfrag, id, Base::default(), 0);
+        builder.has_base = false;
+        builder
+    }
+
+    /// An empty run whose values were encoded against this.
+    pub(super) fn with_base(dirfrag: DirFragId, id: RunId, base: Base, bytes: usize) -> Self {
+        let header = Header { version: RUN_VERSION, dirfrag, id, rows: 0, removed: 0, base };
         // What rows take in memory is more than what they take in a run, unless they are few.
-        let mut out = Vec::with_capacity(HEADER_BYTES + FOOTER_BYTES + rows.bytes());
+        let mut out = Vec::with_capacity(HEADER_BYTES + FOOTER_BYTES + bytes);
         header.put(&mut out);
         Self {
             header,
+            has_base: true,
             out,
+            taken: 0,
+            crc: 0,
             index: Vec::new(),
+            filters: Vec::new(),
+            group_start: 0,
             blocks: 0,
             block_start: HEADER_BYTES,
             block_rows: 0,
-            block_first: &[],
+            block_first: NameBuf::new(),
+            hashes: Vec::new(),
             restarts: Vec::new(),
-            last_name: &[],
+            last_name: NameBuf::new(),
+            sum: 0,
+            scratch: Vec::new(),
         }
     }
 
     /// Appends a row whose name is larger than all before.
+    pub fn push(&mut self, name: &[u8], value: &RowValue<'_>) {
+        if !self.has_base
+            && self.taken == 0
+            && let RowValue::Inode(record) = value
+        {
+            self.header.base = Base::of(record);
+            self.has_base = true;
+            self.put_header_again();
+        }
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        put_value(&mut scratch, &self.header.base, value);
+        self.push_encoded(name, &scratch);
+        self.scratch = scratch;
+    }
+
+    /// The header changed, and is still here.
+    fn put_header_again(&mut self) {
+        let mut header = Vec::with_capacity(HEADER_BYTES);
+        self.header.put(&mut header);
+        self.out[..HEADER_BYTES].copy_from_slice(&header);
+    }
+
+    /// Takes the number that a client's run has by what it says. All rows were pushed, and nothing was taken away.
+    pub(super) fn name_by_rows(&mut self, first: Ino) {
+        if self.block_rows > 0 {
+            self.finish_block();
+        }
+        self.header.id = RunId::of_client(first, self.sum);
+        self.put_header_again();
+    }
+
+    /// The same with a value that is encoded.
     #[inline]
-    pub(super) fn push(&mut self, name: &'r [u8], value: &[u8]) {
-        debug_assert!(self.last_name < name, "rows are written in order");
+    pub(super) fn push_encoded(&mut self, name: &[u8], value: &[u8]) {
+        debug_assert!(self.last_name.as_slice() < name, "rows are written in order");
         let mut shared = 0;
         if self.block_rows == 0 {
-            self.block_first = name;
+            self.block_first.set(name);
         }
         if self.block_rows.is_multiple_of(RESTART_ROWS) {
             self.restarts.push(fits_u32(self.out.len() - self.block_start));
         } else {
-            shared = shared_prefix(self.last_name, name);
+            shared = shared_prefix(self.last_name.as_slice(), name);
         }
         let suffix = &name[shared..];
         self.out.put_u8(fits_u8(shared));
         self.out.put_u8(fits_u8(suffix.len()));
         self.out.extend_from_slice(suffix);
         self.out.extend_from_slice(value);
-        self.last_name = name;
+        self.last_name.set(name);
+        self.hashes.push(name_hash(name));
         self.block_rows += 1;
         self.header.rows += 1;
         self.header.removed += u64::from(is_removed(value));
@@ -128,35 +199,79 @@ impl<'r> RunWriter<'r> {
         self.out.put_u32(fits_u32(self.restarts.len()));
         let crc = crc32c(&self.out[self.block_start..]);
         self.out.put_u32(crc);
+        self.sum = crc32c_append(self.sum, &crc.to_le_bytes());
         let length = self.out.len() - self.block_start;
         debug_assert!(length > BLOCK_END_BYTES, "a block has rows");
-        self.index.reserve(INDEX_ENTRY_BYTES + self.block_first.len());
+        let first = self.block_first.as_slice();
+        self.index.reserve(INDEX_ENTRY_BYTES + first.len());
         self.index.put_u32(fits_u32(length));
         self.index.put_u32(fits_u32(self.block_rows));
-        self.index.put_u8(fits_u8(self.block_first.len()));
-        self.index.extend_from_slice(self.block_first);
+        self.index.put_u8(fits_u8(first.len()));
+        self.index.extend_from_slice(first);
         self.blocks += 1;
         self.block_start = self.out.len();
         self.block_rows = 0;
         self.restarts.clear();
+        filter::put_filter(&mut self.filters, &self.hashes);
+        self.hashes.clear();
+        if (self.blocks as usize).is_multiple_of(GROUP_BLOCKS) {
+            self.finish_group();
+        }
     }
 
-    /// The bytes of the object.
-    pub(super) fn finish(mut self) -> Vec<u8> {
+    fn finish_group(&mut self) {
+        filter::end_group(&mut self.filters, self.group_start);
+        self.group_start = self.filters.len();
+    }
+
+    /// How many rows it has so far.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.header.rows
+    }
+
+    /// How many bytes can be taken away.
+    #[must_use]
+    pub fn ready_bytes(&self) -> usize {
+        self.block_start
+    }
+
+    /// Takes away the blocks that are ready: they come next in the object.
+    #[must_use]
+    pub fn take(&mut self) -> Vec<u8> {
+        let open = self.out.split_off(self.block_start);
+        self.block_start = 0;
+        let ready = std::mem::replace(&mut self.out, open);
+        self.taken += ready.len() as u64;
+        self.crc = crc32c_append(self.crc, &ready);
+        ready
+    }
+
+    /// The bytes of the object that were not taken away, and what a manifest says of all of it.
+    #[must_use]
+    pub fn finish(mut self) -> (Vec<u8>, RunInfo) {
         if self.block_rows > 0 {
             self.finish_block();
         }
+        if self.group_start < self.filters.len() {
+            self.finish_group();
+        }
         let mut header = Vec::with_capacity(HEADER_BYTES);
         self.header.put(&mut header);
-        self.out[..HEADER_BYTES].copy_from_slice(&header);
+        self.out.extend_from_slice(&self.filters);
         let index_start = self.out.len();
         self.out.extend_from_slice(&self.index);
-        self.out.put_u64(index_start as u64);
+        self.out.put_u64(self.header.rows);
+        self.out.put_u64(self.header.removed);
+        self.out.put_u64(self.taken + index_start as u64);
         self.out.put_u32(self.blocks);
         let crc = crc32c_append(crc32c(&header), &self.out[index_start..]);
         self.out.put_u32(crc);
         self.out.extend_from_slice(END_MAGIC);
-        self.out
+        let Header { id, rows, removed, .. } = self.header;
+        let bytes = self.taken + self.out.len() as u64;
+        let crc = crc32c_append(self.crc, &self.out);
+        (self.out, RunInfo { id, rows, removed, bytes, crc })
     }
 }
 

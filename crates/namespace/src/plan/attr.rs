@@ -167,7 +167,8 @@ impl Namespace {
     /// known would make them look older than it, and they would be lost.
     pub(crate) fn inode_up_to_date(&self, ino: Ino) -> Result<&Inode, Refusal> {
         let inode = self.inode(ino)?;
-        if inode.is_dir() && !self.is_complete(ino) {
+        // Whatever was fetched of its names, the times came with it.
+        if inode.is_dir() && self.may_be_counted(ino) {
             return Err(Refusal::Cold(ino));
         }
         Ok(inode)

@@ -23,6 +23,7 @@ enum Stored {
 #[derive(Default)]
 struct Store {
     positions: BTreeMap<Ino, (Seq, (Timestamp, Seq))>,
+    counts: BTreeMap<Ino, (u64, u64, bool)>,
     dirs: BTreeMap<Ino, BTreeMap<Vec<u8>, Stored>>,
 }
 
@@ -48,6 +49,18 @@ impl Store {
         namespace.load(dir, self.rows(dir));
         let (position, touched) = self.positions.get(&dir).copied().unwrap_or_default();
         namespace.finish_load(dir, position, touched);
+    }
+
+    /// Looks names up, also such that the directory does not have.
+    fn look_up(&self, namespace: &mut Namespace, dir: Ino, names: &[&'static [u8]]) {
+        let mut rows = Rows::new();
+        for name in names {
+            let found = self.rows(dir).find(|row| row.name == *name);
+            rows.push(name, found.map_or(RowValue::Removed, |row| row.value));
+        }
+        let counts = self.counts.get(&dir).copied().unwrap_or((0, 0, true));
+        let position = self.positions.get(&dir).copied().unwrap_or_default();
+        namespace.load_names(dir, rows.iter(), (counts, false), position);
     }
 
     fn replace(&self, namespace: &mut Namespace, dir: Ino) {
@@ -104,6 +117,10 @@ enum Step {
     Commit(u8),
     /// Forgets a directory that is stored.
     Evict(u8),
+    /// Forgets of a directory what is stored.
+    Thin(u8),
+    /// Looks some names of a directory up that is not in memory, or how many it has.
+    LookUp(u8, u8),
     /// Forgets the part of the journal that is stored, and purges what was removed.
     Trim,
     /// Resolves a path, which may fetch.
@@ -119,6 +136,8 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (any::<u8>(), 1..3u8).prop_map(|(flight, budget)| Step::Capture(flight, budget)),
         9 => any::<u8>().prop_map(Step::Commit),
         6 => any::<u8>().prop_map(Step::Evict),
+        6 => any::<u8>().prop_map(Step::Thin),
+        6 => (any::<u8>(), any::<u8>()).prop_map(|(dir, names)| Step::LookUp(dir, names)),
         3 => Just(Step::Trim),
         3 => at().prop_map(Step::Visit),
         2 => Just(Step::Crash),
@@ -346,11 +365,35 @@ impl Server {
                 let all = self.namespace.directory_list();
                 self.namespace.evict(all[usize::from(pick) % all.len()]);
             }
+            Step::Thin(pick) => {
+                let all = self.namespace.directory_list();
+                self.namespace.thin(all[usize::from(pick) % all.len()]);
+            }
+            Step::LookUp(pick, names) => self.look_up(pick, names),
             Step::Trim => self.trim(),
             Step::Visit(at) => {
                 self.resolve(at);
             }
             Step::Crash => self.crash(),
+        }
+    }
+
+    /// A directory whose inode is in memory, as a request would have to see it first.
+    fn look_up(&mut self, pick: u8, names: u8) {
+        let Self { namespace, store, flights, .. } = self;
+        let mut dirs: Vec<Ino> = store.dirs.keys().copied().collect();
+        dirs.retain(|dir| namespace.is_dir(*dir) && namespace.is_anchored(*dir));
+        let Some(at) = usize::from(pick).checked_rem(dirs.len()) else { return };
+        let dir = dirs[at];
+        if let Some(at) = flights.iter().position(|flight| flight.capture.dir == dir) {
+            commit(namespace, store, flights.swap_remove(at));
+        }
+        let all: [&'static [u8]; 4] = [b"a", b"b", b"c", b"d"];
+        let wanted = all.iter().enumerate().filter(|(bit, _)| names & 1 << bit != 0);
+        let wanted: Vec<_> = wanted.map(|(_, name)| *name).collect();
+        store.look_up(namespace, dir, &wanted);
+        for name in wanted {
+            assert!(namespace.knows_name(dir, name), "{dir}: {name:?} was looked up");
         }
     }
 
@@ -364,7 +407,8 @@ impl Server {
     fn crash(&mut self) {
         // Walking the tree commits checkpoints that are in its way, which must not help.
         let before = {
-            let stored = (self.store.dirs.clone(), self.store.positions.clone());
+            let Store { dirs, positions, counts } = &self.store;
+            let stored = (dirs.clone(), positions.clone(), counts.clone());
             let flights = std::mem::take(&mut self.flights);
             for flight in &flights {
                 // They are in memory as a whole, or they could not be written.
@@ -378,7 +422,7 @@ impl Server {
                 }
                 store.load(namespace, dir);
             });
-            (self.store.dirs, self.store.positions) = stored;
+            (self.store.dirs, self.store.positions, self.store.counts) = stored;
             if blind.is_empty() { Some(before) } else { None }
         };
         self.trace += "\ncrash";
@@ -427,6 +471,7 @@ fn commit(namespace: &mut Namespace, store: &mut Store, mut flight: Flight) {
         return;
     }
     store.commit(flight.capture.dir, &flight.rows);
+    store.counts.insert(flight.capture.dir, namespace.counts(flight.capture.dir));
     let touched = namespace.untold_change(flight.capture.dir);
     store.positions.insert(flight.capture.dir, (flight.position, touched));
     namespace.end_capture(flight.capture.dir);

@@ -11,10 +11,11 @@ use super::head::{Head, LARGE, Large, PIECE_BYTES, parts};
 use super::places::Place;
 use super::sys::{Code, CodeResult, Read, Step, Submitted};
 use super::{Rados, changed, contended};
+use crate::gather::Gather;
 use crate::store::{absent, check_end};
 
-/// Requests of one call that are under way at a time: what one connection carries well, and 64 MiB.
-const DEPTH: usize = 16;
+/// Requests of one call that are under way at a time: 32 MiB keep the OSDs of a small cluster busy.
+const DEPTH: usize = 8;
 
 /// Somebody else changed the object so often while it was changed here.
 pub(super) const ATTEMPTS_MAX: usize = 1000;
@@ -125,10 +126,10 @@ impl Rados {
 
     /// Writes at the end or at an offset, and says where that was. If a write behind the head fails,
     /// the object may have become longer by zeros.
-    pub(super) fn extend(&self, name: &str, at: At, data: &[u8]) -> Result<u64> {
+    pub(super) fn extend(&self, name: &str, at: At, data: Gather<'_>) -> Result<u64> {
         let place = &*self.places.of(name)?;
         // A guess is as good as a look where the head is changed, and so compared.
-        let changes_head = matches!(at, At::End) && !data.is_empty();
+        let changes_head = matches!(at, At::End) && data.len() > 0;
         let mut guess = self.known.head(name).filter(|_| changes_head);
         for _ in 0..ATTEMPTS_MAX {
             let before = match guess.take() {
@@ -140,7 +141,7 @@ impl Rados {
                 At::End => size,
                 At::Offset(offset) => offset,
             };
-            let end = if data.is_empty() { size } else { check_end(name, offset, data.len())? };
+            let end = if data.len() == 0 { size } else { check_end(name, offset, data.len())? };
             match self.extend_head(place, name, before, (offset, end.max(size)), data) {
                 Ok(now) => {
                     self.known.note(name, now, None);
@@ -167,10 +168,10 @@ impl Rados {
         name: &str,
         before: Option<Head>,
         (offset, size): (u64, u64),
-        data: &[u8],
+        mut data: Gather<'_>,
     ) -> CodeResult<Head> {
         let guard = before.map_or(Step::CreateNew, |head| Step::AssertVersion(head.version));
-        let mut steps = vec![guard];
+        let (mut steps, mut buffer) = (vec![guard], Vec::new());
         let mut now = before.unwrap_or(Head { version: 0, head_bytes: 0, large: None });
         if now.large.is_some() || size > PIECE_BYTES {
             let number = now.large.map_or_else(|| self.next_number(), |large| large.number);
@@ -181,7 +182,7 @@ impl Rados {
             now.large = Some(large);
         }
         if let Some(part) = parts(offset, data.len()).next().filter(|part| part.index == 0) {
-            steps.push(Step::Write(offset, &data[..part.length]));
+            steps.push(Step::Write(offset, data.take(part.length, &mut buffer)));
             now.head_bytes = now.head_bytes.max(offset + part.length as u64);
         }
         if before.is_none() || steps.len() > 1 {
@@ -190,23 +191,24 @@ impl Rados {
         Ok(now)
     }
 
-    /// Writes everything but what lies in the head, side by side.
+    /// Writes everything but what lies in the head, side by side. What lies in several places is put together
+    /// piece by piece in the same memory, as librados copies what it is given.
     pub(super) fn write_pieces(
         &self,
         place: &Place,
         name: &str,
         large: Large,
         offset: u64,
-        data: &[u8],
+        mut data: Gather<'_>,
     ) -> CodeResult<()> {
-        let mut rest = data;
-        let pieces = parts(offset, data.len()).filter_map(|part| {
-            let (now, later) = rest.split_at(part.length);
-            rest = later;
-            (part.index > 0).then_some((part, now))
-        });
-        side_by_side(pieces, |(part, data)| {
-            place.pieces.submit(&large.piece(name, part.index), &[Step::Write(part.offset, data)])
+        let mut buffer = Vec::new();
+        let mut pieces = parts(offset, data.len()).peekable();
+        if let Some(head) = pieces.next_if(|part| part.index == 0) {
+            data.skip(head.length);
+        }
+        side_by_side(pieces, |part| {
+            let now = data.take(part.length, &mut buffer);
+            place.pieces.submit(&large.piece(name, part.index), &[Step::Write(part.offset, now)])
         })
     }
 

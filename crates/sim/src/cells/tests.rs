@@ -112,7 +112,7 @@ fn stored_run(cells: &Cells, dir: Ino, id: RunId, names: &[(&str, Ino, u32)]) ->
 /// Sends a list of runs in front of a journal without events.
 fn send_runs(cells: &mut Cells, client: usize, dirs: Vec<DirRun>) -> Result<(), Errno> {
     let subtree = cells.job().root;
-    let list = RunList { journal: 1, last: Seq(1), dirs };
+    let list = RunList { journal: 1, last: Seq(1), dirs, proof: None };
     let mut message = list.encode();
     message.extend(cells.holding().expect("it has one").inner.header().encode());
     let flags = MergeFlags { by_reference: true, ..MergeFlags::default() };
@@ -140,14 +140,15 @@ fn runs_that_claim_what_was_not_given_bring_nothing() {
         }
         tried += 1;
         let [first, second] = [Ino(range.start), Ino(range.start + 1)];
-        let id = RunId::of_client(first);
+        let id = RunId::of_client(first, 0);
         let good = stored_run(&cells, root, id, &[("good", first, FILE)]);
         // What the list says must be so, and the client's.
         let wrong = DirRun { run: RunInfo { rows: 2, ..good.run }, ..good };
         assert_eq!(send_runs(&mut cells, client, vec![wrong]), Err(Errno::BadMessage));
         let wrong = DirRun { run: RunInfo { bytes: 7, ..good.run }, ..good };
         assert_eq!(send_runs(&mut cells, client, vec![wrong]), Err(Errno::BadMessage));
-        let absent = DirRun { run: RunInfo { id: RunId::of_client(second), ..good.run }, ..good };
+        let absent =
+            DirRun { run: RunInfo { id: RunId::of_client(second, 0), ..good.run }, ..good };
         assert_eq!(send_runs(&mut cells, client, vec![absent]), Err(Errno::NotFound));
         let servers = DirRun { run: RunInfo { id: RunId(1), ..good.run }, ..good };
         for refused in [
@@ -187,7 +188,7 @@ fn runs_that_claim_what_was_not_given_bring_nothing() {
         assert_eq!(names, ["good", "loop"], "seed {seed:#x}");
         assert_eq!(cells.world.violation, None, "seed {seed:#x}");
         // It has names now.
-        let more = stored_run(&cells, root, RunId::of_client(second), &[("more", first, FILE)]);
+        let more = stored_run(&cells, root, RunId::of_client(second, 0), &[("more", first, FILE)]);
         let again = send_runs(&mut cells, client, vec![more]);
         assert_eq!(again, Err(Errno::NotEmpty), "seed {seed:#x}");
     }

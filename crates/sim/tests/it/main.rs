@@ -1,6 +1,7 @@
 //! Simulations of fixed seeds: what they say, that they say it again, and that no promise breaks.
 
 mod hostile;
+mod large;
 mod leases;
 mod ranks;
 mod server;
@@ -55,7 +56,7 @@ fn what_was_found_once_is_not_found_again() {
     let found = [
         0x1981, 0x1a50, 0x1b28, 0x1c9c, 0x1d82, 0x1da7, 0x1f8d, 0x1fe5, 0x21ab, 0x2492, 0x25aa,
         0x2682, 0x2a22, 0x2ffc, 0x38e9, 0x3b8f, 0x3cd9, 0x3d8b, 0x3fce, 0x41b7, 0x4a3b, 0x2475,
-        0x3fd, 0x283f,
+        0x3fd, 0x283f, 0x9ca, 0x10c6,
     ];
     for seed in found {
         let report = sim::cells::run(seed, false);

@@ -32,7 +32,8 @@ impl Client {
 pub(crate) struct World {
     pub(crate) mds: Mds,
     effects: mds::Effects,
-    memory: Memory,
+    settings: Settings,
+    pub(crate) memory: Memory,
     /// Milliseconds since the start.
     pub(crate) now: u64,
     pub(crate) clients: Vec<Client>,
@@ -44,6 +45,7 @@ impl World {
     pub(crate) fn new(policy: &str, clients: usize) -> Self {
         let mut world = Self {
             mds: Mds::new(Rank(0), Settings::default()),
+            settings: Settings::default(),
             effects: mds::Effects::default(),
             memory: Memory::default(),
             now: 0,
@@ -60,8 +62,24 @@ impl World {
         world
     }
 
+    /// Stops the server in good order, and starts one with other settings; its clients come again.
+    pub(crate) fn restart(&mut self, settings: Settings, meanwhile: impl FnOnce(&Memory)) {
+        self.settings = settings;
+        self.handle(mds::Input::Terminate);
+        self.until(|world| world.effects.stopped);
+        self.effects.stopped = false;
+        meanwhile(&self.memory);
+        self.start();
+        for client in 0..self.clients.len() {
+            self.clients[client]
+                .session
+                .handle(client::Input::Disconnected, &mut client::Effects::default());
+            self.connect(client);
+        }
+    }
+
     pub(crate) fn start(&mut self) {
-        self.mds = Mds::new(Rank(0), Settings::default());
+        self.mds = Mds::new(Rank(0), self.settings.clone());
         self.handle(mds::Input::Start);
         self.until(|world| world.mds.is_active());
     }

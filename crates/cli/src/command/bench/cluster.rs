@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use cudele::{Cluster, Errno, Error, Ino, Locator, MdsEntry, MdsState, Policy, Result};
 
 use super::job::{Job, Task};
+use super::process;
 
 /// How long to wait for a daemon to change its state.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -143,14 +144,36 @@ impl TestCluster {
         found.map(|(_, value)| value).ok_or_else(|| failed(format!("no counter {name}")))
     }
 
+    /// The same, counted after this was asked.
+    pub(crate) fn counter_now(&self, name: &str) -> Result<u64> {
+        // What is asked now is in a beacon that comes later.
+        let requests = self.counter("requests")?;
+        self.settle()?;
+        let start = Instant::now();
+        while self.counter("requests")? == requests && start.elapsed() < PATIENCE {
+            std::thread::sleep(STEP);
+        }
+        self.counter(name)
+    }
+
+    /// Waits until the metadata store has everything.
+    pub(crate) fn checkpoint(&self) -> Result<()> {
+        self.cluster.mount()?.checkpoint()
+    }
+
     /// Resident memory of the metadata server in bytes.
     pub(crate) fn resident_bytes(&self) -> Result<u64> {
-        let path = PathBuf::from(format!("/proc/{}/status", self.mds()?.pid));
-        let text =
-            fs::read_to_string(&path).map_err(|error| crate::command::up::io(&path, &error))?;
-        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-        kib.map(|kib| kib * 1024).ok_or_else(|| failed("VmRSS is not known"))
+        process::resident_bytes(self.mds()?.pid)
+    }
+
+    /// The most resident memory that the metadata server had so far, in bytes.
+    pub(crate) fn peak_bytes(&self) -> Result<u64> {
+        process::peak_bytes(self.mds()?.pid)
+    }
+
+    /// Bytes that the metadata server wrote to disks so far, in whole pages.
+    pub(crate) fn disk_bytes(&self) -> Result<u64> {
+        process::written_bytes(self.mds()?.pid)
     }
 
     /// Processor time that the metadata server used so far, all its threads.

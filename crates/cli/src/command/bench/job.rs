@@ -45,8 +45,21 @@ pub(crate) enum Task {
     Stat { dir: String, files: u64, passes: u64, remember: bool },
     /// Decouple a directory, append creates to the client's journal, complete the mechanisms.
     Decoupled(Decoupled),
+    /// Decouple a directory and create files in random order in some directories below it.
+    Insert(Insert),
+    /// Ask for so many of these files one after the other, in random order; or create as many others.
+    Find { dir: String, entries: Entries, count: u64, create: bool },
+    /// Put what the same files are in a metadata store into a RocksDB at a place: in batches, or as
+    /// sorted tables that it takes in.
+    RocksInsert { place: PathBuf, entries: Entries, tables: bool },
     /// Decouple a directory and append what a directory tree holds: real names and attributes.
     Walk { dir: String, policy: String, source: PathBuf, limit: u64 },
+    /// Look one name up.
+    LookUp { path: String },
+    /// List a directory straight from the object store.
+    Scan { dir: String },
+    /// List a directory in a CephFS, by its own library: names and types.
+    CephList { conf: PathBuf, dir: String },
     /// List a directory by RPC.
     List { dir: String },
     /// List a directory in the view of a decoupled client, twice.
@@ -120,6 +133,28 @@ pub(crate) struct Decoupled {
     pub(crate) append_first: bool,
     /// Merge and give the subtree up at the end, whatever the policy.
     pub(crate) merge: bool,
+}
+
+/// See [`Task::Insert`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Insert {
+    /// The directory.
+    pub(crate) dir: String,
+    /// The policy's text.
+    pub(crate) policy: String,
+    /// What is created.
+    pub(crate) entries: Entries,
+    /// Merge after so many; 0 for once, at the end.
+    pub(crate) batch: u64,
+}
+
+/// Files that are created in random order.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Entries {
+    /// How many.
+    pub(crate) files: u64,
+    /// In how many directories.
+    pub(crate) directories: u64,
 }
 
 /// See [`Task::Synced`].

@@ -50,6 +50,22 @@ impl std::fmt::Display for Size {
 }
 
 impl Lab {
+    /// A laboratory in which nothing is set.
+    pub(crate) fn new(place: Place, interrupted: Arc<AtomicBool>) -> Self {
+        Self {
+            place,
+            files: None,
+            clients: None,
+            repeat: 1,
+            quick: false,
+            names: PathBuf::from("/usr/share"),
+            archive: None,
+            cephfs: None,
+            rows: Vec::new(),
+            interrupted,
+        }
+    }
+
     /// `--files`, else the size for this experiment.
     pub(crate) fn files(&self, full: u64, quick: u64) -> u64 {
         self.files.unwrap_or(if self.quick { quick } else { full })
@@ -165,10 +181,19 @@ pub(crate) fn decoupled(cluster: &TestCluster, preset: &str, files: u64) -> Resu
 
 /// Merges so many files into a directory, and gives it up afterwards if `merge` says so.
 pub(crate) fn fill(cluster: &TestCluster, task: Fill<'_>) -> Result<Outcome> {
+    fill_as(cluster, task, true)
+}
+
+/// The same; with `append_first` only the completion is measured.
+pub(crate) fn fill_as(
+    cluster: &TestCluster,
+    task: Fill<'_>,
+    append_first: bool,
+) -> Result<Outcome> {
     let Fill { dir, first, files, merge, merge_by } = task;
     let policy = Policy { merge_by, ..policy("weak-none", files)? }.to_yaml();
     let dir = dir.to_owned();
-    let task = Decoupled { dir, policy, first, files, append_first: true, merge, after_ns: 0 };
+    let task = Decoupled { dir, policy, first, files, append_first, merge, after_ns: 0 };
     alone(cluster, Task::Decoupled(task))
 }
 

@@ -1,12 +1,14 @@
 //! `merge`: the journal of a decoupled client, transferred and applied (S1 Fig 8, S0 Fig 10). The
-//! time per event must not depend on how many there are, nor on what the directory holds (J-12).
+//! time per event must not depend on how many there are, nor on what the directory holds (J-12); by
+//! reference the time must not depend on how many there are at all.
 
 use cudele::{MergeBy, Result};
 
 use super::arriving;
-use super::job::Outcome;
-use super::lab::{Fill, Lab, Size, fill};
-use super::row::Row;
+use super::cluster::TestCluster;
+use super::job::{Outcome, Task};
+use super::lab::{Fill, Lab, Size, alone, fill};
+use super::row::{PER_SECOND, Row};
 use super::stats::real;
 
 /// Also of the rows in `arriving`.
@@ -16,44 +18,63 @@ const SIZES: [u64; 5] = [1_000, 10_000, 100_000, 1_000_000, 10_000_000];
 const LARGE: [u64; 2] = [1_000_000, 10_000_000];
 /// Fewer go by value.
 const BY_REFERENCE_MIN: u64 = 4096;
+/// Events a second, by value.
+const GOAL_BY_VALUE: f64 = 4e6;
+/// Milliseconds from ready runs to where everybody sees a million names.
+const GOAL_VISIBLE_MS: f64 = 50.0;
+/// Times as long for ten million.
+const GOAL_OF_1M: f64 = 1.5;
+/// From the last create to where everybody sees them, over what that takes by value.
+const GOAL_OF_BY_VALUE: f64 = 0.5;
+
+const MILLION: u64 = 1_000_000;
 
 pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     let sizes = lab.sizes(&SIZES, 10_000);
-    let full = lab.files(1_000_000, 10_000);
-    let by_value = |size: &u64| Row::new(BENCH, format!("by_value_{}", Size(*size)), *size);
+    let full = lab.files(MILLION, 10_000);
+    let by_value = |size: &u64| {
+        let mut row = Row::new(BENCH, format!("by_value_{}", Size(*size)), *size);
+        if *size == MILLION {
+            row.goal(PER_SECOND, GOAL_BY_VALUE);
+        }
+        row
+    };
     let mut rows: Vec<_> = sizes.iter().map(by_value).collect();
     let mut into_full = Row::new(BENCH, format!("into_full_{}", Size(full)), full);
-    let by_reference = |size: &u64| Row::new(BENCH, format!("by_reference_{}", Size(*size)), *size);
     let mut large = lab.sizes(&LARGE, 10_000);
     large.retain(|size| *size >= BY_REFERENCE_MIN);
-    let mut references: Vec<_> = large.iter().map(by_reference).collect();
-    let merge_by = MergeBy::Value;
+    let mut references: Vec<_> = large.iter().map(reference_row).collect();
+    let mut jobs: Vec<_> = large.first().map(|size| job_rows(*size)).into_iter().collect();
     let mut store = String::new();
     for repetition in 0..lab.repeat {
         for (size, row) in sizes.iter().zip(&mut rows) {
             lab.progress(BENCH, repetition, &format!("{size} events"));
             let cluster = lab.cluster(&[])?;
-            let dir = cluster.directory(None)?;
-            note(
-                row,
-                &fill(
-                    &cluster,
-                    Fill { dir: &dir, first: 0, files: *size, merge: false, merge_by },
-                )?,
-            );
+            note(row, &merged(&cluster, *size, MergeBy::Value, true)?.0);
             cluster.store().clone_into(&mut store);
         }
+        let mut million = None;
         for (size, row) in large.iter().zip(&mut references) {
             lab.progress(BENCH, repetition, &format!("{size} events by reference"));
             let cluster = lab.cluster(&[])?;
-            let dir = cluster.directory(None)?;
-            let merge_by = MergeBy::Reference;
-            let task = Fill { dir: &dir, first: 0, files: *size, merge: false, merge_by };
-            note_reference(row, &fill(&cluster, task)?);
+            let (outcome, dir) = merged(&cluster, *size, MergeBy::Reference, true)?;
+            let visible = note_reference(row, &outcome);
+            match million {
+                Some(million) => row.note("of_1M", visible / million),
+                None => million = Some(visible),
+            }
+            row.note("first_stat_seconds", find(&cluster, &dir)?);
+        }
+        for (size, [by_value, by_reference]) in large.iter().zip(&mut jobs) {
+            lab.progress(BENCH, repetition, &format!("a job of {size} creates"));
+            let value = from_last_create(by_value, &lab.cluster(&[])?, MergeBy::Value)?;
+            let reference = from_last_create(by_reference, &lab.cluster(&[])?, MergeBy::Reference)?;
+            by_reference.note("of_by_value", reference / value);
         }
         lab.progress(BENCH, repetition, "into a full directory");
         let cluster = lab.cluster(&[])?;
         let dir = cluster.directory(None)?;
+        let merge_by = MergeBy::Value;
         fill(&cluster, Fill { dir: &dir, first: 0, files: full, merge: true, merge_by })?;
         note(
             &mut into_full,
@@ -61,9 +82,60 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
         );
     }
     rows.append(&mut references);
+    rows.extend(jobs.into_iter().flatten());
     rows.push(into_full);
     lab.report(&store, rows);
-    arriving::run(lab)
+    // Several at once: not with `--clients 1`.
+    if lab.clients(2) > 1 { arriving::run(lab) } else { Ok(()) }
+}
+
+fn reference_row(size: &u64) -> Row {
+    let mut row = Row::new(BENCH, format!("by_reference_{}", Size(*size)), *size);
+    match *size {
+        MILLION => row.limit("visible_ms", GOAL_VISIBLE_MS),
+        _ => row.limit("of_1M", GOAL_OF_1M),
+    }
+    row
+}
+
+/// A job of so many creates, as fast as it can, and its merge at once: by value and by reference.
+fn job_rows(size: u64) -> [Row; 2] {
+    let row = |how: &str| Row::new(BENCH, format!("job_{how}_{}", Size(size)), size);
+    let (by_value, mut by_reference) = (row("by_value"), row("by_reference"));
+    by_reference.limit("of_by_value", GOAL_OF_BY_VALUE);
+    [by_value, by_reference]
+}
+
+/// A merge into a new directory, and that directory. What is measured begins with the completion, or
+/// with the first create.
+fn merged(
+    cluster: &TestCluster,
+    files: u64,
+    merge_by: MergeBy,
+    append_first: bool,
+) -> Result<(Outcome, String)> {
+    let dir = cluster.directory(None)?;
+    let fill = Fill { dir: &dir, first: 0, files, merge: false, merge_by };
+    let outcome = super::lab::fill_as(cluster, fill, append_first)?;
+    Ok((outcome, dir))
+}
+
+/// What counts is the time from the last create on; returns it.
+fn from_last_create(row: &mut Row, cluster: &TestCluster, merge_by: MergeBy) -> Result<f64> {
+    let (outcome, _) = merged(cluster, row.files, merge_by, false)?;
+    let creates = outcome.part("append_client_journal");
+    let seconds = outcome.seconds() - creates;
+    row.push(seconds);
+    row.note("create_seconds", creates);
+    row.note("all_seconds", outcome.seconds());
+    row.cpu(std::slice::from_ref(&outcome));
+    Ok(seconds)
+}
+
+/// How long another client takes to look one name up then.
+fn find(cluster: &TestCluster, dir: &str) -> Result<f64> {
+    let path = format!("{dir}/file.0000000");
+    Ok(alone(cluster, Task::LookUp { path })?.seconds())
 }
 
 fn note(row: &mut Row, outcome: &Outcome) {
@@ -79,12 +151,14 @@ fn note(row: &mut Row, outcome: &Outcome) {
 }
 
 /// What counts is the time from when the runs are in the store to when everybody may see them; what
-/// the client spends on writing them is listed beside it.
-fn note_reference(row: &mut Row, outcome: &Outcome) {
+/// the client still had to write of them is listed beside it. Returns it.
+fn note_reference(row: &mut Row, outcome: &Outcome) -> f64 {
     let (all, visible) = (outcome.part("volatile_apply"), outcome.part("by_reference"));
     row.push(visible);
     row.bytes_per_event = Some(real(outcome.bytes) / real(outcome.events.max(1)));
-    row.note("ns_per_event", visible * 1e9 / real(outcome.events.max(1)));
+    row.note("visible_ms", visible * 1e3);
+    row.note("runs", outcome.part("runs"));
     row.cpu(std::slice::from_ref(outcome));
     row.note("write_runs_seconds", all - visible);
+    visible
 }

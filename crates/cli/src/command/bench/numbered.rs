@@ -42,5 +42,50 @@ impl Numbered {
     }
 }
 
+/// Names of one length by number, in any order, and a random order of numbers that is the same every
+/// time.
+#[derive(Clone, Debug)]
+pub(crate) struct Shuffled {
+    count: u64,
+    bits: u32,
+    bytes: Vec<u8>,
+}
+
+impl Shuffled {
+    /// The numbers below `count`.
+    pub(crate) fn new(count: u64) -> Self {
+        let bits = u64::BITS - count.leading_zeros();
+        Self { count, bits, bytes: Numbered::new(count, 0).bytes }
+    }
+
+    /// The number at a place of the order. Each comes once, if the places below the count do.
+    #[inline]
+    pub(crate) fn at(&self, place: u64) -> u64 {
+        let mask = (1 << self.bits) - 1;
+        let mut number = place;
+        loop {
+            // Each step can be undone, so that different places never meet.
+            number = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(0x632b_e59b) & mask;
+            number ^= number >> (self.bits / 2 + 1);
+            number = number.wrapping_mul(0xd6e8_feb8_6659_fd93) & mask;
+            number ^= number >> (self.bits / 2 + 1);
+            if number < self.count {
+                return number;
+            }
+        }
+    }
+
+    /// The name of a number below the count.
+    #[inline]
+    pub(crate) fn name(&mut self, number: u64) -> &[u8] {
+        let mut left = number;
+        for digit in self.bytes[PREFIX.len()..].iter_mut().rev() {
+            *digit = b'0' + u8::try_from(left % 10).unwrap_or(0);
+            left /= 10;
+        }
+        &self.bytes
+    }
+}
+
 #[cfg(test)]
 mod tests;

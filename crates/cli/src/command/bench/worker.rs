@@ -6,10 +6,12 @@
 mod cephfs;
 mod decoupled;
 mod hammer;
+mod insert;
 mod looked;
 mod mounted;
 mod per_event;
 mod raw;
+pub(super) mod rocks;
 mod synced;
 
 use std::io::{BufRead, Write};
@@ -54,9 +56,17 @@ fn perform(job: &Job) -> Result<Outcome> {
             looked::stat(&mount(job)?, dir, (*files, *passes), *remember)
         }
         Task::Decoupled(task) => decoupled::append(&mount(job)?, task),
+        Task::Insert(task) => insert::insert(&mount(job)?, task),
+        Task::Find { dir, entries, count, create } => {
+            insert::find(&mount(job)?, dir, *entries, (*count, *create))
+        }
+        Task::RocksInsert { place, entries, tables } => rocks::insert(place, *entries, *tables),
         Task::Walk { dir, policy, source, limit } => {
             decoupled::walk(&mount(job)?, dir, policy, source, *limit)
         }
+        Task::LookUp { path } => find(&mount(job)?, path),
+        Task::Scan { dir } => scan(&mount(job)?, dir),
+        Task::CephList { conf, dir } => cephfs::list(conf, dir),
         Task::List { dir } => list(&mount(job)?, dir),
         Task::View { dir, policy } => decoupled::view(&mount(job)?, dir, policy),
         Task::Write { file, bytes } => raw::write(file, *bytes),
@@ -144,6 +154,22 @@ fn nanos_of(clock: ClockId) -> u64 {
     let time = rustix::time::clock_gettime(clock);
     let (seconds, nanos) = (time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs());
     seconds * 1_000_000_000 + nanos
+}
+
+/// The name of one of several directories.
+pub(super) fn directory_name(number: u64) -> String {
+    format!("dir.{number:03}")
+}
+
+/// Bytes that this process had written to disks so far, in whole pages; 0 where the kernel does not
+/// say.
+fn disk_bytes() -> u64 {
+    super::process::written_bytes(std::process::id()).unwrap_or(0)
+}
+
+/// The most memory that this process had so far.
+fn peak_bytes() -> u64 {
+    super::process::peak_bytes(std::process::id()).unwrap_or(0)
 }
 
 /// The measured part of a job.
@@ -246,13 +272,39 @@ fn latencies_us(mut tenths: Vec<u32>) -> [f64; 4] {
     [500, 990, 999, 1000].map(at)
 }
 
-fn list(fs: &Arc<Fs>, path: &str) -> Result<Outcome> {
-    let dir = fs.open_dir(path)?;
+fn find(fs: &Arc<Fs>, path: &str) -> Result<Outcome> {
+    await_start()?;
+    let mut outcome = Outcome { events: 1, ..Outcome::default() };
+    let watch = Stopwatch::start();
+    fs.stat(path)?;
+    watch.stop(&mut outcome);
+    Ok(outcome)
+}
+
+/// Names and attributes are looked at, and not kept.
+fn scan(fs: &Arc<Fs>, path: &str) -> Result<Outcome> {
     await_start()?;
     let requests = fs.requests();
     let mut outcome = Outcome::default();
     let watch = Stopwatch::start();
-    outcome.events = dir.list()?.len() as u64;
+    let mut bytes = 0;
+    let scanned = fs.scan(path, |name, attr| {
+        bytes += name.len() as u64 + attr.size;
+        Ok(())
+    })?;
+    watch.stop(&mut outcome);
+    outcome.requests = fs.requests() - requests;
+    (outcome.events, outcome.bytes) = (scanned.entries, std::hint::black_box(bytes));
+    Ok(outcome)
+}
+
+/// To open a directory is part of listing it: the server has to bring it into its memory.
+fn list(fs: &Arc<Fs>, path: &str) -> Result<Outcome> {
+    await_start()?;
+    let requests = fs.requests();
+    let mut outcome = Outcome::default();
+    let watch = Stopwatch::start();
+    outcome.events = fs.open_dir(path)?.list()?.len() as u64;
     watch.stop(&mut outcome);
     outcome.requests = fs.requests() - requests;
     Ok(outcome)

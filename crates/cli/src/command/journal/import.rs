@@ -14,6 +14,7 @@ use super::files::{self, Over};
 use super::rework::{self, Damage, Surveys};
 use super::{select, source};
 use crate::context::Context;
+use crate::stores;
 
 /// Put an exported journal in its place: a client's journal as a file or a journal object, the
 /// journal of a metadata server that is stopped into the store. What is there is not replaced
@@ -95,7 +96,7 @@ fn client(context: &Context, args: &Args, bytes: &[u8]) -> Result<Done> {
     let damage = surveys.damage();
     check(args, &damage)?;
     let store = match source::is_object(&args.dest) {
-        true => Some(select::store(context)?),
+        true => Some(stores::of_cluster(context)?),
         false => None,
     };
     // Held until the end.

@@ -1,7 +1,6 @@
 //! Where journals are: files on this disk, objects in the store.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use cudele::{Errno, Error, Ino, Path as NamespacePath, Result, StateDir};
 use objstore::ObjectStore;
@@ -9,6 +8,7 @@ use objstore::ObjectStore;
 use crate::command::up;
 use crate::context::Context;
 use crate::owned;
+use crate::stores;
 
 /// What the names of all journals of metadata servers, and of clients, start with.
 pub(super) const MDS_PREFIX: &str = "journal/mds.";
@@ -21,17 +21,6 @@ pub(super) struct Found {
     pub(super) bytes: Vec<u8>,
     /// The subtree's root and path, if they are known.
     pub(super) root: Option<(Ino, NamespacePath)>,
-}
-
-/// The store of the cluster, also if the cluster does not run.
-pub(super) fn store(context: &Context) -> Result<Arc<dyn ObjectStore>> {
-    let found = context.locator().find()?;
-    let marker = found.dir.map(|dir| dir.join(up::MARKER));
-    let text = marker.and_then(|marker| std::fs::read_to_string(marker).ok());
-    match text.and_then(|text| up::field(&text, "store")) {
-        Some(url) => objstore::open_existing(&url),
-        None => objstore::open_existing(&context.cluster()?.status()?.store),
-    }
 }
 
 fn objects(store: &dyn ObjectStore, prefix: &str) -> Result<Vec<Found>> {
@@ -60,7 +49,7 @@ pub(super) fn named(context: &Context, names: &[PathBuf]) -> Result<Vec<Found>> 
             Ok(found) => all.push(found),
             Err(error) if error.errno == Errno::NotFound => {
                 let object = name.to_string_lossy();
-                let store = store(context).map_err(|_| error.clone())?;
+                let store = stores::of_cluster(context).map_err(|_| error.clone())?;
                 let (bytes, _) = store.get(&object).map_err(|_| {
                     error.remedy(
                         "name a file, or a journal object as `cudele journal inspect` \
@@ -77,7 +66,7 @@ pub(super) fn named(context: &Context, names: &[PathBuf]) -> Result<Vec<Found>> 
 
 /// The segments of the metadata servers' journals.
 pub(super) fn of_servers(context: &Context) -> Result<Vec<Found>> {
-    objects(&*store(context)?, MDS_PREFIX)
+    objects(&*stores::of_cluster(context)?, MDS_PREFIX)
 }
 
 /// The journals of a decoupled subtree: on this disk, and in the store.
@@ -94,7 +83,10 @@ pub(super) fn of_subtree(context: &Context, text: &str) -> Result<Vec<Found>> {
     for local in state.journals()? {
         all.push(file(&local)?);
     }
-    all.extend(objects(&*store(context)?, &format!("{CLIENT_PREFIX}{:016x}.", ino.0))?);
+    all.extend(objects(
+        &*stores::of_cluster(context)?,
+        &format!("{CLIENT_PREFIX}{:016x}.", ino.0),
+    )?);
     for found in &mut all {
         found.root = Some((ino, path.clone()));
     }

@@ -12,6 +12,7 @@ use super::files::{self, Over};
 use super::select::{self, MDS_PREFIX};
 use crate::context::Context;
 use crate::journals::Names;
+use crate::stores;
 
 /// What is going to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +69,7 @@ impl Source {
             return Ok(source(found.name, found.bytes, Some(path.to_owned()), None));
         }
         if is_object(text) {
-            let store = select::store(context)?;
+            let store = stores::of_cluster(context)?;
             let lease = match (rank_of(text), access) {
                 (Some(rank), Access::Change) => Some(lease(&*store, rank)?),
                 (Some(_), Access::Read) | (None, _) => None,
@@ -90,13 +91,13 @@ impl Source {
             return Err(nowhere(Error::new(Errno::NotFound, text, "it has no journal")));
         };
         let file = Some(PathBuf::from(&found.name)).filter(|file| file.is_absolute());
-        let store = if file.is_none() { Some(select::store(context)?) } else { None };
+        let store = if file.is_none() { Some(stores::of_cluster(context)?) } else { None };
         Ok(Self { store, ..source(found.name, found.bytes, file, found.root) })
     }
 
     /// All segments of a metadata server's journal, oldest first.
     fn of_server(context: &Context, rank: Rank, access: Access) -> Result<Self> {
-        let store = select::store(context)?;
+        let store = stores::of_cluster(context)?;
         let lease = match access {
             Access::Change => Some(lease(&*store, rank)?),
             Access::Read => None,

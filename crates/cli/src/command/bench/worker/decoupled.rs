@@ -93,13 +93,15 @@ pub(super) fn append_for(
     Ok(outcome)
 }
 
-fn note(completion: &Completion, outcome: &mut Outcome) {
+pub(super) fn note(completion: &Completion, outcome: &mut Outcome) {
     outcome.events = completion.events;
     outcome.bytes = completion.bytes;
     for step in &completion.steps {
         outcome.parts.insert(step.mechanism.name().to_owned(), step.seconds);
     }
     outcome.parts.insert("by_reference".into(), completion.merged_by.seconds);
+    let runs = super::super::stats::real(completion.merged_by.runs);
+    outcome.parts.insert("runs".into(), runs);
     if let Some(report) = &completion.merge {
         let seconds = |nanos| super::super::stats::real(nanos) / 1e9;
         outcome.parts.insert("verify".into(), seconds(report.verify_nanos));

@@ -1,0 +1,52 @@
+//! `predict`: what `cudele policy predict` says of jobs beside what they take (F-11). The mechanisms are measured first,
+//! each alone; then three jobs under each of the nine cells of Table II, end to end.
+
+use advise::{Job, predict};
+use cudele::{Errno, Error, Result};
+use policy::Cell;
+use serde_json::Value;
+
+use super::lab::{Lab, Size, create, decoupled, policy};
+use super::row::Row;
+use super::stats::{median, real};
+use crate::command::policy::costs;
+
+const BENCH: &str = "predict";
+/// So far may a prediction be from what is measured.
+const GOAL: f64 = 0.2;
+
+pub(crate) fn run(lab: &mut Lab) -> Result<()> {
+    let sizes = lab.sizes(&[50_000, 150_000, 400_000], 2_000);
+    let before = lab.rows.len();
+    super::mechanisms::run(lab)?;
+    let measured: Vec<Value> = lab.rows[before..].iter().map(Row::to_json).collect();
+    let costs = costs::of_rows(&Value::Array(measured))
+        .ok_or_else(|| Error::new(Errno::Invalid, "mechanisms", "one of them was not measured"))?;
+    for size in sizes {
+        let named = |cell: Cell| Row::new(BENCH, format!("{cell}_{}", Size(size)), size);
+        let mut rows: Vec<(Cell, Row)> = Cell::all().map(|cell| (cell, named(cell))).collect();
+        let mut store = String::new();
+        for repetition in 0..lab.repeat {
+            let cluster = lab.cluster(&[])?;
+            for (cell, row) in &mut rows {
+                let name = cell.to_string();
+                lab.progress(BENCH, repetition, &format!("{name}, {size} files"));
+                row.push(if policy(&name, size)?.is_decoupled() {
+                    decoupled(&cluster, &name, size)?.seconds()
+                } else {
+                    create(&cluster, &name, size)?.seconds()
+                });
+            }
+            cluster.store().clone_into(&mut store);
+        }
+        let predicted = predict(&costs, Job { changes: real(size) });
+        for (cell, row) in &mut rows {
+            let Some(prediction) = predicted.iter().find(|it| it.cell == *cell) else { continue };
+            row.note("predicted_seconds", prediction.seconds);
+            row.note("off_by", (prediction.seconds / median(&row.seconds) - 1.0).abs());
+            row.limit("off_by", GOAL);
+        }
+        lab.report(&store, rows.into_iter().map(|(_, row)| row));
+    }
+    Ok(())
+}

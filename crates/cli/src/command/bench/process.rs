@@ -1,0 +1,30 @@
+//! What the kernel says of a process: its memory, and what it wrote.
+
+use std::fs;
+use std::path::PathBuf;
+
+use cudele::{Errno, Error, Result};
+
+/// Resident memory in bytes.
+pub(crate) fn resident_bytes(pid: u32) -> Result<u64> {
+    Ok(field(pid, "status", "VmRSS:")? * 1024)
+}
+
+/// The most resident memory that it had so far, in bytes.
+pub(crate) fn peak_bytes(pid: u32) -> Result<u64> {
+    Ok(field(pid, "status", "VmHWM:")? * 1024)
+}
+
+/// Bytes that it wrote to disks so far: whole pages, counted when they become dirty.
+pub(crate) fn written_bytes(pid: u32) -> Result<u64> {
+    field(pid, "io", "write_bytes:")
+}
+
+fn field(pid: u32, file: &str, name: &str) -> Result<u64> {
+    let path = PathBuf::from(format!("/proc/{pid}/{file}"));
+    let text = fs::read_to_string(&path).map_err(|error| crate::command::up::io(&path, &error))?;
+    let value = text.lines().find_map(|line| line.strip_prefix(name));
+    let value = value.and_then(|value| value.split_whitespace().next()?.parse().ok());
+    let missing = || Error::new(Errno::Io, path.display().to_string(), format!("no {name}"));
+    value.ok_or_else(missing)
+}

@@ -1,0 +1,170 @@
+//! `cudele branch`: work on a snapshot of the namespace apart from everybody, given only the object store.
+
+mod change;
+mod look;
+mod manage;
+
+use std::fmt::Write as _;
+
+use clap::{Args as ClapArgs, Subcommand};
+use cudele::{BranchInfo, Branches, Error, Result};
+use serde_json::{Value, json};
+
+use crate::command::up;
+use crate::context::Context;
+use crate::format;
+
+/// Work on a branch: a snapshot of a directory, and what was done since, apart from everybody. Once there
+/// is a branch nothing but the object store is needed: no monitor and no metadata server. One process
+/// after the other works on a branch, on any machine; when it is published, the namespace takes it in
+/// (`cudele branch merge`).
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:
+  cudele branch create nightly /proj            a snapshot of /proj, however large, in milliseconds
+  cudele branch put nightly out.tar /proj/out/  work on it; others see nothing
+  cudele branch ls nightly,weekly /proj/out     both, one on top of the other, without merging
+  cudele publish nightly                        done: it waits to be merged
+  cudele branch merge                           the namespace takes in what is published")]
+pub(crate) struct Args {
+    /// Address of the object store: dir:/path or rados://pool [default: the cluster's]
+    #[arg(long, global = true, value_name = "URL")]
+    store: Option<String>,
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Make a branch of a directory, or of another branch
+    Create(manage::Create),
+    /// List the branches, or a directory in one or several of them
+    Ls(look::Ls),
+    /// Show what is known of a branch
+    Show(manage::Named),
+    /// Print names below a directory
+    Find(look::Find),
+    /// Print the content of a file
+    Cat(look::Cat),
+    /// Make directories
+    Mkdir(change::Mkdir),
+    /// Copy files and directories of this machine into a branch
+    Put(change::Put),
+    /// Move or rename
+    Mv(change::Mv),
+    /// Remove names
+    Rm(change::Rm),
+    /// Have the namespace take in branches that are published
+    Merge(manage::Merge),
+    /// Remove a branch
+    Delete(manage::Named),
+    /// Delete what no branch needs any more
+    Gc(manage::Gc),
+}
+
+pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
+    let store = args.store.as_deref();
+    match &args.action {
+        Action::Create(create) => manage::create(context, store, create),
+        Action::Ls(args) => look::ls(context, &branches(context, store)?, args),
+        Action::Show(args) => manage::show(context, &branches(context, store)?, args),
+        Action::Find(args) => look::find(context, &branches(context, store)?, args),
+        Action::Cat(args) => look::cat(&branches(context, store)?, args),
+        Action::Mkdir(args) => change::mkdir(context, &branches(context, store)?, args),
+        Action::Put(args) => change::put(context, &branches(context, store)?, args),
+        Action::Mv(args) => change::mv(context, &branches(context, store)?, args),
+        Action::Rm(args) => change::rm(context, &branches(context, store)?, args),
+        Action::Merge(args) => manage::merge(context, store, args),
+        Action::Delete(args) => manage::delete(context, &branches(context, store)?, args),
+        Action::Gc(args) => manage::gc(context, &branches(context, store)?, args),
+    }
+}
+
+/// `cudele publish`: declares a branch complete.
+pub(crate) mod publish {
+    use clap::Args as ClapArgs;
+    use cudele::Result;
+
+    use crate::context::Context;
+
+    /// Declare a branch complete: from now on it is not changed, and the namespace can take it in. One
+    /// change of one object; nobody else is asked.
+    #[derive(Debug, ClapArgs)]
+    #[command(after_help = "Example:\n  cudele publish nightly")]
+    pub(crate) struct Args {
+        /// Its name
+        name: String,
+        /// Address of the object store [default: the cluster's]
+        #[arg(long, value_name = "URL")]
+        store: Option<String>,
+    }
+
+    pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
+        let branches = super::branches(context, args.store.as_deref())?;
+        let info = branches.publish(&args.name)?;
+        context.print(&super::to_json(&info), String::new)
+    }
+}
+
+/// The branches of the store that the command line names, or of the cluster's.
+pub(crate) fn branches(context: &Context, store: Option<&str>) -> Result<Branches> {
+    match store {
+        Some(url) => Branches::open(url),
+        None => Branches::open(&store_of(context)?),
+    }
+}
+
+/// The address of the store of a cluster, which need not run.
+fn store_of(context: &Context) -> Result<String> {
+    let found = context.locator().find()?;
+    let noted = found.dir.as_deref().and_then(up::store_of);
+    match noted {
+        Some(url) => Ok(url),
+        None => Ok(context.cluster()?.status()?.store),
+    }
+}
+
+/// The facts of a branch.
+fn to_json(info: &BranchInfo) -> Value {
+    let BranchInfo { name, path, branch, snapshot } = info;
+    let events: u64 = branch.layers.iter().map(|layer| layer.events).sum();
+    let bytes: u64 = branch.layers.iter().map(|layer| layer.bytes).sum();
+    json!({
+        "name": name, "path": snapshot.map(|_| path.to_string()), "state": branch.state.word(),
+        "snapshot": snapshot, "layers": branch.layers.len(), "inherited": branch.inherited,
+        "from": (!branch.from.is_empty()).then_some(&branch.from),
+        "events": events, "bytes": bytes, "created": format::instant(branch.time),
+    })
+}
+
+/// The same in a few lines.
+fn to_text(info: &BranchInfo) -> String {
+    let BranchInfo { name, path, branch, snapshot } = info;
+    let mut text = String::new();
+    let _ = writeln!(text, "branch    {name}, {}", branch.state.word());
+    let path = snapshot.map_or("what is not known any more".to_owned(), |_| path.to_string());
+    let _ = writeln!(text, "of        {path}, as at {}", format::instant(branch.time));
+    if !branch.from.is_empty() {
+        let _ = writeln!(
+            text,
+            "from      {}, whose {} layers it shares",
+            branch.from, branch.inherited
+        );
+    }
+    let snapshot = snapshot.map_or("not there (any more)".to_owned(), |number| number.to_string());
+    let _ = writeln!(text, "snapshot  {snapshot}");
+    for layer in &branch.layers {
+        let name = layer.name();
+        let _ = writeln!(text, "layer     {name}: {} events, {} bytes", layer.events, layer.bytes);
+    }
+    text
+}
+
+/// Names of branches that were given as one word.
+fn split(names: &str) -> Vec<&str> {
+    names.split(',').collect()
+}
+
+/// What is said of something that a command was not given.
+fn missing(what: &str) -> Error {
+    Error::new(cudele::Errno::Invalid, what, "it is not named").remedy("see --help")
+}

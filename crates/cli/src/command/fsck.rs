@@ -1,0 +1,170 @@
+//! `cudele fsck` and `cudele scrub`: whether the store adds up.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Args as ClapArgs;
+use cudele::{Errno, Error, Result};
+use fsck::{Finding, Gravity, Mended, Report, Scope, Subject, Survey};
+use serde_json::{Value, json};
+use types::Timestamp;
+
+use crate::context::Context;
+use crate::figures::{bytes, count};
+use crate::progress::Progress;
+use crate::stores;
+
+/// Check the metadata store and the journals of a cluster that is stopped, and mend them.
+///
+/// Every object is read and held against its checksum; then names, directories, links and content are held
+/// against one another. Without --repair nothing is changed. What cannot be read is moved to `lost/` in the
+/// store, what has lost its name gets one in /lost+found.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Example:\n  cudele down && cudele fsck --repair")]
+pub(crate) struct Args {
+    /// The object store, if no cluster names it: a directory, or rados://POOL
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// Mend what does not add up
+    #[arg(long)]
+    repair: bool,
+    /// With --repair: say what would be done about it, without doing it
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Read everything in the metadata store and the journals and hold it against its checksums, while the cluster
+/// works.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Example:\n  cudele scrub --json")]
+pub(crate) struct ScrubArgs {
+    /// The object store, if no cluster names it: a directory, or rados://POOL
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+}
+
+pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
+    let store = open(context, args.store.as_deref())?;
+    let owner = format!("cudele fsck (process {})", std::process::id());
+    let locks = fsck::at_rest(&*store, &Survey::of(&*store)?, &owner)?;
+    let report = check(&*store, Scope::AtRest)?;
+    let mended = match (args.repair && !args.dry_run, report.incomplete) {
+        (true, None) if !report.findings.is_empty() => {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+            Some(fsck::mend(&*store, Timestamp(i64::try_from(now).unwrap_or(i64::MAX)))?)
+        }
+        (true, Some(why)) if !report.findings.is_empty() => {
+            return Err(Error::new(Errno::Busy, "store", why).remedy(
+                "start and stop the cluster; if it cannot start, see `cudele journal reset`",
+            ));
+        }
+        _ => None,
+    };
+    drop(locks);
+    tell(context, &report, mended.as_ref(), args.repair)
+}
+
+pub(crate) fn scrub(context: &Context, args: &ScrubArgs) -> Result<()> {
+    let store = open(context, args.store.as_deref())?;
+    let report = check(&*store, Scope::EachByItself)?;
+    tell(context, &report, None, false)
+}
+
+fn open(context: &Context, url: Option<&str>) -> Result<std::sync::Arc<dyn objstore::ObjectStore>> {
+    url.map_or_else(|| stores::of_cluster(context), objstore::open_existing)
+}
+
+fn check(store: &dyn objstore::ObjectStore, scope: Scope) -> Result<Report> {
+    let mut progress = Progress::new("directories checked");
+    fsck::check(store, scope, &mut |_, _| progress.step())
+}
+
+fn about(finding: &Finding) -> Value {
+    let subject = match &finding.subject {
+        Subject::Object(name) => json!({ "object": name }),
+        Subject::Inode(ino) => json!({ "inode": ino.0 }),
+        Subject::Name(dir, name) => {
+            json!({ "directory": dir.0, "name": String::from_utf8_lossy(name) })
+        }
+    };
+    json!({
+        "gravity": finding.kind.gravity().as_str(),
+        "code": finding.kind.code(),
+        "about": subject,
+        "path": finding.path,
+        "says": finding.to_string(),
+        "remedy": finding.kind.remedy(),
+    })
+}
+
+/// Prints what was found, and fails if something is damaged and stays so.
+fn tell(context: &Context, report: &Report, mended: Option<&Mended>, repair: bool) -> Result<()> {
+    let left = |mended: &Mended| {
+        let left = mended
+            .left
+            .iter()
+            .map(|(finding, why)| json!({ "finding": about(finding), "why": why }));
+        left.collect::<Vec<_>>()
+    };
+    let value = json!({
+        "objects": report.objects,
+        "fragments": report.fragments,
+        "names": report.names,
+        "bytes": report.bytes,
+        "events": report.events,
+        "incomplete": report.incomplete,
+        "findings": report.findings.iter().map(about).collect::<Vec<_>>(),
+        "mended": mended.map(|mended| mended.mended.iter().map(about).collect::<Vec<_>>()),
+        "left": mended.map(left),
+    });
+    context.print(&value, || text(report, mended, repair))?;
+    let damaged = match mended {
+        None => report.worst() == Some(Gravity::Damage),
+        Some(mended) => {
+            mended.left.iter().any(|(finding, _)| finding.kind.gravity() == Gravity::Damage)
+        }
+    };
+    if !damaged {
+        return Ok(());
+    }
+    let (cause, remedy) = match mended {
+        Some(_) => {
+            ("something is damaged and could not be mended", "see what is said about it above")
+        }
+        None => {
+            ("something is damaged", "`cudele fsck --repair`, with the cluster stopped, mends it")
+        }
+    };
+    Err(Error::new(Errno::BadMessage, "store", cause).remedy(remedy))
+}
+
+fn text(report: &Report, mended: Option<&Mended>, repair: bool) -> String {
+    let mut text = String::new();
+    for finding in &report.findings {
+        text.push_str(&format!("{finding}\n"));
+        if repair && mended.is_none() {
+            text.push_str(&format!("  {}\n", finding.kind.remedy()));
+        }
+    }
+    for (finding, why) in mended.iter().flat_map(|mended| &mended.left) {
+        text.push_str(&format!("not mended: {finding}: {why}\n"));
+    }
+    text.push_str(&format!(
+        "{} objects, {} directories with {} names, {} events of journals; {} read\n",
+        count(report.objects),
+        count(report.fragments),
+        count(report.names),
+        count(report.events),
+        bytes(report.bytes),
+    ));
+    if let Some(why) = report.incomplete {
+        text.push_str(&format!("{why}\n"));
+    }
+    match mended {
+        None if report.findings.is_empty() => text.push_str("Everything adds up.\n"),
+        None => {}
+        Some(mended) => {
+            text.push_str(&format!("{} mended\n", count(mended.mended.len() as u64)));
+        }
+    }
+    text
+}

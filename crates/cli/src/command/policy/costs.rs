@@ -1,0 +1,90 @@
+//! What the mechanisms cost on this machine: out of a file, or measured now.
+
+use std::path::{Path, PathBuf};
+
+use advise::{Costs, Line};
+use cudele::{Errno, Error, Result};
+use serde_json::Value;
+
+use crate::command::{bench, up};
+use crate::context::Context;
+
+/// Reads what `cudele bench mechanisms --json` has written, or runs it.
+pub(super) fn read(context: &Context, file: Option<&PathBuf>) -> Result<Costs> {
+    match file {
+        Some(file) => {
+            let text = std::fs::read(file).map_err(|error| up::io(file, &error))?;
+            let rows = serde_json::from_slice(&text).map_err(|error| not_costs(file, &error))?;
+            of_rows(&rows).ok_or_else(|| not_costs(file, &"a mechanism is not among its rows"))
+        }
+        None => {
+            if !context.json {
+                eprintln!(
+                    "measuring what the mechanisms cost here; --costs FILE uses what was measured before"
+                );
+            }
+            let rows = Value::Array(bench::mechanisms(context)?);
+            of_rows(&rows)
+                .ok_or_else(|| not_costs(Path::new("bench"), &"a mechanism was not measured"))
+        }
+    }
+}
+
+fn not_costs(file: &Path, why: &dyn std::fmt::Display) -> Error {
+    let cause = format!("it does not say what the mechanisms cost: {why}");
+    Error::new(Errno::Invalid, file.display().to_string(), cause)
+        .remedy("write it with `cudele bench mechanisms --json > costs.json`")
+}
+
+/// The costs that rows of the benchmark say.
+pub(crate) fn of_rows(rows: &Value) -> Option<Costs> {
+    let rows = rows.as_array()?;
+    let named = |name: &'static str| {
+        rows.iter().filter(move |row| row["bench"] == "mechanisms" && row["name"] == name)
+    };
+    let line = |name| {
+        let mut points: Vec<(f64, f64)> = named(name)
+            .filter_map(|row| Some((row["files"].as_f64()?, row["median"].as_f64()?)))
+            .collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        (!points.is_empty()).then(|| Line::through(&points))
+    };
+    Some(Costs {
+        append: line("append_client_journal")?,
+        local: line("local_persist")?,
+        global: line("global_persist")?,
+        apply: line("volatile_apply")?,
+        store: line("nonvolatile_apply")?,
+        rpcs: line("rpcs")?,
+        stream: line("rpcs+stream")?,
+        bytes: named("local_persist").find_map(|row| row["bytes_per_event"].as_f64())?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::of_rows;
+
+    #[test]
+    fn costs_are_what_rows_say() {
+        let row = |name: &str, files: u64, median: f64| json!({"bench": "mechanisms", "name": name, "files": files, "median": median, "bytes_per_event": 3.5});
+        let names = [
+            "local_persist",
+            "global_persist",
+            "volatile_apply",
+            "nonvolatile_apply",
+            "rpcs",
+            "rpcs+stream",
+        ];
+        let mut rows: Vec<_> = names.iter().map(|name| row(name, 1000, 0.5)).collect();
+        assert_eq!(of_rows(&json!(rows)), None, "a mechanism is missing");
+        rows.push(row("append_client_journal", 1000, 0.002));
+        rows.push(row("append_client_journal", 11_000, 0.012));
+        let costs = of_rows(&json!(rows)).unwrap();
+        assert!((costs.append.each - 1e-6).abs() < 1e-12, "{costs:?}");
+        assert!((costs.rpcs.each - 0.0005).abs() < 1e-12 && costs.rpcs.fixed == 0.0);
+        assert_eq!(of_rows(&json!({})), None);
+    }
+}

@@ -1,0 +1,138 @@
+//! Programs in a branch.
+
+use std::process::Command;
+
+use crate::cluster::{Cluster, text};
+use crate::{branch, store, tree, write};
+
+/// Whether this machine can mount. Says so if it cannot.
+fn can_mount() -> bool {
+    if std::env::var_os("CUDELE_TESTS_WITHOUT_FUSE").is_some() {
+        println!("not run: CUDELE_TESTS_WITHOUT_FUSE is set");
+        return false;
+    }
+    true
+}
+
+/// What programs do to a tree: everything that a mount must understand.
+const SCRIPT: &str = r#"
+set -e
+echo more >> old
+sed -i s/base/changed/ dir/b
+mkdir -p new/below/deep
+for i in 1 2 3 4 5 6 7 8 9; do echo "file $i" > new/f$i; done
+mv dir/a new/moved
+mv new/f1 new/f2
+rm new/f3
+ln -s ../old new/link
+ln new/f4 new/second
+chmod 700 new/below
+chmod 600 old
+dd if=/dev/zero of=large bs=65536 count=20 2>/dev/null
+printf end >> large
+dd if=/dev/urandom of=/dev/null bs=1 count=1 2>/dev/null
+cp large copy
+printf middle | dd of=copy bs=1 seek=70000 conv=notrunc 2>/dev/null
+truncate -s 100000 large
+truncate -s 5 new/f5
+cp -r new again
+rm -r again/below
+mv again renamed
+exec 3<> held
+echo written >&3
+rm held
+echo on >&3
+cat <&3 > /dev/null
+exec 3>&-
+touch -d '2020-01-02 03:04:05 UTC' new/f6
+mv new/f7 old2
+echo over > old2.tmp
+mv old2.tmp old2
+tar cf - new | tar xf - -C renamed
+"#;
+
+/// Everything about a tree that must be the same.
+const LOOK: &str = r#"
+find . ! -path . -printf '%y %m %p %l\n' | sort
+find . -type f -printf '%s %n %p\n' | sort
+find . -type f | sort | xargs sha1sum
+stat -c '%Y' new/f6
+"#;
+
+#[test]
+fn programs_work_in_a_branch_as_on_any_file_system() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = Cluster::up();
+    let local = cluster.home.join("local");
+    std::fs::create_dir_all(local.join("dir")).unwrap();
+    cluster.run(&["mkdir", "-p", "/proj/dir"]);
+    for (name, content) in [("old", "base\n"), ("dir/a", "base\n"), ("dir/b", "base base\n")] {
+        std::fs::write(local.join(name), content).unwrap();
+        write(&cluster, &format!("/proj/{name}"), content);
+    }
+    cluster.run(&["branch", "create", "b", "/proj"]);
+    cluster.run(&["down"]);
+    let sh = |script: &str| {
+        let output = Command::new("sh").args(["-c", script]).current_dir(&local).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let store = store(&cluster);
+    let run = |script: &str| {
+        cluster.say(&["run", "--store", &store, "--branch", "b", "-C", "--", "sh", "-c", script])
+    };
+    sh(SCRIPT);
+    run(SCRIPT);
+    assert_eq!(run(LOOK), sh(LOOK));
+    // Once more, on what it made.
+    let again = "mkdir second; cp -r new renamed second; echo x >> copy; echo y > new/f8; rm large";
+    sh(again);
+    run(again);
+    assert_eq!(run(LOOK), sh(LOOK));
+    // The trunk has nothing of it until it is merged, and then all.
+    cluster.start();
+    assert_eq!(cluster.run(&["cp", "/proj/old", "-"]), b"base\n");
+    cluster.run(&["publish", "b"]);
+    cluster.run(&["branch", "merge"]);
+    let merged = cluster.home.join("merged");
+    std::fs::create_dir(&merged).unwrap();
+    cluster.run(&["cp", "-rp", "/proj", &format!("local:{}", merged.display())]);
+    let sums = "find . -type f | sort | xargs sha1sum";
+    let output =
+        Command::new("sh").args(["-c", sums]).current_dir(merged.join("proj")).output().unwrap();
+    assert_eq!(text(&output.stdout), sh(sums));
+}
+
+#[test]
+fn what_a_failed_program_did_in_a_branch_goes_if_that_is_asked_for() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = Cluster::up();
+    cluster.run(&["mkdir", "/proj"]);
+    cluster.run(&["branch", "create", "b", "/proj"]);
+    let (before, discard) = (tree(&cluster, "b"), "--on-failure=discard");
+    let said = cluster.command(&[
+        "run",
+        "--branch",
+        "b",
+        discard,
+        "-C",
+        "--",
+        "sh",
+        "-c",
+        "touch a; exit 7",
+    ]);
+    let output = { said }.output().unwrap();
+    assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
+    assert_eq!(tree(&cluster, "b"), before);
+    // Unless the program has made sure that it stays.
+    let script = "echo kept > kept; sync kept; touch not; exit 7";
+    let mut command =
+        cluster.command(&["run", "--branch", "b", discard, "-C", "--", "sh", "-c", script]);
+    assert_eq!(command.output().unwrap().status.code(), Some(7));
+    assert_eq!(tree(&cluster, "b"), ["/proj", "/proj/kept"]);
+    assert_eq!(branch(&cluster, &["cat", "b", "/proj/kept"]), "kept\n");
+}

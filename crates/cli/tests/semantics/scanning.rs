@@ -1,0 +1,170 @@
+//! Reading a directory from the object store, past the metadata server's memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cudele::{Attr, Cred, Errno, Fs, NewFile, Op, RenameFlags, Result};
+
+use crate::fixture::World;
+use crate::tools::{decouple, mount};
+
+/// Enough for a client to read them from the store by itself.
+const FILES: usize = 20_000;
+
+/// A directory with so many files, by a merge.
+fn filled(world: &World, path: &str) -> Arc<Fs> {
+    let fs = mount(world);
+    let policy = "consistency: append_client_journal+volatile_apply\nallocated_inodes: 30000";
+    let mut job = decouple(&fs, path, policy);
+    let root = job.root();
+    for number in 0..FILES {
+        let data = format!("content {number}").into_bytes();
+        let new = NewFile { data: &data, size: data.len() as u64, ..NewFile::default() };
+        job.create(root, format!("f{number}").as_bytes(), &new).unwrap();
+    }
+    job.merge().unwrap();
+    job.forget().unwrap();
+    fs
+}
+
+/// What is told of sub-directories without a look into them.
+fn told(attr: &Attr) -> Attr {
+    if attr.is_dir() { Attr { size: 0, nlink: 1, ..*attr } } else { *attr }
+}
+
+fn scanned(fs: &Fs, path: &str) -> Vec<(Vec<u8>, Attr)> {
+    let mut all = Vec::new();
+    let take = |name: &[u8], attr: &Attr| -> Result<()> {
+        all.push((name.to_vec(), told(attr)));
+        Ok(())
+    };
+    assert_eq!(fs.scan(path, take).unwrap().entries, all.len() as u64);
+    assert!(all.is_sorted_by(|one, next| one.0 < next.0), "in order of name");
+    all
+}
+
+fn listed(fs: &Arc<Fs>, path: &str) -> Vec<(Vec<u8>, Attr)> {
+    let entries = fs.open_dir(path).unwrap().list().unwrap().into_iter();
+    let mut all: Vec<_> = entries.map(|entry| (entry.name, told(&entry.attr))).collect();
+    all.sort_by(|one, other| one.0.cmp(&other.0));
+    all
+}
+
+#[test]
+fn a_large_directory_is_read_from_the_object_store() {
+    let world = World::new();
+    let fs = filled(&world, "/big");
+    assert_eq!(scanned(&fs, "/big").len(), FILES);
+    // What only the server's memory has is written down first.
+    let dir = fs.open_dir("/big").unwrap();
+    for number in 0..9 {
+        dir.create(format!("new{number}"), &NewFile::default()).unwrap();
+        dir.unlink(format!("f{number}")).unwrap();
+        let change = cudele::AttrChange { mode: Some(0o600), ..cudele::AttrChange::default() };
+        dir.set_attr(format!("f{}", number + 100), &change).unwrap();
+        assert_eq!(scanned(&fs, "/big"), listed(&fs, "/big"), "after {number} changes");
+    }
+    fs.make_dir("/big/below", 0o700).unwrap();
+    fs.open_dir("/big/below").unwrap().create("file", &NewFile::default()).unwrap();
+    let one = dir.lookup("f50").unwrap();
+    fs.call(Op::Link { ino: one.ino, parent: dir.ino(), name: b"other" }).unwrap();
+    fs.rename("/big/f51", "/big/g51", RenameFlags::default()).unwrap();
+    let all = scanned(&fs, "/big");
+    assert_eq!(all.len(), FILES + 2);
+    assert_eq!(all, listed(&fs, "/big"));
+    assert!(all.iter().any(|(name, attr)| name == b"other" && attr.nlink == 2));
+    world.crash();
+    let fs = mount(&world);
+    assert_eq!(scanned(&fs, "/big"), all, "by a server that has none of it in memory");
+    assert_eq!(scanned(&fs, "/").len(), 1);
+    assert_eq!(scanned(&fs, "/big/below").len(), 1);
+}
+
+#[test]
+fn who_reads_from_the_object_store_is_asked_for_permission() {
+    let world = World::new();
+    let fs = mount(&world);
+    let closed = fs.make_dir("/closed", 0o700).unwrap();
+    let nobody = Cred { uid: 4242, gid: 4242, ..Cred::default() };
+    let ask = |parent, name: &[u8]| {
+        let asked = fs.call_as(&nobody, Op::WriteDown { parent, name });
+        asked.map(drop).map_err(|error| error.errno)
+    };
+    assert_eq!(ask(closed.ino, b""), Err(Errno::Access));
+    let root = fs.stat("/").unwrap().ino;
+    assert_eq!(ask(root, b"closed"), Err(Errno::Access));
+    assert_eq!(ask(root, b"none"), Err(Errno::NotFound));
+    assert_eq!(ask(root, b""), Ok(()));
+    fs.open_dir("/").unwrap().create("file", &NewFile::default()).unwrap();
+    assert_eq!(ask(root, b"file"), Err(Errno::NotDirectory));
+    // Nor is what somebody else has alone shown.
+    let other = mount(&world);
+    let policy = "consistency: append_client_journal+volatile_apply\ninterfere_policy: block";
+    let job = decouple(&other, "/mine", policy);
+    assert_eq!(fs.scan("/mine", |_, _| Ok(())).unwrap_err().errno, Errno::Busy);
+    job.discard().unwrap();
+    assert_eq!(fs.scan("/mine", |_, _| Ok(())).unwrap().entries, 0);
+}
+
+#[test]
+fn names_that_are_there_throughout_are_read_once_while_others_work() {
+    let world = World::new();
+    let fs = filled(&world, "/big");
+    let (other, done) = (mount(&world), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let dir = other.open_dir("/big").unwrap();
+            let mut number = 0;
+            while !done.load(Ordering::Relaxed) {
+                dir.create(format!("g{number}"), &NewFile::default()).unwrap();
+                if number >= 50 {
+                    dir.unlink(format!("g{}", number - 50)).unwrap();
+                }
+                // Every time a run, and every few times all of them rewritten.
+                other.call(Op::WriteDown { parent: dir.ino(), name: b"" }).unwrap();
+                number += 1;
+            }
+        });
+        for _ in 0..40 {
+            let mut names = 0;
+            let mut last = Vec::new();
+            let take = |name: &[u8], _: &Attr| {
+                assert!(*last < *name, "each once and in order");
+                last = name.to_vec();
+                names += usize::from(name.starts_with(b"f"));
+                Ok(())
+            };
+            fs.scan("/big", take).unwrap();
+            assert_eq!(names, FILES);
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_decoupled_client_works_on_what_it_has_read_there() {
+    let world = World::new();
+    filled(&world, "/big").checkpoint().unwrap();
+    world.crash();
+    let fs = mount(&world);
+    let policy = "consistency: append_client_journal+volatile_apply\ncheck: client";
+    let mut job = decouple(&fs, "/big", policy);
+    let (root, before) = (job.root(), fs.requests());
+    assert_eq!(job.list(root).unwrap().len(), FILES);
+    assert!(fs.requests() - before <= 1, "the server is asked once");
+    let new = NewFile::default();
+    assert_eq!(job.create(root, b"f7", &new).unwrap_err().errno, Errno::Exists);
+    job.create(root, b"mine", &new).unwrap();
+    job.unlink(root, b"f8").unwrap();
+    let file = job.lookup(root, b"f9").unwrap();
+    assert_eq!(job.data(file.ino).unwrap(), b"content 9");
+    job.set_data(file.ino, b"changed", 7).unwrap();
+    job.rename((root, b"f10"), (root, b"g10"), RenameFlags::default()).unwrap();
+    assert!(fs.requests() - before <= 3, "{}", fs.requests() - before);
+    assert_eq!(job.merge().unwrap().merge.unwrap().rejected, 0);
+    let dir = fs.open_dir("/big").unwrap();
+    assert_eq!(dir.list().unwrap().len(), FILES);
+    assert_eq!(dir.lookup("f9").unwrap().size, 7);
+    assert_eq!(dir.lookup("g10").map(|_| ()).map_err(|error| error.errno), Ok(()));
+    assert_eq!(dir.lookup("f8").unwrap_err().errno, Errno::NotFound);
+}

@@ -1,0 +1,312 @@
+//! What a branch and the trunk have both changed, and a journal without what is left to the trunk (E-04).
+//!
+//! A name is in conflict if the branch changed it, and it does not name in the trunk what it named in the
+//! snapshot: another inode, the same with other content or attributes, or nothing any more. Two that made
+//! a directory of one name are not in conflict: the two become one, and what is in them is compared name
+//! by name. What the branch itself has made is not in its way: a merge may be repeated.
+//!
+//! Not here: who wins. Under the rule that the branch does, a merge needs none of this.
+//!
+//! Invariant: whatever depends on an event that is left out is left out, too.
+
+use journal::{Event, JournalBuffer, JournalError, SegmentReader};
+use types::{Attr, FileType, Ino, InoRange, Map, Origin, Seq, Set};
+
+use super::LayerError;
+
+/// What the snapshot and the trunk have under names. Directories are known by number.
+pub trait Sides {
+    /// What can go wrong.
+    type Error;
+
+    /// What a name of a directory named in the snapshot.
+    ///
+    /// # Errors
+    /// If the directory cannot be read.
+    fn base(&mut self, dir: Ino, name: &[u8]) -> Result<Option<Attr>, Self::Error>;
+
+    /// What it names in the trunk; nothing if the trunk has no such directory any more.
+    ///
+    /// # Errors
+    /// If the trunk does not answer.
+    fn trunk(&mut self, dir: Ino, name: &[u8]) -> Result<Option<Attr>, Self::Error>;
+
+    /// The name of an inode in a directory of the snapshot.
+    ///
+    /// # Errors
+    /// If the directory cannot be read.
+    fn base_name(&mut self, dir: Ino, ino: Ino) -> Result<Option<Vec<u8>>, Self::Error>;
+}
+
+/// A name that both have changed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Clash {
+    /// Its directory; of one that the branch made the number that it has there.
+    pub dir: Ino,
+    /// The name.
+    pub name: Vec<u8>,
+}
+
+/// The conflicts of a branch with the trunk.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The names, in the order in which the branch came to them.
+    pub clashes: Vec<Clash>,
+    /// Directories that the branch made, each with the directory and the name that it had first.
+    pub made: Map<Ino, (Ino, Vec<u8>)>,
+    /// Which events are left to the trunk, by number from 0.
+    left: Set<u64>,
+}
+
+impl Found {
+    /// How many events are left out if the trunk wins.
+    #[must_use]
+    pub fn left_out(&self) -> u64 {
+        self.left.len() as u64
+    }
+}
+
+/// Compares what the layers of a branch changed, oldest first, with what the trunk did since the snapshot.
+/// `numbers` are the branch's own.
+///
+/// # Errors
+/// If a layer is damaged, or one of the sides cannot be read.
+pub fn conflicts<S: Sides>(
+    layers: &[Vec<u8>],
+    numbers: &[InoRange],
+    sides: &mut S,
+) -> Result<Found, LayerError<S::Error>> {
+    let mut judge = Judge::new(numbers, sides);
+    each(layers, |_, event| judge.look(event).map_err(LayerError::Fetch))?;
+    let Judge { clashes, mut dropped, names, made, .. } = judge;
+    let made = made.into_iter().map(|(dir, made)| (dir, made.place)).collect();
+    let mut found = Found { clashes, made, left: Set::default() };
+    // What is left out may have been made before that was known.
+    each(layers, |number, event| {
+        let is_left = |dir: Ino, name: &[u8]| {
+            dropped.contains(&dir) || names.get(&dir).and_then(|all| all.get(name)) == Some(&true)
+        };
+        let mut left = event.inode().is_some_and(|ino| dropped.contains(&ino))
+            || event.dentry().is_some_and(|(dir, name)| is_left(dir, name));
+        if let Event::Rename { new_parent, new_name, .. } = *event {
+            left |= is_left(new_parent, new_name);
+        }
+        if left {
+            found.left.insert(number);
+        }
+        if let Event::Create(new) = event
+            && left
+        {
+            // And all that is in it.
+            dropped.insert(new.ino);
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// The events of layers as one journal, from position 1 on, without those that are left out.
+///
+/// # Errors
+/// If a layer is damaged.
+pub fn joined(layers: &[Vec<u8>], left: Option<&Found>) -> Result<Vec<Vec<u8>>, JournalError> {
+    let mut buffer = JournalBuffer::new(Seq(1), false);
+    let result = each(layers, |number, event| {
+        if left.is_none_or(|found| !found.left.contains(&number)) {
+            buffer.append(Origin::default(), event);
+        }
+        Ok::<(), LayerError<std::convert::Infallible>>(())
+    });
+    match result {
+        Ok(()) => {}
+        Err(LayerError::Damaged(error)) => return Err(error),
+        Err(LayerError::Fetch(never)) => match never {},
+    }
+    buffer.close_block();
+    Ok(buffer.take_blocks())
+}
+
+fn each<E>(
+    layers: &[Vec<u8>],
+    mut act: impl FnMut(u64, &Event<'_>) -> Result<(), LayerError<E>>,
+) -> Result<(), LayerError<E>> {
+    let mut number = 0;
+    for layer in layers {
+        let mut reader = SegmentReader::open(layer)?;
+        while let Some(block) = reader.next_block()? {
+            let mut events = block.events();
+            while let Some(record) = events.next_event()? {
+                act(number, &record.event)?;
+                number += 1;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A directory that the branch made.
+struct Made {
+    /// Where, and as what.
+    place: (Ino, Vec<u8>),
+    /// The one of the trunk that it becomes one with.
+    other: Option<Ino>,
+}
+
+struct Judge<'a, S> {
+    sides: &'a mut S,
+    numbers: &'a [InoRange],
+    /// Directories that the branch made.
+    made: Map<Ino, Made>,
+    /// Other inodes that it made.
+    files: Set<Ino>,
+    /// Names that it changed, and whether the trunk did, too.
+    names: Map<Ino, Map<Vec<u8>, bool>>,
+    /// What inodes of the snapshot were called there, if the branch moved them.
+    moved: Map<Ino, (Ino, Vec<u8>)>,
+    /// Inodes about which nothing is said to the trunk.
+    dropped: Set<Ino>,
+    clashes: Vec<Clash>,
+}
+
+impl<'a, S: Sides> Judge<'a, S> {
+    fn new(numbers: &'a [InoRange], sides: &'a mut S) -> Self {
+        Self {
+            sides,
+            numbers,
+            made: Map::default(),
+            files: Set::default(),
+            names: Map::default(),
+            moved: Map::default(),
+            dropped: Set::default(),
+            clashes: Vec::new(),
+        }
+    }
+
+    fn look(&mut self, event: &Event<'_>) -> Result<(), S::Error> {
+        match *event {
+            Event::Create(ref new) => {
+                let is_dir = new.file_type() == FileType::Directory;
+                let place = (new.parent, new.name);
+                let both = if is_dir { self.directory_of_trunk(place)? } else { None };
+                if is_dir {
+                    let place = (new.parent, new.name.to_vec());
+                    self.made.insert(new.ino, Made { place, other: both });
+                } else {
+                    self.files.insert(new.ino);
+                }
+                if self.is_below_dropped(new.parent) || (both.is_none() && self.is_clash(place)?) {
+                    self.dropped.insert(new.ino);
+                }
+                if both.is_some() {
+                    self.note(place, false);
+                }
+            }
+            Event::Link { parent, name, .. }
+            | Event::Unlink { parent, name, .. }
+            | Event::Rmdir { parent, name, .. } => {
+                self.is_clash((parent, name))?;
+            }
+            Event::Rename { parent, name, new_parent, new_name, ref moved, .. } => {
+                let ino = moved.attr.ino;
+                let (from, to) =
+                    (self.is_clash((parent, name))?, self.is_clash((new_parent, new_name))?);
+                if !self.is_made(ino) && !self.moved.contains_key(&ino) {
+                    self.moved.insert(ino, (parent, name.to_vec()));
+                }
+                if from || to {
+                    // Both names are the trunk's, and what only the branch has goes with them.
+                    self.note((parent, name), true);
+                    self.note((new_parent, new_name), true);
+                    if self.is_made(ino) {
+                        self.dropped.insert(ino);
+                    }
+                }
+            }
+            Event::SetAttr { ino, home, .. }
+            | Event::SetXattr { ino, home, .. }
+            | Event::SetData { ino, home, .. } => {
+                if self.is_made(ino) || home == Ino::LINKS {
+                    return Ok(());
+                }
+                let place = match self.moved.get(&ino) {
+                    Some((dir, name)) => Some((*dir, name.clone())),
+                    None => self.sides.base_name(home, ino)?.map(|name| (home, name)),
+                };
+                if let Some((dir, name)) = place
+                    && self.is_clash((dir, &name))?
+                {
+                    self.dropped.insert(ino);
+                }
+            }
+            Event::SetPolicy { .. }
+            | Event::Session { .. }
+            | Event::Merged { .. }
+            | Event::Stored { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn is_made(&self, ino: Ino) -> bool {
+        self.files.contains(&ino) || self.made.contains_key(&ino)
+    }
+
+    fn is_below_dropped(&self, dir: Ino) -> bool {
+        self.dropped.contains(&dir)
+    }
+
+    /// The directory that the trunk has made under a name, too.
+    fn directory_of_trunk(&mut self, (dir, name): (Ino, &[u8])) -> Result<Option<Ino>, S::Error> {
+        if self.names.get(&dir).is_some_and(|names| names.contains_key(name)) {
+            return Ok(None);
+        }
+        let (base, trunk) = self.both((dir, name))?;
+        Ok(trunk.filter(|trunk| base.is_none() && trunk.is_dir()).map(|trunk| trunk.ino))
+    }
+
+    /// What a name named in the snapshot, and names in the trunk.
+    fn both(
+        &mut self,
+        (dir, name): (Ino, &[u8]),
+    ) -> Result<(Option<Attr>, Option<Attr>), S::Error> {
+        match self.made.get(&dir).map(|made| made.other) {
+            Some(None) => Ok((None, None)),
+            Some(Some(other)) => Ok((None, self.sides.trunk(other, name)?)),
+            None => Ok((self.sides.base(dir, name)?, self.sides.trunk(dir, name)?)),
+        }
+    }
+
+    /// Whether the trunk has changed a name, too. Decided when the branch comes to it first.
+    fn is_clash(&mut self, (dir, name): (Ino, &[u8])) -> Result<bool, S::Error> {
+        if let Some(known) = self.names.get(&dir).and_then(|names| names.get(name)) {
+            return Ok(*known);
+        }
+        let (base, trunk) = self.both((dir, name))?;
+        let own = trunk.is_some_and(|trunk| self.numbers.iter().any(|it| it.contains(trunk.ino)));
+        let clash = !own && !is_same(base.as_ref(), trunk.as_ref());
+        self.note((dir, name), clash);
+        if clash {
+            self.clashes.push(Clash { dir, name: name.to_vec() });
+        }
+        Ok(clash)
+    }
+
+    fn note(&mut self, (dir, name): (Ino, &[u8]), clash: bool) {
+        self.names.entry(dir).or_default().insert(name.to_vec(), clash);
+    }
+}
+
+/// Whether a name names the same as before, unchanged. A directory changes when its own attributes do.
+fn is_same(base: Option<&Attr>, trunk: Option<&Attr>) -> bool {
+    match (base, trunk) {
+        (None, None) => true,
+        (Some(base), Some(trunk)) => {
+            let plain = |attr: &Attr| (attr.ino, attr.mode, attr.uid, attr.gid);
+            let content = |attr: &Attr| (attr.ctime, attr.mtime, attr.size);
+            plain(base) == plain(trunk) && (base.is_dir() || content(base) == content(trunk))
+        }
+        (None, Some(_)) | (Some(_), None) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

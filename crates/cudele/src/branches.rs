@@ -1,0 +1,362 @@
+//! Branches (E-04), given the object store and nothing else (E-01): making, listing, publishing and
+//! removing them. What is in one is read by [`View`] and changed by [`Work`].
+//!
+//! Invariant: a branch is one object, and every change of it is one compare-and-swap. A lock keeps two
+//! processes from working on one branch; the comparison keeps out who believes that it still has the lock.
+
+mod both;
+mod collect;
+mod files;
+mod merge;
+mod rest;
+mod view;
+mod work;
+
+use std::sync::Arc;
+
+use client::Made;
+use metastore::{BRANCH_PREFIX, Branch, BranchState, Snapshot, is_branch_name};
+use objstore::{
+    Expect, LockGuard, ObjectStore, Outcome, Version, change_snapshots, read_snapshots,
+};
+use types::{Errno, Error, InoRange, Path, Result};
+use wire::{Answer, Op};
+
+use crate::Fs;
+use crate::fs::unexpected;
+
+pub use collect::Collected;
+pub use files::BranchFiles;
+pub use merge::BranchMerge;
+pub use view::View;
+pub use work::Work;
+
+/// The branches of a store.
+#[derive(Clone, Debug)]
+pub struct Branches {
+    store: Arc<dyn ObjectStore>,
+}
+
+/// What is known of a branch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BranchInfo {
+    /// Its name.
+    pub name: String,
+    /// The path of its root when its snapshot was taken; the root of the namespace before that.
+    pub path: Path,
+    /// Its object.
+    pub branch: Branch,
+    /// The number of its snapshot; `None` before it is taken, or when nobody needs it any more.
+    pub snapshot: Option<u64>,
+}
+
+impl Branches {
+    /// The branches of the store at this address.
+    ///
+    /// # Errors
+    /// As [`objstore::open_existing`].
+    pub fn open(url: &str) -> Result<Self> {
+        Ok(Self::of(objstore::open_existing(url)?))
+    }
+
+    /// The branches of a store.
+    #[must_use]
+    pub fn of(store: Arc<dyn ObjectStore>) -> Self {
+        Self { store }
+    }
+
+    /// All of them, by name.
+    ///
+    /// # Errors
+    /// What the store said; `EBADMSG` for a damaged object.
+    pub fn list(&self) -> Result<Vec<BranchInfo>> {
+        let mut all = Vec::new();
+        for object in self.store.list(BRANCH_PREFIX)? {
+            let Some(name) = object.strip_prefix(BRANCH_PREFIX) else { continue };
+            match self.get(name) {
+                Ok(info) => all.push(info),
+                // It was removed just now.
+                Err(error) if error.errno == Errno::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(all)
+    }
+
+    /// One of them.
+    ///
+    /// # Errors
+    /// `ENOENT`, `EINVAL` for a name that no branch can have, `EBADMSG`.
+    pub fn get(&self, name: &str) -> Result<BranchInfo> {
+        let (branch, _) = self.read(name)?;
+        let (snapshots, _) = read_snapshots(&*self.store)?;
+        let snapshot = snapshots.get(branch.snapshot);
+        let path = snapshot.map_or(&b"/"[..], |snapshot| &snapshot.path);
+        let path = crate::fs::parse(path)?;
+        let snapshot = snapshot.map(|snapshot| snapshot.number);
+        Ok(BranchInfo { name: name.to_owned(), path, branch, snapshot })
+    }
+
+    /// Makes a branch of a directory as it is now. With servers, what is visible there when this returns
+    /// is in it, and everything that was acknowledged before; without (`fs` is `None`), the store must be
+    /// at rest. Interrupted, it may be called again.
+    ///
+    /// # Errors
+    /// `EEXIST`; `EINVAL` for a name that no branch can have; `EBUSY` if a server uses the store that was
+    /// to be at rest, or serves a part of the directory apart from it; and those of walking there.
+    pub fn create(&self, name: &str, path: &Path, fs: Option<&Fs>) -> Result<BranchInfo> {
+        check_name(name)?;
+        let _lock = self.lock(name)?;
+        match self.read(name) {
+            Ok((known, version)) if known.state == BranchState::Begun => {
+                self.delete_if(name, version)?;
+            }
+            Ok(_) => return Err(exists(name)),
+            Err(error) if error.errno == Errno::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        // The object comes first: whoever collects garbage sees that somebody wants the snapshot.
+        let (id, snapshot) = (random()?, random()?);
+        let mut branch = Branch { id, snapshot, time: crate::now(), ..Branch::default() };
+        let version = self.put(name, &branch, Expect::Absent)?;
+        match fs {
+            Some(fs) => take_by_server(fs, path, snapshot),
+            None => rest::take(&*self.store, path, snapshot),
+        }?;
+        let (snapshots, _) = read_snapshots(&*self.store)?;
+        let taken = snapshots.get(snapshot).ok_or_else(|| lost(name))?;
+        (branch.state, branch.root) = (BranchState::Open, taken.root.ino);
+        self.put(name, &branch, Expect::Is(version))?;
+        self.get(name)
+    }
+
+    /// Makes a branch that goes out from another one as it is now; all layers of that one are shared.
+    ///
+    /// # Errors
+    /// `EEXIST`, `ENOENT`; `EBUSY` if somebody works on either.
+    pub fn create_from(&self, name: &str, from: &str) -> Result<BranchInfo> {
+        check_name(name)?;
+        let _lock = self.lock(name)?;
+        // Nobody removes it meanwhile.
+        let _from_lock = self.lock(from)?;
+        let (parent, _) = self.read(from)?;
+        if !matches!(parent.state, BranchState::Open | BranchState::Published) {
+            let cause = format!("it is {}", parent.state.word());
+            return Err(Error::new(Errno::Invalid, from, cause)
+                .remedy("make a branch of the directory itself: the trunk has what was in it"));
+        }
+        let branch = Branch {
+            id: random()?,
+            state: BranchState::Open,
+            time: crate::now(),
+            changes: 0,
+            from: from.to_owned(),
+            inherited: parent.layers.len(),
+            ..parent
+        };
+        let made = self.put(name, &branch, Expect::Absent);
+        made.map_err(|error| if error.errno == Errno::Stale { exists(name) } else { error })?;
+        // Whoever collects garbage and has not seen this branch must look again.
+        change_snapshots(&*self.store, |snapshots| {
+            snapshots.changes += 1;
+            snapshots.get(branch.snapshot).map(drop).ok_or_else(|| lost(from))
+        })?;
+        self.get(name)
+    }
+
+    /// Declares a branch complete: from now on it is not changed, and waits to be merged (E-05). One
+    /// compare-and-swap.
+    ///
+    /// # Errors
+    /// `ENOENT`; `EBUSY` if somebody works on it; `EINVAL` if it is not open.
+    pub fn publish(&self, name: &str) -> Result<BranchInfo> {
+        let _lock = self.lock(name)?;
+        let (mut branch, version) = self.read(name)?;
+        match branch.state {
+            BranchState::Open => {
+                branch.state = BranchState::Published;
+                self.put(name, &branch, Expect::Is(version))?;
+            }
+            // It was done, and the answer was lost.
+            BranchState::Published => {}
+            BranchState::Begun | BranchState::Merging | BranchState::Merged => {
+                let cause = format!("the branch is {}", branch.state.word());
+                return Err(Error::new(Errno::Invalid, name, cause)
+                    .remedy("`cudele branch show` says more"));
+            }
+        }
+        self.get(name)
+    }
+
+    /// A view of one branch, or of several on top of each other in this order: of a name that several
+    /// have, the last one's counts; directories that several made are one (D-01). Nothing is merged.
+    ///
+    /// # Errors
+    /// `ENOENT`; `EINVAL` if they are not of one directory, or not ready; `EBADMSG`.
+    pub fn view(&self, names: &[&str]) -> Result<View> {
+        let mut branches = Vec::new();
+        for name in names {
+            let (branch, _) = self.read(name)?;
+            if branch.state == BranchState::Begun {
+                return Err(Error::new(Errno::Invalid, *name, "it was not made completely")
+                    .remedy("make it again by the same command, or remove it"));
+            }
+            branches.push((*name, branch));
+        }
+        let (snapshots, _) = read_snapshots(&*self.store)?;
+        let mut base: Option<&Snapshot> = None;
+        for (name, branch) in &branches {
+            let snapshot = snapshots.get(branch.snapshot).ok_or_else(|| lost(name))?;
+            if base.is_some_and(|base| base.root.ino != snapshot.root.ino) {
+                let cause = "it goes out from another directory than the others";
+                return Err(Error::new(Errno::Invalid, *name, cause)
+                    .remedy("name branches of one directory"));
+            }
+            // What the trunk did between is below all of them.
+            base = base.filter(|base| base.number >= snapshot.number).or(Some(snapshot));
+        }
+        let base = base.ok_or_else(|| Error::new(Errno::Invalid, "", "no branch is named"))?;
+        if let [(name, branch)] = &branches[..] {
+            return self.view_of(name, branch);
+        }
+        let next = branches.last().map(|(_, branch)| branch.next_seq()).unwrap_or_default();
+        let mut view = View::new(self.store.clone(), base, next)?;
+        let mut seen = Vec::new();
+        let mut made = Made::default();
+        for layer in branches.iter().flat_map(|(_, branch)| &branch.layers) {
+            if !seen.contains(&(layer.owner, layer.number)) {
+                seen.push((layer.owner, layer.number));
+                view.compose(layer, &mut made)?;
+            }
+        }
+        Ok(view)
+    }
+
+    /// A view of a branch as this object of it says.
+    fn view_of(&self, name: &str, branch: &Branch) -> Result<View> {
+        let (snapshots, _) = read_snapshots(&*self.store)?;
+        let snapshot = snapshots.get(branch.snapshot).ok_or_else(|| lost(name))?;
+        let mut view = View::new(self.store.clone(), snapshot, branch.next_seq())?;
+        branch.layers.iter().try_for_each(|layer| view.replay(layer))?;
+        Ok(view)
+    }
+
+    /// Takes a branch to work on it, until that is dropped: as the next of those who hand it on.
+    ///
+    /// # Errors
+    /// `ENOENT`; `EBUSY` if somebody else works on it; `EINVAL` if it is not open; `EBADMSG`.
+    pub fn work_on(&self, name: &str) -> Result<Work> {
+        let lock = self.lock(name)?;
+        let (branch, version) = self.read(name)?;
+        if branch.state != BranchState::Open {
+            let cause = format!("the branch is {}", branch.state.word());
+            return Err(Error::new(Errno::Invalid, name, cause)
+                .remedy("work on a branch of it: `cudele branch create NAME --from BRANCH`"));
+        }
+        let view = self.view_of(name, &branch)?;
+        Ok(Work::new(self.clone(), name, (branch, version), view, lock))
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn ObjectStore> {
+        &self.store
+    }
+
+    /// Keeps others from changing a branch. It is theirs when this process ends.
+    fn lock(&self, name: &str) -> Result<Box<dyn LockGuard>> {
+        check_name(name)?;
+        let owner = std::process::id().to_string();
+        let lock = self.store.lock(&format!("branches/lock/{name}"), &owner);
+        lock.map_err(|error| {
+            if error.errno != Errno::Busy {
+                return error;
+            }
+            Error::new(Errno::Busy, name, "somebody works on this branch")
+                .remedy("wait until that process ends, or end it")
+        })
+    }
+
+    fn read(&self, name: &str) -> Result<(Branch, Version)> {
+        check_name(name)?;
+        let object = format!("{BRANCH_PREFIX}{name}");
+        match self.store.get(&object) {
+            Ok((bytes, version)) => Ok((Branch::decode(&object, &bytes)?, version)),
+            Err(error) if error.errno == Errno::NotFound => {
+                Err(Error::new(Errno::NotFound, name, "there is no branch of this name")
+                    .remedy("`cudele branch ls` lists them"))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Replaces the object of a branch. `changes` is incremented.
+    fn put(&self, name: &str, branch: &Branch, expect: Expect) -> Result<Version> {
+        let next = Branch { changes: branch.changes + 1, ..branch.clone() };
+        let bytes = next.encode();
+        match self.store.put(&format!("{BRANCH_PREFIX}{name}"), &bytes, expect)? {
+            Outcome::Done(version) => Ok(version),
+            // An earlier attempt that failed may have been carried out all the same.
+            Outcome::Conflict(Some(version)) if version == Version::of(&bytes) => Ok(version),
+            Outcome::Conflict(_) => {
+                Err(Error::new(Errno::Stale, name, "somebody else has changed the branch")
+                    .remedy("look at it (`cudele branch show`), and do again what is to be done"))
+            }
+        }
+    }
+
+    /// Removes the object of a branch, which must be of this version.
+    fn delete_if(&self, name: &str, version: Version) -> Result<()> {
+        let object = format!("{BRANCH_PREFIX}{name}");
+        // Whoever holds the lock is the only one to change it.
+        if self.store.get(&object)?.1 != version {
+            return Err(Error::new(Errno::Stale, name, "somebody else has changed the branch"));
+        }
+        self.store.delete(&object)?;
+        self.store.sync(objstore::SyncScope::Object(&object))
+    }
+
+    /// Inode numbers that nobody else has.
+    fn grant(&self, count: u64) -> Result<InoRange> {
+        change_snapshots(&*self.store, |snapshots| {
+            let full = || Error::new(Errno::NoSpace, "branches", "there are no inode numbers left");
+            snapshots.grant(count).ok_or_else(full)
+        })
+    }
+}
+
+fn take_by_server(fs: &Fs, path: &Path, id: u64) -> Result<()> {
+    let about = |error: Error| error.about(path.to_string());
+    let root = fs.walk(path)?.1.ok_or_else(|| Error::of(Errno::NotFound, path.to_string()))?;
+    let answer = fs.call(Op::Snapshot { dir: root.ino, id }).map_err(about)?;
+    let Answer::Snapshot(_) = answer else { return Err(unexpected(&answer)) };
+    Ok(())
+}
+
+fn check_name(name: &str) -> Result<()> {
+    if is_branch_name(name) {
+        return Ok(());
+    }
+    let cause = "not the name of a branch: up to 100 letters, digits, `-`, `_` and `.`";
+    Err(Error::new(Errno::Invalid, format!("{name:?}"), cause).remedy("choose another name"))
+}
+
+fn exists(name: &str) -> Error {
+    Error::new(Errno::Exists, name, "there is a branch of this name").remedy("choose another name")
+}
+
+fn lost(name: &str) -> Error {
+    Error::new(Errno::NotFound, name, "the snapshot of this branch is not there any more")
+        .remedy("it was merged, or is being removed; make a branch anew")
+}
+
+/// A number that nobody else has.
+fn random() -> Result<u64> {
+    let file = "/proc/sys/kernel/random/uuid";
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| crate::state::io_error(std::path::Path::new(file), &error))?;
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    // Not the digits that say which kind of identifier it is.
+    let digits = format!("{}{}", digits.get(..8).unwrap_or("0"), digits.get(24..).unwrap_or("0"));
+    let bad = |_| Error::new(Errno::Io, file, "no random number");
+    let number = u64::from_str_radix(digits.get(..16).unwrap_or(&digits), 16).map_err(bad)?;
+    Ok(number.max(1))
+}

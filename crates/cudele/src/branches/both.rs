@@ -1,0 +1,156 @@
+//! The snapshot of a branch as it was, and the trunk as it is: for comparing names.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use client::Sides;
+use metastore::{Branch, RowValue};
+use objstore::{load_dir_at, read_snapshots};
+use types::{Attr, Cred, Errno, Error, Ino, Map, Path, Result};
+use wire::Op;
+
+use super::{Branches, lost};
+use crate::Fs;
+
+/// See the module documentation.
+pub(super) struct Both<'a> {
+    branches: &'a Branches,
+    fs: &'a Fs,
+    number: u64,
+    /// Directories of the snapshot that were looked into.
+    listed: BTreeMap<Ino, Listed>,
+    /// Directories of the snapshot whose paths are known, and those in which more may be.
+    paths: BTreeMap<Ino, Path>,
+    unseen: VecDeque<Ino>,
+    root: Path,
+    /// Directories of the trunk that were looked for, and whether they are there.
+    known: BTreeMap<Ino, bool>,
+}
+
+/// A directory of the snapshot.
+#[derive(Default)]
+struct Listed {
+    names: BTreeMap<Vec<u8>, Attr>,
+    inodes: BTreeMap<Ino, Vec<u8>>,
+}
+
+impl<'a> Both<'a> {
+    pub(super) fn new(
+        branches: &'a Branches,
+        fs: &'a Fs,
+        (name, branch): (&str, &Branch),
+    ) -> Result<Self> {
+        let (snapshots, _) = read_snapshots(&**branches.store())?;
+        let snapshot = snapshots.get(branch.snapshot).ok_or_else(|| lost(name))?;
+        let root = crate::fs::parse(&snapshot.path)?;
+        Ok(Self {
+            branches,
+            fs,
+            number: snapshot.number,
+            listed: BTreeMap::new(),
+            paths: BTreeMap::from([(branch.root, root.clone())]),
+            unseen: VecDeque::from([branch.root]),
+            root,
+            known: BTreeMap::new(),
+        })
+    }
+
+    /// A directory of the snapshot; an empty one if there is none of this number.
+    fn listed(&mut self, dir: Ino) -> Result<&Listed> {
+        if !self.listed.contains_key(&dir) {
+            let (mut listed, mut linked) = (Listed::default(), Vec::new());
+            if let Some(loaded) = load_dir_at(&**self.branches.store(), dir, self.number)? {
+                for row in loaded.rows.iter() {
+                    match row.value {
+                        RowValue::Removed => {}
+                        RowValue::Remote { ino, .. } => linked.push((row.name.to_vec(), ino)),
+                        RowValue::Inode(record) => {
+                            listed.inodes.insert(record.attr.ino, row.name.to_vec());
+                            listed.names.insert(row.name.to_vec(), record.attr);
+                        }
+                    }
+                }
+            }
+            for (name, ino) in linked {
+                let links = self.listed(Ino::LINKS)?;
+                let attr = links.inodes.get(&ino).and_then(|name| links.names.get(name));
+                listed.names.extend(attr.map(|attr| (name, *attr)));
+            }
+            self.listed.insert(dir, listed);
+        }
+        Ok(self.listed.entry(dir).or_default())
+    }
+
+    /// The path of a directory of the snapshot, which is searched for it.
+    fn path_of(&mut self, dir: Ino) -> Result<Option<Path>> {
+        while !self.paths.contains_key(&dir)
+            && let Some(at) = self.unseen.pop_front()
+        {
+            let above = self.paths.get(&at).cloned().unwrap_or_default();
+            let Some(loaded) = load_dir_at(&**self.branches.store(), at, self.number)? else {
+                continue;
+            };
+            for row in loaded.rows.iter() {
+                if let RowValue::Inode(record) = row.value
+                    && record.attr.is_dir()
+                {
+                    self.paths.insert(record.attr.ino, above.join(row.name));
+                    self.unseen.push_back(record.attr.ino);
+                }
+            }
+        }
+        Ok(self.paths.get(&dir).cloned())
+    }
+
+    /// The path of a directory of the branch, which may have made it. As it was called first.
+    pub(super) fn path_in(&mut self, dir: Ino, made: &Map<Ino, (Ino, Vec<u8>)>) -> Result<Path> {
+        let (mut names, mut at) = (Vec::new(), dir);
+        while let Some((above, name)) = made.get(&at) {
+            names.push(name);
+            at = *above;
+        }
+        let above = self.path_of(at)?.unwrap_or_else(|| self.root.clone());
+        Ok(names.iter().rev().fold(above, |path, name| path.join(name)))
+    }
+}
+
+impl Sides for Both<'_> {
+    type Error = Error;
+
+    fn base(&mut self, dir: Ino, name: &[u8]) -> Result<Option<Attr>> {
+        Ok(self.listed(dir)?.names.get(name).copied())
+    }
+
+    fn trunk(&mut self, dir: Ino, name: &[u8]) -> Result<Option<Attr>> {
+        if self.known.get(&dir) == Some(&false) {
+            return Ok(None);
+        }
+        loop {
+            let answer = self.fs.call_as(&Cred::root(), Op::Lookup { parent: dir, name });
+            match answer {
+                Ok(answer) => {
+                    self.known.insert(dir, true);
+                    return Fs::attr_answer(answer).map(Some);
+                }
+                Err(error) if error.errno == Errno::NotFound => {
+                    self.known.insert(dir, true);
+                    return Ok(None);
+                }
+                // Not in the server's memory, or not there any more: walking to where it was tells.
+                Err(error) if error.errno == Errno::Stale && !self.known.contains_key(&dir) => {
+                    if let Some(path) = self.path_of(dir)? {
+                        let _ = self.fs.walk(&path);
+                    }
+                    self.known.insert(dir, false);
+                }
+                Err(error) if matches!(error.errno, Errno::Stale | Errno::NotDirectory) => {
+                    return Ok(None);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn base_name(&mut self, dir: Ino, ino: Ino) -> Result<Option<Vec<u8>>> {
+        Ok(self.listed(dir)?.inodes.get(&ino).cloned())
+    }
+}

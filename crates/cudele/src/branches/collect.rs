@@ -1,0 +1,292 @@
+//! What nobody needs any more: snapshots, layers, kept manifests and their runs, content.
+//!
+//! Everything is decided from the table of snapshots and the objects of the branches, and each step may be
+//! interrupted and done again. What is looked at first is what could grow: so that nothing is deleted
+//! that somebody began to need in between.
+//!
+//! Invariant: nothing is deleted that a branch, or a snapshot that a branch needs, can lead to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use journal::{Event, SegmentReader};
+use metastore::{
+    BranchState, LAYER_PREFIX, Manifest, ObjectName, PURGE_PREFIX, Purge, RunId, Snapshots,
+    kept_name, parse_kept, parse_layer,
+};
+use objstore::{ObjectStore, change_snapshots, purge_data, read_snapshots};
+use types::{DirFragId, Errno, Error, Ino, Result, Stripe};
+
+use super::Branches;
+
+/// What was deleted, or would be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Collected {
+    /// Snapshots that no branch needs.
+    pub snapshots: u64,
+    /// Layers that no branch has.
+    pub layers: u64,
+    /// Kept manifests that no snapshot needs.
+    pub manifests: u64,
+    /// Runs that only those listed.
+    pub runs: u64,
+    /// Files whose content was to be deleted later.
+    pub contents: u64,
+    /// Bytes of the layers, manifests and runs.
+    pub bytes: u64,
+    /// The names of the objects, content apart.
+    pub objects: Vec<String>,
+}
+
+impl Branches {
+    /// Removes a branch. Its layers and its snapshot go with the next [`Branches::collect`], unless
+    /// others need them. Content that only it had is deleted.
+    ///
+    /// # Errors
+    /// `ENOENT`; `EBUSY` if somebody works on it, or it is being merged, or another branch goes out from
+    /// it and shares its layers.
+    pub fn remove(&self, name: &str) -> Result<()> {
+        let _lock = self.lock(name)?;
+        let (branch, version) = self.read(name)?;
+        if branch.state == BranchState::Merging {
+            return Err(Error::new(Errno::Busy, name, "the branch is being merged")
+                .remedy("let that end: `cudele branch merge`"));
+        }
+        let child = self.list()?.into_iter().find(|other| {
+            other.name != name && other.branch.layers.iter().any(|layer| layer.owner == branch.id)
+        });
+        if let Some(child) = child {
+            let cause = format!("the branch {} goes out from it and shares its layers", child.name);
+            return Err(Error::new(Errno::Busy, name, cause).remedy("remove that one first"));
+        }
+        let mut made = BTreeMap::new();
+        if branch.state != BranchState::Merged {
+            for layer in branch.layers.iter().filter(|layer| layer.owner == branch.id) {
+                // What cannot be read any more says nothing of content.
+                if let Ok(bytes) = super::view::read_layer(&*self.store, layer) {
+                    content_of(&bytes, &mut made);
+                }
+            }
+        }
+        self.delete_if(name, version)?;
+        for (ino, stripe) in made {
+            let (pool, size) = (stripe.0.pool(), stripe.1);
+            if size > 0 {
+                purge_data(&*self.store, (ino, pool), stripe.0.count(size))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes what nobody needs, or only says what that would be.
+    ///
+    /// # Errors
+    /// What the store said; `EBADMSG` if the table or a branch is damaged: then nothing is deleted.
+    pub fn collect(&self, dry_run: bool) -> Result<Collected> {
+        let mut collected = Collected::default();
+        let snapshots = self.forget_snapshots(dry_run, &mut collected)?;
+        self.collect_layers(dry_run, &mut collected)?;
+        self.collect_kept(&snapshots, dry_run, &mut collected)?;
+        self.collect_content(&snapshots, dry_run, &mut collected)?;
+        Ok(collected)
+    }
+
+    /// Snapshots that no branch needs. A branch comes before its snapshot, so the table is read first; and
+    /// if it is changed before it is replaced, all of that is done again.
+    fn forget_snapshots(&self, dry_run: bool, collected: &mut Collected) -> Result<Snapshots> {
+        let count = |snapshots: &Snapshots| snapshots.live().len() as u64;
+        if dry_run {
+            let (mut snapshots, _) = read_snapshots(&*self.store)?;
+            let (before, needed) = (count(&snapshots), self.needed()?);
+            snapshots.retain(|snapshot| needed.contains(&snapshot.id));
+            collected.snapshots = before - count(&snapshots);
+            return Ok(snapshots);
+        }
+        change_snapshots(&*self.store, |snapshots| {
+            let (before, needed) = (count(snapshots), self.needed()?);
+            snapshots.retain(|snapshot| needed.contains(&snapshot.id));
+            collected.snapshots = before - count(snapshots);
+            Ok(snapshots.clone())
+        })
+    }
+
+    /// The snapshots that branches need.
+    fn needed(&self) -> Result<BTreeSet<u64>> {
+        let branches = self.list()?.into_iter();
+        let needs = branches.filter(|info| info.branch.state != BranchState::Merged);
+        Ok(needs.map(|info| info.branch.snapshot).collect())
+    }
+
+    fn collect_layers(&self, dry_run: bool, collected: &mut Collected) -> Result<()> {
+        // Layers come before the branches that list them: so they are listed first.
+        let layers = self.store.list(LAYER_PREFIX)?;
+        let branches = self.list()?;
+        let listed = branches.iter().flat_map(|info| &info.branch.layers);
+        let listed: BTreeSet<_> = listed.map(|layer| (layer.owner, layer.number)).collect();
+        for name in layers {
+            let Some(layer) = parse_layer(&name).filter(|layer| !listed.contains(layer)) else {
+                continue;
+            };
+            let owner = branches.iter().find(|info| info.branch.id == layer.0);
+            // Its writer may be about to list it.
+            let lock = owner.map(|owner| (owner, self.lock(&owner.name)));
+            if let Some((owner, lock)) = &lock {
+                let busy = lock.is_err();
+                let now = || self.read(&owner.name).map(|(branch, _)| branch.layers);
+                let has = |it: &metastore::Layer| (it.owner, it.number) == layer;
+                if busy || now()?.iter().any(has) {
+                    continue;
+                }
+            }
+            collected.bytes += size_of(&*self.store, &name)?;
+            collected.layers += 1;
+            if !dry_run {
+                self.store.delete(&name)?;
+            }
+            collected.objects.push(name);
+        }
+        Ok(())
+    }
+
+    fn collect_kept(
+        &self,
+        snapshots: &Snapshots,
+        dry_run: bool,
+        collected: &mut Collected,
+    ) -> Result<()> {
+        let mut dirs: BTreeMap<DirFragId, ()> = BTreeMap::new();
+        for name in self.store.list("dirs/")? {
+            if let Some((dir, _)) = parse_kept(&name)
+                && let Some(ObjectName::Manifest(dir)) =
+                    ObjectName::parse(&format!("{dir}/manifest"))
+            {
+                dirs.insert(dir, ());
+            }
+        }
+        for dir in dirs.into_keys() {
+            self.collect_dir(dir, snapshots, dry_run, collected)?;
+        }
+        Ok(())
+    }
+
+    fn collect_dir(
+        &self,
+        dir: DirFragId,
+        snapshots: &Snapshots,
+        dry_run: bool,
+        collected: &mut Collected,
+    ) -> Result<()> {
+        let store = &*self.store;
+        // In this order: what is replaced in between is kept before that, and found then.
+        let current = read_manifest(store, dir, &metastore::manifest_name(dir))?;
+        let names = store.list(&metastore::kept_prefix(dir))?;
+        let numbers: BTreeSet<u64> =
+            names.iter().filter_map(|name| Some(parse_kept(name)?.1)).collect();
+        let (mut since, mut unneeded) = (None, Vec::new());
+        let mut listed: BTreeSet<RunId> = current.iter().flat_map(runs_of).collect();
+        for number in numbers {
+            let Some(kept) = read_manifest(store, dir, &kept_name(dir, number))? else { continue };
+            if snapshots.needs(since, number) {
+                listed.extend(runs_of(&kept));
+            } else {
+                unneeded.push((number, kept));
+            }
+            since = Some(number);
+        }
+        let mut gone = BTreeSet::new();
+        for (number, kept) in unneeded {
+            for run in &kept.runs {
+                if !listed.contains(&run.id) && gone.insert(run.id) {
+                    collected.bytes += run.bytes;
+                    collected.runs += 1;
+                    let name = metastore::run_name(dir, run.id);
+                    if !dry_run {
+                        store.delete(&name)?;
+                    }
+                    collected.objects.push(name);
+                }
+            }
+            // Behind its runs: interrupted, it leads to them again.
+            let name = kept_name(dir, number);
+            collected.bytes += size_of(store, &name)?;
+            collected.manifests += 1;
+            if !dry_run {
+                store.delete(&name)?;
+            }
+            collected.objects.push(name);
+        }
+        Ok(())
+    }
+
+    fn collect_content(
+        &self,
+        snapshots: &Snapshots,
+        dry_run: bool,
+        collected: &mut Collected,
+    ) -> Result<()> {
+        for name in self.store.list(PURGE_PREFIX)? {
+            let Some(Purge { number, ino, pool, stripes }) = Purge::parse(&name) else { continue };
+            if snapshots.needs(None, number) {
+                continue;
+            }
+            collected.contents += 1;
+            if !dry_run {
+                purge_data(&*self.store, (ino, pool), stripes)?;
+                self.store.delete(&name)?;
+            }
+            collected.objects.push(name);
+        }
+        Ok(())
+    }
+}
+
+fn runs_of(manifest: &Manifest) -> impl Iterator<Item = RunId> {
+    manifest.runs.iter().map(|run| run.id)
+}
+
+fn read_manifest(store: &dyn ObjectStore, dir: DirFragId, name: &str) -> Result<Option<Manifest>> {
+    match store.get(name) {
+        Ok((bytes, _)) => Ok(Some(Manifest::decode_as(dir, &bytes)?)),
+        Err(error) if error.errno == Errno::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn size_of(store: &dyn ObjectStore, name: &str) -> Result<u64> {
+    match store.stat(name) {
+        Ok(stat) => Ok(stat.size),
+        Err(error) if error.errno == Errno::NotFound => Ok(0),
+        Err(error) => Err(error),
+    }
+}
+
+/// Files that a layer made and whose content is in the store, and how long that was at most.
+fn content_of(layer: &[u8], made: &mut BTreeMap<Ino, (Stripe, u64)>) {
+    let mut learn = |event: &Event<'_>| match *event {
+        Event::Create(ref new) => {
+            made.insert(new.ino, (new.stripe, 0));
+        }
+        Event::SetData { ino, data: [], size, .. } => {
+            if let Some((_, known)) = made.get_mut(&ino) {
+                *known = size.max(*known);
+            }
+        }
+        Event::SetData { .. }
+        | Event::SetAttr { .. }
+        | Event::Link { .. }
+        | Event::Unlink { .. }
+        | Event::Rmdir { .. }
+        | Event::Rename { .. }
+        | Event::SetXattr { .. }
+        | Event::SetPolicy { .. }
+        | Event::Session { .. }
+        | Event::Merged { .. }
+        | Event::Stored { .. } => {}
+    };
+    let Ok(mut reader) = SegmentReader::open(layer) else { return };
+    while let Ok(Some(block)) = reader.next_block() {
+        let mut events = block.events();
+        while let Ok(Some(record)) = events.next_event() {
+            learn(&record.event);
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! What is in a branch, or in several: read from the snapshot's objects and the layers, with no server.
+
+use std::sync::Arc;
+
+use client::{Branch, Composed, LayerError, Made};
+use metastore::{Layer, Snapshot};
+use namespace::Refusal;
+use objstore::{ObjectStore, load_dir_at};
+use policy::Policy;
+use types::{Attr, Cred, Errno, Error, FileType, INLINE_BYTES_MAX, Ino, Path, Result, Seq};
+
+use crate::DirEntry;
+use crate::extents::{self, Objects};
+
+/// See the module documentation. Directories are read when they are looked into, and kept.
+#[derive(Debug)]
+pub struct View {
+    store: Arc<dyn ObjectStore>,
+    number: u64,
+    path: Path,
+    inherited: Policy,
+    pub(super) inner: Branch,
+    pub(super) cred: Cred,
+    fetched: u64,
+}
+
+impl View {
+    pub(super) fn new(store: Arc<dyn ObjectStore>, snapshot: &Snapshot, next: Seq) -> Result<Self> {
+        let inherited = match snapshot.policy.as_str() {
+            "" => Policy::default(),
+            text => Policy::parse(text)?.policy,
+        };
+        Ok(Self {
+            store,
+            number: snapshot.number,
+            path: crate::fs::parse(&snapshot.path)?,
+            inherited,
+            inner: Branch::new(&snapshot.root, next),
+            cred: crate::own_cred(),
+            fetched: 0,
+        })
+    }
+
+    /// The path of its root.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its root directory.
+    #[must_use]
+    pub fn root(&self) -> Ino {
+        self.inner.root()
+    }
+
+    /// Directories that were read from the store so far.
+    #[must_use]
+    pub fn fetched(&self) -> u64 {
+        self.fetched
+    }
+
+    /// What putting several branches on top of each other did.
+    #[must_use]
+    pub fn composed(&self) -> Composed {
+        self.inner.composed()
+    }
+
+    pub(super) fn replay(&mut self, layer: &Layer) -> Result<()> {
+        let bytes = read_layer(&*self.store, layer)?;
+        let (store, number, fetched) = (&*self.store, self.number, &mut self.fetched);
+        let result = self.inner.replay(&bytes, |dir| {
+            *fetched += 1;
+            load_dir_at(store, dir, number)
+        });
+        result.map_err(|error| layer_error(layer, error))
+    }
+
+    pub(super) fn compose(&mut self, layer: &Layer, made: &mut Made) -> Result<()> {
+        let bytes = read_layer(&*self.store, layer)?;
+        let (store, number, fetched) = (&*self.store, self.number, &mut self.fetched);
+        let result = self.inner.compose(&bytes, made, |dir| {
+            *fetched += 1;
+            load_dir_at(store, dir, number)
+        });
+        result.map_err(|error| layer_error(layer, error))
+    }
+
+    /// Runs an operation, bringing the directories that it needs into the view.
+    pub(super) fn on<T>(
+        &mut self,
+        subject: &[u8],
+        mut operation: impl FnMut(&mut Branch) -> std::result::Result<T, Refusal>,
+    ) -> Result<T> {
+        loop {
+            match operation(&mut self.inner) {
+                Ok(value) => return Ok(value),
+                Err(Refusal::Errno(errno)) => {
+                    return Err(Error::of(errno, String::from_utf8_lossy(subject)));
+                }
+                Err(Refusal::Cold(dir)) => {
+                    self.fetched += 1;
+                    let loaded = load_dir_at(&*self.store, dir, self.number)?;
+                    self.inner.load(dir, loaded.as_ref());
+                }
+            }
+        }
+    }
+
+    /// What is left of a path behind that of the root.
+    fn below(&self, path: &Path) -> Result<Path> {
+        if !path.starts_with(&self.path) {
+            let cause = format!("the branch is of {}", self.path);
+            return Err(Error::new(Errno::NotFound, path.to_string(), cause)
+                .remedy("name a path in the directory that the branch is of"));
+        }
+        let names = path.components().skip(self.path.components().len());
+        Ok(names.fold(Path::root(), |path, name| path.join(name)))
+    }
+
+    /// Follows a path of the namespace: the directory of its last name, and what it names.
+    ///
+    /// # Errors
+    /// `ENOENT` outside of the branch's directory, or if anything but the last name is missing;
+    /// `ENOTDIR`, `EACCES`, `ELOOP`.
+    pub fn walk(&mut self, path: &Path) -> Result<(Ino, Option<Attr>)> {
+        let below = self.below(path)?;
+        let (root, cred) = (self.root(), self.cred.clone());
+        let subject = path.to_string();
+        let walked =
+            self.on(subject.as_bytes(), |inner| inner.namespace().walk(&cred, root, &below))?;
+        Ok((walked.parent, walked.attr))
+    }
+
+    /// The attributes of what a path names.
+    ///
+    /// # Errors
+    /// As [`View::walk`], and `ENOENT`.
+    pub fn stat(&mut self, path: &Path) -> Result<Attr> {
+        self.walk(path)?.1.ok_or_else(|| Error::of(Errno::NotFound, path.to_string()))
+    }
+
+    /// The attributes of an inode that was seen.
+    ///
+    /// # Errors
+    /// `ESTALE`.
+    pub fn attr(&mut self, ino: Ino) -> Result<Attr> {
+        self.on(b"", |inner| inner.namespace().getattr(ino))
+    }
+
+    /// The entries of a directory that was seen, by name.
+    ///
+    /// # Errors
+    /// `ENOTDIR`, `EACCES`, `ESTALE`.
+    pub fn list(&mut self, dir: Ino) -> Result<Vec<DirEntry>> {
+        let cred = self.cred.clone();
+        let entries =
+            self.on(b"", |inner| inner.namespace().list(&cred, dir, None, usize::MAX, true))?;
+        let entries = entries.into_iter();
+        let mut entries: Vec<_> =
+            entries.map(|entry| DirEntry { name: entry.name, attr: entry.attr }).collect();
+        entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
+
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// `ESTALE`.
+    pub fn link_target(&mut self, attr: &Attr) -> Result<Option<Vec<u8>>> {
+        if attr.file_type() != FileType::Symlink {
+            return Ok(None);
+        }
+        self.on(b"", |inner| inner.namespace().data(attr.ino).map(<[u8]>::to_vec)).map(Some)
+    }
+
+    /// Reads the content of a file, handing it out piece by piece.
+    ///
+    /// # Errors
+    /// `EACCES`, `EIO`, and whatever `take` returns.
+    pub fn read(&mut self, attr: &Attr, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let cred = self.cred.clone();
+        self.on(b"", |inner| inner.namespace().access(&cred, attr.ino, 4))?;
+        if attr.size <= INLINE_BYTES_MAX as u64 {
+            let inline =
+                self.on(b"", |inner| inner.namespace().data(attr.ino).map(<[u8]>::to_vec))?;
+            if !inline.is_empty() {
+                return take(&inline);
+            }
+        }
+        let objects = Objects::new(&*self.store, attr.ino, attr.stripe);
+        let span = attr.stripe.bytes() * extents::at_once(&*self.store, attr.stripe) as u64;
+        let mut at = 0;
+        while at < attr.size {
+            let length = (attr.size - at).min(span);
+            let mut piece = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
+            objects.read_into(at, &mut piece)?;
+            at += length;
+            take(&piece)?;
+        }
+        Ok(())
+    }
+
+    /// Reads at most so many bytes of a file from an offset on. Nobody is asked whether that is allowed.
+    ///
+    /// # Errors
+    /// `ESTALE`, `EIO`.
+    pub(super) fn read_at(&mut self, attr: &Attr, offset: u64, length: usize) -> Result<Vec<u8>> {
+        let left = attr.size.saturating_sub(offset);
+        let length = length.min(usize::try_from(left).unwrap_or(usize::MAX));
+        if attr.size <= INLINE_BYTES_MAX as u64 {
+            let inline =
+                self.on(b"", |inner| inner.namespace().data(attr.ino).map(<[u8]>::to_vec))?;
+            if !inline.is_empty() {
+                let from = usize::try_from(offset).unwrap_or(usize::MAX).min(inline.len());
+                return Ok(inline[from..inline.len().min(from + length)].to_vec());
+            }
+        }
+        let mut bytes = vec![0; length];
+        Objects::new(&*self.store, attr.ino, attr.stripe).read_into(offset, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// The policy in force in a directory, as the snapshot and the layers say it.
+    pub fn policy(&mut self, dir: Ino) -> Policy {
+        self.inner.policy(dir).unwrap_or_else(|| self.inherited.clone())
+    }
+}
+
+/// A layer, which must be the one that is meant.
+pub(super) fn read_layer(store: &dyn ObjectStore, layer: &Layer) -> Result<Vec<u8>> {
+    let name = layer.name();
+    let (bytes, _) = store.get(&name)?;
+    if layer.is(&bytes) {
+        return Ok(bytes);
+    }
+    Err(Error::new(Errno::BadMessage, name, "it is not the layer that its branch lists")
+        .remedy("restore this object from a copy of the store, or remove the branch"))
+}
+
+fn layer_error(layer: &Layer, error: LayerError<Error>) -> Error {
+    match error {
+        LayerError::Damaged(error) => error.in_journal(&layer.name()),
+        LayerError::Fetch(error) => error,
+    }
+}

@@ -1,0 +1,368 @@
+//! Work on a branch: changes are checked against its view, and become its next layer.
+//!
+//! Content that is not inline goes to the store at once, under an inode number that nobody else has; the
+//! layer that gives it a name follows. Nothing that the trunk or another branch has is written over:
+//! a file that is replaced gets a new inode.
+//!
+//! Invariant: what [`Work::commit`] returned for survives, and nothing else of this work is seen.
+
+use std::io::Read;
+use std::ops::{Deref, DerefMut};
+
+use metastore::{Branch, LAYERS_MAX, Layer};
+use namespace::NewInode;
+use objstore::{Expect, LockGuard, Version};
+use types::{
+    Attr, AttrChange, Errno, Error, FileType, Ino, RenameFlags, Result, Seq, Set, Stripe, Timestamp,
+};
+
+use super::{Branches, View};
+use crate::data::Content;
+use crate::extents::{self, Objects};
+use crate::{Fs, NewFile};
+
+/// Inode numbers that are taken at a time at first, and at most.
+const NUMBERS_MIN: u64 = 256;
+const NUMBERS_MAX: u64 = 1 << 20;
+/// What is held becomes a layer when it is as long as this.
+const LAYER_BYTES: u64 = 64 << 20;
+
+/// See the module documentation. Dropping it gives up what was not committed.
+#[derive(Debug)]
+pub struct Work {
+    branches: Branches,
+    name: String,
+    branch: Branch,
+    version: Version,
+    view: View,
+    numbers: u64,
+    /// Inodes that this process made, and that no layer has yet.
+    fresh: Set<Ino>,
+    /// Held as long as this is.
+    lock: Box<dyn LockGuard>,
+}
+
+impl Deref for Work {
+    type Target = View;
+
+    fn deref(&self) -> &View {
+        &self.view
+    }
+}
+
+impl DerefMut for Work {
+    fn deref_mut(&mut self) -> &mut View {
+        &mut self.view
+    }
+}
+
+impl Work {
+    pub(super) fn new(
+        branches: Branches,
+        name: &str,
+        (branch, version): (Branch, Version),
+        view: View,
+        lock: Box<dyn LockGuard>,
+    ) -> Self {
+        let name = name.to_owned();
+        let (numbers, fresh) = (NUMBERS_MIN, Set::default());
+        Self { branches, name, branch, version, view, numbers, fresh, lock }
+    }
+
+    /// Events that are not committed.
+    #[must_use]
+    pub fn pending_events(&self) -> u64 {
+        self.view.inner.events()
+    }
+
+    /// Creates a file, directory, symbolic link or device, with every rule of POSIX checked.
+    ///
+    /// # Errors
+    /// Those of `open` with `O_CREAT` and `O_EXCL`; `ESTALE` if somebody else has changed the branch.
+    pub fn create(&mut self, parent: Ino, name: &[u8], new: &NewFile<'_>) -> Result<Ino> {
+        let stripe = match new.file_type {
+            FileType::Regular => self.view.policy(parent).stripe,
+            FileType::Directory
+            | FileType::Symlink
+            | FileType::CharDevice
+            | FileType::BlockDevice
+            | FileType::Fifo
+            | FileType::Socket => Stripe::default(),
+        };
+        self.have_numbers()?;
+        let new = NewInode {
+            mode: new.mode(),
+            owner: new.owner,
+            rdev: new.rdev,
+            stripe,
+            size: new.size,
+            time: crate::now(),
+            mtime: new.mtime,
+            atime: new.atime,
+            data: new.data,
+        };
+        let cred = self.view.cred.clone();
+        let ino = self.view.on(name, |inner| inner.create(&cred, (parent, name), &new))?;
+        self.fresh.insert(ino);
+        self.commit_much()?;
+        Ok(ino)
+    }
+
+    /// Creates a file with all of a source as its content, in the place of one that is there.
+    ///
+    /// # Errors
+    /// As [`Work::create`], but for `EEXIST`; `EISDIR`; those of the source; `ENOSPC`, `EIO`.
+    pub fn put(
+        &mut self,
+        parent: Ino,
+        name: &[u8],
+        new: &NewFile<'_>,
+        source: &mut dyn Read,
+    ) -> Result<Attr> {
+        let content = Fs::classify(source, self.view.policy(parent).inline_bytes)?;
+        match self.lookup(parent, name) {
+            Ok(there) if there.is_dir() => {
+                return Err(Error::of(Errno::IsDirectory, String::from_utf8_lossy(name)));
+            }
+            Ok(_) => self.unlink(parent, name)?,
+            Err(error) if error.errno == Errno::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        let head = match content {
+            Content::Inline(data) => {
+                let new = NewFile { size: data.len() as u64, data: &data, ..*new };
+                let ino = self.create(parent, name, &new)?;
+                return self.view.attr(ino);
+            }
+            Content::Large(head) => head,
+        };
+        let ino = self.create(parent, name, &NewFile { size: 0, data: &[], ..*new })?;
+        let attr = self.view.attr(ino)?;
+        self.give_length((ino, attr.stripe), &head, source)?;
+        if new.mtime.is_some() {
+            // Giving it its length counts as a change.
+            let atime = new.atime.or(new.mtime);
+            self.set_attr(ino, &AttrChange { mtime: new.mtime, atime, ..AttrChange::default() })?;
+        }
+        self.view.attr(ino)
+    }
+
+    /// Replaces the content of a file by all of a source. Content that somebody may refer to is not written
+    /// over: then the file becomes another inode under the same name. Returns its number.
+    ///
+    /// # Errors
+    /// Those of the source; `EISDIR`, `EACCES`; `EOPNOTSUPP` for long content of a file with several names
+    /// that was there before; `ENOSPC`, `EIO`.
+    pub fn set_content(&mut self, ino: Ino, source: &mut dyn Read) -> Result<Ino> {
+        let attr = self.view.attr(ino)?;
+        let place = self.view.inner.namespace().name_of(ino);
+        let (home, name) = place.ok_or_else(|| Error::of(Errno::Stale, ino.to_string()))?;
+        let fresh = self.fresh.contains(&ino);
+        let content = Fs::classify(source, self.view.policy(home).inline_bytes)?;
+        let kept =
+            self.view.on(b"", |inner| inner.namespace().data(ino).map(|data| !data.is_empty()))?;
+        let head = match content {
+            Content::Inline(data) if attr.size == 0 || kept => {
+                let (cred, time, size) = (self.view.cred.clone(), crate::now(), data.len() as u64);
+                self.view.on(b"", |inner| {
+                    inner.change(|namespace| namespace.plan_setdata(&cred, ino, &data, size, time))
+                })?;
+                return Ok(ino);
+            }
+            Content::Inline(head) | Content::Large(head) => head,
+        };
+        if fresh {
+            self.give_length((ino, attr.stripe), &head, source)?;
+            return Ok(ino);
+        }
+        if home == Ino::LINKS {
+            let cause = "it has several names, and what is in the snapshot is not written over";
+            return Err(Error::new(Errno::NotSupported, String::from_utf8_lossy(&name), cause)
+                .remedy("write a new file, and give it these names"));
+        }
+        self.unlink(home, &name)?;
+        let new = NewFile {
+            file_type: attr.file_type(),
+            permissions: attr.mode & 0o7777,
+            owner: self.view.cred.is_root().then_some((attr.uid, attr.gid)),
+            ..NewFile::default()
+        };
+        let made = self.create(home, &name, &new)?;
+        let stripe = self.view.attr(made)?.stripe;
+        self.give_length((made, stripe), &head, source)?;
+        Ok(made)
+    }
+
+    /// Writes content, and then says how long it is.
+    fn give_length(
+        &mut self,
+        place: (Ino, Stripe),
+        head: &[u8],
+        source: &mut dyn Read,
+    ) -> Result<()> {
+        let size = self.write_large(place, head, source)?;
+        let (cred, time) = self.now();
+        self.view.on(b"", |inner| {
+            inner.change(|namespace| namespace.plan_setdata(&cred, place.0, b"", size, time))
+        })
+    }
+
+    /// Writes content, durably. Returns its length.
+    fn write_large(
+        &self,
+        (ino, stripe): (Ino, Stripe),
+        head: &[u8],
+        source: &mut dyn Read,
+    ) -> Result<u64> {
+        let store = &**self.branches.store();
+        let objects = Objects::new(store, ino, stripe);
+        let span = stripe.bytes() * extents::at_once(store, stripe) as u64;
+        let mut content = head.chain(source);
+        let (mut buffer, mut length) = (Vec::new(), 0);
+        loop {
+            buffer.clear();
+            let piece = (&mut content).take(span).read_to_end(&mut buffer);
+            piece.map_err(|error| Error::new(Errno::Io, "", error.to_string()))?;
+            objects.write_at(length, &buffer)?;
+            length += buffer.len() as u64;
+            if (buffer.len() as u64) < span {
+                objects.sync_all(length)?;
+                return Ok(length);
+            }
+        }
+    }
+
+    /// Attributes of a name.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`, `EACCES`.
+    pub fn lookup(&mut self, parent: Ino, name: &[u8]) -> Result<Attr> {
+        let cred = self.view.cred.clone();
+        self.view.on(name, |inner| inner.namespace().lookup(&cred, parent, name))
+    }
+
+    /// Removes a name of anything but a directory.
+    ///
+    /// # Errors
+    /// `ENOENT`, `EISDIR`, `EACCES`, `EPERM`.
+    pub fn unlink(&mut self, parent: Ino, name: &[u8]) -> Result<()> {
+        let (cred, time) = self.now();
+        self.view.on(name, |inner| {
+            inner.change(|namespace| namespace.plan_unlink(&cred, parent, name, time))
+        })
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`, `ENOTEMPTY`, `EACCES`, `EPERM`.
+    pub fn rmdir(&mut self, parent: Ino, name: &[u8]) -> Result<()> {
+        let (cred, time) = self.now();
+        self.view.on(name, |inner| {
+            inner.change(|namespace| namespace.plan_rmdir(&cred, parent, name, time))
+        })
+    }
+
+    /// Moves or swaps names.
+    ///
+    /// # Errors
+    /// Those of rename(2).
+    pub fn rename(
+        &mut self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        flags: RenameFlags,
+    ) -> Result<()> {
+        let (cred, time) = self.now();
+        self.view.on(from.1, |inner| inner.rename(&cred, from, to, flags, time))
+    }
+
+    /// Gives an inode one more name.
+    ///
+    /// # Errors
+    /// `EEXIST`, `EPERM` for a directory, `EMLINK`.
+    pub fn link(&mut self, ino: Ino, parent: Ino, name: &[u8]) -> Result<()> {
+        let (cred, time) = self.now();
+        self.view.on(name, |inner| {
+            inner.change(|namespace| namespace.plan_link(&cred, ino, (parent, name), time))
+        })
+    }
+
+    /// Changes attributes of an inode.
+    ///
+    /// # Errors
+    /// `EPERM`, `EACCES`, `EINVAL`, `EISDIR`.
+    pub fn set_attr(&mut self, ino: Ino, change: &AttrChange) -> Result<()> {
+        let (cred, time) = self.now();
+        self.view.on(b"", |inner| {
+            inner.change(|namespace| namespace.plan_setattr(&cred, ino, change, time))
+        })
+    }
+
+    /// Makes what was done durable, and a part of the branch: whoever opens it from now on finds it.
+    /// Returns how many events that were.
+    ///
+    /// # Errors
+    /// `ESTALE` if somebody else has changed the branch: then this work is lost. `ENOSPC`, `EIO`: then
+    /// it may be called again.
+    pub fn commit(&mut self) -> Result<u64> {
+        let events = self.view.inner.events();
+        if events == 0 {
+            return Ok(0);
+        }
+        if self.lock.is_lost() {
+            return Err(Error::new(Errno::Stale, &*self.name, "somebody else has this branch now"));
+        }
+        if self.branch.layers.len() >= LAYERS_MAX {
+            let cause = format!("it has {LAYERS_MAX} layers");
+            return Err(Error::new(Errno::NoSpace, &*self.name, cause)
+                .remedy("publish and merge it, and go on in another one"));
+        }
+        let (first, bytes) = self.view.inner.seal();
+        debug_assert_eq!(first, self.branch.next_seq().max(Seq(1)));
+        let place = (self.branch.id, self.branch.next_layer());
+        let layer = Layer::of(place, (first, events), &bytes);
+        // Nobody refers to what is there: somebody died here.
+        let _ = self.branches.store().put(&layer.name(), &bytes, Expect::Any)?;
+        let mut branch = self.branch.clone();
+        branch.layers.push(layer);
+        self.replace(branch)?;
+        self.view.inner.sealed();
+        self.fresh.clear();
+        Ok(events)
+    }
+
+    fn commit_much(&mut self) -> Result<()> {
+        if self.view.inner.bytes() >= LAYER_BYTES {
+            self.commit()?;
+        }
+        Ok(())
+    }
+
+    /// Has an inode number for what is created next. That the branch may use it is durable first.
+    fn have_numbers(&mut self) -> Result<()> {
+        if self.view.inner.numbers_left() > 0 {
+            return Ok(());
+        }
+        let range = self.branches.grant(self.numbers)?;
+        let mut branch = self.branch.clone();
+        match branch.ranges.last_mut().filter(|last| last.end == range.start) {
+            Some(last) => last.end = range.end,
+            None => branch.ranges.push(range),
+        }
+        self.replace(branch)?;
+        self.view.inner.number_from(range);
+        self.numbers = (self.numbers * 4).min(NUMBERS_MAX);
+        Ok(())
+    }
+
+    fn replace(&mut self, branch: Branch) -> Result<()> {
+        self.version = self.branches.put(&self.name, &branch, Expect::Is(self.version))?;
+        self.branch = Branch { changes: branch.changes + 1, ..branch };
+        Ok(())
+    }
+
+    fn now(&self) -> (types::Cred, Timestamp) {
+        (self.view.cred.clone(), crate::now())
+    }
+}

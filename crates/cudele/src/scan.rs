@@ -1,0 +1,163 @@
+//! Reading a large directory straight from the object store (U-04).
+//!
+//! The metadata server is asked once, and writes down what only it has; from then on the client reads
+//! manifest and runs itself, in order of name, a piece at a time. What was in the directory when it was
+//! asked is seen; what is changed meanwhile may be. A name that is there throughout is seen once.
+
+use metastore::{InodeRecord, Manifest, RowValue, Scan, manifest_name};
+use types::{Attr, Cred, DirFragId, Errno, Error, Frag, Ino, Result};
+use wire::Op;
+
+use crate::fs::parse;
+use crate::{Dir, DirEntry, Fs};
+
+/// So often the directory may be rewritten under a reader that finds nothing new in between.
+const TRIES_MAX: u32 = 100;
+
+/// How a directory was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scanned {
+    /// Entries that were given.
+    pub entries: u64,
+    /// Bytes that were read from the object store for that.
+    pub bytes: u64,
+}
+
+impl Fs {
+    /// Gives all entries of the directory that a path names, in order of name, from the object store.
+    /// The server need not have the directory in memory, and hardly anything is in this process's. The
+    /// attributes of sub-directories are without numbers of entries and links.
+    ///
+    /// # Errors
+    /// As [`Fs::walk`]; `ENOTDIR`, `EACCES` without read permission, `EBUSY` in a subtree that somebody
+    /// else has and blocks; `EBADMSG` if what is stored is damaged; what `take` says ends it.
+    pub fn scan(
+        &self,
+        path: impl AsRef<[u8]>,
+        mut take: impl FnMut(&[u8], &Attr) -> Result<()>,
+    ) -> Result<Scanned> {
+        let path = parse(path)?;
+        let (parent, name) = match path.split_last() {
+            // Only the directory above has to be in the server's memory for that.
+            Some((above, name)) => {
+                let found = self.walk(&above)?.1;
+                let above = found.ok_or_else(|| Error::of(Errno::NotFound, above.to_string()))?;
+                (above.ino, name.to_vec())
+            }
+            None => (Ino::ROOT, Vec::new()),
+        };
+        let scanned = self
+            .scan_at(self.cred(), (parent, &name), &mut |name, record| take(name, &record.attr));
+        scanned.map_err(|error| {
+            if error.subject.is_empty() { error.about(path.to_string()) } else { error }
+        })
+    }
+
+    /// The same for a name in a directory, or for `parent` itself if the name is empty.
+    pub(crate) fn scan_at(
+        &self,
+        cred: &Cred,
+        (parent, name): (Ino, &[u8]),
+        take: &mut dyn FnMut(&[u8], &InodeRecord<'_>) -> Result<()>,
+    ) -> Result<Scanned> {
+        let written = self.call_as(cred, Op::WriteDown { parent, name })?;
+        let dirfrag = DirFragId { ino: Self::attr_answer(written)?.ino, frag: Frag::WHOLE };
+        let mut done = Scanned::default();
+        let (mut after, mut tries) = (Vec::new(), 0);
+        loop {
+            let manifest = match self.store().get(&manifest_name(dirfrag)) {
+                Ok((bytes, _)) => Manifest::decode_as(dirfrag, &bytes)?,
+                // Nothing was ever stored of it.
+                Err(error) if error.errno == Errno::NotFound => return Ok(done),
+                Err(error) => return Err(error),
+            };
+            let before = done.entries;
+            let mut scan = Scan::new(&manifest, &after);
+            match self.scan_runs(&mut scan, &mut done, take) {
+                Ok(()) => return Ok(done),
+                // It was rewritten meanwhile: the runs of a newer manifest go on where this one ends.
+                Err(error) if error.errno == Errno::NotFound && tries < TRIES_MAX => {
+                    tries = if done.entries > before { 0 } else { tries + 1 };
+                    after = scan.after().to_vec();
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn scan_runs(
+        &self,
+        scan: &mut Scan,
+        done: &mut Scanned,
+        take: &mut dyn FnMut(&[u8], &InodeRecord<'_>) -> Result<()>,
+    ) -> Result<()> {
+        loop {
+            let wants = scan.wants();
+            for want in &wants {
+                let bytes = self.store().read_range(&want.object, want.offset, want.length)?;
+                done.bytes += bytes.len() as u64;
+                scan.feed(want, bytes)?;
+            }
+            if !wants.is_empty() {
+                continue;
+            }
+            let mut result = Ok(());
+            let more = scan.rows(&mut |name, value| {
+                if result.is_ok() {
+                    result = self.entry(name, value, done, take);
+                }
+            })?;
+            result?;
+            if !more {
+                return Ok(());
+            }
+        }
+    }
+
+    #[inline]
+    fn entry(
+        &self,
+        name: &[u8],
+        value: &RowValue<'_>,
+        done: &mut Scanned,
+        take: &mut dyn FnMut(&[u8], &InodeRecord<'_>) -> Result<()>,
+    ) -> Result<()> {
+        match value {
+            RowValue::Inode(record) => {
+                done.entries += 1;
+                take(name, record)
+            }
+            RowValue::Remote { ino, file_type } => {
+                // An inode with several names is stored apart from them.
+                let attr = match self.call(Op::GetAttr { ino: *ino }) {
+                    Ok(answer) => Self::attr_answer(answer)?,
+                    // A name of nothing, if a merge was lost in part: it can be seen and removed.
+                    Err(error) if matches!(error.errno, Errno::Stale | Errno::NotFound) => {
+                        Attr { ino: *ino, mode: file_type.mode_bits(), ..Attr::default() }
+                    }
+                    Err(error) => return Err(error),
+                };
+                done.entries += 1;
+                take(name, &InodeRecord { attr, ..InodeRecord::default() })
+            }
+            RowValue::Removed => Ok(()),
+        }
+    }
+}
+
+impl Dir {
+    /// All entries in order of name, as [`Fs::scan`] gives them.
+    ///
+    /// # Errors
+    /// As [`Fs::scan`].
+    pub fn list_stored(&self) -> Result<Vec<DirEntry>> {
+        let mut all = Vec::new();
+        let fs = self.fs();
+        fs.scan_at(fs.cred(), (self.ino(), b""), &mut |name, record| {
+            all.push(DirEntry { name: name.to_vec(), attr: record.attr });
+            Ok(())
+        })
+        .map_err(|error| error.about(self.path().to_string()))?;
+        Ok(all)
+    }
+}

@@ -1,0 +1,209 @@
+//! What does not add up.
+
+use std::fmt;
+
+use types::{DirFragId, Ino};
+
+/// How grave a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Gravity {
+    /// Worth knowing.
+    Note,
+    /// It takes room and does no harm.
+    Leak,
+    /// Names, attributes or content are lost or wrong.
+    Damage,
+}
+
+impl Gravity {
+    /// In one word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Note => "note",
+            Self::Leak => "leak",
+            Self::Damage => "damage",
+        }
+    }
+}
+
+/// What a finding is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject {
+    /// An object of the store.
+    Object(String),
+    /// An inode.
+    Inode(Ino),
+    /// A name in a directory.
+    Name(Ino, Vec<u8>),
+}
+
+/// What is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// It cannot be read, or is not what it should be; why.
+    Unreadable(String),
+    /// A manifest lists a run that is not there.
+    MissingRun,
+    /// Runs without a manifest.
+    NoManifest,
+    /// A run that no manifest lists, left by a crash.
+    LeftRun,
+    /// A run of a client that no merge has attached.
+    UnmergedRun,
+    /// A directory that has no name.
+    Unreachable(DirFragId),
+    /// An inode that is in two places: where it was before, and where it was later.
+    TwoPlaces(DirFragId, DirFragId),
+    /// An inode counts so many names, and has so many.
+    LinkCount(u32, u32),
+    /// A name of an inode with several names that is not there.
+    NameOfNothing(Ino),
+    /// An inode that had several names and has none.
+    Nameless,
+    /// The manifest counts other names than there are: entries and sub-directories, and what they should be.
+    Counts((u64, u64), (u64, u64)),
+    /// Content of a file that is not there: objects.
+    LeftContent(u64),
+    /// Its number was never given to anybody: it would be given again.
+    NumberNotGiven,
+    /// A journal of a client that has no decoupled subtree.
+    LeftJournal,
+    /// A name that nothing here would give to an object.
+    Foreign,
+}
+
+impl Kind {
+    /// How grave it is.
+    #[must_use]
+    pub fn gravity(&self) -> Gravity {
+        match self {
+            Self::Unreadable(_)
+            | Self::MissingRun
+            | Self::NoManifest
+            | Self::Unreachable(_)
+            | Self::TwoPlaces(..)
+            | Self::LinkCount(..)
+            | Self::NameOfNothing(_)
+            | Self::Nameless
+            | Self::Counts(..)
+            | Self::NumberNotGiven => Gravity::Damage,
+            Self::LeftRun | Self::LeftContent(_) => Gravity::Leak,
+            Self::UnmergedRun | Self::LeftJournal | Self::Foreign => Gravity::Note,
+        }
+    }
+
+    /// A word for machines.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Unreadable(_) => "unreadable",
+            Self::MissingRun => "missing_run",
+            Self::NoManifest => "no_manifest",
+            Self::LeftRun => "left_run",
+            Self::UnmergedRun => "unmerged_run",
+            Self::Unreachable(_) => "unreachable",
+            Self::TwoPlaces(..) => "two_places",
+            Self::LinkCount(..) => "link_count",
+            Self::NameOfNothing(_) => "name_of_nothing",
+            Self::Nameless => "nameless",
+            Self::Counts(..) => "counts",
+            Self::LeftContent(_) => "left_content",
+            Self::NumberNotGiven => "number_not_given",
+            Self::LeftJournal => "left_journal",
+            Self::Foreign => "foreign",
+        }
+    }
+
+    /// What mending does about it.
+    #[must_use]
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::Unreadable(_) => "what can be read stays; the object is moved to lost/",
+            Self::MissingRun => "the directory goes on without it",
+            Self::NoManifest => "a new one lists all runs, those with higher numbers first",
+            Self::LeftRun | Self::LeftContent(_) => "removed, if nothing is damaged",
+            Self::Unreachable(_) | Self::Nameless => "it gets a name in /lost+found",
+            Self::TwoPlaces(..) => "the older of the two goes",
+            Self::LinkCount(..) | Self::Counts(..) => "corrected",
+            Self::NameOfNothing(_) => "the name is removed",
+            Self::NumberNotGiven => "the server must not give it again: not mended, see the manual",
+            Self::UnmergedRun => "its client may merge it; `cudele discard` gives it up",
+            Self::LeftJournal => "look at it with `cudele journal inspect`, then remove it",
+            Self::Foreign => "nothing here touches it",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(why) => write!(f, "cannot be read: {why}"),
+            Self::MissingRun => write!(f, "is listed in the manifest and is not there"),
+            Self::NoManifest => write!(f, "runs of a directory without a manifest"),
+            Self::LeftRun => write!(f, "no manifest lists it"),
+            Self::UnmergedRun => write!(f, "was written by a client and is not merged"),
+            Self::Unreachable(_) => write!(f, "a directory without a name"),
+            Self::TwoPlaces(older, newer) => {
+                write!(f, "is in directory {} and, later, in {}", older.ino.0, newer.ino.0)
+            }
+            Self::LinkCount(counted, found) => {
+                write!(f, "counts {counted} names and has {found}")
+            }
+            Self::NameOfNothing(ino) => write!(f, "is a name of inode {}, which is not", ino.0),
+            Self::Nameless => write!(f, "had several names and has none"),
+            Self::Counts((entries, subdirs), (names, dirs)) => write!(
+                f,
+                "counts {entries} names and {subdirs} directories, and has {names} and {dirs}"
+            ),
+            Self::LeftContent(objects) => {
+                write!(f, "content in {objects} objects, of a file that is not there")
+            }
+            Self::NumberNotGiven => write!(f, "its number was never given to anybody"),
+            Self::LeftJournal => write!(f, "a journal of a client that has no subtree"),
+            Self::Foreign => write!(f, "is not an object of this program"),
+        }
+    }
+}
+
+/// What a check found.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    /// What it is about.
+    pub subject: Subject,
+    /// What is wrong.
+    pub kind: Kind,
+    /// The path of the directory that it is in or about, if that is known.
+    pub path: Option<String>,
+}
+
+impl Finding {
+    pub(crate) fn new(subject: Subject, kind: Kind) -> Self {
+        Self { subject, kind, path: None }
+    }
+
+    pub(crate) fn object(name: impl Into<String>, kind: Kind) -> Self {
+        Self::new(Subject::Object(name.into()), kind)
+    }
+
+    pub(crate) fn foreign(name: String) -> Self {
+        Self::object(name, Kind::Foreign)
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.kind.gravity().as_str())?;
+        if let Some(path) = &self.path {
+            write!(f, "{path}: ")?;
+        }
+        match &self.subject {
+            Subject::Object(name) => write!(f, "{name} ")?,
+            Subject::Inode(ino) => write!(f, "inode {} ", ino.0)?,
+            Subject::Name(dir, name) => {
+                write!(f, "\"{}\" in directory {} ", name.escape_ascii(), dir.0)?;
+            }
+        }
+        write!(f, "{}", self.kind)
+    }
+}

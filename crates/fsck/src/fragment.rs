@@ -1,0 +1,158 @@
+//! One directory fragment: its manifest, its runs, and the names that they make together.
+
+use std::collections::BTreeSet;
+
+use metastore::{Manifest, Rows, RunId, RunInfo, manifest_name, merge, run_name};
+use objstore::ObjectStore;
+use types::{DirFragId, FileType, Result};
+
+use crate::facts::Facts;
+use crate::finding::{Finding, Kind};
+use crate::survey::{self, Objects};
+use crate::{Report, Scope};
+
+/// So often a manifest may change while its runs are read.
+const ATTEMPTS_MAX: usize = 20;
+
+/// What could be read of a fragment.
+#[derive(Debug)]
+pub(crate) struct Fragment {
+    pub(crate) manifest: Manifest,
+    /// What its readable runs make together.
+    pub(crate) rows: Rows,
+    /// Runs that it lists, and that are not there or cannot be read; why.
+    pub(crate) bad: Vec<(RunInfo, Kind)>,
+}
+
+/// Reads a fragment. Nothing if it has no manifest, or none that can be read, which then is a finding.
+pub(crate) fn read(
+    store: &dyn ObjectStore,
+    dirfrag: DirFragId,
+    report: &mut Report,
+) -> Result<Option<Fragment>> {
+    let name = manifest_name(dirfrag);
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        let Some(bytes) = survey::read(store, &name, report)? else { return Ok(None) };
+        let manifest = match Manifest::decode_as(dirfrag, &bytes) {
+            Ok(manifest) => manifest,
+            Err(error) => {
+                report.findings.push(Finding::object(name, Kind::Unreadable(error.to_string())));
+                return Ok(None);
+            }
+        };
+        let mut runs = Vec::with_capacity(manifest.runs.len());
+        for info in &manifest.runs {
+            runs.push(survey::read(store, &run_name(dirfrag, info.id), report)?);
+        }
+        // A server may have replaced the manifest and removed what it listed.
+        let changed =
+            runs.iter().any(Option::is_none) && store.get(&name).is_ok_and(|(now, _)| now != bytes);
+        if !changed || attempt == ATTEMPTS_MAX {
+            return Ok(Some(together(manifest, runs)));
+        }
+    }
+}
+
+/// Overlays the runs that are whole.
+fn together(manifest: Manifest, runs: Vec<Option<Vec<u8>>>) -> Fragment {
+    let only = |infos: Vec<RunInfo>| Manifest { runs: infos, ..manifest.clone() };
+    let (mut good, mut good_bytes, mut bad) = (Vec::new(), Vec::new(), Vec::new());
+    for (info, bytes) in manifest.runs.iter().zip(runs) {
+        let kind = match bytes {
+            None => Kind::MissingRun,
+            Some(bytes) => match merge(&only(vec![*info]), std::slice::from_ref(&bytes)) {
+                Ok(_) => {
+                    good.push(*info);
+                    good_bytes.push(bytes);
+                    continue;
+                }
+                Err(error) => Kind::Unreadable(error.to_string()),
+            },
+        };
+        bad.push((*info, kind));
+    }
+    // Each of them could be read a moment ago.
+    let rows = merge(&only(good), &good_bytes).unwrap_or_default();
+    Fragment { manifest, rows, bad }
+}
+
+/// How many names there are, and how many of them are directories.
+pub(crate) fn counts(rows: &Rows) -> (u64, u64) {
+    use metastore::RowValue::{Inode, Remote, Removed};
+    let is_dir = |row: &metastore::Row<'_>| match row.value {
+        Inode(record) => record.attr.is_dir(),
+        Remote { file_type, .. } => file_type == FileType::Directory,
+        Removed => false,
+    };
+    (rows.len() as u64, rows.iter().filter(is_dir).count() as u64)
+}
+
+/// The runs that a fragment had when somebody took a snapshot.
+fn kept_runs(
+    store: &dyn ObjectStore,
+    dirfrag: DirFragId,
+    objects: &Objects,
+    report: &mut Report,
+) -> Result<BTreeSet<RunId>> {
+    let mut runs = BTreeSet::new();
+    for name in &objects.kept {
+        let Some(bytes) = survey::read(store, name, report)? else { continue };
+        match Manifest::decode_as(dirfrag, &bytes) {
+            Ok(manifest) => runs.extend(manifest.runs.iter().map(|info| info.id)),
+            Err(error) => {
+                report.findings.push(Finding::object(name, Kind::Unreadable(error.to_string())));
+            }
+        }
+    }
+    Ok(runs)
+}
+
+/// Checks a fragment by itself, and takes in what it says.
+pub(crate) fn check(
+    store: &dyn ObjectStore,
+    dirfrag: DirFragId,
+    objects: &Objects,
+    scope: Scope,
+    facts: &mut Facts,
+    report: &mut Report,
+) -> Result<()> {
+    let before = report.findings.len();
+    let kept = kept_runs(store, dirfrag, objects, report)?;
+    let Some(fragment) = read(store, dirfrag, report)? else {
+        // While servers work it may have been made, or removed, since the names were listed.
+        let mut left = objects.runs.iter().filter(|id| !kept.contains(id)).peekable();
+        let is_left = !objects.manifest && left.peek().is_some();
+        if scope == Scope::AtRest && is_left && report.findings.len() == before {
+            let clients = left.all(|id| id.is_clients());
+            let kind = if clients { Kind::UnmergedRun } else { Kind::NoManifest };
+            report.findings.push(Finding::object(metastore::prefix(dirfrag), kind));
+        }
+        return Ok(());
+    };
+    for row in fragment.rows.iter() {
+        facts.add(dirfrag, &row);
+    }
+    report.names += fragment.rows.len() as u64;
+    let whole = fragment.bad.is_empty();
+    for (info, kind) in fragment.bad {
+        report.findings.push(Finding::object(run_name(dirfrag, info.id), kind));
+    }
+    if scope == Scope::EachByItself {
+        return Ok(());
+    }
+    let (manifest, found) = (&fragment.manifest, counts(&fragment.rows));
+    let counted = (manifest.entries, manifest.subdirs);
+    if whole && manifest.counts_exact && counted != found {
+        let kind = Kind::Counts(counted, found);
+        report.findings.push(Finding::object(manifest_name(dirfrag), kind));
+    }
+    for id in &objects.runs {
+        if !kept.contains(id) && !manifest.runs.iter().any(|info| info.id == *id) {
+            let kind = if id.is_clients() { Kind::UnmergedRun } else { Kind::LeftRun };
+            report.findings.push(Finding::object(run_name(dirfrag, *id), kind));
+        }
+    }
+    Ok(())
+}

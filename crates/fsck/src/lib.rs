@@ -1,0 +1,127 @@
+//! Whether what is in an object store adds up, and what can be done where it does not: `cudele fsck` and
+//! `cudele scrub`.
+//!
+//! Three steps. [`Survey`] sorts the names of all objects. Each directory fragment is read by itself: the
+//! manifest, its runs, the names they make together (`fragment`). Then the facts are held against one another
+//! (`tree`): every directory is in one place, every inode has the names it counts, nothing is in the store that
+//! nobody refers to. The last step needs a store at rest: while servers work, or while a journal holds what
+//! the directories do not say yet, names and objects differ, and rightly so.
+//!
+//! Not here: what the formats are (`metastore`, `journal`, `mds`), and content of files, which has no checksum of
+//! ours.
+//!
+//! Invariant: checking changes nothing. Mending (`mend`) deletes nothing that could be damage: what cannot be
+//! read is moved to `lost/`, and what nobody refers to is removed only if nothing is damaged.
+
+mod facts;
+mod finding;
+mod fragment;
+mod mend;
+mod survey;
+mod tree;
+
+use metastore::request::rank_name;
+use objstore::{LockGuard, ObjectStore};
+use types::{Errno, Error, Rank, Result};
+
+pub use finding::{Finding, Gravity, Kind, Subject};
+pub use mend::{Mended, mend};
+pub use survey::Survey;
+
+/// What a check found.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Objects in the store.
+    pub objects: u64,
+    /// Directory fragments that were read.
+    pub fragments: u64,
+    /// Names in them.
+    pub names: u64,
+    /// Bytes that were read and held against their checksums.
+    pub bytes: u64,
+    /// Events of journals that were read.
+    pub events: u64,
+    /// Why names and objects were not held against one another, if they were not.
+    pub incomplete: Option<&'static str>,
+    /// What does not add up.
+    pub findings: Vec<Finding>,
+}
+
+impl Report {
+    /// The gravest of what was found.
+    #[must_use]
+    pub fn worst(&self) -> Option<Gravity> {
+        self.findings.iter().map(|finding| finding.kind.gravity()).max()
+    }
+}
+
+/// What a check looks at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// Everything, of a store that is at rest.
+    #[default]
+    AtRest,
+    /// Each object by itself, while servers work.
+    EachByItself,
+}
+
+/// Checks a store. `progress` is told how many of how many directory fragments are done.
+///
+/// # Errors
+/// If the store cannot be listed or does not answer. An object that cannot be read is a finding.
+pub fn check(
+    store: &dyn ObjectStore,
+    scope: Scope,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Report> {
+    let survey = Survey::of(store)?;
+    let mut facts = facts::Facts::default();
+    let mut report = Report { objects: survey.objects, ..Report::default() };
+    report.findings.extend(survey.foreign.iter().cloned().map(Finding::foreign));
+    survey::read_tables(store, &survey, &mut facts, &mut report)?;
+    survey::read_journals(store, &survey, &facts, &mut report)?;
+    let count = survey.fragments.len() as u64;
+    for (done, (dirfrag, objects)) in survey.fragments.iter().enumerate() {
+        progress(done as u64, count);
+        fragment::check(store, *dirfrag, objects, scope, &mut facts, &mut report)?;
+    }
+    progress(count, count);
+    report.fragments = count;
+    report.incomplete = match scope {
+        Scope::EachByItself => Some("servers work in it: each object was checked by itself"),
+        Scope::AtRest if survey.has_rank_journals() => Some(
+            "a journal holds what directories do not say yet: each object was checked by itself; \
+             `cudele up` and `cudele down` carry it out",
+        ),
+        Scope::AtRest => None,
+    };
+    if report.incomplete.is_none() {
+        tree::check(&survey, &mut facts, &mut report);
+    }
+    report.findings.sort();
+    Ok(report)
+}
+
+/// Keeps monitors and metadata servers from starting until it is dropped; `owner` is what they are told.
+///
+/// # Errors
+/// `EBUSY` if one runs.
+pub fn at_rest(
+    store: &dyn ObjectStore,
+    survey: &Survey,
+    owner: &str,
+) -> Result<Vec<Box<dyn LockGuard>>> {
+    let ranks = survey.ranks().map(|rank| format!("{}.lock", rank_name(rank)));
+    let mut names = vec!["mon/lock".to_owned(), format!("{}.lock", rank_name(Rank(0)))];
+    names.extend(ranks.filter(|name| *name != names[1]).collect::<Vec<_>>());
+    let lock = |name: &String| {
+        store.lock(name, owner).map_err(|error| {
+            if error.errno != Errno::Busy {
+                return error;
+            }
+            Error::new(Errno::Busy, name, error.cause)
+                .remedy("stop the cluster with `cudele down`; `cudele scrub` checks one that runs")
+        })
+    };
+    names.iter().map(lock).collect()
+}

@@ -1,0 +1,385 @@
+//! Mending what does not add up, in a store at rest.
+//!
+//! Each repair is one replacement of one manifest, or one object that goes: so a crash leaves a store in which
+//! fewer things are wrong, and mending goes on where it stopped. Repairs are made in an order in which none hides
+//! what another needs: first directories become readable, then names are corrected, and only when nothing is
+//! damaged any more is removed what nobody refers to, because it may be what is left of the damage.
+//!
+//! Invariant: nothing that cannot be read is removed without a copy below `lost/`.
+
+use std::collections::BTreeSet;
+
+use metastore::{
+    InodeRecord, Manifest, RowValue, Rows, RunId, RunInfo, RunReader, manifest_name, prefix,
+    run_name,
+};
+use objstore::{Expect, ObjectStore, Outcome, SyncScope};
+use types::{Attr, DirFragId, Errno, Error, FileType, Frag, Ino, Result, Seq, Timestamp};
+
+use crate::finding::{Finding, Gravity, Kind, Subject};
+use crate::fragment::{self, Fragment};
+use crate::survey::LOST;
+use crate::{Report, Scope, check};
+
+/// Names below the root for what has none.
+const LOST_AND_FOUND: &[u8] = b"lost+found";
+
+/// A repair may bring others to light: what is below a directory that had no manifest, say.
+const ROUNDS_MAX: usize = 8;
+
+/// What was mended.
+#[derive(Clone, Debug, Default)]
+pub struct Mended {
+    /// What is right again.
+    pub mended: Vec<Finding>,
+    /// What was left as it is, and why.
+    pub left: Vec<(Finding, String)>,
+}
+
+/// Mends what a check finds, until nothing more can be done. The store must be [at rest](crate::at_rest).
+/// `now` is the time that new directories get.
+///
+/// # Errors
+/// `EBUSY` if a journal has to be carried out first; if the store does not answer, or is full: then what was mended
+/// stays.
+pub fn mend(store: &dyn ObjectStore, now: Timestamp) -> Result<Mended> {
+    let (mut done, mut tried) = (Mended::default(), BTreeSet::new());
+    let mut damaged = false;
+    for _ in 0..ROUNDS_MAX {
+        let report = check(store, Scope::AtRest, &mut |_, _| {})?;
+        if let Some(why) = report.incomplete {
+            return Err(Error::new(Errno::Busy, "store", why));
+        }
+        let is_new = |finding: &&Finding| !tried.contains(*finding);
+        let mut findings: Vec<Finding> = report.findings.iter().filter(is_new).cloned().collect();
+        findings.sort_by_key(|finding| turn(&finding.kind));
+        let Some(first) = findings.first().map(|finding| turn(&finding.kind)) else { break };
+        damaged |= findings.iter().any(|finding| finding.kind.gravity() == Gravity::Damage);
+        findings.retain(|finding| turn(&finding.kind) == first);
+        for finding in findings {
+            tried.insert(finding.clone());
+            if finding.kind.gravity() == Gravity::Leak && damaged {
+                let why = "something was damaged: this may be what is left of it".to_owned();
+                done.left.push((finding, why));
+                continue;
+            }
+            match (Mending { store, now }).one(&finding)? {
+                None => done.mended.push(finding),
+                Some(why) => done.left.push((finding, why)),
+            }
+        }
+    }
+    store.sync(SyncScope::All)?;
+    Ok(done)
+}
+
+/// What comes before what.
+fn turn(kind: &Kind) -> u8 {
+    match kind {
+        Kind::Unreadable(_) | Kind::MissingRun | Kind::NoManifest => 0,
+        Kind::TwoPlaces(..) => 1,
+        Kind::NameOfNothing(_) => 2,
+        Kind::Unreachable(_) | Kind::Nameless => 3,
+        Kind::LinkCount(..) => 4,
+        Kind::Counts(..) => 5,
+        Kind::LeftRun | Kind::LeftContent(_) => 6,
+        Kind::NumberNotGiven | Kind::UnmergedRun | Kind::LeftJournal | Kind::Foreign => 7,
+    }
+}
+
+/// One change of a directory.
+enum Edit<'a> {
+    Remove(&'a [u8]),
+    Put(&'a [u8], InodeRecord<'a>),
+}
+
+struct Mending<'a> {
+    store: &'a dyn ObjectStore,
+    now: Timestamp,
+}
+
+fn whole(dir: Ino) -> DirFragId {
+    DirFragId { ino: dir, frag: Frag::WHOLE }
+}
+
+impl Mending<'_> {
+    /// Mends one thing; says why not if it cannot.
+    fn one(&self, finding: &Finding) -> Result<Option<String>> {
+        match (&finding.kind, &finding.subject) {
+            (Kind::Unreadable(_) | Kind::MissingRun, Subject::Object(name)) => self.unlist(name),
+            (Kind::NoManifest, Subject::Object(prefix)) => self.new_manifest(prefix),
+            (Kind::TwoPlaces(older, _), Subject::Inode(ino)) => self.leave(*older, *ino),
+            (Kind::NameOfNothing(_), Subject::Name(dir, name)) => {
+                self.amend(whole(*dir), &[Edit::Remove(name)])
+            }
+            (Kind::Unreachable(dirfrag), _) => self.name_again(dirfrag.ino),
+            (Kind::Nameless, Subject::Inode(ino)) => self.one_name(*ino),
+            (Kind::LinkCount(_, has), Subject::Inode(ino)) => self.count_names(*ino, *has),
+            (Kind::Counts(..), Subject::Object(name)) => match of_manifest(name) {
+                Some(dirfrag) => self.amend(dirfrag, &[]),
+                None => Ok(Some("it is not a manifest".to_owned())),
+            },
+            (Kind::LeftRun, Subject::Object(name)) => self.remove(name),
+            (Kind::LeftContent(_), Subject::Inode(ino)) => self.remove_content(*ino),
+            _ => Ok(Some(finding.kind.remedy().to_owned())),
+        }
+    }
+
+    fn remove(&self, name: &str) -> Result<Option<String>> {
+        self.store.delete(name).map(|_| None)
+    }
+
+    fn remove_content(&self, ino: Ino) -> Result<Option<String>> {
+        let survey = crate::Survey::of(self.store)?;
+        for name in survey.content.get(&ino).into_iter().flatten() {
+            self.store.delete(name)?;
+        }
+        Ok(None)
+    }
+
+    /// Keeps a copy of an object below `lost/`, as far as it can be read, and removes it.
+    fn set_aside(&self, name: &str) -> Result<()> {
+        if let Ok((bytes, _)) = self.store.get(name) {
+            let mut copy = format!("{LOST}{name}");
+            while self.store.put(&copy, &bytes, Expect::Absent)? != done(&bytes) {
+                copy.push('~');
+            }
+            self.store.delete(name)?;
+        }
+        Ok(())
+    }
+
+    /// A directory goes on without a run that cannot be read, or with a new manifest.
+    fn unlist(&self, name: &str) -> Result<Option<String>> {
+        if let Some(dirfrag) = of_manifest(name) {
+            self.set_aside(name)?;
+            return self.new_manifest(&prefix(dirfrag));
+        }
+        let Some((dirfrag, id)) = of_run(name) else {
+            return Ok(Some(
+                "only directories can be mended; `cudele journal` is for journals".to_owned(),
+            ));
+        };
+        let mut report = Report::default();
+        let Some(Fragment { mut manifest, rows, .. }) =
+            fragment::read(self.store, dirfrag, &mut report)?
+        else {
+            return Ok(Some("its manifest cannot be read".to_owned()));
+        };
+        manifest.runs.retain(|info| info.id != id);
+        manifest.attached.retain(|attached| attached.run != id);
+        self.replace(manifest, &rows)?;
+        self.set_aside(name)?;
+        Ok(None)
+    }
+
+    /// A manifest for runs that have none. A run's number does not tell for sure which is newer.
+    fn new_manifest(&self, prefix: &str) -> Result<Option<String>> {
+        let Some(dirfrag) = of_manifest(&format!("{prefix}manifest")) else {
+            return Ok(Some("it is not a directory".to_owned()));
+        };
+        let mut manifest = Manifest::new(dirfrag);
+        let mut ids: Vec<RunId> = self
+            .store
+            .list(prefix)?
+            .iter()
+            .filter_map(|name| of_run(name).map(|(_, id)| id).filter(|id| !id.is_clients()))
+            .collect();
+        ids.sort_unstable_by(|left, right| right.cmp(left));
+        let mut bytes = Vec::new();
+        for id in ids {
+            let name = run_name(dirfrag, id);
+            let (run, _) = self.store.get(&name)?;
+            match RunReader::open_as(dirfrag, id, &run) {
+                Ok(reader) => manifest.runs.push(RunInfo::of(&reader)),
+                Err(_) => {
+                    self.set_aside(&name)?;
+                    continue;
+                }
+            }
+            bytes.push(run);
+            manifest.next_run = manifest.next_run.max(id.0 + 1);
+        }
+        let Ok(rows) = metastore::merge(&manifest, &bytes) else {
+            return Ok(Some("its runs cannot be read together".to_owned()));
+        };
+        (manifest.entries, manifest.subdirs) = fragment::counts(&rows);
+        let name = manifest_name(dirfrag);
+        match self.store.put(&name, &manifest.encode(), Expect::Absent)? {
+            Outcome::Done(_) => Ok(None),
+            Outcome::Conflict(_) => Ok(Some("somebody else made one meanwhile".to_owned())),
+        }
+    }
+
+    /// Replaces a manifest, with counts that are right.
+    fn replace(&self, mut manifest: Manifest, rows: &Rows) -> Result<()> {
+        let name = manifest_name(manifest.dirfrag);
+        (manifest.entries, manifest.subdirs) = fragment::counts(rows);
+        manifest.counts_exact = true;
+        manifest.generation += 1;
+        let (_, version) = self.store.get(&name)?;
+        match self.store.put(&name, &manifest.encode(), Expect::Is(version))? {
+            Outcome::Done(_) => Ok(()),
+            Outcome::Conflict(_) => Err(Error::new(Errno::Busy, name, "somebody else changed it")
+                .remedy("stop the cluster, and everything that works in the store")),
+        }
+    }
+
+    /// Changes names of a directory by a run of its own.
+    fn amend(&self, dirfrag: DirFragId, edits: &[Edit<'_>]) -> Result<Option<String>> {
+        let mut report = Report::default();
+        let Some(Fragment { mut manifest, .. }) = fragment::read(self.store, dirfrag, &mut report)?
+        else {
+            return Ok(Some("its directory cannot be read".to_owned()));
+        };
+        if !edits.is_empty() {
+            let mut id = RunId(manifest.next_run);
+            let info = loop {
+                let mut rows = Rows::new();
+                for edit in edits {
+                    match edit {
+                        Edit::Remove(name) => rows.push(name, RowValue::Removed),
+                        Edit::Put(name, record) => rows.push(name, RowValue::Inode(*record)),
+                    }
+                }
+                let bytes = rows.into_run(dirfrag, id);
+                let put = self.store.put(&run_name(dirfrag, id), &bytes, Expect::Absent)?;
+                if let (Outcome::Done(_), Ok(reader)) = (put, RunReader::open(&bytes)) {
+                    break RunInfo::of(&reader);
+                }
+                // Left by a writer that died.
+                id.0 += 1;
+            };
+            manifest.next_run = id.0 + 1;
+            manifest.runs.insert(0, info);
+        }
+        let mut runs = Vec::new();
+        for info in &manifest.runs {
+            runs.push(self.store.get(&run_name(dirfrag, info.id))?.0);
+        }
+        let Ok(rows) = metastore::merge(&manifest, &runs) else {
+            return Ok(Some("its directory cannot be read".to_owned()));
+        };
+        self.replace(manifest, &rows)?;
+        Ok(None)
+    }
+
+    /// Takes an inode out of a directory where it was before.
+    fn leave(&self, dirfrag: DirFragId, ino: Ino) -> Result<Option<String>> {
+        let mut report = Report::default();
+        let read = fragment::read(self.store, dirfrag, &mut report)?;
+        let name = read.as_ref().and_then(|fragment| {
+            fragment.rows.iter().find_map(|row| match row.value {
+                RowValue::Inode(record) if record.attr.ino == ino => Some(row.name.to_vec()),
+                RowValue::Inode(_) | RowValue::Remote { .. } | RowValue::Removed => None,
+            })
+        });
+        match name {
+            Some(name) => self.amend(dirfrag, &[Edit::Remove(&name)]),
+            None => Ok(Some("its name cannot be found".to_owned())),
+        }
+    }
+
+    /// The record of an inode with several names, handed to `then`.
+    fn linked(
+        &self,
+        ino: Ino,
+        then: impl FnOnce(&[u8], InodeRecord<'_>) -> Result<Option<String>>,
+    ) -> Result<Option<String>> {
+        let mut report = Report::default();
+        let read = fragment::read(self.store, whole(Ino::LINKS), &mut report)?;
+        let rows = read.map(|fragment| fragment.rows).unwrap_or_default();
+        for row in rows.iter() {
+            if let RowValue::Inode(record) = row.value
+                && record.attr.ino == ino
+            {
+                return then(row.name, record);
+            }
+        }
+        Ok(Some("it cannot be found".to_owned()))
+    }
+
+    fn count_names(&self, ino: Ino, has: u32) -> Result<Option<String>> {
+        self.linked(ino, |name, mut record| {
+            record.attr.nlink = has;
+            self.amend(whole(Ino::LINKS), &[Edit::Put(name, record)])
+        })
+    }
+
+    /// An inode that has lost all its names gets one, and is an ordinary file again.
+    fn one_name(&self, ino: Ino) -> Result<Option<String>> {
+        self.linked(ino, |name, mut record| {
+            record.attr.nlink = 1;
+            if let Some(why) = self.found(ino, record)? {
+                return Ok(Some(why));
+            }
+            self.amend(whole(Ino::LINKS), &[Edit::Remove(name)])
+        })
+    }
+
+    /// A directory that has lost its name gets one. Its attributes are gone with the name: it is root's.
+    fn name_again(&self, dir: Ino) -> Result<Option<String>> {
+        self.found(dir, InodeRecord { attr: self.directory(dir), ..InodeRecord::default() })
+    }
+
+    fn directory(&self, ino: Ino) -> Attr {
+        let (mode, now) = (FileType::Directory.mode_bits() | 0o700, self.now);
+        Attr {
+            ino,
+            mode,
+            nlink: 2,
+            mtime: now,
+            ctime: now,
+            atime: now,
+            btime: now,
+            ..Attr::default()
+        }
+    }
+
+    /// Puts an inode into `/lost+found`, which is made if it is not there.
+    fn found(&self, ino: Ino, record: InodeRecord<'_>) -> Result<Option<String>> {
+        let mut report = Report::default();
+        let Some(root) = fragment::read(self.store, whole(Ino::ROOT), &mut report)? else {
+            return Ok(Some("the root directory cannot be read".to_owned()));
+        };
+        let there = root.rows.iter().find(|row| row.name == LOST_AND_FOUND);
+        let place = match there.map(|row| row.value) {
+            Some(RowValue::Inode(record)) if record.attr.is_dir() => record.attr.ino,
+            Some(_) => {
+                return Ok(Some("/lost+found is not a directory: give it another name".to_owned()));
+            }
+            None => {
+                let attr = self.directory(Ino::LOST_AND_FOUND);
+                let record = InodeRecord { attr, version: Seq(0), data: &[], extra: &[] };
+                let edit = Edit::Put(LOST_AND_FOUND, record);
+                if let Some(why) = self.amend(whole(Ino::ROOT), &[edit])? {
+                    return Ok(Some(why));
+                }
+                Ino::LOST_AND_FOUND
+            }
+        };
+        let empty = Manifest::new(whole(place)).encode();
+        let _there_already =
+            self.store.put(&manifest_name(whole(place)), &empty, Expect::Absent)?;
+        let name = format!("#{:x}", ino.0);
+        self.amend(whole(place), &[Edit::Put(name.as_bytes(), record)])
+    }
+}
+
+fn done(bytes: &[u8]) -> Outcome {
+    Outcome::Done(objstore::Version::of(bytes))
+}
+
+fn of_manifest(name: &str) -> Option<DirFragId> {
+    match metastore::ObjectName::parse(name)? {
+        metastore::ObjectName::Manifest(dirfrag) => Some(dirfrag),
+        metastore::ObjectName::Run(..) | metastore::ObjectName::Data(..) => None,
+    }
+}
+
+fn of_run(name: &str) -> Option<(DirFragId, RunId)> {
+    match metastore::ObjectName::parse(name)? {
+        metastore::ObjectName::Run(dirfrag, id) => Some((dirfrag, id)),
+        metastore::ObjectName::Manifest(_) | metastore::ObjectName::Data(..) => None,
+    }
+}

@@ -1,0 +1,204 @@
+//! Directories, names and content, held against one another. Of a store at rest only.
+
+use std::collections::BTreeMap;
+
+use types::{DirFragId, Ino};
+
+use crate::Report;
+use crate::facts::{Facts, Home};
+use crate::finding::{Finding, Kind, Subject};
+use crate::survey::Survey;
+
+/// Whether a directory needs no name.
+fn is_top(dir: Ino) -> bool {
+    matches!(dir, Ino::ROOT | Ino::LINKS | Ino::ANCHOR) || dir.is_above()
+}
+
+pub(crate) fn check(survey: &Survey, facts: &mut Facts, report: &mut Report) {
+    facts.sort();
+    let mut found = Vec::new();
+    places(facts, &mut found);
+    links(facts, &mut found);
+    reach(survey, facts, &mut found);
+    content(survey, facts, &mut found);
+    numbers(facts, &mut found);
+    for finding in &mut found {
+        finding.path = match &finding.subject {
+            Subject::Name(dir, _) => facts.path(*dir),
+            Subject::Inode(ino) => facts.path(*ino),
+            Subject::Object(_) => None,
+        };
+    }
+    report.findings.extend(found);
+}
+
+/// Every inode has one home.
+fn places(facts: &Facts, found: &mut Vec<Finding>) {
+    for pair in facts.homes.windows(2) {
+        if let [older, newer] = pair
+            && older.ino == newer.ino
+        {
+            let kind = Kind::TwoPlaces(older.dirfrag, newer.dirfrag);
+            found.push(Finding::new(Subject::Inode(older.ino), kind));
+        }
+    }
+}
+
+/// Inodes with several names have as many as they count.
+fn links(facts: &Facts, found: &mut Vec<Finding>) {
+    let mut names: BTreeMap<Ino, u32> = BTreeMap::new();
+    for (ino, dirfrag, name) in &facts.remotes {
+        if facts.links.contains_key(ino) {
+            *names.entry(*ino).or_default() += 1;
+        } else {
+            let subject = Subject::Name(dirfrag.ino, name.to_vec());
+            found.push(Finding::new(subject, Kind::NameOfNothing(*ino)));
+        }
+    }
+    for (ino, counted) in &facts.links {
+        let kind = match names.get(ino) {
+            None => Kind::Nameless,
+            Some(has) if has != counted => Kind::LinkCount(*counted, *has),
+            Some(_) => continue,
+        };
+        found.push(Finding::new(Subject::Inode(*ino), kind));
+    }
+}
+
+/// Every directory leads to the root. Of a part of the tree that does not, only the top is reported.
+fn reach(survey: &Survey, facts: &Facts, found: &mut Vec<Finding>) {
+    let mut reached: BTreeMap<Ino, bool> = BTreeMap::new();
+    let unreachable = |dir: Ino| {
+        let dirfrag = DirFragId { ino: dir, ..DirFragId::default() };
+        Finding::new(Subject::Inode(dir), Kind::Unreachable(dirfrag))
+    };
+    let fragments = survey.fragments.iter().filter(|(_, objects)| objects.manifest);
+    for dir in fragments.map(|(dirfrag, _)| dirfrag.ino) {
+        let (mut at, mut way) = (dir, Vec::new());
+        let ends = loop {
+            if is_top(at) {
+                break true;
+            }
+            if let Some(known) = reached.get(&at) {
+                break *known;
+            }
+            // What is on the way and not known yet is a circle if it comes again.
+            reached.insert(at, false);
+            way.push(at);
+            match facts.dirs.get(&at) {
+                Some((home, _)) if way.contains(home) => {
+                    found.push(unreachable(at));
+                    break false;
+                }
+                Some((home, _)) => at = *home,
+                None => {
+                    found.push(unreachable(at));
+                    break false;
+                }
+            }
+        };
+        reached.extend(way.into_iter().map(|dir| (dir, ends)));
+    }
+}
+
+/// Content belongs to a file that is there, or to a client that has not merged. Where there are branches it may
+/// be theirs.
+fn content(survey: &Survey, facts: &Facts, found: &mut Vec<Finding>) {
+    if !survey.branches.is_empty() {
+        return;
+    }
+    for (ino, objects) in &survey.content {
+        if facts.files.binary_search(ino).is_err() && !facts.is_granted(*ino) {
+            let kind = Kind::LeftContent(objects.len() as u64);
+            found.push(Finding::new(Subject::Inode(*ino), kind));
+        }
+    }
+}
+
+/// No inode has a number that its rank will give out.
+fn numbers(facts: &Facts, found: &mut Vec<Finding>) {
+    let given = |home: &&Home| home.ino.0 >= Ino::FIRST_FREE && !metastore::is_of_branch(home.ino);
+    for home in facts.homes.iter().filter(given) {
+        let rank = home.ino.given_by();
+        let next = facts.tables.iter().find(|table| table.rank == rank).map(|table| table.next);
+        if next.is_some_and(|next| home.ino.0 >= next && !facts.is_granted(home.ino)) {
+            found.push(Finding::new(Subject::Inode(home.ino), Kind::NumberNotGiven));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use types::{DirFragId, Ino, Seq};
+
+    use super::{check, is_top};
+    use crate::Report;
+    use crate::facts::{Facts, Home};
+    use crate::survey::{Objects, Survey};
+
+    fn whole(dir: u64) -> DirFragId {
+        DirFragId { ino: Ino(dir), ..DirFragId::default() }
+    }
+
+    /// Directories by number and parent, each with an object.
+    fn found(dirs: &[(u64, u64)], change: impl FnOnce(&mut Facts, &mut Survey)) -> Vec<String> {
+        let (mut facts, mut survey) = (Facts::default(), Survey::default());
+        for (dir, home) in dirs {
+            facts.dirs.insert(Ino(*dir), (Ino(*home), format!("d{dir}").into_bytes().into()));
+            facts.homes.push(Home { ino: Ino(*dir), version: Seq(1), dirfrag: whole(*home) });
+            survey.fragments.insert(whole(*dir), Objects { manifest: true, ..Objects::default() });
+        }
+        change(&mut facts, &mut survey);
+        let mut report = Report::default();
+        check(&survey, &mut facts, &mut report);
+        report.findings.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_tree_adds_up() {
+        assert!(is_top(Ino::above(Ino(77))));
+        assert!(found(&[(10, 1), (11, 10), (12, 11)], |_, _| {}).is_empty());
+    }
+
+    #[test]
+    fn only_the_top_of_what_is_cut_off_is_reported_and_circles_end() {
+        let cut = found(&[(10, 9), (11, 10)], |_, survey| {
+            survey.fragments.insert(whole(9), Objects { manifest: true, ..Objects::default() });
+        });
+        assert_eq!(cut, ["damage: inode 9 a directory without a name"]);
+        let circle = found(&[(10, 12), (11, 10), (12, 11), (13, 12)], |_, _| {});
+        assert_eq!(circle.len(), 1, "{circle:?}");
+    }
+
+    #[test]
+    fn links_homes_and_content_are_counted() {
+        let all = found(&[(10, 1)], |facts, survey| {
+            facts.links.insert(Ino(20), 2);
+            facts.links.insert(Ino(21), 1);
+            facts.remotes.push((Ino(20), whole(1), b"once".as_slice().into()));
+            facts.remotes.push((Ino(22), whole(10), b"gone".as_slice().into()));
+            facts.homes.push(Home { ino: Ino(10), version: Seq(2), dirfrag: whole(10) });
+            survey.content.insert(Ino(30), vec!["data/x".to_owned()]);
+        });
+        assert_eq!(
+            all,
+            [
+                "damage: /d10: inode 10 is in directory 1 and, later, in 10",
+                "damage: /d10: \"gone\" in directory 10 is a name of inode 22, which is not",
+                "damage: inode 20 counts 2 names and has 1",
+                "damage: inode 21 had several names and has none",
+                "leak: inode 30 content in 1 objects, of a file that is not there",
+            ]
+        );
+    }
+
+    #[test]
+    fn numbers_that_will_be_given_again_are_found() {
+        let first = Ino::FIRST_FREE;
+        let table = |next| mds::RankTable { rank: types::Rank(0), next, decoupled: Vec::new() };
+        let bad = found(&[(first + 5, 1)], |facts, _| facts.tables.push(table(first + 5)));
+        assert_eq!(bad.len(), 1, "{bad:?}");
+        let good = found(&[(first + 5, 1)], |facts, _| facts.tables.push(table(first + 6)));
+        assert!(good.is_empty(), "{good:?}");
+    }
+}

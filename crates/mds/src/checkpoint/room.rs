@@ -1,0 +1,81 @@
+//! Room in memory: what the metadata store has is forgotten when there is more than the settings
+//! allow, and the next merge waits for that.
+//!
+//! Invariant: a merge waits for a bounded time; one that has begun is not disturbed.
+
+use types::Span;
+
+use crate::Mds;
+
+/// So many names that do not exist take as much memory as an inode and its name.
+const ABSENT_PER_INODE: u64 = 3;
+/// How often memory is looked at.
+const EVICT_INTERVAL: Span = Span::from_millis(100);
+/// The same while a merge waits until there is room.
+const EVICT_INTERVAL_MERGE: Span = Span::from_millis(4);
+/// A merge waits for room in memory until nothing was written for so long, and no longer than this.
+const STUCK_AFTER: Span = Span::from_millis(300);
+const ROOM_AFTER_MAX: Span = Span::from_millis(2000);
+
+impl Mds {
+    /// Forgets directories when more inodes are in memory than the settings allow.
+    pub(crate) fn evict_tick(&mut self) {
+        let now = self.clock.now;
+        self.look_for_room();
+        // Who waits for several directories, one after the other, would never have all of them.
+        let hurry = self.merge_lacks_room() && self.fetches.is_idle();
+        let interval = if hurry { EVICT_INTERVAL_MERGE } else { EVICT_INTERVAL };
+        let due = now.since(self.checkpoint.evicted_at) >= interval;
+        // What a merge was verified against, or what requests sent again are about, is needed here.
+        let needed = self.merges.has_begun() || self.is_resend_busy();
+        if !due || !self.is_active() || needed || self.is_small_enough() {
+            return;
+        }
+        self.checkpoint.evicted_at = now;
+        if self.checkpoint.target.is_none() && self.namespace.dirtiest().is_some() {
+            self.checkpoint_all();
+        }
+        // Whoever waits for one directory needs the others, too, when that one is here.
+        let wanted = self.wanted_directories();
+        for dir in self.namespace.directory_list() {
+            if self.is_small_enough() {
+                return;
+            }
+            let keep = self.tables.decoupled.contains_key(&dir) || wanted.contains(&dir);
+            if !keep && (self.namespace.evict(dir) || self.namespace.thin(dir) > 0) {
+                self.counters.evicted += 1;
+            }
+        }
+    }
+
+    /// What cannot be written, or is needed, is not waited for.
+    fn look_for_room(&mut self) {
+        let now = self.clock.now;
+        let waits = self.merges.is_next_new() && !self.is_small_enough();
+        if !waits {
+            (self.checkpoint.waits, self.checkpoint.is_stuck) = (None, false);
+            return;
+        }
+        let commits = self.counters.commits;
+        let writing = !self.checkpoint.committing.is_empty() && self.checkpoint.failed.is_empty();
+        let (first, mut since, before) = self.checkpoint.waits.unwrap_or((now, now, commits));
+        if writing || before != commits {
+            since = now;
+        }
+        self.checkpoint.waits = Some((first, since, commits));
+        self.checkpoint.is_stuck |=
+            now.since(since) >= STUCK_AFTER || now.since(first) >= ROOM_AFTER_MAX;
+    }
+
+    /// Whether the next merge waits until there is room in memory for what it brings. One that has begun
+    /// goes on.
+    pub(crate) fn merge_lacks_room(&self) -> bool {
+        !self.is_small_enough() && !self.checkpoint.is_stuck && self.merges.is_next_new()
+    }
+
+    /// Whether there is room for more in memory.
+    pub(crate) fn is_small_enough(&self) -> bool {
+        let held = self.namespace.inodes() + self.namespace.absent_names() / ABSENT_PER_INODE;
+        held <= self.settings.inodes_max
+    }
+}

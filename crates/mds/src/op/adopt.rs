@@ -1,0 +1,136 @@
+//! Taking a subtree to merge a branch (E-04): as decoupling it, but with the inode numbers of the branch,
+//! which the store says, and without another policy.
+//!
+//! Invariant: the numbers that a client may use here are those of a branch that is published, and that
+//! goes out from this very directory.
+
+use metastore::request::{StoreFailure, StoreOp, StoreResult};
+use metastore::{BRANCH_PREFIX, Branch, BranchState, is_branch_name, is_of_branch};
+use types::{ClientId, ConnId, Cred, Errno, Ino, Seq, Tid};
+use wire::{Answer, Decoupled, Failure, Op};
+
+use super::{Performed, Performing, Refused};
+use crate::tables::{Decoupling, Held};
+use crate::{Effects, Mds, Waiting};
+
+/// A branch is being read.
+#[derive(Debug)]
+pub(crate) struct Adopting {
+    at: (ConnId, Tid),
+    client: ClientId,
+    cred: Cred,
+    subtree: Ino,
+    block: bool,
+}
+
+impl Mds {
+    pub(super) fn adopt(
+        &mut self,
+        at: (ConnId, Tid),
+        (client, cred): (ClientId, &Cred),
+        op: &Op<'_>,
+        effects: &mut Effects,
+    ) -> Performing {
+        let Op::Adopt { subtree, branch, block } = *op else { return Err(Errno::Invalid.into()) };
+        if let Some(errno) = self.refusing() {
+            return Err(errno.into());
+        }
+        let name = std::str::from_utf8(branch).ok().filter(|name| is_branch_name(name));
+        let name = name.ok_or(Errno::Invalid)?;
+        self.check_adoptable(client, cred, subtree)?;
+        let object = format!("{BRANCH_PREFIX}{name}");
+        let adopting = Box::new(Adopting { at, client, cred: cred.clone(), subtree, block });
+        self.store(Waiting::Adopt(adopting), StoreOp::Get { object }, effects);
+        Ok(Performed::Later)
+    }
+
+    fn check_adoptable(
+        &mut self,
+        client: ClientId,
+        cred: &Cred,
+        subtree: Ino,
+    ) -> Result<(), Refused> {
+        if client.0 == 0 {
+            return Err(Errno::Invalid.into());
+        }
+        if !self.namespace.getattr(subtree)?.is_dir() {
+            return Err(Errno::NotDirectory.into());
+        }
+        self.namespace.access(cred, subtree, 2)?;
+        self.check_free(subtree, client)?;
+        self.check_all_here(subtree)
+    }
+
+    pub(crate) fn adopt_read(
+        &mut self,
+        adopting: Adopting,
+        result: Result<StoreResult, Box<StoreFailure>>,
+        effects: &mut Effects,
+    ) {
+        let (conn, tid) = adopting.at;
+        if let Err(refused) = self.adopt_branch(adopting, result) {
+            let failure = match refused {
+                Refused::Failure(failure) => failure,
+                Refused::Refusal(namespace::Refusal::Errno(errno)) => errno.into(),
+                // It was here a moment ago.
+                Refused::Refusal(namespace::Refusal::Cold(_)) => Errno::Again.into(),
+            };
+            self.reply_error(conn, tid, failure, effects);
+        }
+        self.tables_tick(effects);
+    }
+
+    fn adopt_branch(
+        &mut self,
+        adopting: Adopting,
+        result: Result<StoreResult, Box<StoreFailure>>,
+    ) -> Result<(), Refused> {
+        let Adopting { at: (conn, tid), client, cred, subtree, block } = adopting;
+        let refuse =
+            |errno, text: &str| Err(Refused::Failure(Failure { errno, text: text.to_owned() }));
+        let branch = match result {
+            Ok(StoreResult::Bytes(bytes, _)) => match Branch::decode("branch", &bytes) {
+                Ok(branch) => branch,
+                Err(error) => return refuse(Errno::BadMessage, &error.to_string()),
+            },
+            Ok(_) => return refuse(Errno::NotFound, "there is no branch of this name"),
+            Err(failure) => return refuse(failure.error.errno, &failure.error.to_string()),
+        };
+        if !matches!(branch.state, BranchState::Published | BranchState::Merging) {
+            return refuse(Errno::Invalid, "the branch is not published");
+        }
+        let foreign = |range: &types::InoRange| {
+            range.is_empty() || !is_of_branch(Ino(range.start)) || !is_of_branch(Ino(range.end - 1))
+        };
+        if branch.root != subtree || branch.ranges.iter().any(foreign) {
+            return refuse(Errno::NotPermitted, "the branch is not of this directory");
+        }
+        // While the branch was read others may have come.
+        self.check_adoptable(client, &cred, subtree)?;
+        let root = self.namespace.getattr(subtree)?;
+        let held = self.tables.owner(subtree).map(|known| known.epoch);
+        let epoch = held.unwrap_or_else(|| self.tables.epoch());
+        let range = branch.ranges.first().copied().unwrap_or_default();
+        let begins = held.is_none().then_some(subtree);
+        if begins.is_some() {
+            let decoupling = Decoupling {
+                client,
+                block,
+                ranges: branch.ranges,
+                epoch,
+                // None with it: what is in force stays so.
+                policy: String::new(),
+                released: false,
+                next: None,
+                cred,
+                // Nothing of these numbers ever comes back to this rank.
+                taken_over: true,
+            };
+            self.tables.decoupled.insert(subtree, decoupling);
+            self.merges.forget(subtree);
+        }
+        let answer = Answer::Decoupled(Decoupled { root, range, epoch, empty: false });
+        self.tables.hold(Held { conn, tid, answer, seq: Seq(0), begins });
+        Ok(())
+    }
+}

@@ -1,0 +1,264 @@
+//! Taking a snapshot of a subtree (BF-03): the moment in which the metadata store says all of it.
+//!
+//! 1. *Drain*: clients hand in what they did in directories that they have alone, and get none.
+//! 2. *Copy*: what the store has not is written. Requests go on; so little is left for the next step.
+//! 3. *Freeze*: changes wait, anywhere on this rank, and what is left is written.
+//! 4. *Commit*: the table of snapshots is replaced (`metastore::Snapshots`), and changes go on.
+//!
+//! Nothing is copied: whoever replaces a directory's manifest from then on keeps it first. Reading goes on
+//! throughout. A crash before the commit leaves nothing; after it, a snapshot that is as good as any.
+
+use std::collections::VecDeque;
+
+use metastore::Snapshot;
+use metastore::request::{StoreFailure, StoreOp, StoreResult};
+use types::{ConnId, Cred, Errno, Error, Ino, Moment, Rank, Span, Tid};
+use wire::{Answer, Failure, Op};
+
+use crate::op::{Performed, Performing, Refused};
+use crate::{Effects, Mds, Phase, Waiting};
+
+/// Changes wait under this key: no inode has this number.
+pub(crate) const FROZEN: Ino = Ino(u64::MAX);
+/// Rounds of copying; another one is worth it only if the last took long.
+const ROUNDS_MAX: u32 = 4;
+const ROUND_SHORT: Span = Span::from_millis(10);
+/// How many may wait.
+const QUEUE_MAX: usize = 64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Drain,
+    Copy { round: u32, since: Moment, written: bool },
+    Freeze { written: bool },
+    Commit,
+}
+
+/// A snapshot that is being taken, or will be.
+#[derive(Debug)]
+struct Taking {
+    root: Ino,
+    id: u64,
+    /// Who asked.
+    at: (ConnId, Tid),
+    stage: Stage,
+    frozen: Option<Moment>,
+    /// What kept it from being taken.
+    failed: Option<Failure>,
+    /// It is taken; its number.
+    taken: Option<u64>,
+}
+
+/// The first is being taken.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshots {
+    queue: VecDeque<Taking>,
+}
+
+impl Snapshots {
+    /// Whether one is being taken.
+    #[inline]
+    pub(crate) fn is_any(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// Whether nothing may be changed.
+    #[inline]
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.queue.front().is_some_and(|taking| taking.frozen.is_some())
+    }
+
+    /// What was to be written is.
+    pub(crate) fn written(&mut self) {
+        let Some(taking) = self.queue.front_mut() else { return };
+        match &mut taking.stage {
+            Stage::Copy { written, .. } | Stage::Freeze { written } => *written = true,
+            Stage::Drain | Stage::Commit => {}
+        }
+    }
+
+    /// It cannot be written.
+    pub(crate) fn failed(&mut self, error: &Error) {
+        if let Some(taking) = self.queue.front_mut() {
+            let failure = Failure { errno: error.errno, text: error.to_string() };
+            taking.failed.get_or_insert(failure);
+        }
+    }
+}
+
+/// Whether a request may change the namespace.
+pub(crate) fn must_wait(op: &Op<'_>) -> bool {
+    let others = matches!(
+        op,
+        Op::Decouple { .. } | Op::Release { .. } | Op::TakeOver { .. } | Op::Adopt { .. }
+    );
+    op.is_mutation() || others
+}
+
+impl Mds {
+    /// Begins to take a snapshot.
+    pub(crate) fn snapshot(
+        &mut self,
+        at: (ConnId, Tid),
+        cred: &Cred,
+        (root, id): (Ino, u64),
+    ) -> Performing {
+        let known = self.namespace.getattr(root)?;
+        if !known.is_dir() {
+            return Err(Errno::NotDirectory.into());
+        }
+        // Whoever reads it reads all of it.
+        self.namespace.access(cred, root, 5)?;
+        // A subtree of another rank than 0 contains none of others.
+        if self.rank == Rank(0) {
+            self.check_all_here(root)?;
+        }
+        if self.authority.is_exporting() {
+            let text = "a subtree is on its way to another rank; try again when it is there";
+            let failure = Failure { errno: Errno::Busy, text: text.into() };
+            return Err(Refused::Failure(failure));
+        }
+        if self.snapshots.queue.len() >= QUEUE_MAX {
+            return Err(Errno::Again.into());
+        }
+        let stage = Stage::Drain;
+        let taking = Taking { root, id, at, stage, frozen: None, failed: None, taken: None };
+        self.snapshots.queue.push_back(taking);
+        Ok(Performed::Later)
+    }
+
+    /// Goes on with the first, as far as it can. Called after every input.
+    pub(crate) fn snapshot_step(&mut self, effects: &mut Effects) {
+        while let Some(taking) = self.snapshots.queue.front() {
+            if let Some(number) = taking.taken {
+                self.end_snapshot(Ok(number), effects);
+                continue;
+            }
+            if self.phase != Phase::Active {
+                let text = "the metadata server is stopping".into();
+                self.end_snapshot(Err(Failure { errno: Errno::Again, text }), effects);
+                continue;
+            }
+            if let Some(failure) = taking.failed.clone() {
+                self.end_snapshot(Err(failure), effects);
+                continue;
+            }
+            let (root, stage) = (taking.root, taking.stage);
+            let Some(next) = self.snapshot_next(root, stage, effects) else { return };
+            if let Some(taking) = self.snapshots.queue.front_mut() {
+                taking.stage = next;
+            }
+        }
+    }
+
+    /// The next stage, if this one is done.
+    fn snapshot_next(&mut self, root: Ino, stage: Stage, effects: &mut Effects) -> Option<Stage> {
+        let now = self.clock.now;
+        match stage {
+            Stage::Drain => {
+                if !self.end_alone_below(root, effects) {
+                    return None;
+                }
+                self.settle_snapshot(Stage::Copy { round: 0, since: now, written: false }, effects)
+            }
+            Stage::Copy { written: false, .. } | Stage::Freeze { written: false } => None,
+            Stage::Copy { round, since, .. } => {
+                if now.since(since) >= ROUND_SHORT && round < ROUNDS_MAX {
+                    let (round, since) = (round + 1, now);
+                    let stage = Stage::Copy { round, since, written: false };
+                    return self.settle_snapshot(stage, effects);
+                }
+                // Half of a merge is nothing that anybody wants to see.
+                if self.merges.has_begun() {
+                    return None;
+                }
+                self.snapshots.queue.front_mut()?.frozen = Some(now);
+                self.settle_snapshot(Stage::Freeze { written: false }, effects)
+            }
+            Stage::Freeze { .. } => {
+                // What was fetched meanwhile may have turned out to be out of date in the store.
+                if self.unstored_for_snapshot(root).next().is_some() {
+                    return self.settle_snapshot(Stage::Freeze { written: false }, effects);
+                }
+                self.commit_snapshot(root, effects);
+                Some(Stage::Commit)
+            }
+            Stage::Commit => None,
+        }
+    }
+
+    /// Has written what is not. The stage comes first: there may be nothing to write.
+    fn settle_snapshot(&mut self, stage: Stage, effects: &mut Effects) -> Option<Stage> {
+        let taking = self.snapshots.queue.front_mut()?;
+        taking.stage = stage;
+        let root = taking.root;
+        self.settle_for_snapshot(root, effects);
+        self.snapshots.queue.front().map(|taking| taking.stage)
+    }
+
+    fn commit_snapshot(&mut self, root: Ino, effects: &mut Effects) {
+        let Some(taking) = self.snapshots.queue.front_mut() else { return };
+        let id = taking.id;
+        let (Ok(attr), Some(path)) = (self.namespace.getattr(root), self.namespace.path_of(root))
+        else {
+            let text = "the directory is not there any more".into();
+            taking.failed = Some(Failure { errno: Errno::Stale, text });
+            return;
+        };
+        let (source, in_force) = self.namespace.effective_policy(root);
+        let policy = source.map(|_| in_force.policy.to_yaml()).unwrap_or_default();
+        let snapshot = Box::new(Snapshot {
+            number: 0,
+            id,
+            time: self.clock.time,
+            path: path.to_bytes(),
+            policy,
+            root: attr,
+        });
+        self.store(Waiting::Snapshot(id), StoreOp::TakeSnapshot { snapshot }, effects);
+    }
+
+    /// The table was replaced, or not: if that is not known, whoever asked hears of an error, and asks
+    /// under another id.
+    pub(crate) fn snapshot_taken(
+        &mut self,
+        id: u64,
+        result: Result<StoreResult, Box<StoreFailure>>,
+    ) {
+        let front = self.snapshots.queue.front_mut();
+        let Some(taking) = front.filter(|it| it.id == id && it.stage == Stage::Commit) else {
+            return;
+        };
+        taking.failed = match result {
+            Ok(StoreResult::Stored(number)) => {
+                taking.taken = Some(number);
+                return;
+            }
+            Ok(_) => Some(Errno::Io.into()),
+            Err(failure) => {
+                Some(Failure { errno: failure.error.errno, text: failure.error.to_string() })
+            }
+        };
+    }
+
+    fn end_snapshot(&mut self, result: Result<u64, Failure>, effects: &mut Effects) {
+        let Some(taking) = self.snapshots.queue.pop_front() else { return };
+        let (conn, tid) = taking.at;
+        if let Some(since) = taking.frozen {
+            self.counters.snapshot_freeze_micros = self.clock.now.since(since).0 / 1000;
+        }
+        match result {
+            Ok(number) => {
+                self.counters.snapshots += 1;
+                self.reply_with(taking.at, types::Seq(0), Answer::Snapshot(number), effects);
+            }
+            Err(failure) => self.reply_error(conn, tid, failure, effects),
+        }
+        self.retry_returned(FROZEN, effects);
+    }
+
+    /// The server stops: whoever waits is told.
+    pub(crate) fn stop_snapshots(&mut self, effects: &mut Effects) {
+        self.snapshot_step(effects);
+    }
+}

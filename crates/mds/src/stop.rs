@@ -1,0 +1,65 @@
+//! Stopping cleanly: everything is written down, and the journal ends.
+
+use crate::tables::JournalEnd;
+use crate::{Effects, Mds, Phase};
+
+impl Mds {
+    pub(crate) fn terminate(&mut self, effects: &mut Effects) {
+        match self.phase {
+            // First what clients were told is applied: nobody would wait for them again.
+            Phase::Active if self.is_resend_busy() => self.stop_after_resend(),
+            Phase::Active => {
+                if !self.end_alone(effects) {
+                    // `caps_tick` comes back here.
+                    return;
+                }
+                self.phase = Phase::Stopping;
+                self.stop_export(effects);
+                self.stop_snapshots(effects);
+                self.checkpoint_all();
+                self.beacon_tick(effects);
+            }
+            // Nothing was accepted yet, and the journal still holds everything, also which clients
+            // the next server must wait for.
+            Phase::Recovering | Phase::Reconnecting { .. } => {
+                self.phase = Phase::Stopped;
+                effects.stopped = true;
+            }
+            Phase::Stopping | Phase::Stopped => {}
+        }
+    }
+
+    pub(crate) fn try_stop(&mut self, effects: &mut Effects) {
+        // A clean stop leaves no journal from which a merge could be finished.
+        let idle = !self.has_work()
+            && !self.merges.is_halfway()
+            && self.log.is_idle()
+            && self.checkpoint.is_idle()
+            && !self.compaction.is_busy()
+            && self.authority.is_idle()
+            && self.tables.is_idle();
+        if !idle || !self.checkpoint_finished() {
+            return;
+        }
+        let end = self.end_of_journal();
+        if self.tables.end_journal(end) {
+            self.trim(effects);
+            self.phase = Phase::Stopped;
+            effects.stopped = true;
+        } else {
+            self.tables_tick(effects);
+        }
+    }
+
+    fn end_of_journal(&self) -> JournalEnd {
+        let sessions = self.sessions.left();
+        JournalEnd { last: self.log.last(), next_index: self.log.next_index(), sessions }
+    }
+
+    /// Whether everything that the journal says is stored elsewhere, so that it may go as a whole.
+    pub(crate) fn is_journal_ended(&self) -> bool {
+        self.phase == Phase::Stopping
+            && self.tables.is_idle()
+            && *self.tables.journal_end() == self.end_of_journal()
+    }
+}

@@ -1,0 +1,100 @@
+//! Which runs of a fragment are merged into one, and when.
+//!
+//! Runs fall into *tiers* by size, each four times as large as the one before. When four runs of a tier
+//! have come together they become one of the next, together with what is smaller and newer. So a row is
+//! rewritten about once for every four-fold growth of its directory, and a fragment has at most three
+//! runs of a tier, but for those that are waiting. What is small is merged by whoever writes the next
+//! run: that costs less than another object. Runs that mostly hide others are merged with all that
+//! they hide.
+//!
+//! Not here: merging.
+//!
+//! Invariant: what is merged stands at the front, the newest run first, and has at least two runs.
+
+use crate::manifest::RunInfo;
+
+/// How often a tier's size fits into the next one, and so many runs are merged.
+const FAN: usize = 4;
+/// So many small runs are merged with the one that comes on top of them.
+const SMALL_RUNS: usize = 7;
+
+/// Sizes that decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tiers {
+    /// A run up to this many bytes is of the lowest tier.
+    pub small_bytes: u64,
+    /// What is merged at once, by the writer of the next run, has at most so many bytes.
+    pub at_once_bytes: u64,
+    /// No merged run becomes larger than this many bytes.
+    pub run_bytes_max: u64,
+}
+
+impl Default for Tiers {
+    fn default() -> Self {
+        Self { small_bytes: 256 << 10, at_once_bytes: 1 << 20, run_bytes_max: 768 << 20 }
+    }
+}
+
+impl Tiers {
+    /// How many runs at the front are merged with a new one that goes on top of them; 0 for none.
+    #[must_use]
+    pub fn at_once(&self, runs: &[RunInfo]) -> usize {
+        let mut bytes = 0;
+        let small = runs.iter().take_while(|run| {
+            bytes += run.bytes;
+            run.bytes <= self.small_bytes && bytes <= self.at_once_bytes
+        });
+        let count = small.count();
+        if count >= SMALL_RUNS { count } else { 0 }
+    }
+
+    /// How many runs at the front should be merged by somebody who has time; `None` for none.
+    #[must_use]
+    pub fn choose(&self, runs: &[RunInfo]) -> Option<usize> {
+        let sum = |value: fn(&RunInfo) -> u64| runs.iter().map(value).fold(0, u64::saturating_add);
+        // Half of what there is only hides the other half: after that it is gone. What that costs was
+        // paid for by the removals.
+        if runs.len() > 1
+            && sum(|run| run.bytes) > self.at_once_bytes
+            && sum(|run| run.removed) > sum(|run| run.rows) / 2
+            && let Some(count) = self.fitting(runs)
+            && count == runs.len()
+        {
+            return Some(count);
+        }
+        let highest = runs.iter().map(|run| self.tier(run)).max()?;
+        (0..=highest).find_map(|tier| {
+            let mut bytes: u64 = 0;
+            let front: Vec<_> = runs.iter().take_while(|run| self.tier(run) <= tier).collect();
+            let of_tier = front.iter().filter(|run| self.tier(run) == tier).count();
+            front.iter().for_each(|run| bytes = bytes.saturating_add(run.bytes));
+            if of_tier < FAN || bytes <= self.at_once_bytes {
+                return None;
+            }
+            self.fitting(&runs[..front.len()]).filter(|count| *count >= FAN)
+        })
+    }
+
+    /// How many runs at the front fit into one.
+    fn fitting(&self, runs: &[RunInfo]) -> Option<usize> {
+        let mut bytes: u64 = 0;
+        let fitting = runs.iter().take_while(|run| {
+            bytes = bytes.saturating_add(run.bytes);
+            bytes <= self.run_bytes_max
+        });
+        Some(fitting.count()).filter(|count| *count >= 2)
+    }
+
+    fn tier(&self, run: &RunInfo) -> u32 {
+        let mut tier = 0;
+        let mut most = self.small_bytes.max(1);
+        while run.bytes > most {
+            most = most.saturating_mul(FAN as u64);
+            tier += 1;
+        }
+        tier
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+//! Proofs that the runs of a client are what a metadata server would have made of its journal (BF-06).
+//!
+//! A *verifier* judges every event of a journal, writes the runs itself, and states that under a key
+//! which it shares with the metadata servers. Whoever has the key is believed; whoever has not can
+//! neither make such a statement nor change one. The server checks it at a cost that does not depend on
+//! how many names are in the runs.
+//!
+//! Not here: judging, and where the key comes from.
+//!
+//! Invariant: two different statements have different bytes, so that a proof is of one of them.
+
+use types::bytes::Put;
+use types::{Attr, ClientId, Cred, Epoch, Ino};
+
+/// A secret that the metadata servers of a cluster and its verifiers share.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ProofKey([u8; ProofKey::BYTES]);
+
+impl ProofKey {
+    /// How many bytes a key has.
+    pub const BYTES: usize = 32;
+
+    /// The key that consists of these bytes, which must be random.
+    #[must_use]
+    pub fn new(bytes: [u8; Self::BYTES]) -> Self {
+        Self(bytes)
+    }
+
+    /// The key in a key file: 64 hexadecimal digits, and perhaps the end of a line.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let digits = text.trim_end().as_bytes();
+        let mut key = [0; Self::BYTES];
+        if digits.len() != 2 * Self::BYTES || !digits.iter().all(u8::is_ascii_hexdigit) {
+            return None;
+        }
+        for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+        }
+        Some(Self(key))
+    }
+
+    /// What [`ProofKey::parse`] reads.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let mut text: String = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
+        text.push('\n');
+        text
+    }
+}
+
+impl std::fmt::Debug for ProofKey {
+    /// Says nothing of it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ProofKey(..)")
+    }
+}
+
+/// What is proved: that a user may have made these runs and done the rest, beginning with a subtree
+/// whose root looks so, while this client had it.
+#[derive(Clone, Copy, Debug)]
+pub struct Statement<'a> {
+    /// The decoupled subtree's root: its number, mode, owner and group count.
+    pub root: &'a Attr,
+    /// Whose subtree it is.
+    pub client: ClientId,
+    /// The tenure of the decoupling: an earlier one's proofs are worth nothing.
+    pub epoch: Epoch,
+    /// On whose behalf.
+    pub cred: &'a Cred,
+    /// The list of runs as it is sent, without its proof.
+    pub list: &'a [u8],
+    /// The rest of the journal as it is sent.
+    pub rest: &'a [u8],
+}
+
+/// See [`Statement`].
+pub type Proof = [u8; 32];
+
+/// What the bytes of a statement begin with.
+const CONTEXT: &[u8] = b"cudele runs 1";
+
+impl Statement<'_> {
+    /// Proves it.
+    #[must_use]
+    pub fn prove(&self, key: &ProofKey) -> Proof {
+        *self.mac(key).as_bytes()
+    }
+
+    /// Whether whoever made a proof had the key, and meant this statement. Takes the same time for all
+    /// that are wrong.
+    #[must_use]
+    pub fn is_proved_by(&self, proof: &Proof, key: &ProofKey) -> bool {
+        self.mac(key) == *proof
+    }
+
+    fn mac(&self, key: &ProofKey) -> blake3::Hash {
+        let Self { root, client, epoch, cred, list, rest } = *self;
+        let mut front = Vec::new();
+        front.put_bytes(CONTEXT);
+        let Attr { ino: Ino(ino), mode, uid, gid, .. } = *root;
+        for number in [ino, u64::from(mode), u64::from(uid), u64::from(gid), client.0, epoch.0] {
+            front.put_u64(number);
+        }
+        for number in [cred.uid, cred.gid] {
+            front.put_u64(u64::from(number));
+        }
+        let mut groups = cred.groups.clone();
+        groups.sort_unstable();
+        groups.dedup();
+        front.put_u64(groups.len() as u64);
+        groups.iter().for_each(|group| front.put_u64(u64::from(*group)));
+        let mut hasher = blake3::Hasher::new_keyed(&key.0);
+        hasher.update(&front);
+        for part in [list, rest] {
+            hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
+        }
+        hasher.finalize()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,295 @@
+//! The object that says which snapshots of the namespace there are (BF-03, E-04).
+//!
+//! A snapshot is a number. It is taken by replacing this one object, at a moment in which the metadata
+//! store says all of the subtree. Whoever replaces or deletes a manifest afterwards first keeps it under
+//! the newest number ([`kept_name`]), so that a reader of snapshot `n` finds a directory as it was in what
+//! was kept under the smallest number from `n` on, and else in the manifest itself. Nothing is copied
+//! when a snapshot is taken, however large the subtree is.
+//!
+//! ```text
+//! object   := "CUDLSNAP" format:u16 taken:varint changes:varint next_ino:varint count:varint snapshot* crc:u32
+//! snapshot := number:varint id:u64 time:signed path:bytes policy:bytes root
+//! root     := ino mode uid gid nlink size:varint* atime mtime ctime btime:signed*
+//! ```
+//!
+//! `docs/formats/branches.md` says it in words.
+//!
+//! Invariant: whatever the bytes, decoding returns snapshots in the order of their numbers, each once, or
+//! an error that names the byte.
+
+use crc32c::crc32c;
+use types::bytes::{Malformed, Put, Reader};
+use types::{Attr, DirFragId, Ino, InoRange, Pool, Timestamp};
+
+use crate::error::{FormatError, KNOWN_VERSION};
+use crate::object::prefix;
+
+/// Name of the object.
+pub const SNAPSHOTS_NAME: &str = "branches/table";
+/// What the names of the notes begin with that say which content is to be deleted later.
+pub const PURGE_PREFIX: &str = "branches/purge/";
+/// How many snapshots there may be: whoever changes a directory reads the object.
+pub const SNAPSHOTS_MAX: usize = 4096;
+
+const MAGIC: &[u8; 8] = b"CUDLSNAP";
+const VERSION: u16 = 1;
+const CRC_BYTES: usize = 4;
+/// Inode numbers of branches: no rank has as large ones, and hidden directories have larger ones.
+const NUMBERS: InoRange = InoRange { start: 1 << 60, end: 1 << 61 };
+
+/// A snapshot that is of use to somebody.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Its number. 1 is the first.
+    pub number: u64,
+    /// Chosen by whoever wanted it, and by nobody else: so it is taken once.
+    pub id: u64,
+    /// When it was taken.
+    pub time: Timestamp,
+    /// The path of its root at that time.
+    pub path: Vec<u8>,
+    /// The policy in force in its root, canonical text; empty for the default.
+    pub policy: String,
+    /// The root directory as it was.
+    pub root: Attr,
+}
+
+/// See the module documentation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshots {
+    /// How many were ever taken: the number of the newest, whether it is still of use or not.
+    pub taken: u64,
+    /// Grows with every replacement, so that no two contents are equal.
+    pub changes: u64,
+    /// The first inode number that was never given to a branch.
+    next_ino: u64,
+    /// Those that are of use, by number.
+    live: Vec<Snapshot>,
+}
+
+impl Default for Snapshots {
+    fn default() -> Self {
+        Self { taken: 0, changes: 0, next_ino: NUMBERS.start, live: Vec::new() }
+    }
+}
+
+impl Snapshots {
+    /// Those that are of use, by number.
+    pub fn live(&self) -> impl ExactSizeIterator<Item = &Snapshot> {
+        self.live.iter()
+    }
+
+    /// The snapshot that somebody wanted under this id.
+    #[must_use]
+    pub fn get(&self, id: u64) -> Option<&Snapshot> {
+        self.live.iter().find(|snapshot| snapshot.id == id)
+    }
+
+    /// The number under which a manifest is kept before it is replaced; `None` if nobody needs it.
+    #[must_use]
+    pub fn keep_as(&self) -> Option<u64> {
+        (!self.live.is_empty()).then_some(self.taken)
+    }
+
+    /// Whether somebody may need what was there when number `until` was the newest and, if there is a
+    /// `since`, was not there yet when that one was.
+    #[must_use]
+    pub fn needs(&self, since: Option<u64>, until: u64) -> bool {
+        let mut numbers = self.live.iter().map(|snapshot| snapshot.number);
+        numbers.any(|number| number <= until && since.is_none_or(|since| number > since))
+    }
+
+    /// Takes a snapshot, whose number is the next. `None` if there are [`SNAPSHOTS_MAX`].
+    pub fn take(&mut self, snapshot: Snapshot) -> Option<u64> {
+        if self.live.len() >= SNAPSHOTS_MAX {
+            return None;
+        }
+        self.taken += 1;
+        self.live.push(Snapshot { number: self.taken, ..snapshot });
+        Some(self.taken)
+    }
+
+    /// Forgets snapshots that nobody needs.
+    pub fn retain(&mut self, is_needed: impl FnMut(&Snapshot) -> bool) {
+        self.live.retain(is_needed);
+    }
+
+    /// Gives inode numbers to a branch. `None` if there are not so many.
+    pub fn grant(&mut self, count: u64) -> Option<InoRange> {
+        let end = self.next_ino.checked_add(count).filter(|end| *end <= NUMBERS.end)?;
+        Some(InoRange { start: std::mem::replace(&mut self.next_ino, end), end })
+    }
+
+    /// The bytes of the object.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = MAGIC.to_vec();
+        out.put_u16(VERSION);
+        for number in [self.taken, self.changes, self.next_ino, self.live.len() as u64] {
+            out.put_varint(number);
+        }
+        for Snapshot { number, id, time, path, policy, root } in &self.live {
+            out.put_varint(*number);
+            out.put_u64(*id);
+            out.put_signed(time.0);
+            out.put_bytes(path);
+            out.put_bytes(policy.as_bytes());
+            put_root(&mut out, root);
+        }
+        let crc = crc32c(&out);
+        out.put_u32(crc);
+        out
+    }
+
+    /// Reads the object.
+    ///
+    /// # Errors
+    /// If the bytes are anything but what [`Snapshots::encode`] returns.
+    pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+        read(bytes).map_err(|malformed| FormatError::new(SNAPSHOTS_NAME, malformed))
+    }
+}
+
+/// Whether an inode number was given to a branch, if to anybody.
+#[must_use]
+pub fn is_of_branch(ino: Ino) -> bool {
+    NUMBERS.contains(ino)
+}
+
+/// The name under which the manifest of a directory fragment is kept that was replaced when `number` was
+/// the newest snapshot.
+#[must_use]
+pub fn kept_name(dirfrag: DirFragId, number: u64) -> String {
+    format!("{}{number:016x}", kept_prefix(dirfrag))
+}
+
+/// What the names of all kept manifests of a directory fragment begin with.
+#[must_use]
+pub fn kept_prefix(dirfrag: DirFragId) -> String {
+    format!("{}at.", prefix(dirfrag))
+}
+
+/// Under which number a manifest of this name is kept, and of which fragment it is said to be (the part
+/// of the name before the number).
+#[must_use]
+pub fn parse_kept(name: &str) -> Option<(&str, u64)> {
+    let (dirfrag, number) = name.split_once("/at.").filter(|_| name.starts_with("dirs/"))?;
+    Some((dirfrag, hex(number, 16)?))
+}
+
+/// Content that is deleted when nobody needs it: removed when `number` was the newest snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Purge {
+    /// The newest snapshot at that time.
+    pub number: u64,
+    /// Whose content.
+    pub ino: Ino,
+    /// The pool that it is in.
+    pub pool: Pool,
+    /// How many stripes its length said it has.
+    pub stripes: u64,
+}
+
+impl Purge {
+    /// The name of the note that says so.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let Self { number, ino, pool, stripes } = self;
+        format!("{PURGE_PREFIX}{number:016x}.{:016x}.{:02x}.{stripes:016x}", ino.0, pool.0)
+    }
+
+    /// What a note of this name says.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        let mut parts = name.strip_prefix(PURGE_PREFIX)?.split('.');
+        let number = hex(parts.next()?, 16)?;
+        let ino = Ino(hex(parts.next()?, 16)?);
+        let pool = Pool(u8::try_from(hex(parts.next()?, 2)?).ok()?);
+        let stripes = hex(parts.next()?, 16)?;
+        parts.next().is_none().then_some(Self { number, ino, pool, stripes })
+    }
+}
+
+fn hex(text: &str, digits: usize) -> Option<u64> {
+    let legal =
+        text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    legal.then(|| u64::from_str_radix(text, 16).ok())?
+}
+
+fn put_root(out: &mut Vec<u8>, root: &Attr) {
+    let Attr { ino, mode, uid, gid, nlink, size, atime, mtime, ctime, btime, .. } = *root;
+    out.put_varint(ino.0);
+    for number in [mode, uid, gid, nlink] {
+        out.put_varint(u64::from(number));
+    }
+    out.put_varint(size);
+    for time in [atime, mtime, ctime, btime] {
+        out.put_signed(time.0);
+    }
+}
+
+fn read_root(reader: &mut Reader<'_>) -> Result<Attr, Malformed> {
+    let ino = Ino(reader.varint()?);
+    let (mode, uid) = (reader.varint_u32()?, reader.varint_u32()?);
+    let (gid, nlink) = (reader.varint_u32()?, reader.varint_u32()?);
+    let size = reader.varint()?;
+    let mut time = || reader.signed().map(Timestamp);
+    let (atime, mtime, ctime, btime) = (time()?, time()?, time()?, time()?);
+    Ok(Attr { ino, mode, uid, gid, nlink, size, atime, mtime, ctime, btime, ..Attr::default() })
+}
+
+fn read(bytes: &[u8]) -> Result<Snapshots, Malformed> {
+    let (mut reader, end) = checked(bytes, MAGIC, VERSION)?;
+    let before = reader;
+    let (taken, changes, next_ino) = (reader.varint()?, reader.varint()?, reader.varint()?);
+    let count = reader.varint()?;
+    let mut live = Vec::new();
+    for _ in 0..count {
+        let (number, id) = (reader.varint()?, reader.u64()?);
+        let (time, path) = (Timestamp(reader.signed()?), reader.bytes()?.to_vec());
+        let start = reader;
+        let policy = String::from_utf8(reader.bytes()?.to_vec());
+        let policy = policy.map_err(|_| start.malformed("text"))?;
+        live.push(Snapshot { number, id, time, path, policy, root: read_root(&mut reader)? });
+    }
+    if reader.offset() != end {
+        return Err(reader.malformed("the checksum"));
+    }
+    let in_order = live.is_sorted_by(|a: &Snapshot, b| a.number < b.number)
+        && live.last().is_none_or(|last| last.number <= taken);
+    if live.len() > SNAPSHOTS_MAX || !in_order || !(NUMBERS.start..=NUMBERS.end).contains(&next_ino)
+    {
+        return Err(before.malformed("snapshots in order, and not too many"));
+    }
+    Ok(Snapshots { taken, changes, next_ino, live })
+}
+
+/// A reader of an object that begins with this and ends with a checksum, behind its version, and where
+/// the checksum begins.
+pub(crate) fn checked<'a>(
+    bytes: &'a [u8],
+    magic: &[u8; 8],
+    version: u16,
+) -> Result<(Reader<'a>, usize), Malformed> {
+    let mut reader = Reader::new(bytes);
+    if reader.take(magic.len())? != magic {
+        return Err(Reader::new(bytes).malformed("the magic of this kind of object"));
+    }
+    let before_version = reader;
+    if reader.u16()? != version {
+        return Err(before_version.malformed(KNOWN_VERSION));
+    }
+    let Some((body, crc)) = bytes.split_last_chunk::<CRC_BYTES>() else {
+        return Err(reader.malformed("more bytes"));
+    };
+    if crc32c(body) != u32::from_le_bytes(*crc) {
+        return Err(reader.malformed("a checksum that matches"));
+    }
+    let offset = reader.offset();
+    let mut reader = Reader::new(body);
+    reader.take(offset)?;
+    Ok((reader, body.len()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! Directories of which only a part is in memory: names that were looked up, and what is forgotten.
+//!
+//! Invariant: what is forgotten the metadata store has; what it does not have stays.
+
+use metastore::{Row, RowValue};
+use types::{Ino, Seq, Timestamp, name_hash};
+
+use crate::Namespace;
+use crate::dir::Counted;
+use crate::inode::{ATTR_DIRTY, Inode};
+use crate::load::{Newer, is_hidden};
+
+impl Namespace {
+    /// Adds what was found of some names of a directory: those that the store does not have come as
+    /// removals. `counts` and `position` are those of the store's directory; whether it is large enough
+    /// for its number of names to be told `about`.
+    pub fn load_names<'a>(
+        &mut self,
+        ino: Ino,
+        rows: impl Iterator<Item = Row<'a>>,
+        (counts, about): ((u64, u64, bool), bool),
+        (position, touched): (Seq, (Timestamp, Seq)),
+    ) {
+        for row in rows {
+            match row.value {
+                RowValue::Removed => {
+                    self.dir_mut(ino).add_absent(row.name);
+                }
+                RowValue::Remote { .. } | RowValue::Inode(_) => {
+                    self.load_row(ino, &row, Newer::Memory);
+                }
+            }
+        }
+        self.dir_mut(ino).note_counts(counts, about);
+        self.note_loaded(ino, position, touched);
+    }
+
+    /// Whether a name is in memory, or that it does not exist is.
+    #[must_use]
+    pub fn knows_name(&self, dir: Ino, name: &[u8]) -> bool {
+        let hash = name_hash(name);
+        self.dirs.get(&dir).is_some_and(|dir| dir.complete || dir.find_any(hash, name).is_some())
+    }
+
+    /// Whether the store may be able to say how many names a directory has that it was not asked for.
+    #[must_use]
+    pub fn may_be_counted(&self, dir: Ino) -> bool {
+        self.dirs.get(&dir).is_none_or(|dir| !dir.complete && dir.counted == Counted::No)
+    }
+
+    /// Forgets a directory whose content the metadata store has: nothing in it is dirty, and none
+    /// of its sub-directories is in memory. Returns whether it was forgotten.
+    pub fn evict(&mut self, ino: Ino) -> bool {
+        if is_hidden(ino) {
+            return false;
+        }
+        let Some(dir) = self.dirs.get(&ino) else { return false };
+        let touched = dir.touched.is_some() && !self.knows(ino);
+        let busy =
+            dir.flushing.is_some() || dir.dirty_since.is_some() || dir.dirty() > 0 || touched;
+        if busy || dir.list(None).any(|(_, dentry)| self.dirs.contains_key(&dentry.ino)) {
+            return false;
+        }
+        let dir = self.dirs.remove(&ino);
+        for (_, dentry) in dir.iter().flat_map(|dir| dir.list(None)) {
+            if !dentry.is_remote() {
+                self.inodes.remove(dentry.ino);
+                self.extras.remove(&dentry.ino);
+            }
+        }
+        true
+    }
+
+    /// Forgets of a directory what the metadata store has, where the whole cannot be forgotten because
+    /// there is something that it does not have. Returns how many names were forgotten.
+    pub fn thin(&mut self, ino: Ino) -> u64 {
+        if is_hidden(ino) {
+            return 0;
+        }
+        let Some(mut dir) = self.dirs.remove(&ino) else { return 0 };
+        let mut gone = 0;
+        // While it is written, what the store has not yet looks as if it had.
+        if dir.flushing.is_none() && dir.clean() > 0 {
+            let (dirs, inodes) = (&self.dirs, &self.inodes);
+            let is_unstored =
+                |ino| inodes.get(ino).is_some_and(|inode: &Inode| inode.flags & ATTR_DIRTY != 0);
+            let mut forgotten = Vec::new();
+            dir.thin(
+                |dentry| dirs.contains_key(&dentry.ino) || is_unstored(dentry.ino),
+                |dentry| forgotten.push((dentry.ino, dentry.is_remote())),
+            );
+            gone = forgotten.len() as u64;
+            for (ino, is_remote) in forgotten {
+                if !is_remote {
+                    self.inodes.remove(ino);
+                    self.extras.remove(&ino);
+                }
+            }
+        }
+        self.dirs.insert(ino, dir);
+        gone
+    }
+}

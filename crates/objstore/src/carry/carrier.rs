@@ -1,0 +1,128 @@
+//! What a process remembers from one operation to the next.
+//!
+//! Invariant: manifests of one directory are read and replaced by one thread at a time, so a
+//! replacement fails only if another process made one.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use metastore::request::{StoreFailure, StoreOp, StoreResult};
+use metastore::{RunId, Tiers};
+use types::{Ino, Map};
+
+use super::cache::{Cache, Key, Piece};
+use crate::ObjectStore;
+
+/// Locks for the manifests of all directories.
+const SWAPS: usize = 16;
+
+/// Sizes that can be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tuning {
+    /// When runs are merged.
+    pub tiers: Tiers,
+    /// A directory of at most so many bytes is read as a whole by whoever looks for a name in it.
+    pub whole_bytes: u64,
+    /// Bytes of pieces of runs that are kept.
+    pub cache_bytes: usize,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self { tiers: Tiers::default(), whole_bytes: 1 << 20, cache_bytes: 32 << 20 }
+    }
+}
+
+/// Carries operations out; one for a process and its store.
+#[derive(Debug)]
+pub struct Carrier {
+    pub(super) tuning: Tuning,
+    cache: Mutex<Cache>,
+    /// Numbers of runs that are being written and that no manifest says are taken.
+    numbers: Mutex<Map<Ino, RunId>>,
+    swaps: [Mutex<()>; SWAPS],
+    pub(super) stopping: AtomicBool,
+}
+
+impl Default for Carrier {
+    fn default() -> Self {
+        Self::new(Tuning::default())
+    }
+}
+
+/// A number of a run is taken as long as this lives.
+pub(super) struct Taken<'a> {
+    carrier: &'a Carrier,
+    ino: Ino,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        lock(&self.carrier.numbers).remove(&self.ino);
+    }
+}
+
+impl Carrier {
+    /// One that remembers nothing yet.
+    #[must_use]
+    pub fn new(tuning: Tuning) -> Self {
+        Self {
+            cache: Mutex::new(Cache::new(tuning.cache_bytes)),
+            tuning,
+            numbers: Mutex::default(),
+            swaps: Default::default(),
+            stopping: AtomicBool::new(false),
+        }
+    }
+
+    /// Carries an operation out.
+    ///
+    /// # Errors
+    /// What the store said, with the operation so that it can be tried again.
+    pub fn carry_out(
+        &self,
+        store: &dyn ObjectStore,
+        op: StoreOp,
+    ) -> Result<StoreResult, Box<StoreFailure>> {
+        match super::try_op(store, self, &op) {
+            Ok(result) => Ok(result),
+            Err(error) => Err(Box::new(StoreFailure { error, op })),
+        }
+    }
+
+    /// What takes long ends soon, and fails: the process is to end.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// Nobody else of this process replaces the manifest of a directory meanwhile.
+    pub(super) fn swap(&self, ino: Ino) -> MutexGuard<'_, ()> {
+        let number = usize::try_from(ino.0 % SWAPS as u64).unwrap_or(0);
+        lock(&self.swaps[number])
+    }
+
+    /// Takes a number for a run that will be listed later. One at a time for each directory.
+    pub(super) fn take_number(&self, ino: Ino, id: RunId) -> Taken<'_> {
+        lock(&self.numbers).insert(ino, id);
+        Taken { carrier: self, ino }
+    }
+
+    /// The number from `next` on that is not taken.
+    pub(super) fn free_number(&self, ino: Ino, next: u64) -> RunId {
+        let taken = lock(&self.numbers).get(&ino).copied();
+        RunId(if taken == Some(RunId(next)) { next + 1 } else { next })
+    }
+
+    pub(super) fn cached(&self, key: Key) -> Option<Piece> {
+        lock(&self.cache).get(key)
+    }
+
+    pub(super) fn cache(&self, key: Key, piece: Piece) {
+        lock(&self.cache).put(key, piece);
+    }
+}
+
+/// What a thread that panicked left is as good as before: every step leaves it whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

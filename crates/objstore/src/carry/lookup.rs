@@ -1,0 +1,159 @@
+//! Finding single names of a directory without reading all of it.
+//!
+//! Of each run, the newest first, the index says which block could have the name, the filter mostly
+//! that it has not, and the block the rest. What was read is kept ([`Cache`](super::cache::Cache)).
+//! The manifest is not: it says which runs count.
+
+use std::sync::Arc;
+
+use metastore::request::{LoadedDir, StoreResult};
+use metastore::{Attached, Manifest, RowValue, Rows, RunEnds, RunIndex, RunInfo, Span, run_name};
+use types::{DirFragId, Errno, Error, Ino, Result};
+
+use super::cache::{INDEX, Piece};
+use super::{Carrier, load_manifest, read_manifest, whole};
+use crate::ObjectStore;
+
+/// An index of more bytes is of no run that anybody wrote in earnest.
+const TAIL_BYTES_MAX: usize = 64 << 20;
+
+/// Looks names up.
+pub(super) fn look_up(
+    store: &dyn ObjectStore,
+    carrier: &Carrier,
+    ino: Ino,
+    names: &[Vec<u8>],
+) -> Result<StoreResult> {
+    super::while_runs_go(|| {
+        let Some((manifest, _)) = read_manifest(store, whole(ino))? else {
+            return Ok(StoreResult::Missing);
+        };
+        let bytes = manifest.runs.iter().fold(0, |sum, run| u64::saturating_add(sum, run.bytes));
+        if bytes <= carrier.tuning.whole_bytes {
+            return load_manifest(store, manifest);
+        }
+        let mut rows = Rows::new();
+        for name in names {
+            let mut buffer = None;
+            let value = find(store, carrier, &manifest, name, &mut buffer)?;
+            rows.push(name, value.unwrap_or(RowValue::Removed));
+        }
+        Ok(StoreResult::Found(Box::new(LoadedDir { manifest, rows })))
+    })
+}
+
+/// What the newest run that has a name says about it. The block is lent from `buffer`.
+fn find<'a>(
+    store: &dyn ObjectStore,
+    carrier: &Carrier,
+    manifest: &Manifest,
+    name: &[u8],
+    buffer: &'a mut Option<Arc<Vec<u8>>>,
+) -> Result<Option<RowValue<'a>>> {
+    for info in &manifest.runs {
+        let attached = manifest.attached.iter().find(|attached| attached.run == info.id);
+        let run = Run { store, carrier, dirfrag: manifest.dirfrag, info, attached };
+        let Some((index, block, bytes)) = run.block(name)? else { continue };
+        if run.value(&index, block, &bytes, name)?.is_none() {
+            continue;
+        }
+        let bytes = buffer.insert(bytes);
+        return run.value(&index, block, bytes, name);
+    }
+    Ok(None)
+}
+
+/// The index of a run, the number of a block of it, and the block.
+type Block = (Arc<RunIndex>, usize, Arc<Vec<u8>>);
+
+/// A run of a directory.
+struct Run<'a> {
+    store: &'a dyn ObjectStore,
+    carrier: &'a Carrier,
+    dirfrag: DirFragId,
+    info: &'a RunInfo,
+    attached: Option<&'a Attached>,
+}
+
+impl Run<'_> {
+    /// The block that may have a name.
+    fn block(&self, name: &[u8]) -> Result<Option<Block>> {
+        let index = self.index()?;
+        let Some(block) = index.block_of(name) else { return Ok(None) };
+        if let Some(span) = index.filter_span(block)
+            && !index.may_have(block, &self.bytes(span)?, name)?
+        {
+            return Ok(None);
+        }
+        let bytes = self.bytes(index.span(block..block + 1))?;
+        Ok(Some((index, block, bytes)))
+    }
+
+    fn value<'b>(
+        &self,
+        index: &RunIndex,
+        block: usize,
+        bytes: &'b [u8],
+        name: &[u8],
+    ) -> Result<Option<RowValue<'b>>> {
+        Ok(match self.attached {
+            None => index.get(block, bytes, name)?,
+            Some(attached) => {
+                let value = index.get_admitted(block, bytes, name)?;
+                value.and_then(|value| attached.admit(value))
+            }
+        })
+    }
+
+    fn index(&self) -> Result<Arc<RunIndex>> {
+        let key = (self.dirfrag.ino, self.info.id, INDEX);
+        if let Some(Piece::Index(index)) = self.carrier.cached(key) {
+            return Ok(index);
+        }
+        let index = Arc::new(read_index(self.store, self.dirfrag, self.info)?);
+        self.carrier.cache(key, Piece::Index(index.clone()));
+        Ok(index)
+    }
+
+    fn bytes(&self, span: Span) -> Result<Arc<Vec<u8>>> {
+        let key = (self.dirfrag.ino, self.info.id, span.offset);
+        if let Some(Piece::Bytes(bytes)) = self.carrier.cached(key) {
+            return Ok(bytes);
+        }
+        let name = run_name(self.dirfrag, self.info.id);
+        let bytes = Arc::new(self.store.read_range(&name, span.offset, span.length)?);
+        self.carrier.cache(key, Piece::Bytes(bytes.clone()));
+        Ok(bytes)
+    }
+}
+
+/// Reads the ends of a run, which must be the one that a manifest means.
+pub(super) fn read_index(
+    store: &dyn ObjectStore,
+    dirfrag: DirFragId,
+    info: &RunInfo,
+) -> Result<RunIndex> {
+    let name = run_name(dirfrag, info.id);
+    let about = |error: metastore::FormatError| Error::from(error.about(name.clone()));
+    let (header, footer) = (RunEnds::HEADER_BYTES, RunEnds::FOOTER_BYTES);
+    let other = || {
+        let cause = "it is not the run that the manifest of its directory means";
+        Error::new(Errno::BadMessage, name.clone(), cause)
+            .remedy("run `cudele fsck` to find what is damaged and what can be rebuilt")
+    };
+    let Some(footer_start) = info.bytes.checked_sub(footer as u64) else { return Err(other()) };
+    let first = store.read_range(&name, 0, header)?;
+    let last = store.read_range(&name, footer_start, footer)?;
+    if last.len() < footer {
+        return Err(other());
+    }
+    let tail = RunEnds::tail_bytes(info.bytes, &last).map_err(about)?;
+    if tail > TAIL_BYTES_MAX {
+        return Err(other());
+    }
+    let tail = store.read_range(&name, info.bytes - tail as u64, tail)?;
+    let index = RunIndex::read(info.bytes, &first, &tail).map_err(about)?;
+    let is_meant = (index.id(), index.dirfrag()) == (info.id, dirfrag)
+        && (index.rows(), index.removed_rows()) == (info.rows, info.removed);
+    if is_meant { Ok(index) } else { Err(other()) }
+}

@@ -1,0 +1,195 @@
+//! Snapshots in a store: what must be kept before a directory is changed, and directories as they were
+//! (BF-03, E-04).
+//!
+//! Whoever replaces or deletes a manifest reads the table of snapshots first, then the manifest. If
+//! somebody needs a snapshot, the manifest is put under the number of the newest one before it is
+//! replaced, unless there is one of that number: then it was changed since already. Runs that a kept
+//! manifest lists are not deleted. Who reads a directory as it was reads the manifest first and then looks
+//! for what is kept, so that nothing can slip in between.
+//!
+//! Invariant: whatever is interrupted, a snapshot reads as it was taken.
+
+use std::collections::BTreeSet;
+
+use metastore::request::LoadedDir;
+use metastore::{
+    Manifest, Purge, Rows, RunId, SNAPSHOTS_MAX, SNAPSHOTS_NAME, Snapshot, Snapshots, kept_name,
+    kept_prefix, parse_kept,
+};
+use types::{DirFragId, Errno, Error, Frag, Ino, Pool, Result};
+
+use crate::carry::{optional, read_manifest, read_runs};
+use crate::{Expect, ObjectStore, Outcome, Version};
+
+/// So many others may replace an object before this process does.
+const TRIES_MAX: usize = 10_000;
+
+/// The table of snapshots, and its version in the store; `None` if there never was one.
+///
+/// # Errors
+/// What the store said; `EBADMSG` if it is damaged.
+pub fn read_snapshots(store: &dyn ObjectStore) -> Result<(Snapshots, Option<Version>)> {
+    Ok(match optional(store.get(SNAPSHOTS_NAME))? {
+        Some((bytes, version)) => (Snapshots::decode(&bytes)?, Some(version)),
+        None => (Snapshots::default(), None),
+    })
+}
+
+/// Changes the table of snapshots: `change` is called on what it is, again if somebody else was faster.
+///
+/// # Errors
+/// What the store or `change` said.
+pub fn change_snapshots<T>(
+    store: &dyn ObjectStore,
+    mut change: impl FnMut(&mut Snapshots) -> Result<T>,
+) -> Result<T> {
+    for _ in 0..TRIES_MAX {
+        let (mut snapshots, version) = read_snapshots(store)?;
+        let before = snapshots.clone();
+        let result = change(&mut snapshots)?;
+        if snapshots == before {
+            return Ok(result);
+        }
+        snapshots.changes += 1;
+        let expect = version.map_or(Expect::Absent, Expect::Is);
+        if let Outcome::Done(_) = store.put(SNAPSHOTS_NAME, &snapshots.encode(), expect)? {
+            return Ok(result);
+        }
+    }
+    Err(Error::new(Errno::Again, SNAPSHOTS_NAME, "others replace it all the time"))
+}
+
+/// Takes a snapshot, and returns its number. The store must say all of the subtree, and nothing of it may
+/// be changed before this returns. Asked again with the same id, nothing happens.
+///
+/// # Errors
+/// `ENOSPC` if there are as many as there may be; what the store said: then it may have been taken.
+pub fn take_snapshot(store: &dyn ObjectStore, snapshot: &Snapshot) -> Result<u64> {
+    change_snapshots(store, |snapshots| {
+        if let Some(known) = snapshots.get(snapshot.id) {
+            return Ok(known.number);
+        }
+        let full = || {
+            let cause = format!("there are {SNAPSHOTS_MAX} snapshots");
+            Error::new(Errno::NoSpace, SNAPSHOTS_NAME, cause).remedy(
+                "remove branches that nobody needs (`cudele branch rm`), then `cudele branch gc`",
+            )
+        };
+        snapshots.take(snapshot.clone()).ok_or_else(full)
+    })
+}
+
+/// A directory as it was when a snapshot was taken; `None` if the store had nothing of it.
+///
+/// # Errors
+/// What the store said; `EBADMSG` if something is damaged.
+pub fn load_dir_at(store: &dyn ObjectStore, dir: Ino, number: u64) -> Result<Option<LoadedDir>> {
+    let dirfrag = whole(dir);
+    // In this order: what is replaced in between is kept before that.
+    let current = read_manifest(store, dirfrag)?.map(|(manifest, _)| manifest);
+    let manifest = match find_kept(store, dirfrag, number)? {
+        Some(kept) => Some(kept),
+        None => current,
+    };
+    let Some(manifest) = manifest else { return Ok(None) };
+    let rows = match manifest.runs.is_empty() {
+        true => Rows::new(),
+        false => metastore::merge(&manifest, &read_runs(store, &manifest)?)?,
+    };
+    Ok(Some(LoadedDir { manifest, rows }))
+}
+
+/// The manifest that was replaced first since a snapshot.
+fn find_kept(store: &dyn ObjectStore, dir: DirFragId, number: u64) -> Result<Option<Manifest>> {
+    if !store.lists_what_it_finds() {
+        return guess_kept(store, dir, number);
+    }
+    let names = store.list(&kept_prefix(dir))?;
+    let numbers = names.iter().filter_map(|name| Some(parse_kept(name)?.1));
+    let found = numbers.filter(|kept| *kept >= number).min();
+    found.map_or(Ok(None), |number| read_kept(store, dir, number))
+}
+
+/// The same where a list costs what the whole store holds.
+fn guess_kept(store: &dyn ObjectStore, dir: DirFragId, number: u64) -> Result<Option<Manifest>> {
+    for number in number..=read_snapshots(store)?.0.taken {
+        if let Some(kept) = read_kept(store, dir, number)? {
+            return Ok(Some(kept));
+        }
+    }
+    Ok(None)
+}
+
+fn read_kept(store: &dyn ObjectStore, dir: DirFragId, number: u64) -> Result<Option<Manifest>> {
+    let name = kept_name(dir, number);
+    let Some((bytes, _)) = optional(store.get(&name))? else { return Ok(None) };
+    let manifest = Manifest::decode_as(dir, &bytes).map_err(|error| error.about(name))?;
+    Ok(Some(manifest))
+}
+
+fn whole(ino: Ino) -> DirFragId {
+    DirFragId { ino, frag: Frag::WHOLE }
+}
+
+/// What somebody who changes the store must keep. Made before anything is read that is to be changed.
+pub(crate) struct Keeper<'a> {
+    store: &'a dyn ObjectStore,
+    number: Option<u64>,
+}
+
+impl<'a> Keeper<'a> {
+    pub(crate) fn new(store: &'a dyn ObjectStore) -> Result<Self> {
+        Ok(Self { store, number: read_snapshots(store)?.0.keep_as() })
+    }
+
+    /// Whether nobody needs anything but what is there now.
+    pub(crate) fn is_free(&self) -> bool {
+        self.number.is_none()
+    }
+
+    /// The number of the first run of a directory of which the store has no manifest. It may have had one, whose
+    /// runs somebody needs: after a crash a directory that was removed may be written once more. Those
+    /// have smaller numbers, because what is made since the newest snapshot is kept for nobody.
+    pub(crate) fn first_run(&self) -> u64 {
+        self.number.map_or(1, |number| (number << 32) | 1)
+    }
+
+    /// Whether a run that is not listed any more may go. One of a client may be listed by something that was
+    /// kept earlier: after a crash it may be attached once more to a directory that was removed.
+    pub(crate) fn may_delete(&self, run: RunId, spared: &BTreeSet<RunId>) -> bool {
+        !spared.contains(&run) && (self.is_free() || !run.is_clients())
+    }
+
+    /// Keeps a manifest that is about to be replaced or deleted; none stands for a directory of which
+    /// the store has nothing. Returns the runs that must stay. One that was kept earlier is listed there
+    /// too, if the manifest still lists it.
+    pub(crate) fn keep(
+        &self,
+        dir: DirFragId,
+        manifest: Option<&Manifest>,
+    ) -> Result<BTreeSet<RunId>> {
+        let Some(number) = self.number else { return Ok(BTreeSet::new()) };
+        let nothing = Manifest::new(dir);
+        let manifest = manifest.unwrap_or(&nothing);
+        let runs = |manifest: &Manifest| manifest.runs.iter().map(|run| run.id).collect();
+        let name = kept_name(dir, number);
+        match self.store.put(&name, &manifest.encode(), Expect::Absent)? {
+            Outcome::Done(_) => Ok(runs(manifest)),
+            Outcome::Conflict(_) => {
+                let kept = read_kept(self.store, dir, number)?;
+                Ok(kept.map_or_else(|| runs(manifest), |kept| runs(&kept)))
+            }
+        }
+    }
+
+    /// Notes content that is to be deleted when nobody needs it. Returns whether it must not be now.
+    pub(crate) fn puts_off(&self, (ino, pool): (Ino, Pool), stripes: u64) -> Result<bool> {
+        let Some(number) = self.number else { return Ok(false) };
+        let note = Purge { number, ino, pool, stripes };
+        let _ = self.store.put(&note.name(), b"", Expect::Any)?;
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests;
