@@ -13,6 +13,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
+#[path = "states.rs"]
+mod states;
+
+use states::are_in_state;
+
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Waits for a condition that other processes bring about.
@@ -180,11 +185,16 @@ impl Cluster {
         self.kill_all(daemon);
     }
 
+    /// Kills a process, and waits until nothing of it is left: its locks go with its last thread.
+    pub(crate) fn kill_process(pid: Pid) {
+        let _ = kill_process(pid, Signal::KILL);
+        eventually("the killed process is gone", || are_in_state(pid, "ZX"));
+    }
+
     fn kill_all(&self, daemon: &str) {
         for pid in self.daemons(daemon) {
-            let _ = kill_process(pid, Signal::KILL);
+            Self::kill_process(pid);
         }
-        eventually("the killed daemon is gone", || self.daemons(daemon).is_empty());
     }
 
     /// The objects of the store whose name starts with this.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cudele::{Errno, Fs, Ino, NewFile, RenameFlags};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Pid;
 use types::Rank;
 
 use crate::cluster::{Cluster, eventually};
@@ -21,8 +21,7 @@ fn pin(cluster: &Cluster, path: &str, rank: u16) {
 fn kill(cluster: &Cluster, rank: u64) {
     let entry = ranks(cluster).into_iter().find(|entry| entry["rank"] == rank).unwrap();
     let pid = Pid::from_raw(i32::try_from(entry["pid"].as_i64().unwrap()).unwrap()).unwrap();
-    kill_process(pid, Signal::KILL).unwrap();
-    eventually("the server is gone", || rustix::process::test_kill_process(pid).is_err());
+    Cluster::kill_process(pid);
 }
 
 #[test]

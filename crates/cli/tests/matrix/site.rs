@@ -17,6 +17,11 @@ use crate::client::{JOB, Job, Task};
 use crate::disk::Disk;
 use crate::tree::Tree;
 
+#[path = "../it/states.rs"]
+mod states;
+
+use states::are_in_state;
+
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits for a condition that other processes bring about.
@@ -206,19 +211,6 @@ impl Site {
     pub(crate) fn look(&self, path: &str) -> Tree {
         self.client(Task::Look, path, &self.path("elsewhere"), &[]).result().unwrap()
     }
-}
-
-/// Whether all threads of a process that are left are in one of these states of `/proc`.
-fn are_in_state(pid: Pid, states: &str) -> bool {
-    let Ok(tasks) = std::fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())) else {
-        return true;
-    };
-    tasks.filter_map(Result::ok).all(|task| {
-        // A thread that ends meanwhile is not in the way.
-        let Ok(stat) = std::fs::read_to_string(task.path().join("stat")) else { return true };
-        let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
-        state.is_some_and(|state| states.contains(state))
-    })
 }
 
 impl Drop for Site {
