@@ -26,7 +26,7 @@ use wire::{Answer, Failure, MergeFlags, MergeReport};
 
 use crate::checkpoint::{Settled, Then};
 use crate::op::Release;
-use crate::tables::GivenBack;
+use crate::tables::{GivenBack, Held};
 use crate::{Effects, Mds};
 use attach::Runs;
 use check::Absent;
@@ -327,7 +327,8 @@ impl Mds {
                         self.merges.queue.push_front(merge);
                     }
                     Err(errno) => {
-                        self.reply_error(merge.conn, merge.tid, errno.into(), effects);
+                        let (Merge { conn, tid, .. }, answer) = (merge, Err(errno.into()));
+                        self.tables.hold(Held { conn, tid, answer, seq: Seq(0), begins: None });
                     }
                 },
                 Ok(Verified::Unknown(ino)) => {

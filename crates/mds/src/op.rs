@@ -20,6 +20,7 @@ use types::{ClientId, ConnId, Errno, Ino, Seq, Tid, Timestamp};
 use wire::{Answer, Batch, Failure, Message, Op, Reply, Request, Told};
 
 use crate::session::{Fate, Remembered};
+use crate::tables::Held;
 use crate::{Effects, Mds, Observed, Phase, snapshot};
 
 /// How a request was carried out.
@@ -199,6 +200,11 @@ impl Mds {
                 // Who has it open may go on: it is certain that nobody else will miss it.
                 let errno = if errno == Errno::Stale && nameless { Errno::NotFound } else { errno };
                 self.refuse(conn, client, request, errno.into(), effects);
+            }
+            Err(Refused::Failure(failure)) if self.is_said_too_early(&request.op, &failure) => {
+                // As a promise that the subtree was given back, for good.
+                let (tid, answer) = (request.tid, Err(failure));
+                self.tables.hold(Held { conn, tid, answer, seq: Seq(0), begins: None });
             }
             Err(Refused::Failure(failure)) => {
                 self.refuse(conn, client, request, failure, effects);

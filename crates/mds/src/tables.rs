@@ -22,7 +22,7 @@ use types::{
     ClientId, ConnId, Cred, Epoch, Errno, Error, Ino, InoRange, Moment, Rank, Seq, Span, Tid,
     Timestamp,
 };
-use wire::{Answer, DecoupledSubtree};
+use wire::{Answer, DecoupledSubtree, Failure};
 
 use free::Free;
 pub(crate) use numbers::GivenBack;
@@ -63,7 +63,7 @@ pub(crate) struct Decoupling {
 pub(crate) struct Held {
     pub(crate) conn: ConnId,
     pub(crate) tid: Tid,
-    pub(crate) answer: Answer,
+    pub(crate) answer: Result<Answer, Failure>,
     /// Journal position that must be safe as well.
     pub(crate) seq: Seq,
     /// The decoupling that does not happen if the tables cannot be stored.
@@ -101,6 +101,10 @@ pub(crate) struct Tables {
     pub(crate) decoupled: BTreeMap<Ino, Decoupling>,
     /// Subtrees that were given back in this tenure: all their merges are known here.
     given_back: BTreeSet<Ino>,
+    /// Subtrees that are nobody's here, and of which the store may still say that they are a client's.
+    unsure: BTreeSet<Ino>,
+    /// Those of them of which the put under way will say it.
+    unsure_in_flight: BTreeSet<Ino>,
     /// Clients whose work was taken over: they are heard no more.
     pub(crate) fenced: BTreeSet<ClientId>,
     /// Where the journal ended at the last clean stop.
@@ -142,6 +146,8 @@ impl Tables {
             free: Free::default(),
             decoupled: BTreeMap::new(),
             given_back: BTreeSet::new(),
+            unsure: BTreeSet::new(),
+            unsure_in_flight: BTreeSet::new(),
             fenced: BTreeSet::new(),
             end: JournalEnd { last: Seq::before_first(rank), ..JournalEnd::default() },
             stopped: Epoch(0),
@@ -240,6 +246,10 @@ impl Tables {
         self.held.push(held);
     }
 
+    fn take_held(&mut self) -> Vec<Held> {
+        std::mem::take(&mut self.held)
+    }
+
     /// Who has a subtree now.
     pub(crate) fn owner(&self, subtree: Ino) -> Option<&Decoupling> {
         self.decoupled.get(&subtree).filter(|decoupling| !decoupling.released)
@@ -250,7 +260,20 @@ impl Tables {
         if let Some(known) = self.decoupled.get_mut(&subtree) {
             known.released = true;
             self.given_back.insert(subtree);
+            self.unsure.insert(subtree);
         }
+    }
+
+    /// A subtree is nobody's any more.
+    pub(crate) fn remove(&mut self, subtree: Ino) {
+        self.decoupled.remove(&subtree);
+        self.unsure.insert(subtree);
+    }
+
+    /// Whether a crash could make a subtree a client's again, under the policy under which that one had
+    /// it: whatever is answered as if it were nobody's waits until the store says so, too.
+    pub(crate) fn is_unsure(&self, subtree: Ino) -> bool {
+        self.unsure.contains(&subtree)
     }
 
     /// The last merges of these subtrees are in the metadata store: nobody needs to repeat them. Of
@@ -357,6 +380,7 @@ impl Mds {
         self.tables.in_flight = true;
         self.tables.held_in_flight = std::mem::take(&mut self.tables.held);
         self.tables.reserving_in_flight = self.tables.reserving.is_some();
+        self.tables.unsure_in_flight = self.tables.unsure.clone();
         self.tables.remembering_in_flight = self.tables.remembering.clone();
         let op = StoreOp::Put {
             object: rank_name(self.rank),
@@ -388,6 +412,8 @@ impl Mds {
                 self.tables.version = Some(version);
                 self.tables.failed = None;
                 let stored = std::mem::take(&mut self.tables.remembering_in_flight);
+                let known = std::mem::take(&mut self.tables.unsure_in_flight);
+                self.tables.unsure.retain(|subtree| !known.contains(subtree));
                 let now = &self.tables.remembering;
                 self.tables.remembering_stored = stored.intersection(now).copied().collect();
                 if self.tables.reserving_in_flight
@@ -396,7 +422,13 @@ impl Mds {
                     self.tables.add_own(range);
                 }
                 for Held { conn, tid, answer, seq, .. } in held {
-                    self.answer_when_safe((seq, Timestamp(0)), (conn, tid), answer, effects);
+                    match answer {
+                        Ok(answer) => {
+                            let (when, at) = ((seq, Timestamp(0)), (conn, tid));
+                            self.answer_when_safe(when, at, answer, effects);
+                        }
+                        Err(failure) => self.reply_error(conn, tid, failure, effects),
+                    }
                 }
                 self.retry_waiting(fetch::NUMBERS, effects);
                 self.tables_tick(effects);
@@ -407,10 +439,14 @@ impl Mds {
                 // told, and asking again is harmless.
                 self.tables.failed = Some(self.clock.now);
                 self.tables.dirty = true;
-                for Held { conn, tid, begins, .. } in held {
-                    if let Some(subtree) = begins {
-                        self.tables.decoupled.remove(&subtree);
-                    }
+                let undone: Vec<Ino> = held.iter().filter_map(|held| held.begins).collect();
+                // What was asked of a subtree that is not the client's now was not done, either.
+                let later = if undone.is_empty() { Vec::new() } else { self.tables.take_held() };
+                for subtree in undone {
+                    // The store may have it all the same.
+                    self.tables.remove(subtree);
+                }
+                for Held { conn, tid, .. } in held.into_iter().chain(later) {
                     self.reply_error(conn, tid, failure.error.errno.into(), effects);
                 }
             }

@@ -108,7 +108,7 @@ impl Mds {
             self.merges.forget(ino);
         }
         let answer = Answer::Decoupled(Decoupled { root, range, epoch, empty });
-        self.tables.hold(Held { conn, tid, answer, seq, begins });
+        self.tables.hold(Held { conn, tid, answer: Ok(answer), seq, begins });
         Ok(Performed::Later)
     }
 
@@ -148,6 +148,19 @@ impl Mds {
         }
     }
 
+    /// Whether a client is about to hear that it does not have a subtree any more, and after a crash
+    /// would have it once more.
+    pub(super) fn is_said_too_early(&self, op: &Op<'_>, failure: &Failure) -> bool {
+        let (Op::Extend { subtree, .. }
+        | Op::Release { subtree, .. }
+        | Op::TakeOver { subtree }
+        | Op::Merge { subtree, .. }) = *op
+        else {
+            return false;
+        };
+        failure.errno == Errno::Stale && self.tables.is_unsure(subtree)
+    }
+
     /// More numbers for a client whose range is used up.
     pub(crate) fn extend(
         &mut self,
@@ -164,7 +177,7 @@ impl Mds {
         self.tables.hold(Held {
             conn,
             tid,
-            answer: Answer::Range(range),
+            answer: Ok(Answer::Range(range)),
             seq: Seq(0),
             begins: None,
         });
@@ -181,7 +194,7 @@ impl Mds {
         let range = self.tables.grant(count.clamp(1, EXTEND_MAX))?;
         self.sessions.get_mut(client).ahead.may_use(range);
         let (answer, seq) = (Answer::Range(range), Seq(0));
-        self.tables.hold(Held { conn, tid, answer, seq, begins: None });
+        self.tables.hold(Held { conn, tid, answer: Ok(answer), seq, begins: None });
         Ok(Performed::Later)
     }
 
@@ -199,9 +212,9 @@ impl Mds {
         let seq = self.switch_policy(subtree).map_err(Refusal::Cold)?;
         let unused = self.tables.unused((subtree, client), unused.ranges());
         self.take_back(subtree, &unused);
-        self.tables.decoupled.remove(&subtree);
+        self.tables.remove(subtree);
         self.merges.forget(subtree);
-        self.tables.hold(Held { conn, tid, answer: Answer::Done, seq, begins: None });
+        self.tables.hold(Held { conn, tid, answer: Ok(Answer::Done), seq, begins: None });
         Ok(Performed::Later)
     }
 
@@ -238,7 +251,7 @@ impl Mds {
             self.fence(before, effects);
         }
         let answer = Answer::Decoupled(Decoupled { root, range, epoch, empty: false });
-        self.tables.hold(Held { conn, tid, answer, seq: Seq(0), begins: None });
+        self.tables.hold(Held { conn, tid, answer: Ok(answer), seq: Seq(0), begins: None });
         Ok(Performed::Later)
     }
 
@@ -267,7 +280,7 @@ impl Mds {
             self.tables.release(subtree);
         }
         let Release { at: (conn, tid), answer, .. } = release;
-        self.tables.hold(Held { conn, tid, answer, seq, begins: None });
+        self.tables.hold(Held { conn, tid, answer: Ok(answer), seq, begins: None });
         self.tables_tick(effects);
     }
 

@@ -130,7 +130,7 @@ impl Mds {
             self.merges.forget(subtree);
         }
         let answer = Answer::Decoupled(Decoupled { root, range, epoch, empty: false });
-        self.tables.hold(Held { conn, tid, answer, seq: Seq(0), begins });
+        self.tables.hold(Held { conn, tid, answer: Ok(answer), seq: Seq(0), begins });
         Ok(())
     }
 }

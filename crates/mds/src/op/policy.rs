@@ -63,12 +63,19 @@ impl Mds {
         self.namespace.apply(seq, Mode::Live, &event);
         let answer = Answer::Attr(self.namespace.getattr(ino)?);
         let Some(known) = self.tables.decoupled.get_mut(&ino).filter(|_| held.is_some()) else {
+            if self.tables.is_unsure(ino) {
+                // Until the store says that the subtree was given back, a crash would bring back the
+                // policy under which it was a client's.
+                self.tables.store_after(seq);
+                self.tables.hold(Held { conn, tid, answer: Ok(answer), seq, begins: None });
+                return Ok(Performed::Later);
+            }
             return Ok(Performed::Changed { answer, seq: Some(seq), ino, time, ack_safe: true });
         };
         known.block = to.interfere == policy::InterferePolicy::Block;
         (known.policy, known.next) = (to.to_yaml(), None);
         self.tables.store_after(seq);
-        self.tables.hold(Held { conn, tid, answer, seq, begins: None });
+        self.tables.hold(Held { conn, tid, answer: Ok(answer), seq, begins: None });
         Ok(Performed::Later)
     }
 
@@ -84,7 +91,7 @@ impl Mds {
         };
         known.next = Some(String::from_utf8_lossy(text).into_owned());
         let answer = Answer::Pending(known.client);
-        self.tables.hold(Held { conn, tid, answer, seq: Seq(0), begins: None });
+        self.tables.hold(Held { conn, tid, answer: Ok(answer), seq: Seq(0), begins: None });
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 mod hostile;
 mod large;
 mod leases;
+mod owners;
 mod ranks;
 mod server;
 

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use client::Session;
 use mds::{Mds, Settings};
-use metastore::request::{StoreOp, StoreResult};
+use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use objstore::{Memory, carry_out};
-use types::{ClientId, Clock, ConnId, Cred, Moment, Rank, Tid, Timestamp};
+use types::{ClientId, Clock, ConnId, Cred, Errno, Error, Moment, Rank, Tid, Timestamp};
 use wire::{Answer, Failure, Message, Op, Request};
 
 /// What a driver adds: it ticks every millisecond here.
@@ -38,6 +38,10 @@ pub(crate) struct World {
     pub(crate) now: u64,
     pub(crate) clients: Vec<Client>,
     pub(crate) monitor: Vec<Answered>,
+    /// What of the store fails at the moment.
+    pub(crate) fails: fn(&StoreOp) -> bool,
+    /// What of it is done, and reported as failed.
+    pub(crate) lies: fn(&StoreOp) -> bool,
 }
 
 impl World {
@@ -51,6 +55,8 @@ impl World {
             now: 0,
             clients: Vec::new(),
             monitor: Vec::new(),
+            fails: |_| false,
+            lies: |_| false,
         };
         world.start();
         world.set_policy(policy);
@@ -69,13 +75,29 @@ impl World {
         self.until(|world| world.effects.stopped);
         self.effects.stopped = false;
         meanwhile(&self.memory);
-        self.start();
+        self.start_anew();
+    }
+
+    /// The server dies; the next one finds what the store had by then, and the store works. Clients
+    /// come again.
+    pub(crate) fn crash(&mut self) {
+        self.effects = mds::Effects::default();
+        self.fails = |_| false;
+        self.lies = |_| false;
+        self.start_anew();
+    }
+
+    fn start_anew(&mut self) {
+        // Those that the former server knew are waited for.
+        self.mds = Mds::new(Rank(0), self.settings.clone());
+        self.handle(mds::Input::Start);
         for client in 0..self.clients.len() {
             self.clients[client]
                 .session
                 .handle(client::Input::Disconnected, &mut client::Effects::default());
             self.connect(client);
         }
+        self.until(|world| world.mds.is_active());
     }
 
     pub(crate) fn start(&mut self) {
@@ -85,8 +107,12 @@ impl World {
     }
 
     pub(crate) fn set_policy(&mut self, policy: &str) {
+        self.set_policy_of("/", policy);
+    }
+
+    pub(crate) fn set_policy_of(&mut self, path: &str, policy: &str) {
         let client = ClientId(0);
-        let op = Op::SetPolicy { path: b"/", policy: policy.as_bytes(), client };
+        let op = Op::SetPolicy { path: path.as_bytes(), policy: policy.as_bytes(), client };
         let request = Request::new(Tid(1), Tid(0), Cred::root(), op);
         self.handle(mds::Input::FromMonitor(Message::Request(request)));
     }
@@ -112,8 +138,8 @@ impl World {
         let clock = Clock { now: Moment(1 + self.now * 1_000_000), time };
         self.mds.handle(clock, input, &mut self.effects);
         let mut stored = Vec::new();
-        for (token, op) in self.effects.store.drain(..) {
-            stored.push((token, self::store(&self.memory, op)));
+        for (token, op) in std::mem::take(&mut self.effects.store) {
+            stored.push((token, self.carry_out(op)));
         }
         assert!(self.effects.fatal.is_none(), "{:?}", self.effects.fatal);
         let sent: Vec<_> =
@@ -134,6 +160,18 @@ impl World {
         while self.mds.has_work() {
             self.handle(mds::Input::Work);
         }
+    }
+
+    fn carry_out(&self, op: StoreOp) -> Result<StoreResult, Box<StoreFailure>> {
+        let error = Error::new(Errno::Io, "store", "injected");
+        if (self.fails)(&op) {
+            return Err(Box::new(StoreFailure { error, op }));
+        }
+        let lies = (self.lies)(&op);
+        let ended = store(&self.memory, op);
+        // Nobody does once more what is in here.
+        let op = StoreOp::Delete { objects: Vec::new() };
+        if lies { Err(Box::new(StoreFailure { error, op })) } else { ended }
     }
 
     pub(crate) fn receive(&mut self, client: usize, frame: &[u8]) {
@@ -207,10 +245,7 @@ impl World {
     }
 }
 
-fn store(
-    memory: &Memory,
-    op: StoreOp,
-) -> Result<StoreResult, Box<metastore::request::StoreFailure>> {
+fn store(memory: &Memory, op: StoreOp) -> Result<StoreResult, Box<StoreFailure>> {
     if let StoreOp::Append { object, data } = &op {
         objstore::ObjectStore::append(memory, object, data).unwrap();
         return Ok(StoreResult::Done);
