@@ -74,7 +74,7 @@ pub use ranks::Pinned;
 pub use recover::{Left, Recovered};
 pub use scan::Scanned;
 pub use state::{Owner, StateDir};
-pub use subtree::Subtree;
+pub use subtree::{Materialised, Subtree};
 pub use sweep::SweptRuns;
 pub use types::{
     Attr, AttrChange, ClientId, Cred, Errno, Error, FILE_BYTES_MAX, FileType, INLINE_BYTES,

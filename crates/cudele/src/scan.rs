@@ -61,7 +61,16 @@ impl Fs {
         take: &mut dyn FnMut(&[u8], &InodeRecord<'_>) -> Result<()>,
     ) -> Result<Scanned> {
         let written = self.call_as(cred, Op::WriteDown { parent, name })?;
-        let dirfrag = DirFragId { ino: Self::attr_answer(written)?.ino, frag: Frag::WHOLE };
+        self.scan_written(Self::attr_answer(written)?.ino, take)
+    }
+
+    /// The same for a directory that the server has written down. Nobody is asked but the store.
+    pub(crate) fn scan_written(
+        &self,
+        dir: Ino,
+        take: &mut dyn FnMut(&[u8], &InodeRecord<'_>) -> Result<()>,
+    ) -> Result<Scanned> {
+        let dirfrag = DirFragId { ino: dir, frag: Frag::WHOLE };
         let mut done = Scanned::default();
         let (mut after, mut tries) = (Vec::new(), 0);
         loop {

@@ -8,6 +8,7 @@ mod sealed;
 mod sync;
 mod unused;
 mod view;
+mod whole;
 
 use std::io::Read;
 use std::sync::atomic::AtomicBool;
@@ -26,6 +27,7 @@ use wire::{Answer, Op};
 pub(crate) use behind::Written;
 pub(crate) use earlier::Earlier;
 use sync::Syncer;
+pub use whole::Materialised;
 
 use crate::data::Content;
 use crate::fs::unexpected;

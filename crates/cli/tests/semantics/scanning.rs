@@ -168,3 +168,58 @@ fn a_decoupled_client_works_on_what_it_has_read_there() {
     assert_eq!(dir.lookup("g10").map(|_| ()).map_err(|error| error.errno), Ok(()));
     assert_eq!(dir.lookup("f8").unwrap_err().errno, Errno::NotFound);
 }
+
+#[test]
+fn a_decoupled_client_takes_a_whole_subtree_from_the_object_store() {
+    let world = World::new();
+    let fs = mount(&world);
+    let policy = "consistency: append_client_journal+volatile_apply\nallocated_inodes: 3000";
+    let mut first = decouple(&fs, "/tree", policy);
+    let (root, mut dirs) = (first.root(), 1);
+    for number in 0..8 {
+        let dir = first.create(root, format!("d{number}").as_bytes(), &NewFile::directory());
+        let deep = first.create(dir.unwrap(), b"deep", &NewFile::directory()).unwrap();
+        dirs += 2;
+        for file in 0..100 {
+            let data = format!("{number}.{file}").into_bytes();
+            let new = NewFile { data: &data, size: data.len() as u64, ..NewFile::default() };
+            first.create(deep, format!("f{file}").as_bytes(), &new).unwrap();
+        }
+    }
+    first.merge().unwrap();
+    first.forget().unwrap();
+    // Some of it is in the server's memory only when it is asked for.
+    fs.open_dir("/tree/d3/deep").unwrap().create("late", &NewFile::default()).unwrap();
+    let other = mount(&world);
+    let mut job = decouple(&other, "/tree", policy);
+    let own = job.create(root, b"own", &NewFile::directory()).unwrap();
+    job.create(own, b"file", &NewFile::default()).unwrap();
+    let before = other.requests();
+    let loaded = job.materialise().unwrap();
+    assert_eq!((loaded.directories, loaded.entries), (dirs, 8 + 8 + 8 * 100 + 1));
+    let mut seen = 0;
+    let mut pending = vec![root];
+    while let Some(dir) = pending.pop() {
+        for entry in job.list(dir).unwrap() {
+            seen += 1;
+            if entry.attr.is_dir() {
+                pending.push(entry.attr.ino);
+            }
+        }
+    }
+    assert_eq!(seen, loaded.entries + 2);
+    let d5 = job.lookup(root, b"d5").unwrap().ino;
+    let deep = job.lookup(d5, b"deep").unwrap().ino;
+    let file = job.lookup(deep, b"f42").unwrap().ino;
+    assert_eq!(job.data(file).unwrap(), b"5.42");
+    job.create(deep, b"mine", &NewFile::default()).unwrap();
+    job.rename((deep, b"f1"), (own, b"moved"), RenameFlags::default()).unwrap();
+    job.unlink(deep, b"f2").unwrap();
+    assert_eq!(other.requests() - before, 1, "one, whatever was there");
+    assert_eq!(job.materialise().unwrap().directories, 0, "what is in the view stays");
+    assert_eq!(job.merge().unwrap().merge.unwrap().rejected, 0);
+    job.forget().unwrap();
+    let names = |path: &str| fs.open_dir(path).unwrap().list().unwrap().len();
+    assert_eq!((names("/tree/d5/deep"), names("/tree/own")), (99, 2));
+    assert_eq!(names("/tree/d3/deep"), 101);
+}

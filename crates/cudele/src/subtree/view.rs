@@ -1,7 +1,6 @@
 //! Work in a decoupled subtree that needs to look: it goes through the client's own view.
 
 use client::Decoupled;
-use metastore::InodeRecord;
 use namespace::Refusal;
 use types::{
     Attr, AttrChange, Cred, Errno, Error, FileType, INLINE_BYTES_MAX, Ino, RenameFlags, Result,
@@ -36,7 +35,11 @@ impl Subtree {
     /// Brings a directory of the base into the view.
     fn fetch(&mut self, dir: Ino) -> Result<()> {
         let root = &self.inner.grant().root;
-        if dir == root.ino && root.size >= STORED_NAMES_MIN {
+        let size = match dir == root.ino {
+            true => root.size,
+            false => self.inner.view().namespace().getattr(dir).map_or(0, |attr| attr.size),
+        };
+        if size >= STORED_NAMES_MIN && !self.is_own(dir) {
             match self.fetch_stored(dir) {
                 // Another server has it, or it is not in this one's memory: whoever asks is told.
                 Err(error) if matches!(error.errno, Errno::NotSupported | Errno::Stale) => {}
@@ -83,26 +86,8 @@ impl Subtree {
         }
     }
 
-    /// The same for a large directory, from the object store (U-04).
-    fn fetch_stored(&mut self, dir: Ino) -> Result<()> {
-        let (fs, bare) = (self.fs.clone(), &mut self.bare);
-        let namespace = self.inner.view().namespace_mut();
-        fs.scan_at(&Cred::root(), (dir, b""), &mut |name, record| {
-            let InodeRecord { attr, data, extra, .. } = record;
-            namespace.load_entry(dir, name, attr, data);
-            // What is stored elsewhere is asked for when it is wanted.
-            let is_whole = extra.is_empty() && attr.nlink <= 1 && attr.size == data.len() as u64;
-            if !attr.is_dir() && !is_whole {
-                bare.insert(attr.ino);
-            }
-            Ok(())
-        })?;
-        namespace.finish_load(dir, types::Seq(0), Default::default());
-        Ok(())
-    }
-
     /// Whether an inode number was granted to this client: only it can have made the inode.
-    fn is_own(&self, ino: Ino) -> bool {
+    pub(super) fn is_own(&self, ino: Ino) -> bool {
         self.owner.ranges().any(|range| range.contains(ino))
     }
 

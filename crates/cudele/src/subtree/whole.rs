@@ -1,0 +1,73 @@
+//! What was in a decoupled subtree before, taken from the object store (U-04): a large directory, or all of
+//! them, with the content that inodes keep. The client works on with it, and appends to it.
+//!
+//! The server is asked to write down what only it has, and not for what is there: so what that costs does
+//! not depend on how many entries there are, or directories.
+
+use metastore::InodeRecord;
+use types::{Cred, Ino, Result};
+
+use super::Subtree;
+use crate::Scanned;
+
+/// What was taken from the object store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Materialised {
+    /// Directories that were read.
+    pub directories: u64,
+    /// Entries in them.
+    pub entries: u64,
+    /// Bytes that were read for that.
+    pub bytes: u64,
+}
+
+impl Subtree {
+    /// Brings everything that the subtree had before into this client's view, with one request to each
+    /// metadata server that it knows, and one more for each file with several names. What is in the view
+    /// already, and what this client has made, stays. Where others may work in the subtree
+    /// (`interfere_policy: allow`), a directory is as it was at some moment since.
+    ///
+    /// # Errors
+    /// `EIO` if the server cannot write things down; `EBADMSG` if what is stored is damaged; those of the
+    /// store. What was read until then stays.
+    pub fn materialise(&mut self) -> Result<Materialised> {
+        self.fs.checkpoint()?;
+        let mut done = Materialised::default();
+        let mut pending = vec![self.root()];
+        while let Some(dir) = pending.pop() {
+            if !self.inner.view().namespace().is_complete(dir) && !self.is_own(dir) {
+                let Scanned { entries, bytes } = self.load_written(dir)?;
+                done.directories += 1;
+                (done.entries, done.bytes) = (done.entries + entries, done.bytes + bytes);
+            }
+            let below = self.list_from(dir, None, usize::MAX, false)?;
+            pending.extend(below.iter().filter(|it| it.attr.is_dir()).map(|it| it.attr.ino));
+        }
+        Ok(done)
+    }
+
+    /// Brings a large directory of the base into the view.
+    pub(super) fn fetch_stored(&mut self, dir: Ino) -> Result<()> {
+        let op = wire::Op::WriteDown { parent: dir, name: b"" };
+        self.fs.call_as(&Cred::root(), op)?;
+        self.load_written(dir).map(drop)
+    }
+
+    /// Loads a directory that the server has written down.
+    fn load_written(&mut self, dir: Ino) -> Result<Scanned> {
+        let (fs, bare) = (self.fs.clone(), &mut self.bare);
+        let namespace = self.inner.view().namespace_mut();
+        let scanned = fs.scan_written(dir, &mut |name, record| {
+            let InodeRecord { attr, data, extra, .. } = record;
+            namespace.load_entry(dir, name, attr, data);
+            // What is stored elsewhere is asked for when it is wanted.
+            let is_whole = extra.is_empty() && attr.nlink <= 1 && attr.size == data.len() as u64;
+            if !attr.is_dir() && !is_whole {
+                bare.insert(attr.ino);
+            }
+            Ok(())
+        })?;
+        namespace.finish_load(dir, types::Seq(0), Default::default());
+        Ok(scanned)
+    }
+}
