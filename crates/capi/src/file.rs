@@ -172,6 +172,19 @@ impl Drop for OpenFile {
 }
 
 fn open_at(mount: &Arc<Mount>, path: &[u8], flags: Flags, mode: u32) -> Result<(Place, Ino, bool)> {
+    match open_found(mount, path, flags, mode) {
+        // Something else is there by now; in a branch a copy, because it is to be written.
+        Err(error) if error.errno == Errno::Stale => open_found(mount, path, flags, mode),
+        opened => opened,
+    }
+}
+
+fn open_found(
+    mount: &Arc<Mount>,
+    path: &[u8],
+    flags: Flags,
+    mode: u32,
+) -> Result<(Place, Ino, bool)> {
     let how = OpenMode { write: flags.write, truncate: flags.truncate, exclusive: flags.exclusive };
     if !(flags.create && flags.exclusive) {
         match mount.object(path, Follow::Last) {

@@ -125,7 +125,7 @@ impl Branch {
         Ok(())
     }
 
-    /// Puts a layer of another branch on top, as a merge would: its names win over those that are there,
+    /// Puts what a layer of another branch has behind a position on top, as a merge would: its names win over those that are there,
     /// directories that both made become one, and what is about something that is gone is left out.
     ///
     /// # Errors
@@ -133,13 +133,16 @@ impl Branch {
     pub fn compose<E>(
         &mut self,
         layer: &[u8],
-        made: &mut Made,
+        (known, made): (Seq, &mut Made),
         mut fetch: impl FnMut(Ino) -> Result<Option<LoadedDir>, E>,
     ) -> Result<(), LayerError<E>> {
         let mut reader = SegmentReader::open(layer)?;
         while let Some(block) = reader.next_block()? {
             let mut events = block.events();
             while let Some(record) = events.next_event()? {
+                if record.seq <= known {
+                    continue;
+                }
                 let event = &record.event;
                 while !self.namespace.lacks_place(event)
                     && let Some(dir) = self.needed(event, made)
@@ -305,7 +308,7 @@ impl Made {
 
 /// A journal of a branch. It names no client: whoever merges it puts its own name on it.
 #[must_use]
-pub(crate) fn journal_of<B: AsRef<[u8]>>(root: Ino, first: Seq, blocks: &[B]) -> Vec<u8> {
+pub fn journal_of<B: AsRef<[u8]>>(root: Ino, first: Seq, blocks: &[B]) -> Vec<u8> {
     let writer = Writer::Client { client: ClientId(0), subtree: root };
     let header = SegmentHeader { writer, epoch: Epoch(0), first_seq: first };
     let mut bytes = header.encode().to_vec();

@@ -21,7 +21,9 @@ mod runs;
 mod session;
 mod verify;
 
-pub use branch::{Branch, Clash, Composed, Found, LayerError, Made, Sides, conflicts, joined};
+pub use branch::{
+    Branch, Clash, Composed, Found, LayerError, Made, Sides, conflicts, joined, journal_of,
+};
 pub use cache::VALID;
 pub use decoupled::{Decoupled, Grant, View};
 pub use left::{Left, LogNeed, in_order};

@@ -1,5 +1,6 @@
 //! Branches (E-04), given the object store and nothing else (E-01): making, listing, publishing and
-//! removing them. What is in one is read by [`View`] and changed by [`Work`].
+//! removing them. What is in one is read by [`View`] and changed by [`Work`], or by the several processes
+//! that a [`PrivateServer`] serves.
 //!
 //! Invariant: a branch is one object, and every change of it is one compare-and-swap. A lock keeps two
 //! processes from working on one branch; the comparison keeps out who believes that it still has the lock.
@@ -8,7 +9,9 @@ mod both;
 mod collect;
 mod files;
 mod merge;
+mod private;
 mod rest;
+mod squash;
 mod view;
 mod work;
 
@@ -19,7 +22,7 @@ use metastore::{BRANCH_PREFIX, Branch, BranchState, Snapshot, is_branch_name};
 use objstore::{
     Expect, LockGuard, ObjectStore, Outcome, Version, change_snapshots, read_snapshots,
 };
-use types::{Errno, Error, InoRange, Path, Result};
+use types::{Errno, Error, InoRange, Map, Path, Result, Seq};
 use wire::{Answer, Op};
 
 use crate::Fs;
@@ -28,6 +31,7 @@ use crate::fs::unexpected;
 pub use collect::Collected;
 pub use files::BranchFiles;
 pub use merge::BranchMerge;
+pub use private::PrivateServer;
 pub use view::View;
 pub use work::Work;
 
@@ -194,6 +198,27 @@ impl Branches {
     /// # Errors
     /// `ENOENT`; `EINVAL` if they are not of one directory, or not ready; `EBADMSG`.
     pub fn view(&self, names: &[&str]) -> Result<View> {
+        loop {
+            let before = self.changes_of(names);
+            match self.view_now(names) {
+                // Layers were joined meanwhile, and what they were is collected.
+                Err(error) if error.errno == Errno::NotFound => {
+                    if self.changes_of(names) == before {
+                        return Err(error);
+                    }
+                }
+                view => return view,
+            }
+        }
+    }
+
+    /// How often branches were replaced, as far as there are such.
+    fn changes_of(&self, names: &[&str]) -> Vec<Option<u64>> {
+        let changes = |name: &&str| self.read(name).ok().map(|(branch, _)| branch.changes);
+        names.iter().map(changes).collect()
+    }
+
+    fn view_now(&self, names: &[&str]) -> Result<View> {
         let mut branches = Vec::new();
         for name in names {
             let (branch, _) = self.read(name)?;
@@ -221,12 +246,15 @@ impl Branches {
         }
         let next = branches.last().map(|(_, branch)| branch.next_seq()).unwrap_or_default();
         let mut view = View::new(self.store.clone(), base, next)?;
-        let mut seen = Vec::new();
+        // Branches share layers, and may have joined them since: what counts is which events of whom are seen.
+        let mut seen: Map<u64, Seq> = Map::default();
         let mut made = Made::default();
         for layer in branches.iter().flat_map(|(_, branch)| &branch.layers) {
-            if !seen.contains(&(layer.owner, layer.number)) {
-                seen.push((layer.owner, layer.number));
-                view.compose(layer, &mut made)?;
+            let known = seen.entry(layer.owner).or_default();
+            let last = Seq((layer.first.0 + layer.events).saturating_sub(1));
+            if last > *known {
+                view.compose(layer, *known, &mut made)?;
+                *known = last;
             }
         }
         Ok(view)
@@ -247,14 +275,20 @@ impl Branches {
     /// `ENOENT`; `EBUSY` if somebody else works on it; `EINVAL` if it is not open; `EBADMSG`.
     pub fn work_on(&self, name: &str) -> Result<Work> {
         let lock = self.lock(name)?;
-        let (branch, version) = self.read(name)?;
-        if branch.state != BranchState::Open {
-            let cause = format!("the branch is {}", branch.state.word());
-            return Err(Error::new(Errno::Invalid, name, cause)
-                .remedy("work on a branch of it: `cudele branch create NAME --from BRANCH`"));
-        }
+        let (branch, version) = self.open_branch(name)?;
         let view = self.view_of(name, &branch)?;
         Ok(Work::new(self.clone(), name, (branch, version), view, lock))
+    }
+
+    /// A branch that can be worked on.
+    fn open_branch(&self, name: &str) -> Result<(Branch, Version)> {
+        let (branch, version) = self.read(name)?;
+        if branch.state == BranchState::Open {
+            return Ok((branch, version));
+        }
+        let cause = format!("the branch is {}", branch.state.word());
+        Err(Error::new(Errno::Invalid, name, cause)
+            .remedy("work on a branch of it: `cudele branch create NAME --from BRANCH`"))
     }
 
     pub(crate) fn store(&self) -> &Arc<dyn ObjectStore> {

@@ -50,6 +50,7 @@ mod pools;
 mod ranks;
 mod recover;
 mod remember;
+mod replace;
 mod scan;
 mod state;
 mod strong_log;
@@ -58,7 +59,9 @@ mod sweep;
 mod user;
 mod verify;
 
-pub use branches::{BranchFiles, BranchInfo, BranchMerge, Branches, Collected, View, Work};
+pub use branches::{
+    BranchFiles, BranchInfo, BranchMerge, Branches, Collected, PrivateServer, View, Work,
+};
 pub use client::Composed;
 pub use cluster::{Cluster, PolicySet};
 pub use data::FileReader;

@@ -25,8 +25,13 @@ fn replaced(what: &str) -> types::Error {
         .remedy("nothing to do: clients find the new one")
 }
 
-/// Whether somebody asked the process to end (SIGTERM, SIGINT).
-fn termination() -> types::Result<std::sync::Arc<std::sync::atomic::AtomicBool>> {
+/// Whether somebody asked the daemon to end: by this flag or, if there is none, by SIGTERM or SIGINT.
+fn termination(
+    given: Option<std::sync::Arc<std::sync::atomic::AtomicBool>>,
+) -> types::Result<std::sync::Arc<std::sync::atomic::AtomicBool>> {
+    if let Some(flag) = given {
+        return Ok(flag);
+    }
     let flag = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
         signal_hook::flag::register(signal, flag.clone())

@@ -36,6 +36,8 @@ pub struct MdsOptions {
     pub settings: Settings,
     /// Bytes of memory to have ready before they are needed.
     pub warm_bytes: usize,
+    /// Whoever sets this ends it; without, SIGTERM and SIGINT do.
+    pub terminate: Option<Arc<AtomicBool>>,
 }
 
 struct Daemon {
@@ -60,7 +62,7 @@ struct Daemon {
 /// # Errors
 /// `EBUSY` if another server holds the rank, `EADDRINUSE`, or whatever made it impossible to go on.
 pub fn run_mds(options: MdsOptions) -> Result<()> {
-    let MdsOptions { rank, address, monitor, store, mut settings, warm_bytes } = options;
+    let MdsOptions { rank, address, monitor, store, mut settings, warm_bytes, terminate } = options;
     // Held as long as anything can be written: two servers never write one rank's journal.
     let lock = store.lock(&format!("rank/{:04x}.lock", rank.0), &std::process::id().to_string())?;
     settings.address = address.to_string();
@@ -80,7 +82,7 @@ pub fn run_mds(options: MdsOptions) -> Result<()> {
         last_tick: Moment(0),
         fatal: None,
         stopped: false,
-        terminate: crate::termination()?,
+        terminate: crate::termination(terminate)?,
     };
     let clock = daemon.clocks.read();
     daemon.handle(clock, Input::Start);

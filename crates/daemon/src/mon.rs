@@ -24,6 +24,8 @@ pub struct MonOptions {
     pub store: Arc<dyn ObjectStore>,
     /// Tuning, and what goes into the map.
     pub settings: Settings,
+    /// Whoever sets this ends it; without, SIGTERM and SIGINT do.
+    pub terminate: Option<Arc<AtomicBool>>,
 }
 
 struct Daemon {
@@ -43,7 +45,7 @@ struct Daemon {
 /// # Errors
 /// `EBUSY` if another monitor leads, `EADDRINUSE`, or whatever made it impossible to go on.
 pub fn run_mon(options: MonOptions) -> Result<()> {
-    let MonOptions { address, store, settings } = options;
+    let MonOptions { address, store, settings, terminate } = options;
     let lock = store.lock("mon/lock", &std::process::id().to_string())?;
     let reactor = Reactor::listen(&address)?;
     let workers = Workers::start(&store, &reactor.waker())?;
@@ -56,7 +58,7 @@ pub fn run_mon(options: MonOptions) -> Result<()> {
         last_tick: Moment(0),
         stopped: false,
         fatal: None,
-        terminate: crate::termination()?,
+        terminate: crate::termination(terminate)?,
     };
     let clock = daemon.clocks.read();
     daemon.handle(clock, Input::Start);

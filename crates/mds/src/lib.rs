@@ -10,7 +10,7 @@
 //! clients (Volatile Apply), `tables` holds what must survive even without a journal. `opens` knows
 //! which clients have which files open, `locks` which they have locked, `caps` which directories they
 //! remember, `leases` until when they may where the server does not know who they are. `authority` knows
-//! which subtrees are other ranks'.
+//! which subtrees are other ranks', `private` what a server of a branch does not do.
 //!
 //! Invariants:
 //! * every change of the namespace is planned, journalled if its subtree streams, then applied;
@@ -30,6 +30,7 @@ mod log;
 mod merge;
 mod op;
 mod opens;
+mod private;
 mod recover;
 mod resend;
 mod search;
@@ -47,6 +48,7 @@ use types::{ClientId, Clock, ConnId, Errno, Error, Ino, Map, Moment, Rank, Seq, 
 use wire::{ClusterMap, MdsState, Message, Outbox};
 
 pub use counters::Counters;
+pub use private::Private;
 pub use settings::Settings;
 pub use tables::RankTable;
 

@@ -239,6 +239,7 @@ impl Mds {
         if self.is_astray(&request.op) {
             return Err(Errno::Stale.into());
         }
+        self.check_private(&request.op)?;
         if self.rank != types::Rank(0) && matches!(request.op, Op::Link { .. }) {
             let text =
                 "files in a subtree that another rank than mds.0 serves have one name".into();

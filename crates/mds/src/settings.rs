@@ -51,6 +51,8 @@ pub struct Settings {
     pub observe: bool,
     /// The key of verifiers whose proofs are believed, if there are any.
     pub proof_key: Option<metastore::ProofKey>,
+    /// It works for one job, apart from everybody.
+    pub private: Option<crate::Private>,
     /// How often the monitor hears of the server.
     pub beacon_interval: Span,
 }
@@ -80,6 +82,7 @@ impl Default for Settings {
             dir_lease_slack: Span::from_millis(10),
             evict: Span::from_millis(10_000),
             observe: false,
+            private: None,
             beacon_interval: Span::from_millis(500),
         }
     }

@@ -16,7 +16,9 @@ impl Mds {
                 self.phase = Phase::Stopping;
                 self.stop_export(effects);
                 self.stop_snapshots(effects);
-                self.checkpoint_all();
+                if !self.is_private() {
+                    self.checkpoint_all();
+                }
                 self.beacon_tick(effects);
             }
             // Nothing was accepted yet, and the journal still holds everything, also which clients
@@ -30,6 +32,11 @@ impl Mds {
     }
 
     pub(crate) fn try_stop(&mut self, effects: &mut Effects) {
+        if self.is_private() {
+            // Somebody reads the journal then; the rest goes with the process.
+            effects.stopped = self.log.is_idle();
+            return;
+        }
         // A clean stop leaves no journal from which a merge could be finished.
         let idle = !self.has_work()
             && !self.merges.is_halfway()

@@ -84,19 +84,24 @@ pub fn take_snapshot(store: &dyn ObjectStore, snapshot: &Snapshot) -> Result<u64
 /// # Errors
 /// What the store said; `EBADMSG` if something is damaged.
 pub fn load_dir_at(store: &dyn ObjectStore, dir: Ino, number: u64) -> Result<Option<LoadedDir>> {
-    let dirfrag = whole(dir);
-    // In this order: what is replaced in between is kept before that.
-    let current = read_manifest(store, dirfrag)?.map(|(manifest, _)| manifest);
-    let manifest = match find_kept(store, dirfrag, number)? {
-        Some(kept) => Some(kept),
-        None => current,
-    };
-    let Some(manifest) = manifest else { return Ok(None) };
+    let Some(manifest) = manifest_at(store, whole(dir), number)? else { return Ok(None) };
     let rows = match manifest.runs.is_empty() {
         true => Rows::new(),
         false => metastore::merge(&manifest, &read_runs(store, &manifest)?)?,
     };
     Ok(Some(LoadedDir { manifest, rows }))
+}
+
+/// The manifest of a directory as it was when a snapshot was taken, if the store had one.
+pub(crate) fn manifest_at(
+    store: &dyn ObjectStore,
+    dir: DirFragId,
+    number: u64,
+) -> Result<Option<Manifest>> {
+    // In this order: what is replaced in between is kept before that.
+    let current = read_manifest(store, dir)?.map(|(manifest, _)| manifest);
+    let kept = find_kept(store, dir, number)?;
+    Ok(kept.or(current))
 }
 
 /// The manifest that was replaced first since a snapshot.

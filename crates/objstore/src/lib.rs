@@ -16,6 +16,7 @@
     reason = "I/O edge: carries store operations to disks"
 )]
 
+mod apart;
 mod carry;
 pub mod conformance;
 mod counting;
@@ -30,6 +31,7 @@ mod rados;
 mod store;
 mod url;
 
+pub use apart::Apart;
 pub use carry::{Carrier, Tuning, carry_out, purge_data};
 pub use counting::{Counters, Counting, Counts, OPERATIONS, Operation, Tally};
 pub use dir::Dir;

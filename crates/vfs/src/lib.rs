@@ -22,6 +22,7 @@ mod accessed;
 mod attrs;
 mod behind;
 mod caller;
+mod copied;
 mod file;
 mod flush;
 mod holes;

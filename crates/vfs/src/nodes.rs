@@ -139,6 +139,12 @@ impl Nodes {
         known.is_some_and(|node| node.parent == parent && *node.name == *name)
     }
 
+    /// Under which name an inode was seen last; nothing for one that has lost it.
+    pub(crate) fn name(&self, ino: Ino) -> Option<(Ino, Vec<u8>)> {
+        let node = self.known.get(&ino).filter(|node| !node.name.is_empty())?;
+        Some((node.parent, node.name.to_vec()))
+    }
+
     /// A directory looks like this if nobody knows of it any more.
     pub(crate) fn set_gone(&mut self, attr: Attr) {
         if let Some(node) = self.known.get_mut(&attr.ino) {

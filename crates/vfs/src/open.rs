@@ -47,11 +47,17 @@ impl Vfs {
     /// Opens a file. Says what a kernel may remember of its content.
     ///
     /// # Errors
-    /// `ESTALE`, `EISDIR`, `EROFS`; not `EACCES`: the caller has checked permissions.
+    /// `ESTALE`, also if a copy took its place ([`Vfs::create`] goes on with that); `EISDIR`, `EROFS`; not
+    /// `EACCES`: the caller has checked permissions.
     pub fn open(&self, caller: &Caller, ino: Ino, mode: OpenMode) -> Result<Caching> {
-        if mode.write {
-            self.check_writable()?;
+        if !mode.write {
+            return self.open_there(caller, ino, mode);
         }
+        self.check_writable()?;
+        self.or_copied(ino, self.open_there(caller, ino, mode))
+    }
+
+    fn open_there(&self, caller: &Caller, ino: Ino, mode: OpenMode) -> Result<Caching> {
         let Found { file, attr, body, current } = self.open_known(caller, ino, mode.write)?;
         let seen = current && self.nodes().see(ino, (attr.ctime, attr.size));
         let mut content = file.held();
@@ -135,7 +141,13 @@ impl Vfs {
             }
             Err(error) if error.errno == Errno::Exists && !open.exclusive => {
                 let entry = self.lookup(caller, parent, name)?;
-                self.open_entry(caller, entry, open)
+                match self.open_entry(caller, entry, open) {
+                    Err(error) if error.errno == Errno::Stale => {
+                        let entry = self.lookup(caller, parent, name)?;
+                        self.open_entry(caller, entry, open)
+                    }
+                    opened => opened,
+                }
             }
             Err(error) => Err(error),
         }

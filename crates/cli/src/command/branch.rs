@@ -114,7 +114,7 @@ pub(crate) fn branches(context: &Context, store: Option<&str>) -> Result<Branche
 }
 
 /// The address of the store of a cluster, which need not run.
-fn store_of(context: &Context) -> Result<String> {
+pub(crate) fn store_of(context: &Context) -> Result<String> {
     let found = context.locator().find()?;
     let noted = found.dir.as_deref().and_then(up::store_of);
     match noted {

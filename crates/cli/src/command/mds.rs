@@ -78,6 +78,7 @@ fn serve(context: &Context, args: &Args, rank: Rank) -> Result<()> {
         store: objstore::open_existing(&field(&text, "store").unwrap_or_default())?,
         settings,
         warm_bytes: args.warm_bytes,
+        terminate: None,
     })
 }
 

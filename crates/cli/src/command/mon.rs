@@ -33,6 +33,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
             beacon_grace: Span::from_millis(5000),
         },
         store: objstore::open_existing(&store)?,
+        terminate: None,
     })
 }
 

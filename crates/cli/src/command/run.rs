@@ -1,5 +1,7 @@
 //! `cudele run`: a batch job in a subtree of its own, with any program.
 
+mod in_branch;
+
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path as FilePath, PathBuf};
@@ -8,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use clap::{Args as ClapArgs, ValueEnum};
-use cudele::{BranchFiles, Completion, Errno, Error, Mechanism, Path, Policy, Result};
+use cudele::{Completion, Errno, Error, Mechanism, Path, Policy, Result};
 use mount::{Mounted, Options};
 use serde_json::json;
 use vfs::{Ending, Vfs};
@@ -25,12 +27,13 @@ use crate::private::{self, MountPoint};
 /// The command finds the directory in $CUDELE_JOB, where it stands for `{}` in its arguments, and
 /// at PATH itself if this machine has a directory there (nobody else sees that). Nothing it does in
 /// there asks a server. Others see PATH as the policy says while it runs. The exit code is the
-/// command's.
+/// command's. With --private, $CUDELE_JOB is the path in the namespace that $CUDELE_MON leads to.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:
   cudele run --policy batchfs /scratch/job -- ./app --output {}
   cudele run --policy batchfs -C /src -- tar xf linux.tar
-  cudele run --branch nightly -C -- make          in a branch, without any server")]
+  cudele run --branch nightly -C -- make          in a branch, without any server
+  cudele run --branch nightly --private -- mpirun ./app   many processes, and a server of their own")]
 pub(crate) struct Args {
     /// The name of a preset, or a policy file
     #[arg(long, default_value = "batchfs", value_name = "POLICY")]
@@ -46,6 +49,11 @@ pub(crate) struct Args {
     /// ends, unless it fails and --on-failure says that it is thrown away
     #[arg(long, value_name = "BRANCH", conflicts_with_all = ["policy", "path"])]
     branch: Option<String>,
+    /// Give the branch a metadata server of the job's own, which any number of processes share: they find
+    /// it as a cluster, at $CUDELE_MON. What all of them did becomes a part of the branch when the command
+    /// ends, as a whole
+    #[arg(long, requires = "branch", conflicts_with = "chdir")]
+    private: bool,
     /// Address of the object store, for a branch [default: the cluster's]
     #[arg(long, value_name = "URL", requires = "branch")]
     store: Option<String>,
@@ -71,8 +79,10 @@ impl Args {
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
-    if let Some(branch) = &args.branch {
-        return run_in_branch(context, args, branch);
+    match &args.branch {
+        Some(branch) if args.private => return in_branch::serve(context, args, branch),
+        Some(branch) => return in_branch::run(context, args, branch),
+        None => {}
     }
     let path = owned::path(args.path())?;
     let policy = owned::policy(&args.policy)?;
@@ -107,43 +117,6 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     Ok(exit_code(status))
 }
 
-/// Runs the command in a branch, which is mounted for it alone.
-fn run_in_branch(context: &Context, args: &Args, name: &str) -> Result<ExitCode> {
-    // Before any thread is started.
-    let is_private = private::enter().is_ok();
-    let branches = super::branch::branches(context, args.store.as_deref())?;
-    let work = branches.work_on(name)?;
-    let path = work.path().to_string();
-    let at = MountPoint::new()?;
-    let mut mounted = mount::mount_branch(BranchFiles::new(work), at.path(), name)?;
-    // As in a subtree of the job's own, it is also where the directory is called so here.
-    let local = FilePath::new(&path);
-    let view = (is_private && local.is_dir() && path != "/").then_some(local);
-    if let Some(view) = view {
-        private::show(at.path(), view)?;
-    }
-    let status = start(args, at.path()).and_then(wait);
-    if let Some(view) = view {
-        let _ = mount::unmount(view, true);
-    }
-    mounted.unmount();
-    let status = status?;
-    let keeps = status.success() || args.on_failure != OnFailure::Discard;
-    let events = if keeps { mounted.sync()? } else { 0 };
-    let value = json!({
-        "branch": name, "path": path, "exit_code": status.code(), "signal": status.signal(),
-        "committed": keeps, "events": events,
-    });
-    if context.json {
-        context.print(&value, String::new)?;
-    } else {
-        // Standard output is the command's.
-        let fate = if keeps { "committed" } else { "thrown away" };
-        eprintln!("cudele: branch {name}: {events} events {fate}");
-    }
-    Ok(exit_code(status))
-}
-
 /// Where the job's directory is shown as a mount of its own, the last one first: at the directory
 /// of this machine that is at PATH, if there is one, and in the place of the whole namespace. There
 /// nobody has to look up the directories above it, which others may change at any time.
@@ -174,12 +147,12 @@ fn job(
     if is_private {
         at.clone_into(&mut dir);
     }
-    let child = start(args, &dir)?;
+    let child = start(args, &dir, None)?;
     let status = wait(child)?;
     Ok((status, mounted))
 }
 
-fn start(args: &Args, dir: &FilePath) -> Result<Child> {
+fn start(args: &Args, dir: &FilePath, monitor: Option<&str>) -> Result<Child> {
     let (program, rest) = args.command.split_first().ok_or_else(|| {
         Error::new(Errno::Invalid, "run", "no command").remedy("name one after `--`")
     })?;
@@ -190,6 +163,9 @@ fn start(args: &Args, dir: &FilePath) -> Result<Child> {
     let mut command = Command::new(&program);
     command.args(rest.iter().map(|argument| filled(argument, dir)));
     command.env("CUDELE_JOB", dir);
+    if let Some(monitor) = monitor {
+        command.env("CUDELE_MON", monitor).env_remove("CUDELE_DIR");
+    }
     if args.chdir {
         command.current_dir(dir);
     }

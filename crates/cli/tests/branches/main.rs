@@ -16,6 +16,7 @@ mod garbage;
 mod merging;
 mod mounted;
 mod places;
+mod private;
 mod snapshots;
 mod working;
 

@@ -6,7 +6,7 @@ use crate::cluster::{Cluster, text};
 use crate::{branch, store, tree, write};
 
 /// Whether this machine can mount. Says so if it cannot.
-fn can_mount() -> bool {
+pub(crate) fn can_mount() -> bool {
     if std::env::var_os("CUDELE_TESTS_WITHOUT_FUSE").is_some() {
         println!("not run: CUDELE_TESTS_WITHOUT_FUSE is set");
         return false;

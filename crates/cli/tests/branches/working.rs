@@ -1,8 +1,10 @@
 //! Work on a branch, and handing it on.
 
 use std::process::Stdio;
+use std::sync::Arc;
 
 use cudele::{Branches, Errno, NewFile};
+use objstore::{Action, Counting, Faults, Faulty, Operation, Rule};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cluster::{Cluster, eventually};
@@ -199,4 +201,104 @@ fn several_branches_are_read_as_one() {
     assert!(tree(&cluster, "b").contains(&"/proj/dir/old".into()));
     cluster.start();
     assert_eq!(cluster.names("/proj"), ["both", "dir"]);
+}
+
+/// Creates a file in a branch, as a command of its own.
+fn work(branches: &Branches, name: &str, file: &str) -> cudele::Result<u64> {
+    let mut work = branches.work_on(name)?;
+    let root = work.root();
+    work.create(root, file.as_bytes(), &NewFile::default())?;
+    work.commit()
+}
+
+#[test]
+fn many_commands_leave_few_layers_and_branches_of_the_branch_keep_theirs() {
+    let cluster = at_rest();
+    let branches = Branches::open(&store(&cluster)).unwrap();
+    for number in 0..30 {
+        work(&branches, "b", &format!("n{number:02}")).unwrap();
+        if number == 10 {
+            branch(&cluster, &["create", "c", "--from", "b"]);
+        }
+        if number % 9 == 8 {
+            branches.collect(false).unwrap();
+        }
+    }
+    branch(&cluster, &["rm", "b", "/proj/n03"]);
+    branches.collect(false).unwrap();
+    let layers = |name| branches.get(name).unwrap().branch.layers.len();
+    assert!(layers("b") < 8, "{} layers", layers("b"));
+    assert_eq!(layers("c"), 4, "eight that were joined before, and three");
+    // What was joined is there for `c` only.
+    assert_eq!(cluster.objects("branches/layers/").len(), layers("b") + layers("c"));
+    work(&branches, "c", "of-c").unwrap();
+    let names = |all: &str| {
+        let all = tree(&cluster, all).into_iter().filter(|path| path.starts_with("/proj/n"));
+        all.map(|path| path["/proj/n".len()..].parse().unwrap()).collect::<Vec<u32>>()
+    };
+    assert_eq!(names("c"), (0..=10).collect::<Vec<_>>());
+    let of_b: Vec<_> = (0..30).filter(|number| *number != 3).collect();
+    for all in ["b", "b,c", "c,b"] {
+        // What they share counts once, although one of them has joined it since.
+        assert_eq!(names(all), of_b, "{all}");
+    }
+    assert!(tree(&cluster, "c,b").contains(&"/proj/of-c".into()));
+    cluster.start();
+    for name in ["b", "c"] {
+        cluster.run(&["publish", name]);
+        cluster.run(&["branch", "merge", name]);
+    }
+    let merged = cluster.names("/proj");
+    assert_eq!(merged.len(), 2 + of_b.len() + 1, "{merged:?}");
+    assert!(!merged.contains(&"n03".into()), "what c inherited was merged with b");
+}
+
+#[test]
+fn layers_are_joined_by_one_change_wherever_that_fails() {
+    let cluster = at_rest();
+    let plain = objstore::open_existing(&store(&cluster)).unwrap();
+    let faults = Faults::default();
+    let branches = Branches::of(Arc::new(Faulty::new(plain, faults.clone())));
+    for number in 0..7 {
+        work(&branches, "b", &format!("n{number}")).unwrap();
+    }
+    let before = tree(&cluster, "b");
+    for step in 0.. {
+        let mut work = branches.work_on("b").unwrap();
+        let root = work.root();
+        work.create(root, b"last", &NewFile::default()).unwrap();
+        faults.add(Rule::new(Action::Fail(Errno::Io)).on(Operation::Put).after(step).times(1));
+        let committed = work.commit();
+        faults.clear();
+        drop(work);
+        let after = tree(&cluster, "b");
+        if committed.is_ok() {
+            assert_eq!(step, 3, "the layer, the one that has them all, the branch");
+            assert_eq!(after.len(), before.len() + 1);
+            break;
+        }
+        assert_eq!(after, before, "step {step}");
+    }
+    branches.collect(false).unwrap();
+    assert_eq!(cluster.objects("branches/layers/").len(), 1);
+    assert_eq!(tree(&cluster, "b").len(), before.len() + 1);
+}
+
+#[test]
+fn publishing_is_one_change_of_one_object() {
+    let cluster = at_rest();
+    put(&cluster, "b", "/proj/long", &"0123456789abcdef".repeat(100_000));
+    let counting = Counting::new(objstore::open_existing(&store(&cluster)).unwrap());
+    let counters = counting.counters();
+    let branches = Branches::of(Arc::new(counting));
+    for number in 0..100 {
+        work(&branches, "b", &format!("f{number}")).unwrap();
+    }
+    let before = counters.counts();
+    branches.publish("b").unwrap();
+    let done = counters.counts().since(&before);
+    assert_eq!(done.of(Operation::Put).calls, 1);
+    assert!(done.bytes_written() < 2000, "{} bytes", done.bytes_written());
+    let others = [Operation::Append, Operation::WriteRange, Operation::Delete];
+    assert_eq!(others.map(|other| done.of(other).calls), [0; 3]);
 }

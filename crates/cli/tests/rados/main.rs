@@ -12,6 +12,7 @@
     reason = "I/O edge: tests start daemons and kill them"
 )]
 
+mod branches;
 #[path = "../it/cluster.rs"]
 #[allow(dead_code, reason = "shared with the tests on a directory, which need more of it")]
 mod cluster;

@@ -18,6 +18,9 @@ use types::{DirFragId, Errno, Error, Ino, Result, Stripe};
 
 use super::Branches;
 
+/// So often it is looked again if somebody makes a branch meanwhile.
+const LOOKS_MAX: usize = 1000;
+
 /// What was deleted, or would be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
@@ -116,10 +119,24 @@ impl Branches {
         Ok(needs.map(|info| info.branch.snapshot).collect())
     }
 
+    /// The layers that are there, and the branches. Layers come before the branches that list them, so they are
+    /// listed first. A branch that goes out from another may list what that one has joined by the time it
+    /// is looked at: whoever makes one says so in the table.
+    fn settled(&self) -> Result<(Vec<String>, Vec<super::BranchInfo>)> {
+        for _ in 0..LOOKS_MAX {
+            let (before, _) = read_snapshots(&*self.store)?;
+            let (layers, branches) = (self.store.list(LAYER_PREFIX)?, self.list()?);
+            let (after, _) = read_snapshots(&*self.store)?;
+            if after.changes == before.changes {
+                return Ok((layers, branches));
+            }
+        }
+        Err(Error::new(Errno::Again, "branches", "others make branches all the time")
+            .remedy("call it again"))
+    }
+
     fn collect_layers(&self, dry_run: bool, collected: &mut Collected) -> Result<()> {
-        // Layers come before the branches that list them: so they are listed first.
-        let layers = self.store.list(LAYER_PREFIX)?;
-        let branches = self.list()?;
+        let (layers, branches) = self.settled()?;
         let listed = branches.iter().flat_map(|info| &info.branch.layers);
         let listed: BTreeSet<_> = listed.map(|layer| (layer.owner, layer.number)).collect();
         for name in layers {

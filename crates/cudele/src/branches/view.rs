@@ -75,10 +75,11 @@ impl View {
         result.map_err(|error| layer_error(layer, error))
     }
 
-    pub(super) fn compose(&mut self, layer: &Layer, made: &mut Made) -> Result<()> {
+    /// Puts what a layer has behind a position on top.
+    pub(super) fn compose(&mut self, layer: &Layer, known: Seq, made: &mut Made) -> Result<()> {
         let bytes = read_layer(&*self.store, layer)?;
         let (store, number, fetched) = (&*self.store, self.number, &mut self.fetched);
-        let result = self.inner.compose(&bytes, made, |dir| {
+        let result = self.inner.compose(&bytes, (known, made), |dir| {
             *fetched += 1;
             load_dir_at(store, dir, number)
         });

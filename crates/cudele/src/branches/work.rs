@@ -16,6 +16,7 @@ use types::{
     Attr, AttrChange, Errno, Error, FileType, Ino, RenameFlags, Result, Seq, Set, Stripe, Timestamp,
 };
 
+use super::squash::squashed;
 use super::{Branches, View};
 use crate::data::Content;
 use crate::extents::{self, Objects};
@@ -25,7 +26,7 @@ use crate::{Fs, NewFile};
 const NUMBERS_MIN: u64 = 256;
 const NUMBERS_MAX: u64 = 1 << 20;
 /// What is held becomes a layer when it is as long as this.
-const LAYER_BYTES: u64 = 64 << 20;
+pub(super) const LAYER_BYTES: u64 = 64 << 20;
 
 /// See the module documentation. Dropping it gives up what was not committed.
 #[derive(Debug)]
@@ -326,6 +327,7 @@ impl Work {
         let _ = self.branches.store().put(&layer.name(), &bytes, Expect::Any)?;
         let mut branch = self.branch.clone();
         branch.layers.push(layer);
+        let branch = squashed(&**self.branches.store(), branch)?;
         self.replace(branch)?;
         self.view.inner.sealed();
         self.fresh.clear();

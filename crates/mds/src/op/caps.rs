@@ -298,7 +298,7 @@ impl Mds {
     }
 
     fn is_ending_alone(&self) -> bool {
-        self.ending_alone || self.snapshots.is_any()
+        self.ending_alone || self.snapshots.is_any() || self.is_private()
     }
 
     /// A client has forgotten a directory: whoever waits for that looks again.

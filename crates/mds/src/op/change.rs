@@ -231,6 +231,8 @@ impl Mds {
         let (mut streams, mut ack_safe) = (policy.streams, policy.ack_safe);
         // An inode with several names does not know them: one may be where answers wait.
         ack_safe |= home == Ino::LINKS;
+        // Of a server that works apart, the journal is all that stays.
+        streams |= self.is_private();
         if other != place {
             // A rename across subtrees keeps the stricter promise of the two.
             let (_, policy) = self.namespace.effective_policy(other);

@@ -1,7 +1,7 @@
 //! What others may want to know of a rank's table: those that check a store.
 
 use types::bytes::Malformed;
-use types::{ClientId, Ino, InoRange, Rank};
+use types::{ClientId, Ino, InoRange, Rank, Seq};
 
 use super::Tables;
 
@@ -17,6 +17,15 @@ pub struct RankTable {
 }
 
 impl RankTable {
+    /// The object of a rank that begins: its inodes have numbers from `next` on, and its journal goes on
+    /// behind `last`.
+    #[must_use]
+    pub fn begin(rank: Rank, next: u64, last: Seq) -> Vec<u8> {
+        let mut tables = Tables::new(rank);
+        (tables.next, tables.end.last) = (next, last);
+        tables.encode()
+    }
+
     /// Reads the object that [`rank_name`](metastore::request::rank_name) names.
     ///
     /// # Errors

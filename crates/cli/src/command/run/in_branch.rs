@@ -1,0 +1,95 @@
+//! `cudele run --branch`: a batch job in a branch, given only the object store.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path as FilePath;
+use std::process::{ExitCode, ExitStatus};
+
+use cudele::{BranchFiles, Errno, Error, Result};
+use serde_json::json;
+
+use super::{Args, OnFailure, exit_code, start, wait};
+use crate::command::branch;
+use crate::command::up::io;
+use crate::context::Context;
+use crate::private::{self, MountPoint};
+
+/// Runs the command in a branch, which is mounted for it alone.
+pub(super) fn run(context: &Context, args: &Args, name: &str) -> Result<ExitCode> {
+    // Before any thread is started.
+    let is_private = private::enter().is_ok();
+    let branches = branch::branches(context, args.store.as_deref())?;
+    let work = branches.work_on(name)?;
+    let path = work.path().to_string();
+    let at = MountPoint::new()?;
+    let mut mounted = mount::mount_branch(BranchFiles::new(work), at.path(), name)?;
+    // As in a subtree of the job's own, it is also where the directory is called so here.
+    let local = FilePath::new(&path);
+    let view = (is_private && local.is_dir() && path != "/").then_some(local);
+    if let Some(view) = view {
+        private::show(at.path(), view)?;
+    }
+    let status = start(args, at.path(), None).and_then(wait);
+    if let Some(view) = view {
+        let _ = mount::unmount(view, true);
+    }
+    mounted.unmount();
+    let status = status?;
+    let keeps = keeps(args, status);
+    let events = if keeps { mounted.sync()? } else { 0 };
+    report(context, (name, &path), status, keeps.then_some(events))?;
+    Ok(exit_code(status))
+}
+
+/// Runs the command beside a metadata server of its own, which serves the branch to whoever the command
+/// starts.
+pub(super) fn serve(context: &Context, args: &Args, name: &str) -> Result<ExitCode> {
+    let url = match &args.store {
+        Some(url) => url.clone(),
+        None => branch::store_of(context)?,
+    };
+    let branches = branch::branches(context, Some(&url))?;
+    let sockets = tempfile::Builder::new().prefix("cudele-").tempdir();
+    let sockets = sockets.map_err(|error| io(&std::env::temp_dir(), &error))?;
+    let server = branches.serve(name, &everywhere(&url)?, sockets.path())?;
+    let path = server.path().to_string();
+    let monitor = server.address().to_string();
+    // If it cannot be started, nothing was done, and the branch stays as it was.
+    let status = start(args, FilePath::new(&path), Some(&monitor)).and_then(wait)?;
+    let keeps = keeps(args, status);
+    let events = if keeps { server.finish()? } else { 0 };
+    report(context, (name, &path), status, keeps.then_some(events))?;
+    Ok(exit_code(status))
+}
+
+/// The address of a store for processes in whatever directory.
+fn everywhere(url: &str) -> Result<String> {
+    let Some(dir) = url.strip_prefix("dir:") else { return Ok(url.to_owned()) };
+    let dir = std::path::absolute(dir).map_err(|error| io(FilePath::new(dir), &error))?;
+    let dir = dir.to_str().ok_or_else(|| Error::of(Errno::Invalid, url))?;
+    Ok(format!("dir:{dir}"))
+}
+
+fn keeps(args: &Args, status: ExitStatus) -> bool {
+    status.success() || args.on_failure != OnFailure::Discard
+}
+
+/// Says what became of the job; `kept` is how many events the branch has more, unless they were thrown away.
+fn report(
+    context: &Context,
+    (name, path): (&str, &str),
+    status: ExitStatus,
+    kept: Option<u64>,
+) -> Result<()> {
+    let events = kept.unwrap_or(0);
+    let value = json!({
+        "branch": name, "path": path, "exit_code": status.code(), "signal": status.signal(),
+        "committed": kept.is_some(), "events": events,
+    });
+    if context.json {
+        return context.print(&value, String::new);
+    }
+    // Standard output is the command's.
+    let fate = if kept.is_some() { "committed" } else { "thrown away" };
+    eprintln!("cudele: branch {name}: {events} events {fate}");
+    Ok(())
+}

@@ -1,0 +1,423 @@
+//! A branch for several processes of one job (E-01): a monitor and a metadata server of the job's own, given
+//! the object store and nothing else.
+//!
+//! They are the daemons that everybody has ([`daemon`]), over a store that shows the snapshot and keeps what
+//! they write in memory ([`Apart`]). The layers of the branch are put there as the server's journal, so it
+//! recovers to where the branch is. What it journals itself becomes the next layer when the job ends.
+//!
+//! Invariant: the branch is changed once, when [`PrivateServer::finish`] replaces its object. Whoever dies
+//! before that leaves it as it was.
+
+use std::path::Path as LocalPath;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use daemon::{MdsOptions, MonOptions};
+use journal::{Create, Event, JournalBuffer, SegmentHeader, SegmentReader, Writer};
+use metastore::request::{StoreOp, journal_prefix, rank_name, segment_name};
+use metastore::{Branch, Layer, RowValue, Rows, Snapshot};
+use namespace::{Mode, Namespace};
+use net::Address;
+use objstore::{Apart, Expect, LockGuard, ObjectStore, Version, read_snapshots};
+use types::{Epoch, Errno, Error, FileType, Ino, InoRange, Origin, Path, Rank, Result, Seq, Span};
+use wire::MdsState;
+
+use super::work::LAYER_BYTES;
+use super::{Branches, lost, squash, view};
+use crate::Cluster;
+
+/// Inode numbers of one job. There are as many jobs as of branches.
+const NUMBERS: u64 = 1 << 32;
+/// Positions of the branch's events in the server's journal are above this: the snapshot's inodes carry those
+/// of rank 0, which come to this after 10 years of 400,000 changes a second.
+const NEWER: u64 = 1 << 47;
+/// How long the daemons may take to answer first, beside what it takes to replay the branch.
+const START: Duration = Duration::from_secs(60);
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+const RANK: Rank = Rank(0);
+
+/// See the module documentation. Dropping it gives up what the job did.
+#[derive(Debug)]
+pub struct PrivateServer {
+    branches: Branches,
+    name: String,
+    branch: Branch,
+    version: Version,
+    path: Path,
+    address: Address,
+    apart: Arc<Apart>,
+    numbers: InoRange,
+    daemons: Vec<Daemon>,
+    /// Held as long as this is.
+    lock: Box<dyn LockGuard>,
+}
+
+#[derive(Debug)]
+struct Daemon {
+    terminate: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<()>>>,
+}
+
+impl Daemon {
+    fn start(
+        name: &str,
+        run: impl FnOnce(Arc<AtomicBool>) -> Result<()> + Send + 'static,
+    ) -> Result<Self> {
+        let terminate = Arc::new(AtomicBool::new(false));
+        let flag = terminate.clone();
+        let thread = std::thread::Builder::new().name(name.to_owned());
+        let thread = thread.spawn(move || run(flag)).map_err(|error| {
+            Error::new(Errno::Again, name, format!("no thread can be started: {error}"))
+                .remedy("allow this user or container more threads")
+        })?;
+        Ok(Self { terminate, thread: Some(thread) })
+    }
+
+    fn is_gone(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        self.terminate.store(true, Ordering::Relaxed);
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        let died = |_| Err(Error::of(Errno::Io, "server of the branch"));
+        thread.join().unwrap_or_else(died)
+    }
+}
+
+impl Branches {
+    /// Serves a branch to the processes of one job: whoever finds a cluster at
+    /// [`PrivateServer::address`] works in the branch. `url` is the address of the store, as those processes
+    /// are to use it, and `dir` a directory of this machine, for sockets.
+    ///
+    /// # Errors
+    /// `ENOENT`; `EBUSY` if somebody else works on the branch; `EINVAL` if it is not open; `EBADMSG`;
+    /// `EAGAIN` if there can be no more threads.
+    pub fn serve(&self, name: &str, url: &str, dir: &LocalPath) -> Result<PrivateServer> {
+        let lock = self.lock(name)?;
+        let (branch, version) = self.open_branch(name)?;
+        let (snapshots, _) = read_snapshots(&**self.store())?;
+        let snapshot = snapshots.get(branch.snapshot).ok_or_else(|| lost(name))?;
+        let path = crate::fs::parse(&snapshot.path)?;
+        let numbers = self.grant(NUMBERS)?;
+        let apart = Arc::new(Apart::new(self.store().clone(), snapshot.number, numbers));
+        let above = show(&*apart, snapshot, &path, numbers)?;
+        let next = numbers.start + above.len() as u64;
+        let _ = apart.put(
+            &rank_name(RANK),
+            &mds::RankTable::begin(RANK, next, Seq(NEWER)),
+            Expect::Absent,
+        )?;
+        for (index, layer) in (0..).zip(&branch.layers) {
+            let bytes = as_segment(&view::read_layer(&**self.store(), layer)?)
+                .map_err(|error| error.in_journal(&layer.name()))?;
+            let _ = apart.put(&segment_name(RANK, index), &bytes, Expect::Absent)?;
+        }
+        let (branches, name) = (self.clone(), name.to_owned());
+        let address = Address::Unix(dir.join("mon.sock"));
+        let mut server = PrivateServer {
+            branches,
+            name,
+            branch,
+            version,
+            path,
+            address,
+            apart,
+            numbers,
+            daemons: Vec::new(),
+            lock,
+        };
+        let above = if server.path == Path::root() { Vec::new() } else { above };
+        server.start(url, dir, mds::Private { numbers, above })?;
+        Ok(server)
+    }
+}
+
+impl PrivateServer {
+    /// The address of the monitor (`--mon`, `$CUDELE_MON`).
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// The path of the branch's directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn start(&mut self, url: &str, dir: &LocalPath, private: mds::Private) -> Result<()> {
+        let cluster = format!("branch-{:016x}", super::random()?);
+        let (store, address) = (self.apart.clone(), self.address.clone());
+        let settings = mon::Settings {
+            cluster,
+            store: url.to_owned(),
+            beacon_grace: Span::from_millis(60_000),
+        };
+        self.daemons.push(Daemon::start("branch-mon", move |terminate| {
+            daemon::run_mon(MonOptions { address, store, settings, terminate: Some(terminate) })
+        })?);
+        let (store, monitor) = (self.apart.clone(), self.address.clone());
+        let address = Address::Unix(dir.join("mds.0.sock"));
+        let settings = mds::Settings {
+            // The journal is in memory already, and is all that will be wanted.
+            segments_max: usize::MAX,
+            private: Some(private),
+            ..mds::Settings::default()
+        };
+        self.daemons.push(Daemon::start("branch-mds", move |terminate| {
+            daemon::run_mds(MdsOptions {
+                rank: RANK,
+                address,
+                monitor,
+                store,
+                settings,
+                warm_bytes: 0,
+                terminate: Some(terminate),
+            })
+        })?);
+        self.wait_until_active()
+    }
+
+    fn wait_until_active(&mut self) -> Result<()> {
+        let since = Instant::now();
+        loop {
+            let map = Cluster::connect(&self.address).and_then(|cluster| cluster.status());
+            if map.is_ok_and(|map| map.mds.iter().any(|it| it.state == MdsState::Active)) {
+                return Ok(());
+            }
+            if self.daemons.iter().any(Daemon::is_gone) {
+                self.stop()?;
+                return Err(Error::of(Errno::Io, "server of the branch"));
+            }
+            // A branch may be long, and is replayed first.
+            if since.elapsed() > START + Duration::from_millis(self.branch.next_seq().0 / 100) {
+                return Err(Error::new(Errno::TimedOut, &*self.name, "its server does not answer")
+                    .remedy("look whether this machine is overloaded, and try again"));
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    /// Ends the servers, the metadata server first. What they were asked is in the journal then.
+    fn stop(&mut self) -> Result<()> {
+        let mut first = Ok(());
+        while let Some(mut daemon) = self.daemons.pop() {
+            let ended = daemon.stop();
+            first = first.and(ended);
+        }
+        first
+    }
+
+    /// The job is done: what it did becomes a part of the branch, all of it or, if this fails, nothing.
+    /// Returns how many events that were.
+    ///
+    /// # Errors
+    /// What the servers died of; `ESTALE` if somebody else has changed the branch; `ENOSPC`, `EIO`.
+    pub fn finish(mut self) -> Result<u64> {
+        self.stop()?;
+        if self.lock.is_lost() {
+            return Err(Error::new(Errno::Stale, &*self.name, "somebody else has this branch now"));
+        }
+        let mut layers = Layers::new(&self.branches, &self.branch);
+        let mut used = None;
+        let given = self.branch.layers.len();
+        let segments = self.apart.list(&journal_prefix(RANK))?;
+        for name in segments.iter().skip(given) {
+            let (bytes, _) = self.apart.get(name)?;
+            each_change(&bytes, |event| {
+                if let Event::Create(create) = event {
+                    used = used.max(Some(create.ino));
+                }
+                layers.push(event)
+            })
+            .map_err(|error| match error {
+                Refused::Damaged(error) => error.in_journal(name),
+                Refused::Store(error) => error,
+            })?;
+        }
+        let Layers { made, events, .. } = layers.end()?;
+        if events == 0 {
+            return Ok(0);
+        }
+        let mut branch = self.branch.clone();
+        branch.layers.extend(made);
+        if let Some(last) = used {
+            branch.ranges.push(InoRange { start: self.numbers.start, end: last.0 + 1 });
+        }
+        let branch = squash::squashed(&**self.branches.store(), branch)?;
+        self.branches.put(&self.name, &branch, Expect::Is(self.version))?;
+        Ok(events)
+    }
+}
+
+impl Drop for PrivateServer {
+    fn drop(&mut self) {
+        // Nobody is there to be told, and nothing is to be kept.
+        let _ = self.stop();
+    }
+}
+
+/// Layers that are in the making.
+struct Layers<'a> {
+    branches: &'a Branches,
+    branch: &'a Branch,
+    buffer: JournalBuffer,
+    first: Seq,
+    made: Vec<Layer>,
+    events: u64,
+}
+
+impl<'a> Layers<'a> {
+    fn new(branches: &'a Branches, branch: &'a Branch) -> Self {
+        let first = branch.next_seq();
+        let buffer = JournalBuffer::new(first, false);
+        Self { branches, branch, buffer, first, made: Vec::new(), events: 0 }
+    }
+
+    fn push(&mut self, event: &Event<'_>) -> Result<()> {
+        self.buffer.append(Origin::default(), event);
+        self.events += 1;
+        if self.buffer.bytes() >= LAYER_BYTES { self.store() } else { Ok(()) }
+    }
+
+    /// Stores what is gathered. Nobody refers to it before the branch does.
+    fn store(&mut self) -> Result<()> {
+        let next = self.buffer.next_seq();
+        if next == self.first {
+            return Ok(());
+        }
+        let gathered = std::mem::replace(&mut self.buffer, JournalBuffer::new(next, false));
+        let number = self.branch.next_layer() + self.made.len() as u64;
+        let (store, first) = (&**self.branches.store(), self.first);
+        self.made.push(squash::put(store, self.branch, gathered, (first, number))?);
+        self.first = next;
+        Ok(())
+    }
+
+    fn end(mut self) -> Result<Self> {
+        self.store()?;
+        Ok(self)
+    }
+}
+
+enum Refused {
+    Damaged(journal::JournalError),
+    Store(Error),
+}
+
+impl From<journal::JournalError> for Refused {
+    fn from(error: journal::JournalError) -> Self {
+        Self::Damaged(error)
+    }
+}
+
+/// Hands out the changes of a segment. What else a server's journal says is about the server.
+fn each_change(
+    segment: &[u8],
+    mut take: impl FnMut(&Event<'_>) -> Result<()>,
+) -> std::result::Result<(), Refused> {
+    let mut reader = SegmentReader::open(segment)?;
+    while let Some(block) = reader.next_block()? {
+        let mut events = block.events();
+        while let Some(record) = events.next_event()? {
+            match record.event {
+                Event::Session { .. } | Event::Merged { .. } | Event::Stored { .. } => {}
+                Event::Create(_)
+                | Event::Link { .. }
+                | Event::Unlink { .. }
+                | Event::Rmdir { .. }
+                | Event::Rename { .. }
+                | Event::SetAttr { .. }
+                | Event::SetXattr { .. }
+                | Event::SetData { .. }
+                | Event::SetPolicy { .. } => take(&record.event).map_err(Refused::Store)?,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A layer as a segment of the server's journal.
+fn as_segment(layer: &[u8]) -> std::result::Result<Vec<u8>, journal::JournalError> {
+    let first_seq = Seq(NEWER + SegmentHeader::decode(layer)?.first_seq.0);
+    let mut buffer = JournalBuffer::new(first_seq, false);
+    let mut reader = SegmentReader::open(layer)?;
+    while let Some(block) = reader.next_block()? {
+        let mut events = block.events();
+        while let Some(record) = events.next_event()? {
+            buffer.append(Origin::default(), &record.event);
+        }
+    }
+    buffer.close_block();
+    let header = SegmentHeader { writer: Writer::Mds { rank: RANK }, epoch: Epoch(0), first_seq };
+    let mut bytes = header.encode().to_vec();
+    buffer.blocks().iter().for_each(|block| bytes.extend_from_slice(block));
+    Ok(bytes)
+}
+
+/// Shows the branch's directory at its path, and nothing beside it. Returns the directories above it, which
+/// have the first of the numbers.
+fn show(
+    store: &dyn ObjectStore,
+    snapshot: &Snapshot,
+    path: &Path,
+    numbers: InoRange,
+) -> Result<Vec<Ino>> {
+    let time = snapshot.time;
+    let mut namespace = Namespace::with_root(time);
+    let (mut above, mut numbers) = (vec![Ino::ROOT], numbers);
+    let mut home = Ino::ANCHOR;
+    let depth = path.components().count();
+    for (at, name) in (1..).zip(path.components()) {
+        home = above.last().copied().unwrap_or(Ino::ROOT);
+        let full = || Error::new(Errno::NoSpace, "branches", "there are no inode numbers left");
+        let ino = if at == depth { snapshot.root.ino } else { numbers.take().ok_or_else(full)? };
+        let mode = FileType::Directory.mode_bits() | 0o755;
+        let (mtime, atime) = (time, time);
+        let new = Create { parent: home, name, ino, mode, time, mtime, atime, ..Create::default() };
+        namespace.apply(Seq(0), Mode::Live, &Event::Create(new));
+        if at < depth {
+            above.push(ino);
+        }
+    }
+    if !snapshot.policy.is_empty() {
+        let (ino, policy) = (snapshot.root.ino, snapshot.policy.as_bytes());
+        namespace.apply(Seq(0), Mode::Live, &Event::SetPolicy { ino, home, policy, time });
+    }
+    // Of the branch's own directory the snapshot has what is in it.
+    let shown = [Ino::ANCHOR].into_iter().chain(above.iter().copied());
+    for dir in shown.filter(|dir| *dir != snapshot.root.ino) {
+        let Some(mut capture) = namespace.begin_capture(dir) else { continue };
+        let mut rows = Rows::new();
+        while !namespace.capture(&mut capture, &mut rows, usize::MAX / 2) {}
+        let op = StoreOp::CommitDir {
+            ino: dir,
+            rows: with_root(&rows, snapshot),
+            counts: namespace.counts(dir),
+            position: Seq(0),
+            touched: Default::default(),
+            attach: None,
+        };
+        objstore::carry_out(store, op).map_err(|failure| failure.error)?;
+        namespace.end_capture(dir);
+    }
+    Ok(above)
+}
+
+/// The same rows, with the branch's directory as the snapshot has it.
+fn with_root(rows: &Rows, snapshot: &Snapshot) -> Rows {
+    let mut shown = Rows::new();
+    for row in rows.iter() {
+        let mut value = row.value;
+        if let RowValue::Inode(record) = &mut value
+            && record.attr.ino == snapshot.root.ino
+        {
+            record.attr = snapshot.root;
+        }
+        shown.push(row.name, value);
+    }
+    shown
+}
