@@ -444,10 +444,16 @@ impl Mds {
         }
     }
 
-    /// Carries out a client's blocked changes until one has to wait again. Without a connection
-    /// there are none: the client sends them again when it is back.
+    /// Carries out a client's blocked changes until one has to wait again. Without a connection there
+    /// are only those that were sent again after a crash.
     fn retry_changes(&mut self, client: ClientId, effects: &mut Effects) {
-        let Some(conn) = self.sessions.conn_of(client) else { return };
+        let conn = self.sessions.conn_of(client).unwrap_or(ConnId::NOBODY);
+        let before = self.sessions.act_for(Some(client));
+        self.retry_changes_over(conn, client, effects);
+        self.sessions.act_for(before);
+    }
+
+    fn retry_changes_over(&mut self, conn: ConnId, client: ClientId, effects: &mut Effects) {
         while let Some(frame) = self.sessions.get_mut(client).blocked.pop_front() {
             let left = self.sessions.get_mut(client).blocked.len();
             match decode(&frame) {

@@ -81,7 +81,9 @@ impl Mds {
             Phase::Stopping | Phase::Stopped => return self.request_late(conn, request, effects),
         }
         let Some(client) = self.sessions.client(conn) else {
-            effects.close.push(conn);
+            if conn != ConnId::NOBODY {
+                effects.close.push(conn);
+            }
             return;
         };
         if client.0 != 0 {

@@ -8,8 +8,8 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use types::{ConnId, Ino, Seq};
-use wire::{Message, Op, Request};
+use types::{ClientId, ConnId, Ino, Seq};
+use wire::{Message, Op, Request, WantsAlone};
 
 use crate::leases::ANYBODY;
 use crate::op::touched;
@@ -21,14 +21,22 @@ use crate::{Effects, Mds, Phase};
 pub(crate) struct Resend {
     /// Requests that clients sent again, with their former positions.
     requests: Vec<(Seq, ConnId, Vec<u8>)>,
-    /// Those that are being carried out, in their first order, one after the other. Until the last
-    /// is done, whatever else arrives waits.
-    ordered: VecDeque<(ConnId, Vec<u8>)>,
+    /// Those that are being carried out, in their first order, one after the other, with their clients.
+    /// Until the last is done, whatever else arrives waits. Their connections may break meanwhile: the
+    /// answers are lost then, the changes are not, or others could come before them.
+    ordered: VecDeque<(ClientId, Vec<u8>)>,
     busy: bool,
     /// The server was told to stop meanwhile.
     stop: bool,
     /// Directories were recovered whose place in the tree is not known yet.
     orphans: bool,
+}
+
+impl Resend {
+    /// Whether what was sent again is being carried out.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.busy
+    }
 }
 
 /// Whether a request tells what a client has, wherever it was before.
@@ -89,12 +97,11 @@ impl Mds {
         }
     }
 
-    /// A connection ended: what was sent again over it will be sent once more. Returns whether
-    /// something was, and is waited for.
+    /// A connection ended: what was sent again over it and is not being carried out yet will be sent once
+    /// more. Returns whether something was, and is waited for.
     pub(crate) fn forget_resent(&mut self, conn: ConnId) -> bool {
         let before = self.resend.requests.len();
         self.resend.requests.retain(|(_, from, _)| *from != conn);
-        self.resend.ordered.retain(|(from, _)| *from != conn);
         self.resend.requests.len() < before
     }
 
@@ -157,7 +164,9 @@ impl Mds {
         let mut resent = std::mem::take(&mut self.resend.requests);
         resent.sort_by_key(|(seq, ..)| *seq);
         self.counters.replayed += resent.len() as u64;
-        self.resend.ordered = resent.into_iter().map(|(_, conn, frame)| (conn, frame)).collect();
+        let sessions = &self.sessions;
+        let with_client = |(_, conn, frame)| Some((sessions.client(conn)?, frame));
+        self.resend.ordered = resent.into_iter().filter_map(with_client).collect();
         self.resend.busy = true;
         self.resend_on(effects);
         self.beacon_tick(effects);
@@ -183,11 +192,28 @@ impl Mds {
         self.resend.stop = true;
     }
 
+    /// Carries out what a client sent again whose connection broke since. What it did in directories
+    /// that it had alone is told once more when it is back: nobody is let in there before.
+    fn take_frame_of_absent(&mut self, client: ClientId, frame: &[u8], effects: &mut Effects) {
+        if let Ok(Some((frame, _))) = wire::frame::decode(frame)
+            && let Ok(Message::Request(request)) = Message::decode(frame.payload)
+            && !request.ahead
+        {
+            let request = Request { remembers: false, wants_alone: WantsAlone::Never, ..request };
+            let before = self.sessions.act_for(Some(client));
+            self.request(ConnId::NOBODY, &request, effects);
+            self.sessions.act_for(before);
+        }
+    }
+
     /// Goes on with what was sent again, unless it waits for a directory; then with all else.
     pub(crate) fn resend_on(&mut self, effects: &mut Effects) {
         while self.resend.busy && !self.sessions.is_any_blocked() {
             match self.resend.ordered.pop_front() {
-                Some((conn, frame)) => self.take_frame(conn, &frame, effects),
+                Some((client, frame)) => match self.sessions.conn_of(client) {
+                    Some(conn) => self.take_frame(conn, &frame, effects),
+                    None => self.take_frame_of_absent(client, &frame, effects),
+                },
                 None => self.resend.busy = false,
             }
         }

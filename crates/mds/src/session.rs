@@ -230,6 +230,8 @@ impl Session {
 pub(crate) struct Sessions {
     by_client: Map<ClientId, Session>,
     by_conn: Map<ConnId, ClientId>,
+    /// The client without a connection, something of which is being carried out.
+    absent: Option<ClientId>,
 }
 
 impl Sessions {
@@ -243,7 +245,16 @@ impl Sessions {
         if conn == ConnId::MONITOR {
             return Some(ClientId(0));
         }
+        if conn == ConnId::NOBODY {
+            return self.absent;
+        }
         self.by_conn.get(&conn).copied()
+    }
+
+    /// From now on [`ConnId::NOBODY`] stands for a client that is not connected. Returns for whom it
+    /// stood before.
+    pub(crate) fn act_for(&mut self, absent: Option<ClientId>) -> Option<ClientId> {
+        std::mem::replace(&mut self.absent, absent)
     }
 
     #[inline]
@@ -412,8 +423,11 @@ impl Mds {
         if let Some(old) = session.conn.replace(conn)
             && old != conn
         {
-            // What it still waits for there, it sends again here.
-            session.blocked.clear();
+            // What it still waits for there, it sends again here; what was sent again already is
+            // carried out before anything else.
+            if !self.resend.is_busy() {
+                session.blocked.clear();
+            }
             session.ahead.waiting.clear();
             self.sessions.by_conn.remove(&old);
             effects.close.push(old);
@@ -450,7 +464,9 @@ impl Mds {
         }
         session.conn = None;
         session.since = None;
-        session.blocked.clear();
+        if !self.resend.is_busy() {
+            session.blocked.clear();
+        }
         session.ahead.waiting.clear();
         // A client that was returning is expected to return once more, also if it had sent all that
         // it had to: none of that is carried out yet.

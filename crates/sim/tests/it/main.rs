@@ -5,6 +5,7 @@ mod large;
 mod leases;
 mod owners;
 mod ranks;
+mod resend;
 mod server;
 
 use expect_test::expect_file;

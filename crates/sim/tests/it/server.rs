@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use client::Session;
 use mds::{Mds, Settings};
-use metastore::request::{StoreFailure, StoreOp, StoreResult};
+use metastore::request::{StoreFailure, StoreOp, StoreResult, Token};
 use objstore::{Memory, carry_out};
 use types::{ClientId, Clock, ConnId, Cred, Errno, Error, Moment, Rank, Tid, Timestamp};
 use wire::{Answer, Failure, Message, Op, Request};
@@ -42,6 +42,9 @@ pub(crate) struct World {
     pub(crate) fails: fn(&StoreOp) -> bool,
     /// What of it is done, and reported as failed.
     pub(crate) lies: fn(&StoreOp) -> bool,
+    /// What of it is not done before [`World::let_go`].
+    pub(crate) holds: fn(&StoreOp) -> bool,
+    held: Vec<(Token, StoreOp)>,
 }
 
 impl World {
@@ -57,6 +60,8 @@ impl World {
             monitor: Vec::new(),
             fails: |_| false,
             lies: |_| false,
+            holds: |_| false,
+            held: Vec::new(),
         };
         world.start();
         world.set_policy(policy);
@@ -82,6 +87,7 @@ impl World {
     /// come again.
     pub(crate) fn crash(&mut self) {
         self.effects = mds::Effects::default();
+        self.held.clear();
         self.fails = |_| false;
         self.lies = |_| false;
         self.start_anew();
@@ -92,9 +98,7 @@ impl World {
         self.mds = Mds::new(Rank(0), self.settings.clone());
         self.handle(mds::Input::Start);
         for client in 0..self.clients.len() {
-            self.clients[client]
-                .session
-                .handle(client::Input::Disconnected, &mut client::Effects::default());
+            self.disconnect(client);
             self.connect(client);
         }
         self.until(|world| world.mds.is_active());
@@ -125,6 +129,12 @@ impl World {
         self.connect(self.clients.len() - 1);
     }
 
+    /// The client notices that its connection is gone.
+    pub(crate) fn disconnect(&mut self, client: usize) {
+        let mut effects = client::Effects::default();
+        self.clients[client].session.handle(client::Input::Disconnected, &mut effects);
+    }
+
     pub(crate) fn connect(&mut self, client: usize) {
         self.handle(mds::Input::Opened(conn(client)));
         let mut effects = client::Effects::default();
@@ -139,7 +149,11 @@ impl World {
         self.mds.handle(clock, input, &mut self.effects);
         let mut stored = Vec::new();
         for (token, op) in std::mem::take(&mut self.effects.store) {
-            stored.push((token, self.carry_out(op)));
+            if (self.holds)(&op) {
+                self.held.push((token, op));
+            } else {
+                stored.push((token, self.carry_out(op)));
+            }
         }
         assert!(self.effects.fatal.is_none(), "{:?}", self.effects.fatal);
         let sent: Vec<_> =
@@ -159,6 +173,20 @@ impl World {
         }
         while self.mds.has_work() {
             self.handle(mds::Input::Work);
+        }
+    }
+
+    /// Whether something of the store waits.
+    pub(crate) fn is_holding(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Does what was held back.
+    pub(crate) fn let_go(&mut self) {
+        self.holds = |_| false;
+        for (token, op) in std::mem::take(&mut self.held) {
+            let ended = self.carry_out(op);
+            self.handle(mds::Input::Stored(token, ended));
         }
     }
 
