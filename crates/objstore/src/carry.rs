@@ -8,12 +8,13 @@ mod cache;
 mod carrier;
 mod compact;
 mod lookup;
+mod prove;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use metastore::request::{Condition, LoadedDir, StoreFailure, StoreOp, StoreResult};
 use metastore::{
-    Attached, DirRun, Manifest, Rows, RunEnds, RunId, RunInfo, RunReader, manifest_name, run_name,
+    Attached, DirRun, Manifest, Rows, RunId, RunInfo, RunReader, manifest_name, run_name,
 };
 use types::{DirFragId, Errno, Error, Frag, Ino, InoRange, Pool, Result, Seq, Timestamp};
 
@@ -91,12 +92,13 @@ fn try_op(store: &dyn ObjectStore, carrier: &Carrier, op: &StoreOp) -> Result<St
         StoreOp::LookUp { ino, names } => lookup::look_up(store, carrier, *ino, names),
         StoreOp::CompactDir { ino } => compact::compact(store, carrier, *ino),
         StoreOp::AttachDirs { dirs, position, ranges } => {
+            prove::prove_all(store, dirs)?;
             let mut dirs = dirs.chunk_by(|one, next| one.dir == next.dir);
             dirs.try_for_each(|runs| attach_dir(store, runs, (*position, ranges)))?;
             Ok(StoreResult::Done)
         }
         StoreOp::ProveRuns { runs } => {
-            runs.iter().try_for_each(|run| prove(store, run)).map(|()| StoreResult::Done)
+            prove::prove_all(store, runs).map(|()| StoreResult::Done)
         }
         StoreOp::CommitDir { ino, rows, counts, position, touched, attach } => {
             let commit =
@@ -395,28 +397,6 @@ fn is_unreadable(errno: Errno) -> bool {
     matches!(errno, Errno::BadMessage | Errno::NotFound)
 }
 
-/// Reads the ends of a client's run, which must say what the client said.
-fn prove(store: &dyn ObjectStore, DirRun { dir, run, .. }: &DirRun) -> Result<()> {
-    let dirfrag = whole(*dir);
-    let name = run_name(dirfrag, run.id);
-    let refuse = |cause: &str| {
-        Error::new(Errno::BadMessage, name.clone(), cause).remedy("merge it by value")
-    };
-    let length = store.stat(&name)?.size;
-    let (header, footer) = (RunEnds::HEADER_BYTES, RunEnds::FOOTER_BYTES);
-    if length != run.bytes || length < (header + footer) as u64 {
-        return Err(refuse("it does not have the length that its client stated"));
-    }
-    let first = store.read_range(&name, 0, header)?;
-    let last = store.read_range(&name, length - footer as u64, footer)?;
-    let about = |error: metastore::FormatError| Error::from(error.about(name.clone()));
-    let tail = RunEnds::tail_bytes(length, &last).map_err(about)?;
-    let tail = store.read_range(&name, length - tail as u64, tail)?;
-    let ends = RunEnds::read(length, &first, &tail).map_err(about)?;
-    let stated = RunEnds { id: run.id, dirfrag, rows: run.rows, removed: run.removed };
-    if ends == stated { Ok(()) } else { Err(refuse("it is not the run that its client stated")) }
-}
-
 /// Puts a client's runs above all others of a manifest.
 fn attach_to(manifest: &mut Manifest, runs: &[DirRun], (position, ranges): (Seq, &[InoRange])) {
     let attached = |run: &DirRun| {
@@ -428,14 +408,13 @@ fn attach_to(manifest: &mut Manifest, runs: &[DirRun], (position, ranges): (Seq,
     manifest.counts_exact = false;
 }
 
-/// Makes a directory of a client's runs.
+/// Makes a directory of a client's runs, which are what it said.
 fn attach_dir(
     store: &dyn ObjectStore,
     runs: &[DirRun],
     (position, ranges): (Seq, &[InoRange]),
 ) -> Result<()> {
     let Some(dir) = runs.first().map(|run| whole(run.dir)) else { return Ok(()) };
-    runs.iter().try_for_each(|run| prove(store, run))?;
     let next_run = Keeper::new(store)?.first_run();
     let mut manifest = Manifest { next_run, ..Manifest::new(dir) };
     for DirRun { run, subdirs, .. } in runs {

@@ -1,6 +1,6 @@
 mod compaction;
 
-use metastore::{InodeRecord, RowValue};
+use metastore::{InodeRecord, RowValue, RunEnds};
 use types::Attr;
 
 use super::*;

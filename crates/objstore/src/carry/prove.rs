@@ -1,0 +1,77 @@
+//! Whether runs that a client wrote are what it said: of each, header, index and footer are read.
+//!
+//! Somebody waits for it, so two reads do for most runs, and several runs are read at a time. Not here: what
+//! their rows say, which is checked by whoever reads them.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use metastore::{BLOCK_BYTES_TARGET, DirRun, RunEnds, run_name};
+use types::{Errno, Error, Result};
+
+use super::whole;
+use crate::ObjectStore;
+
+/// What an index takes for a block, and what it takes at least, as names mostly are.
+const INDEX_BYTES: usize = 48;
+const TAIL_BYTES_MIN: usize = 1024;
+/// What it takes for a block at most: a first name of 255 bytes.
+const INDEX_BYTES_MAX: usize = 4 + 4 + 1 + 255;
+/// Runs that are worth a thread, and the most threads.
+const RUNS_PER_THREAD: usize = 6;
+const THREADS_MAX: usize = 8;
+
+/// Reads the ends of clients' runs, which must say what the clients said.
+pub(super) fn prove_all(store: &dyn ObjectStore, runs: &[DirRun]) -> Result<()> {
+    let next = AtomicUsize::new(0);
+    let prove_some = || -> Result<()> {
+        while let Some(run) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            prove(store, run)?;
+        }
+        Ok(())
+    };
+    let others = (runs.len() / RUNS_PER_THREAD).min(THREADS_MAX).saturating_sub(1);
+    std::thread::scope(|scope| {
+        // With fewer threads it only takes longer.
+        let spawn = |_| {
+            let thread = std::thread::Builder::new().name("prove".to_owned());
+            thread.spawn_scoped(scope, prove_some).ok()
+        };
+        let begun: Vec<_> = (0..others).map_while(spawn).collect();
+        let lost = |_| Err(Error::of(Errno::Io, "prove"));
+        let done = prove_some();
+        begun.into_iter().fold(done, |done, other| done.and(other.join().unwrap_or_else(lost)))
+    })
+}
+
+fn prove(store: &dyn ObjectStore, DirRun { dir, run, .. }: &DirRun) -> Result<()> {
+    let dirfrag = whole(*dir);
+    let name = run_name(dirfrag, run.id);
+    let refuse = |cause: &str| {
+        Error::new(Errno::BadMessage, name.clone(), cause).remedy("merge it by value")
+    };
+    let about = |error: metastore::FormatError| Error::from(error.about(name.clone()));
+    let other_length = || refuse("it does not have the length that its client stated");
+    let (header, footer) = (RunEnds::HEADER_BYTES, RunEnds::FOOTER_BYTES);
+    if run.bytes < (header + footer) as u64 {
+        return Err(other_length());
+    }
+    let body = usize::try_from(run.bytes).map_err(|_| other_length())? - header;
+    let guess = body.min((body / BLOCK_BYTES_TARGET) * INDEX_BYTES + TAIL_BYTES_MIN);
+    let first = store.read_range(&name, 0, header)?;
+    // One byte more than there should be tells its length.
+    let mut tail = store.read_range(&name, run.bytes - guess as u64, guess + 1)?;
+    if first.len() != header || tail.len() != guess {
+        return Err(other_length());
+    }
+    let length = RunEnds::tail_bytes(run.bytes, &tail[guess - footer..]).map_err(about)?;
+    if length > (body / BLOCK_BYTES_TARGET + 2) * INDEX_BYTES_MAX {
+        return Err(refuse("its index is larger than those of runs are"));
+    }
+    if length > guess {
+        tail = store.read_range(&name, run.bytes - length as u64, length)?;
+    }
+    let tail = tail.split_off(tail.len().saturating_sub(length));
+    let ends = RunEnds::read(run.bytes, &first, &tail).map_err(about)?;
+    let stated = RunEnds { id: run.id, dirfrag, rows: run.rows, removed: run.removed };
+    if ends == stated { Ok(()) } else { Err(refuse("it is not the run that its client stated")) }
+}
