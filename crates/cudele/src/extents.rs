@@ -355,7 +355,9 @@ impl<'a> Objects<'a> {
         let names = self.store.list(&self.prefix())?;
         let numbers = names.iter().filter_map(|name| match ObjectName::parse(name) {
             Some(ObjectName::Data(_, _, number)) => Some(number),
-            Some(ObjectName::Manifest(_) | ObjectName::Run(..)) | None => None,
+            Some(ObjectName::Manifest(_) | ObjectName::Run(..) | ObjectName::Values(..)) | None => {
+                None
+            }
         });
         let mut numbers: Vec<u64> = numbers.filter(|number| stripes.contains(number)).collect();
         // Names with more digits are sorted before shorter ones.

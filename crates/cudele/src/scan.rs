@@ -5,6 +5,7 @@
 //! asked is seen; what is changed meanwhile may be. A name that is there throughout is seen once.
 
 use metastore::{InodeRecord, Manifest, RowValue, Scan, manifest_name};
+use objstore::{ObjectStore, ValueReader};
 use types::{Attr, Cred, DirFragId, Errno, Error, Frag, Ino, Result};
 use wire::Op;
 
@@ -61,13 +62,15 @@ impl Fs {
         take: &mut dyn FnMut(&[u8], &InodeRecord<'_>) -> Result<()>,
     ) -> Result<Scanned> {
         let written = self.call_as(cred, Op::WriteDown { parent, name })?;
-        self.scan_written(Self::attr_answer(written)?.ino, take)
+        self.scan_written(Self::attr_answer(written)?.ino, false, take)
     }
 
-    /// The same for a directory that the server has written down. Nobody is asked but the store.
+    /// The same for a directory that the server has written down. Nobody is asked but the store. With `content`, what
+    /// inodes point to is read, too.
     pub(crate) fn scan_written(
         &self,
         dir: Ino,
+        content: bool,
         take: &mut dyn FnMut(&[u8], &InodeRecord<'_>) -> Result<()>,
     ) -> Result<Scanned> {
         let dirfrag = DirFragId { ino: dir, frag: Frag::WHOLE };
@@ -82,12 +85,13 @@ impl Fs {
             };
             let before = done.entries;
             let mut scan = Scan::new(&manifest, &after);
-            match self.scan_runs(&mut scan, &mut done, take) {
+            let mut content = content.then(|| Content::of(&**self.store(), dirfrag, &after));
+            match self.scan_runs((&mut scan, content.as_mut()), &mut done, take) {
                 Ok(()) => return Ok(done),
                 // It was rewritten meanwhile: the runs of a newer manifest go on where this one ends.
                 Err(error) if error.errno == Errno::NotFound && tries < TRIES_MAX => {
                     tries = if done.entries > before { 0 } else { tries + 1 };
-                    after = scan.after().to_vec();
+                    after = content.map_or_else(|| scan.after().to_vec(), |content| content.after);
                 }
                 Err(error) => return Err(error),
             }
@@ -96,7 +100,7 @@ impl Fs {
 
     fn scan_runs(
         &self,
-        scan: &mut Scan,
+        (scan, mut content): (&mut Scan, Option<&mut Content<'_>>),
         done: &mut Scanned,
         take: &mut dyn FnMut(&[u8], &InodeRecord<'_>) -> Result<()>,
     ) -> Result<()> {
@@ -112,8 +116,18 @@ impl Fs {
             }
             let mut result = Ok(());
             let more = scan.rows(&mut |name, value| {
-                if result.is_ok() {
-                    result = self.entry(name, value, done, take);
+                if result.is_err() {
+                    return;
+                }
+                result = match (&mut content, value) {
+                    (Some(content), RowValue::Inode(record)) => {
+                        content.entry(name, record, done, take)
+                    }
+                    _ => self.entry(name, value, done, take),
+                };
+                if let (Some(content), Ok(())) = (&mut content, &result) {
+                    content.after.clear();
+                    content.after.extend_from_slice(name);
                 }
             })?;
             result?;
@@ -151,6 +165,38 @@ impl Fs {
             }
             RowValue::Removed => Ok(()),
         }
+    }
+}
+
+/// What inodes of a directory point to, while it is read.
+struct Content<'a> {
+    values: ValueReader<'a>,
+    /// The name before that whose content could not be read, if there is one: behind it is read again.
+    after: Vec<u8>,
+}
+
+impl<'a> Content<'a> {
+    fn of(store: &'a dyn ObjectStore, dirfrag: DirFragId, after: &[u8]) -> Self {
+        Self { values: ValueReader::new(store, dirfrag), after: after.to_vec() }
+    }
+
+    fn entry(
+        &mut self,
+        name: &[u8],
+        record: &InodeRecord<'_>,
+        done: &mut Scanned,
+        take: &mut dyn FnMut(&[u8], &InodeRecord<'_>) -> Result<()>,
+    ) -> Result<()> {
+        match record.pointer {
+            None => take(name, record)?,
+            Some(pointer) => {
+                let (data, extra) = self.values.read(pointer)?;
+                done.bytes += pointer.bytes();
+                take(name, &InodeRecord { data, extra, pointer: None, ..*record })?;
+            }
+        }
+        done.entries += 1;
+        Ok(())
     }
 }
 

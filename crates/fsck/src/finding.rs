@@ -43,11 +43,15 @@ pub enum Subject {
 pub enum Kind {
     /// It cannot be read, or is not what it should be; why.
     Unreadable(String),
-    /// A manifest lists a run that is not there.
+    /// A manifest lists a run or a value segment that is not there.
     MissingRun,
+    /// What was stored of it in a value segment is lost.
+    ContentLost,
+    /// A manifest does not state what its runs point to in value segments.
+    Uses,
     /// Runs without a manifest.
     NoManifest,
-    /// A run that no manifest lists, left by a crash.
+    /// A run or a value segment that no manifest lists, left by a crash.
     LeftRun,
     /// A run of a client that no merge has attached.
     UnmergedRun,
@@ -80,6 +84,8 @@ impl Kind {
         match self {
             Self::Unreadable(_)
             | Self::MissingRun
+            | Self::ContentLost
+            | Self::Uses
             | Self::NoManifest
             | Self::Unreachable(_)
             | Self::TwoPlaces(..)
@@ -99,6 +105,8 @@ impl Kind {
         match self {
             Self::Unreadable(_) => "unreadable",
             Self::MissingRun => "missing_run",
+            Self::ContentLost => "content_lost",
+            Self::Uses => "uses",
             Self::NoManifest => "no_manifest",
             Self::LeftRun => "left_run",
             Self::UnmergedRun => "unmerged_run",
@@ -125,7 +133,8 @@ impl Kind {
             Self::LeftRun | Self::LeftContent(_) => "removed, if nothing is damaged",
             Self::Unreachable(_) | Self::Nameless => "it gets a name in /lost+found",
             Self::TwoPlaces(..) => "the older of the two goes",
-            Self::LinkCount(..) | Self::Counts(..) => "corrected",
+            Self::ContentLost => "it stays, and is empty",
+            Self::LinkCount(..) | Self::Counts(..) | Self::Uses => "corrected",
             Self::NameOfNothing(_) => "the name is removed",
             Self::NumberNotGiven => "the server must not give it again: not mended, see the manual",
             Self::UnmergedRun => "its client may merge it; `cudele discard` gives it up",
@@ -140,6 +149,8 @@ impl fmt::Display for Kind {
         match self {
             Self::Unreadable(why) => write!(f, "cannot be read: {why}"),
             Self::MissingRun => write!(f, "is listed in the manifest and is not there"),
+            Self::ContentLost => write!(f, "has content or attributes that are lost"),
+            Self::Uses => write!(f, "is pointed to otherwise than the manifest states"),
             Self::NoManifest => write!(f, "runs of a directory without a manifest"),
             Self::LeftRun => write!(f, "no manifest lists it"),
             Self::UnmergedRun => write!(f, "was written by a client and is not merged"),

@@ -1,14 +1,17 @@
 //! One directory fragment: its manifest, its runs, and the names that they make together.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use metastore::{Manifest, Rows, RunId, RunInfo, manifest_name, merge, run_name};
+use metastore::{
+    Manifest, Rows, RunId, RunInfo, RunReader, manifest_name, merge, run_name, values_name,
+};
 use objstore::ObjectStore;
 use types::{DirFragId, FileType, Result};
 
 use crate::facts::Facts;
 use crate::finding::{Finding, Kind};
 use crate::survey::{self, Objects};
+use crate::values::{self, Uses};
 use crate::{Report, Scope};
 
 /// So often a manifest may change while its runs are read.
@@ -22,6 +25,8 @@ pub(crate) struct Fragment {
     pub(crate) rows: Rows,
     /// Runs that it lists, and that are not there or cannot be read; why.
     pub(crate) bad: Vec<(RunInfo, Kind)>,
+    /// What the readable ones point to in value segments.
+    pub(crate) uses: BTreeMap<RunId, Uses>,
 }
 
 /// Reads a fragment. Nothing if it has no manifest, or none that can be read, which then is a finding.
@@ -46,12 +51,16 @@ pub(crate) fn read(
         for info in &manifest.runs {
             runs.push(survey::read(store, &run_name(dirfrag, info.id), report)?);
         }
+        let mut missing = runs.iter().any(Option::is_none);
+        let fragment = together(manifest, runs);
+        let before = report.findings.len();
+        missing |= values::check(store, (&fragment.manifest, &fragment.rows), report)?;
         // A server may have replaced the manifest and removed what it listed.
-        let changed =
-            runs.iter().any(Option::is_none) && store.get(&name).is_ok_and(|(now, _)| now != bytes);
+        let changed = missing && store.get(&name).is_ok_and(|(now, _)| now != bytes);
         if !changed || attempt == ATTEMPTS_MAX {
-            return Ok(Some(together(manifest, runs)));
+            return Ok(Some(fragment));
         }
+        report.findings.truncate(before);
     }
 }
 
@@ -59,11 +68,15 @@ pub(crate) fn read(
 fn together(manifest: Manifest, runs: Vec<Option<Vec<u8>>>) -> Fragment {
     let only = |infos: Vec<RunInfo>| Manifest { runs: infos, ..manifest.clone() };
     let (mut good, mut good_bytes, mut bad) = (Vec::new(), Vec::new(), Vec::new());
+    let mut uses = BTreeMap::new();
     for (info, bytes) in manifest.runs.iter().zip(runs) {
         let kind = match bytes {
             None => Kind::MissingRun,
             Some(bytes) => match merge(&only(vec![*info]), std::slice::from_ref(&bytes)) {
                 Ok(_) => {
+                    if let Ok(run) = RunReader::open(&bytes) {
+                        uses.insert(info.id, values::uses_of(&run));
+                    }
                     good.push(*info);
                     good_bytes.push(bytes);
                     continue;
@@ -75,7 +88,7 @@ fn together(manifest: Manifest, runs: Vec<Option<Vec<u8>>>) -> Fragment {
     }
     // Each of them could be read a moment ago.
     let rows = merge(&only(good), &good_bytes).unwrap_or_default();
-    Fragment { manifest, rows, bad }
+    Fragment { manifest, rows, bad, uses }
 }
 
 /// How many names there are, and how many of them are directories.
@@ -89,24 +102,27 @@ pub(crate) fn counts(rows: &Rows) -> (u64, u64) {
     (rows.len() as u64, rows.iter().filter(is_dir).count() as u64)
 }
 
-/// The runs that a fragment had when somebody took a snapshot.
-fn kept_runs(
+/// The runs and value segments that a fragment had when somebody took a snapshot.
+fn kept_objects(
     store: &dyn ObjectStore,
     dirfrag: DirFragId,
     objects: &Objects,
     report: &mut Report,
-) -> Result<BTreeSet<RunId>> {
-    let mut runs = BTreeSet::new();
+) -> Result<(BTreeSet<RunId>, BTreeSet<RunId>)> {
+    let (mut runs, mut values) = (BTreeSet::new(), BTreeSet::new());
     for name in &objects.kept {
         let Some(bytes) = survey::read(store, name, report)? else { continue };
         match Manifest::decode_as(dirfrag, &bytes) {
-            Ok(manifest) => runs.extend(manifest.runs.iter().map(|info| info.id)),
+            Ok(manifest) => {
+                runs.extend(manifest.runs.iter().map(|info| info.id));
+                values.extend(manifest.values.iter().map(|segment| segment.id));
+            }
             Err(error) => {
                 report.findings.push(Finding::object(name, Kind::Unreadable(error.to_string())));
             }
         }
     }
-    Ok(runs)
+    Ok((runs, values))
 }
 
 /// Checks a fragment by itself, and takes in what it says.
@@ -119,7 +135,7 @@ pub(crate) fn check(
     report: &mut Report,
 ) -> Result<()> {
     let before = report.findings.len();
-    let kept = kept_runs(store, dirfrag, objects, report)?;
+    let (kept, kept_values) = kept_objects(store, dirfrag, objects, report)?;
     let Some(fragment) = read(store, dirfrag, report)? else {
         // While servers work it may have been made, or removed, since the names were listed.
         let mut left = objects.runs.iter().filter(|id| !kept.contains(id)).peekable();
@@ -147,6 +163,14 @@ pub(crate) fn check(
     if whole && manifest.counts_exact && counted != found {
         let kind = Kind::Counts(counted, found);
         report.findings.push(Finding::object(manifest_name(dirfrag), kind));
+    }
+    if whole && !values::are_counted(manifest, &fragment.uses) {
+        report.findings.push(Finding::object(manifest_name(dirfrag), Kind::Uses));
+    }
+    for id in &objects.values {
+        if !kept_values.contains(id) && !manifest.values.iter().any(|known| known.id == *id) {
+            report.findings.push(Finding::object(values_name(dirfrag, *id), Kind::LeftRun));
+        }
     }
     for id in &objects.runs {
         if !kept.contains(id) && !manifest.runs.iter().any(|info| info.id == *id) {

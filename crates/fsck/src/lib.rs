@@ -19,6 +19,7 @@ mod fragment;
 mod mend;
 mod survey;
 mod tree;
+mod values;
 
 use metastore::request::rank_name;
 use objstore::{LockGuard, ObjectStore};
@@ -125,3 +126,6 @@ pub fn at_rest(
     };
     names.iter().map(lock).collect()
 }
+
+#[cfg(test)]
+mod tests;

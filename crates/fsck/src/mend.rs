@@ -7,19 +7,19 @@
 //!
 //! Invariant: nothing that cannot be read is removed without a copy below `lost/`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use metastore::{
-    InodeRecord, Manifest, RowValue, Rows, RunId, RunInfo, RunReader, manifest_name, prefix,
-    run_name,
+    InodeRecord, Manifest, ObjectName, RowValue, Rows, RunBuilder, RunId, RunInfo, RunReader,
+    manifest_name, prefix, run_name,
 };
 use objstore::{Expect, ObjectStore, Outcome, SyncScope};
-use types::{Attr, DirFragId, Errno, Error, FileType, Frag, Ino, Result, Seq, Timestamp};
+use types::{Attr, DirFragId, Errno, Error, FileType, Frag, Ino, Result, Timestamp};
 
 use crate::finding::{Finding, Gravity, Kind, Subject};
 use crate::fragment::{self, Fragment};
 use crate::survey::LOST;
-use crate::{Report, Scope, check};
+use crate::{Report, Scope, check, values};
 
 /// Names below the root for what has none.
 const LOST_AND_FOUND: &[u8] = b"lost+found";
@@ -76,14 +76,15 @@ pub fn mend(store: &dyn ObjectStore, now: Timestamp) -> Result<Mended> {
 /// What comes before what.
 fn turn(kind: &Kind) -> u8 {
     match kind {
-        Kind::Unreadable(_) | Kind::MissingRun | Kind::NoManifest => 0,
-        Kind::TwoPlaces(..) => 1,
-        Kind::NameOfNothing(_) => 2,
-        Kind::Unreachable(_) | Kind::Nameless => 3,
-        Kind::LinkCount(..) => 4,
-        Kind::Counts(..) => 5,
-        Kind::LeftRun | Kind::LeftContent(_) => 6,
-        Kind::NumberNotGiven | Kind::UnmergedRun | Kind::LeftJournal | Kind::Foreign => 7,
+        Kind::Unreadable(_) | Kind::MissingRun | Kind::NoManifest | Kind::ContentLost => 0,
+        Kind::Uses => 1,
+        Kind::TwoPlaces(..) => 2,
+        Kind::NameOfNothing(_) => 3,
+        Kind::Unreachable(_) | Kind::Nameless => 4,
+        Kind::LinkCount(..) => 5,
+        Kind::Counts(..) => 6,
+        Kind::LeftRun | Kind::LeftContent(_) => 7,
+        Kind::NumberNotGiven | Kind::UnmergedRun | Kind::LeftJournal | Kind::Foreign => 8,
     }
 }
 
@@ -119,6 +120,8 @@ impl Mending<'_> {
                 Some(dirfrag) => self.amend(dirfrag, &[]),
                 None => Ok(Some("it is not a manifest".to_owned())),
             },
+            (Kind::ContentLost, Subject::Name(dir, _)) => self.empty_lost(whole(*dir)),
+            (Kind::Uses, Subject::Object(name)) => self.count_uses(name),
             (Kind::LeftRun, Subject::Object(name)) => self.remove(name),
             (Kind::LeftContent(_), Subject::Inode(ino)) => self.remove_content(*ino),
             _ => Ok(Some(finding.kind.remedy().to_owned())),
@@ -155,6 +158,13 @@ impl Mending<'_> {
             self.set_aside(name)?;
             return self.new_manifest(&prefix(dirfrag));
         }
+        if let Some(ObjectName::Values(dirfrag, _)) = ObjectName::parse(name) {
+            if let Some(why) = self.empty_lost(dirfrag)? {
+                return Ok(Some(why));
+            }
+            self.set_aside(name)?;
+            return Ok(None);
+        }
         let Some((dirfrag, id)) = of_run(name) else {
             return Ok(Some(
                 "only directories can be mended; `cudele journal` is for journals".to_owned(),
@@ -166,8 +176,10 @@ impl Mending<'_> {
         else {
             return Ok(Some("its manifest cannot be read".to_owned()));
         };
-        manifest.runs.retain(|info| info.id != id);
-        manifest.attached.retain(|attached| attached.run != id);
+        if let Some(place) = manifest.runs.iter().position(|info| info.id == id) {
+            // Value segments that nothing points into any more are left, and found as such.
+            let _left = manifest.replace_runs(place..place + 1, None);
+        }
         self.replace(manifest, &rows)?;
         self.set_aside(name)?;
         Ok(None)
@@ -186,12 +198,15 @@ impl Mending<'_> {
             .filter_map(|name| of_run(name).map(|(_, id)| id).filter(|id| !id.is_clients()))
             .collect();
         ids.sort_unstable_by(|left, right| right.cmp(left));
-        let mut bytes = Vec::new();
+        let (mut bytes, mut uses) = (Vec::new(), BTreeMap::new());
         for id in ids {
             let name = run_name(dirfrag, id);
             let (run, _) = self.store.get(&name)?;
             match RunReader::open_as(dirfrag, id, &run) {
-                Ok(reader) => manifest.runs.push(RunInfo::of(&reader)),
+                Ok(reader) => {
+                    manifest.runs.push(RunInfo::of(&reader));
+                    uses.insert(id, values::uses_of(&reader));
+                }
                 Err(_) => {
                     self.set_aside(&name)?;
                     continue;
@@ -200,6 +215,7 @@ impl Mending<'_> {
             bytes.push(run);
             manifest.next_run = manifest.next_run.max(id.0 + 1);
         }
+        values::count_again(self.store, &mut manifest, &uses)?;
         let Ok(rows) = metastore::merge(&manifest, &bytes) else {
             return Ok(Some("its runs cannot be read together".to_owned()));
         };
@@ -264,6 +280,79 @@ impl Mending<'_> {
         Ok(None)
     }
 
+    /// Files whose content is lost with a value segment become empty, and say so. All runs become one, so that
+    /// no older one points to it.
+    fn empty_lost(&self, dirfrag: DirFragId) -> Result<Option<String>> {
+        let mut report = Report::default();
+        let Some(Fragment { mut manifest, rows, bad, .. }) =
+            fragment::read(self.store, dirfrag, &mut report)?
+        else {
+            return Ok(Some("its directory cannot be read".to_owned()));
+        };
+        if !bad.is_empty() {
+            return Ok(Some("runs of its directory cannot be read".to_owned()));
+        }
+        let (mut lost, mut damaged) = (BTreeSet::new(), BTreeSet::new());
+        for finding in report.findings {
+            match finding.subject {
+                Subject::Name(_, name) if finding.kind == Kind::ContentLost => {
+                    lost.insert(name);
+                }
+                Subject::Object(name) => damaged.extend(ObjectName::parse(&name)),
+                Subject::Name(..) | Subject::Inode(_) => {}
+            }
+        }
+        let id = RunId(manifest.next_run);
+        let mut builder = RunBuilder::new(dirfrag, id);
+        for row in rows.iter() {
+            let (mut value, mut saved) = (row.value, Vec::new());
+            if let RowValue::Inode(record) = &mut value
+                && let Some(pointer) = record.pointer
+            {
+                let segment = ObjectName::Values(dirfrag, pointer.segment);
+                if lost.contains(row.name) {
+                    (record.pointer, record.attr.size) = (None, 0);
+                } else if damaged.contains(&segment) {
+                    let length = usize::try_from(pointer.bytes()).unwrap_or(usize::MAX);
+                    let name = segment.to_string();
+                    saved = self.store.read_range(&name, pointer.offset, length)?;
+                    (record.data, record.extra) = pointer.read(dirfrag, &saved)?;
+                    record.pointer = None;
+                }
+            }
+            builder.push(row.name, &value);
+            drop(saved);
+        }
+        let (run, info, columns) = builder.finish_columns();
+        let all = 0..manifest.runs.len();
+        let _left = manifest.replace_runs(all, Some((info, &columns)));
+        manifest.next_run = id.0 + 1;
+        self.store.put(&run_name(dirfrag, id), &run, Expect::Any).map(drop)?;
+        self.replace(manifest, &rows)?;
+        Ok(None)
+    }
+
+    /// States in a manifest what its runs point to.
+    fn count_uses(&self, name: &str) -> Result<Option<String>> {
+        let Some(ObjectName::Manifest(dirfrag) | ObjectName::Values(dirfrag, _)) =
+            ObjectName::parse(name)
+        else {
+            return Ok(Some("it is not of a directory".to_owned()));
+        };
+        let mut report = Report::default();
+        let Some(Fragment { mut manifest, rows, bad, uses }) =
+            fragment::read(self.store, dirfrag, &mut report)?
+        else {
+            return Ok(Some("its manifest cannot be read".to_owned()));
+        };
+        if !bad.is_empty() {
+            return Ok(Some("runs of its directory cannot be read".to_owned()));
+        }
+        values::count_again(self.store, &mut manifest, &uses)?;
+        self.replace(manifest, &rows)?;
+        Ok(None)
+    }
+
     /// Takes an inode out of a directory where it was before.
     fn leave(&self, dirfrag: DirFragId, ino: Ino) -> Result<Option<String>> {
         let mut report = Report::default();
@@ -289,12 +378,17 @@ impl Mending<'_> {
         let mut report = Report::default();
         let read = fragment::read(self.store, whole(Ino::LINKS), &mut report)?;
         let rows = read.map(|fragment| fragment.rows).unwrap_or_default();
-        for row in rows.iter() {
-            if let RowValue::Inode(record) = row.value
-                && record.attr.ino == ino
-            {
-                return then(row.name, record);
-            }
+        let is_it = |row: &metastore::Row<'_>| matches!(row.value, RowValue::Inode(record) if record.attr.ino == ino);
+        let mut one = Rows::new();
+        if let Some(row) = rows.iter().find(is_it) {
+            one.push(row.name, row.value);
+        }
+        // It may go to another directory, which has other value segments.
+        let one = objstore::resolve(self.store, whole(Ino::LINKS), one)?;
+        if let Some(row) = one.last()
+            && let RowValue::Inode(record) = row.value
+        {
+            return then(row.name, record);
         }
         Ok(Some("it cannot be found".to_owned()))
     }
@@ -350,7 +444,7 @@ impl Mending<'_> {
             }
             None => {
                 let attr = self.directory(Ino::LOST_AND_FOUND);
-                let record = InodeRecord { attr, version: Seq(0), data: &[], extra: &[] };
+                let record = InodeRecord { attr, ..InodeRecord::default() };
                 let edit = Edit::Put(LOST_AND_FOUND, record);
                 if let Some(why) = self.amend(whole(Ino::ROOT), &[edit])? {
                     return Ok(Some(why));
@@ -371,15 +465,15 @@ fn done(bytes: &[u8]) -> Outcome {
 }
 
 fn of_manifest(name: &str) -> Option<DirFragId> {
-    match metastore::ObjectName::parse(name)? {
-        metastore::ObjectName::Manifest(dirfrag) => Some(dirfrag),
-        metastore::ObjectName::Run(..) | metastore::ObjectName::Data(..) => None,
+    match ObjectName::parse(name)? {
+        ObjectName::Manifest(dirfrag) => Some(dirfrag),
+        ObjectName::Run(..) | ObjectName::Values(..) | ObjectName::Data(..) => None,
     }
 }
 
 fn of_run(name: &str) -> Option<(DirFragId, RunId)> {
-    match metastore::ObjectName::parse(name)? {
-        metastore::ObjectName::Run(dirfrag, id) => Some((dirfrag, id)),
-        metastore::ObjectName::Manifest(_) | metastore::ObjectName::Data(..) => None,
+    match ObjectName::parse(name)? {
+        ObjectName::Run(dirfrag, id) => Some((dirfrag, id)),
+        ObjectName::Manifest(_) | ObjectName::Values(..) | ObjectName::Data(..) => None,
     }
 }

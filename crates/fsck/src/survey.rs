@@ -30,6 +30,7 @@ const REST_JOURNALS: &str = "journal/rest/";
 pub(crate) struct Objects {
     pub(crate) manifest: bool,
     pub(crate) runs: Vec<RunId>,
+    pub(crate) values: Vec<RunId>,
     /// Manifests that were replaced, and that a snapshot needs.
     pub(crate) kept: Vec<String>,
 }
@@ -61,7 +62,7 @@ fn kept_of(name: &str) -> Option<DirFragId> {
     let (prefix, _) = parse_kept(name)?;
     match ObjectName::parse(&format!("{prefix}/manifest"))? {
         ObjectName::Manifest(dirfrag) => Some(dirfrag),
-        ObjectName::Run(..) | ObjectName::Data(..) => None,
+        ObjectName::Run(..) | ObjectName::Values(..) | ObjectName::Data(..) => None,
     }
 }
 
@@ -86,6 +87,9 @@ impl Survey {
             }
             Some(ObjectName::Run(dirfrag, id)) => {
                 self.fragments.entry(dirfrag).or_default().runs.push(id);
+            }
+            Some(ObjectName::Values(dirfrag, id)) => {
+                self.fragments.entry(dirfrag).or_default().values.push(id);
             }
             Some(ObjectName::Data(ino, _, _)) => self.content.entry(ino).or_default().push(name),
             None => self.add_other(name),

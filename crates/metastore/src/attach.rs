@@ -46,7 +46,9 @@ impl Attached {
         let is_own = self.ranges.iter().any(|range| range.contains(attr.ino));
         let fits = record.data.len() <= INLINE_BYTES_MAX && attr.size <= FILE_BYTES_MAX;
         let is_legal = FileType::from_mode(attr.mode).is_some() && record.extra.is_empty();
-        (is_own && fits && is_legal).then(|| {
+        // Of what a pointer leads to, nobody knows whose it is.
+        let is_here = record.pointer.is_none();
+        (is_own && fits && is_legal && is_here).then(|| {
             let attr = types::Attr { nlink: 1, ..attr };
             RowValue::Inode(InodeRecord { attr, version: self.position, ..record })
         })

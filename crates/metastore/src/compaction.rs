@@ -5,13 +5,15 @@
 //! rewritten about once for every four-fold growth of its directory, and a fragment has at most three
 //! runs of a tier, but for those that are waiting. What is small is merged by whoever writes the next
 //! run: that costs less than another object. Runs that mostly hide others are merged with all that
-//! they hide.
+//! they hide, and so are all when half of what value segments hold is pointed to no more.
 //!
 //! Not here: merging.
 //!
-//! Invariant: what is merged stands at the front, the newest run first, and has at least two runs.
+//! Invariant: what is merged stands at the front, the newest run first; one run alone only for the sake of its
+//! values.
 
-use crate::manifest::RunInfo;
+use crate::manifest::{Manifest, RunInfo};
+use crate::values::ValueSegment;
 
 /// How often a tier's size fits into the next one, and so many runs are merged.
 const FAN: usize = 4;
@@ -50,7 +52,26 @@ impl Tiers {
 
     /// How many runs at the front should be merged by somebody who has time; `None` for none.
     #[must_use]
-    pub fn choose(&self, runs: &[RunInfo]) -> Option<usize> {
+    pub fn choose(&self, manifest: &Manifest) -> Option<usize> {
+        let runs = &manifest.runs;
+        if self.wastes(manifest) {
+            return Some(runs.len());
+        }
+        self.choose_runs(runs)
+    }
+
+    /// Whether half of what value segments hold is garbage, and merging all runs would get rid of it at a price
+    /// that is small beside what it holds.
+    fn wastes(&self, manifest: &Manifest) -> bool {
+        let sum = |value: fn(&ValueSegment) -> u64| {
+            manifest.values.iter().map(value).fold(0, u64::saturating_add)
+        };
+        let (held, used) = (sum(|segment| segment.bytes), sum(ValueSegment::used));
+        let all = manifest.runs.iter().fold(0, |sum, run| u64::saturating_add(sum, run.bytes));
+        held > self.at_once_bytes && used < held / 2 && all <= self.run_bytes_max / FAN as u64
+    }
+
+    fn choose_runs(&self, runs: &[RunInfo]) -> Option<usize> {
         let sum = |value: fn(&RunInfo) -> u64| runs.iter().map(value).fold(0, u64::saturating_add);
         // Half of what there is only hides the other half: after that it is gone. What that costs was
         // paid for by the removals.

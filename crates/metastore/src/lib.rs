@@ -1,7 +1,7 @@
 //! The formats of the metadata store: the namespace as objects.
 //!
 //! A directory fragment is stored as one small *manifest* and the immutable sorted *runs* it
-//! lists (J-01, I-02). Changing the fragment means writing a new run and replacing the manifest
+//! lists (J-01, I-02), with *value segments* for what is long in a row (I-09). Changing the fragment means writing a new run and replacing the manifest
 //! by compare-and-swap; an object that no manifest lists is garbage. The page
 //! `docs/formats/metastore.md` gives the grammar.
 //!
@@ -29,6 +29,7 @@ mod run;
 mod scan;
 mod snapshots;
 mod subtrees;
+mod values;
 
 pub use attach::{ATTACHED_DIRS_MAX, Attached, DirRun, RunList};
 pub use branch::{
@@ -37,17 +38,18 @@ pub use branch::{
 };
 pub use compaction::Tiers;
 pub use error::FormatError;
-pub use load::{Slice, cuts, merge, merge_slice, rewrite};
+pub use load::{Slice, cuts, merge, merge_slice, overlay};
 pub use manifest::{MANIFEST_VERSION, Manifest, RunInfo};
 pub use object::{
     ObjectName, RunId, data_name, data_prefix, manifest_name, pool_of, prefix, run_name,
+    values_name,
 };
 pub use proof::{Proof, ProofKey, Statement};
 pub use row::{InodeRecord, Row, RowValue};
 pub use rows::Rows;
 pub use run::{
-    BLOCK_BYTES_TARGET, RESTART_ROWS, RUN_VERSION, RunBuilder, RunCursor, RunEnds, RunIndex,
-    RunReader, Span, encode_clients_run, encode_run,
+    BLOCK_BYTES_TARGET, Columns, RESTART_ROWS, RUN_VERSION, RunBuilder, RunCursor, RunEnds,
+    RunIndex, RunReader, Span, encode_clients_run, encode_columns, encode_run,
 };
 pub use scan::{Scan, Want};
 pub use snapshots::{
@@ -55,6 +57,7 @@ pub use snapshots::{
     kept_name, kept_prefix, parse_kept,
 };
 pub use subtrees::{SUBTREES_MAX, SUBTREES_NAME, Subtree, Subtrees};
+pub use values::{Pointer, VALUE_BYTES_MIN, VALUES_VERSION, ValueSegment};
 
 #[cfg(test)]
 mod tests;

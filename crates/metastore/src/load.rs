@@ -5,18 +5,19 @@
 //! Invariant: the result has each name at most once, in order, with the value of the newest run
 //! that has it; names whose newest row is a removal are absent. Of a run that a client wrote only
 //! those rows count that its [`Attached`] admits; a malformed row ends its block. So it is the same
-//! whether a fragment is loaded as a whole, slice by slice, or a name is looked up.
+//! whether a fragment is loaded as a whole, slice by slice, or a name is looked up. What rows point to in value
+//! segments is not looked at.
 
 use types::bytes::Malformed;
 
 use crate::attach::Attached;
 use crate::error::{FormatError, malformed};
-use crate::manifest::{Manifest, RunInfo};
+use crate::manifest::Manifest;
 use crate::name::NameBuf;
-use crate::object::{RunId, manifest_name, run_name};
+use crate::object::{manifest_name, run_name};
 use crate::row::RowValue;
 use crate::rows::Rows;
-use crate::run::{RunBuilder, RunCursor, RunIndex, RunReader};
+use crate::run::{RunCursor, RunIndex, RunReader};
 
 /// Overlays the runs of a manifest, which come in its order, newest first.
 ///
@@ -36,25 +37,17 @@ pub fn merge(manifest: &Manifest, runs: &[Vec<u8>]) -> Result<Rows, FormatError>
     Ok(rows)
 }
 
-/// Overlays the runs of a manifest, which come in its order, as one new run. Removals are left out
-/// unless there are older runs for them to hide.
+/// Overlays the runs of a manifest, which come in its order: `each` is given the newest row of each name, in
+/// order of name; removals, too.
 ///
 /// # Errors
 /// As [`merge`].
-pub fn rewrite(
+pub fn overlay(
     manifest: &Manifest,
     runs: &[Vec<u8>],
-    (id, has_older): (RunId, bool),
-) -> Result<(Vec<u8>, RunInfo), FormatError> {
-    let readers = open_all(manifest, runs)?;
-    let mut builder = RunBuilder::new(manifest.dirfrag, id);
-    merge_slice(manifest, &readers, Slice::default(), |name, value| match value {
-        RowValue::Removed if !has_older => {}
-        RowValue::Removed | RowValue::Remote { .. } | RowValue::Inode(_) => {
-            builder.push(name, value);
-        }
-    })?;
-    Ok(builder.finish())
+    each: impl FnMut(&[u8], &RowValue<'_>),
+) -> Result<(), FormatError> {
+    merge_slice(manifest, &open_all(manifest, runs)?, Slice::default(), each)
 }
 
 /// The names from one on that come before another; from the first if that is empty, and to the last if

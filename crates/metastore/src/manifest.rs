@@ -8,6 +8,7 @@
 //! another kind ([`RunId::of_client`]), and an [`Attached`] that says what its rows may be.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use crc32c::crc32c;
 use types::bytes::{Malformed, Put, Reader};
@@ -16,11 +17,14 @@ use types::{DirFragId, InoRange, Seq, Timestamp};
 use crate::attach::Attached;
 use crate::error::{FormatError, KNOWN_VERSION, malformed};
 use crate::object::{RunId, manifest_name, put_dirfrag, read_dirfrag};
-use crate::run::RunReader;
+use crate::run::{Columns, RunReader};
+use crate::values::ValueSegment;
 
-/// The newest manifest format. A manifest without attached runs is written as version 1, which knew
-/// of none.
-pub const MANIFEST_VERSION: u16 = 2;
+/// The newest manifest format. A manifest without value segments is written as version 2, which knew of none,
+/// and one without attached runs, too, as version 1.
+pub const MANIFEST_VERSION: u16 = 3;
+/// Without value segments.
+const ATTACHED_VERSION: u16 = 2;
 /// Without attached runs.
 const PLAIN_VERSION: u16 = 1;
 
@@ -32,6 +36,9 @@ const CRC_BYTES: usize = 4;
 /// An attached run without its ranges, and a range.
 const ATTACHED_BYTES_MIN: usize = 8 + 8 + 4;
 const RANGE_BYTES: usize = 8 + 8;
+/// A value segment without its uses, and a use.
+const SEGMENT_BYTES_MIN: usize = 8 + 8 + 4 + 4;
+const USE_BYTES: usize = 8 + 8;
 
 /// The list of runs of a directory fragment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,6 +55,8 @@ pub struct Manifest {
     pub runs: Vec<RunInfo>,
     /// What is known of the runs among them that clients wrote.
     pub attached: Vec<Attached>,
+    /// The value segments that its runs point into.
+    pub values: Vec<ValueSegment>,
     /// How many names the fragment has.
     pub entries: u64,
     /// How many of them are directories.
@@ -118,7 +127,8 @@ impl Manifest {
         debug_assert_eq!(self.check(), Ok(()), "a manifest that is stored is consistent");
         let mut out = Vec::with_capacity(HEADER_BYTES + self.runs.len() * RUN_BYTES + CRC_BYTES);
         out.extend_from_slice(MAGIC);
-        out.put_u16(if self.attached.is_empty() { PLAIN_VERSION } else { MANIFEST_VERSION });
+        let version = self.version();
+        out.put_u16(version);
         out.put_u16(if self.counts_exact { FLAG_COUNTS_EXACT } else { 0 });
         put_dirfrag(&mut out, self.dirfrag);
         out.put_u64(self.generation);
@@ -136,12 +146,49 @@ impl Manifest {
             out.put_u64(run.bytes);
             out.put_u32(run.crc);
         }
-        if !self.attached.is_empty() {
+        if version > PLAIN_VERSION {
             put_attached(&mut out, &self.attached);
+        }
+        if version > ATTACHED_VERSION {
+            put_values(&mut out, &self.values);
         }
         let crc = crc32c(&out);
         out.put_u32(crc);
         out
+    }
+
+    /// The first version that can say all of it.
+    fn version(&self) -> u16 {
+        match (self.attached.is_empty(), self.values.is_empty()) {
+            (true, true) => PLAIN_VERSION,
+            (false, true) => ATTACHED_VERSION,
+            (_, false) => MANIFEST_VERSION,
+        }
+    }
+
+    /// Puts a run with its columns in the place of some runs, or nothing. Returns the value segments that no run
+    /// points into any more; they are not listed then.
+    #[must_use]
+    pub fn replace_runs(
+        &mut self,
+        replaced: Range<usize>,
+        new: Option<(RunInfo, &Columns)>,
+    ) -> Vec<RunId> {
+        let info = new.map(|(info, _)| info);
+        let old: Vec<RunId> = self.runs.splice(replaced, info).map(|run| run.id).collect();
+        self.attached.retain(|attached| !old.contains(&attached.run));
+        let written = new.and_then(|(_, columns)| columns.segment.as_ref());
+        self.values.extend(written.map(|(_, segment)| segment.clone()));
+        for segment in &mut self.values {
+            segment.uses.retain(|(run, _)| !old.contains(run));
+            if let Some((info, columns)) = new
+                && let Some(bytes) = columns.uses.get(&segment.id)
+            {
+                segment.uses.push((info.id, *bytes));
+            }
+        }
+        let gone = self.values.extract_if(.., |segment| segment.uses.is_empty());
+        gone.map(|segment| segment.id).collect()
     }
 
     /// Reads a manifest.
@@ -184,8 +231,28 @@ impl Manifest {
         if self.attached.iter().any(|attached| !seen.contains(&attached.run)) {
             return Err("attached runs that are listed");
         }
+        self.check_values(&seen)?;
         if self.counts_exact && self.subdirs > self.entries {
             return Err("at most as many directories as entries");
+        }
+        Ok(())
+    }
+
+    fn check_values(&self, runs: &BTreeSet<RunId>) -> Result<(), &'static str> {
+        let mut seen = BTreeSet::new();
+        for segment in &self.values {
+            if segment.id.0 >= self.next_run || !seen.insert(segment.id) {
+                return Err("unique numbers of value segments below the next run's");
+            }
+            let mut users = BTreeSet::new();
+            let is_legal = |(run, bytes): &(RunId, u64)| {
+                runs.contains(run) && !run.is_clients() && *bytes <= segment.bytes
+            };
+            if segment.uses.is_empty()
+                || !segment.uses.iter().all(|used| is_legal(used) && users.insert(used.0))
+            {
+                return Err("value segments with runs that are listed");
+            }
         }
         Ok(())
     }
@@ -221,6 +288,7 @@ fn decode(bytes: &[u8]) -> Result<Manifest, Malformed> {
         touched: (Timestamp(reader.u64()?.cast_signed()), Seq(reader.u64()?)),
         runs: Vec::new(),
         attached: Vec::new(),
+        values: Vec::new(),
     };
     let count = reader.u32()? as usize;
     // Checked before anything is allocated for it.
@@ -239,6 +307,15 @@ fn decode(bytes: &[u8]) -> Result<Manifest, Malformed> {
     }
     if !is_plain {
         manifest.attached = read_attached(&mut reader, body.len())?;
+        if version > ATTACHED_VERSION {
+            manifest.values = read_values(&mut reader, body.len())?;
+        }
+        if reader.offset() != body.len() {
+            return Err(reader.malformed("the checksum"));
+        }
+        if manifest.version() != version {
+            return Err(malformed(MAGIC.len(), "the first version that can say what it says"));
+        }
     }
     manifest.check().map_err(|cause| malformed(HEADER_BYTES, cause))?;
     Ok(manifest)
@@ -263,7 +340,7 @@ fn read_attached(reader: &mut Reader<'_>, end: usize) -> Result<Vec<Attached>, M
     let start = *reader;
     let count = reader.u32()? as usize;
     // Checked before anything is allocated for it.
-    if count == 0 || count > left(reader) / ATTACHED_BYTES_MIN {
+    if count > left(reader) / ATTACHED_BYTES_MIN {
         return Err(start.malformed("as many attached runs as there are bytes for"));
     }
     let mut attached = Vec::with_capacity(count);
@@ -280,10 +357,47 @@ fn read_attached(reader: &mut Reader<'_>, end: usize) -> Result<Vec<Attached>, M
         }
         attached.push(Attached { run, position, ranges });
     }
-    if reader.offset() != end {
-        return Err(reader.malformed("the checksum"));
-    }
     Ok(attached)
+}
+
+fn put_values(out: &mut Vec<u8>, values: &[ValueSegment]) {
+    out.put_u32(u32::try_from(values.len()).expect("a fragment has few value segments"));
+    for ValueSegment { id, bytes, crc, uses } in values {
+        out.put_u64(id.0);
+        out.put_u64(*bytes);
+        out.put_u32(*crc);
+        out.put_u32(u32::try_from(uses.len()).expect("a fragment has few runs"));
+        for (run, bytes) in uses {
+            out.put_u64(run.0);
+            out.put_u64(*bytes);
+        }
+    }
+}
+
+/// Reads what [`put_values`] wrote, which ends before `end`.
+fn read_values(reader: &mut Reader<'_>, end: usize) -> Result<Vec<ValueSegment>, Malformed> {
+    let left = |reader: &Reader<'_>| end.saturating_sub(reader.offset());
+    let start = *reader;
+    let count = reader.u32()? as usize;
+    // Checked before anything is allocated for it.
+    if count > left(reader) / SEGMENT_BYTES_MIN {
+        return Err(start.malformed("as many value segments as there are bytes for"));
+    }
+    let mut values = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (id, bytes, crc) = (RunId(reader.u64()?), reader.u64()?, reader.u32()?);
+        let start = *reader;
+        let count = reader.u32()? as usize;
+        if count > left(reader) / USE_BYTES {
+            return Err(start.malformed("as many uses as there are bytes for"));
+        }
+        let mut uses = Vec::with_capacity(count);
+        for _ in 0..count {
+            uses.push((RunId(reader.u64()?), reader.u64()?));
+        }
+        values.push(ValueSegment { id, bytes, crc, uses });
+    }
+    Ok(values)
 }
 
 fn read_run(reader: &mut Reader<'_>) -> Result<RunInfo, Malformed> {

@@ -47,6 +47,8 @@ pub enum ObjectName {
     Manifest(DirFragId),
     /// A sorted run of a directory fragment.
     Run(DirFragId, RunId),
+    /// A value segment of a directory fragment.
+    Values(DirFragId, RunId),
     /// A stripe of a file's content, in a pool.
     Data(Ino, Pool, u64),
 }
@@ -63,6 +65,9 @@ impl ObjectName {
         if object == "manifest" {
             return Some(Self::Manifest(dirfrag));
         }
+        if let Some(id) = object.strip_prefix(VALUES) {
+            return Some(Self::Values(dirfrag, RunId(parse_hex(id, 16)?)));
+        }
         let id = parse_hex(object.strip_prefix("run.")?, 16)?;
         Some(Self::Run(dirfrag, RunId(id)))
     }
@@ -73,6 +78,7 @@ impl fmt::Display for ObjectName {
         match self {
             Self::Manifest(dirfrag) => write!(f, "{}manifest", prefix(*dirfrag)),
             Self::Run(dirfrag, id) => write!(f, "{}{id}", prefix(*dirfrag)),
+            Self::Values(dirfrag, id) => write!(f, "{}{VALUES}{:016x}", prefix(*dirfrag), id.0),
             Self::Data(ino, pool, stripe) => {
                 write!(f, "{}{stripe:08x}", data_prefix(*ino, *pool))
             }
@@ -99,6 +105,12 @@ pub fn run_name(dirfrag: DirFragId, id: RunId) -> String {
     ObjectName::Run(dirfrag, id).to_string()
 }
 
+/// The name of a value segment.
+#[must_use]
+pub fn values_name(dirfrag: DirFragId, id: RunId) -> String {
+    ObjectName::Values(dirfrag, id).to_string()
+}
+
 /// The name of one stripe of a file's content. The directory level is the low byte of the inode
 /// number because numbers are handed out in sequence: a job's files spread over all 256.
 #[must_use]
@@ -115,6 +127,9 @@ pub fn data_prefix(ino: Ino, pool: Pool) -> String {
         Pool(number) => format!("data/{POOL}{number:02x}/{shard:02x}/{:016x}.", ino.0),
     }
 }
+
+/// What follows is the number of a value segment.
+const VALUES: &str = "values.";
 
 /// Between `data/` and the number of a pool that somebody chose.
 const POOL: &str = "pool";

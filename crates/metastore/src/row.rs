@@ -8,6 +8,9 @@
 use types::bytes::{Malformed, Put, Reader, unzigzag, zigzag};
 use types::{Attr, FileType, Ino, Seq, Timestamp, device_and_stripe, device_or_stripe};
 
+use crate::object::RunId;
+use crate::values::Pointer;
+
 /// A name and what it stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row<'a> {
@@ -44,6 +47,16 @@ pub struct InodeRecord<'a> {
     pub data: &'a [u8],
     /// Opaque: extended attributes, policy.
     pub extra: &'a [u8],
+    /// Where `data` and `extra` are if they are not here: then both are empty.
+    pub pointer: Option<Pointer>,
+}
+
+impl InodeRecord<'_> {
+    /// Whether it is better kept in a value segment, where a value of `least` bytes is. A link's target is
+    /// not: whoever lists a directory needs it.
+    pub(crate) fn is_large(&self, least: usize) -> bool {
+        self.data.len() + self.extra.len() >= least && self.attr.file_type() != FileType::Symlink
+    }
 }
 
 /// What the rows of one run have in common, taken from its first inode. Rows state their
@@ -109,10 +122,11 @@ const MODE: u64 = 1 << 8;
 const NLINK: u64 = 1 << 9;
 const RDEV: u64 = 1 << 10;
 const EXTRA: u64 = 1 << 11;
-const TAG_END: u64 = 1 << 12;
+const POINTER: u64 = 1 << 12;
+const TAG_END: u64 = 1 << 13;
 
-/// The most bytes of a value without its data and extra: a tag and thirteen numbers.
-const FIXED_BYTES_MAX: usize = 2 + 13 * 10;
+/// The most bytes of a value without its data and extra: a tag, and thirteen numbers and a pointer.
+const FIXED_BYTES_MAX: usize = 2 + 17 * 10;
 
 /// Appends `value`, stated against `base`.
 #[inline]
@@ -168,6 +182,13 @@ fn put_inode(out: &mut Vec<u8>, base: &Base, record: &InodeRecord<'_>) {
     if tag & EXTRA != 0 {
         out.put_bytes(record.extra);
     }
+    if let Some(pointer) = &record.pointer {
+        debug_assert!(tag & (DATA | EXTRA) == 0, "what is pointed to is not here, too");
+        out.put_varint(pointer.segment.0);
+        out.put_varint(pointer.offset);
+        out.put_varint(u64::from(pointer.data));
+        out.put_varint(u64::from(pointer.extra));
+    }
 }
 
 /// The tag of an inode: its kind and the fields that must be stored.
@@ -175,8 +196,9 @@ fn put_inode(out: &mut Vec<u8>, base: &Base, record: &InodeRecord<'_>) {
 fn tag_of(base: &Base, record: &InodeRecord<'_>) -> u64 {
     let attr = &record.attr;
     let flag = |stored: bool, bit: u64| if stored { bit } else { 0 };
+    let length = record.pointer.map_or(record.data.len() as u64, |at| u64::from(at.data));
     KIND_INODE
-        | flag(attr.size != record.data.len() as u64, SIZE)
+        | flag(attr.size != length, SIZE)
         | flag(!record.data.is_empty(), DATA)
         | flag(attr.ctime != attr.mtime, CTIME)
         | flag(attr.atime != attr.mtime, ATIME)
@@ -186,6 +208,7 @@ fn tag_of(base: &Base, record: &InodeRecord<'_>) -> u64 {
         | flag(attr.nlink != 1, NLINK)
         | flag(device_of(attr) != 0, RDEV)
         | flag(!record.extra.is_empty(), EXTRA)
+        | flag(record.pointer.is_some(), POINTER)
 }
 
 /// A device number, or how a file is striped: what the flag [`RDEV`] is about.
@@ -254,8 +277,22 @@ fn read_inode<'a>(
     (attr.rdev, attr.stripe) = device_and_stripe(attr.mode, device);
     let data = if tag & DATA != 0 { reader.bytes()? } else { &[] };
     let extra = if tag & EXTRA != 0 { reader.bytes()? } else { &[] };
-    attr.size = size.unwrap_or(data.len() as u64);
-    Ok(InodeRecord { attr, version, data, extra })
+    let pointer = if tag & POINTER != 0 { Some(read_pointer(reader, tag)?) } else { None };
+    let length = pointer.map_or(data.len() as u64, |at| u64::from(at.data));
+    attr.size = size.unwrap_or(length);
+    Ok(InodeRecord { attr, version, data, extra, pointer })
+}
+
+fn read_pointer(reader: &mut Reader<'_>, tag: u64) -> Result<Pointer, Malformed> {
+    if tag & (DATA | EXTRA) != 0 {
+        return Err(reader.malformed("content in a row or a pointer to it"));
+    }
+    Ok(Pointer {
+        segment: RunId(reader.varint()?),
+        offset: reader.varint()?,
+        data: reader.varint_u32()?,
+        extra: reader.varint_u32()?,
+    })
 }
 
 /// `value - base` as a number that is short when they are close. Wraps, hence loses nothing.

@@ -12,6 +12,7 @@ use types::{DirFragId, NAME_BYTES_MAX, check_name};
 use crate::object::RunId;
 use crate::row::{Base, Row, RowValue, put_value, read_value};
 use crate::run::encode_run;
+use crate::values::VALUE_BYTES_MIN;
 
 /// Rows in the order in which they were pushed, encoded back to back.
 #[derive(Clone, Default)]
@@ -22,6 +23,9 @@ pub struct Rows {
     starts: Vec<usize>,
     /// Set by the first inode.
     base: Option<Base>,
+    /// Some row may have a value that belongs into a value segment, or is in one.
+    has_large: bool,
+    has_pointers: bool,
 }
 
 /// Where a buffer holds a row.
@@ -54,10 +58,40 @@ impl Rows {
             (None, RowValue::Inode(record)) => *self.base.insert(Base::of(record)),
             (None, RowValue::Removed | RowValue::Remote { .. }) => Base::default(),
         };
+        self.note(&value);
         self.starts.push(self.bytes.len());
         self.bytes.push(name_bytes);
         self.bytes.extend_from_slice(name);
         put_value(&mut self.bytes, &base, &value);
+    }
+
+    #[inline]
+    fn note(&mut self, value: &RowValue<'_>) {
+        if let RowValue::Inode(record) = value {
+            self.has_large |= record.data.len() + record.extra.len() >= VALUE_BYTES_MIN;
+            self.has_pointers |= record.pointer.is_some();
+        }
+    }
+
+    /// Whether the content of some inode may be in a value segment.
+    #[must_use]
+    pub fn has_pointers(&self) -> bool {
+        self.has_pointers
+    }
+
+    /// How many bytes of content and attributes belong into a value segment.
+    #[must_use]
+    pub fn large_bytes(&self) -> u64 {
+        if !self.has_large {
+            return 0;
+        }
+        let large = self.iter().filter_map(|row| match row.value {
+            RowValue::Inode(record) if record.is_large(VALUE_BYTES_MIN) => {
+                Some((record.data.len() + record.extra.len()) as u64)
+            }
+            RowValue::Inode(_) | RowValue::Remote { .. } | RowValue::Removed => None,
+        });
+        large.sum()
     }
 
     /// How many rows were pushed, repeated names included.
@@ -89,7 +123,7 @@ impl Rows {
         let Some(start) = self.starts.get(at).copied() else { return Self::new() };
         let mut starts = self.starts.split_off(at);
         starts.iter_mut().for_each(|place| *place -= start);
-        Self { bytes: self.bytes.split_off(start), starts, base: self.base }
+        Self { bytes: self.bytes.split_off(start), starts, ..*self }
     }
 
     /// The row that was pushed last.
@@ -103,6 +137,7 @@ impl Rows {
         let Some(start) = self.starts.last().copied() else { return };
         let name_bytes = usize::from(self.bytes[start]);
         self.bytes.truncate(start + 1 + name_bytes);
+        self.note(&value);
         let base = self.base();
         put_value(&mut self.bytes, &base, &value);
     }
@@ -111,7 +146,7 @@ impl Rows {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.starts.clear();
-        self.base = None;
+        (self.base, self.has_large, self.has_pointers) = (None, false, false);
     }
 
     /// The rows in the order in which they were pushed.

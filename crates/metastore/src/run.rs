@@ -19,10 +19,12 @@ use types::bytes::{Malformed, Put, Reader};
 use types::{DirFragId, Ino};
 
 use crate::error::{KNOWN_VERSION, malformed};
+use crate::manifest::RunInfo;
 use crate::name::NameBuf;
 use crate::object::{RunId, put_dirfrag, read_dirfrag};
-use crate::row::Base;
+use crate::row::{Base, read_value};
 use crate::rows::Rows;
+use crate::values::VALUE_BYTES_MIN;
 
 pub use cursor::RunCursor;
 pub use index::{RunIndex, Span};
@@ -30,12 +32,12 @@ pub use reader::{RunEnds, RunReader};
 #[cfg(test)]
 pub(crate) use stream::CHUNK_BYTES;
 pub(crate) use stream::{Moved, RunStream, StreamCursor};
-pub use writer::RunBuilder;
+pub use writer::{Columns, RunBuilder};
 
-/// The run format that this build writes. It reads those before: 2 had no filters, and its header
-/// counted the rows; 1 knew nothing of stripes and says in the place where they are what is read as
+/// The run format that this build writes. It reads those before: 3 had no pointers to value segments;
+/// 2 had no filters, and its header counted the rows; 1 knew nothing of stripes and says in the place where they are what is read as
 /// the usual one.
-pub const RUN_VERSION: u16 = 3;
+pub const RUN_VERSION: u16 = 4;
 /// The first version with filters, and with the counts behind the index.
 const FILTERED_VERSION: u16 = 3;
 /// A block ends with the row that makes its rows at least this many bytes.
@@ -64,6 +66,20 @@ pub fn encode_run(dirfrag: DirFragId, id: RunId, rows: &Rows) -> Vec<u8> {
     write_rows(dirfrag, id, rows).finish().0
 }
 
+/// As [`encode_run`], with what is long in a row in a value segment of the same number.
+#[must_use]
+pub fn encode_columns(dirfrag: DirFragId, id: RunId, rows: &Rows) -> (Vec<u8>, RunInfo, Columns) {
+    let mut builder =
+        RunBuilder::with_base(dirfrag, id, rows.base(), 0).with_values(VALUE_BYTES_MIN);
+    for key in writer::sorted(rows) {
+        let (name, value) = rows.row(key.place);
+        let value = read_value(&mut Reader::new(value), &rows.base())
+            .expect("the buffer holds only what push encoded");
+        builder.push(name, &value);
+    }
+    builder.finish_columns()
+}
+
 /// As [`encode_run`], for a client: the number is [`RunId::of_client`], with `first` an inode number of
 /// the client's in the rows.
 #[must_use]
@@ -75,6 +91,7 @@ pub fn encode_clients_run(dirfrag: DirFragId, first: Ino, rows: &Rows) -> (RunId
 }
 
 fn write_rows(dirfrag: DirFragId, id: RunId, rows: &Rows) -> RunBuilder {
+    debug_assert!(!rows.has_pointers(), "whoever writes pointers has to count them");
     let mut writer = RunBuilder::with_base(dirfrag, id, rows.base(), rows.bytes());
     // Rows are looked up a few at a time: none of these look-ups waits for another, so the
     // processor waits for memory once per batch and not once per row.

@@ -14,7 +14,7 @@ pub(crate) fn transcript(bytes: &[u8]) -> String {
         let what = match value {
             RowValue::Removed => "removed".to_owned(),
             RowValue::Remote { ino, file_type } => format!("{} {ino}", file_type.word()),
-            RowValue::Inode(InodeRecord { attr, data, extra, version }) => format!(
+            RowValue::Inode(InodeRecord { attr, data, extra, version, .. }) => format!(
                 "{ino} {letter}{mode:o} {version} size={size} data=\"{data}\" extra=\"{extra}\"",
                 ino = attr.ino,
                 letter = attr.file_type().letter(),
@@ -81,7 +81,7 @@ pub(crate) fn attr(number: u64, file_type: FileType) -> Attr {
 
 pub(crate) fn inode(number: u64, file_type: FileType, data: &[u8]) -> RowValue<'_> {
     let attr = Attr { size: data.len() as u64, ..attr(number, file_type) };
-    RowValue::Inode(InodeRecord { attr, version: Seq(number), data, extra: &[] })
+    RowValue::Inode(InodeRecord { attr, version: Seq(number), data, ..InodeRecord::default() })
 }
 
 /// The inode of IndexFS's number: its root is 0, ours is 1, and users' numbers begin at 2^40.
@@ -137,7 +137,13 @@ fn everything_run() -> Vec<u8> {
     rows.push(b"plain", inode(1, FileType::Regular, b""));
     let striped = Attr { stripe: Stripe::MIN, size: 1 << 20, ..attr(13, FileType::Regular) };
     rows.push(b"striped", RowValue::Inode(InodeRecord { attr: striped, ..InodeRecord::default() }));
-    let record = InodeRecord { attr: full, version: Seq(1 << 50), data: b"d", extra: b"user.a=b" };
+    let record = InodeRecord {
+        attr: full,
+        version: Seq(1 << 50),
+        data: b"d",
+        extra: b"user.a=b",
+        pointer: None,
+    };
     rows.push(b"full", RowValue::Inode(record));
     let device = Attr { rdev: 0x0801, ..attr(10, FileType::BlockDevice) };
     rows.push(b"sda1", RowValue::Inode(InodeRecord { attr: device, ..InodeRecord::default() }));
@@ -160,6 +166,7 @@ fn example_manifest() -> Manifest {
         generation: 12,
         next_run: 0x2b,
         attached: Vec::new(),
+        values: Vec::new(),
         runs: vec![newest, oldest],
         entries: 1040,
         subdirs: 3,
@@ -169,9 +176,28 @@ fn example_manifest() -> Manifest {
     }
 }
 
-/// The objects whose bytes are kept for ever under `testdata/v3`; manifests are of version 1 still.
+/// A directory whose only file has its content in a value segment: run, segment and manifest.
+fn columns() -> [(&'static str, Vec<u8>); 3] {
+    let fragment = dirfrag(Ino(Ino::FIRST_FREE + 3));
+    let text =
+        b"Call me Ishmael. Some years ago - never mind how long precisely - having little or no \
+        money in my purse, and nothing particular to interest me on shore, I thought I would sail \
+        about a little and see the watery part of the world. It is a way I have of driving off the \
+        spleen and regulating the circulation.";
+    let mut rows = Rows::new();
+    rows.push(b"loomings", inode(6, FileType::Regular, text));
+    let (run, info, columns) = encode_columns(fragment, RunId(1), &rows);
+    let mut manifest = Manifest { next_run: 2, entries: 1, ..Manifest::new(fragment) };
+    let _none = manifest.replace_runs(0..0, Some((info, &columns)));
+    let values = columns.segment.expect("it is long").0;
+    [("columns.run", run), ("columns.values", values), ("columns.manifest", manifest.encode())]
+}
+
+/// The objects whose bytes are kept for ever under `testdata/v4`; manifests are of the first version that can
+/// say what they say.
 fn golden_objects() -> Vec<(&'static str, Vec<u8>)> {
     let mut objects = indexfs_runs();
+    objects.extend(columns());
     objects.push(("everything.run", everything_run()));
     objects.push(("example.manifest", example_manifest().encode()));
     objects.push(("empty.manifest", Manifest::new(dirfrag(Ino::ROOT)).encode()));
@@ -182,7 +208,7 @@ fn golden_objects() -> Vec<(&'static str, Vec<u8>)> {
 /// The bytes of a golden file of the newest version; written first if `UPDATE_EXPECT` is set.
 #[allow(clippy::disallowed_methods, reason = "golden files are files")]
 fn golden(name: &str, bytes: &[u8]) -> Vec<u8> {
-    let path = format!("{}/testdata/v3/{name}.bin", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/testdata/v4/{name}.bin", env!("CARGO_MANIFEST_DIR"));
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         std::fs::write(&path, bytes).expect("the golden file can be written");
     }
@@ -190,14 +216,14 @@ fn golden(name: &str, bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn reads_v3() {
+fn reads_v4() {
     for (name, bytes) in golden_objects() {
         let stored = golden(name, &bytes);
-        assert_eq!(bytes, stored, "{name}: this build writes other bytes than version 3");
+        assert_eq!(bytes, stored, "{name}: this build writes other bytes than version 4");
         if name.ends_with(".manifest") {
             let manifest = Manifest::decode(&stored).expect("a golden manifest");
             assert_eq!(manifest.encode(), stored);
-        } else {
+        } else if name.ends_with(".run") {
             assert!(RunReader::open(&stored).is_ok(), "{name}");
         }
     }
@@ -208,7 +234,7 @@ fn reads_v3() {
 /// The bytes that older versions wrote are read, and mean what they did.
 #[allow(clippy::disallowed_methods, reason = "golden files are files")]
 fn reads_older(version: u8, is_known: impl Fn(&str) -> bool) {
-    for (name, newer) in golden_objects() {
+    for (name, newer) in golden_objects().into_iter().filter(|it| !it.0.starts_with("columns")) {
         let place = env!("CARGO_MANIFEST_DIR");
         let path = format!("{place}/testdata/v{version}/{name}.bin");
         let stored = std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
@@ -232,6 +258,28 @@ fn reads_v1() {
 #[test]
 fn reads_v2() {
     reads_older(2, |_| true);
+}
+
+#[test]
+fn reads_v3() {
+    reads_older(3, |_| true);
+}
+
+#[test]
+fn what_a_golden_row_points_to_is_in_the_golden_segment() {
+    let golden = |(name, bytes): (&str, Vec<u8>)| golden(name, &bytes);
+    let [run, values, manifest] = columns().map(golden);
+    let (run, manifest) = (RunReader::open(&run).unwrap(), Manifest::decode(&manifest).unwrap());
+    manifest.values[0].check(run.dirfrag(), &values).unwrap();
+    let Ok(Some(RowValue::Inode(InodeRecord { attr, pointer: Some(pointer), .. }))) =
+        run.get(b"loomings")
+    else {
+        panic!("its content is elsewhere");
+    };
+    assert_eq!(attr.size, u64::from(pointer.data));
+    let at = usize::try_from(pointer.offset).unwrap();
+    let (data, extra) = pointer.read(run.dirfrag(), &values[at..]).unwrap();
+    assert!(data.starts_with(b"Call me Ishmael.") && extra.is_empty());
 }
 
 #[test]
@@ -301,7 +349,8 @@ fn mutate(numbers: &mut Numbers, bytes: &mut Vec<u8>) {
 fn mutated_objects_are_refused_and_never_panic() {
     let seed = 0x5eed_0001;
     let mut numbers = Numbers(seed);
-    let objects = golden_objects();
+    let mut objects = golden_objects();
+    objects.retain(|(name, _)| !name.ends_with(".values"));
     for case in 0..12_000 {
         let (name, original) = &objects[case % objects.len()];
         let mut bytes = original.clone();
@@ -329,7 +378,7 @@ fn arbitrary_bytes_never_panic() {
         let mut bytes: Vec<u8> = (0..length).map(|_| numbers.byte() & 0x1f).collect();
         // Often enough the bytes get past the first check.
         if length > 12 {
-            let magic = if numbers.below(2) == 0 { b"CUDLRUN1\x03\0" } else { b"CUDLMANI\x01\0" };
+            let magic = if numbers.below(2) == 0 { b"CUDLRUN1\x04\0" } else { b"CUDLMANI\x03\0" };
             bytes[..10].copy_from_slice(magic);
         }
         fuzz::decode(&bytes);
@@ -341,7 +390,7 @@ fn errors_name_object_place_and_remedy() {
     let (fragment, id) = (dirfrag(Ino(1)), RunId(5));
     let damaged = RunReader::open_as(fragment, id, b"CUDLRUN1").expect_err("truncated");
     let mut newer = everything_run();
-    newer[8] = 4;
+    newer[8] = 5;
     let newer = RunReader::open(&newer).expect_err("unknown version").about("dirs/x/run.1");
     assert_eq!(Error::from(damaged.clone()).errno, Errno::BadMessage);
     let text = format!("{}\n{}\n", Error::from(damaged), Error::from(newer));
@@ -368,7 +417,7 @@ fn hex(bytes: &[u8]) -> String {
 #[test]
 fn the_example_of_the_format_page_is_true() {
     let page = include_str!("../../../docs/formats/metastore.md");
-    for name in ["i03-alice.run", "empty.manifest"] {
+    for name in ["i03-alice.run", "empty.manifest", "columns.run"] {
         let (_, bytes) =
             golden_objects().into_iter().find(|(object, _)| *object == name).expect("is one");
         assert!(page.contains(&hex(&bytes)), "the page should show {name}:\n{}", hex(&bytes));

@@ -160,5 +160,8 @@ fn push_row(
         extra.map_or((&[], &[]), |extra| (&extra.data, extra.encoded()));
     let attr = inode.attr(dentry.ino);
     let version = inode.version;
-    rows.push(name, RowValue::Inode(InodeRecord { attr, version, data, extra: encoded }));
+    rows.push(
+        name,
+        RowValue::Inode(InodeRecord { attr, version, data, extra: encoded, pointer: None }),
+    );
 }

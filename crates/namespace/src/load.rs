@@ -106,7 +106,7 @@ impl Namespace {
     /// Adds an entry that a server listed: its attributes and, for small files and links, its
     /// content. Like in the server, an inode with several names lives in [`Ino::LINKS`].
     pub fn load_entry(&mut self, dir: Ino, name: &[u8], attr: &types::Attr, data: &[u8]) {
-        let record = InodeRecord { attr: *attr, version: Seq(0), data, extra: &[] };
+        let record = InodeRecord { attr: *attr, data, ..InodeRecord::default() };
         if attr.is_dir() || attr.nlink < 2 {
             return self.load_inode(dir, name, &record, Newer::Memory);
         }

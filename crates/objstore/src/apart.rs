@@ -62,7 +62,9 @@ impl Apart {
         check_name(name)?;
         Ok(match ObjectName::parse(name) {
             Some(ObjectName::Data(ino, ..)) => Place::Content { own: self.own.contains(ino) },
-            Some(dirs @ (ObjectName::Manifest(_) | ObjectName::Run(..))) => Place::Dirs(dirs),
+            Some(
+                dirs @ (ObjectName::Manifest(_) | ObjectName::Run(..) | ObjectName::Values(..)),
+            ) => Place::Dirs(dirs),
             None => Place::Above,
         })
     }
@@ -151,7 +153,7 @@ impl ObjectStore for Apart {
             Place::Above => self.above.read_range(name, offset, length),
             Place::Dirs(object) => match optional(self.above.read_range(name, offset, length))? {
                 Some(found) => Ok(found),
-                None if matches!(object, ObjectName::Run(..)) => {
+                None if matches!(object, ObjectName::Run(..) | ObjectName::Values(..)) => {
                     if self.hidden().contains(name) {
                         return Err(absent(name));
                     }
@@ -173,7 +175,7 @@ impl ObjectStore for Apart {
             Place::Above => self.above.stat(name),
             Place::Dirs(object) => match optional(self.above.stat(name))? {
                 Some(stat) => Ok(stat),
-                None if matches!(object, ObjectName::Run(..)) => {
+                None if matches!(object, ObjectName::Run(..) | ObjectName::Values(..)) => {
                     if self.hidden().contains(name) {
                         Err(absent(name))
                     } else {

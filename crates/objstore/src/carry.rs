@@ -4,17 +4,19 @@
 //! replaced by compare-and-swap, then runs that it no longer lists are deleted. Whatever is
 //! interrupted in between, the manifest names only runs that are complete.
 
+mod add;
 mod cache;
 mod carrier;
 mod compact;
 mod lookup;
 mod prove;
+mod values;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use metastore::request::{Condition, LoadedDir, StoreFailure, StoreOp, StoreResult};
 use metastore::{
-    Attached, DirRun, Manifest, Rows, RunId, RunInfo, RunReader, manifest_name, run_name,
+    Attached, DirRun, Manifest, Rows, RunId, RunInfo, manifest_name, run_name, values_name,
 };
 use types::{DirFragId, Errno, Error, Frag, Ino, InoRange, Pool, Result, Seq, Timestamp};
 
@@ -34,6 +36,7 @@ const GUESSES_AT_ONCE: u64 = 8;
 const GAP_MAX: u64 = 4;
 
 pub use carrier::{Carrier, Tuning};
+pub use values::{ValueReader, resolve};
 
 /// Carries out an operation, by itself ([`Carrier`]).
 ///
@@ -97,9 +100,7 @@ fn try_op(store: &dyn ObjectStore, carrier: &Carrier, op: &StoreOp) -> Result<St
             dirs.try_for_each(|runs| attach_dir(store, runs, (*position, ranges)))?;
             Ok(StoreResult::Done)
         }
-        StoreOp::ProveRuns { runs } => {
-            prove::prove_all(store, runs).map(|()| StoreResult::Done)
-        }
+        StoreOp::ProveRuns { runs } => prove::prove_all(store, runs).map(|()| StoreResult::Done),
         StoreOp::CommitDir { ino, rows, counts, position, touched, attach } => {
             let commit =
                 Commit { ino: *ino, counts: *counts, position: *position, touched: *touched };
@@ -176,6 +177,9 @@ fn purge_dir(store: &dyn ObjectStore, ino: Ino) -> Result<StoreResult> {
         Ok(_) | Err(_) => return delete_all(store, &metastore::prefix(dir)),
     };
     let manifest = manifest.map_or_else(|| Manifest::new(dir), |(manifest, _)| manifest);
+    for segment in &manifest.values {
+        store.delete(&values_name(dir, segment.id))?;
+    }
     let (clients, own): (Vec<_>, Vec<_>) =
         manifest.runs.iter().map(|run| run.id).partition(|id| id.is_clients());
     let oldest = own.iter().map(|id| id.0).min().unwrap_or(manifest.next_run);
@@ -200,8 +204,10 @@ fn put_away_dir(
     let spared = keeper.keep(dir, Some(&manifest))?;
     // Before its runs: whoever dies in here leaves runs that nobody lists, and `gc` finds them.
     store.delete(&manifest_name(dir))?;
-    for run in manifest.runs.iter().filter(|run| keeper.may_delete(run.id, &spared)) {
-        store.delete(&run_name(dir, run.id))?;
+    let runs: Vec<_> = manifest.runs.iter().map(|run| run.id).collect();
+    let values: Vec<_> = manifest.values.iter().map(|segment| segment.id).collect();
+    for name in keeper.deletable(dir, (&runs, &values), &spared) {
+        store.delete(&name)?;
     }
     Ok(StoreResult::Done)
 }
@@ -246,6 +252,8 @@ fn load_dir(store: &dyn ObjectStore, ino: Ino) -> Result<StoreResult> {
 fn load_manifest(store: &dyn ObjectStore, manifest: Manifest) -> Result<StoreResult> {
     let runs = read_runs(store, &manifest)?;
     let rows = metastore::merge(&manifest, &runs)?;
+    // Values of a segment that is gone are found again as runs are.
+    let rows = resolve(store, manifest.dirfrag, rows)?;
     Ok(StoreResult::Dir(Box::new(LoadedDir { manifest, rows })))
 }
 
@@ -292,19 +300,19 @@ fn commit_dir(
     manifest.generation += 1;
     (manifest.entries, manifest.subdirs, manifest.counts_exact) = commit.counts;
     (manifest.position, manifest.touched) = (commit.position, commit.touched);
-    let mut added = Added::default();
+    let mut added = add::Added::default();
     // What is attached may come alone.
     if attach.is_none() || !rows.is_empty() {
-        added = add_run((store, carrier), &mut manifest, rows)?;
+        added = add::add_run((store, carrier), &mut manifest, rows)?;
     }
     if let Some((runs, ranges)) = attach {
         attach_to(&mut manifest, runs, (commit.position, ranges));
     }
     replace_manifest(store, &manifest, expect)?;
-    for old in added.replaced.into_iter().filter(|old| keeper.may_delete(*old, &spared)) {
-        store.delete(&run_name(dir, old))?;
+    for old in keeper.deletable(dir, (&added.replaced, &added.emptied), &spared) {
+        store.delete(&old)?;
     }
-    let compact = carrier.tuning.tiers.choose(&manifest.runs).is_some();
+    let compact = carrier.tuning.tiers.choose(&manifest).is_some();
     Ok(StoreResult::Written { compact, bytes: added.bytes })
 }
 
@@ -313,83 +321,6 @@ fn replace_manifest(store: &dyn ObjectStore, manifest: &Manifest, expect: Expect
         Outcome::Done(_) => Ok(()),
         Outcome::Conflict(_) => Err(compact::stale(manifest)),
     }
-}
-
-/// A run that was written.
-#[derive(Debug, Default)]
-struct Added {
-    /// The runs that are not listed any more.
-    replaced: Vec<RunId>,
-    /// How many bytes were written, and how many of them had been written before.
-    bytes: (u64, u64),
-}
-
-/// Writes rows as the newest run, merged with small ones if they are many.
-fn add_run(
-    (store, carrier): (&dyn ObjectStore, &Carrier),
-    manifest: &mut Manifest,
-    rows: &Rows,
-) -> Result<Added> {
-    let dir = manifest.dirfrag;
-    let id = carrier.free_number(dir.ino, manifest.next_run);
-    manifest.next_run = id.0 + 1;
-    let mut run = metastore::encode_run(dir, id, rows);
-    let mut added = Added::default();
-    let info = RunInfo::of(&RunReader::open_as(dir, id, &run)?);
-    let count = carrier.tuning.tiers.at_once(&manifest.runs);
-    if count > 0
-        && let Some(merged) = rewrite(store, manifest, count, (info, &run))?
-    {
-        (run, added.replaced, added.bytes.1) = merged;
-    } else {
-        manifest.runs.insert(0, info);
-    }
-    // A run of this number that is not listed was left behind by a server that died here.
-    let _ = store.put(&run_name(dir, id), &run, Expect::Any)?;
-    added.bytes.0 = run.len() as u64;
-    Ok(added)
-}
-
-/// A merged run, the runs that it replaces, and how many bytes of them this server had written.
-type Rewritten = (Vec<u8>, Vec<RunId>, u64);
-
-/// Merges the first runs and a new one. The manifest then lists the result in their place, which is
-/// returned with the runs that it replaces and their bytes. Nothing if a run that a client wrote cannot
-/// be read: what others do in its directory is stored all the same.
-fn rewrite(
-    store: &dyn ObjectStore,
-    manifest: &mut Manifest,
-    count: usize,
-    (info, run): (RunInfo, &[u8]),
-) -> Result<Option<Rewritten>> {
-    let old = &manifest.runs[..count];
-    let replaced: Vec<RunId> = old.iter().map(|info| info.id).collect();
-    let bytes = old.iter().filter(|run| !run.id.is_clients()).map(|run| run.bytes).sum();
-    let has_older = count < manifest.runs.len();
-    let mut front = manifest.clone();
-    front.runs.truncate(count);
-    let has_clients = front.runs.iter().any(|run| run.id.is_clients());
-    let merged = read_runs(store, &front).and_then(|mut runs| {
-        front.runs.insert(0, info);
-        runs.insert(0, run.to_vec());
-        Ok(metastore::rewrite(&front, &runs, (info.id, has_older))?)
-    });
-    let (merged, info) = match merged {
-        Ok(merged) => merged,
-        Err(error) if has_clients && is_unreadable(error.errno) => {
-            // What is above the client's run need not wait for it.
-            let above = manifest.runs.iter().position(|run| run.id.is_clients()).unwrap_or(0);
-            return if above > 1 && above < count {
-                rewrite(store, manifest, above, (info, run))
-            } else {
-                Ok(None)
-            };
-        }
-        Err(error) => return Err(error),
-    };
-    manifest.runs.splice(..count, [info]);
-    manifest.attached.retain(|attached| !replaced.contains(&attached.run));
-    Ok(Some((merged, replaced, bytes)))
 }
 
 /// Whether an object is gone or damaged, which trying again does not change.

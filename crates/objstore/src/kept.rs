@@ -3,9 +3,9 @@
 //!
 //! Whoever replaces or deletes a manifest reads the table of snapshots first, then the manifest. If
 //! somebody needs a snapshot, the manifest is put under the number of the newest one before it is
-//! replaced, unless there is one of that number: then it was changed since already. Runs that a kept
-//! manifest lists are not deleted. Who reads a directory as it was reads the manifest first and then looks
-//! for what is kept, so that nothing can slip in between.
+//! replaced, unless there is one of that number: then it was changed since already. Runs and value
+//! segments that a kept manifest lists are not deleted. Who reads a directory as it was reads the manifest
+//! first and then looks for what is kept, so that nothing can slip in between.
 //!
 //! Invariant: whatever is interrupted, a snapshot reads as it was taken.
 
@@ -14,11 +14,11 @@ use std::collections::BTreeSet;
 use metastore::request::LoadedDir;
 use metastore::{
     Manifest, Purge, Rows, RunId, SNAPSHOTS_MAX, SNAPSHOTS_NAME, Snapshot, Snapshots, kept_name,
-    kept_prefix, parse_kept,
+    kept_prefix, parse_kept, run_name, values_name,
 };
 use types::{DirFragId, Errno, Error, Frag, Ino, Pool, Result};
 
-use crate::carry::{optional, read_manifest, read_runs};
+use crate::carry::{optional, read_manifest, read_runs, resolve};
 use crate::{Expect, ObjectStore, Outcome, Version};
 
 /// So many others may replace an object before this process does.
@@ -87,7 +87,10 @@ pub fn load_dir_at(store: &dyn ObjectStore, dir: Ino, number: u64) -> Result<Opt
     let Some(manifest) = manifest_at(store, whole(dir), number)? else { return Ok(None) };
     let rows = match manifest.runs.is_empty() {
         true => Rows::new(),
-        false => metastore::merge(&manifest, &read_runs(store, &manifest)?)?,
+        false => {
+            let rows = metastore::merge(&manifest, &read_runs(store, &manifest)?)?;
+            resolve(store, manifest.dirfrag, rows)?
+        }
     };
     Ok(Some(LoadedDir { manifest, rows }))
 }
@@ -136,6 +139,22 @@ fn whole(ino: Ino) -> DirFragId {
     DirFragId { ino, frag: Frag::WHOLE }
 }
 
+/// What a manifest that was kept lists.
+#[derive(Debug, Default)]
+pub(crate) struct Spared {
+    runs: BTreeSet<RunId>,
+    values: BTreeSet<RunId>,
+}
+
+impl Spared {
+    fn of(manifest: &Manifest) -> Self {
+        Self {
+            runs: manifest.runs.iter().map(|run| run.id).collect(),
+            values: manifest.values.iter().map(|segment| segment.id).collect(),
+        }
+    }
+}
+
 /// What somebody who changes the store must keep. Made before anything is read that is to be changed.
 pub(crate) struct Keeper<'a> {
     store: &'a dyn ObjectStore,
@@ -161,28 +180,36 @@ impl<'a> Keeper<'a> {
 
     /// Whether a run that is not listed any more may go. One of a client may be listed by something that was
     /// kept earlier: after a crash it may be attached once more to a directory that was removed.
-    pub(crate) fn may_delete(&self, run: RunId, spared: &BTreeSet<RunId>) -> bool {
-        !spared.contains(&run) && (self.is_free() || !run.is_clients())
+    pub(crate) fn may_delete(&self, run: RunId, spared: &Spared) -> bool {
+        !spared.runs.contains(&run) && (self.is_free() || !run.is_clients())
+    }
+
+    /// The names of what is not listed any more and may go.
+    pub(crate) fn deletable<'s>(
+        &'s self,
+        dirfrag: DirFragId,
+        (runs, values): (&'s [RunId], &'s [RunId]),
+        spared: &'s Spared,
+    ) -> impl Iterator<Item = String> + 's {
+        let runs = runs.iter().filter(|run| self.may_delete(**run, spared));
+        let values = values.iter().filter(|segment| !spared.values.contains(segment));
+        runs.map(move |run| run_name(dirfrag, *run))
+            .chain(values.map(move |segment| values_name(dirfrag, *segment)))
     }
 
     /// Keeps a manifest that is about to be replaced or deleted; none stands for a directory of which
-    /// the store has nothing. Returns the runs that must stay. One that was kept earlier is listed there
+    /// the store has nothing. Returns what must stay. A run that was kept earlier is listed there
     /// too, if the manifest still lists it.
-    pub(crate) fn keep(
-        &self,
-        dir: DirFragId,
-        manifest: Option<&Manifest>,
-    ) -> Result<BTreeSet<RunId>> {
-        let Some(number) = self.number else { return Ok(BTreeSet::new()) };
+    pub(crate) fn keep(&self, dir: DirFragId, manifest: Option<&Manifest>) -> Result<Spared> {
+        let Some(number) = self.number else { return Ok(Spared::default()) };
         let nothing = Manifest::new(dir);
         let manifest = manifest.unwrap_or(&nothing);
-        let runs = |manifest: &Manifest| manifest.runs.iter().map(|run| run.id).collect();
         let name = kept_name(dir, number);
         match self.store.put(&name, &manifest.encode(), Expect::Absent)? {
-            Outcome::Done(_) => Ok(runs(manifest)),
+            Outcome::Done(_) => Ok(Spared::of(manifest)),
             Outcome::Conflict(_) => {
                 let kept = read_kept(self.store, dir, number)?;
-                Ok(kept.map_or_else(|| runs(manifest), |kept| runs(&kept)))
+                Ok(Spared::of(kept.as_ref().unwrap_or(manifest)))
             }
         }
     }

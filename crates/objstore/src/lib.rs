@@ -32,7 +32,7 @@ mod store;
 mod url;
 
 pub use apart::Apart;
-pub use carry::{Carrier, Tuning, carry_out, purge_data};
+pub use carry::{Carrier, Tuning, ValueReader, carry_out, purge_data, resolve};
 pub use counting::{Counters, Counting, Counts, OPERATIONS, Operation, Tally};
 pub use dir::Dir;
 pub use faulty::{Action, Faults, Faulty, Interlude, Rule};

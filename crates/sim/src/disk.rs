@@ -38,7 +38,8 @@ struct Small(Carrier);
 impl Default for Small {
     fn default() -> Self {
         let tiers = Tiers { small_bytes: 300, at_once_bytes: 600, run_bytes_max: 1 << 20 };
-        Self(Carrier::new(Tuning { tiers, whole_bytes: 500, cache_bytes: 4096 }))
+        let segment_bytes_min = 1;
+        Self(Carrier::new(Tuning { tiers, whole_bytes: 500, cache_bytes: 4096, segment_bytes_min }))
     }
 }
 

@@ -168,6 +168,58 @@ fn a_run_that_is_gone_is_left_out() {
     cluster.run(&["mkdir", "/a/b/c/again"]);
 }
 
+/// Makes files whose content goes to value segments, and returns the names of these.
+fn long_files(cluster: &Cluster, store: &dyn objstore::ObjectStore) -> Vec<String> {
+    let manifest = manifest_of(cluster, "/empty");
+    cluster.start();
+    let fs = cluster.mount();
+    let dir = fs.open_dir("/empty").unwrap();
+    for number in 0..LONG_FILES {
+        let data = [number; 3000];
+        let new = cudele::NewFile { size: 3000, data: &data, ..cudele::NewFile::default() };
+        dir.create(format!("long{number}"), &new).unwrap();
+    }
+    drop((dir, fs));
+    cluster.run(&["down"]);
+    let mut values = runs(store, &manifest);
+    values.retain(|name| name.contains("/values."));
+    assert!(!values.is_empty(), "that much content is not kept in runs");
+    values
+}
+
+const LONG_FILES: u8 = 60;
+
+/// How many of those files are empty; the others hold what they did.
+fn emptied(cluster: &Cluster) -> usize {
+    let fs = cluster.mount();
+    let content = |number: u8| {
+        let path = format!("/empty/long{number}");
+        let attr = fs.stat(&path).unwrap();
+        let mut data = Vec::new();
+        fs.read_file(&attr, &mut |piece| {
+            data.extend_from_slice(piece);
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(data, vec![number; usize::try_from(attr.size).unwrap()], "{path}");
+        data.is_empty()
+    };
+    (0..LONG_FILES).filter(|number| content(*number)).count()
+}
+
+#[test]
+fn files_whose_content_is_damaged_are_empty_and_the_others_stay() {
+    let (cluster, codes) = mended(|cluster, store| {
+        let values = long_files(cluster, store);
+        let (mut bytes, _) = store.get(&values[0]).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        put(store, &values[0], &bytes);
+    });
+    assert_eq!(codes, ["unreadable", "content_lost"]);
+    assert_eq!(emptied(&cluster), 1);
+}
+
 #[test]
 fn names_of_nothing_go_and_what_nobody_refers_to_is_removed() {
     let left = |cluster: &Cluster| -> Vec<String> {

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use journal::{Event, SegmentReader};
 use metastore::{
-    BranchState, LAYER_PREFIX, Manifest, ObjectName, PURGE_PREFIX, Purge, RunId, Snapshots,
-    kept_name, parse_kept, parse_layer,
+    BranchState, LAYER_PREFIX, Manifest, ObjectName, PURGE_PREFIX, Purge, Snapshots, kept_name,
+    parse_kept, parse_layer,
 };
 use objstore::{ObjectStore, change_snapshots, purge_data, read_snapshots};
 use types::{DirFragId, Errno, Error, Ino, Result, Stripe};
@@ -30,7 +30,7 @@ pub struct Collected {
     pub layers: u64,
     /// Kept manifests that no snapshot needs.
     pub manifests: u64,
-    /// Runs that only those listed.
+    /// Runs and value segments that only those listed.
     pub runs: u64,
     /// Files whose content was to be deleted later.
     pub contents: u64,
@@ -199,11 +199,11 @@ impl Branches {
         let numbers: BTreeSet<u64> =
             names.iter().filter_map(|name| Some(parse_kept(name)?.1)).collect();
         let (mut since, mut unneeded) = (None, Vec::new());
-        let mut listed: BTreeSet<RunId> = current.iter().flat_map(runs_of).collect();
+        let mut listed: BTreeSet<String> = current.iter().flat_map(objects_of).collect();
         for number in numbers {
             let Some(kept) = read_manifest(store, dir, &kept_name(dir, number))? else { continue };
             if snapshots.needs(since, number) {
-                listed.extend(runs_of(&kept));
+                listed.extend(objects_of(&kept));
             } else {
                 unneeded.push((number, kept));
             }
@@ -211,11 +211,13 @@ impl Branches {
         }
         let mut gone = BTreeSet::new();
         for (number, kept) in unneeded {
-            for run in &kept.runs {
-                if !listed.contains(&run.id) && gone.insert(run.id) {
-                    collected.bytes += run.bytes;
+            let runs = kept.runs.iter().map(|run| (metastore::run_name(dir, run.id), run.bytes));
+            let values = kept.values.iter();
+            let values = values.map(|it| (metastore::values_name(dir, it.id), it.bytes));
+            for (name, bytes) in runs.chain(values) {
+                if !listed.contains(&name) && gone.insert(name.clone()) {
+                    collected.bytes += bytes;
                     collected.runs += 1;
-                    let name = metastore::run_name(dir, run.id);
                     if !dry_run {
                         store.delete(&name)?;
                     }
@@ -256,8 +258,11 @@ impl Branches {
     }
 }
 
-fn runs_of(manifest: &Manifest) -> impl Iterator<Item = RunId> {
-    manifest.runs.iter().map(|run| run.id)
+/// The runs and value segments that a manifest lists.
+fn objects_of(manifest: &Manifest) -> impl Iterator<Item = String> {
+    let dir = manifest.dirfrag;
+    let runs = manifest.runs.iter().map(move |run| metastore::run_name(dir, run.id));
+    runs.chain(manifest.values.iter().map(move |it| metastore::values_name(dir, it.id)))
 }
 
 fn read_manifest(store: &dyn ObjectStore, dir: DirFragId, name: &str) -> Result<Option<Manifest>> {

@@ -57,7 +57,7 @@ impl Subtree {
     fn load_written(&mut self, dir: Ino) -> Result<Scanned> {
         let (fs, bare) = (self.fs.clone(), &mut self.bare);
         let namespace = self.inner.view().namespace_mut();
-        let scanned = fs.scan_written(dir, &mut |name, record| {
+        let scanned = fs.scan_written(dir, true, &mut |name, record| {
             let InodeRecord { attr, data, extra, .. } = record;
             namespace.load_entry(dir, name, attr, data);
             // What is stored elsewhere is asked for when it is wanted.

@@ -19,32 +19,32 @@ fn small_runs_are_merged_at_once_and_the_large_one_below_them_is_not() {
     above.push(1_000_000);
     assert_eq!(TIERS.at_once(&runs(&above)), 7);
     assert_eq!(TIERS.at_once(&runs(&[90; 7])), 0, "together they are too many bytes");
-    assert_eq!(TIERS.choose(&runs(&[90; 7])), Some(7));
+    assert_eq!(TIERS.choose_runs(&runs(&[90; 7])), Some(7));
 }
 
 #[test]
 fn four_of_a_tier_are_merged_with_what_is_above_them() {
-    assert_eq!(TIERS.choose(&runs(&[300, 300, 300])), None);
-    assert_eq!(TIERS.choose(&runs(&[300, 300, 300, 300])), Some(4));
-    assert_eq!(TIERS.choose(&runs(&[50, 300, 300, 300, 300, 5000])), Some(5));
-    assert_eq!(TIERS.choose(&runs(&[300, 300, 300, 5000, 300])), None, "they do not meet");
-    assert_eq!(TIERS.choose(&[]), None);
+    assert_eq!(TIERS.choose_runs(&runs(&[300, 300, 300])), None);
+    assert_eq!(TIERS.choose_runs(&runs(&[300, 300, 300, 300])), Some(4));
+    assert_eq!(TIERS.choose_runs(&runs(&[50, 300, 300, 300, 300, 5000])), Some(5));
+    assert_eq!(TIERS.choose_runs(&runs(&[300, 300, 300, 5000, 300])), None, "they do not meet");
+    assert_eq!(TIERS.choose_runs(&[]), None);
 }
 
 #[test]
 fn what_mostly_hides_is_merged_with_what_it_hides() {
     let mut two = runs(&[300, 300]);
     two[0].removed = two[0].rows;
-    assert_eq!(TIERS.choose(&two), None, "they hide half of it");
+    assert_eq!(TIERS.choose_runs(&two), None, "they hide half of it");
     two.insert(0, RunInfo { removed: 10, ..run(100) });
-    assert_eq!(TIERS.choose(&two), Some(3));
+    assert_eq!(TIERS.choose_runs(&two), Some(3));
 }
 
 #[test]
 fn no_run_becomes_larger_than_an_object_may_be() {
     let tiers = Tiers { run_bytes_max: 1000, ..TIERS };
-    assert_eq!(tiers.choose(&runs(&[300, 300, 300, 300])), None, "three of them would fit");
-    assert_eq!(tiers.choose(&runs(&[250, 250, 250, 250, 250])), Some(4));
+    assert_eq!(tiers.choose_runs(&runs(&[300, 300, 300, 300])), None, "three of them would fit");
+    assert_eq!(tiers.choose_runs(&runs(&[250, 250, 250, 250, 250])), Some(4));
 }
 
 /// What a directory that only grows costs: runs, and bytes written for each byte that came.
@@ -56,7 +56,7 @@ fn rewriting_and_runs_grow_with_the_logarithm() {
         all.insert(0, run(300));
         came += 300;
         written += 300;
-        while let Some(count) = TIERS.choose(&all) {
+        while let Some(count) = TIERS.choose_runs(&all) {
             let merged: u64 = all.drain(..count).map(|run| run.bytes).sum();
             written += merged;
             all.insert(0, run(merged));

@@ -5,6 +5,7 @@ use types::{FileType, Ino};
 
 use super::*;
 use crate::tests::{dirfrag, inode};
+use crate::{RunBuilder, RunId, RunInfo};
 
 /// A manifest for runs that are given newest first.
 fn stored(runs: Vec<Rows>) -> (Manifest, Vec<Vec<u8>>) {
@@ -157,7 +158,9 @@ proptest! {
         if let Some((_, newest)) = objects.split_last() {
             let mut front = manifest.clone();
             front.runs.pop();
-            let (run, info) = rewrite(&front, newest, (RunId(99), true)).unwrap();
+            let mut builder = RunBuilder::new(manifest.dirfrag, RunId(99));
+            overlay(&front, newest, |name, value| builder.push(name, value)).unwrap();
+            let (run, info) = builder.finish();
             let mut both = manifest.clone();
             both.runs.splice(..newest.len(), [info]);
             let merged = merge(&both, &[&[run], &objects[newest.len()..]].concat()).unwrap();

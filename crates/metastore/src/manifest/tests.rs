@@ -10,6 +10,7 @@ fn manifest() -> Manifest {
         next_run: 10,
         runs: vec![run(9, 10), run(2, 4), run(4, 1_000_000)],
         attached: Vec::new(),
+        values: Vec::new(),
         entries: 17,
         subdirs: 4,
         counts_exact: true,
@@ -56,7 +57,7 @@ fn forged_manifests_are_refused_by_their_content() {
         Manifest::decode(&bytes).expect_err("forged").cause
     };
     assert_eq!(cause(0, b'c'), "the magic of a manifest");
-    assert_eq!(cause(8, 3), KNOWN_VERSION);
+    assert_eq!(cause(8, 4), KNOWN_VERSION);
     assert_eq!(cause(10, 2), "flags that this version defines");
     assert_eq!(cause(24, 25), "a directory fragment");
     assert_eq!(cause(36, 9), "unique run numbers below the next one");

@@ -61,7 +61,7 @@ proptest! {
         extra in prop::collection::vec(any::<u8>(), 0..20),
     ) {
         let base = Base::of(&InodeRecord { attr: base, ..InodeRecord::default() });
-        let record = InodeRecord { attr, version: Seq(version), data: &data, extra: &extra };
+        let record = InodeRecord { attr, version: Seq(version), data: &data, extra: &extra, pointer: None };
         round_trip(&base, RowValue::Inode(record));
         round_trip(&Base::of(&record), RowValue::Inode(record));
     }
@@ -83,7 +83,12 @@ fn unknown_kinds_flags_and_types_are_refused() {
     let expected = |expected| Err(Malformed { offset: 0, expected });
     assert_eq!(read(&[3, 0, 0, 0]), expected("a kind of row"));
     assert_eq!(read(&[4, 0, 0, 0]), expected("a kind of row"), "a removed row has no flags");
-    assert_eq!(read(&[0x82, 0x20, 0, 0, 0]), expected("a kind of row"), "flag 12 is not defined");
+    assert_eq!(read(&[0x82, 0x40, 0, 0, 0]), expected("a kind of row"), "flag 13 is not defined");
+    let both = [0x8a, 0x20, 0, 0, 0, 1, b'x', 1, 40, 0, 0];
+    assert_eq!(
+        read(&both).map_err(|error| error.expected),
+        Err("content in a row or a pointer to it")
+    );
     assert_eq!(read(&[1, 0, 0, 0]), expected("a file type"));
 }
 

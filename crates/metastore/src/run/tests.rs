@@ -153,7 +153,7 @@ fn foreign_and_newer_objects_are_told_apart() {
         RunReader::open(&bytes).expect_err("changed").cause
     };
     assert_eq!(cause(|bytes| bytes[0] = b'X'), "the magic of a run");
-    assert_eq!(cause(|bytes| bytes[8] = 4), KNOWN_VERSION);
+    assert_eq!(cause(|bytes| bytes[8] = 5), KNOWN_VERSION);
     assert_eq!(cause(|bytes| bytes[10] = 1), "flags that this version defines");
     assert_eq!(cause(|bytes| bytes.push(0)), "the magic at the end of a run");
     assert_eq!(cause(|bytes| bytes[HEADER_BYTES + 3] ^= 1), "a checksum that matches");

@@ -5,6 +5,8 @@
 //!
 //! Invariant: rows arrive in strictly increasing order of name.
 
+use std::collections::BTreeMap;
+
 use crc32c::{crc32c, crc32c_append};
 use types::bytes::Put;
 use types::{DirFragId, Ino, name_hash};
@@ -17,8 +19,9 @@ use super::{
 use crate::manifest::RunInfo;
 use crate::name::{NameBuf, shared_prefix};
 use crate::object::RunId;
-use crate::row::{Base, RowValue, is_removed, put_value};
+use crate::row::{Base, InodeRecord, RowValue, is_removed, put_value};
 use crate::rows::{Place, Rows};
+use crate::values::{ValueSegment, ValuesBuilder};
 
 /// A row, and enough of its name to order it mostly without a look at the row: rows lie anywhere
 /// in memory, and a look costs more than a comparison.
@@ -92,6 +95,20 @@ pub struct RunBuilder {
     /// A checksum of the checksums of all blocks.
     sum: u32,
     scratch: Vec<u8>,
+    /// Where values go that are long; without it they stay in their rows.
+    values: Option<ValuesBuilder>,
+    /// To how many bytes of which segments its rows point.
+    uses: BTreeMap<RunId, u64>,
+}
+
+/// What of a run is not in its rows.
+#[derive(Debug, Default)]
+pub struct Columns {
+    /// The value segment that was written with it, if any value was long, and what was not taken away of
+    /// its bytes.
+    pub segment: Option<(Vec<u8>, ValueSegment)>,
+    /// The segments that its rows point into, and to how many bytes.
+    pub uses: BTreeMap<RunId, u64>,
 }
 
 impl RunBuilder {
@@ -127,7 +144,17 @@ impl RunBuilder {
             last_name: NameBuf::new(),
             sum: 0,
             scratch: Vec::new(),
+            values: None,
+            uses: BTreeMap::new(),
         }
+    }
+
+    /// Values of at least so many bytes go to a value segment of the run's number.
+    #[must_use]
+    pub fn with_values(mut self, value_bytes_min: usize) -> Self {
+        let Header { dirfrag, id, .. } = self.header;
+        self.values = Some(ValuesBuilder::new(dirfrag, id, value_bytes_min));
+        self
     }
 
     /// Appends a row whose name is larger than all before.
@@ -140,11 +167,28 @@ impl RunBuilder {
             self.has_base = true;
             self.put_header_again();
         }
+        let mut value = *value;
+        if let RowValue::Inode(record) = &mut value {
+            self.point(record);
+        }
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
-        put_value(&mut scratch, &self.header.base, value);
+        put_value(&mut scratch, &self.header.base, &value);
         self.push_encoded(name, &scratch);
         self.scratch = scratch;
+    }
+
+    /// Takes what is long out of a row, and counts what rows point to.
+    fn point(&mut self, record: &mut InodeRecord<'_>) {
+        if let Some(values) = &mut self.values
+            && record.is_large(values.value_bytes_min)
+        {
+            record.pointer = Some(values.push(record.data, record.extra));
+            (record.data, record.extra) = (&[], &[]);
+        }
+        if let Some(pointer) = record.pointer {
+            *self.uses.entry(pointer.segment).or_default() += pointer.bytes();
+        }
     }
 
     /// The header changed, and is still here.
@@ -247,9 +291,32 @@ impl RunBuilder {
         ready
     }
 
-    /// The bytes of the object that were not taken away, and what a manifest says of all of it.
+    /// How many bytes of its value segment can be taken away.
+    #[must_use]
+    pub fn ready_value_bytes(&self) -> usize {
+        self.values.as_ref().map_or(0, ValuesBuilder::ready_bytes)
+    }
+
+    /// Takes away the values that are ready: they come next in the segment.
+    #[must_use]
+    pub fn take_values(&mut self) -> Vec<u8> {
+        self.values.as_mut().map_or_else(Vec::new, ValuesBuilder::take)
+    }
+
+    /// As [`RunBuilder::finish`], with what is not in the rows.
+    #[must_use]
+    pub fn finish_columns(mut self) -> (Vec<u8>, RunInfo, Columns) {
+        let segment = self.values.take().and_then(ValuesBuilder::finish);
+        let columns = Columns { segment, uses: std::mem::take(&mut self.uses) };
+        let (bytes, info) = self.finish();
+        (bytes, info, columns)
+    }
+
+    /// The bytes of the object that were not taken away, and what a manifest says of all of it. Its rows must
+    /// point to nothing.
     #[must_use]
     pub fn finish(mut self) -> (Vec<u8>, RunInfo) {
+        debug_assert!(self.uses.is_empty(), "what rows point to belongs into the manifest");
         if self.block_rows > 0 {
             self.finish_block();
         }

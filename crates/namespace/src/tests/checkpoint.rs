@@ -37,7 +37,7 @@ impl Store {
                     continue;
                 }
                 RowValue::Remote { ino, file_type } => Stored::Remote(ino, file_type),
-                RowValue::Inode(InodeRecord { attr, version, data, extra }) => {
+                RowValue::Inode(InodeRecord { attr, version, data, extra, .. }) => {
                     Stored::Inode { attr, version, data: data.to_vec(), extra: extra.to_vec() }
                 }
             };
@@ -72,7 +72,7 @@ impl Store {
             let value = match *stored {
                 Stored::Remote(ino, file_type) => RowValue::Remote { ino, file_type },
                 Stored::Inode { attr, version, ref data, ref extra } => {
-                    RowValue::Inode(InodeRecord { attr, version, data, extra })
+                    RowValue::Inode(InodeRecord { attr, version, data, extra, pointer: None })
                 }
             };
             Row { name, value }

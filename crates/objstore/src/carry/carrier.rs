@@ -25,11 +25,18 @@ pub struct Tuning {
     pub whole_bytes: u64,
     /// Bytes of pieces of runs that are kept.
     pub cache_bytes: usize,
+    /// Less than so many bytes of long values are not worth an object of their own; `u64::MAX` for none ever.
+    pub segment_bytes_min: u64,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { tiers: Tiers::default(), whole_bytes: 1 << 20, cache_bytes: 32 << 20 }
+        Self {
+            tiers: Tiers::default(),
+            whole_bytes: 1 << 20,
+            cache_bytes: 32 << 20,
+            segment_bytes_min: 64 << 10,
+        }
     }
 }
 
@@ -59,6 +66,13 @@ pub(super) struct Taken<'a> {
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         lock(&self.carrier.numbers).remove(&self.ino);
+    }
+}
+
+impl Tuning {
+    /// Whether long values go to value segments at all.
+    pub(super) fn has_segments(&self) -> bool {
+        self.segment_bytes_min < u64::MAX
     }
 }
 

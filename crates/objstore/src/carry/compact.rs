@@ -1,19 +1,21 @@
 //! Merging runs of a directory into one, while the directory is used.
 //!
 //! The new run is written piece by piece, and takes memory for one slice of each run, an index and
-//! filters. Then one replacement of the manifest puts it in the place of those that it was made of. What
-//! comes meanwhile goes above them. A crash leaves a run that no manifest lists.
+//! filters, and for a piece of a value segment. Then one replacement of the manifest puts it in the place of
+//! those that it was made of. What comes meanwhile goes above them. A crash leaves a run, and perhaps a value
+//! segment, that no manifest lists.
 
 use std::sync::atomic::Ordering;
 
 use metastore::request::StoreResult;
 use metastore::{
-    Manifest, RowValue, RunBuilder, RunId, RunIndex, RunInfo, RunReader, Slice, manifest_name,
-    run_name,
+    Columns, Manifest, RowValue, RunBuilder, RunId, RunIndex, RunInfo, RunReader, Slice,
+    VALUE_BYTES_MIN, ValueSegment, manifest_name, run_name, values_name,
 };
-use types::{Errno, Error, Ino, Result};
+use types::{DirFragId, Errno, Error, Ino, Result};
 
 use super::lookup::read_index;
+use super::values::{self, ValueReader};
 use super::{Carrier, read_manifest, replace_manifest, whole};
 use crate::kept::Keeper;
 use crate::{Expect, ObjectStore, SyncScope};
@@ -29,7 +31,7 @@ pub(super) fn compact(store: &dyn ObjectStore, carrier: &Carrier, ino: Ino) -> R
     let dir = whole(ino);
     let swap = carrier.swap(ino);
     let Some((manifest, _)) = read_manifest(store, dir)? else { return Ok(nothing) };
-    let Some(count) = carrier.tuning.tiers.choose(&manifest.runs) else { return Ok(nothing) };
+    let Some(count) = carrier.tuning.tiers.choose(&manifest) else { return Ok(nothing) };
     let id = RunId(manifest.next_run);
     // Whoever writes a run meanwhile takes the next number.
     let _taken = carrier.take_number(ino, id);
@@ -45,32 +47,49 @@ pub(super) fn compact(store: &dyn ObjectStore, carrier: &Carrier, ino: Ino) -> R
                 written = write(store, carrier, (&manifest, count), id);
             }
             Some(_) => {
-                store.delete(&run_name(dir, id))?;
+                discard(store, dir, id)?;
                 return Ok(nothing);
             }
             None => {}
         }
     }
-    let info = match written {
-        Ok(info) => info,
+    let written = match written {
+        Ok(written) => written,
         Err(error) => {
             // Whether or not that is possible: nothing lists it.
-            let _ = store.delete(&run_name(dir, id));
+            let _ = discard(store, dir, id);
             return Err(error);
         }
     };
     let replaced = &manifest.runs[..count];
-    match put_in_place(store, carrier, ino, (replaced, info))? {
+    match put_in_place(store, carrier, ino, (replaced, &written))? {
         Some(compact) => {
             let before = replaced.iter().filter(|run| !run.id.is_clients());
-            let before = before.map(|run| run.bytes).sum();
-            Ok(StoreResult::Written { compact, bytes: (info.bytes, before) })
+            let before: u64 = before.map(|run| run.bytes).sum();
+            let values = written.columns.segment.as_ref().map_or(0, |(_, segment)| segment.bytes);
+            let bytes = (written.info.bytes + values, before + written.moved_bytes);
+            Ok(StoreResult::Written { compact, bytes })
         }
         None => {
-            store.delete(&run_name(dir, id))?;
+            discard(store, dir, id)?;
             Ok(nothing)
         }
     }
+}
+
+/// Deletes what was written and is not listed.
+fn discard(store: &dyn ObjectStore, dir: DirFragId, id: RunId) -> Result<()> {
+    store.delete(&run_name(dir, id))?;
+    store.delete(&values_name(dir, id))?;
+    Ok(())
+}
+
+/// A run that was written, with what its rows point to.
+pub(super) struct Rewritten {
+    pub(super) info: RunInfo,
+    pub(super) columns: Columns,
+    /// Bytes of values that were written before.
+    moved_bytes: u64,
 }
 
 /// Replaces runs by one, and deletes them. Nothing if they are not there any more; else whether there
@@ -79,7 +98,7 @@ pub(super) fn put_in_place(
     store: &dyn ObjectStore,
     carrier: &Carrier,
     ino: Ino,
-    (replaced, info): (&[RunInfo], RunInfo),
+    (replaced, written): (&[RunInfo], &Rewritten),
 ) -> Result<Option<bool>> {
     let _swap = carrier.swap(ino);
     let keeper = Keeper::new(store)?;
@@ -91,18 +110,18 @@ pub(super) fn put_in_place(
         return Ok(None);
     };
     let spared = keeper.keep(manifest.dirfrag, Some(&manifest))?;
-    let is_replaced = |id: RunId| replaced.iter().any(|run| run.id == id);
-    manifest.attached.retain(|attached| !is_replaced(attached.run));
-    let new = (info.rows > 0).then_some(info);
-    manifest.runs.splice(start..start + replaced.len(), new);
+    let Rewritten { info, columns, .. } = written;
+    let new = (info.rows > 0).then_some((*info, columns));
+    let emptied = manifest.replace_runs(start..start + replaced.len(), new);
     manifest.next_run = manifest.next_run.max(info.id.0 + 1);
     manifest.generation += 1;
     replace_manifest(store, &manifest, Expect::Is(version))?;
     let gone = replaced.iter().map(|run| run.id).chain(new.is_none().then_some(info.id));
-    for old in gone.filter(|old| keeper.may_delete(*old, &spared)) {
-        store.delete(&run_name(manifest.dirfrag, old))?;
+    let gone: Vec<_> = gone.collect();
+    for old in keeper.deletable(manifest.dirfrag, (&gone, &emptied), &spared) {
+        store.delete(&old)?;
     }
-    Ok(Some(carrier.tuning.tiers.choose(&manifest.runs).is_some()))
+    Ok(Some(carrier.tuning.tiers.choose(&manifest).is_some()))
 }
 
 /// Writes what the first runs of a manifest are together.
@@ -111,42 +130,83 @@ pub(super) fn write(
     carrier: &Carrier,
     (manifest, count): (&Manifest, usize),
     id: RunId,
-) -> Result<RunInfo> {
-    let name = run_name(manifest.dirfrag, id);
+) -> Result<Rewritten> {
+    let dirfrag = manifest.dirfrag;
+    let mut run = Growing { store, name: run_name(dirfrag, id), is_begun: false };
+    let mut segment = Growing { store, name: values_name(dirfrag, id), is_begun: false };
     let has_older = count < manifest.runs.len();
     let runs = &manifest.runs[..count];
-    let index = |info: &RunInfo| read_index(store, manifest.dirfrag, info);
+    let index = |info: &RunInfo| read_index(store, dirfrag, info);
     let indexes: Vec<RunIndex> = runs.iter().map(index).collect::<Result<_>>()?;
     let cuts = metastore::cuts(&indexes.iter().collect::<Vec<_>>(), SLICE_BYTES);
-    let mut builder = RunBuilder::new(manifest.dirfrag, id);
-    // One that was left behind would be added to.
-    store.delete(&name)?;
-    let mut is_begun = false;
+    let moved = values::moved(manifest, runs, carrier.tuning.tiers.at_once_bytes);
+    let mut values = ValueReader::new(store, dirfrag);
+    let mut builder = RunBuilder::new(dirfrag, id);
+    if carrier.tuning.has_segments() {
+        builder = builder.with_values(VALUE_BYTES_MIN);
+    }
+    // What was left behind would be added to.
+    discard(store, dirfrag, id)?;
     for number in 0..=cuts.len() {
         if carrier.stopping.load(Ordering::Relaxed) {
-            return Err(Error::of(Errno::Canceled, name));
+            return Err(Error::of(Errno::Canceled, run.name));
         }
         let from = number.checked_sub(1).map_or(&[][..], |before| &cuts[before]);
         let slice = Slice { from, to: cuts.get(number).map(Vec::as_slice) };
+        let mut push = |name: &[u8], value: &RowValue<'_>| -> Result<()> {
+            values::push(&mut builder, (name, value), (&mut values, &moved))?;
+            if builder.ready_value_bytes() >= PIECE_BYTES {
+                segment.append(&builder.take_values())?;
+            }
+            Ok(())
+        };
+        let mut pushed = Ok(());
         merge_slice(store, (manifest, &indexes), slice, |name, value| match value {
             RowValue::Removed if !has_older => {}
             RowValue::Removed | RowValue::Remote { .. } | RowValue::Inode(_) => {
-                builder.push(name, value);
+                if pushed.is_ok() {
+                    pushed = push(name, value);
+                }
             }
         })?;
+        pushed?;
         if builder.ready_bytes() >= PIECE_BYTES {
-            store.append(&name, &builder.take())?;
-            is_begun = true;
+            run.append(&builder.take())?;
         }
     }
-    let (rest, info) = builder.finish();
-    if is_begun {
-        store.append(&name, &rest)?;
-        store.sync(SyncScope::Object(&name))?;
-    } else {
-        let _ = store.put(&name, &rest, Expect::Any)?;
+    let (rest, info, columns) = builder.finish_columns();
+    // What rows point to is there before they are.
+    if let Some((rest, _)) = &columns.segment {
+        segment.end(rest)?;
     }
-    Ok(info)
+    run.end(&rest)?;
+    let is_moved = |segment: &&ValueSegment| moved.contains(&segment.id);
+    let moved_bytes = manifest.values.iter().filter(is_moved).map(ValueSegment::used).sum();
+    Ok(Rewritten { info, columns, moved_bytes })
+}
+
+/// An object that is written piece by piece.
+struct Growing<'a> {
+    store: &'a dyn ObjectStore,
+    name: String,
+    is_begun: bool,
+}
+
+impl Growing<'_> {
+    fn append(&mut self, piece: &[u8]) -> Result<()> {
+        self.is_begun = true;
+        self.store.append(&self.name, piece).map(drop)
+    }
+
+    /// Appends what is left and makes all of it durable.
+    fn end(&mut self, rest: &[u8]) -> Result<()> {
+        if self.is_begun {
+            self.append(rest)?;
+            self.store.sync(SyncScope::Object(&self.name))
+        } else {
+            self.store.put(&self.name, rest, Expect::Any).map(drop)
+        }
+    }
 }
 
 /// Reads of each run what it has of a slice, and merges that.

@@ -38,6 +38,7 @@ pub(super) fn look_up(
             let value = find(store, carrier, &manifest, name, &mut buffer)?;
             rows.push(name, value.unwrap_or(RowValue::Removed));
         }
+        let rows = super::resolve(store, manifest.dirfrag, rows)?;
         Ok(StoreResult::Found(Box::new(LoadedDir { manifest, rows })))
     })
 }

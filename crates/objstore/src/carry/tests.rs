@@ -1,6 +1,7 @@
 mod compaction;
+mod values;
 
-use metastore::{InodeRecord, RowValue, RunEnds};
+use metastore::{InodeRecord, RowValue, RunEnds, RunReader};
 use types::Attr;
 
 use super::*;

@@ -11,19 +11,20 @@ use crate::{Action, Counting, Faults, Faulty, Operation, Rule};
 /// Directories of a few hundred bytes are large.
 fn small() -> Carrier {
     let tiers = Tiers { small_bytes: 300, at_once_bytes: 600, run_bytes_max: 1 << 20 };
-    Carrier::new(Tuning { tiers, whole_bytes: 400, cache_bytes: 1 << 20 })
+    let (whole_bytes, cache_bytes) = (400, 1 << 20);
+    Carrier::new(Tuning { tiers, whole_bytes, cache_bytes, segment_bytes_min: 1 })
 }
 
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn below(&mut self, end: u64) -> u64 {
+    pub(super) fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (self.0 >> 33) % end
     }
 }
 
-fn commit_on(store: &dyn ObjectStore, carrier: &Carrier, rows: Rows) -> Result<bool> {
+pub(super) fn commit_on(store: &dyn ObjectStore, carrier: &Carrier, rows: Rows) -> Result<bool> {
     let (counts, position, touched) = ((0, 0, false), Seq(1), Default::default());
     let op = StoreOp::CommitDir { ino: DIR, rows, counts, position, touched, attach: None };
     match carrier.carry_out(store, op) {
@@ -33,7 +34,7 @@ fn commit_on(store: &dyn ObjectStore, carrier: &Carrier, rows: Rows) -> Result<b
     }
 }
 
-fn compact_on(store: &dyn ObjectStore, carrier: &Carrier) -> Result<bool> {
+pub(super) fn compact_on(store: &dyn ObjectStore, carrier: &Carrier) -> Result<bool> {
     match carrier.carry_out(store, StoreOp::CompactDir { ino: DIR }) {
         Ok(StoreResult::Written { compact, .. }) => Ok(compact),
         Ok(other) => panic!("{other:?}"),
@@ -93,9 +94,10 @@ fn looked_up(store: &dyn ObjectStore, carrier: &Carrier) -> Model {
     loaded.rows.iter().filter_map(row).collect()
 }
 
-/// The objects are the manifest and the runs that it lists.
-fn check_objects(store: &Memory) {
-    let listed = manifest(store).runs.len();
+/// The objects are the manifest and the runs and value segments that it lists.
+pub(super) fn check_objects(store: &Memory) {
+    let manifest = manifest(store);
+    let listed = manifest.runs.len() + manifest.values.len();
     assert_eq!(store.list("").unwrap().len(), listed + 1);
 }
 
@@ -150,16 +152,16 @@ fn what_is_written_while_runs_are_merged_stays_above_them() {
     let mut model = Model::new();
     while !commit_on(&store, &carrier, change(&mut random, &mut model, 60)).unwrap() {}
     let before = manifest(&store);
-    let count = carrier.tuning.tiers.choose(&before.runs).unwrap();
+    let count = carrier.tuning.tiers.choose(&before).unwrap();
     let id = RunId(before.next_run);
     let taken = carrier.take_number(DIR, id);
-    let info = compact::write(&store, &carrier, (&before, count), id).unwrap();
+    let written = compact::write(&store, &carrier, (&before, count), id).unwrap();
     for _ in 0..3 {
         commit_on(&store, &carrier, change(&mut random, &mut model, 30)).unwrap();
     }
     assert_eq!(loaded(&store), model);
     let replaced = &before.runs[..count];
-    assert!(compact::put_in_place(&store, &carrier, DIR, (replaced, info)).unwrap().is_some());
+    assert!(compact::put_in_place(&store, &carrier, DIR, (replaced, &written)).unwrap().is_some());
     drop(taken);
     assert_eq!(loaded(&store), model);
     commit_on(&store, &carrier, change(&mut random, &mut model, 30)).unwrap();
@@ -167,7 +169,7 @@ fn what_is_written_while_runs_are_merged_stays_above_them() {
     assert_eq!(looked_up(&store, &carrier), model);
     check_objects(&store);
     // Another that began at the same time finds that its runs are gone.
-    let again = compact::put_in_place(&store, &carrier, DIR, (replaced, info)).unwrap();
+    let again = compact::put_in_place(&store, &carrier, DIR, (replaced, &written)).unwrap();
     assert_eq!(again, None);
     assert_eq!(loaded(&store), model);
 }

@@ -1,0 +1,148 @@
+//! Value segments that are damaged in every way that their parts allow.
+
+use metastore::request::{StoreOp, StoreResult};
+use metastore::{InodeRecord, Manifest, ObjectName, RowValue, Rows, manifest_name, values_name};
+use objstore::{Expect, Memory, carry_out};
+use types::{Attr, DirFragId, FileType, Frag, Ino, Seq, Timestamp};
+
+use super::*;
+
+const FILES: u64 = 40;
+const ROOT: DirFragId = DirFragId { ino: Ino::ROOT, frag: Frag::WHOLE };
+
+fn content(number: u64) -> Vec<u8> {
+    vec![number.to_le_bytes()[0]; 3000]
+}
+
+fn commit(store: &Memory, numbers: std::ops::Range<u64>) {
+    let mut rows = Rows::new();
+    for number in numbers {
+        let (ino, mode) = (Ino(Ino::FIRST_FREE + number), FileType::Regular.mode_bits() | 0o644);
+        let data = content(number);
+        let attr = Attr { ino, mode, size: 3000, nlink: 1, ..Attr::default() };
+        let record = InodeRecord { attr, data: &data, ..InodeRecord::default() };
+        rows.push(format!("file.{number:02}").as_bytes(), RowValue::Inode(record));
+    }
+    let counts = (FILES, 0, true);
+    let (position, touched) = (Seq(1), Default::default());
+    let ino = Ino::ROOT;
+    let op = StoreOp::CommitDir { ino, rows, counts, position, touched, attach: None };
+    assert!(carry_out(store, op).is_ok());
+}
+
+/// A root directory of two runs, each with a value segment.
+fn made() -> Memory {
+    let store = Memory::new();
+    commit(&store, 0..FILES / 2);
+    commit(&store, FILES / 2..FILES);
+    assert_eq!(segments(&store).len(), 2);
+    store
+}
+
+fn manifest(store: &Memory) -> Manifest {
+    Manifest::decode(&store.get(&manifest_name(ROOT)).unwrap().0).unwrap()
+}
+
+fn segments(store: &Memory) -> Vec<String> {
+    let mut names = store.list("dirs/").unwrap();
+    names.retain(|name| matches!(ObjectName::parse(name), Some(ObjectName::Values(..))));
+    names
+}
+
+/// What is found about the directory and its names; that nobody was given the numbers is of no interest here.
+fn found(store: &Memory) -> Vec<&'static str> {
+    let report = check(store, Scope::AtRest, &mut |_, _| {}).unwrap();
+    let kinds = report.findings.iter().map(|finding| finding.kind.code());
+    kinds.filter(|code| *code != "number_not_given").collect()
+}
+
+/// The files that are empty; the others hold what they should.
+fn empty(store: &Memory) -> Vec<u64> {
+    let Ok(StoreResult::Dir(loaded)) = carry_out(store, StoreOp::LoadDir { ino: Ino::ROOT }) else {
+        panic!("it can be read");
+    };
+    assert_eq!(loaded.rows.len() as u64, FILES);
+    let mut empty = Vec::new();
+    for row in loaded.rows.iter() {
+        let RowValue::Inode(record) = row.value else { panic!("files") };
+        let number = record.attr.ino.0 - Ino::FIRST_FREE;
+        if record.attr.size == 0 {
+            empty.push(number);
+        } else {
+            assert_eq!(record.data, content(number));
+        }
+    }
+    empty
+}
+
+fn mended(store: &Memory) {
+    mend(store, Timestamp(1)).unwrap();
+    let left: Vec<_> = found(store).into_iter().filter(|code| *code != "left_run").collect();
+    assert_eq!(left, [""; 0], "only what may be left of the damage stays");
+}
+
+#[test]
+fn a_directory_with_value_segments_adds_up() {
+    let store = made();
+    assert_eq!(found(&store), [""; 0]);
+    assert!(check(&store, Scope::EachByItself, &mut |_, _| {}).unwrap().bytes > FILES * 3000);
+}
+
+#[test]
+fn one_value_that_is_damaged_costs_one_file() {
+    let store = made();
+    let name = &segments(&store)[0];
+    let (mut bytes, _) = store.get(name).unwrap();
+    bytes[5 * 3004] ^= 1;
+    let _ = store.put(name, &bytes, Expect::Any).unwrap();
+    assert_eq!(found(&store), ["unreadable", "content_lost"]);
+    mended(&store);
+    assert_eq!(empty(&store).len(), 1);
+    assert_eq!(store.list("lost/").unwrap().len(), 1, "the damaged one is kept");
+}
+
+#[test]
+fn a_segment_that_is_gone_costs_the_content_of_its_files() {
+    let store = made();
+    store.delete(&segments(&store)[0]).unwrap();
+    let codes = found(&store);
+    assert_eq!(codes.iter().filter(|code| **code == "content_lost").count(), 20);
+    assert_eq!((codes.len(), codes.contains(&"missing_run")), (21, true));
+    mended(&store);
+    assert_eq!(empty(&store).len(), 20);
+    // It can be written again.
+    commit(&store, 0..FILES);
+    assert_eq!(empty(&store), [0; 0]);
+}
+
+#[test]
+fn what_a_manifest_states_of_its_segments_is_corrected() {
+    let store = made();
+    let mut wrong = manifest(&store);
+    wrong.values[0].uses[0].1 -= 1;
+    let _ = store.put(&manifest_name(ROOT), &wrong.encode(), Expect::Any).unwrap();
+    assert_eq!(found(&store), ["uses"]);
+    mended(&store);
+    wrong.values[0].uses[0].1 += 1;
+    assert_eq!(manifest(&store).values, wrong.values);
+    // A segment that it does not list any more.
+    wrong.values.remove(0);
+    let _ = store.put(&manifest_name(ROOT), &wrong.encode(), Expect::Any).unwrap();
+    assert!(found(&store).contains(&"uses"));
+    mended(&store);
+    assert_eq!((manifest(&store).values.len(), empty(&store)), (2, vec![]));
+}
+
+#[test]
+fn a_manifest_is_made_again_with_its_segments_and_those_that_were_left_go() {
+    let store = made();
+    store.delete(&manifest_name(ROOT)).unwrap();
+    assert!(found(&store).contains(&"no_manifest"));
+    mended(&store);
+    assert_eq!((manifest(&store).values.len(), empty(&store)), (2, vec![]));
+    let left = values_name(ROOT, metastore::RunId(0xff));
+    let _ = store.put(&left, b"x", Expect::Any).unwrap();
+    assert_eq!(found(&store), ["left_run"]);
+    mended(&store);
+    assert!(!segments(&store).contains(&left));
+}

@@ -1,0 +1,131 @@
+//! What rows of a directory point to, in its value segments: reading it, and gathering what is left.
+//!
+//! Values lie in their segment in the order of the names with which they were written, so whoever reads a
+//! directory reads segments forwards, a window at a time. Not here: the format, and which segments a manifest
+//! lists.
+//!
+//! Invariant: what was resolved has its content and attributes itself, and points to nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use metastore::{Manifest, Pointer, RowValue, Rows, RunBuilder, RunId, RunInfo, values_name};
+use types::{DirFragId, Errno, Error, Result};
+
+use crate::ObjectStore;
+
+/// What is read at most before it is wanted.
+const WINDOW_BYTES_MAX: usize = 1 << 20;
+/// What is read first behind a value, which may be the only one that is wanted of its segment.
+const WINDOW_BYTES_MIN: usize = 64 << 10;
+/// So many segments are read from at a time.
+const WINDOWS_MAX: usize = 16;
+/// What one segment may become, so that it stays below what an object may have.
+const SEGMENT_BYTES_MAX: u64 = 960 << 20;
+
+/// Reads what rows of a directory point to.
+#[derive(Debug)]
+pub struct ValueReader<'a> {
+    store: &'a dyn ObjectStore,
+    dirfrag: DirFragId,
+    windows: BTreeMap<RunId, Window>,
+}
+
+/// A part of a segment.
+#[derive(Debug, Default)]
+struct Window {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl<'a> ValueReader<'a> {
+    /// Of one directory fragment.
+    #[must_use]
+    pub fn new(store: &'a dyn ObjectStore, dirfrag: DirFragId) -> Self {
+        Self { store, dirfrag, windows: BTreeMap::new() }
+    }
+
+    /// Content and extra.
+    ///
+    /// # Errors
+    /// As [`resolve`].
+    pub fn read(&mut self, pointer: Pointer) -> Result<(&[u8], &[u8])> {
+        let (name, dirfrag) = (|| values_name(self.dirfrag, pointer.segment), self.dirfrag);
+        let too_long = || Error::new(Errno::BadMessage, name(), "a value that is too long");
+        let length = usize::try_from(pointer.bytes()).map_err(|_| too_long())?;
+        if self.windows.len() >= WINDOWS_MAX && !self.windows.contains_key(&pointer.segment) {
+            self.windows.clear();
+        }
+        let window = self.windows.entry(pointer.segment).or_default();
+        let end = window.start + window.bytes.len() as u64;
+        if pointer.offset < window.start || pointer.offset + length as u64 > end {
+            let is_next = pointer.offset >= window.start && pointer.offset <= end;
+            let ahead = match is_next && !window.bytes.is_empty() {
+                true => (window.bytes.len() * 2).clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX),
+                false => WINDOW_BYTES_MIN,
+            };
+            window.start = pointer.offset;
+            window.bytes = self.store.read_range(&name(), pointer.offset, length.max(ahead))?;
+        }
+        let inside = usize::try_from(pointer.offset - window.start).unwrap_or(usize::MAX);
+        Ok(pointer.read(dirfrag, window.bytes.get(inside..).unwrap_or_default())?)
+    }
+}
+
+/// Rows with what they point to in the value segments of their directory.
+///
+/// # Errors
+/// `ENOENT` if a segment is gone: then the manifest was replaced, or it is lost. `EBADMSG` if it is damaged.
+pub fn resolve(store: &dyn ObjectStore, dirfrag: DirFragId, rows: Rows) -> Result<Rows> {
+    if !rows.has_pointers() {
+        return Ok(rows);
+    }
+    let (mut values, mut resolved) = (ValueReader::new(store, dirfrag), Rows::new());
+    for row in rows.iter() {
+        let mut value = row.value;
+        if let RowValue::Inode(record) = &mut value
+            && let Some(pointer) = record.pointer.take()
+        {
+            (record.data, record.extra) = values.read(pointer)?;
+            resolved.push(row.name, value);
+        } else {
+            resolved.push(row.name, value);
+        }
+    }
+    Ok(resolved)
+}
+
+/// The segments whose values are written again when these runs are merged: no other run points into them,
+/// and they are small or nobody needs half of what they hold.
+pub(super) fn moved(manifest: &Manifest, runs: &[RunInfo], small_bytes: u64) -> BTreeSet<RunId> {
+    let is_merged = |id: RunId| runs.iter().any(|run| run.id == id);
+    // What is in rows of clients goes there, too.
+    let inside = runs.iter().fold(0, |sum, run| u64::saturating_add(sum, run.bytes));
+    let mut left = SEGMENT_BYTES_MAX.saturating_sub(inside);
+    let chosen = manifest.values.iter().filter(|segment| {
+        let used = segment.used();
+        let is_worth_it = used < segment.bytes / 2 || segment.bytes <= small_bytes;
+        let fits = used <= left && segment.uses.iter().all(|(run, _)| is_merged(*run));
+        left -= if is_worth_it && fits { used } else { 0 };
+        is_worth_it && fits
+    });
+    chosen.map(|segment| segment.id).collect()
+}
+
+/// Puts a row into a run, with its value if that is moved.
+pub(super) fn push(
+    builder: &mut RunBuilder,
+    (name, value): (&[u8], &RowValue<'_>),
+    (values, moved): (&mut ValueReader<'_>, &BTreeSet<RunId>),
+) -> Result<()> {
+    if let RowValue::Inode(record) = value
+        && let Some(pointer) = record.pointer
+        && moved.contains(&pointer.segment)
+    {
+        let (data, extra) = values.read(pointer)?;
+        let record = metastore::InodeRecord { data, extra, pointer: None, ..*record };
+        builder.push(name, &RowValue::Inode(record));
+    } else {
+        builder.push(name, value);
+    }
+    Ok(())
+}
