@@ -9,6 +9,8 @@
 //! that has a small part of the namespace in its memory. Bytes written are what the kernel counts of the
 //! processes; bytes inserted are keys and values, as RocksDB is given them.
 
+pub(super) mod columns;
+
 use cudele::{Errno, Error, Ino, MergeBy, Policy, Result};
 use metastore::request::{StoreOp, StoreResult};
 
@@ -100,7 +102,7 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
             }
         }
     }
-    let mut rows = vec![reference, visible, value];
+    let mut rows = vec![reference, visible, value, columns::row(lab)?];
     rows.extend(cold);
     if has_peer {
         rows.extend([batches, tables]);
@@ -123,7 +125,7 @@ fn insert(
     let policy = Policy { merge_by, ..policy("weak-none", room)? }.to_yaml();
     let batch = if merge_by == MergeBy::Value { BATCH } else { 0 };
     let before = cluster.disk_bytes()?;
-    let task = Insert { dir: dir.clone(), policy, entries, batch };
+    let task = Insert { dir: dir.clone(), policy, entries, batch, content: None };
     let outcome = alone(&cluster, Task::Insert(task))?;
     let (peak_bytes, server_disk_bytes) = (cluster.peak_bytes()?, cluster.disk_bytes()? - before);
     let mut single = Vec::new();

@@ -146,6 +146,9 @@ pub(crate) struct Insert {
     pub(crate) entries: Entries,
     /// Merge after so many; 0 for once, at the end.
     pub(crate) batch: u64,
+    /// Files have content: from so many bytes to so many.
+    #[serde(default)]
+    pub(crate) content: Option<[u32; 2]>,
 }
 
 /// Files that are created in random order.

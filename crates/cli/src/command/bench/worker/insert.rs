@@ -6,6 +6,7 @@ use std::time::Instant;
 use cudele::{Dir, FileType, Fs, Ino, NewFile, Policy, Result};
 
 use super::{Stopwatch, await_start, decoupled, disk_bytes};
+use crate::command::bench::insert::columns::content_bytes;
 use crate::command::bench::job::{Entries, Insert, Outcome};
 use crate::command::bench::numbered::Shuffled;
 use crate::command::bench::stats::{real, seconds_between};
@@ -16,10 +17,11 @@ pub(super) fn insert(fs: &Arc<Fs>, task: &Insert) -> Result<Outcome> {
     let mut subtree = fs.decouple(&task.dir, &Policy::parse(&task.policy)?.policy)?;
     let mut names = Shuffled::new(task.entries.files);
     let (new, root) = (NewFile::default(), subtree.root());
+    let content = vec![0x5a; task.content.map_or(0, |[_, most]| most as usize)];
     let directory = NewFile { file_type: FileType::Directory, ..NewFile::default() };
     await_start()?;
     let mut outcome = Outcome::default();
-    let (mut events, mut bytes) = (0, 0);
+    let (mut events, mut bytes, mut inserted) = (0, 0, 0);
     let written = disk_bytes();
     let watch = Stopwatch::start();
     let made = (0..task.entries.directories)
@@ -28,7 +30,11 @@ pub(super) fn insert(fs: &Arc<Fs>, task: &Insert) -> Result<Outcome> {
     for place in 0..task.entries.files {
         let number = names.at(place);
         let within = usize::try_from(number % task.entries.directories).unwrap_or(0);
-        subtree.create(directories[within], names.name(number), &new)?;
+        let length = task.content.map_or(0, |range| content_bytes(number, range));
+        let new = NewFile { size: length as u64, data: &content[..length], ..new };
+        let name = names.name(number);
+        inserted += name.len() + length;
+        subtree.create(directories[within], name, &new)?;
         if task.batch > 0 && (place + 1).is_multiple_of(task.batch) {
             let done = subtree.complete()?;
             (events, bytes) = (events + done.events, bytes + done.bytes);
@@ -42,6 +48,7 @@ pub(super) fn insert(fs: &Arc<Fs>, task: &Insert) -> Result<Outcome> {
     (outcome.events, outcome.bytes) = (outcome.events + events, outcome.bytes + bytes);
     outcome.parts.insert("until_last".into(), seconds_between(outcome.start_ns, created));
     outcome.parts.insert("disk_bytes".into(), real(disk_bytes() - written));
+    outcome.parts.insert("inserted_bytes".into(), real(inserted as u64));
     Ok(outcome)
 }
 
