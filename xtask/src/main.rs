@@ -4,7 +4,7 @@
 //! the checks the compiler does not make (`tidy`), the list of what a change must pass (`ci`), long
 //! simulations and fuzzing. Not for anything a user of the file system runs.
 //!
-//! Invariant: only `fix`, `hook` and `capi install` change files outside the build directory.
+//! Invariant: only `fix`, `hook`, `experiment` and `capi install` change files outside the build directory.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -15,6 +15,7 @@
 
 mod capi;
 mod ci;
+mod experiment;
 mod fuzz;
 mod hook;
 mod instructions;
@@ -51,6 +52,8 @@ usage: cargo xtask CHORE [ARGUMENT]...
                      other tests of the mount
   capi install PREFIX
                      build the C library and lay it out: header, libraries, pkg-config file
+  experiment NAME|all|page|list [--quick]
+                     the published figures: measure, draw, and write experiments/index.html
   fix                rewrite the sources: rustfmt and what clippy can repair
   hook               install the pre-commit hook: format check and tidy
 ";
@@ -91,6 +94,7 @@ fn chore(root: &Path, arguments: &[&str]) -> Outcome {
             options => ceph(root, options),
         },
         "capi" => capi::run(root, rest),
+        "experiment" => experiment::run(root, rest),
         "fix" => no_arguments(rest).and_then(|()| fix(root)),
         "hook" => no_arguments(rest).and_then(|()| hook::install(root)),
         "help" | "--help" | "-h" => {

@@ -10,8 +10,19 @@ use crate::rust::{Attribute, attributes, contains_word};
 use crate::tree::{File, Tree};
 
 /// Crates that talk to the machine.
-const EDGES: [&str; 10] =
-    ["objstore", "net", "testceph", "daemon", "cudele", "vfs", "mount", "capi", "cli", "xtask"];
+const EDGES: [&str; 11] = [
+    "objstore",
+    "net",
+    "testceph",
+    "daemon",
+    "cudele",
+    "vfs",
+    "mount",
+    "capi",
+    "cli",
+    "experiments",
+    "xtask",
+];
 
 /// The simulator itself must be deterministic, but its program reads arguments and a time limit
 /// and its tests read scripts.

@@ -1,0 +1,270 @@
+//! A chart: absolute values in one panel, ratios in the other, over the same cases.
+//!
+//! Measured values are filled and joined by lines, published ones are hollow and dashed. A bar through a
+//! point goes from the least to the largest repetition. Invariant: both panels show the same points.
+
+use crate::axis::{Scale, short};
+use crate::describe::{Chart, Kind, Ratio};
+use crate::pick::{Drawn, Point, index};
+use crate::scene::{ADVANCE, Anchor, Ink, Mark, Scene, TEXT_SIZE, width};
+
+const WIDTH: f64 = 960.0;
+const MARGIN: f64 = 14.0;
+/// From one line of text to the next.
+const LINE: f64 = 20.0;
+const BETWEEN: f64 = 36.0;
+/// Of a panel with lines.
+const HEIGHT: f64 = 250.0;
+/// Of a case among dots: for itself, and for each series.
+const CASE: f64 = 10.0;
+const LANE: f64 = 10.0;
+/// What numbers beside an axis take.
+const NUMBERS: f64 = 52.0;
+const RADIUS: f64 = 3.6;
+
+/// A panel's place and values.
+struct Panel<'a> {
+    left: f64,
+    right: f64,
+    top: f64,
+    bottom: f64,
+    label: &'a str,
+    log: bool,
+    series: Vec<Drawn>,
+}
+
+/// Draws a chart; None if there is nothing to draw.
+pub(crate) fn scene(chart: &Chart, title: &str, drawn: &[Drawn]) -> Option<Scene> {
+    if drawn.iter().all(|series| series.points.is_empty()) {
+        return None;
+    }
+    let mut scene = Scene {
+        width: WIDTH,
+        height: 0.0,
+        marks: Vec::new(),
+        description: format!("{title}: {}", chart.y.label),
+    };
+    scene.bold((MARGIN, 22.0), title);
+    let top = legend(&mut scene, drawn, 44.0) + 14.0;
+    let ratio = chart.ratio.as_ref().map(|ratio| (ratio, ratios(drawn, ratio)));
+    let ratio = ratio.filter(|(_, series)| series.iter().any(|one| !one.points.is_empty()));
+    let gutter = match chart.kind {
+        Kind::Dots => {
+            let widest = chart.cases.iter().map(|case| width(case.label())).fold(0.0, f64::max);
+            widest + 12.0
+        }
+        Kind::Lines => NUMBERS,
+    };
+    let second = if chart.kind == Kind::Lines { NUMBERS } else { 0.0 };
+    let left = MARGIN + gutter;
+    let right = WIDTH - MARGIN - 10.0;
+    let middle = left + (right - left - BETWEEN - second) / 2.0;
+    let bottom = top
+        + 14.0
+        + match chart.kind {
+            Kind::Dots => index(chart.cases.len()) * (CASE + LANE * index(drawn.len())),
+            Kind::Lines => HEIGHT,
+        };
+    let end = if ratio.is_some() { middle } else { right };
+    let (label, log) = (chart.y.label.as_str(), chart.y.log);
+    let mut panels = vec![Panel {
+        left,
+        right: end,
+        top: top + 14.0,
+        bottom,
+        label,
+        log,
+        series: drawn.to_vec(),
+    }];
+    if let Some((ratio, series)) = ratio {
+        let left = middle + BETWEEN + second;
+        let (label, log) = (ratio.label.as_str(), ratio.log);
+        panels.push(Panel { left, right, top: top + 14.0, bottom, label, log, series });
+    }
+    for panel in &panels {
+        scene.text((panel.left, top), &fitting(panel), Ink::Muted, Anchor::Start);
+        match chart.kind {
+            Kind::Dots => dots(&mut scene, chart, panel),
+            Kind::Lines => lines(&mut scene, chart, panel),
+        }
+    }
+    if chart.kind == Kind::Dots {
+        names(&mut scene, chart, &panels[0], drawn.len());
+    }
+    scene.height = bottom + if chart.kind == Kind::Dots { 30.0 } else { 46.0 };
+    Some(scene)
+}
+
+/// What stands above a panel: all of it, or without what does not fit.
+fn fitting(panel: &Panel<'_>) -> String {
+    let kind = if panel.log { " (log)" } else { "" };
+    let text = format!("{}{kind}", panel.label);
+    let most = (panel.right - panel.left + BETWEEN / 2.0) / (TEXT_SIZE * ADVANCE);
+    if index(text.chars().count()) <= most { text } else { panel.label.to_owned() }
+}
+
+/// The same values over the base of each series.
+fn ratios(drawn: &[Drawn], ratio: &Ratio) -> Vec<Drawn> {
+    let over = |series: &Drawn| {
+        let base = series.base.filter(|base| *base != 0.0);
+        let points: Vec<Point> = base.map_or_else(Vec::new, |base| {
+            series.points.iter().map(|point| point.over(base, ratio)).collect()
+        });
+        Drawn { points, ..series.clone() }
+    };
+    drawn.iter().map(over).collect()
+}
+
+/// One entry after the other, in as many lines as it takes; returns the last one's place.
+fn legend(scene: &mut Scene, drawn: &[Drawn], top: f64) -> f64 {
+    let (mut x, mut y) = (MARGIN, top);
+    for series in drawn {
+        let needed = 30.0 + width(&series.label) + 22.0;
+        if x + needed > WIDTH && x > MARGIN {
+            (x, y) = (MARGIN, y + LINE);
+        }
+        let ink = Ink::Series(series.colour);
+        let places = vec![(x, y - 4.0), (x + 22.0, y - 4.0)];
+        let dashed = series.published;
+        scene.marks.push(Mark::Line { places, ink, width: 1.6, dashed });
+        dot(scene, (x + 11.0, y - 4.0), series);
+        scene.text((x + 30.0, y), &series.label, Ink::Text, Anchor::Start);
+        x += needed;
+    }
+    y + LINE
+}
+
+fn dot(scene: &mut Scene, at: (f64, f64), series: &Drawn) {
+    let ink = Ink::Series(series.colour);
+    scene.marks.push(Mark::Dot { at, radius: RADIUS, ink, filled: !series.published });
+}
+
+fn ends(panel: &Panel<'_>) -> impl Iterator<Item = f64> {
+    let points = panel.series.iter().flat_map(|series| &series.points);
+    let ends: Vec<f64> = points.flat_map(|point| [point.low, point.mid, point.high]).collect();
+    ends.into_iter()
+}
+
+fn dots(scene: &mut Scene, chart: &Chart, panel: &Panel<'_>) {
+    let scale = Scale::of(ends(panel), panel.log, (panel.left, panel.right));
+    for mark in scale.marks() {
+        if let Some(x) = scale.place(mark) {
+            scene.line((x, panel.top), (x, panel.bottom), Ink::Grid, 1.0);
+            scene.text((x, panel.bottom + 18.0), &short(mark), Ink::Muted, Anchor::Middle);
+        }
+    }
+    let lanes = index(panel.series.len());
+    let height = CASE + LANE * lanes;
+    for at in 0..=chart.cases.len() {
+        let y = panel.top + index(at) * height;
+        scene.line((panel.left, y), (panel.right, y), Ink::Grid, 1.0);
+    }
+    for (lane, series) in panel.series.iter().enumerate() {
+        for point in &series.points {
+            let y = panel.top + point.x * height + CASE / 2.0 + LANE * (index(lane) + 0.5);
+            let place = |value: f64| scale.place(value);
+            if let (Some(low), Some(high)) = (place(point.low), place(point.high)) {
+                scene.line((low, y), (high, y), Ink::Series(series.colour), 2.0);
+            }
+            if let Some(x) = place(point.mid) {
+                dot(scene, (x, y), series);
+            }
+        }
+    }
+}
+
+/// What the cases are called, left of the first panel.
+fn names(scene: &mut Scene, chart: &Chart, panel: &Panel<'_>, lanes: usize) {
+    let height = CASE + LANE * index(lanes);
+    for (at, case) in chart.cases.iter().enumerate() {
+        let y = panel.top + (index(at) + 0.5) * height + 4.0;
+        scene.text((panel.left - 10.0, y), case.label(), Ink::Text, Anchor::End);
+    }
+}
+
+fn lines(scene: &mut Scene, chart: &Chart, panel: &Panel<'_>) {
+    let scale = Scale::of(ends(panel), panel.log, (panel.bottom, panel.top));
+    for mark in scale.marks() {
+        if let Some(y) = scale.place(mark) {
+            scene.line((panel.left, y), (panel.right, y), Ink::Grid, 1.0);
+            scene.text((panel.left - 8.0, y + 4.0), &short(mark), Ink::Muted, Anchor::End);
+        }
+    }
+    let xs = panel.series.iter().flat_map(|series| series.points.iter().map(|point| point.x));
+    let across = Scale::along(xs, chart.x.log, (panel.left, panel.right));
+    let below = panel.bottom + 18.0;
+    for mark in across.marks() {
+        if let Some(x) = across.place(mark) {
+            scene.line((x, panel.bottom), (x, panel.bottom + 5.0), Ink::Grid, 1.0);
+            scene.text((x, below), &short(mark), Ink::Muted, Anchor::Middle);
+        }
+    }
+    let middle = f64::midpoint(panel.left, panel.right);
+    scene.text((middle, below + LINE), &chart.x.label, Ink::Muted, Anchor::Middle);
+    for series in &panel.series {
+        let ink = Ink::Series(series.colour);
+        let place = |point: &Point| Some((across.place(point.x)?, scale.place(point.mid)?));
+        let places: Vec<_> = series.points.iter().filter_map(place).collect();
+        if places.len() > 1 {
+            let dashed = series.published;
+            scene.marks.push(Mark::Line { places, ink, width: 1.6, dashed });
+        }
+        for point in &series.points {
+            let Some((x, y)) = place(point) else { continue };
+            // A logarithmic axis has no 0: from there the bar begins at the edge.
+            let low = scale.place(point.low).unwrap_or(panel.bottom);
+            if let Some(high) = scale.place(point.high) {
+                scene.line((x, low), (x, high), ink, 2.0);
+            }
+            dot(scene, (x, y), series);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(points: &[(f64, f64)], base: Option<f64>) -> Drawn {
+        let point = |&(x, mid): &(f64, f64)| Point { x, mid, low: mid, high: mid };
+        let points = points.iter().map(point).collect();
+        Drawn { label: "a".into(), published: false, points, base, colour: 0 }
+    }
+
+    fn chart(kind: &str) -> Chart {
+        toml::from_str(&format!(
+            "kind = \"{kind}\"\ncases = [\"one\", \"two\"]\ny = {{ label = \"creates\", log = true }}\n\
+             ratio = {{ label = \"times\", base = \"one\" }}\nseries = []"
+        ))
+        .expect("a chart")
+    }
+
+    #[test]
+    fn absolute_values_and_ratios_are_both_drawn() {
+        for kind in ["dots", "lines"] {
+            let dots = |base| {
+                let scene = scene(&chart(kind), "t", &[drawn(&[(0.0, 10.0), (1.0, 30.0)], base)]);
+                let marks = scene.expect("there are values").marks;
+                marks.iter().filter(|mark| matches!(mark, Mark::Dot { .. })).count()
+            };
+            // One in the legend.
+            assert_eq!((dots(Some(10.0)), dots(None)), (5, 3), "{kind}");
+        }
+        assert!(scene(&chart("dots"), "t", &[drawn(&[], None)]).is_none());
+    }
+
+    #[test]
+    fn everything_is_on_the_paper() {
+        let scene = scene(&chart("lines"), "t", &[drawn(&[(1.0, 0.0), (9.0, 3e9)], Some(7.0))]);
+        let scene = scene.expect("there are values");
+        let inside = |(x, y): (f64, f64)| {
+            (0.0..=scene.width).contains(&x) && (0.0..=scene.height).contains(&y)
+        };
+        for mark in &scene.marks {
+            match mark {
+                Mark::Line { places, .. } => assert!(places.iter().copied().all(inside)),
+                Mark::Dot { at, .. } | Mark::Text { at, .. } => assert!(inside(*at), "{mark:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What is known of the machine, of its load, and of the versions that ran.
+
+use std::fs::read_to_string;
+use std::path::Path;
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+/// See the module documentation.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Machine {
+    pub(crate) processor: String,
+    pub(crate) cores: usize,
+    pub(crate) memory_mb: u64,
+    pub(crate) kernel: String,
+    /// Of the directory for temporary files, where clusters are.
+    pub(crate) file_system: String,
+    pub(crate) commit: String,
+    /// The commit is not all: there are changes besides.
+    pub(crate) changed: bool,
+    pub(crate) compiler: String,
+}
+
+impl Machine {
+    pub(crate) fn here(root: &Path) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let git = |arguments: &[&str]| said(Command::new("git").args(arguments).current_dir(root));
+        Self {
+            processor: field("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown".into()),
+            cores,
+            memory_mb: field("/proc/meminfo", "MemTotal")
+                .and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok())
+                .map_or(0, |kib| kib / 1024),
+            kernel: read_to_string("/proc/sys/kernel/osrelease")
+                .map_or_else(|_| "unknown".into(), |text| text.trim().to_owned()),
+            file_system: said(
+                Command::new("stat").args(["-f", "-c", "%T"]).arg(std::env::temp_dir()),
+            ),
+            commit: git(&["rev-parse", "--short=12", "HEAD"]),
+            // What it writes itself is not what it ran.
+            changed: !git(&["status", "--porcelain", "--", ".", ":!experiments"]).is_empty(),
+            compiler: said(Command::new("rustc").arg("--version")),
+        }
+    }
+}
+
+/// What a command says; nothing if it cannot be started.
+fn said(command: &mut Command) -> String {
+    let output = command.output().ok().filter(|output| output.status.success());
+    output.map_or(String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+fn field(path: &str, name: &str) -> Option<String> {
+    let text = read_to_string(path).ok()?;
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+/// Processes that run or wait for the disk, mean of the last minute; 0 where the kernel does not say.
+pub(crate) fn load() -> f64 {
+    let text = read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(0.0)
+}
+
+/// Civil time in UTC, to the minute.
+pub(crate) fn now() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    civil(since.as_secs())
+}
+
+fn civil(seconds: u64) -> String {
+    let (minutes, mut days) = (seconds / 60 % 1440, seconds / 86_400);
+    let leap = |year: u64| {
+        (year.is_multiple_of(4) && !year.is_multiple_of(100)) || year.is_multiple_of(400)
+    };
+    let mut year = 1970;
+    while days >= 365 + u64::from(leap(year)) {
+        days -= 365 + u64::from(leap(year));
+        year += 1;
+    }
+    let february = 28 + u64::from(leap(year));
+    let mut month = 1;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+        if days < length {
+            break;
+        }
+        days -= length;
+        month += 1;
+    }
+    format!("{year}-{month:02}-{:02} {:02}:{:02} UTC", days + 1, minutes / 60, minutes % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::civil;
+
+    #[test]
+    fn civil_time_knows_leap_years() {
+        assert_eq!(civil(0), "1970-01-01 00:00 UTC");
+        assert_eq!(civil(951_782_399), "2000-02-28 23:59 UTC");
+        assert_eq!(civil(951_782_400), "2000-02-29 00:00 UTC");
+        assert_eq!(civil(1_767_225_599), "2025-12-31 23:59 UTC");
+    }
+}
