@@ -78,8 +78,10 @@ fn joinable(branch: &Branch) -> Option<usize> {
     (0..=largest).find_map(|size| {
         let newest = branch.layers.iter().rev().take_while(own);
         let together: Vec<_> = newest.take_while(|layer| tier(layer) <= size).collect();
+        // Smaller ones go along, and are no reason to write larger ones once more.
+        let count = together.iter().filter(|layer| tier(layer) == size).count();
         let bytes: u64 = together.iter().map(|layer| layer.bytes).sum();
-        let joins = together.len() >= TOGETHER && bytes <= LAYER_BYTES;
+        let joins = count >= TOGETHER && bytes <= LAYER_BYTES;
         joins.then(|| branch.layers.len() - together.len())
     })
 }
@@ -110,7 +112,9 @@ mod tests {
         assert_eq!(at(&[100_000, 100, 100, 100, 100, 100, 100, 100]), None);
         assert_eq!(at(&[[100_000; 1].as_slice(), &[100; 8]].concat()), Some(1));
         let two = [[1 << 20; 7].as_slice(), &[100_000]].concat();
-        assert_eq!(at(&two), Some(0), "a smaller one goes with larger ones");
+        assert_eq!(at(&two), None);
+        let eight = [two.as_slice(), &[1 << 20]].concat();
+        assert_eq!(at(&eight), Some(0), "a smaller one goes with larger ones");
         assert_eq!(at(&[LAYER_BYTES / 4; 8]), None, "a layer has a bound");
     }
 
