@@ -8,6 +8,7 @@
 mod both;
 mod collect;
 mod files;
+mod leftover;
 mod merge;
 mod private;
 mod rest;

@@ -154,7 +154,11 @@ fn several_mounts_of_a_job_see_each_other_and_the_snapshot_stays_as_it_is() {
 #[test]
 fn a_job_that_is_killed_leaves_the_branch_as_it_was() {
     let cluster = at_rest();
-    run(&cluster, r#""$CUDELE" mkdir /deep/proj/first"#);
+    run(
+        &cluster,
+        r#""$CUDELE" mkdir "$CUDELE_JOB/first"; "$CUDELE" cp "$CUDELE_JOB/long" "$CUDELE_JOB/kept""#,
+    );
+    let content = cluster.objects("data/");
     let (before, object) = (tree(&cluster, "b"), cluster.objects("branches/layers/"));
     let script = r#"
         "$CUDELE" mkdir /deep/proj/second
@@ -172,6 +176,9 @@ fn a_job_that_is_killed_leaves_the_branch_as_it_was() {
     kill_process(Pid::from_raw(left).unwrap(), Signal::KILL).unwrap();
     assert_eq!(tree(&cluster, "b"), before);
     assert_eq!(cluster.objects("branches/layers/"), object);
+    assert_eq!(cluster.objects("data/").len(), content.len() + 1, "content that nobody has");
+    assert_eq!(Branches::open(&store(&cluster)).unwrap().collect(false).unwrap().contents, 1);
+    assert_eq!(cluster.objects("data/"), content);
     // And the next one has it.
     run(&cluster, r#""$CUDELE" mkdir /deep/proj/third"#);
     let mut expected = before;

@@ -122,6 +122,7 @@ fn what_a_command_did_to_a_branch_is_there_as_a_whole_or_not_at_all() {
         }
     }
     let store = store(&cluster);
+    let objects = |prefix| cluster.objects(prefix).len() as u64;
     let mut whole = 0;
     for round in 0..40u64 {
         let dest = format!("/proj/r{round}");
@@ -134,7 +135,6 @@ fn what_a_command_did_to_a_branch_is_there_as_a_whole_or_not_at_all() {
             .spawn()
             .unwrap();
         // At another moment each time: how much work was done tells, not a clock.
-        let objects = |prefix| cluster.objects(prefix).len() as u64;
         let (before, layers) = (objects("data/"), objects("branches/layers/"));
         eventually("some of it is done", || {
             objects("data/") >= before + round * 4
@@ -152,6 +152,9 @@ fn what_a_command_did_to_a_branch_is_there_as_a_whole_or_not_at_all() {
         branch(&cluster, &["mkdir", "b", &format!("/proj/after{round}")]);
     }
     println!("{whole} of 40 were there as a whole");
+    // What the others wrote of content is nobody's: those of more than 4 KiB have an object.
+    Branches::open(&store).unwrap().collect(false).unwrap();
+    assert_eq!(objects("data/"), whole * 160);
     assert!(whole < 40, "some were killed in the middle");
 }
 

@@ -32,7 +32,7 @@ pub struct Collected {
     pub manifests: u64,
     /// Runs and value segments that only those listed.
     pub runs: u64,
-    /// Files whose content was to be deleted later.
+    /// Files whose content was to be deleted later, or is of a process that died.
     pub contents: u64,
     /// Bytes of the layers, manifests and runs.
     pub bytes: u64,
@@ -90,6 +90,7 @@ impl Branches {
         self.collect_layers(dry_run, &mut collected)?;
         self.collect_kept(&snapshots, dry_run, &mut collected)?;
         self.collect_content(&snapshots, dry_run, &mut collected)?;
+        self.collect_leftovers(dry_run, &mut collected)?;
         Ok(collected)
     }
 
@@ -122,7 +123,7 @@ impl Branches {
     /// The layers that are there, and the branches. Layers come before the branches that list them, so they are
     /// listed first. A branch that goes out from another may list what that one has joined by the time it
     /// is looked at: whoever makes one says so in the table.
-    fn settled(&self) -> Result<(Vec<String>, Vec<super::BranchInfo>)> {
+    pub(super) fn settled(&self) -> Result<(Vec<String>, Vec<super::BranchInfo>)> {
         for _ in 0..LOOKS_MAX {
             let (before, _) = read_snapshots(&*self.store)?;
             let (layers, branches) = (self.store.list(LAYER_PREFIX)?, self.list()?);

@@ -113,7 +113,12 @@ impl Branches {
         Ok(all)
     }
 
-    fn note(&self, name: &str, branch: &mut Branch, version: Version) -> Result<Version> {
+    pub(super) fn note(
+        &self,
+        name: &str,
+        branch: &mut Branch,
+        version: Version,
+    ) -> Result<Version> {
         let version = self.put(name, branch, Expect::Is(version))?;
         branch.changes += 1;
         Ok(version)

@@ -97,7 +97,7 @@ impl Branches {
     /// `EAGAIN` if there can be no more threads.
     pub fn serve(&self, name: &str, url: &str, dir: &LocalPath) -> Result<PrivateServer> {
         let lock = self.lock(name)?;
-        let (branch, version) = self.open_branch(name)?;
+        let (mut branch, version) = self.open_branch(name)?;
         let (snapshots, _) = read_snapshots(&**self.store())?;
         let snapshot = snapshots.get(branch.snapshot).ok_or_else(|| lost(name))?;
         let path = crate::fs::parse(&snapshot.path)?;
@@ -115,6 +115,9 @@ impl Branches {
                 .map_err(|error| error.in_journal(&layer.name()))?;
             let _ = apart.put(&segment_name(RANK, index), &bytes, Expect::Absent)?;
         }
+        // Before anybody can use them: content of numbers that no layer has is found by this.
+        branch.ranges.push(numbers);
+        let version = self.note(name, &mut branch, version)?;
         let (branches, name) = (self.clone(), name.to_owned());
         let address = Address::Unix(dir.join("mon.sock"));
         let mut server = PrivateServer {
@@ -239,11 +242,9 @@ impl PrivateServer {
             })?;
         }
         let Layers { made, events, .. } = layers.end()?;
-        if events == 0 {
-            return Ok(0);
-        }
         let mut branch = self.branch.clone();
         branch.layers.extend(made);
+        branch.ranges.pop();
         if let Some(last) = used {
             branch.ranges.push(InoRange { start: self.numbers.start, end: last.0 + 1 });
         }

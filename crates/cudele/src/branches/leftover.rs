@@ -1,0 +1,95 @@
+//! Content that a process wrote for a branch and died before a layer said whose it is.
+//!
+//! The numbers of its inodes are in a range that the branch lists, and no layer makes them: nobody will use
+//! these numbers again. What a branch has that is merged, or being merged, may be the trunk's, and is left alone.
+//!
+//! Invariant: nothing is deleted that a layer makes, or may come to make. Content is listed before the layers
+//! are read, and deleted under the lock of a branch that lists its range and has not changed since.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use journal::SegmentReader;
+use metastore::{BranchState, ObjectName, is_of_branch};
+use types::{Ino, Result};
+
+use super::{BranchInfo, Branches, Collected, view};
+
+/// What names of content begin with.
+const CONTENT: &str = "data/";
+
+impl Branches {
+    /// Deletes such content, or only counts it.
+    pub(super) fn collect_leftovers(&self, dry_run: bool, collected: &mut Collected) -> Result<()> {
+        let mut content: BTreeMap<Ino, Vec<String>> = BTreeMap::new();
+        for name in self.store().list(CONTENT)? {
+            if let Some(ObjectName::Data(ino, ..)) = ObjectName::parse(&name)
+                && is_of_branch(ino)
+            {
+                content.entry(ino).or_default().push(name);
+            }
+        }
+        if content.is_empty() {
+            return Ok(());
+        }
+        let (_, branches) = self.settled()?;
+        for ino in self.made(&branches)? {
+            content.remove(&ino);
+        }
+        for info in &branches {
+            let lists = |ino: &Ino| info.branch.ranges.iter().any(|range| range.contains(*ino));
+            if !may_be_left(info) || !content.keys().any(lists) {
+                continue;
+            }
+            // Somebody works on it, and these may be of what is being done.
+            let Ok(_lock) = self.lock(&info.name) else { continue };
+            if self.read(&info.name)?.0 != info.branch {
+                continue;
+            }
+            let left: Vec<Ino> = content.keys().copied().filter(lists).collect();
+            for name in left.iter().filter_map(|ino| content.remove(ino)).flatten() {
+                if !dry_run {
+                    self.store().delete(&name)?;
+                }
+            }
+            collected.contents += left.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// The inodes that layers of these branches make.
+    fn made(&self, branches: &[BranchInfo]) -> Result<BTreeSet<Ino>> {
+        let (mut seen, mut made) = (BTreeSet::new(), BTreeSet::new());
+        for layer in branches.iter().flat_map(|info| &info.branch.layers) {
+            if !seen.insert((layer.owner, layer.number)) {
+                continue;
+            }
+            let bytes = view::read_layer(&**self.store(), layer)?;
+            creates(&bytes, &mut made).map_err(|error| error.in_journal(&layer.name()))?;
+        }
+        Ok(made)
+    }
+}
+
+/// Whether what no layer of a branch makes is nobody else's.
+fn may_be_left(info: &BranchInfo) -> bool {
+    match info.branch.state {
+        BranchState::Open | BranchState::Published => true,
+        BranchState::Begun | BranchState::Merging | BranchState::Merged => false,
+    }
+}
+
+fn creates(
+    layer: &[u8],
+    made: &mut BTreeSet<Ino>,
+) -> std::result::Result<(), journal::JournalError> {
+    let mut reader = SegmentReader::open(layer)?;
+    while let Some(block) = reader.next_block()? {
+        let mut events = block.events();
+        while let Some(record) = events.next_event()? {
+            if let journal::Event::Create(create) = record.event {
+                made.insert(create.ino);
+            }
+        }
+    }
+    Ok(())
+}
