@@ -144,3 +144,82 @@ fn syncing_keeps_the_subtree() {
     world.run(&["merge", "/in"]).done();
     world.run_elsewhere(&["decouple", "/in", "batchfs"]).done();
 }
+
+#[test]
+fn each_trigger_shows_the_work_when_it_says() {
+    let world = World::new();
+    let cluster = connect(&world);
+    let fs = cluster.mount().unwrap();
+    fs.make_dir("/job", 0o755).unwrap();
+    let seen = || fs.open_dir("/job").unwrap().list().unwrap().len() as u64;
+    let create = |subtree: &mut Subtree, names: std::ops::Range<u64>| {
+        let root = subtree.root();
+        for number in names {
+            let name = format!("f{number:06}");
+            subtree.create(root, name.as_bytes(), &NewFile::default()).unwrap();
+        }
+    };
+    // When the client is done.
+    let mut subtree = decouple(&cluster, "merge: at_end");
+    create(&mut subtree, 0..3000);
+    assert_eq!(seen(), 0);
+    subtree.merge().unwrap();
+    assert_eq!(seen(), 3000);
+    subtree.forget().unwrap();
+    // When there are so many updates, and not before.
+    let mut subtree = decouple(&cluster, "merge: at 400 updates");
+    create(&mut subtree, 3000..3390);
+    assert_eq!(seen(), 3000);
+    let mut next = 3390;
+    while seen() == 3000 {
+        create(&mut subtree, next..next + 1);
+        next += 1;
+        assert!(next < 100_000, "nobody sees anything");
+    }
+    assert!(next >= 3400, "{next} were enough");
+    subtree.merge().unwrap();
+    assert_eq!(seen(), next);
+    subtree.forget().unwrap();
+    // When nothing else is being merged: at once, again and again.
+    let mut subtree = decouple(&cluster, "merge: idle");
+    let before = seen();
+    let made = work(&mut subtree, &|| seen() > before);
+    subtree.merge().unwrap();
+    assert_eq!(seen(), before + made);
+}
+
+#[test]
+fn merges_that_are_asked_for_together_give_what_they_give_in_turn() {
+    const CLIENTS: u64 = 4;
+    const FILES: u64 = 2000;
+    let world = World::new();
+    let cluster = connect(&world);
+    let start = std::sync::Barrier::new(usize::try_from(CLIENTS).unwrap());
+    let job = &|number: u64| {
+        let fs = cluster.mount().unwrap();
+        let path = format!("/job{number}");
+        fs.make_dir(&path, 0o755).unwrap();
+        let text = "consistency: append_client_journal+volatile_apply\nallocated_inodes: 5000\n";
+        let policy = Policy::parse(text).unwrap().policy;
+        let mut subtree = fs.decouple(&path, &policy).unwrap();
+        let root = subtree.root();
+        let dir = subtree.create(root, b"dir", &NewFile::directory()).unwrap();
+        for file in 0..FILES {
+            let home = if file % 2 == 0 { root } else { dir };
+            subtree.create(home, format!("f{file}").as_bytes(), &NewFile::default()).unwrap();
+        }
+        subtree.unlink(root, b"f0").unwrap();
+        start.wait();
+        let report = subtree.merge().unwrap().merge.unwrap();
+        assert_eq!((report.replaced, report.rejected), (0, 0), "{path}");
+    };
+    std::thread::scope(|scope| {
+        let jobs: Vec<_> = (0..CLIENTS).map(|number| scope.spawn(move || job(number))).collect();
+        jobs.into_iter().for_each(|job| job.join().unwrap());
+    });
+    for number in 0..CLIENTS {
+        let size = |path: String| world.json(&["stat", &path])["size"].as_u64().unwrap();
+        assert_eq!(size(format!("/job{number}")), FILES / 2, "one went, and a directory came");
+        assert_eq!(size(format!("/job{number}/dir")), FILES / 2);
+    }
+}
