@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use balancer::{Heartbeat, Metrics, Policy, State, View, decide};
+use balancer::{Heartbeat, Metrics, Policy, Record, State, View, decide};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -10,6 +10,9 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(State::decode(&state.encode()), Ok(state));
     }
     let _ = Heartbeat::decode(bytes);
+    if let Ok(record) = Record::decode(bytes) {
+        assert_eq!(Record::decode(&record.encode()), Ok(record));
+    }
     if let Ok(policy) = Policy::parse_bytes("fuzz", bytes) {
         let view = View { ranks: vec![Metrics::default(); 3], ..View::default() };
         let decision = decide(&policy, &view, &State::Nothing);

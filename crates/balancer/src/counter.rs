@@ -220,6 +220,17 @@ impl LoadTable {
         self.nested.retain(warm);
     }
 
+    /// Whether something of a fragment is remembered.
+    #[must_use]
+    pub fn knows(&self, id: DirFragId) -> bool {
+        self.nested.contains_key(&id)
+    }
+
+    /// All fragments that are remembered, in no particular order, with what was done in each and below.
+    pub fn all(&self, now: Moment) -> impl Iterator<Item = (DirFragId, Counts)> {
+        self.nested.iter().map(move |(id, all)| (*id, all.at(now, self.half_life)))
+    }
+
     /// How many fragments are remembered.
     #[must_use]
     pub fn len(&self) -> usize {

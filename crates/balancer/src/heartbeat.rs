@@ -14,7 +14,7 @@ use crate::{Counts, Metrics, Policy};
 pub struct Heartbeat {
     /// Who says it.
     pub rank: Rank,
-    /// Generation of the cluster map that the rank acts on.
+    /// The rank's tenure: a server that takes over begins anew with counting ticks.
     pub epoch: Epoch,
     /// Which version of the policy its loads were computed with. Loads of different versions must
     /// not be compared: a receiver that has another version skips the tick.

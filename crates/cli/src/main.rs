@@ -63,6 +63,8 @@ enum Command {
     Down(command::down::Args),
     /// Show the cluster, its servers and its decoupled subtrees
     Status(command::status::Args),
+    /// Show what is wrong with the cluster, and what to do about it
+    Health(command::health::Args),
     /// Run a monitor in the foreground
     Mon(command::mon::Args),
     /// Run a metadata server in the foreground
@@ -121,7 +123,7 @@ enum Command {
     Scrub(command::fsck::ScrubArgs),
     /// Judge what a job did, for a metadata server that trusts nobody
     Verify(command::verify::Args),
-    /// Check balancer policies and see what they would do
+    /// Check balancer policies, put one in force, and see what it does
     Balancer(command::balancer::Args),
     /// Run an experiment and print its rows
     Bench(command::bench::Args),
@@ -136,6 +138,7 @@ fn main() -> ExitCode {
         Command::Up(args) => command::up::run(context, args),
         Command::Down(args) => command::down::run(context, args),
         Command::Status(args) => command::status::run(context, args),
+        Command::Health(args) => command::health::run(context, args),
         Command::Mon(args) => command::mon::run(context, args),
         Command::Mds(args) => command::mds::run(context, args),
         Command::Mount(args) => command::mount::run(context, args),

@@ -314,6 +314,8 @@ impl Session {
                 Message::Hello(_)
                 | Message::Request(_)
                 | Message::Batch(_)
+                | Message::Heartbeat(_)
+                | Message::Balanced(_)
                 | Message::Chunk { .. }
                 | Message::MonRequest { .. }
                 | Message::MonReply { .. }

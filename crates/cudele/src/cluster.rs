@@ -186,9 +186,11 @@ impl Cluster {
         match self.call(MonOp::SetPolicy { path, policy: policy.as_bytes(), client })? {
             MonAnswer::Done => Ok(PolicySet::InForce),
             MonAnswer::Pending(client) => Ok(PolicySet::Waits(client)),
-            answer @ (MonAnswer::Client(_) | MonAnswer::Map(_) | MonAnswer::Decoupled(_)) => {
-                Err(unexpected(&answer))
-            }
+            answer @ (MonAnswer::Client(_)
+            | MonAnswer::Map(_)
+            | MonAnswer::Decoupled(_)
+            | MonAnswer::Balancer(_)
+            | MonAnswer::BalancerLog { .. }) => Err(unexpected(&answer)),
         }
     }
 
@@ -210,7 +212,7 @@ impl Cluster {
         if answer == MonAnswer::Done { Ok(()) } else { Err(unexpected(&answer)) }
     }
 
-    fn call(&self, op: MonOp<'_>) -> Result<MonAnswer> {
+    pub(crate) fn call(&self, op: MonOp<'_>) -> Result<MonAnswer> {
         let mut link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
         let result = self.exchange(&mut link, op);
         if result.as_ref().is_err_and(|error| matches!(error.errno, Errno::Io | Errno::TimedOut)) {
@@ -260,6 +262,6 @@ fn repeat_merge(fs: &Fs, state: &StateDir, owner: &crate::Owner) -> Result<()> {
     Ok(())
 }
 
-fn unexpected(answer: &MonAnswer) -> Error {
+pub(crate) fn unexpected(answer: &MonAnswer) -> Error {
     Error::new(Errno::Io, "monitor", format!("unexpected answer: {answer:?}"))
 }

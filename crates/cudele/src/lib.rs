@@ -34,6 +34,7 @@
 )]
 
 mod alone;
+mod balancers;
 mod branches;
 mod cluster;
 mod data;
@@ -59,6 +60,7 @@ mod sweep;
 mod user;
 mod verify;
 
+pub use balancers::BalancerLog;
 pub use branches::{
     BranchFiles, BranchInfo, BranchMerge, Branches, Collected, PrivateServer, View, Work,
 };
@@ -87,8 +89,9 @@ pub use types::{
 pub use user::{Page, User};
 pub use verify::Verified;
 pub use wire::{
-    Answer, ClusterMap, DecoupledSubtree, EffectivePolicy, Kept, MdsEntry, MdsState, MergeFlags,
-    MergeReport, MergeSample, NewInode, Op, Opened, PolicyEntry, SampleKind, WantsAlone,
+    Answer, BalancerEntry, ClusterMap, DecoupledSubtree, EffectivePolicy, Kept, MdsEntry, MdsState,
+    MergeFlags, MergeReport, MergeSample, NewInode, Op, Opened, PolicyEntry, SampleKind,
+    WantsAlone, Warning,
 };
 
 /// The civil time now.

@@ -117,6 +117,8 @@ pub struct Pinned {
     pub rank: Rank,
     /// How often it was moved.
     pub moves: u64,
+    /// Somebody wants it there: the balancer leaves it.
+    pub pinned: bool,
 }
 
 impl Cluster {
@@ -138,6 +140,7 @@ impl Cluster {
                 root: subtree.root,
                 rank: subtree.rank,
                 moves: subtree.moves,
+                pinned: subtree.pinned,
             })
             .collect();
         pinned.sort_by(|a, b| a.path.cmp(&b.path));
@@ -165,6 +168,14 @@ impl Fs {
     /// `EPERM` for others than root and the owner of the namespace.
     pub fn pin(&self, dir: Ino, rank: Rank) -> Result<()> {
         self.call(Op::Export { dir, rank }).map(drop)
+    }
+
+    /// Leaves it to the balancer which rank serves a directory. Nothing moves for that.
+    ///
+    /// # Errors
+    /// As [`Fs::pin`].
+    pub fn unpin(&self, dir: Ino) -> Result<()> {
+        self.call(Op::Export { dir, rank: Rank::NONE }).map(drop)
     }
 
     /// The link to whoever serves an inode.

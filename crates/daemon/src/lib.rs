@@ -12,6 +12,8 @@
 mod clock;
 mod mds;
 mod mon;
+mod thinker;
+mod vitals;
 mod warm;
 mod workers;
 

@@ -12,6 +12,8 @@ use types::{Clock, ConnId, Errno, Error, Moment, Rank, Result, Span};
 use wire::Message;
 
 use crate::clock::Clocks;
+use crate::thinker::Thinker;
+use crate::vitals::Meter;
 use crate::warm::Warm;
 use crate::workers::Workers;
 
@@ -44,6 +46,8 @@ struct Daemon {
     mds: Mds,
     reactor: Reactor,
     workers: Workers,
+    thinker: Thinker,
+    meter: Meter,
     clocks: Clocks,
     effects: Effects,
     warm: Warm,
@@ -69,10 +73,13 @@ pub fn run_mds(options: MdsOptions) -> Result<()> {
     settings.pid = std::process::id();
     let reactor = Reactor::listen(&address)?;
     let workers = Workers::start(&store, &reactor.waker())?;
+    let thinker = Thinker::new(reactor.waker());
     let mut daemon = Daemon {
         mds: Mds::new(rank, settings),
         reactor,
         workers,
+        thinker,
+        meter: Meter::new(),
         clocks: Clocks::new(),
         effects: Effects::default(),
         warm: Warm::new(warm_bytes),
@@ -119,6 +126,7 @@ impl Daemon {
         let (mds, effects, clocks) = (&mut self.mds, &mut self.effects, &self.clocks);
         let mut clock = None;
         let monitor = self.monitor_conn;
+        let mut messages = 0;
         self.reactor.poll(timeout, |happened| {
             // One reading of the clocks serves everything that arrived together.
             let clock = *clock.get_or_insert_with(|| clocks.read());
@@ -129,12 +137,16 @@ impl Daemon {
                     Ok(message) if Some(conn) == monitor => {
                         mds.handle(clock, Input::FromMonitor(message), effects);
                     }
-                    Ok(message) => mds.handle(clock, Input::Message(conn, message), effects),
+                    Ok(message) => {
+                        messages += 1;
+                        mds.handle(clock, Input::Message(conn, message), effects);
+                    }
                     Err(_) => effects.close.push(conn),
                 },
                 Happened::Closed(conn, _) => closed.push_back(conn),
             }
         })?;
+        self.meter.note_arrived(messages);
         let clock = clock.unwrap_or_else(|| self.clocks.read());
         for conn in closed {
             self.closed(clock, conn);
@@ -142,11 +154,17 @@ impl Daemon {
         while let Some((token, result)) = self.workers.finished() {
             self.handle(clock, Input::Stored(token, result));
         }
+        while let Some(answer) = self.thinker.answered() {
+            self.handle(clock, Input::Answered(Box::new(answer)));
+        }
         if self.terminate.swap(false, Ordering::Relaxed) {
             self.handle(clock, Input::Terminate);
         }
         if clock.now.since(self.last_tick) >= Span::from_millis(2) {
             self.last_tick = clock.now;
+            if let Some(vitals) = self.meter.measure(clock) {
+                self.handle(clock, Input::Vitals(vitals));
+            }
             self.handle(clock, Input::Tick);
             self.find_monitor(clock);
         }
@@ -198,6 +216,9 @@ impl Daemon {
         effects.to_monitor.clear();
         for (token, op) in effects.store.drain(..) {
             self.workers.submit(token, op);
+        }
+        for question in effects.questions.drain(..) {
+            self.thinker.ask(*question);
         }
         for conn in effects.close.drain(..) {
             self.reactor.close(conn);

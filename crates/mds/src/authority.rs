@@ -20,6 +20,7 @@
 
 mod export;
 mod import;
+mod pin;
 mod place;
 mod preload;
 
@@ -111,6 +112,16 @@ impl Authority {
     pub(crate) fn own_roots(&self) -> Vec<Ino> {
         let own = self.list.iter().filter(|subtree| subtree.rank == self.rank);
         if self.rank == Rank(0) { Vec::new() } else { own.map(|subtree| subtree.root).collect() }
+    }
+
+    /// Whether this rank serves the subtree with this root, and its name is another rank's.
+    pub(crate) fn is_own_root(&self, root: Ino) -> bool {
+        self.rank != Rank(0) && self.list.get(root).is_some_and(|subtree| subtree.rank == self.rank)
+    }
+
+    /// The rank to which somebody has pinned the subtree with this root.
+    pub(crate) fn pin_of(&self, root: Ino) -> Option<Rank> {
+        self.list.get(root).filter(|subtree| subtree.pinned).map(|subtree| subtree.rank)
     }
 
     /// The roots of the subtrees that other ranks serve.

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use journal::Event;
 use metastore::request::{StoreFailure, StoreOp, StoreResult, segment_name};
 use metastore::{DirRun, Rows};
-use namespace::{Capture, Freed};
+use namespace::{Capture, Freed, Hit};
 use types::{ConnId, Ino, InoRange, Moment, Origin, Seq, Span, Tid, Timestamp};
 use wire::Answer;
 
@@ -229,6 +229,7 @@ impl Mds {
                 self.note_written(dir, &result, effects);
                 self.checkpoint.committing.retain(|(ino, _)| *ino != dir);
                 self.namespace.end_capture(dir);
+                self.namespace.note_hit(dir, Hit::Store);
                 self.merges.root_attached(dir);
                 self.fetch_after_commit(dir, effects);
                 self.trim(effects);

@@ -44,7 +44,10 @@ pub struct Counters {
     pub forwards: u64,
     pub exports: u64,
     pub exports_aborted: u64,
+    /// Of the last export.
     pub export_freeze_micros: u64,
+    /// Of all exports together.
+    pub export_freezes_micros: u64,
     pub snapshots: u64,
     pub snapshot_freeze_micros: u64,
     pub imports: u64,
@@ -99,6 +102,7 @@ impl Counters {
             ("exports", self.exports),
             ("exports_aborted", self.exports_aborted),
             ("export_freeze_micros", self.export_freeze_micros),
+            ("export_freezes_micros", self.export_freezes_micros),
             ("snapshots", self.snapshots),
             ("snapshot_freeze_micros", self.snapshot_freeze_micros),
             ("imports", self.imports),
@@ -113,6 +117,8 @@ impl Counters {
             ("directories", namespace.directories() as u64),
         ]
         .map(|(name, value)| (name.to_owned(), value))
-        .to_vec()
+        .into_iter()
+        .chain(mds.balance.counters())
+        .collect()
     }
 }

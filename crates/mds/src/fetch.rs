@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 
 use metastore::request::{StoreFailure, StoreResult};
 use metastore::{Row, RowValue, Rows};
+use namespace::Hit;
 use types::{ClientId, ConnId, Ino, Map, Moment, Rank, Seq, Set, Span, Timestamp};
 use wire::{Message, Op, Request};
 
@@ -46,6 +47,8 @@ enum Waiter {
     Search,
     /// Directories of a subtree that came from another rank.
     Preload,
+    /// What the balancer moves.
+    Balancer,
 }
 
 /// See the module documentation.
@@ -212,6 +215,10 @@ impl Mds {
         self.wait_for(dir, Need::Whole, Waiter::Preload, effects);
     }
 
+    pub(crate) fn balancer_waits_for(&mut self, dir: Ino, effects: &mut Effects) {
+        self.wait_for(dir, Need::Whole, Waiter::Balancer, effects);
+    }
+
     /// Whether a directory of a subtree is being fetched.
     pub(crate) fn is_fetching_below(&self, root: Ino) -> bool {
         let arrived = self.fetches.arrived.iter().map(|arrived| arrived.dir);
@@ -276,6 +283,7 @@ impl Mds {
                 // It is tried again when some time has passed.
                 Waiter::Search => self.search_fetched(),
                 Waiter::Preload => self.preload_fetched(),
+                Waiter::Balancer => self.balancer_fetched(effects),
             }
         }
         if let Some(merge) = merge {
@@ -355,6 +363,7 @@ impl Mds {
                 | Waiter::Release(_)
                 | Waiter::Recovery
                 | Waiter::Search
+                | Waiter::Balancer
                 | Waiter::Preload => None,
             };
             if let Some(Message::Request(request)) = frame.and_then(decode) {
@@ -398,6 +407,7 @@ impl Mds {
     fn came(&mut self, dir: Ino, effects: &mut Effects) {
         self.fetches.under_way.remove(&dir);
         self.fetches.needed.remove(&dir);
+        self.namespace.note_hit(dir, Hit::Fetch);
         self.restore_known_policies();
         let held = self.fetches.held.iter().find(|(held, ..)| *held == dir);
         if let Some((.., target)) = held.copied() {
@@ -440,6 +450,7 @@ impl Mds {
                     self.preload_fetched();
                     self.authority_step(effects);
                 }
+                Waiter::Balancer => self.balancer_fetched(effects),
             }
         }
     }

@@ -10,7 +10,8 @@
 //! clients (Volatile Apply), `tables` holds what must survive even without a journal. `opens` knows
 //! which clients have which files open, `locks` which they have locked, `caps` which directories they
 //! remember, `leases` until when they may where the server does not know who they are. `authority` knows
-//! which subtrees are other ranks', `private` what a server of a branch does not do.
+//! which subtrees are other ranks', and `balance` which should be; `private` what a server of a branch
+//! does not do.
 //!
 //! Invariants:
 //! * every change of the namespace is planned, journalled if its subtree streams, then applied;
@@ -18,6 +19,7 @@
 //! * one slice of background work takes a few milliseconds at most, and requests go first.
 
 mod authority;
+mod balance;
 mod caps;
 mod chain;
 mod checkpoint;
@@ -47,12 +49,14 @@ use namespace::Namespace;
 use types::{ClientId, Clock, ConnId, Errno, Error, Ino, Map, Moment, Rank, Seq, Tid, Timestamp};
 use wire::{ClusterMap, MdsState, Message, Outbox};
 
+pub use balance::Vitals;
 pub use counters::Counters;
 pub use private::Private;
 pub use settings::Settings;
 pub use tables::RankTable;
 
 use authority::Authority;
+use balance::Balance;
 use caps::Caps;
 use checkpoint::Checkpoint;
 use compact::Compaction;
@@ -84,6 +88,10 @@ pub enum Input<'a> {
     FromMonitor(Message<'a>),
     /// A store operation ended.
     Stored(Token, Result<StoreResult, Box<StoreFailure>>),
+    /// How much of the machine the process takes.
+    Vitals(Vitals),
+    /// A question of the balancer ([`Effects::questions`]) was answered.
+    Answered(Box<balancer::Answer>),
     /// No message is waiting: time for a slice of background work, if there is any.
     Work,
     /// A few milliseconds passed.
@@ -101,6 +109,9 @@ pub struct Effects {
     pub to_monitor: Vec<u8>,
     /// Operations on the object store.
     pub store: Vec<(Token, StoreOp)>,
+    /// What the balancer wants to know: to be answered beside the server's work, as it runs a program of
+    /// somebody's, and handed back.
+    pub questions: Vec<Box<balancer::Question>>,
     /// Connections to close once their messages are sent.
     pub close: Vec<ConnId>,
     /// Everything is written down; the process may end.
@@ -145,6 +156,7 @@ enum Waiting {
     /// The list of subtrees is read or replaced.
     Subtrees,
     Snapshot(u64),
+    Balance(balance::Object),
     Adopt(Box<op::Adopting>),
 }
 
@@ -170,6 +182,7 @@ pub struct Mds {
     phase: Phase,
     namespace: Namespace,
     authority: Authority,
+    balance: Balance,
     log: Log,
     tables: Tables,
     sessions: Sessions,
@@ -211,6 +224,7 @@ impl Mds {
             phase: Phase::Recovering,
             namespace: Namespace::new(),
             authority: Authority::new(rank),
+            balance: Balance::new(settings.balance_half_life),
             log: Log::new(),
             tables: Tables::new(rank),
             sessions: Sessions::default(),
@@ -254,6 +268,8 @@ impl Mds {
             Input::Closed(conn) => self.closed(conn, effects),
             Input::FromMonitor(message) => self.monitor_message(message, effects),
             Input::Stored(token, result) => self.stored(token, result, effects),
+            Input::Vitals(vitals) => self.note_vitals(vitals),
+            Input::Answered(answer) => self.answered(&answer, effects),
             Input::Work => self.work(effects),
             Input::Tick => self.tick(effects),
             Input::Terminate => self.terminate(effects),
@@ -331,6 +347,7 @@ impl Mds {
             Waiting::Share(ino) => self.share_stored(ino, result, effects),
             Waiting::Subtrees => self.list_stored(result, effects),
             Waiting::Snapshot(id) => self.snapshot_taken(id, result),
+            Waiting::Balance(what) => self.balance_stored(what, result, effects),
             Waiting::Adopt(adopting) => self.adopt_read(*adopting, result, effects),
         }
     }
@@ -349,13 +366,19 @@ impl Mds {
             | Message::Map(_)
             | Message::Recall { .. }
             | Message::Revoke { .. }
+            | Message::Heartbeat(_)
+            | Message::Balanced(_)
             | Message::Stop => effects.close.push(conn),
         }
     }
 
     fn monitor_message(&mut self, message: Message<'_>, effects: &mut Effects) {
         match message {
-            Message::Map(map) => self.map = Some(*map),
+            Message::Map(map) => {
+                self.map = Some(*map);
+                self.note_balancer();
+            }
+            Message::Heartbeat(bytes) => self.hear(bytes),
             Message::Stop => self.terminate(effects),
             Message::Request(request) => self.request(ConnId::MONITOR, &request, effects),
             Message::Hello(_)
@@ -367,6 +390,7 @@ impl Mds {
             | Message::Recall { .. }
             | Message::Revoke { .. }
             | Message::Batch(_)
+            | Message::Balanced(_)
             | Message::Beacon(_) => {}
         }
     }
@@ -392,6 +416,7 @@ impl Mds {
         self.evict_tick();
         self.compact_next(effects);
         self.authority_tick(effects);
+        self.balance_tick(effects);
         if self.is_active() && !self.is_resend_busy() {
             self.finish_interrupted(effects);
         }
@@ -431,6 +456,8 @@ impl Mds {
             pid: self.settings.pid,
             counters: self.counters.list(self),
             decoupled: self.tables.decoupled_list(&self.namespace),
+            warnings: self.balance.warnings(),
+            given_up: self.balance.given_up(),
         };
         Message::Beacon(beacon).append_frame(&mut effects.to_monitor);
     }

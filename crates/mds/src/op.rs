@@ -403,6 +403,10 @@ impl Mds {
         if conn == ConnId::NOBODY {
             return;
         }
+        if conn == ConnId::BALANCER {
+            let Message::Reply(Reply { result, .. }) = reply else { return };
+            return self.balancer_moved(result.map(drop), effects);
+        }
         if conn == ConnId::MONITOR {
             reply.append_frame(&mut effects.to_monitor);
         } else {

@@ -53,6 +53,10 @@ pub struct Settings {
     pub proof_key: Option<metastore::ProofKey>,
     /// It works for one job, apart from everybody.
     pub private: Option<crate::Private>,
+    /// How often the rank decides whether load should move, and tells the others how loaded it is.
+    pub balance_interval: Span,
+    /// How long it takes until a use of a directory counts half.
+    pub balance_half_life: Span,
     /// How often the monitor hears of the server.
     pub beacon_interval: Span,
 }
@@ -83,6 +87,8 @@ impl Default for Settings {
             evict: Span::from_millis(10_000),
             observe: false,
             private: None,
+            balance_interval: Span::from_millis(10_000),
+            balance_half_life: balancer::LoadTable::HALF_LIFE,
             beacon_interval: Span::from_millis(500),
         }
     }

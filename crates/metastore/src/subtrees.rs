@@ -8,8 +8,10 @@
 //!
 //! ```text
 //! object  := "CUDLSUBT" format:u16 count:varint subtree* crc:u32
-//! subtree := root:varint rank:varint moves:varint path:bytes policy:bytes inode:bytes
+//! subtree := root:varint rank:varint moves:varint flags:u8 path:bytes policy:bytes inode:bytes
 //! ```
+//!
+//! Format 1 has no flags, and is read: who moved something then did so by hand.
 //!
 //! `docs/formats/rank.md` says it in words.
 //!
@@ -26,7 +28,8 @@ use crate::error::{FormatError, KNOWN_VERSION};
 pub const SUBTREES_NAME: &str = "mds/subtrees";
 
 const MAGIC: &[u8; 8] = b"CUDLSUBT";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
+const PINNED: u8 = 1;
 const CRC_BYTES: usize = 4;
 /// How many subtrees there may be: the object stays small, and requests are compared with all.
 pub const SUBTREES_MAX: usize = 4096;
@@ -40,6 +43,8 @@ pub struct Subtree {
     pub rank: Rank,
     /// How often it was moved, this time included.
     pub moves: u64,
+    /// Somebody wants it there: the balancer leaves it.
+    pub pinned: bool,
     /// The path of the root when it was moved.
     pub path: Vec<u8>,
     /// The policy that the root inherits, canonical text; empty for the default.
@@ -93,10 +98,11 @@ impl Subtrees {
         let mut out = MAGIC.to_vec();
         out.put_u16(VERSION);
         out.put_varint(self.list.len() as u64);
-        for Subtree { root, rank, moves, path, policy, inode } in &self.list {
+        for Subtree { root, rank, moves, pinned, path, policy, inode } in &self.list {
             out.put_varint(root.0);
             out.put_varint(u64::from(rank.0));
             out.put_varint(*moves);
+            out.put_u8(if *pinned { PINNED } else { 0 });
             out.put_bytes(path);
             out.put_bytes(policy.as_bytes());
             out.put_bytes(inode);
@@ -121,7 +127,8 @@ fn read(bytes: &[u8]) -> Result<Subtrees, Malformed> {
         return Err(Reader::new(bytes).malformed("the magic of a list of subtrees"));
     }
     let before_version = reader;
-    if reader.u16()? != VERSION {
+    let version = reader.u16()?;
+    if !(1..=VERSION).contains(&version) {
         return Err(before_version.malformed(KNOWN_VERSION));
     }
     let Some((body, crc)) = bytes.split_last_chunk::<CRC_BYTES>() else {
@@ -137,7 +144,7 @@ fn read(bytes: &[u8]) -> Result<Subtrees, Malformed> {
     let count = reader.varint()?;
     let mut list = Vec::new();
     for _ in 0..count {
-        list.push(subtree(&mut reader)?);
+        list.push(subtree(&mut reader, version)?);
     }
     reader.end()?;
     if list.len() > SUBTREES_MAX || !list.is_sorted_by(|a: &Subtree, b| a.root < b.root) {
@@ -146,17 +153,23 @@ fn read(bytes: &[u8]) -> Result<Subtrees, Malformed> {
     Ok(Subtrees { list })
 }
 
-fn subtree(reader: &mut Reader<'_>) -> Result<Subtree, Malformed> {
+fn subtree(reader: &mut Reader<'_>, version: u16) -> Result<Subtree, Malformed> {
     let root = Ino(reader.varint()?);
     let start = *reader;
     let rank = u16::try_from(reader.varint()?).map_err(|_| start.malformed("a rank"))?;
     let moves = reader.varint()?;
+    let start = *reader;
+    let pinned = match if version == 1 { PINNED } else { reader.u8()? } {
+        0 => false,
+        PINNED => true,
+        _ => return Err(start.malformed("known flags")),
+    };
     let path = reader.bytes()?.to_vec();
     let start = *reader;
     let policy = String::from_utf8(reader.bytes()?.to_vec());
     let policy = policy.map_err(|_| start.malformed("text"))?;
     let inode = reader.bytes()?.to_vec();
-    Ok(Subtree { root, rank: Rank(rank), moves, path, policy, inode })
+    Ok(Subtree { root, rank: Rank(rank), moves, pinned, path, policy, inode })
 }
 
 #[cfg(test)]
@@ -170,6 +183,7 @@ mod tests {
                 root: Ino(root),
                 rank: Rank(rank),
                 moves: root,
+                pinned: rank == 2,
                 path: format!("/{root}").into_bytes(),
                 policy: "consistency: rpcs\n".into(),
                 inode: vec![3; 40],
@@ -186,18 +200,31 @@ mod tests {
         assert_eq!(Subtrees::decode(&none.encode()), Ok(none));
     }
 
-    #[test]
-    fn the_bytes_of_version_1() {
+    fn one(pinned: bool) -> Subtrees {
         let mut one = Subtrees::default();
         one.put(Subtree {
             root: Ino(300),
             rank: Rank(1),
             moves: 2,
+            pinned,
             path: b"/a".to_vec(),
             ..Subtree::default()
         });
-        let hex: String = one.encode().iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(hex, "4355444c53554254010001ac020102022f610000139b40b4");
+        one
+    }
+
+    #[test]
+    fn the_bytes_of_version_2() {
+        let hex: String = one(false).encode().iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, "4355444c53554254020001ac02010200022f610000276761c7");
+    }
+
+    #[test]
+    fn version_1_is_read_and_everything_in_it_is_pinned() {
+        let hex = "4355444c53554254010001ac020102022f610000139b40b4";
+        let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+        let bytes: Vec<u8> = (0..hex.len()).step_by(2).map(byte).collect();
+        assert_eq!(Subtrees::decode(&bytes), Ok(one(true)));
     }
 
     #[test]

@@ -17,8 +17,8 @@ use types::{ClientId, Errno, Error};
 use wire::ClusterMap;
 
 const MAGIC: &[u8; 8] = b"CUDLMMAP";
-/// Version 1 does not say which inodes have the policies.
-const VERSION: u16 = 2;
+/// Version 2 has no balancers, version 1 does not say either which inodes have the policies.
+const VERSION: u16 = *ClusterMap::STORED_VERSIONS.end();
 const CRC_BYTES: usize = 4;
 /// Apart from the other faults because its remedy differs: nothing is damaged.
 const KNOWN_VERSION: &str = "a format version that this build reads";
@@ -56,7 +56,7 @@ fn read(bytes: &[u8]) -> Result<ClusterMap, Malformed> {
     }
     let before_version = reader;
     let version = reader.u16()?;
-    if !(1..=VERSION).contains(&version) {
+    if !ClusterMap::STORED_VERSIONS.contains(&version) {
         return Err(before_version.malformed(KNOWN_VERSION));
     }
     let before_body = reader;
@@ -68,13 +68,11 @@ fn read(bytes: &[u8]) -> Result<ClusterMap, Malformed> {
     }
     let mut reader = Reader::new(body);
     reader.take(before_body.offset())?;
-    let map = match version {
-        1 => ClusterMap::decode_without_inodes(&mut reader)?,
-        _ => ClusterMap::decode(&mut reader)?,
-    };
+    let map = ClusterMap::decode_stored(&mut reader, version)?;
     reader.end()?;
     let sorted = map.mds.is_sorted_by(|a, b| a.rank < b.rank)
-        && map.policies.is_sorted_by(|a, b| (&a.path, a.ino) < (&b.path, b.ino));
+        && map.policies.is_sorted_by(|a, b| (&a.path, a.ino) < (&b.path, b.ino))
+        && map.balancers.is_sorted_by(|a, b| a.version < b.version);
     if !sorted || map.next_client == ClientId(0) || !map.decoupled.is_empty() {
         return Err(before_body.malformed("a map that agrees with itself"));
     }

@@ -135,7 +135,13 @@ impl Mon {
                 owner = client;
                 (path, policy, None)
             }
-            MonOp::Register | MonOp::Status | MonOp::Stop | MonOp::Fail { .. } => {
+            MonOp::Register
+            | MonOp::Status
+            | MonOp::Stop
+            | MonOp::Fail { .. }
+            | MonOp::SetBalancer { .. }
+            | MonOp::RevertBalancer
+            | MonOp::BalancerLog { .. } => {
                 debug_assert!(false, "the monitor does these itself");
                 return Err(Errno::Invalid.into());
             }

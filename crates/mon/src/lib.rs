@@ -8,7 +8,7 @@
 //!
 //! Where to read on: `ledger` makes changes of the map last, `servers` listens to the metadata
 //! servers, `forward` passes policies and decouplings on to them, `stop` ends the cluster,
-//! `format` is the map as an object.
+//! `format` is the map as an object, `balancing` knows the balancer policies.
 //!
 //! Invariants:
 //! * a reply that promises something lasting is sent after the store confirmed it;
@@ -16,6 +16,7 @@
 //! * of two monitors on one store at most one changes the map: the other finds out at its next
 //!   change and stops.
 
+mod balancing;
 mod effects;
 mod format;
 mod forward;
@@ -28,9 +29,11 @@ use metastore::request::{MAP_NAME, StoreFailure, StoreResult, Token};
 use types::{ClientId, Clock, ConnId, Errno, Error};
 use wire::{ClusterMap, Cred, Failure, Message, MonAnswer, MonOp};
 
+pub use balancing::DEFAULT_BALANCER;
 pub use effects::Effects;
 pub use input::{Input, Settings};
 
+use balancing::Balancing;
 use effects::Asker;
 use forward::Forwards;
 use ledger::{Ledger, Outcome};
@@ -76,6 +79,7 @@ pub struct Mon {
     next_client: ClientId,
     servers: Servers,
     forwards: Forwards,
+    balancing: Balancing,
     stop: Option<Stop>,
 }
 
@@ -90,6 +94,7 @@ impl Mon {
             next_client: ClientId(0),
             servers: Servers::default(),
             forwards: Forwards::default(),
+            balancing: Balancing::default(),
             stop: None,
         }
     }
@@ -143,6 +148,8 @@ impl Mon {
             }
             Message::Beacon(beacon) => self.beacon(clock, conn, beacon, effects),
             Message::Reply(reply) => self.forward_done(conn, reply, effects),
+            Message::Heartbeat(bytes) => self.heartbeat(conn, bytes, effects),
+            Message::Balanced(record) => self.balanced(conn, record),
             // Nothing that a monitor is told: the peer took it for somebody else.
             Message::Hello(_)
             | Message::Welcome(_)
@@ -191,6 +198,15 @@ impl Mon {
                 self.check_waiting()?;
                 self.forward(call, effects)?;
             }
+            MonOp::SetBalancer { name, text } => {
+                self.check_waiting()?;
+                self.set_balancer(asker, (name, text), effects)?;
+            }
+            MonOp::RevertBalancer => {
+                self.check_waiting()?;
+                self.revert_balancer(clock, asker, effects)?;
+            }
+            MonOp::BalancerLog { after } => effects.reply(asker, Ok(self.balancer_log(after))),
         }
         Ok(())
     }
@@ -237,10 +253,14 @@ impl Mon {
         result: Result<StoreResult, Box<StoreFailure>>,
         effects: &mut Effects,
     ) {
+        if Balancing::is_mine(token) {
+            return self.balancer_stored(clock, token, result, effects);
+        }
         match self.ledger.stored_result(clock.now, token, result, effects) {
             Outcome::Nothing => {}
             Outcome::Loaded => {
                 self.ledger.take_over(&self.settings);
+                self.begin_balancing(clock.time);
                 self.next_client = self.ledger.map().next_client;
                 self.forwards.start_at(self.ledger.map().epoch);
                 self.servers.expect(self.ledger.map(), clock.now);
@@ -258,6 +278,7 @@ impl Mon {
         let reply = again("another monitor took over this cluster; ask that one");
         self.ledger.fail_waiting(&reply, effects);
         self.forwards.fail_all(&reply, effects);
+        self.balancing.fail_waiting(&reply, effects);
         for asker in self.stop.take().into_iter().flat_map(Stop::into_askers) {
             effects.reply(asker, Err(reply.clone()));
         }
@@ -274,6 +295,7 @@ impl Mon {
     fn closed(&mut self, conn: ConnId, effects: &mut Effects) {
         self.ledger.forget(conn);
         self.forwards.forget(conn);
+        self.balancing.forget(conn);
         if let Some(stop) = &mut self.stop {
             stop.forget(conn);
         }

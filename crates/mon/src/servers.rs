@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use types::{Clock, ConnId, Epoch, Ino, Moment, Rank};
-use wire::{Beacon, ClusterMap, DecoupledSubtree, MdsEntry, MdsState, Message};
+use wire::{Beacon, ClusterMap, DecoupledSubtree, MdsEntry, MdsState, Message, Warning};
 
 use crate::{Effects, Mon, RANKS_MAX};
 
@@ -33,6 +33,7 @@ struct Server {
     sent: Epoch,
     counters: Vec<(String, u64)>,
     decoupled: Vec<DecoupledSubtree>,
+    warnings: Vec<Warning>,
     /// Policies that are in force when these subtrees are everybody's again.
     waiting: BTreeMap<Ino, (Vec<u8>, String)>,
 }
@@ -88,6 +89,8 @@ impl Servers {
             let Some(server) = self.by_rank.get(&entry.rank) else { continue };
             entry.counters = fitting(server.counters.iter(), &mut room, counter_bytes);
             map.decoupled.append(&mut fitting(server.decoupled.iter(), &mut room, subtree_bytes));
+            let warnings = fitting(server.warnings.iter(), &mut room, warning_bytes);
+            map.warnings.extend(warnings.into_iter().map(|warning| (entry.rank, warning)));
         }
         map.decoupled.sort_by(|a, b| a.path.cmp(&b.path));
         map
@@ -105,6 +108,7 @@ impl Servers {
             sent: Epoch(0),
             counters: Vec::new(),
             decoupled: Vec::new(),
+            warnings: Vec::new(),
             waiting: BTreeMap::new(),
         })
     }
@@ -153,12 +157,16 @@ impl Mon {
                 effects.send(conn, &Message::Stop);
             }
         }
-        self.record(clock.now, conn, beacon);
+        self.record(clock, conn, beacon);
     }
 
     /// Takes what a beacon says over.
-    fn record(&mut self, now: Moment, conn: ConnId, beacon: Beacon) {
-        let Beacon { rank, epoch, address, state, pid, counters, decoupled } = beacon;
+    fn record(&mut self, clock: Clock, conn: ConnId, beacon: Beacon) {
+        let now = clock.now;
+        let Beacon { rank, epoch, address, state, pid, counters, decoupled, warnings, given_up } =
+            beacon;
+        let (version, why) = given_up;
+        self.balancer_given_up(clock.time, &format!("{rank} gave it up: {why}"), version);
         let server = self.servers.server(rank, now);
         if server.conn != Some(conn) {
             server.conn = Some(conn);
@@ -168,6 +176,7 @@ impl Mon {
         let mut room = REPORT_BYTES_MAX;
         server.counters = fitting(counters.iter(), &mut room, counter_bytes);
         server.decoupled = fitting(decoupled.iter(), &mut room, subtree_bytes);
+        server.warnings = fitting(warnings.iter(), &mut room, warning_bytes);
         if state == MdsState::Active {
             let waits = decoupled
                 .into_iter()
@@ -257,4 +266,8 @@ fn counter_bytes((name, _): &(String, u64)) -> usize {
 
 fn subtree_bytes(subtree: &DecoupledSubtree) -> usize {
     subtree.path.len() + subtree.policy.len() + ELEMENT_BYTES
+}
+
+fn warning_bytes(warning: &Warning) -> usize {
+    warning.code.len() + warning.text.len() + warning.remedy.len() + ELEMENT_BYTES
 }

@@ -1,3 +1,4 @@
+mod balancing;
 mod bench;
 mod clients;
 mod fuzz;

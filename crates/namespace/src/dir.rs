@@ -55,6 +55,9 @@ pub(crate) struct Dir {
     pub(crate) flushing: Option<Seq>,
     /// A change of mtime that arrived before the directory's own inode was in memory.
     pub(crate) touched: Option<(Timestamp, Seq)>,
+    /// What was done in it since somebody asked, and whether it is noted for being asked.
+    pub(crate) hits: crate::Hits,
+    pub(crate) noted: bool,
     /// Effective policy and the generation of policies in which it was worked out.
     pub(crate) policy: (u64, Ino),
 }
@@ -78,6 +81,8 @@ impl Dir {
             journalled: Seq(0),
             flushing: None,
             touched: None,
+            hits: crate::Hits::default(),
+            noted: false,
             policy: (0, Ino(0)),
         }
     }

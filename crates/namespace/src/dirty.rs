@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use types::{Ino, Seq};
 
 use crate::dir::Dir;
+use crate::hits::Noted;
 use crate::inode::{ATTR_DIRTY, ATTR_UNJOURNALLED};
 
 /// Directories that the store does not have as they are.
@@ -15,11 +16,13 @@ pub(crate) struct Dirty {
     queue: VecDeque<(Seq, Ino)>,
     /// Whether changes are in the journal, from now on.
     pub(crate) journalled: bool,
+    /// Directories that were used lately.
+    pub(crate) noted: Noted,
 }
 
 impl Dirty {
     pub(crate) fn new() -> Self {
-        Self { queue: VecDeque::new(), journalled: true }
+        Self { queue: VecDeque::new(), journalled: true, noted: Noted::default() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -29,6 +32,8 @@ impl Dirty {
     /// Notes a change of a directory.
     #[inline]
     pub(crate) fn note(&mut self, dir: &mut Dir, seq: Seq, ino: Ino) {
+        dir.hits.inode_writes = dir.hits.inode_writes.wrapping_add(1);
+        self.noted.note(dir, ino);
         if self.journalled {
             dir.journalled = dir.journalled.max(seq);
         } else {

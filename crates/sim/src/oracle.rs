@@ -147,6 +147,8 @@ impl Oracle {
             Message::Hello(_)
             | Message::Request(_)
             | Message::Batch(_)
+            | Message::Heartbeat(_)
+            | Message::Balanced(_)
             | Message::Chunk { .. }
             | Message::MonRequest { .. }
             | Message::MonReply { .. }

@@ -9,6 +9,7 @@
 //! In the end, when everything is healed, each directory must be served by exactly one rank, and hold
 //! what it should.
 
+mod balance;
 mod client;
 mod register;
 
@@ -24,6 +25,7 @@ use wire::{ClusterMap, MdsEntry, MdsState, Message};
 use crate::disk::Disk;
 use crate::rng::Rng;
 
+use balance::Balancing;
 use client::{Client, Script};
 use register::Registers;
 
@@ -50,6 +52,10 @@ pub struct RanksReport {
     pub crashes: u64,
     /// Those of them that were killed while they had a subtree on its way.
     pub crashes_moving: u64,
+    /// Subtrees that changed hands because a balancer wanted it.
+    pub balanced: u64,
+    /// Ticks in which a policy failed.
+    pub faulty_ticks: u64,
     /// What happened, if that was asked for.
     pub trace: Vec<String>,
 }
@@ -70,6 +76,8 @@ enum Event {
     Crash,
     Break,
     Move,
+    Answer(usize, u64, Box<balancer::Question>),
+    Beat(usize, Vec<u8>),
 }
 
 #[derive(Debug)]
@@ -104,6 +112,7 @@ struct World {
     next_conn: u64,
     clients: Vec<Client>,
     registers: Registers,
+    balancing: Option<Balancing>,
     delay_max: u64,
     faults: bool,
     report: RanksReport,
@@ -127,6 +136,8 @@ impl World {
         let mut rng = Rng::new(seed ^ 0x7261_6e6b_7321);
         let memory = Memory::new();
         let ranks = 2 + rng.index(2);
+        let balancing = Balancing::of(seed, &memory);
+        let interval = balancing.as_ref().map_or(Span(u64::MAX), |balancing| balancing.interval);
         let servers = (0..ranks).map(|_| Server {
             mds: None,
             tenure: 0,
@@ -143,6 +154,8 @@ impl World {
             reconnect: Span::from_millis(400),
             inodes_max: rng.pick(&[20, 1 << 20]),
             capture_rows: rng.pick(&[1, 4096]),
+            balance_interval: interval,
+            balance_half_life: Span::from_millis(200),
             ..Settings::default()
         };
         Self {
@@ -155,6 +168,7 @@ impl World {
             next_conn: 1,
             clients: Vec::new(),
             registers: Registers::default(),
+            balancing,
             delay_max: rng.pick(&[1, 3, 10]) * MS,
             faults: rng.percent(85),
             report: RanksReport::default(),
@@ -273,6 +287,7 @@ impl World {
             Event::Tick(server, tenure) => {
                 if self.servers[server].tenure == tenure {
                     self.schedule(2 * MS, Event::Tick(server, tenure));
+                    self.load_machine(server, tenure);
                     self.handle(server, tenure, Input::Tick);
                 }
             }
@@ -293,7 +308,10 @@ impl World {
                     self.schedule(after, Event::Break);
                 }
             }
+            Event::Move if self.balancing.is_some() => self.crash_mover(),
             Event::Move => self.begin_move(),
+            Event::Answer(server, tenure, question) => self.answer(server, tenure, *question),
+            Event::Beat(server, bytes) => self.beat(server, &bytes),
         }
     }
 
@@ -321,6 +339,7 @@ impl World {
         };
         ClusterMap {
             mds: (0..self.servers.len() as u16).map(entry).collect(),
+            balancers: self.balancers(),
             ..ClusterMap::default()
         }
     }
@@ -381,6 +400,10 @@ impl World {
             let after = self.delay();
             self.schedule(after, Event::CarryOut(server, tenure, token));
         }
+        self.to_monitor(server, &effects.to_monitor);
+        for question in effects.questions {
+            self.think(server, tenure, question);
+        }
         for conn in effects.close {
             self.break_conn(conn, false);
         }
@@ -433,6 +456,7 @@ impl World {
         self.faults = false;
         self.servers.iter_mut().for_each(|server| server.doomed = None);
         self.clients.iter_mut().for_each(Client::finish);
+        self.end_balancing();
         for server in 0..self.servers.len() {
             self.schedule(1, Event::Start(server));
         }

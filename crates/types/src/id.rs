@@ -53,11 +53,18 @@ id!(
     ConnId(u64), "conn."
 );
 
+impl Rank {
+    /// Stands for no rank: what is pinned to it is pinned to none.
+    pub const NONE: Rank = Rank(u16::MAX);
+}
+
 impl ConnId {
     /// Stands for the connection of a server to the monitor.
     pub const MONITOR: ConnId = ConnId(0);
     /// Stands for whoever asked for work that a server does on its own: nobody is answered.
     pub const NOBODY: ConnId = ConnId(u64::MAX);
+    /// Stands for a server's balancer, which has it move something: it is told how that ended.
+    pub const BALANCER: ConnId = ConnId(u64::MAX - 1);
 }
 
 impl Ino {

@@ -24,7 +24,9 @@ pub use answer::{
 };
 pub use batch::{Batch, BatchWriter, Requests};
 pub use frame::{Frame, FrameError};
-pub use map::{ClusterMap, DecoupledSubtree, MdsEntry, MdsState, PolicyEntry};
+pub use map::{
+    BalancerEntry, ClusterMap, DecoupledSubtree, MdsEntry, MdsState, PolicyEntry, Warning,
+};
 pub use message::{Failure, Hello, Message, Replay, Reply, Request, Told, WantsAlone, Welcome};
 pub use mon::{Beacon, MonAnswer, MonOp};
 pub use op::{Access, MergeFlags, NewInode, Op};

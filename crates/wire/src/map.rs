@@ -1,9 +1,9 @@
 //! The cluster map: what everybody must agree on. Kept by the monitor, stamped with an epoch.
 
 use types::bytes::{Malformed, Put, Reader};
-use types::{ClientId, Epoch, Ino, InoRange, Rank};
+use types::{ClientId, Epoch, Ino, InoRange, Rank, Timestamp};
 
-use crate::codec::{list, option, put_list, put_option, put_range, range, string};
+use crate::codec::{boolean, list, option, put_list, put_option, put_range, range, string};
 use crate::op::ino;
 
 /// What a metadata server is doing.
@@ -54,6 +54,43 @@ pub struct MdsEntry {
     pub counters: Vec<(String, u64)>,
 }
 
+/// Something that somebody should know, and do something about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Warning {
+    /// Which kind, such as `BALANCER_FAULT`.
+    pub code: String,
+    /// What happened, on one line.
+    pub text: String,
+    /// What to do about it.
+    pub remedy: String,
+}
+
+/// A balancer policy that was put in force.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BalancerEntry {
+    /// Grows with every switch.
+    pub version: u64,
+    /// The version whose object has the text: an earlier one, where that was put in force again. 0 for
+    /// one that comes with the program under this name.
+    pub object: u64,
+    /// What it is called.
+    pub name: String,
+    /// When it was put in force.
+    pub time: Timestamp,
+    /// Why, if nobody set it.
+    pub why: String,
+    /// A rank has given it up.
+    pub failed: bool,
+}
+
+impl BalancerEntry {
+    /// The object with the text of the policy that was put in force as this version.
+    #[must_use]
+    pub fn object_name(version: u64) -> String {
+        format!("balancer/policy/{version:016x}")
+    }
+}
+
 /// A policy that was set through the monitor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PolicyEntry {
@@ -102,13 +139,36 @@ pub struct ClusterMap {
     pub policies: Vec<PolicyEntry>,
     /// Decoupled subtrees, as the servers report them; not stored with the map.
     pub decoupled: Vec<DecoupledSubtree>,
+    /// The balancer policies that were put in force last, by version: the last one is in force.
+    pub balancers: Vec<BalancerEntry>,
+    /// What the servers want somebody to know; not stored with the map.
+    pub warnings: Vec<(Rank, Warning)>,
 }
 
 impl ClusterMap {
+    /// The versions that can be read of a map that was stored: [`ClusterMap::decode_stored`].
+    pub const STORED_VERSIONS: std::ops::RangeInclusive<u16> = 1..=3;
+
+    /// The balancer policy in force.
+    #[must_use]
+    pub fn balancer(&self) -> BalancerEntry {
+        self.balancers.last().cloned().unwrap_or_default()
+    }
+
     /// Appends the map's bytes. With `live`, also what the servers last reported and nobody
     /// stores: their counters and the decoupled subtrees.
     pub fn encode(&self, out: &mut Vec<u8>, live: bool) {
-        let Self { epoch, cluster, store, next_client, mds, policies, decoupled } = self;
+        let Self {
+            epoch,
+            cluster,
+            store,
+            next_client,
+            mds,
+            policies,
+            decoupled,
+            balancers,
+            warnings,
+        } = self;
         out.put_varint(epoch.0);
         out.put_bytes(cluster.as_bytes());
         out.put_bytes(store.as_bytes());
@@ -121,6 +181,11 @@ impl ClusterMap {
             out.put_varint(entry.ino.0);
         });
         put_list(out, if live { decoupled } else { &[] }, put_decoupled);
+        put_list(out, balancers, put_balancer);
+        put_list(out, if live { warnings } else { &[] }, |out, (rank, warning)| {
+            out.put_varint(u64::from(rank.0));
+            put_warning(out, warning);
+        });
     }
 
     /// Reads a map.
@@ -128,18 +193,15 @@ impl ClusterMap {
     /// # Errors
     /// If the bytes are not one.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-        Self::read(reader, true)
+        Self::decode_stored(reader, *Self::STORED_VERSIONS.end())
     }
 
-    /// Reads a map as it was stored before it named the inodes of directories with policies.
+    /// Reads a map as it was stored: version 1 does not name the inodes of directories with policies,
+    /// version 2 no balancers.
     ///
     /// # Errors
     /// If the bytes are not one.
-    pub fn decode_without_inodes(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-        Self::read(reader, false)
-    }
-
-    fn read(reader: &mut Reader<'_>, inodes: bool) -> Result<Self, Malformed> {
+    pub fn decode_stored(reader: &mut Reader<'_>, version: u16) -> Result<Self, Malformed> {
         Ok(Self {
             epoch: Epoch(reader.varint()?),
             cluster: string(reader)?,
@@ -151,10 +213,16 @@ impl ClusterMap {
                     path: reader.bytes()?.to_vec(),
                     version: reader.varint()?,
                     policy: string(reader)?,
-                    ino: if inodes { ino(reader)? } else { Ino(0) },
+                    ino: if version > 1 { ino(reader)? } else { Ino(0) },
                 })
             })?,
             decoupled: list(reader, decoupled)?,
+            balancers: if version > 2 { list(reader, balancer)? } else { Vec::new() },
+            warnings: if version > 2 {
+                list(reader, |reader| Ok((rank(reader)?, warning(reader)?)))?
+            } else {
+                Vec::new()
+            },
         })
     }
 }
@@ -167,6 +235,36 @@ fn put_mds(out: &mut Vec<u8>, entry: &MdsEntry, live: bool) {
     out.put_u8(*state as u8);
     out.put_varint(u64::from(*pid));
     put_counters(out, if live { counters } else { &[] });
+}
+
+pub(crate) fn put_warning(out: &mut Vec<u8>, warning: &Warning) {
+    let Warning { code, text, remedy } = warning;
+    [code, text, remedy].into_iter().for_each(|text| out.put_bytes(text.as_bytes()));
+}
+
+pub(crate) fn warning(reader: &mut Reader<'_>) -> Result<Warning, Malformed> {
+    Ok(Warning { code: string(reader)?, text: string(reader)?, remedy: string(reader)? })
+}
+
+pub(crate) fn put_balancer(out: &mut Vec<u8>, entry: &BalancerEntry) {
+    let BalancerEntry { version, object, name, time, why, failed } = entry;
+    out.put_varint(*version);
+    out.put_varint(*object);
+    out.put_bytes(name.as_bytes());
+    out.put_signed(time.0);
+    out.put_bytes(why.as_bytes());
+    out.put_u8(u8::from(*failed));
+}
+
+pub(crate) fn balancer(reader: &mut Reader<'_>) -> Result<BalancerEntry, Malformed> {
+    Ok(BalancerEntry {
+        version: reader.varint()?,
+        object: reader.varint()?,
+        name: string(reader)?,
+        time: Timestamp(reader.signed()?),
+        why: string(reader)?,
+        failed: boolean(reader)?,
+    })
 }
 
 pub(crate) fn put_decoupled(out: &mut Vec<u8>, subtree: &DecoupledSubtree) {

@@ -201,6 +201,12 @@ pub enum Message<'a> {
     Stop,
     /// Client to server: what it has answered itself ([`Request::ahead`]).
     Batch(Batch<'a>),
+    /// Server to monitor, and from there to every other server: how loaded a rank is. The bytes are the
+    /// balancer's.
+    Heartbeat(&'a [u8]),
+    /// Server to monitor: what a rank decided about its load, and how a move ended. The bytes are the
+    /// balancer's.
+    Balanced(&'a [u8]),
     /// Server to client: somebody else opens a file that the client has open.
     Recall {
         /// The file.
@@ -306,6 +312,14 @@ impl Message<'_> {
                 out.put_u8(13);
                 out.put_bytes(batch.bytes);
             }
+            Message::Heartbeat(bytes) => {
+                out.put_u8(14);
+                out.put_bytes(bytes);
+            }
+            Message::Balanced(bytes) => {
+                out.put_u8(15);
+                out.put_bytes(bytes);
+            }
         }
     }
 
@@ -395,6 +409,8 @@ impl<'a> Message<'a> {
             11 => Message::Recall { ino: ino(reader)? },
             12 => Message::Revoke { dir: ino(reader)? },
             13 => Message::Batch(Batch::new(reader.bytes()?)),
+            14 => Message::Heartbeat(reader.bytes()?),
+            15 => Message::Balanced(reader.bytes()?),
             _ => return Err(start.malformed("a known message")),
         })
     }

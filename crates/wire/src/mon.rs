@@ -6,8 +6,8 @@ use types::{ClientId, Epoch, Rank};
 use crate::answer::Decoupled;
 use crate::codec::{list, put_list, string};
 use crate::map::{
-    ClusterMap, DecoupledSubtree, MdsState, counters, decoupled, put_counters, put_decoupled, rank,
-    state,
+    BalancerEntry, ClusterMap, DecoupledSubtree, MdsState, Warning, balancer, counters, decoupled,
+    put_balancer, put_counters, put_decoupled, put_warning, rank, state, warning,
 };
 
 /// A request to the monitor.
@@ -43,6 +43,20 @@ pub enum MonOp<'a> {
         /// Which.
         rank: Rank,
     },
+    /// Puts a balancer policy in force on all ranks, as a new version.
+    SetBalancer {
+        /// What it is called: a preset's name or a file's.
+        name: &'a [u8],
+        /// Its text.
+        text: &'a [u8],
+    },
+    /// Puts the balancer policy before the one in force in force again, as a new version.
+    RevertBalancer,
+    /// What the balancers of the ranks did lately.
+    BalancerLog {
+        /// How many records the asker has: only later ones.
+        after: u64,
+    },
 }
 
 /// What the monitor answers.
@@ -58,6 +72,15 @@ pub enum MonAnswer {
     Decoupled(Decoupled),
     /// The policy will be in force when this client gives the subtree back (P-16).
     Pending(ClientId),
+    /// This balancer policy is in force.
+    Balancer(BalancerEntry),
+    /// Records of the balancers' log, in the order in which they came.
+    BalancerLog {
+        /// How many there were before the first of these.
+        before: u64,
+        /// Each in the balancer's bytes.
+        records: Vec<Vec<u8>>,
+    },
 }
 
 /// What a metadata server tells the monitor regularly.
@@ -78,6 +101,10 @@ pub struct Beacon {
     /// The subtrees of this rank that belong to clients for now. The server is the authority on
     /// them; the monitor only repeats the list.
     pub decoupled: Vec<DecoupledSubtree>,
+    /// What somebody should know, as long as it is so.
+    pub warnings: Vec<Warning>,
+    /// The version of the balancer policy that the rank has given up, and why; version 0 for none.
+    pub given_up: (u64, String),
 }
 
 impl MonOp<'_> {
@@ -102,6 +129,16 @@ impl MonOp<'_> {
                 out.put_u8(6);
                 out.put_varint(u64::from(rank.0));
             }
+            MonOp::SetBalancer { name, text } => {
+                out.put_u8(7);
+                out.put_bytes(name);
+                out.put_bytes(text);
+            }
+            MonOp::RevertBalancer => out.put_u8(8),
+            MonOp::BalancerLog { after } => {
+                out.put_u8(9);
+                out.put_varint(after);
+            }
         }
     }
 }
@@ -124,6 +161,9 @@ impl<'a> MonOp<'a> {
             },
             5 => MonOp::Stop,
             6 => MonOp::Fail { rank: rank(reader)? },
+            7 => MonOp::SetBalancer { name: reader.bytes()?, text: reader.bytes()? },
+            8 => MonOp::RevertBalancer,
+            9 => MonOp::BalancerLog { after: reader.varint()? },
             _ => return Err(start.malformed("a known request to the monitor")),
         })
     }
@@ -149,6 +189,15 @@ impl MonAnswer {
                 out.put_u8(4);
                 out.put_varint(client.0);
             }
+            MonAnswer::Balancer(entry) => {
+                out.put_u8(5);
+                put_balancer(out, entry);
+            }
+            MonAnswer::BalancerLog { before, records } => {
+                out.put_u8(6);
+                out.put_varint(*before);
+                put_list(out, records, |out, record| out.put_bytes(record));
+            }
         }
     }
 
@@ -165,6 +214,11 @@ impl MonAnswer {
                 MonAnswer::Decoupled(decoupled)
             }
             4 => MonAnswer::Pending(ClientId(reader.varint()?)),
+            5 => MonAnswer::Balancer(balancer(reader)?),
+            6 => MonAnswer::BalancerLog {
+                before: reader.varint()?,
+                records: list(reader, |reader| reader.bytes().map(<[u8]>::to_vec))?,
+            },
             _ => return Err(start.malformed("a known answer of the monitor")),
         })
     }
@@ -172,7 +226,17 @@ impl MonAnswer {
 
 impl Beacon {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        let Self { rank, epoch, address, state, pid, counters, decoupled } = self;
+        let Self {
+            rank,
+            epoch,
+            address,
+            state,
+            pid,
+            counters,
+            decoupled,
+            warnings,
+            given_up: (version, why),
+        } = self;
         out.put_varint(u64::from(rank.0));
         out.put_varint(epoch.0);
         out.put_bytes(address.as_bytes());
@@ -180,6 +244,9 @@ impl Beacon {
         out.put_varint(u64::from(*pid));
         put_counters(out, counters);
         put_list(out, decoupled, put_decoupled);
+        put_list(out, warnings, put_warning);
+        out.put_varint(*version);
+        out.put_bytes(why.as_bytes());
     }
 
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
@@ -191,6 +258,8 @@ impl Beacon {
             pid: reader.varint_u32()?,
             counters: counters(reader)?,
             decoupled: list(reader, decoupled)?,
+            warnings: list(reader, warning)?,
+            given_up: (reader.varint()?, string(reader)?),
         })
     }
 }

@@ -148,7 +148,18 @@ fn map() -> ClusterMap {
         }],
         policies: vec![PolicyEntry::default()],
         decoupled: vec![DecoupledSubtree::default()],
+        balancers: vec![balancer()],
+        warnings: vec![(Rank(3), warning())],
     }
+}
+
+fn balancer() -> BalancerEntry {
+    let (name, why) = ("greedy-spill".into(), "revert".into());
+    BalancerEntry { version: 5, object: 2, name, time: Timestamp(7), why, failed: true }
+}
+
+fn warning() -> Warning {
+    Warning { code: "CODE".into(), text: "text".into(), remedy: "remedy".into() }
 }
 
 fn mon_ops() -> Vec<MonOp<'static>> {
@@ -159,6 +170,9 @@ fn mon_ops() -> Vec<MonOp<'static>> {
         MonOp::Decouple { path, client: ClientId(1), policy: b"x" },
         MonOp::SetPolicy { path, policy: b"", client: ClientId(7) },
         MonOp::Stop,
+        MonOp::SetBalancer { name: b"name", text: b"text" },
+        MonOp::RevertBalancer,
+        MonOp::BalancerLog { after: 300 },
     ]
 }
 
@@ -168,6 +182,8 @@ fn mon_answers() -> Vec<MonAnswer> {
         MonAnswer::Client(ClientId(3)),
         MonAnswer::Map(Box::new(map())),
         MonAnswer::Decoupled(Decoupled::default()),
+        MonAnswer::Balancer(balancer()),
+        MonAnswer::BalancerLog { before: 3, records: vec![b"one".to_vec(), Vec::new()] },
     ]
 }
 
@@ -183,6 +199,8 @@ fn messages() -> Vec<Message<'static>> {
                 client: ClientId(4),
                 ..DecoupledSubtree::default()
             }],
+            warnings: vec![warning()],
+            given_up: (4, "line 3".into()),
             ..Beacon::default()
         }),
         Message::Map(Box::new(map())),
@@ -190,6 +208,8 @@ fn messages() -> Vec<Message<'static>> {
         Message::Recall { ino: Ino(1 << 40) },
         Message::Revoke { dir: Ino(1 << 41) },
         Message::Batch(Batch::new(b"some bytes")),
+        Message::Heartbeat(b"beat"),
+        Message::Balanced(b"record"),
     ];
     let wants = [WantsAlone::Never, WantsAlone::AsPolicySays, WantsAlone::Always];
     for (tid, op) in ops().into_iter().enumerate() {
@@ -275,6 +295,7 @@ fn what_servers_report_regularly_is_not_stored_with_the_map() {
     let mut expected = map();
     expected.mds[0].counters.clear();
     expected.decoupled.clear();
+    expected.warnings.clear();
     assert_eq!(stored, expected);
 }
 

@@ -1,5 +1,7 @@
-//! `cudele balancer`: policies that say which rank has what, tried before they are used.
+//! `cudele balancer`: policies that say which rank has what, tried before they are used, and used.
 
+mod log;
+mod running;
 mod simulate;
 
 use std::ffi::OsString;
@@ -18,15 +20,18 @@ use serde_json::{Value, json};
 use crate::context::Context;
 use crate::format;
 
-/// Check balancer policies and see what they would do. A policy is a script in the dialect of Mantle
-/// or of Ceph, or the name of a shipped one.
+/// Check balancer policies, see what they would do, put one in force on all ranks, and see what it
+/// does. A policy is a script in the dialect of Mantle or of Ceph, or the name of a shipped one.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:
   cudele balancer presets
   cudele balancer show greedy-spill > mine.lua
   cudele balancer check mine.lua
   cudele balancer simulate mine.lua --workload shared --ranks 8
-  cudele balancer simulate --table            every shipped policy on every workload")]
+  cudele balancer simulate --table            every shipped policy on every workload
+  cudele balancer set mine.lua
+  cudele balancer log --moves
+  cudele balancer revert")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -42,6 +47,16 @@ enum Command {
     Presets,
     /// Print a shipped policy
     Show(Show),
+    /// Try a policy, and put it in force on all ranks, now and after every restart
+    Set(running::Set),
+    /// Print the policy in force
+    Get,
+    /// List the policies that were in force lately
+    Ls,
+    /// Show what the ranks decided, from what and why, and what became of it
+    Log(log::Args),
+    /// Put the policy before the one in force in force again
+    Revert,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -64,6 +79,11 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         Command::Simulate(args) => simulate::run(context, args),
         Command::Presets => presets(context),
         Command::Show(args) => show(context, args),
+        Command::Set(args) => running::set(context, args),
+        Command::Get => running::get(context),
+        Command::Ls => running::ls(context),
+        Command::Log(args) => log::run(context, args),
+        Command::Revert => running::revert(context),
     }
 }
 
@@ -110,9 +130,12 @@ fn read(argument: &OsString) -> Result<Policy> {
     Policy::parse_bytes(&name, &bytes).map_err(|fault| fault.to_error(&name))
 }
 
-fn check(context: &Context, args: &Check) -> Result<()> {
-    let policy = read(&args.policy)?;
-    let tried = balancer::check::try_out_with(&policy, patience);
+/// Has a policy decide on made-up clusters.
+///
+/// # Errors
+/// What it does wrong there.
+fn try_out(policy: &Policy) -> Result<Vec<Tried>> {
+    let tried = balancer::check::try_out_with(policy, patience);
     if let Some((tried, (rank, tick, fault))) =
         tried.iter().find_map(|tried| tried.fault.as_ref().map(|fault| (tried, fault)))
     {
@@ -126,6 +149,12 @@ fn check(context: &Context, args: &Check) -> Result<()> {
         );
         return Err(error);
     }
+    Ok(tried)
+}
+
+fn check(context: &Context, args: &Check) -> Result<()> {
+    let policy = read(&args.policy)?;
+    let tried = try_out(&policy)?;
     let value = json!({
         "policy": policy.name(), "dialect": policy.dialect().name(),
         "settings": {

@@ -35,7 +35,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
     /// A setting for experiments: segment_bytes_max, dispatch, commit_interval_ms, commit_bytes,
-    /// segments_max, inodes_max, reconnect_ms, recall_ms, evict_ms, dir_lease_ms
+    /// segments_max, inodes_max, reconnect_ms, recall_ms, evict_ms, dir_lease_ms,
+    /// balance_interval_ms, balance_half_life_ms
     #[arg(long = "set", value_name = "NAME=VALUE")]
     settings: Vec<String>,
     /// Memory to have ready before it is needed, in bytes; of use if the allocator keeps what it is
@@ -100,6 +101,8 @@ fn apply(settings: &mut Settings, text: &str) -> Result<()> {
         "reconnect_ms" => settings.reconnect = Span::from_millis(value),
         "recall_ms" => settings.recall = Span::from_millis(value),
         "evict_ms" => settings.evict = Span::from_millis(value),
+        "balance_interval_ms" => settings.balance_interval = Span::from_millis(value.max(20)),
+        "balance_half_life_ms" => settings.balance_half_life = Span::from_millis(value),
         "dir_lease_ms" => settings.dir_lease = Span::from_millis(value),
         _ => return Err(invalid("unknown setting")),
     }

@@ -12,6 +12,7 @@ pub(crate) mod down;
 pub(crate) mod du;
 pub(crate) mod find;
 pub(crate) mod fsck;
+pub(crate) mod health;
 pub(crate) mod ingest;
 pub(crate) mod journal;
 pub(crate) mod ls;

@@ -6,6 +6,7 @@ use clap::Args as ClapArgs;
 use cudele::{ClusterMap, Policy, Result};
 use serde_json::{Value, json};
 
+use super::health;
 use crate::context::Context;
 
 /// Show the cluster map, the metadata servers with their counters, and the decoupled subtrees.
@@ -35,6 +36,12 @@ fn to_json(map: &ClusterMap) -> Value {
             "pid": entry.pid,
             "counters": counters(&entry.counters),
         })).collect::<Vec<_>>(),
+        "balancer": {
+            "version": map.balancer().version,
+            "policy": map.balancer().name,
+            "why": map.balancer().why,
+        },
+        "health": health::to_json(&health::checks(map)),
         "policies": map.policies.iter().map(|entry| json!({
             "path": path(&entry.path),
             "version": entry.version,
@@ -83,6 +90,14 @@ fn to_text(map: &ClusterMap) -> String {
             value("journal_segments"),
             value("merges"),
         );
+    }
+    if map.mds.len() > 1 {
+        let entry = map.balancer();
+        let _ = writeln!(text, "balancer  {} (version {})", entry.name, entry.version);
+    }
+    for warning in health::checks(map) {
+        text.push_str("warning   ");
+        health::to_text(&mut text, &warning);
     }
     for entry in &map.decoupled {
         let path = String::from_utf8_lossy(&entry.path);

@@ -12,6 +12,7 @@
 
 mod advice;
 mod balancer;
+mod balancing;
 mod cluster;
 mod commands;
 mod copies;

@@ -16,7 +16,7 @@ use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
 use metastore::{SUBTREES_MAX, SUBTREES_NAME, Subtree, Subtrees};
 use policy::Mechanism;
 use types::{ClientId, ConnId, Cred, Errno, Ino, Moment, Origin, Rank, Seq, Span, Tid};
-use wire::{Failure, MdsState};
+use wire::Failure;
 
 use super::place::{busy, cold};
 use super::{MOVED_MAX, RETRY};
@@ -33,7 +33,9 @@ const ROUND_SHORT: Span = Span::from_millis(10);
 pub(super) const ROOT_NAME: &[u8] = b"root";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+pub(super) enum Stage {
+    /// It stays, and the list is to say that somebody wants it here, or nobody any more.
+    Note,
     Drain,
     /// What was changed up to here is written.
     Copy {
@@ -63,22 +65,19 @@ pub(crate) struct Export {
     pub(crate) root: Ino,
     pub(crate) to: Rank,
     /// Who asked.
-    at: (ConnId, Tid),
-    stage: Stage,
-    frozen: Option<Moment>,
+    pub(super) at: (ConnId, Tid),
+    /// Whether somebody wants it there, and not the balancer.
+    pub(super) pinned: bool,
+    pub(super) stage: Stage,
+    pub(super) frozen: Option<Moment>,
     /// Sessions that had to give something back.
-    flushed: u64,
+    pub(super) flushed: u64,
 }
 
 impl Export {
     /// Whether requests for the subtree wait.
     pub(crate) fn is_frozen(&self) -> bool {
         self.frozen.is_some()
-    }
-
-    /// Whether nobody may be told anything to remember of the subtree: always.
-    pub(crate) fn is_of(&self, root: Ino) -> bool {
-        self.root == root
     }
 }
 
@@ -100,8 +99,21 @@ impl Mds {
         if !self.namespace.is_dir(root) {
             return Err(Errno::NotDirectory.into());
         }
+        if to == Rank::NONE {
+            return self.note_pin(at, root, false);
+        }
+        self.begin_export(at, (root, to), true)
+    }
+
+    /// Begins to give a subtree to another rank, on somebody's behalf or by itself.
+    pub(crate) fn begin_export(
+        &mut self,
+        at: (ConnId, Tid),
+        (root, to): (Ino, Rank),
+        pinned: bool,
+    ) -> Performing {
         if to == self.rank {
-            return Ok(Performed::Answer(wire::Answer::Done));
+            return self.note_pin(at, root, pinned);
         }
         self.check_target(to)?;
         self.check_subtree(root)?;
@@ -114,19 +126,9 @@ impl Mds {
             self.check_links(root)?;
         }
         let (stage, frozen) = (Stage::Drain, None);
-        self.authority.export = Some(Export { root, to, at, stage, frozen, flushed: 0 });
+        self.authority.export = Some(Export { root, to, at, pinned, stage, frozen, flushed: 0 });
         self.authority.note_plain();
         Ok(Performed::Later)
-    }
-
-    fn check_target(&self, to: Rank) -> Result<(), Refused> {
-        let entries = self.map.iter().flat_map(|map| &map.mds);
-        let active = entries.into_iter().any(|it| it.rank == to && it.state == MdsState::Active);
-        if active {
-            return Ok(());
-        }
-        let text = format!("{to} is not active; `cudele mds ls` shows who is");
-        Err(Refused::Failure(Failure { errno: Errno::Again, text }))
     }
 
     fn check_subtree(&self, root: Ino) -> Result<(), Refused> {
@@ -233,6 +235,12 @@ impl Mds {
         let (root, to) = self.authority.export.as_ref().map(|export| (export.root, export.to))?;
         let now = self.clock.now;
         match stage {
+            Stage::Note => {
+                if self.authority.is_busy() {
+                    return None;
+                }
+                self.commit(root, to, effects).then_some(Stage::Commit)
+            }
             Stage::Drain => {
                 if self.phase != Phase::Active {
                     self.abort_export("the metadata server is stopping", effects);
@@ -325,7 +333,7 @@ impl Mds {
     pub(crate) fn may_tell_of(&self, dir: Ino) -> bool {
         match &self.authority.export {
             None => true,
-            Some(export) => !self.namespace.ancestors(dir).any(|above| export.is_of(above)),
+            Some(export) => !self.namespace.ancestors(dir).any(|above| export.root == above),
         }
     }
 
@@ -352,13 +360,15 @@ impl Mds {
 
     /// The list in which a subtree is another rank's.
     fn list_with(&mut self, root: Ino, to: Rank) -> Option<Subtrees> {
+        let pinned = self.authority.export.as_ref().is_some_and(|export| export.pinned);
+        let stays = to == self.rank;
         let planned = self.namespace.offer(root, (Ino::above(root), ROOT_NAME))?;
         let mut buffer = JournalBuffer::new(Seq(1), true);
         buffer.append(Origin::default(), &planned.event());
         buffer.close_block();
         let inode = buffer.take_blocks().concat();
         let before = self.authority.list.get(root);
-        let moves = before.map_or(0, |before| before.moves) + 1;
+        let moves = before.map_or(0, |before| before.moves) + u64::from(!stays);
         let (path, policy) = match before.filter(|_| self.rank != Rank(0)) {
             // The name, and what it inherits, is not here.
             Some(before) => (before.path.clone(), before.policy.clone()),
@@ -369,16 +379,11 @@ impl Mds {
                 (path, if inherits { in_force.policy.to_yaml() } else { self.above(root) })
             }
         };
+        // Nobody takes in what stays.
+        let inode = if stays { Vec::new() } else { inode };
         let mut list = self.authority.list.clone();
-        list.put(Subtree { root, rank: to, moves, path, policy, inode });
+        list.put(Subtree { root, rank: to, moves, pinned, path, policy, inode });
         Some(list)
-    }
-
-    /// The policy that a directory with one of its own would inherit.
-    fn above(&mut self, root: Ino) -> String {
-        let Some(home) = self.namespace.home_of(root) else { return String::new() };
-        let (source, in_force) = self.namespace.effective_policy(home);
-        source.map(|_| in_force.policy.to_yaml()).unwrap_or_default()
     }
 
     /// The list was replaced, or not; or it was read to find that out.
@@ -431,12 +436,14 @@ impl Mds {
     /// The list is known anew while something was to be written to it.
     fn list_found(&mut self, effects: &mut Effects) {
         self.imports_again(true);
-        let Some(Export { root, to, stage: Stage::Commit, .. }) = self.authority.export else {
+        let Some(Export { root, to, pinned, stage: Stage::Commit, .. }) = self.authority.export
+        else {
             return;
         };
         let known = self.authority.list.get(root);
         let here = known.map_or(Rank(0), |subtree| subtree.rank) == self.rank;
-        if here {
+        let noted = to == self.rank && known.is_some_and(|subtree| subtree.pinned == pinned);
+        if here && !noted {
             self.commit(root, to, effects);
         } else {
             self.exported(effects);
@@ -446,12 +453,17 @@ impl Mds {
     /// The subtree is the other rank's.
     fn exported(&mut self, effects: &mut Effects) {
         let Some(export) = self.authority.export.take() else { return };
+        let Export { root, to, at, frozen, flushed, .. } = export;
+        if to == self.rank {
+            self.authority.note_plain();
+            return self.answer_export(at, Ok(()), effects);
+        }
         self.compaction.forget();
-        let Export { root, at, frozen, flushed, .. } = export;
         // Who waits is told first: to forget takes a while if there is much.
         let out = self.namespace.take_out(root);
         let froze = frozen.map_or(Span(0), |since| self.clock.now.since(since));
         self.counters.export_freeze_micros = froze.0 / 1000;
+        self.counters.export_freezes_micros += froze.0 / 1000;
         self.authority.note_plain();
         self.retry_returned(root, effects);
         let gone = self.namespace.forget_out(out);

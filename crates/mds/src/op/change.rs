@@ -255,7 +255,7 @@ impl Mds {
     }
 
     /// The directory whose policy governs an inode.
-    fn directory_of(&self, ino: Ino) -> Ino {
+    pub(crate) fn directory_of(&self, ino: Ino) -> Ino {
         if self.namespace.is_dir(ino) {
             ino
         } else {

@@ -21,6 +21,7 @@ impl Mds {
         (ino, write): (Ino, bool),
         effects: &mut Effects,
     ) -> Performing {
+        self.note_use(&request.op);
         let attr = self.namespace.getattr(ino)?;
         match attr.file_type() {
             FileType::Regular => {}

@@ -17,6 +17,7 @@ impl Mds {
         request: &Request<'_>,
     ) -> Result<Answer, Refused> {
         let cred = &request.cred;
+        self.note_use(&request.op);
         Ok(match request.op {
             Op::Lookup { parent, name } => {
                 self.counters.lookups += 1;

@@ -1,6 +1,6 @@
 //! A monitor, a store and a transcript of what happens between them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 
 use expect_test::Expect;
@@ -9,7 +9,8 @@ use types::{
     ClientId, Clock, ConnId, Epoch, Errno, Error, Moment, Rank, Seq, Span, Tid, Timestamp,
 };
 use wire::{
-    Answer, Beacon, ClusterMap, Cred, Failure, MdsState, Message, MonAnswer, MonOp, Op, Reply,
+    Answer, BalancerEntry, Beacon, ClusterMap, Cred, Failure, MdsState, Message, MonAnswer, MonOp,
+    Op, Reply,
 };
 
 use crate::{Effects, Input, Mon, Settings, format};
@@ -21,6 +22,8 @@ pub(super) struct Bench {
     pub(super) now: Moment,
     /// The object and its version.
     pub(super) object: Option<(Vec<u8>, u64)>,
+    /// Balancer policies.
+    pub(super) policies: BTreeMap<String, Vec<u8>>,
     pub(super) pending: VecDeque<(Token, StoreOp)>,
     effects: Effects,
     transcript: String,
@@ -41,6 +44,7 @@ impl Bench {
             mon: Mon::new(settings),
             now: Moment(0),
             object,
+            policies: BTreeMap::new(),
             pending: VecDeque::new(),
             effects: Effects::default(),
             transcript: String::new(),
@@ -122,6 +126,15 @@ impl Bench {
 
     fn carry_out(&mut self, op: StoreOp) -> StoreResult {
         let is = self.object.as_ref().map(|(_, version)| *version);
+        if let StoreOp::Put { object, data, condition: Condition::Absent } = &op
+            && object.starts_with("balancer/policy/")
+        {
+            if self.policies.contains_key(object) {
+                return StoreResult::Conflict;
+            }
+            self.policies.insert(object.clone(), data.clone());
+            return StoreResult::Stored(1);
+        }
         if let StoreOp::Put { object, data, condition } = op {
             assert_eq!(object, MAP_NAME);
             let holds = match condition {
@@ -163,6 +176,20 @@ impl Bench {
             address: format!("unix:/{rank}"),
             state,
             pid: 7,
+            ..Beacon::default()
+        };
+        self.message(conn, Message::Beacon(beacon));
+    }
+
+    /// A rank that has given a policy up.
+    pub(super) fn given_up(&mut self, conn: u64, rank: u16, version: u64, why: &str) {
+        let beacon = Beacon {
+            rank: Rank(rank),
+            epoch: Epoch(1),
+            address: format!("unix:/{rank}"),
+            state: MdsState::Active,
+            pid: 7,
+            given_up: (version, why.to_owned()),
             ..Beacon::default()
         };
         self.message(conn, Message::Beacon(beacon));
@@ -229,7 +256,10 @@ fn show_input(input: &Input<'_>) -> String {
 }
 
 fn show_op(op: &StoreOp) -> String {
-    let StoreOp::Put { data, condition, .. } = op else { return format!("{op:?}") };
+    let StoreOp::Put { object, data, condition } = op else { return format!("{op:?}") };
+    if object != MAP_NAME {
+        return format!("put if {condition:?}: {object}, {}", show_text(data));
+    }
     let map = format::decode(data).expect("a map is put");
     format!("put if {condition:?}: {}", show_map(&map))
 }
@@ -251,6 +281,15 @@ fn show_map(map: &ClusterMap) -> String {
     for subtree in &map.decoupled {
         let path = String::from_utf8_lossy(&subtree.path);
         write!(text, ", {path} is {}'s", subtree.client).expect("a string takes it");
+    }
+    // Where it is the one that all begin with it is not worth a word.
+    let balancer = map.balancer();
+    if balancer.version > 1 {
+        let BalancerEntry { version, object, name, why, .. } = balancer;
+        write!(text, ", balancer {version} {name} of {object} {why:?}").expect("a string takes it");
+    }
+    for (rank, warning) in &map.warnings {
+        write!(text, ", {rank} warns {}", warning.code).expect("a string takes it");
     }
     text
 }
@@ -274,9 +313,15 @@ fn show_mon_op(op: &MonOp<'_>) -> String {
         MonOp::SetPolicy { path, policy, .. } => {
             format!("set policy of {}, {}", String::from_utf8_lossy(path), show_text(policy))
         }
-        MonOp::Register | MonOp::Status | MonOp::Stop | MonOp::Fail { .. } => {
-            format!("{op:?}").to_lowercase()
+        MonOp::SetBalancer { name, text } => {
+            format!("set balancer {}, {}", String::from_utf8_lossy(name), show_text(text))
         }
+        MonOp::Register
+        | MonOp::Status
+        | MonOp::Stop
+        | MonOp::Fail { .. }
+        | MonOp::RevertBalancer
+        | MonOp::BalancerLog { .. } => format!("{op:?}").to_lowercase(),
     }
 }
 
@@ -318,6 +363,8 @@ fn show_message(message: &Message<'_>) -> String {
         | Message::Recall { .. }
         | Message::Revoke { .. }
         | Message::Batch(_)
+        | Message::Heartbeat(_)
+        | Message::Balanced(_)
         | Message::Stop => format!("{message:?}").to_lowercase(),
     }
 }

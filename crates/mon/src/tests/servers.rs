@@ -52,6 +52,7 @@ fn what_changes_often_is_shown_but_not_stored() {
         pid: 7,
         counters: vec![("requests".into(), 5)],
         decoupled: vec![subtree("/b"), subtree("/a")],
+        ..Beacon::default()
     };
     bench.message(1, Message::Beacon(beacon));
     bench.ask(5, 1, MonOp::Status);

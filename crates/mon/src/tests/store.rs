@@ -242,7 +242,7 @@ fn map() -> ClusterMap {
             policy: "x".into(),
             ino: Ino(0),
         }],
-        decoupled: Vec::new(),
+        ..ClusterMap::default()
     }
 }
 
@@ -262,20 +262,30 @@ fn every_truncation_and_every_bit_flip_of_a_stored_map_is_detected() {
 
 #[test]
 fn a_map_of_version_1_does_not_name_inodes() {
-    // The inode of the only policy is a byte before the number of subtrees and the checksum.
+    // The inode of the only policy is a byte before the numbers of subtrees, balancers and warnings.
+    assert_eq!(format::decode(&earlier(1, 4, 1)), Ok(map()));
+}
+
+#[test]
+fn a_map_of_version_2_has_no_balancers() {
+    assert_eq!(format::decode(&earlier(2, 2, 0)), Ok(map()));
+}
+
+/// The bytes of a map without its last bytes, and with zeros in their place.
+fn earlier(version: u8, without: usize, zeros: usize) -> Vec<u8> {
     let mut bytes = format::encode(&map());
-    bytes[8] = 1;
-    bytes.truncate(bytes.len() - 6);
-    bytes.push(0);
+    bytes[8] = version;
+    bytes.truncate(bytes.len() - 4 - without);
+    bytes.resize(bytes.len() + zeros, 0);
     let crc = crc32c::crc32c(&bytes);
     bytes.extend_from_slice(&crc.to_le_bytes());
-    assert_eq!(format::decode(&bytes), Ok(map()));
+    bytes
 }
 
 #[test]
 fn a_map_of_a_later_version_has_a_remedy_of_its_own() {
     let mut bytes = format::encode(&map());
-    bytes[8] = 3;
+    bytes[8] = 4;
     let error = format::decode(&bytes).expect_err("another version");
     expect!["mon/map: at byte 8: expected a format version that this build reads (EBADMSG); run the release that wrote it, or a later one"].assert_eq(&error.to_string());
 }

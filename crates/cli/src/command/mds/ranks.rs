@@ -25,6 +25,12 @@ pub(super) enum Action {
         /// The rank; 0 brings it back to where its name is
         rank: u16,
     },
+    /// Leave it to the balancer which rank serves a directory
+    #[command(after_help = "Example:\n  cudele mds unpin /home/alice")]
+    Unpin {
+        /// The directory
+        path: OsString,
+    },
     /// End the server of a rank; a standby takes over, or the next `cudele up`
     #[command(after_help = "Example:\n  cudele mds fail 1")]
     Fail {
@@ -37,6 +43,7 @@ pub(super) fn run(context: &Context, action: &Action) -> Result<()> {
     match action {
         Action::Ls => ls(context),
         Action::Pin { path, rank } => pin(context, path, Rank(*rank)),
+        Action::Unpin { path } => unpin(context, path),
         Action::Fail { rank } => fail(context, Rank(*rank)),
     }
 }
@@ -53,7 +60,7 @@ fn counter(entry: &MdsEntry, name: &str) -> u64 {
 }
 
 /// What is shown of a rank's counters.
-const COUNTERS: [&str; 9] = [
+const COUNTERS: [&str; 14] = [
     "requests",
     "hits",
     "forwards",
@@ -63,6 +70,11 @@ const COUNTERS: [&str; 9] = [
     "imports",
     "sessions_flushed",
     "export_freeze_micros",
+    "export_freezes_micros",
+    "balancer_version",
+    "balancer_moves",
+    "balancer_moves_refused",
+    "balancer_faults",
 ];
 
 fn to_json(map: &ClusterMap, pinned: &[Pinned]) -> Value {
@@ -77,11 +89,18 @@ fn to_json(map: &ClusterMap, pinned: &[Pinned]) -> Value {
             "pid": entry.pid,
             "subtrees": of_rank.map(|pinned| json!({
                 "path": path(pinned), "ino": pinned.root.0, "moves": pinned.moves,
+                "pinned": pinned.pinned,
             })).collect::<Vec<_>>(),
         });
         for name in COUNTERS {
             value[name] = json!(counter(entry, name));
         }
+        // How many heartbeats came from which rank.
+        let heard = entry.counters.iter().filter_map(|(name, count)| {
+            Some((name.strip_prefix("heartbeats_from_")?.to_owned(), json!(count)))
+        });
+        value["heartbeats_from"] = Value::Object(heard.collect());
+        value["heartbeats_sent"] = json!(counter(entry, "heartbeats_sent"));
         value
     });
     json!({ "ranks": ranks.collect::<Vec<_>>() })
@@ -130,6 +149,17 @@ fn pin(context: &Context, path: &OsString, rank: Rank) -> Result<()> {
         "path": shown, "ino": dir.ino.0, "from": before.0, "rank": rank.0, "seconds": seconds,
     });
     context.print(&value, || format!("{rank} serves {shown} ({seconds:.3} s).\n"))
+}
+
+fn unpin(context: &Context, path: &OsString) -> Result<()> {
+    let fs = context.mount()?;
+    let place = space::find(&fs, path)?;
+    let dir = place.existing()?;
+    fs.unpin(dir.ino).map_err(|error| error.about(place.path.to_string()))?;
+    let shown = place.path.to_string();
+    context.print(&json!({ "path": shown, "ino": dir.ino.0, "pinned": false }), || {
+        format!("The balancer may move {shown}.\n")
+    })
 }
 
 fn fail(context: &Context, rank: Rank) -> Result<()> {

@@ -1,0 +1,177 @@
+//! Servers that balance themselves: policies in force, heartbeats, moves, and policies that fail.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use cudele::{Fs, NewFile};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::cluster::{Cluster, eventually};
+
+fn cluster() -> Cluster {
+    let settings = ["balance_interval_ms=150", "balance_half_life_ms=500"];
+    Cluster::up_with(&["--mds", "2", "--set", settings[0], "--set", settings[1]])
+}
+
+fn ranks(cluster: &Cluster) -> Vec<Value> {
+    cluster.json(&["mds", "ls"])["ranks"].as_array().unwrap().clone()
+}
+
+fn log(cluster: &Cluster, arguments: &[&str]) -> Vec<Value> {
+    let all = [&["balancer", "log"], arguments].concat();
+    cluster.json(&all).as_array().unwrap().clone()
+}
+
+/// Creates files until it is told to stop. Returns their names.
+fn work(fs: &Arc<Fs>, path: &str, done: &AtomicBool, made: &AtomicU64) -> BTreeSet<String> {
+    let dir = fs.open_dir(path).unwrap();
+    let mut names = BTreeSet::new();
+    while !done.load(Ordering::Acquire) {
+        let name = format!("f{}", names.len());
+        dir.create(&name, &NewFile::default()).unwrap();
+        names.insert(name);
+        made.fetch_add(1, Ordering::Release);
+    }
+    names
+}
+
+#[test]
+fn load_moves_off_an_overloaded_rank_and_clients_lose_nothing() {
+    let cluster = cluster();
+    let dirs = ["/a", "/b", "/c", "/pinned"];
+    dirs.iter().for_each(|dir| drop(cluster.run(&["mkdir", dir])));
+    cluster.run(&["mds", "pin", "/pinned", "0"]);
+    let (done, made) = (AtomicBool::new(false), AtomicU64::new(0));
+    let mounted = dirs.map(|_| cluster.mount());
+    let names = std::thread::scope(|scope| {
+        let (done, made) = (&done, &made);
+        let workers: Vec<_> = std::iter::zip(&mounted, dirs)
+            .map(|(fs, path)| scope.spawn(move || work(fs, path, done, made)))
+            .collect();
+        let facts = cluster.json(&["balancer", "set", "greedy-spill"]);
+        assert_eq!((&facts["policy"], &facts["version"]), (&"greedy-spill".into(), &2.into()));
+        eventually("load moved to the other rank", || {
+            let subtrees = ranks(&cluster)[1]["subtrees"].as_array().unwrap().len();
+            subtrees > 0
+        });
+        let so_far = made.load(Ordering::Acquire);
+        eventually("clients go on", || made.load(Ordering::Acquire) > so_far + 200);
+        done.store(true, Ordering::Release);
+        workers.into_iter().map(|worker| worker.join().unwrap()).collect::<Vec<_>>()
+    });
+    cluster.run(&["balancer", "set", "static"]);
+    for (path, names) in dirs.iter().zip(names) {
+        let rows = cluster.json(&["ls", path]);
+        let listed: BTreeSet<String> = rows
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| row["name"].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(listed, names, "{path}");
+    }
+    let ranks = ranks(&cluster);
+    let moved = ranks[1]["subtrees"].as_array().unwrap();
+    assert!(moved.iter().all(|it| it["pinned"] == false && it["path"] != "/pinned"), "{moved:?}");
+    // Who heard of whom, and what it cost the clients.
+    assert!(ranks[0]["heartbeats_from"]["1"].as_u64() > Some(0), "{ranks:?}");
+    assert!(ranks[1]["heartbeats_from"]["0"].as_u64() > Some(0), "{ranks:?}");
+    assert!(ranks[0]["forwards"].as_u64() > Some(0) && ranks[0]["hits"].as_u64() > Some(0));
+    // Every decision with its inputs and its why, and what became of it.
+    let log = log(&cluster, &["--moves"]);
+    let tick = log.iter().find(|row| row["kind"] == "tick").unwrap();
+    assert_eq!((&tick["policy"], &tick["outcome"]), (&"greedy-spill".into(), &"moves".into()));
+    assert!(tick["why"].as_str().unwrap().contains("rank 1"), "{tick}");
+    assert!(tick["ranks"][0]["all"].as_f64() > Some(0.0) && tick["ranks"][0]["cpu"].is_number());
+    let done = log.iter().find(|row| row["kind"] == "move" && row["moved"] == true).unwrap();
+    assert_eq!((&done["rank"], &done["to"]), (&0.into(), &1.into()), "{done}");
+    cluster.run(&["balancer", "log", "--heat", "hot.svg"]);
+    let svg = fs::read_to_string(cluster.home.join("hot.svg")).unwrap();
+    assert!(svg.contains("/a</text>") && svg.contains("<rect"), "{svg}");
+}
+
+#[test]
+fn a_policy_that_fails_moves_nothing_and_the_one_before_returns() {
+    let cluster = cluster();
+    cluster.run(&["mkdir", "/a"]);
+    let fs = cluster.mount();
+    let dir = fs.open_dir("/a").unwrap();
+    let when = "-- When policy\nif true then\n-- Where policy\n";
+    let good = format!("{when}targets[1] = 0\n");
+    fs::write(cluster.home.join("good.lua"), good).unwrap();
+    cluster.run(&["balancer", "set", "good.lua"]);
+    let bad = [
+        ("loop.lua", "-- When policy\nwhile 1 do end\nif true then\n", "line 2"),
+        ("nil.lua", &format!("{when}targets[1] = MDSs[99].load\n")[..], "line 4"),
+        ("nan.lua", &format!("{when}targets[2] = 0/0\n")[..], "line 4"),
+        ("less.lua", &format!("{when}targets[2] = -1\n")[..], "line 4"),
+        ("more.lua", &format!("{when}targets[7] = 1\n")[..], "line 4"),
+        ("return.lua", "return 5\n", "table"),
+        (
+            "bomb.lua",
+            "-- When policy\nlocal s = ('a'):rep(9999)\nwhile true do pcall(string.find, s, ('.-'):rep(9)..'b') end\nif true then\n",
+            "line 3",
+        ),
+    ];
+    let mut made = 0;
+    for (name, text, said) in bad {
+        fs::write(cluster.home.join(name), text).unwrap();
+        // Whoever tries it first is told.
+        let refused = cluster.fails(2, &["balancer", "set", name]);
+        assert!(refused.contains(said) || refused.contains("line"), "{name}: {refused}");
+        cluster.run(&["balancer", "set", name, "--unchecked"]);
+        eventually("the policy before is in force again", || {
+            dir.create(format!("f{made}"), &NewFile::default()).unwrap();
+            made += 1;
+            cluster.json(&["balancer", "get"])["policy"] == "good.lua"
+        });
+        let health = cluster.json(&["health"]);
+        let check = health["checks"].as_array().unwrap().iter();
+        let check = check.clone().find(|check| check["code"] == "BALANCER_REVERTED").unwrap();
+        let text = check["text"].as_str().unwrap();
+        assert!(text.contains(name) && text.contains(said), "{name}: {text}");
+        assert!(check["remedy"].as_str().unwrap().contains("balancer set"));
+    }
+    let rows = cluster.json(&["balancer", "ls"]);
+    let failed = rows.as_array().unwrap().iter().filter(|row| row["failed"] == true).count();
+    assert_eq!(failed, bad.len());
+    let log = log(&cluster, &[]);
+    let failed = log.iter().filter(|row| row["outcome"] == "failed").count();
+    assert!(failed >= 3 * bad.len(), "{failed}");
+    assert!(log.iter().all(|row| row["kind"] == "tick"), "nothing was moved");
+    // By hand, to what was before.
+    cluster.run(&["balancer", "revert"]);
+    assert_eq!(cluster.json(&["balancer", "get"])["policy"], "static");
+    let rows = cluster.json(&["ls", "/a"]);
+    assert_eq!(rows.as_array().unwrap().len(), made);
+}
+
+#[test]
+fn what_a_policy_remembers_survives_its_server() {
+    let cluster = cluster();
+    let text = "-- When policy\nlocal n = RDState() + 1\nWRState(n)\nprint('n', n)\nif false then\n\
+                -- Where policy\ntargets[1] = 0\n";
+    fs::write(cluster.home.join("count.lua"), text).unwrap();
+    cluster.run(&["balancer", "set", "count.lua"]);
+    // What rank 0 said, in order.
+    let counted = || -> Vec<u64> {
+        let log = log(&cluster, &["--rank", "0"]);
+        let lines = log.iter().filter_map(|row| row["log"].as_array()?.first()?.as_str());
+        lines.map(|line| line.trim_start_matches('n').trim().parse().unwrap()).collect()
+    };
+    eventually("it counts", || counted().len() > 2);
+    let pid = i32::try_from(ranks(&cluster)[0]["pid"].as_i64().unwrap()).unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    eventually("the server is gone", || {
+        rustix::process::test_kill_process(Pid::from_raw(pid).unwrap()).is_err()
+    });
+    let before = counted();
+    cluster.start();
+    eventually("it goes on counting", || counted().len() > before.len() + 1);
+    let all = counted();
+    // What was decided and not stored yet when the server died is decided once more.
+    assert!(all[0] == 1 && all.is_sorted() && all.last() > before.last(), "{all:?}");
+}

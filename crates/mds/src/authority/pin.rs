@@ -1,0 +1,55 @@
+//! Where somebody wants a subtree: the list of subtrees says so, and the balancer leaves it there. What
+//! has to move for that is exported (`export`); what is there already is only noted.
+
+use metastore::SUBTREES_MAX;
+use types::{ConnId, Errno, Ino, Rank, Tid};
+use wire::{Failure, MdsState};
+
+use super::export::{Export, Stage};
+use super::place::busy;
+use crate::Mds;
+use crate::op::{Performed, Performing, Refused};
+
+impl Mds {
+    /// Has the list say whether somebody wants a subtree where it is.
+    pub(super) fn note_pin(&mut self, at: (ConnId, Tid), root: Ino, pinned: bool) -> Performing {
+        let known = self.authority.list.get(root).is_some_and(|subtree| subtree.pinned);
+        if known == pinned {
+            return Ok(Performed::Answer(wire::Answer::Done));
+        }
+        if root == Ino::ROOT {
+            return Err(busy("the root of the namespace stays with mds.0"));
+        }
+        if let Some(export) = &self.authority.export {
+            return Err(busy(format!("another subtree is on its way to {}", export.to)));
+        }
+        if self.rank != Rank(0) && !self.authority.own_roots().contains(&root) {
+            return Err(busy("it is a part of a subtree, which is pinned as a whole"));
+        }
+        if self.authority.list.len() >= SUBTREES_MAX && self.authority.list.get(root).is_none() {
+            return Err(Errno::NoSpace.into());
+        }
+        let (stage, to) = (Stage::Note, self.rank);
+        let export = Export { root, to, at, pinned, stage, frozen: None, flushed: 0 };
+        self.authority.export = Some(export);
+        self.authority.note_plain();
+        Ok(Performed::Later)
+    }
+
+    pub(super) fn check_target(&self, to: Rank) -> Result<(), Refused> {
+        let entries = self.map.iter().flat_map(|map| &map.mds);
+        let active = entries.into_iter().any(|it| it.rank == to && it.state == MdsState::Active);
+        if active {
+            return Ok(());
+        }
+        let text = format!("{to} is not active; `cudele mds ls` shows who is");
+        Err(Refused::Failure(Failure { errno: Errno::Again, text }))
+    }
+
+    /// The policy that a directory with one of its own would inherit.
+    pub(super) fn above(&mut self, root: Ino) -> String {
+        let Some(home) = self.namespace.home_of(root) else { return String::new() };
+        let (source, in_force) = self.namespace.effective_policy(home);
+        source.map(|_| in_force.policy.to_yaml()).unwrap_or_default()
+    }
+}

@@ -1,0 +1,298 @@
+//! Balancing: this rank says how loaded it is, hears it of the others, and has its policy decide
+//! what goes where (B-01, B-05, B-14, B-24).
+//!
+//! Every interval:
+//! 1. `load` counts what was used (it does so more often: hits fade), `view` puts together what the
+//!    rank knows, and a question goes out: [`crate::Effects::questions`]. A policy is somebody's program,
+//!    so it is run beside the rank's work, and requests go on meanwhile.
+//! 2. With the answer the heartbeat goes to the other ranks, through the monitor.
+//! 3. What is to be remembered is stored (`policy`), then what was decided is carried out (`moves`),
+//!    one export after the other.
+//!
+//! Nothing is decided unless all ranks are active, were heard of lately, and have the same version of
+//! the policy: what cannot be compared is not compared.
+//!
+//! Invariant: whatever a policy does, requests are served; and a policy that failed moves nothing.
+
+mod load;
+mod moves;
+mod policy;
+mod view;
+
+use std::collections::BTreeMap;
+
+use balancer::{
+    Answer, Fading, Fault, Heartbeat, LoadTable, Record, State, TickRecord, Versions, What,
+};
+use types::{Ino, Map, Moment, Rank, Span};
+use wire::{BalancerEntry, Message, Warning};
+
+use crate::{Effects, Mds, Phase};
+
+use moves::Move;
+pub(crate) use policy::Object;
+use policy::Reading;
+
+/// How many ticks a rank may be silent before nothing is decided any more.
+const SILENT_TICKS: u64 = 3;
+/// How many ticks a directory is left alone that could not be moved.
+const REFUSED_TICKS: u64 = 6;
+
+/// What the process takes of the machine, as its driver measures it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Vitals {
+    /// CPU in per cent of what the process may use.
+    pub cpu_percent: f64,
+    /// Memory in per cent of what it may use.
+    pub mem_percent: f64,
+    /// CPU that it has taken since it began, in seconds.
+    pub cpu_seconds: f64,
+    /// Requests that were waiting when the process looked for them, on average.
+    pub queue: f64,
+}
+
+/// What another rank said last.
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    beat: Heartbeat,
+    at: Moment,
+    count: u64,
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct Balance {
+    table: LoadTable,
+    /// Requests for what other ranks have.
+    foreign: Fading,
+    forwards: u64,
+    /// When hits were counted last, and whether some are left.
+    counted: Moment,
+    counting: bool,
+    /// What was counted before the rank served anybody is nobody's load.
+    begun: bool,
+    vitals: Vitals,
+    /// Requests, CPU and time at the last tick.
+    before: (u64, f64, Moment),
+    heard: BTreeMap<Rank, Heard>,
+    sent: u64,
+    versions: Versions,
+    /// What the map says is in force, and whether the rank has it.
+    entry: BalancerEntry,
+    reading: Reading,
+    state: State,
+    /// As the store has it, with the version of the policy that saved it.
+    saved: Option<(u64, State)>,
+    ticks: u64,
+    next_tick: Option<Moment>,
+    /// A question is under way since then.
+    asked: Option<Moment>,
+    /// An answer that waits for the state to be stored.
+    storing: Option<Vec<Move>>,
+    moves: moves::Moves,
+    /// Until which tick directories are left alone that could not be moved.
+    refused: Map<Ino, u64>,
+    fault: Option<(Fault, u32)>,
+    faults: u64,
+    given_up: (u64, String),
+}
+
+impl Balance {
+    pub(crate) fn new(half_life: Span) -> Self {
+        Self {
+            table: LoadTable::new(half_life),
+            foreign: Fading::default(),
+            forwards: 0,
+            counted: Moment(0),
+            counting: false,
+            begun: false,
+            vitals: Vitals::default(),
+            before: (0, 0.0, Moment(0)),
+            heard: BTreeMap::new(),
+            sent: 0,
+            versions: Versions::new(0, balancer::default_policy()),
+            entry: BalancerEntry::default(),
+            reading: Reading::default(),
+            state: State::Nothing,
+            saved: None,
+            ticks: 0,
+            next_tick: None,
+            asked: None,
+            storing: None,
+            moves: moves::Moves::default(),
+            refused: Map::default(),
+            fault: None,
+            faults: 0,
+            given_up: (0, String::new()),
+        }
+    }
+
+    /// Figures for status output.
+    pub(crate) fn counters(&self) -> Vec<(String, u64)> {
+        let named = [
+            ("balancer_version", self.versions.current().0),
+            ("balancer_ticks", self.ticks),
+            ("balancer_faults", self.faults),
+            ("balancer_moves", self.moves.carried_out),
+            ("balancer_moves_refused", self.moves.refused),
+            ("heartbeats_sent", self.sent),
+        ];
+        let named = named.into_iter().map(|(name, value)| (name.to_owned(), value));
+        let heard = self.heard.iter();
+        named
+            .chain(heard.map(|(rank, heard)| (format!("heartbeats_from_{}", rank.0), heard.count)))
+            .collect()
+    }
+
+    /// What somebody should know.
+    pub(crate) fn warnings(&self) -> Vec<Warning> {
+        let mut warnings = Vec::new();
+        let BalancerEntry { version, name, .. } = &self.entry;
+        if let Some((fault, failures)) = &self.fault {
+            warnings.push(Warning {
+                code: "BALANCER_FAULT".into(),
+                text: format!(
+                    "balancer policy {name} (version {version}) failed in {failures} ticks in a row, \
+                     and nothing moves: {fault}"
+                ),
+                remedy: format!("{}, or `cudele balancer revert`", fault.remedy()),
+            });
+        }
+        if let Some(cause) = self.reading.failure() {
+            warnings.push(Warning {
+                code: "BALANCER_UNREADABLE".into(),
+                text: format!(
+                    "balancer policy {name} (version {version}) is not in force here: {cause}"
+                ),
+                remedy: "`cudele balancer set` it again, or `cudele balancer revert`".into(),
+            });
+        }
+        warnings
+    }
+
+    /// What the monitor is told until the ranks have another version.
+    pub(crate) fn given_up(&self) -> (u64, String) {
+        if self.given_up.0 < self.entry.version {
+            (0, String::new())
+        } else {
+            self.given_up.clone()
+        }
+    }
+}
+
+impl Mds {
+    /// Whatever is due of balancing.
+    pub(crate) fn balance_tick(&mut self, effects: &mut Effects) {
+        if self.phase != Phase::Active || self.balance.entry.version == 0 {
+            // The monitor says first what is in force.
+            return;
+        }
+        let now = self.clock.now;
+        self.count_hits(now);
+        self.read_policy(effects);
+        self.next_move(effects);
+        let interval = self.settings.balance_interval;
+        let next = *self.balance.next_tick.get_or_insert(now + interval);
+        // What nobody answers was not asked.
+        if now < next || self.balance.asked.is_some_and(|at| now.since(at) < interval) {
+            return;
+        }
+        // What was missed while the process stood still is not made up for.
+        let on_time = now.since(next) < interval;
+        self.balance.next_tick = Some(if on_time { next + interval } else { now + interval });
+        self.balance.ticks += 1;
+        self.balance.asked = Some(now);
+        let question = self.question_now(now);
+        effects.questions.push(Box::new(question));
+    }
+
+    /// How the machine is used.
+    pub(crate) fn note_vitals(&mut self, vitals: Vitals) {
+        self.balance.vitals = vitals;
+    }
+
+    /// Another rank says how loaded it is.
+    pub(crate) fn hear(&mut self, bytes: &[u8]) {
+        let Ok(beat) = Heartbeat::decode(bytes) else { return };
+        let at = self.clock.now;
+        let known = self.balance.heard.get(&beat.rank);
+        if beat.rank == self.rank || usize::from(beat.rank.0) >= balancer::RANKS_MAX {
+            return;
+        }
+        // What comes late is dropped. A rank that was started again begins anew with counting.
+        let is_late =
+            |heard: &Heard| (beat.epoch, beat.tick) <= (heard.beat.epoch, heard.beat.tick);
+        if known.is_some_and(is_late) {
+            return;
+        }
+        let count = known.map_or(0, |heard| heard.count) + 1;
+        self.balance.heard.insert(beat.rank, Heard { beat, at, count });
+    }
+
+    /// A question was answered: the others hear of the load, and what was decided is carried out.
+    pub(crate) fn answered(&mut self, answer: &Answer, effects: &mut Effects) {
+        self.balance.asked = None;
+        if self.phase != Phase::Active {
+            return;
+        }
+        self.send_heartbeat(answer, effects);
+        let tick = self.balance.ticks;
+        let path = |ino| self.namespace.path_of(ino).map_or_else(Vec::new, |path| path.to_bytes());
+        self.tell_balanced(What::Tick(TickRecord::of(answer, tick, path)), effects);
+        let Some(decision) = &answer.decision else { return };
+        if answer.question.version != self.balance.versions.current().0 {
+            // Another one is in force by now.
+            return;
+        }
+        self.judge(decision, effects);
+        let moves: Vec<Move> =
+            decision.exports.iter().map(|export| self.planned(export, answer)).collect();
+        if decision.fault().is_none() {
+            self.remember(decision.state.clone(), moves, effects);
+        }
+    }
+
+    /// What a decision shows about the policy.
+    fn judge(&mut self, decision: &balancer::Decision, effects: &mut Effects) {
+        let before = self.balance.fault.take();
+        match self.balance.versions.observe(decision) {
+            balancer::Verdict::Fine => {}
+            balancer::Verdict::Warn { fault, failures } => {
+                self.balance.faults += 1;
+                self.balance.fault = Some((fault, failures));
+            }
+            balancer::Verdict::Reverted { fault, from, .. } => {
+                self.balance.faults += 1;
+                self.balance.given_up = (from, fault.to_string());
+                self.forget_state();
+            }
+        }
+        let given_up = self.balance.given_up.0 == self.balance.entry.version;
+        if before != self.balance.fault || given_up {
+            self.last_beacon = None;
+            self.beacon_tick(effects);
+        }
+    }
+
+    fn send_heartbeat(&mut self, answer: &Answer, effects: &mut Effects) {
+        let view = &answer.question.view;
+        if view.ranks.len() < 2 {
+            return;
+        }
+        let Some(metrics) = view.ranks.get(usize::from(self.rank.0)) else { return };
+        let beat = Heartbeat {
+            rank: self.rank,
+            epoch: self.tables.epoch(),
+            policy: answer.question.version,
+            tick: self.balance.ticks,
+            metrics: *metrics,
+        };
+        self.balance.sent += 1;
+        Message::Heartbeat(&beat.encode()).append_frame(&mut effects.to_monitor);
+    }
+
+    fn tell_balanced(&self, what: What, effects: &mut Effects) {
+        let record = Record { rank: self.rank, time: self.clock.time, what };
+        Message::Balanced(&record.encode()).append_frame(&mut effects.to_monitor);
+    }
+}

@@ -1,0 +1,92 @@
+//! What was used, and how much of that is left (B-05).
+//!
+//! Requests only add to a number of their directory, which is at hand (`namespace::Hits`). Here the
+//! numbers are fetched some times a second, added to those of all directories above, and fade.
+
+use balancer::Kind;
+use namespace::{Hit, Hits};
+use types::{DirFragId, Frag, Ino, Moment, Span};
+use wire::Op;
+
+use crate::Mds;
+use crate::op::touched;
+
+/// How often hits are counted at most: what came in between counts as of the end.
+const COUNT_INTERVAL: Span = Span::from_millis(500);
+/// Directories whose hits are counted in one slice: about a millisecond.
+const SLICE: usize = 512;
+/// Directories whose load is known. Where more are used, what is new counts above it only.
+const KNOWN_MAX: usize = 16_384;
+
+impl Mds {
+    /// Counts a question in the directory that it is about. Changes count themselves.
+    #[inline]
+    pub(crate) fn note_use(&mut self, op: &Op<'_>) {
+        let [Some(ino), _] = touched(op).0 else { return };
+        let hit = if matches!(op, Op::List { .. }) { Hit::List } else { Hit::Read };
+        let dir = self.directory_of(ino);
+        self.namespace.note_hit(dir, hit);
+    }
+
+    /// Counts what was used since the last time, a slice at a time.
+    pub(super) fn count_hits(&mut self, now: Moment) {
+        if !self.balance.begun {
+            self.balance.begun = true;
+            self.namespace.take_hits(usize::MAX);
+        }
+        let every = COUNT_INTERVAL.min(Span(self.settings.balance_interval.0 / 4));
+        if !self.balance.counting && now.since(self.balance.counted) < every {
+            return;
+        }
+        let taken = self.namespace.take_hits(SLICE);
+        self.balance.counting = self.namespace.has_hits();
+        let mut path = Vec::new();
+        for (dir, hits) in taken {
+            path.clear();
+            path.extend(self.namespace.ancestors(dir).filter(|ino| is_counted(*ino)).map(whole));
+            self.count(&mut path, hits, now);
+        }
+        if !self.balance.counting {
+            self.balance.counted = now;
+            self.balance.table.forget(now);
+            let forwards = self.counters.forwards;
+            let new = forwards - std::mem::replace(&mut self.balance.forwards, forwards);
+            let half_life = self.settings.balance_half_life;
+            self.balance.foreign.hit(Kind::InodeRead, number(new), now, half_life);
+        }
+    }
+
+    fn count(&mut self, path: &mut Vec<DirFragId>, hits: Hits, now: Moment) {
+        let table = &mut self.balance.table;
+        if table.len() >= KNOWN_MAX {
+            path.retain(|id| table.knows(*id));
+        }
+        let Hits { inode_reads, inode_writes, readdirs, fetches, stores } = hits;
+        for (kind, count) in [
+            (Kind::InodeRead, inode_reads),
+            (Kind::InodeWrite, inode_writes),
+            (Kind::ReadDir, readdirs),
+            (Kind::Fetch, fetches),
+            (Kind::Store, stores),
+        ] {
+            if count > 0 {
+                table.hit(path, kind, f64::from(count), now);
+            }
+        }
+    }
+}
+
+/// Hidden directories are nobody's, and do not move.
+fn is_counted(ino: Ino) -> bool {
+    !ino.is_above() && ino != Ino::LINKS && ino != Ino::ANCHOR
+}
+
+/// The whole directory, which is what moves: fragments of one are not served apart yet.
+pub(super) fn whole(ino: Ino) -> DirFragId {
+    DirFragId { ino, frag: Frag::WHOLE }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "more than 2^52 of anything has not happened")]
+pub(super) fn number(count: u64) -> f64 {
+    count as f64
+}

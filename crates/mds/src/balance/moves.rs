@@ -1,0 +1,151 @@
+//! Carrying decisions out: one export after the other, and what became of each.
+
+use std::collections::VecDeque;
+
+use balancer::{Answer, Export as Decided, MoveRecord, What};
+use namespace::Refusal;
+use types::{ConnId, DirFragId, Ino, Moment, Rank, Tid};
+use wire::Failure;
+
+use super::REFUSED_TICKS;
+use super::load::whole;
+use super::view::seconds;
+use crate::op::{Performed, Refused};
+use crate::{Effects, Mds};
+
+/// Moves of one decision at most: who wants more moves the rest at the next tick.
+const MOVES_MAX: usize = 64;
+/// Directories that are fetched for one move at most: what is cold has no load.
+const FETCHES_MAX: u32 = 256;
+
+/// Something that is to move.
+#[derive(Clone, Debug)]
+pub(crate) struct Move {
+    root: Ino,
+    to: Rank,
+    tick: u64,
+    pinned: bool,
+    fetches: u32,
+    path: Vec<u8>,
+    above: Vec<DirFragId>,
+    /// Sessions that had been flushed before it began, and when it did.
+    flushed: u64,
+    since: Moment,
+}
+
+/// What is to move, in this order.
+#[derive(Debug, Default)]
+pub(super) struct Moves {
+    waiting: VecDeque<Move>,
+    under_way: Option<Move>,
+    pub(super) carried_out: u64,
+    pub(super) refused: u64,
+    /// What moves took lately.
+    mean_seconds: Option<f64>,
+}
+
+impl Moves {
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.under_way.is_none()
+    }
+
+    pub(super) fn mean_seconds(&self) -> Option<f64> {
+        self.mean_seconds
+    }
+}
+
+impl Mds {
+    /// What a decision wants moved.
+    pub(super) fn planned(&self, export: &Decided, answer: &Answer) -> Move {
+        let pinned = answer.question.view.units.get(export.unit).is_some_and(|it| it.pin.is_some());
+        Move {
+            root: export.id.ino,
+            to: export.to,
+            tick: self.balance.ticks,
+            pinned,
+            fetches: 0,
+            path: Vec::new(),
+            above: Vec::new(),
+            flushed: 0,
+            since: self.clock.now,
+        }
+    }
+
+    pub(super) fn plan_moves(&mut self, moves: Vec<Move>) {
+        self.balance.moves.waiting.extend(moves.into_iter().take(MOVES_MAX));
+        let ticks = self.balance.ticks;
+        self.balance.refused.retain(|_, until| *until > ticks);
+    }
+
+    /// Begins the next move, if none is under way.
+    pub(super) fn next_move(&mut self, effects: &mut Effects) {
+        if self.balance.moves.under_way.is_some() || self.is_moving() {
+            return;
+        }
+        let Some(mut next) = self.balance.moves.waiting.pop_front() else { return };
+        let Move { root, to, tick, pinned, fetches, .. } = next;
+        next.path = self.namespace.path_of(root).map_or_else(Vec::new, |path| path.to_bytes());
+        next.above = self.namespace.ancestors(root).skip(1).map(whole).collect();
+        next.flushed = self.counters.sessions_flushed;
+        next.since = self.clock.now;
+        self.balance.moves.under_way = Some(next);
+        let failure = match self.begin_export((ConnId::BALANCER, Tid(tick)), (root, to), pinned) {
+            Ok(Performed::Later) => return,
+            Ok(Performed::Answer(_) | Performed::Changed { .. }) => {
+                return self.balancer_moved(Ok(()), effects);
+            }
+            Err(Refused::Refusal(Refusal::Cold(dir))) if fetches < FETCHES_MAX => {
+                return self.balancer_waits_for(dir, effects);
+            }
+            Err(Refused::Refusal(Refusal::Cold(_))) => {
+                let text = "too much of it is not in memory".to_owned();
+                Failure { errno: types::Errno::Busy, text }
+            }
+            Err(Refused::Refusal(Refusal::Errno(errno))) => errno.into(),
+            Err(Refused::Failure(failure)) => failure,
+        };
+        self.balancer_moved(Err(failure), effects);
+    }
+
+    /// A directory came that a move waits for, or it did not: it is tried once more.
+    pub(crate) fn balancer_fetched(&mut self, effects: &mut Effects) {
+        let Some(mut waits) = self.balance.moves.under_way.take() else { return };
+        waits.fetches += 1;
+        self.balance.moves.waiting.push_front(waits);
+        self.next_move(effects);
+    }
+
+    /// A move ended.
+    pub(crate) fn balancer_moved(&mut self, result: Result<(), Failure>, effects: &mut Effects) {
+        let Some(done) = self.balance.moves.under_way.take() else { return };
+        let now = self.clock.now;
+        let Move { root, to, tick, path, above, flushed, since, .. } = done;
+        let failure = match result {
+            Ok(()) => {
+                self.balance.moves.carried_out += 1;
+                self.balance.table.left(whole(root), &above, now);
+                let took = seconds(now.since(since));
+                let mean = &mut self.balance.moves.mean_seconds;
+                *mean = Some(mean.map_or(took, |mean| mean * 0.75 + took * 0.25));
+                String::new()
+            }
+            Err(Failure { errno, text }) => {
+                self.balance.moves.refused += 1;
+                let until = self.balance.ticks + REFUSED_TICKS;
+                self.balance.refused.insert(root, until);
+                if text.is_empty() { errno.text().to_owned() } else { text }
+            }
+        };
+        let moved = failure.is_empty();
+        let record = MoveRecord {
+            tick,
+            path,
+            root,
+            to,
+            failure,
+            frozen_micros: if moved { self.counters.export_freeze_micros } else { 0 },
+            flushed: self.counters.sessions_flushed - flushed,
+        };
+        self.tell_balanced(What::Move(record), effects);
+    }
+}

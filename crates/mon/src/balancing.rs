@@ -1,0 +1,278 @@
+//! Balancer policies: which one is in force on all ranks (B-24), and what the ranks say of their
+//! balancing.
+//!
+//! A policy is stored as an object of its own before the map names it, and is never replaced: a number
+//! belongs to whoever was the first to put its object. The ranks read the object when they hear of the
+//! map, so all of them switch with one change of it. Heartbeats and records pass through: the monitor
+//! hands the first on and keeps the second in memory.
+//!
+//! Invariant: the map names only policies that are in the store, or come with the program.
+
+use std::collections::VecDeque;
+
+use balancer::{Policy, SOURCE_BYTES_MAX};
+use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult, Token};
+use types::{Clock, ConnId, Errno, Timestamp};
+use wire::{BalancerEntry, Failure, Message, MonAnswer};
+
+use crate::effects::Asker;
+use crate::{Effects, Mon, explain, failure};
+
+/// The policy in force where nobody set one.
+pub const DEFAULT_BALANCER: &str = "static";
+/// How many versions the map names.
+const VERSIONS_MAX: usize = 32;
+/// How long the name of a policy may be.
+const NAME_BYTES_MAX: usize = 255;
+/// What is kept of what the balancers did.
+const RECORDS_MAX: usize = 8192;
+const RECORD_BYTES_MAX: usize = 6 << 20;
+/// Numbers that are tried for a policy: others have objects of a monitor that died before it could say
+/// that they are in force.
+const NUMBERS_MAX: u64 = 64;
+/// Tells operations on policies from those on the map.
+const TOKENS: u64 = 1 << 63;
+
+/// A policy on its way to the store.
+#[derive(Debug)]
+struct Storing {
+    token: Token,
+    /// Who asked; nobody if the connection is gone.
+    asker: Option<Asker>,
+    version: u64,
+    tried: u64,
+    name: String,
+    text: Vec<u8>,
+}
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(crate) struct Balancing {
+    storing: Option<Storing>,
+    last_token: u64,
+    records: VecDeque<Vec<u8>>,
+    bytes: usize,
+    /// How many records there were before these.
+    before: u64,
+}
+
+impl Balancing {
+    /// Answers nobody at this connection any more. What was asked is carried out all the same.
+    pub(crate) fn forget(&mut self, conn: ConnId) {
+        if let Some(storing) = &mut self.storing {
+            storing.asker = storing.asker.filter(|asker| asker.conn != conn);
+        }
+    }
+
+    /// Whoever waits is answered with a failure.
+    pub(crate) fn fail_waiting(&mut self, reply: &Failure, effects: &mut Effects) {
+        if let Some(asker) = self.storing.take().and_then(|storing| storing.asker) {
+            effects.reply(asker, Err(reply.clone()));
+        }
+    }
+
+    /// Whether an operation is about a policy.
+    pub(crate) fn is_mine(token: Token) -> bool {
+        token.0 & TOKENS != 0
+    }
+
+    fn put(&mut self, mut storing: Storing, effects: &mut Effects) {
+        self.last_token += 1;
+        storing.token = Token(TOKENS | self.last_token);
+        let op = StoreOp::Put {
+            object: BalancerEntry::object_name(storing.version),
+            data: storing.text.clone(),
+            condition: Condition::Absent,
+        };
+        effects.store.push((storing.token, op));
+        self.storing = Some(storing);
+    }
+
+    fn record(&mut self, record: &[u8]) {
+        self.bytes += record.len();
+        self.records.push_back(record.to_vec());
+        while self.records.len() > RECORDS_MAX || self.bytes > RECORD_BYTES_MAX {
+            let Some(gone) = self.records.pop_front() else { return };
+            self.bytes -= gone.len();
+            self.before += 1;
+        }
+    }
+}
+
+impl Mon {
+    /// Stores a policy, and puts it in force then.
+    pub(crate) fn set_balancer(
+        &mut self,
+        asker: Asker,
+        (name, text): (&[u8], &[u8]),
+        effects: &mut Effects,
+    ) -> Result<(), Failure> {
+        self.check_not_stopping()?;
+        if self.balancing.storing.is_some() {
+            return Err(crate::again("another balancer policy is being stored"));
+        }
+        let invalid = |text: &str| failure(Errno::Invalid, text);
+        if name.is_empty() || name.len() > NAME_BYTES_MAX {
+            return Err(invalid("the name of a balancer policy has 1 to 255 bytes"));
+        }
+        if text.len() > SOURCE_BYTES_MAX {
+            return Err(invalid("a balancer policy has at most 64 KiB"));
+        }
+        let name = std::str::from_utf8(name).map_err(|_| invalid("the name is not UTF-8"))?;
+        if let Err(fault) = Policy::parse_bytes(name, text) {
+            return Err(explain(&fault.to_error(name)));
+        }
+        let version = self.ledger.map().balancer().version + 1;
+        let (name, text) = (name.to_owned(), text.to_vec());
+        let (token, asker) = (Token(0), Some(asker));
+        let storing = Storing { token, asker, version, tried: 0, name, text };
+        self.balancing.put(storing, effects);
+        Ok(())
+    }
+
+    /// The object of a policy was put, or not.
+    pub(crate) fn balancer_stored(
+        &mut self,
+        clock: Clock,
+        token: Token,
+        result: Result<StoreResult, Box<StoreFailure>>,
+        effects: &mut Effects,
+    ) {
+        let Some(mut storing) = self.balancing.storing.take() else { return };
+        if storing.token != token {
+            self.balancing.storing = Some(storing);
+            return;
+        }
+        match result {
+            Ok(StoreResult::Conflict) if storing.tried < NUMBERS_MAX => {
+                storing.version += 1;
+                storing.tried += 1;
+                self.balancing.put(storing, effects);
+            }
+            Ok(StoreResult::Stored(_)) => {
+                // Meanwhile a rank may have given another one up.
+                let newest = self.ledger.map().balancer().version;
+                let (version, object) = (storing.version.max(newest + 1), storing.version);
+                let (name, time) = (storing.name, clock.time);
+                let entry = BalancerEntry { version, object, name, time, ..Default::default() };
+                self.install(storing.asker, entry, effects);
+            }
+            Ok(_) => {
+                let reply = failure(Errno::Io, "the store did not take the balancer policy");
+                storing
+                    .asker
+                    .into_iter()
+                    .for_each(|asker| effects.reply(asker, Err(reply.clone())));
+            }
+            Err(error) => {
+                let text = format!(
+                    "the store did not take the balancer policy ({}); the one before stays in force",
+                    explain(&error.error).text
+                );
+                let reply = failure(error.error.errno, text);
+                storing
+                    .asker
+                    .into_iter()
+                    .for_each(|asker| effects.reply(asker, Err(reply.clone())));
+            }
+        }
+    }
+
+    /// Puts the policy before the one in force in force again.
+    pub(crate) fn revert_balancer(
+        &mut self,
+        clock: Clock,
+        asker: Asker,
+        effects: &mut Effects,
+    ) -> Result<(), Failure> {
+        self.check_not_stopping()?;
+        let current = self.ledger.map().balancer();
+        let Some(mut entry) = self.good_balancer(clock.time) else {
+            let text = format!("no balancer policy was in force before {}", current.name);
+            return Err(failure(Errno::NoData, text));
+        };
+        entry.why = format!("version {} was reverted", current.version);
+        self.install(Some(asker), entry, effects);
+        Ok(())
+    }
+
+    /// A rank has given a policy up: if it is the one in force, all ranks go back.
+    pub(crate) fn balancer_given_up(&mut self, time: Timestamp, said: &str, version: u64) {
+        if version == 0 || self.ledger.map().balancer().version != version {
+            return;
+        }
+        let Some(mut entry) = self.good_balancer(time) else { return };
+        entry.why = said.to_owned();
+        if let Some(last) = self.ledger.change().balancers.last_mut() {
+            last.failed = true;
+        }
+        self.record_balancer(entry);
+    }
+
+    /// What to go back to, as the next version: the newest earlier policy that is another one and did
+    /// not fail.
+    fn good_balancer(&self, time: Timestamp) -> Option<BalancerEntry> {
+        let known = &self.ledger.map().balancers;
+        let (current, earlier) = known.split_last()?;
+        let same =
+            |entry: &BalancerEntry| (entry.object, &entry.name) == (current.object, &current.name);
+        let failed = |entry: &BalancerEntry| {
+            known.iter().any(|other| {
+                other.failed && (other.object, &other.name) == (entry.object, &entry.name)
+            })
+        };
+        let good = earlier.iter().rev().find(|entry| !same(entry) && !failed(entry))?;
+        let version = current.version + 1;
+        Some(BalancerEntry { version, time, failed: false, ..good.clone() })
+    }
+
+    fn install(&mut self, asker: Option<Asker>, entry: BalancerEntry, effects: &mut Effects) {
+        self.record_balancer(entry.clone());
+        if let Some(asker) = asker {
+            self.ledger.reply_when_stored(asker, MonAnswer::Balancer(entry), effects);
+        }
+    }
+
+    fn record_balancer(&mut self, entry: BalancerEntry) {
+        let known = &mut self.ledger.change().balancers;
+        known.push(entry);
+        let over = known.len().saturating_sub(VERSIONS_MAX);
+        known.drain(..over);
+    }
+
+    /// A map that never had a balancer gets one.
+    pub(crate) fn begin_balancing(&mut self, time: Timestamp) {
+        if self.ledger.map().balancers.is_empty() {
+            let name = DEFAULT_BALANCER.to_owned();
+            let entry = BalancerEntry { version: 1, name, time, ..BalancerEntry::default() };
+            self.record_balancer(entry);
+        }
+    }
+
+    /// A rank says how loaded it is: all others hear it.
+    pub(crate) fn heartbeat(&mut self, conn: ConnId, bytes: &[u8], effects: &mut Effects) {
+        if self.servers.rank_of(conn).is_none() {
+            return;
+        }
+        for (_, other) in self.servers.connected().filter(|(_, other)| *other != conn) {
+            effects.send(other, &Message::Heartbeat(bytes));
+        }
+    }
+
+    /// A rank says what it decided, or how a move ended.
+    pub(crate) fn balanced(&mut self, conn: ConnId, record: &[u8]) {
+        if self.servers.rank_of(conn).is_some() {
+            self.balancing.record(record);
+        }
+    }
+
+    /// The records that an asker does not have yet.
+    pub(crate) fn balancer_log(&self, after: u64) -> MonAnswer {
+        let Balancing { records, before, .. } = &self.balancing;
+        // Another monitor counted what the asker has, if that is more than there are.
+        let end = before + records.len() as u64;
+        let skip = if after > end { 0 } else { after.saturating_sub(*before) };
+        let records = records.iter().skip(usize::try_from(skip).unwrap_or(usize::MAX));
+        MonAnswer::BalancerLog { before: before + skip, records: records.cloned().collect() }
+    }
+}

@@ -1,0 +1,190 @@
+use expect_test::expect;
+use wire::{MdsState, Message, MonOp};
+
+use super::bench::Bench;
+use crate::Input;
+
+/// A monitor with two ranks.
+fn two_ranks() -> Bench {
+    let mut bench = Bench::serving();
+    bench.beacon(2, 1, 1, MdsState::Active);
+    bench.settle();
+    bench.check_last(&expect![
+        "  to conn.2: map e3 next client.1, mds.0 e1 active unix:/0, mds.1 e1 active unix:/1"
+    ]);
+    bench
+}
+
+fn set(name: &'static str) -> MonOp<'static> {
+    let text = b"-- When policy\nif false then\n-- Where policy\ntargets[1] = 1\nend\n";
+    MonOp::SetBalancer { name: name.as_bytes(), text }
+}
+
+#[test]
+fn a_policy_is_stored_before_it_is_in_force_and_all_ranks_hear_of_it_together() {
+    let mut bench = two_ranks();
+    bench.ask(9, 1, set("mine"));
+    bench.settle();
+    bench.check(&expect![[r#"
+        conn.9: tid:1 set balancer mine, "-- When policy" and 4 more lines
+          store: put if Absent: balancer/policy/0000000000000002, "-- When policy" and 4 more lines
+        store: Stored(1)
+          store: put if Version(103): map e4 next client.1, mds.0 e1 active unix:/0, mds.1 e1 active unix:/1, balancer 2 mine of 2 ""
+        store: Stored(104)
+          to conn.9: tid:1 Balancer(BalancerEntry { version: 2, object: 2, name: "mine", time: Timestamp(0), why: "", failed: false })
+          to conn.1: map e4 next client.1, mds.0 e1 active unix:/0, mds.1 e1 active unix:/1, balancer 2 mine of 2 ""
+          to conn.2: map e4 next client.1, mds.0 e1 active unix:/0, mds.1 e1 active unix:/1, balancer 2 mine of 2 ""
+    "#]]);
+}
+
+#[test]
+fn what_is_no_policy_is_refused_with_its_line() {
+    let mut bench = two_ranks();
+    bench.ask(9, 1, MonOp::SetBalancer { name: b"bad", text: b"-- When policy\nif x == then\n" });
+    bench.ask(9, 2, MonOp::SetBalancer { name: b"", text: b"" });
+    assert!(bench.pending.is_empty() && bench.policies.is_empty());
+    bench.check(&expect![[r#"
+        conn.9: tid:1 set balancer bad, "-- When policy" and 1 more lines
+          to conn.9: tid:1 EINVAL: bad: line 2: Expected identifier when parsing expression, got 'then'; correct the policy; `cudele balancer check FILE` tells more
+        conn.9: tid:2 set balancer , "" and 0 more lines
+          to conn.9: tid:2 EINVAL: the name of a balancer policy has 1 to 255 bytes
+    "#]]);
+}
+
+#[test]
+fn a_number_that_has_an_object_is_not_used() {
+    let mut bench = two_ranks();
+    // A monitor died between the two steps.
+    let object = wire::BalancerEntry::object_name(2);
+    bench.policies.insert(object.clone(), b"of another".to_vec());
+    bench.ask(9, 1, set("mine"));
+    bench.settle();
+    let entry = bench.stored_map().balancer();
+    assert_eq!((entry.version, entry.object, entry.name.as_str()), (3, 3, "mine"));
+    assert_eq!(bench.policies[&object], b"of another");
+}
+
+#[test]
+fn a_policy_that_is_not_stored_is_not_in_force() {
+    let mut bench = two_ranks();
+    bench.ask(9, 1, set("mine"));
+    bench.ask(9, 2, set("other"));
+    bench.store_fails(false);
+    bench.check(&expect![[r#"
+        conn.9: tid:1 set balancer mine, "-- When policy" and 4 more lines
+          store: put if Absent: balancer/policy/0000000000000002, "-- When policy" and 4 more lines
+        conn.9: tid:2 set balancer other, "-- When policy" and 4 more lines
+          to conn.9: tid:2 EAGAIN: another balancer policy is being stored
+        store: store: the disk is on fire (EIO)
+          to conn.9: tid:1 EIO: the store did not take the balancer policy (store: the disk is on fire); the one before stays in force
+    "#]]);
+    assert_eq!(bench.stored_map().balancer().version, 1);
+}
+
+#[test]
+fn who_asks_for_the_one_before_gets_it_as_a_new_version() {
+    let mut bench = two_ranks();
+    bench.ask(9, 1, MonOp::RevertBalancer);
+    bench.check_last(&expect![
+        "  to conn.9: tid:1 ENODATA: no balancer policy was in force before static"
+    ]);
+    for (tid, name) in [(2, "one"), (3, "two")] {
+        bench.ask(9, tid, set(name));
+        bench.settle();
+    }
+    bench.ask(9, 4, MonOp::RevertBalancer);
+    bench.settle();
+    let entry = bench.stored_map().balancer();
+    assert_eq!((entry.version, entry.object, entry.name.as_str()), (4, 2, "one"));
+    assert_eq!(entry.why, "version 3 was reverted");
+    // It is there after a restart.
+    let mut bench = Bench::with(bench.object);
+    bench.input(Input::Start);
+    bench.settle();
+    assert_eq!(bench.stored_map().balancer(), entry);
+}
+
+#[test]
+fn what_a_rank_has_given_up_is_given_up_by_all_and_never_gone_back_to() {
+    let mut bench = two_ranks();
+    for (tid, name) in [(1, "good"), (2, "bad"), (3, "worse")] {
+        bench.ask(9, tid, set(name));
+        bench.settle();
+    }
+    // An old version is no news.
+    bench.given_up(1, 0, 3, "line 1: old");
+    bench.settle();
+    assert_eq!(bench.stored_map().balancer().version, 4);
+    bench.given_up(2, 1, 4, "line 2: worse");
+    bench.settle();
+    let entry = bench.stored_map().balancer();
+    assert_eq!((entry.version, entry.name.as_str()), (5, "bad"));
+    bench.given_up(2, 1, 5, "line 3: bad");
+    bench.given_up(1, 0, 5, "line 3: bad");
+    bench.settle();
+    let entry = bench.stored_map().balancer();
+    assert_eq!((entry.version, entry.name.as_str()), (6, "good"));
+    assert_eq!(entry.why, "mds.1 gave it up: line 3: bad");
+    // By hand, too.
+    bench.ask(9, 4, MonOp::RevertBalancer);
+    bench.settle();
+    let entry = bench.stored_map().balancer();
+    assert_eq!((entry.version, entry.object, entry.name.as_str()), (7, 0, crate::DEFAULT_BALANCER));
+}
+
+#[test]
+fn a_heartbeat_goes_to_all_other_ranks_and_records_are_kept_in_order() {
+    let mut bench = two_ranks();
+    bench.beacon(3, 2, 1, MdsState::Active);
+    bench.settle();
+    bench.check_last(&expect!["  to conn.3: map e4 next client.1, mds.0 e1 active unix:/0, mds.1 e1 active unix:/1, mds.2 e1 active unix:/2"]);
+    bench.message(2, Message::Heartbeat(b"beat"));
+    bench.message(9, Message::Heartbeat(b"of nobody"));
+    bench.message(9, Message::Balanced(b"of nobody"));
+    for record in [&b"one"[..], b"two", b"three"] {
+        bench.message(1, Message::Balanced(record));
+    }
+    for (tid, after) in [(1, 0), (2, 2), (3, 3), (4, 99)] {
+        bench.ask(9, tid, MonOp::BalancerLog { after });
+    }
+    bench.check(&expect![[r#"
+        conn.2: heartbeat([98, 101, 97, 116])
+          to conn.1: heartbeat([98, 101, 97, 116])
+          to conn.3: heartbeat([98, 101, 97, 116])
+        conn.9: heartbeat([111, 102, 32, 110, 111, 98, 111, 100, 121])
+        conn.9: balanced([111, 102, 32, 110, 111, 98, 111, 100, 121])
+        conn.1: balanced([111, 110, 101])
+        conn.1: balanced([116, 119, 111])
+        conn.1: balanced([116, 104, 114, 101, 101])
+        conn.9: tid:1 balancerlog { after: 0 }
+          to conn.9: tid:1 BalancerLog { before: 0, records: [[111, 110, 101], [116, 119, 111], [116, 104, 114, 101, 101]] }
+        conn.9: tid:2 balancerlog { after: 2 }
+          to conn.9: tid:2 BalancerLog { before: 2, records: [[116, 104, 114, 101, 101]] }
+        conn.9: tid:3 balancerlog { after: 3 }
+          to conn.9: tid:3 BalancerLog { before: 3, records: [] }
+        conn.9: tid:4 balancerlog { after: 99 }
+          to conn.9: tid:4 BalancerLog { before: 0, records: [[111, 110, 101], [116, 119, 111], [116, 104, 114, 101, 101]] }
+    "#]]);
+}
+
+#[test]
+fn old_records_go_and_who_asks_learns_how_many() {
+    let mut bench = two_ranks();
+    let long = vec![b'x'; 1 << 20];
+    for _ in 0..10 {
+        bench.message(1, Message::Balanced(&long));
+    }
+    let wire::MonAnswer::BalancerLog { before, records } = bench.mon.balancer_log(0) else {
+        panic!("a log");
+    };
+    assert_eq!((before, records.len()), (4, 6));
+}
+
+#[test]
+fn who_went_away_is_not_answered_and_the_policy_is_in_force() {
+    let mut bench = two_ranks();
+    bench.ask(9, 1, set("mine"));
+    bench.closed(9);
+    bench.settle();
+    assert_eq!(bench.stored_map().balancer().name, "mine");
+}
