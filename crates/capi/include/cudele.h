@@ -28,6 +28,9 @@
 // must be compiled again.
 #define CUDELE_ABI 0
 
+// A time that stays as it is, for cudele_utimens.
+#define CUDELE_TIME_KEEP INT64_MIN
+
 
 // A directory that is being read.
 struct cudele_dir;
@@ -76,6 +79,14 @@ struct cudele_entry {
     char name[256];
     // What it names; of a symbolic link, the link itself.
     struct cudele_stat stat;
+};
+
+// How much room there is.
+struct cudele_space {
+    // Bytes of the object store.
+    uint64_t total;
+    // Of those, free.
+    uint64_t available;
 };
 
 // What a completion or merge did.
@@ -206,6 +217,68 @@ int64_t cudele_policy_get(struct cudele_fs *fs,
 int cudele_policy_set(struct cudele_fs *fs,
                       const char *path,
                       const char *policy);
+
+// Whether permissions allow this process to read (4), write (2) or search and execute (1) what a path
+// names, as access(2) with `R_OK`, `W_OK` and `X_OK`; 0 (`F_OK`) asks whether it is there.
+//
+// Errors: `EACCES` if they do not; `ENOENT`, `ENOTDIR`.
+int cudele_access(struct cudele_fs *fs,
+                  const char *path,
+                  uint32_t mode);
+
+// Changes the permissions.
+//
+// Errors: `EPERM`, `ENOENT`, `EBUSY` in another client's subtree.
+int cudele_chmod(struct cudele_fs *fs, const char *path, uint32_t mode);
+
+// Sets the times of the last access and the last change of the content, in nanoseconds since 1970;
+// one that is `CUDELE_TIME_KEEP` stays. A symbolic link at the end of the path is followed.
+//
+// Errors: as cudele_chmod.
+int cudele_utimens(struct cudele_fs *fs, const char *path, int64_t atime, int64_t mtime);
+
+// Cuts a file off, or lengthens it with zeros.
+//
+// Errors: `EISDIR`, `EFBIG`, `EACCES`, `ENOENT`.
+int cudele_truncate(struct cudele_fs *fs, const char *path, uint64_t size);
+
+// As cudele_truncate, of a file that is open for writing.
+//
+// Errors: `EBADF` if it is not.
+int cudele_ftruncate(struct cudele_file *open, uint64_t size);
+
+// Gives a file one more name.
+//
+// Errors: `EEXIST`, `EPERM` for a directory, `EMLINK`, `EXDEV` across the border of a decoupled subtree.
+int cudele_link(struct cudele_fs *fs,
+                const char *path,
+                const char *name);
+
+// How much room there is in the object store.
+//
+// Errors: `EIO`.
+int cudele_space(struct cudele_fs *fs, struct cudele_space *space);
+
+// Copies the value of an extended attribute to a buffer, as much as fits. Returns its length: if that
+// is more than `length`, the buffer was too small. Names that begin with `cudele.` tell what Cudele
+// knows: `cudele.file.durable` is `none`, `local` or `global`, what the file survives at this moment;
+// `cudele.file.visible` whether others see it as it is here; `cudele.dir.state` who has a subtree.
+//
+// Errors: `ENODATA` if there is no such attribute.
+int64_t cudele_getxattr(struct cudele_fs *fs,
+                        const char *path,
+                        const char *name,
+                        void *value,
+                        size_t length);
+
+// Sets an extended attribute, or removes it if `value` is NULL.
+//
+// Errors: `EPERM`, `ERANGE`, `EFBIG`; `ENODATA` to remove what is not there.
+int cudele_setxattr(struct cudele_fs *fs,
+                    const char *path,
+                    const char *name,
+                    const void *value,
+                    size_t length);
 
 // Opens a file. `flags` are those of open(2): one of `O_RDONLY`, `O_WRONLY` and `O_RDWR`, and any of
 // `O_CREAT`, `O_EXCL`, `O_TRUNC` and `O_APPEND`; `mode` are the permissions of a file that is made,

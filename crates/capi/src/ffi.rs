@@ -11,12 +11,14 @@
     reason = "the header says once, at its top, what holds for all"
 )]
 
+mod attributes;
 mod connection;
 mod files;
 mod memory;
 mod names;
 mod subtrees;
 
+pub use attributes::*;
 pub use connection::*;
 pub use files::*;
 pub use names::*;

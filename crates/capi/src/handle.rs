@@ -7,9 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use calls::Failure;
 use cudele::{Errno, Error};
-
-use crate::error::Failure;
 
 static NEXT: AtomicUsize = AtomicUsize::new(1);
 
@@ -68,10 +67,10 @@ mod tests {
         let handle = files.insert(7);
         assert_eq!(files.get(handle).map(|value| *value), Ok(7));
         let _other = dirs.insert(8);
-        assert_eq!(dirs.get(handle).map_err(|failure| failure.code), Err(9));
-        assert_eq!(files.get(0).map_err(|failure| failure.code), Err(22));
+        assert_eq!(dirs.get(handle).map_err(|failure| failure.code()), Err(9));
+        assert_eq!(files.get(0).map_err(|failure| failure.code()), Err(22));
         assert_eq!(files.remove(handle).map(|value| *value), Ok(7));
-        assert_eq!(files.remove(handle).map_err(|failure| failure.code), Err(9));
+        assert_eq!(files.remove(handle).map_err(|failure| failure.code()), Err(9));
         assert_ne!(files.insert(9), handle);
     }
 }

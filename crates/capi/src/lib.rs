@@ -1,9 +1,8 @@
 //! The C library: the calls of a file system client and of a decoupled subtree, as C programs link
 //! them (M-09).
 //!
-//! [`ffi`] has the functions of `cudele.h`: it translates between C and the modules beside it, which
-//! are safe Rust over [`vfs::Vfs`], so that a path in a decoupled subtree is answered by the subtree
-//! and any other by the metadata server, as in a mount. Not here: any rule of what a call does.
+//! [`ffi`] has the functions of `cudele.h`: it translates between C and the
+//! crate [`calls`], which is safe Rust and knows nothing of C. Not here: any rule of what a call does.
 //!
 //! Invariant: a handle is a number, never an address. It is looked up (`handle::Table`) and not
 //! followed, so one that was closed or made up is an error and nothing worse; and no panic leaves
@@ -14,11 +13,6 @@
     reason = "I/O edge: the C library carries out what C programs ask for"
 )]
 
-mod dir;
 mod error;
 pub mod ffi;
-mod file;
 mod handle;
-mod mount;
-mod place;
-mod subtree;

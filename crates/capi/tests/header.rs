@@ -9,7 +9,7 @@
 use std::path::Path;
 
 /// In the order in which the header has them.
-const SOURCES: [&str; 4] = ["connection", "names", "files", "subtrees"];
+const SOURCES: [&str; 5] = ["connection", "names", "attributes", "files", "subtrees"];
 
 #[test]
 fn the_header_is_up_to_date() {

@@ -32,12 +32,21 @@ impl Vfs {
 
     /// Attributes of a name.
     fn found(&self, caller: &Caller, parent: Ino, name: &[u8]) -> Result<Attr> {
-        self.run(
+        let found = self.run(
             parent,
             caller,
             |user| user.lookup(parent, name),
             |subtree| subtree.lookup(parent, name),
-        )
+        );
+        match found {
+            // The server knows the client that has the subtree, which is another one of this process's
+            // if it was attached to.
+            Err(error) if error.errno == Errno::Busy => {
+                let root = self.owned_named(parent, name).ok_or(error)?;
+                self.stored_attr(root)
+            }
+            found => found,
+        }
     }
 
     /// The kernel learns of a name.

@@ -60,6 +60,19 @@ pub enum Ending {
 }
 
 impl Ending {
+    /// What work under this policy that succeeded ends with.
+    #[must_use]
+    pub fn of(policy: &Policy) -> Self {
+        if policy.applies() {
+            Self::Merge
+        } else if policy.persists() {
+            Self::Complete
+        } else {
+            // Nobody could take it up: it exists in this process only.
+            Self::Discard
+        }
+    }
+
     /// A word for it.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -183,6 +196,16 @@ impl Vfs {
             Tree::Server => Ok(()),
             Tree::Owned(owned) => owned.with(&Cred::root(), |subtree| subtree.note_content()),
         }
+    }
+
+    /// The root of the subtree of this process that has this name.
+    pub(crate) fn owned_named(&self, parent: Ino, name: &[u8]) -> Option<Ino> {
+        let path = self.known_path(parent).ok()?.join(name);
+        let owned = self.owned();
+        let mut named = owned
+            .values()
+            .filter(|owned| owned.held().as_ref().is_some_and(|subtree| *subtree.path() == path));
+        named.next().map(|owned| owned.root)
     }
 
     fn owned_at(&self, root: Ino) -> Result<Arc<Owned>> {

@@ -10,7 +10,7 @@ use crate::rust::{Attribute, attributes, contains_word};
 use crate::tree::{File, Tree};
 
 /// Crates that talk to the machine.
-const EDGES: [&str; 11] = [
+const EDGES: [&str; 13] = [
     "objstore",
     "net",
     "testceph",
@@ -18,7 +18,9 @@ const EDGES: [&str; 11] = [
     "cudele",
     "vfs",
     "mount",
+    "calls",
     "capi",
+    "pyapi",
     "cli",
     "experiments",
     "xtask",

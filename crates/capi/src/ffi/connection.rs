@@ -5,12 +5,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::ptr::without_provenance_mut;
 use std::sync::Arc;
 
+use calls::Mount;
 use cudele::{Errno, Error};
 
 use super::memory::{Outcome, check_place, done, put, text_or_null};
 use crate::error;
 use crate::handle::Table;
-use crate::mount::Mount;
 
 /// A connection to a cluster.
 #[derive(Debug)]

@@ -2,12 +2,14 @@
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::without_provenance_mut;
+use std::sync::Arc;
+
+use calls::OpenFile;
 
 use super::connection::{CudeleFs, mount};
-use super::memory::{bytes, check_place, done, put, room, text};
+use super::memory::{Outcome, bytes, check_place, done, put, room, text};
 use super::names::CudeleStat;
 use crate::error::answer;
-use crate::file::OpenFile;
 use crate::handle::Table;
 
 /// A file that is open.
@@ -15,6 +17,11 @@ use crate::handle::Table;
 pub struct CudeleFile(());
 
 static FILES: Table<OpenFile> = Table::new("file");
+
+/// The file of a handle.
+pub(super) fn file(open: *mut CudeleFile) -> Outcome<Arc<OpenFile>> {
+    FILES.get(open.addr())
+}
 
 fn count(bytes: usize) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)

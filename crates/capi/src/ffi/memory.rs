@@ -2,9 +2,10 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
+use calls::Failure;
 use cudele::{Errno, Error};
 
-use crate::error::{Failure, answer};
+use crate::error::answer;
 
 pub(super) type Outcome<T> = Result<T, Failure>;
 
@@ -97,6 +98,18 @@ pub(super) unsafe fn put<T>(place: *mut T, value: T) {
         // SAFETY: it is not null, and the rest is this function's condition.
         unsafe { place.write(value) };
     }
+}
+
+/// Copies bytes to a buffer of the caller, as much as fits. Returns how many there are.
+///
+/// # Safety
+/// As [`room`].
+pub(super) unsafe fn copy(found: &[u8], buffer: *mut u8, length: usize) -> Outcome<i64> {
+    let fits = found.len().min(length);
+    // SAFETY: as this function's; no more of it is used.
+    let room = unsafe { room(buffer, fits) }?;
+    room.copy_from_slice(&found[..fits]);
+    Ok(i64::try_from(found.len()).unwrap_or(i64::MAX))
 }
 
 /// Copies text to a buffer of the caller, as much as fits, and a zero byte. Returns its whole length.

@@ -3,14 +3,13 @@
 use std::ffi::{c_char, c_int};
 use std::ptr::without_provenance_mut;
 
+use calls::{Follow, OpenDir};
 use cudele::{Attr, FileType, Timestamp};
 
 use super::connection::{CudeleFs, mount};
 use super::memory::{check_place, copy_text, done, put, text, text_or_null};
-use crate::dir::OpenDir;
 use crate::error::answer;
 use crate::handle::Table;
-use crate::place::Follow;
 
 /// Attributes, with the meaning of stat(2).
 #[repr(C)]
@@ -149,12 +148,7 @@ pub unsafe extern "C" fn cudele_symlink(
     done(|| {
         // SAFETY: strings of the caller.
         let (target, path) = unsafe { (text(target, "target")?, text(path, "path")?) };
-        if target.is_empty() {
-            return Err(
-                cudele::Error::new(cudele::Errno::NotFound, "", "the target is empty").into()
-            );
-        }
-        Ok(mount(fs)?.make(path, FileType::Symlink.mode_bits() | 0o777, target)?)
+        Ok(mount(fs)?.symlink(target, path)?)
     })
 }
 

@@ -3,13 +3,12 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::without_provenance_mut;
 
+use calls::{Ending, OpenSubtree};
 use cudele::{Completion, Ino, NewFile};
-use vfs::Ending;
 
 use super::connection::{CudeleFs, mount};
 use super::memory::{Outcome, bytes, check_place, done, put, text, text_or_null};
 use crate::handle::Table;
-use crate::subtree::OpenSubtree;
 
 /// A subtree that this process has decoupled: its own until it is merged or discarded. Paths in it
 /// work with every other call of the same connection, without any request to the server.

@@ -219,14 +219,7 @@ fn ending(status: ExitStatus, policy: &Policy, on_failure: OnFailure) -> Ending 
             OnFailure::Discard => Ending::Discard,
         };
     }
-    if policy.applies() {
-        Ending::Merge
-    } else if policy.persists() {
-        Ending::Complete
-    } else {
-        // Nobody could take it up: it exists in this process only.
-        Ending::Discard
-    }
+    Ending::of(policy)
 }
 
 fn exit_code(status: ExitStatus) -> ExitCode {

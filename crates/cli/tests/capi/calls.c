@@ -156,6 +156,57 @@ static void names(void)
     OK(cudele_sync(fs));
 }
 
+static void attributes(void)
+{
+    struct cudele_stat stat;
+    struct cudele_space space;
+    struct cudele_file *file;
+    char value[8];
+
+    OK(cudele_mkdir(fs, "/attributes", 0755));
+    OK(cudele_open(fs, "/attributes/f", O_RDWR | O_CREAT, 0600, &file));
+    IS(cudele_write(file, "0123456789", 10), 10);
+    OK(cudele_ftruncate(file, 4));
+    OK(cudele_fstat(file, &stat));
+    HOLDS(stat.size == 4);
+    OK(cudele_close(file));
+    IS(cudele_ftruncate(file, 4), -EBADF);
+    OK(cudele_open(fs, "/attributes/f", O_RDONLY, 0, &file));
+    IS(cudele_ftruncate(file, 4), -EBADF);
+    SAID("not open for writing");
+    OK(cudele_close(file));
+    OK(cudele_truncate(fs, "/attributes/f", 7));
+    IS(cudele_truncate(fs, "/attributes", 7), -EISDIR);
+    OK(cudele_chmod(fs, "/attributes/f", 0640));
+    OK(cudele_utimens(fs, "/attributes/f", 1000000001, -1));
+    OK(cudele_utimens(fs, "/attributes/f", 2000000002, CUDELE_TIME_KEEP));
+    OK(cudele_stat(fs, "/attributes/f", &stat));
+    HOLDS(stat.size == 7 && (stat.mode & 07777) == 0640);
+    HOLDS(stat.atime == 2 && stat.atime_nanos == 2 && stat.mtime == -1);
+    HOLDS(stat.mtime_nanos == 999999999);
+    OK(cudele_link(fs, "/attributes/f", "/attributes/g"));
+    IS(cudele_link(fs, "/attributes/f", "/attributes/g"), -EEXIST);
+    OK(cudele_stat(fs, "/attributes/g", &stat));
+    HOLDS(stat.nlink == 2);
+    OK(cudele_access(fs, "/attributes/f", 4 | 2));
+    IS(cudele_access(fs, "/attributes/none", 0), -ENOENT);
+    IS(cudele_space(fs, NULL), -EINVAL);
+    OK(cudele_space(fs, &space));
+    HOLDS(space.available > 0 && space.available <= space.total);
+
+    IS(cudele_getxattr(fs, "/attributes/f", "user.x", value, sizeof value), -ENODATA);
+    SAID("/attributes/f: there is no attribute user.x");
+    OK(cudele_setxattr(fs, "/attributes/f", "user.x", "value", 5));
+    IS(cudele_getxattr(fs, "/attributes/f", "user.x", value, sizeof value), 5);
+    HOLDS(memcmp(value, "value", 5) == 0);
+    IS(cudele_getxattr(fs, "/attributes/f", "user.x", value, 2), 5);
+    IS(cudele_getxattr(fs, "/attributes/f", "user.x", NULL, 0), 5);
+    OK(cudele_setxattr(fs, "/attributes/f", "user.x", NULL, 0));
+    IS(cudele_setxattr(fs, "/attributes/f", "user.x", NULL, 0), -ENODATA);
+    IS(cudele_getxattr(fs, "/attributes/f", "cudele.file.visible", value, sizeof value), 3);
+    HOLDS(memcmp(value, "yes", 3) == 0);
+}
+
 static void files(void)
 {
     struct cudele_file *file, *again;
@@ -377,8 +428,9 @@ int main(int argc, char **argv)
         const char *name;
         void (*run)(void);
     } parts[] = {
-        {"handles", handles}, {"names", names},       {"files", files},     {"threads", threads},
-        {"policies", policies}, {"subtree", subtree}, {"persist", persist}, {"attach", attach},
+        {"handles", handles}, {"names", names},       {"attributes", attributes},
+        {"files", files},     {"threads", threads},   {"policies", policies},
+        {"subtree", subtree}, {"persist", persist},   {"attach", attach},
     };
     size_t i;
 

@@ -114,8 +114,18 @@ fn a_c_program_decouples_creates_merges_and_lists() {
 fn every_call_of_the_c_library_does_what_the_header_says() {
     let (cluster, toolbox) = (Cluster::up(), Toolbox::new());
     let calls = toolbox.compile(&top().join("crates/cli/tests/capi/calls.c"));
-    for part in ["handles", "names", "files", "threads", "policies", "subtree", "persist", "attach"]
-    {
+    let parts = [
+        "handles",
+        "names",
+        "attributes",
+        "files",
+        "threads",
+        "policies",
+        "subtree",
+        "persist",
+        "attach",
+    ];
+    for part in parts {
         let output = toolbox.run(&cluster, &calls, &[part]);
         assert!(output.status.success(), "{part}: {}", text(&output.stderr));
         assert_eq!(text(&output.stdout), format!("{part}: done\n"));

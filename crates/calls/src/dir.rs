@@ -4,13 +4,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cudele::{Attr, Result};
 
-use crate::error::about;
+use crate::failure::about;
 use crate::mount::{Mount, Use};
 use crate::place::{Follow, Place};
 
 /// A directory that is open. Names that exist throughout are seen exactly once, whatever else is
 /// created and removed meanwhile.
-pub(crate) struct OpenDir {
+#[derive(Debug)]
+pub struct OpenDir {
     open: Use,
     path: Vec<u8>,
     handle: u64,
@@ -20,7 +21,11 @@ pub(crate) struct OpenDir {
 }
 
 impl OpenDir {
-    pub(crate) fn open(mount: &Arc<Mount>, path: &[u8]) -> Result<Self> {
+    /// Opens a directory.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`, `EACCES`, `EBUSY` in another client's subtree.
+    pub fn open(mount: &Arc<Mount>, path: &[u8]) -> Result<Self> {
         let run = || {
             let place = mount.object(path, Follow::Last)?;
             Mount::check_dir(&place.attr)?;
@@ -32,16 +37,29 @@ impl OpenDir {
     }
 
     /// The next entry but `.` and `..`; nothing at the end.
-    pub(crate) fn next(&self) -> Result<Option<(Vec<u8>, Attr)>> {
+    ///
+    /// # Errors
+    /// `EACCES`, `ESTALE`.
+    pub fn next(&self) -> Result<Option<(Vec<u8>, Attr)>> {
+        self.read(1).map(|mut read| read.pop())
+    }
+
+    /// The next so many entries but `.` and `..`, fewer only at the end, and none there.
+    ///
+    /// # Errors
+    /// `EACCES`, `ESTALE`.
+    pub fn read(&self, count: usize) -> Result<Vec<(Vec<u8>, Attr)>> {
         let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut found, mut next) = (None, *at);
+        let (mut found, mut next) = (Vec::new(), *at);
         let mount = &self.open.0;
         let read = mount.vfs.read_dir(&mount.caller, (self.handle, true), *at, &mut |listed| {
-            if found.is_some() {
+            if found.len() >= count {
                 return false;
             }
             next = listed.next;
-            found = (!listed.is_dot()).then(|| (listed.name.to_vec(), listed.attr));
+            if !listed.is_dot() {
+                found.push((listed.name.to_vec(), listed.attr));
+            }
             true
         });
         read.map_err(|error| about(&self.path, error))?;
@@ -50,7 +68,7 @@ impl OpenDir {
     }
 
     /// Begins anew: what changed since is seen.
-    pub(crate) fn rewind(&self) {
+    pub fn rewind(&self) {
         *self.at.lock().unwrap_or_else(PoisonError::into_inner) = 0;
     }
 }

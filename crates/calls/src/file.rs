@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cudele::{Attr, Errno, Error, Ino, Result};
+use cudele::{Attr, AttrChange, Errno, Error, Ino, Result};
 use rustix::fs::OFlags;
 use types::Cred;
 use vfs::OpenMode;
 
-use crate::error::{Failure, about};
+use crate::failure::{Failure, about};
 use crate::mount::{Mount, Use};
 use crate::place::{Follow, Place};
 
@@ -75,7 +75,8 @@ impl Flags {
 }
 
 /// A file that is open.
-pub(crate) struct OpenFile {
+#[derive(Debug)]
+pub struct OpenFile {
     open: Use,
     path: Vec<u8>,
     ino: Ino,
@@ -88,7 +89,12 @@ pub(crate) struct OpenFile {
 }
 
 impl OpenFile {
-    pub(crate) fn open(mount: &Arc<Mount>, path: &[u8], flags: i32, mode: u32) -> Result<Self> {
+    /// Opens a file. `flags` are those of open(2): an access mode with any of `O_CREAT`, `O_EXCL`,
+    /// `O_TRUNC` and `O_APPEND`; `mode` are the permissions of a file that is made.
+    ///
+    /// # Errors
+    /// Those of open(2); `EBUSY` in another client's subtree.
+    pub fn open(mount: &Arc<Mount>, path: &[u8], flags: i32, mode: u32) -> Result<Self> {
         let run = || {
             let flags = Flags::of(flags)?;
             let (place, ino, made) = open_at(mount, path, flags, mode)?;
@@ -103,11 +109,10 @@ impl OpenFile {
     }
 
     /// Reads from a position; fewer bytes than asked for only at the end.
-    pub(crate) fn read_at(
-        &self,
-        offset: u64,
-        buffer: &mut [u8],
-    ) -> std::result::Result<usize, Failure> {
+    ///
+    /// # Errors
+    /// `EBADF` if it is not open for reading, `EIO`.
+    pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> std::result::Result<usize, Failure> {
         if !self.flags.read {
             return Err(Failure::not_opened_for("reading"));
         }
@@ -115,7 +120,10 @@ impl OpenFile {
     }
 
     /// Reads where the last read or write ended.
-    pub(crate) fn read(&self, buffer: &mut [u8]) -> std::result::Result<usize, Failure> {
+    ///
+    /// # Errors
+    /// As [`OpenFile::read_at`].
+    pub fn read(&self, buffer: &mut [u8]) -> std::result::Result<usize, Failure> {
         let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
         let count = self.read_at(*at, buffer)?;
         *at += count as u64;
@@ -123,7 +131,10 @@ impl OpenFile {
     }
 
     /// Writes all of it at a position, or with `O_APPEND` at the end.
-    pub(crate) fn write_at(&self, offset: u64, data: &[u8]) -> std::result::Result<(), Failure> {
+    ///
+    /// # Errors
+    /// `EBADF` if it is not open for writing, `EFBIG`, `ENOSPC`, `EIO`.
+    pub fn write_at(&self, offset: u64, data: &[u8]) -> std::result::Result<(), Failure> {
         if !self.flags.write {
             return Err(Failure::not_opened_for("writing"));
         }
@@ -132,30 +143,67 @@ impl OpenFile {
     }
 
     /// Writes where the last read or write ended.
-    pub(crate) fn write(&self, data: &[u8]) -> std::result::Result<(), Failure> {
+    ///
+    /// # Errors
+    /// As [`OpenFile::write_at`].
+    pub fn write(&self, data: &[u8]) -> std::result::Result<(), Failure> {
         let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
         self.write_at(*at, data)?;
+        if data.is_empty() {
+            // As write(2): the position stays, also where everything is added at the end.
+            return Ok(());
+        }
         *at = if self.flags.append { self.attr()?.size } else { *at + data.len() as u64 };
         Ok(())
     }
 
     /// Moves where the next read or write begins.
-    pub(crate) fn seek(&self, offset: u64) {
+    pub fn seek(&self, offset: u64) {
         *self.at.lock().unwrap_or_else(PoisonError::into_inner) = offset;
     }
 
-    pub(crate) fn attr(&self) -> std::result::Result<Attr, Failure> {
+    /// Where the next read or write begins.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        *self.at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Cuts it off, or lengthens it with zeros.
+    ///
+    /// # Errors
+    /// `EBADF` if it is not open for writing, `EFBIG`, `ENOSPC`, `EIO`.
+    pub fn truncate(&self, size: u64) -> std::result::Result<(), Failure> {
+        if !self.flags.write {
+            return Err(Failure::not_opened_for("writing"));
+        }
+        let mount = &self.open.0;
+        let change = AttrChange { size: Some(size), ..AttrChange::default() };
+        let changed = mount.vfs.set_attr(&mount.caller, self.ino, &change, true);
+        changed.map(drop).map_err(|error| self.about(error))
+    }
+
+    /// Its attributes.
+    ///
+    /// # Errors
+    /// `EIO`, `ESTALE`.
+    pub fn attr(&self) -> std::result::Result<Attr, Failure> {
         let entry = self.open.0.vfs.attr(self.ino);
         entry.map(|entry| entry.attr).map_err(|error| self.about(error))
     }
 
     /// Makes what was written as durable as the policy promises.
-    pub(crate) fn sync(&self) -> std::result::Result<(), Failure> {
+    ///
+    /// # Errors
+    /// `EIO`, `ENOSPC`.
+    pub fn sync(&self) -> std::result::Result<(), Failure> {
         self.open.0.vfs.sync(self.ino).map_err(|error| self.about(error))
     }
 
     /// Tells the inode what was written, before it is closed: that may fail.
-    pub(crate) fn finish(&self) -> std::result::Result<(), Failure> {
+    ///
+    /// # Errors
+    /// `EIO`, `ENOSPC`.
+    pub fn finish(&self) -> std::result::Result<(), Failure> {
         let flushed = self.open.0.vfs.flush(self.ino);
         flushed.map_err(|error| self.about(error))
     }
@@ -208,7 +256,7 @@ fn open_found(
 }
 
 /// Permission to read or write a file that is there: in a decoupled subtree nobody else asks.
-fn check_allowed(cred: &Cred, attr: &Attr, want: u32) -> Result<()> {
+pub(crate) fn check_allowed(cred: &Cred, attr: &Attr, want: u32) -> Result<()> {
     let bits = if cred.uid == attr.uid {
         attr.mode >> 6
     } else if cred.gid == attr.gid || cred.groups.contains(&attr.gid) {

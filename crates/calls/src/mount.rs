@@ -4,18 +4,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use cudele::{Attr, Cluster, Errno, Error, Locator, Path, RenameFlags, Result, XattrFlags};
+use cudele::{
+    Attr, Cluster, Errno, Error, FileType, Locator, Path, RenameFlags, Result, XattrFlags,
+};
 use types::Cred;
 use vfs::{Caller, NewNode, Vfs};
 
-use crate::error::about;
+use crate::failure::about;
 use crate::place::Follow;
 
 /// The name under which a directory tells and takes its policy.
 const POLICY: &[u8] = b"cudele.dir.policy";
 
 /// See the module documentation.
-pub(crate) struct Mount {
+#[derive(Debug)]
+pub struct Mount {
     pub(crate) vfs: Arc<Vfs>,
     pub(crate) caller: Caller,
     /// Files, directories and subtrees that are open.
@@ -23,6 +26,7 @@ pub(crate) struct Mount {
 }
 
 /// Something that is open: its connection is not to be closed before it.
+#[derive(Debug)]
 pub(crate) struct Use(pub(crate) Arc<Mount>);
 
 impl Use {
@@ -41,7 +45,10 @@ impl Drop for Use {
 impl Mount {
     /// Connects to the cluster with a monitor at this address, in this directory, or that the
     /// environment names.
-    pub(crate) fn connect(mon: Option<String>, dir: Option<PathBuf>) -> Result<Self> {
+    ///
+    /// # Errors
+    /// `ENOENT` if nothing says where a cluster is, `ECONNREFUSED` if it does not run, `EINVAL`.
+    pub fn connect(mon: Option<String>, dir: Option<PathBuf>) -> Result<Self> {
         let fs = Cluster::find(&Locator { mon, dir })?.mount()?;
         let cred = fs.cred();
         let pid = rustix::process::getpid().as_raw_pid().cast_unsigned();
@@ -62,7 +69,7 @@ impl Mount {
     ///
     /// # Errors
     /// `EBUSY` if something is open; those of writing back, and then it is still connected.
-    pub(crate) fn finish(&self) -> Result<()> {
+    pub fn finish(&self) -> Result<()> {
         let open = self.uses.load(Ordering::Relaxed);
         if open > 0 {
             let cause = format!("{open} files, directories or subtrees are open");
@@ -78,13 +85,20 @@ impl Mount {
     }
 
     /// Makes everything that was changed through this connection as durable as policies promise.
-    pub(crate) fn sync(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// `EIO`, `ENOSPC`; the error of a change that was answered and is lost.
+    pub fn sync(&self) -> Result<()> {
         self.vfs.write_back_all()?;
         self.vfs.fs().sync_data()?;
         self.vfs.fs().sync().map(drop)
     }
 
-    pub(crate) fn stat(&self, path: &[u8], follow: Follow) -> Result<Attr> {
+    /// Attributes of what a path names.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`, `EACCES`, `ELOOP`, `EBUSY` in another client's subtree.
+    pub fn stat(&self, path: &[u8], follow: Follow) -> Result<Attr> {
         let run = || {
             let place = self.object(path, follow)?;
             Ok(self.vfs.attr(place.ino)?.attr)
@@ -93,7 +107,10 @@ impl Mount {
     }
 
     /// Makes a directory or an empty file, as `mode` says; with a target a symbolic link.
-    pub(crate) fn make(&self, path: &[u8], mode: u32, target: &[u8]) -> Result<()> {
+    ///
+    /// # Errors
+    /// `EEXIST`, `ENOENT`, `EACCES`, `EBUSY` in another client's subtree, `EDQUOT`.
+    pub fn make(&self, path: &[u8], mode: u32, target: &[u8]) -> Result<()> {
         let run = || {
             let place = self.parent(path)?;
             let new = NewNode { mode, rdev: 0, target };
@@ -104,7 +121,23 @@ impl Mount {
         run().map_err(|error| about(path, error))
     }
 
-    pub(crate) fn unlink(&self, path: &[u8]) -> Result<()> {
+    /// Makes a symbolic link.
+    ///
+    /// # Errors
+    /// As [`Mount::make`]; `ENOENT` for an empty target.
+    pub fn symlink(&self, target: &[u8], path: &[u8]) -> Result<()> {
+        if target.is_empty() {
+            return Err(Error::new(Errno::NotFound, "", "the target is empty"))
+                .map_err(|error| about(path, error));
+        }
+        self.make(path, FileType::Symlink.mode_bits() | 0o777, target)
+    }
+
+    /// Removes a name of anything but a directory.
+    ///
+    /// # Errors
+    /// `ENOENT`, `EISDIR`, `EACCES`, `EPERM`.
+    pub fn unlink(&self, path: &[u8]) -> Result<()> {
         let run = || {
             let place = self.parent(path)?;
             self.vfs.unlink(&self.caller, place.ino, &place.name)
@@ -112,7 +145,11 @@ impl Mount {
         run().map_err(|error| about(path, error))
     }
 
-    pub(crate) fn rmdir(&self, path: &[u8]) -> Result<()> {
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`, `ENOTEMPTY`, `EACCES`; `EBUSY` for the root of a decoupled subtree.
+    pub fn rmdir(&self, path: &[u8]) -> Result<()> {
         let run = || {
             let place = self.parent(path)?;
             self.vfs.rmdir(&self.caller, place.ino, &place.name)
@@ -120,7 +157,11 @@ impl Mount {
         run().map_err(|error| about(path, error))
     }
 
-    pub(crate) fn rename(&self, from: &[u8], to: &[u8]) -> Result<()> {
+    /// Moves a name; what has the new name already is replaced.
+    ///
+    /// # Errors
+    /// Those of rename(2); `EXDEV` across the border of a decoupled subtree.
+    pub fn rename(&self, from: &[u8], to: &[u8]) -> Result<()> {
         let old = self.parent(from).map_err(|error| about(from, error))?;
         let run = || {
             let new = self.parent(to)?;
@@ -131,10 +172,13 @@ impl Mount {
     }
 
     /// The target of a symbolic link.
-    pub(crate) fn read_link(&self, path: &[u8]) -> Result<Vec<u8>> {
+    ///
+    /// # Errors
+    /// `EINVAL` if it is no symbolic link.
+    pub fn read_link(&self, path: &[u8]) -> Result<Vec<u8>> {
         let run = || {
             let place = self.object(path, Follow::Not)?;
-            if place.attr.file_type() != cudele::FileType::Symlink {
+            if place.attr.file_type() != FileType::Symlink {
                 return Err(Error::new(Errno::Invalid, "", "it is not a symbolic link"));
             }
             self.vfs.read_link(place.ino)
@@ -143,7 +187,10 @@ impl Mount {
     }
 
     /// The policy in force in a directory, as the text of a policy file.
-    pub(crate) fn policy(&self, path: &[u8]) -> Result<Vec<u8>> {
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`.
+    pub fn policy(&self, path: &[u8]) -> Result<Vec<u8>> {
         let run = || {
             let place = self.object(path, Follow::Last)?;
             Self::check_dir(&place.attr)?;
@@ -153,7 +200,11 @@ impl Mount {
     }
 
     /// Sets the policy of a directory, or removes it.
-    pub(crate) fn set_policy(&self, path: &[u8], policy: Option<&[u8]>) -> Result<()> {
+    ///
+    /// # Errors
+    /// `EINVAL` with line and column for a text that is no policy, `EPERM`, `ENOTDIR`; `ENODATA` to
+    /// remove what is not there.
+    pub fn set_policy(&self, path: &[u8], policy: Option<&[u8]>) -> Result<()> {
         let run = || {
             let place = self.object(path, Follow::Last)?;
             Self::check_dir(&place.attr)?;

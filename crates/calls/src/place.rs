@@ -1,4 +1,4 @@
-//! From a path to what it names, as the calls of C have it: the kernel does this for a mount.
+//! From a path to what it names, as calls by path have it: the kernel does this for a mount.
 //!
 //! One look-up per name of the path, as with any kernel that may remember nothing; in a decoupled
 //! subtree of this process they cost no request. Symbolic links on the way are followed.
@@ -18,7 +18,7 @@ const PATH_BYTES_MAX: usize = 4095;
 
 /// What becomes of a symbolic link at the end of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Follow {
+pub enum Follow {
     /// It is followed.
     Last,
     /// It is what is meant.
@@ -26,6 +26,7 @@ pub(crate) enum Follow {
 }
 
 /// Where a path leads. What it was found by stays known while this lives.
+#[derive(Debug)]
 pub(crate) struct Place {
     /// The object; of a parent, the directory.
     pub(crate) ino: Ino,
@@ -37,6 +38,7 @@ pub(crate) struct Place {
 }
 
 /// Inodes that are known from the root on.
+#[derive(Debug)]
 struct Refs {
     vfs: Arc<Vfs>,
     chain: Vec<Attr>,

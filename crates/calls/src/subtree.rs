@@ -5,11 +5,12 @@ use std::sync::Arc;
 use cudele::{Completion, Errno, Error, Ino, NewFile, Path, Policy, Result};
 use vfs::Ending;
 
-use crate::error::about;
+use crate::failure::about;
 use crate::mount::{Mount, Use};
 
 /// A decoupled subtree that is open. It stays this client's until it is merged or discarded.
-pub(crate) struct OpenSubtree {
+#[derive(Debug)]
+pub struct OpenSubtree {
     open: Use,
     root: Ino,
     path: Vec<u8>,
@@ -17,7 +18,11 @@ pub(crate) struct OpenSubtree {
 
 impl OpenSubtree {
     /// Takes a subtree for this client alone, under a policy or the one in force there.
-    pub(crate) fn decouple(mount: &Arc<Mount>, path: &[u8], policy: Option<&[u8]>) -> Result<Self> {
+    ///
+    /// # Errors
+    /// `EBUSY` if another client has it, `EINVAL` if the policy does not decouple, `ENOENT`, `ENOTDIR`,
+    /// `EACCES`.
+    pub fn decouple(mount: &Arc<Mount>, path: &[u8], policy: Option<&[u8]>) -> Result<Self> {
         let run = || {
             let at = parse(path)?;
             let policy = match policy {
@@ -36,7 +41,10 @@ impl OpenSubtree {
     }
 
     /// Goes on with what an earlier process of this user left on this machine.
-    pub(crate) fn attach(mount: &Arc<Mount>, path: &[u8]) -> Result<Self> {
+    ///
+    /// # Errors
+    /// `ENOENT` if this machine does not own one there, `EBADMSG` if a journal is damaged.
+    pub fn attach(mount: &Arc<Mount>, path: &[u8]) -> Result<Self> {
         let run = || {
             let fs = mount.vfs.fs();
             let owner = cudele::StateDir::owner_at(fs.cluster_id(), &parse(path)?)?;
@@ -56,13 +64,18 @@ impl OpenSubtree {
         Ok(Self { open: Use::of(mount), root, path: path.to_vec() })
     }
 
-    pub(crate) fn root(&self) -> Ino {
+    /// The inode number of its root, in which to append.
+    #[must_use]
+    pub fn root(&self) -> Ino {
         self.root
     }
 
     /// Appends the creation of a file with content, or of a directory, without looking whether the
     /// name is there.
-    pub(crate) fn append(&self, parent: Ino, name: &[u8], what: &NewFile<'_>) -> Result<Ino> {
+    ///
+    /// # Errors
+    /// `EINVAL`, `ENAMETOOLONG` for the name, `EDQUOT`; `ENOSPC` and `EIO` for large content.
+    pub fn append(&self, parent: Ino, name: &[u8], what: &NewFile<'_>) -> Result<Ino> {
         let mount = &self.open.0;
         let appended = mount.vfs.in_owned(self.root, mount.cred(), |subtree| {
             if what.file_type == cudele::FileType::Directory {
@@ -76,23 +89,49 @@ impl OpenSubtree {
     }
 
     /// Events that are held and not merged yet.
-    pub(crate) fn pending(&self) -> Result<u64> {
+    ///
+    /// # Errors
+    /// `EINVAL` if it was given back.
+    pub fn pending(&self) -> Result<u64> {
         let mount = &self.open.0;
         let pending =
             mount.vfs.in_owned(self.root, mount.cred(), |subtree| Ok(subtree.pending_events()));
         pending.map_err(|error| self.about(error))
     }
 
-    pub(crate) fn persist(&self) -> Result<()> {
+    /// Makes what it holds as durable as its policy promises; nobody sees more of it.
+    ///
+    /// # Errors
+    /// `EIO`, `ENOSPC`; what is held is still held.
+    pub fn persist(&self) -> Result<()> {
         self.open.0.vfs.persist_owned(self.root).map_err(|error| self.about(error))
     }
 
-    pub(crate) fn sync(&self) -> Result<Completion> {
+    /// Shows others what it holds so far, whatever the policy says.
+    ///
+    /// # Errors
+    /// Those of the mechanisms; what is held is still held.
+    pub fn sync(&self) -> Result<Completion> {
         self.open.0.vfs.sync_owned(self.root).map_err(|error| self.about(error))
     }
 
-    pub(crate) fn end(&self, ending: Ending) -> Result<Completion> {
+    /// Ends the work in it as is said.
+    ///
+    /// # Errors
+    /// As [`OpenSubtree::sync`].
+    pub fn end(&self, ending: Ending) -> Result<Completion> {
         self.open.0.vfs.end(self.root, ending).map_err(|error| self.about(error))
+    }
+
+    /// Ends work that succeeded as its policy says: merged, kept, or gone if it keeps nothing. Says which.
+    ///
+    /// # Errors
+    /// As [`OpenSubtree::end`].
+    pub fn finish(&self) -> Result<(Ending, Completion)> {
+        let policy = self.open.0.vfs.owned_policy(self.root);
+        let given_back = || Error::of(Errno::Stale, "subtree");
+        let ending = Ending::of(&policy.ok_or_else(given_back).map_err(|error| self.about(error))?);
+        Ok((ending, self.end(ending)?))
     }
 
     fn about(&self, error: Error) -> Error {

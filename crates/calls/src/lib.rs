@@ -1,0 +1,31 @@
+//! The calls of a client by path, blocking, as the libraries for C and for Python have them: names,
+//! files, directories, policies and decoupled subtrees.
+//!
+//! Safe Rust over [`vfs::Vfs`], so that a path in a decoupled subtree is answered by the subtree and
+//! any other by the metadata server, as in a mount. Not here: any rule of what a call does, which the
+//! namespace's plans have, and anything of the languages that call.
+//!
+//! Invariant: what is open keeps its connection open ([`Mount::finish`]), and what a path was found by
+//! is known while somebody needs it.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "I/O edge: carries out what programs in other languages ask for"
+)]
+
+mod change;
+mod dir;
+mod failure;
+mod file;
+mod mount;
+mod place;
+mod subtree;
+
+pub use change::Times;
+pub use dir::OpenDir;
+pub use failure::{Failure, about, guarded};
+pub use file::OpenFile;
+pub use mount::Mount;
+pub use place::Follow;
+pub use subtree::OpenSubtree;
+pub use vfs::Ending;
