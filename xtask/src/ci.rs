@@ -66,6 +66,9 @@ fn steps(tools: Tools) -> Vec<Step> {
             [cargo(&["run", "--quiet", "-p", "xtask", "--", "sim", "--seeds", SEEDS])],
         ),
         step("rados", rados()),
+    ]);
+    steps.extend(python());
+    steps.extend([
         step("docs", [cargo(&doc).with("RUSTDOCFLAGS", "-Dwarnings")]),
         step("release", [cargo(&["build", "--quiet", "--release", "-p", "cli"])]),
         step("instructions", [cargo(&["run", "--quiet", "-p", "xtask", "--", "instructions"])]),
@@ -100,6 +103,16 @@ fn rados() -> Vec<Cargo> {
         ])
     };
     vec![tests("objstore"), tests("cli")]
+}
+
+/// The tests of the Python package, in a virtual environment. They fail where there is no Python with venv,
+/// or no PyPI, unless `CUDELE_TEST_PYTHON=skip`.
+fn python() -> Option<Step> {
+    if std::env::var("CUDELE_TEST_PYTHON").is_ok_and(|wish| wish == "skip") {
+        println!("--- python: left out, as CUDELE_TEST_PYTHON=skip says");
+        return None;
+    }
+    Some(step("python", [crate::python::tests("")]))
 }
 
 /// Runs the property tests of all crates with this many other seeds, each of which is printed.

@@ -4,7 +4,8 @@
 //! the checks the compiler does not make (`tidy`), the list of what a change must pass (`ci`), long
 //! simulations and fuzzing. Not for anything a user of the file system runs.
 //!
-//! Invariant: only `fix`, `hook`, `experiment` and `capi install` change files outside the build directory.
+//! Invariant: only `fix`, `hook`, `experiment`, `capi install` and `python wheel` change files outside the
+//! build directory.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -19,6 +20,7 @@ mod experiment;
 mod fuzz;
 mod hook;
 mod instructions;
+mod python;
 mod run;
 mod rust;
 mod tidy;
@@ -54,6 +56,12 @@ usage: cargo xtask CHORE [ARGUMENT]...
                      build the C library and lay it out: header, libraries, pkg-config file
   experiment NAME|all|page|list [--quick]
                      the published figures: measure, draw, and write experiments/index.html
+  python [OPTION]... the tests of the Python package, with pytest, whose options these are
+  python all [OPTION]...
+                     build the wheel, install it below the build directory, and test it with
+                     pandas, pyarrow, zarr and mypy, too
+  python wheel DIRECTORY
+                     build the wheel
   fix                rewrite the sources: rustfmt and what clippy can repair
   hook               install the pre-commit hook: format check and tidy
 ";
@@ -95,6 +103,7 @@ fn chore(root: &Path, arguments: &[&str]) -> Outcome {
         },
         "capi" => capi::run(root, rest),
         "experiment" => experiment::run(root, rest),
+        "python" => python::run(root, rest),
         "fix" => no_arguments(rest).and_then(|()| fix(root)),
         "hook" => no_arguments(rest).and_then(|()| hook::install(root)),
         "help" | "--help" | "-h" => {

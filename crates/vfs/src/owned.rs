@@ -200,11 +200,13 @@ impl Vfs {
 
     /// The root of the subtree of this process that has this name.
     pub(crate) fn owned_named(&self, parent: Ino, name: &[u8]) -> Option<Ino> {
-        let path = self.known_path(parent).ok()?.join(name);
+        let above = self.known_path(parent).ok()?;
+        let is_named =
+            |path: &Path| path.split_last().is_some_and(|(dir, last)| dir == above && last == name);
         let owned = self.owned();
         let mut named = owned
             .values()
-            .filter(|owned| owned.held().as_ref().is_some_and(|subtree| *subtree.path() == path));
+            .filter(|owned| owned.held().as_ref().is_some_and(|subtree| is_named(subtree.path())));
         named.next().map(|owned| owned.root)
     }
 
