@@ -139,11 +139,17 @@ pub(crate) fn check(
     let Some(fragment) = read(store, dirfrag, report)? else {
         // While servers work it may have been made, or removed, since the names were listed.
         let mut left = objects.runs.iter().filter(|id| !kept.contains(id)).peekable();
-        let is_left = !objects.manifest && left.peek().is_some();
-        if scope == Scope::AtRest && is_left && report.findings.len() == before {
+        if scope != Scope::AtRest || objects.manifest || report.findings.len() != before {
+            return Ok(());
+        }
+        if left.peek().is_some() {
             let clients = left.all(|id| id.is_clients());
             let kind = if clients { Kind::UnmergedRun } else { Kind::NoManifest };
             report.findings.push(Finding::object(metastore::prefix(dirfrag), kind));
+            return Ok(());
+        }
+        for id in objects.values.iter().filter(|id| !kept_values.contains(id)) {
+            report.findings.push(Finding::object(values_name(dirfrag, *id), Kind::LeftRun));
         }
         return Ok(());
     };

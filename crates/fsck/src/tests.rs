@@ -146,3 +146,14 @@ fn a_manifest_is_made_again_with_its_segments_and_those_that_were_left_go() {
     mended(&store);
     assert!(!segments(&store).contains(&left));
 }
+
+#[test]
+fn a_segment_of_a_directory_that_is_gone_is_left() {
+    let store = made();
+    let gone = DirFragId { ino: Ino(Ino::FIRST_FREE + 1000), frag: Frag::WHOLE };
+    let left = values_name(gone, metastore::RunId(7));
+    let _ = store.put(&left, b"x", Expect::Any).unwrap();
+    assert_eq!(found(&store), ["left_run"]);
+    mended(&store);
+    assert!(!segments(&store).contains(&left));
+}

@@ -157,6 +157,13 @@ impl Manifest {
         out
     }
 
+    /// How many bytes have to be read for all of it, about: what of value segments is garbage is not.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let runs = self.runs.iter().map(|run| run.bytes);
+        runs.chain(self.values.iter().map(ValueSegment::used)).fold(0, u64::saturating_add)
+    }
+
     /// The first version that can say all of it.
     fn version(&self) -> u16 {
         match (self.attached.is_empty(), self.values.is_empty()) {

@@ -190,6 +190,7 @@ fn purge_dir(store: &dyn ObjectStore, ino: Ino) -> Result<StoreResult> {
     for id in oldest.saturating_sub(RUNS_LEFT_MAX)..=manifest.next_run {
         store.delete(&run_name(dir, RunId(id)))?;
     }
+    store.delete(&values_name(dir, RunId(manifest.next_run)))?;
     store.delete(&manifest_name(dir))?;
     Ok(StoreResult::Done)
 }

@@ -28,8 +28,7 @@ pub(super) fn look_up(
         let Some((manifest, _)) = read_manifest(store, whole(ino))? else {
             return Ok(StoreResult::Missing);
         };
-        let bytes = manifest.runs.iter().fold(0, |sum, run| u64::saturating_add(sum, run.bytes));
-        if bytes <= carrier.tuning.whole_bytes {
+        if manifest.bytes() <= carrier.tuning.whole_bytes {
             return load_manifest(store, manifest);
         }
         let mut rows = Rows::new();
