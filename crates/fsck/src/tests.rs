@@ -7,7 +7,8 @@ use types::{Attr, DirFragId, FileType, Frag, Ino, Seq, Timestamp};
 
 use super::*;
 
-const FILES: u64 = 40;
+const FILES: u64 = 48;
+const HALF: usize = 24;
 const ROOT: DirFragId = DirFragId { ino: Ino::ROOT, frag: Frag::WHOLE };
 
 fn content(number: u64) -> Vec<u8> {
@@ -106,10 +107,10 @@ fn a_segment_that_is_gone_costs_the_content_of_its_files() {
     let store = made();
     store.delete(&segments(&store)[0]).unwrap();
     let codes = found(&store);
-    assert_eq!(codes.iter().filter(|code| **code == "content_lost").count(), 20);
-    assert_eq!((codes.len(), codes.contains(&"missing_run")), (21, true));
+    assert_eq!(codes.iter().filter(|code| **code == "content_lost").count(), HALF);
+    assert_eq!((codes.len(), codes.contains(&"missing_run")), (HALF + 1, true));
     mended(&store);
-    assert_eq!(empty(&store).len(), 20);
+    assert_eq!(empty(&store).len(), HALF);
     // It can be written again.
     commit(&store, 0..FILES);
     assert_eq!(empty(&store), [0; 0]);
