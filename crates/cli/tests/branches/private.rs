@@ -218,3 +218,38 @@ fn a_job_is_in_the_branch_as_a_whole_or_not_at_all_wherever_its_end_fails() {
     Branches::open(&store(&cluster)).unwrap().collect(false).unwrap();
     assert_eq!(cluster.objects("branches/layers/").len(), 1);
 }
+
+#[test]
+fn content_beside_the_rows_is_read_as_it_was_whatever_the_trunk_does() {
+    let cluster = Cluster::up();
+    let fs = cluster.mount();
+    fs.make_dir("/deep/proj", 0o755).unwrap();
+    let dir = fs.open_dir("/deep/proj").unwrap();
+    let content = |number: usize, round: usize| vec![b"abcdefghijklm"[(number + round) % 13]; 3000];
+    let create = |round| {
+        for number in 0..64 {
+            let data = content(number, round);
+            let new = NewFile { data: &data, size: 3000, ..NewFile::default() };
+            dir.create(format!("f{number}"), &new).unwrap();
+        }
+        fs.checkpoint().unwrap();
+    };
+    create(0);
+    let values = || cluster.objects("dirs/").iter().filter(|it| it.contains("/values.")).count();
+    assert!(values() > 0, "{:?}", cluster.objects("dirs/"));
+    cluster.run(&["branch", "create", "b", "/deep/proj"]);
+    for round in 1..6 {
+        (0..64).for_each(|number| dir.unlink(format!("f{number}")).unwrap());
+        create(round);
+    }
+    drop((dir, fs));
+    cluster.run(&["down"]);
+    let script = r#"
+        for file in 0 31 63; do "$CUDELE" cp "$CUDELE_JOB/f$file" -; done
+        "$CUDELE" mv "$CUDELE_JOB/f31" "$CUDELE_JOB/moved"
+    "#;
+    let expected: Vec<u8> = [0, 31, 63].into_iter().flat_map(|number| content(number, 0)).collect();
+    assert_eq!(run(&cluster, script).into_bytes(), expected);
+    assert_eq!(branch(&cluster, &["cat", "b", "/deep/proj/moved"]).into_bytes(), content(31, 0));
+    assert_eq!(tree(&cluster, "b").len(), 65);
+}
