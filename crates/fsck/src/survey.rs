@@ -20,6 +20,8 @@ use crate::finding::{Finding, Kind};
 pub(crate) const LOST: &str = "lost/";
 /// Branches, their layers, snapshots, and notes of what is to be deleted later: `cudele branch gc` is for these.
 const BRANCHES: &str = "branches/";
+/// Policies of the balancer, and what they remember: nothing of the namespace depends on them.
+const BALANCER: &str = "balancer/";
 const RANK_JOURNALS: &str = "journal/mds.";
 const CLIENT_JOURNALS: &str = "journal/client/";
 /// What merges by reference leave for a merge by value. They go with their journals.
@@ -109,7 +111,9 @@ impl Survey {
             self.branches.push(name);
         } else if name == SUBTREES_NAME {
             self.subtrees = true;
-        } else if !(name == MAP_NAME || name.starts_with(REST_JOURNALS) || name.starts_with(LOST)) {
+        } else if !(name == MAP_NAME
+            || [REST_JOURNALS, LOST, BALANCER].iter().any(|known| name.starts_with(known)))
+        {
             self.foreign.push(name);
         }
     }

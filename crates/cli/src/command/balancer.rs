@@ -50,12 +50,15 @@ enum Command {
     /// Try a policy, and put it in force on all ranks, now and after every restart
     Set(running::Set),
     /// Print the policy in force
+    #[command(after_help = "Example:\n  cudele balancer get > now.lua")]
     Get,
     /// List the policies that were in force lately
+    #[command(after_help = "Example:\n  cudele balancer ls --json")]
     Ls,
     /// Show what the ranks decided, from what and why, and what became of it
     Log(log::Args),
     /// Put the policy before the one in force in force again
+    #[command(after_help = "Example:\n  cudele balancer revert")]
     Revert,
 }
 

@@ -174,4 +174,8 @@ fn what_a_policy_remembers_survives_its_server() {
     let all = counted();
     // What was decided and not stored yet when the server died is decided once more.
     assert!(all[0] == 1 && all.is_sorted() && all.last() > before.last(), "{all:?}");
+    // What it leaves in the store is known.
+    cluster.run(&["down"]);
+    let found = cluster.json(&["fsck"]);
+    assert_eq!(found["findings"], serde_json::json!([]), "{found}");
 }
