@@ -76,7 +76,7 @@ impl Mount {
     /// of a file or directory.
     ///
     /// # Errors
-    /// `ENODATA` if there is none, and those of [`Mount::object`].
+    /// `ENODATA` if there is none, and those of looking a path up.
     pub fn xattr(&self, path: &[u8], name: &[u8]) -> Result<Vec<u8>> {
         let run = || {
             let place = self.object(path, Follow::Last)?;
@@ -88,7 +88,7 @@ impl Mount {
     /// The names of all extended attributes but those of Cudele, sorted.
     ///
     /// # Errors
-    /// Those of [`Mount::object`].
+    /// Those of looking a path up.
     pub fn xattrs(&self, path: &[u8]) -> Result<Vec<Vec<u8>>> {
         let run = || {
             let place = self.object(path, Follow::Last)?;
@@ -114,7 +114,7 @@ impl Mount {
     /// path names; 0 asks whether it is there.
     ///
     /// # Errors
-    /// `EACCES` if they do not, and those of [`Mount::object`].
+    /// `EACCES` if they do not, and those of looking a path up.
     pub fn access(&self, path: &[u8], want: u32) -> Result<()> {
         let run = || {
             let place = self.object(path, Follow::Last)?;

@@ -4,7 +4,7 @@
 //! Python's files and has the documentation. Here are bytes, numbers and errors. Not here: any rule of
 //! what a call does.
 //!
-//! Invariants: while a call works, other threads of Python run ([`error::call`]); every failure, a
+//! Invariants: while a call works, other threads of Python run (`error::call`); every failure, a
 //! panic too, is an `OSError`; and a connection that was made before a `fork` is neither used nor
 //! ended in the child (`held`).
 #![allow(
