@@ -1,17 +1,18 @@
 //! A connection to a cluster, and the calls that need nothing but a path.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use cudele::{
-    Attr, Cluster, Errno, Error, FileType, Locator, Path, RenameFlags, Result, XattrFlags,
+    Attr, Cluster, Errno, Error, FileType, Ino, Locator, Path, RenameFlags, Result, XattrFlags,
 };
 use types::Cred;
 use vfs::{Caller, NewNode, Vfs};
 
 use crate::failure::about;
-use crate::place::Follow;
+use crate::place::{Follow, Place};
 
 /// The name under which a directory tells and takes its policy.
 const POLICY: &[u8] = b"cudele.dir.policy";
@@ -23,6 +24,8 @@ pub struct Mount {
     pub(crate) caller: Caller,
     /// Files, directories and subtrees that are open.
     uses: AtomicUsize,
+    /// Where the subtrees are that are open: what is in them is found without asking anybody.
+    subtrees: RwLock<Vec<(Path, Arc<Place>)>>,
 }
 
 /// Something that is open: its connection is not to be closed before it.
@@ -62,7 +65,8 @@ impl Mount {
                 vfs.take_outdated();
             }
         })?;
-        Ok(Self { vfs, caller, uses: AtomicUsize::new(0) })
+        let (uses, subtrees) = (AtomicUsize::new(0), RwLock::default());
+        Ok(Self { vfs, caller, uses, subtrees })
     }
 
     /// What must be done before the connection is closed.
@@ -78,6 +82,31 @@ impl Mount {
         self.vfs.write_back_all()?;
         self.vfs.fs().tell();
         Ok(())
+    }
+
+    /// A subtree is open: its root is known as long as it is, or anything in it.
+    pub(crate) fn enter(&self, path: Path, root: Arc<Place>) {
+        self.subtrees.write().unwrap_or_else(PoisonError::into_inner).push((path, root));
+    }
+
+    /// It is open no more.
+    pub(crate) fn leave(&self, root: Ino) {
+        let mut subtrees = self.subtrees.write().unwrap_or_else(PoisonError::into_inner);
+        subtrees.retain(|(_, place)| place.ino != root);
+    }
+
+    /// The root of the open subtree that a path leads into, and how many names lead there. The path is
+    /// the one under which it was opened.
+    pub(crate) fn inside(&self, names: &VecDeque<Vec<u8>>) -> Option<(Arc<Place>, usize)> {
+        let subtrees = self.subtrees.read().unwrap_or_else(PoisonError::into_inner);
+        let begins = |path: &Path| {
+            let count = path.components().len();
+            let same = path.components().zip(names).all(|(wanted, name)| wanted == &name[..]);
+            (same && count <= names.len()).then_some(count)
+        };
+        let (place, count) =
+            subtrees.iter().find_map(|(path, place)| Some((place, begins(path)?)))?;
+        self.vfs.is_owned(place.ino).then(|| (place.clone(), count))
     }
 
     pub(crate) fn cred(&self) -> &Cred {

@@ -1,7 +1,8 @@
 //! From a path to what it names, as calls by path have it: the kernel does this for a mount.
 //!
-//! One look-up per name of the path, as with any kernel that may remember nothing; in a decoupled
-//! subtree of this process they cost no request. Symbolic links on the way are followed.
+//! One look-up per name of the path, as with any kernel that may remember nothing. Into a subtree that is
+//! open the way is known ([`Mount::inside`]), and in it nothing costs a request. Symbolic links on the
+//! way are followed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -41,6 +42,8 @@ pub(crate) struct Place {
 #[derive(Debug)]
 struct Refs {
     vfs: Arc<Vfs>,
+    /// The root of an open subtree, from which the walk began.
+    base: Option<Arc<Place>>,
     chain: Vec<Attr>,
 }
 
@@ -52,7 +55,8 @@ impl Refs {
     }
 
     fn dir(&self) -> Ino {
-        self.chain.last().map_or(self.vfs.root(), |attr| attr.ino)
+        let base = self.base.as_ref().map_or(self.vfs.root(), |place| place.ino);
+        self.chain.last().map_or(base, |attr| attr.ino)
     }
 }
 
@@ -75,7 +79,7 @@ impl Mount {
         let refs = self.walk(&mut todo, follow, 0)?;
         let attr = match refs.chain.last() {
             Some(attr) => *attr,
-            None => self.vfs.attr(self.vfs.root())?.attr,
+            None => self.vfs.attr(refs.dir())?.attr,
         };
         Ok(Place { ino: attr.ino, attr, name: Vec::new(), _refs: refs })
     }
@@ -97,7 +101,29 @@ impl Mount {
 
     /// Follows names until so many are left.
     fn walk(&self, todo: &mut VecDeque<Vec<u8>>, follow: Follow, left: usize) -> Result<Refs> {
-        let mut refs = Refs { vfs: self.vfs.clone(), chain: Vec::new() };
+        if let Some((root, count)) = self.inside(todo)
+            && todo.len() >= count + left
+        {
+            let mut inside: VecDeque<_> = todo.iter().skip(count).cloned().collect();
+            if let Some(refs) = self.walk_from(Some(root), &mut inside, follow, left)? {
+                *todo = inside;
+                return Ok(refs);
+            }
+        }
+        let refs = self.walk_from(None, todo, follow, left)?;
+        // From the root of the namespace nothing leads out.
+        refs.ok_or_else(|| Error::of(Errno::Loop, ""))
+    }
+
+    /// The same from the root of an open subtree; nothing if the names lead out of it again.
+    fn walk_from(
+        &self,
+        base: Option<Arc<Place>>,
+        todo: &mut VecDeque<Vec<u8>>,
+        follow: Follow,
+        left: usize,
+    ) -> Result<Option<Refs>> {
+        let mut refs = Refs { vfs: self.vfs.clone(), base, chain: Vec::new() };
         let mut links = 0;
         while todo.len() > left
             && let Some(name) = todo.pop_front()
@@ -105,6 +131,9 @@ impl Mount {
             match &name[..] {
                 b"." => continue,
                 b".." => {
+                    if refs.base.is_some() && refs.chain.is_empty() {
+                        return Ok(None);
+                    }
                     refs.pop();
                     continue;
                 }
@@ -123,13 +152,16 @@ impl Mount {
             let target = self.vfs.read_link(attr.ino)?;
             refs.pop();
             if target.starts_with(b"/") {
+                if refs.base.is_some() {
+                    return Ok(None);
+                }
                 refs.chain.drain(..).rev().for_each(|attr| self.vfs.forget(attr.ino, 1));
             }
             for name in split(&target).rev() {
                 todo.push_front(name);
             }
         }
-        Ok(refs)
+        Ok(Some(refs))
     }
 }
 

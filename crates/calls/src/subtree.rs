@@ -7,6 +7,7 @@ use vfs::Ending;
 
 use crate::failure::about;
 use crate::mount::{Mount, Use};
+use crate::place::Follow;
 
 /// A decoupled subtree that is open. It stays this client's until it is merged or discarded.
 #[derive(Debug)]
@@ -37,7 +38,9 @@ impl OpenSubtree {
             mount.vfs.decouple(&at, &policy)
         };
         let root = run().map_err(|error| about(path, error))?;
-        Ok(Self { open: Use::of(mount), root, path: path.to_vec() })
+        let entered = Self::entered(mount, root, path);
+        // Nobody would have a handle of it. There is nothing in it yet.
+        entered.inspect_err(|_| drop(mount.vfs.end(root, Ending::Discard)))
     }
 
     /// Goes on with what an earlier process of this user left on this machine.
@@ -61,6 +64,17 @@ impl OpenSubtree {
         };
         let subtree = run().map_err(|error| about(path, error))?;
         let root = mount.vfs.adopt(subtree);
+        Self::entered(mount, root, path)
+    }
+
+    /// It is decoupled: from now on the way into it is known.
+    fn entered(mount: &Arc<Mount>, root: Ino, path: &[u8]) -> Result<Self> {
+        let run = || {
+            let place = mount.object(path, Follow::Last)?;
+            mount.enter(parse(path)?, Arc::new(place));
+            Ok(())
+        };
+        run().map_err(|error| about(path, error))?;
         Ok(Self { open: Use::of(mount), root, path: path.to_vec() })
     }
 
@@ -136,6 +150,12 @@ impl OpenSubtree {
 
     fn about(&self, error: Error) -> Error {
         about(&self.path, error)
+    }
+}
+
+impl Drop for OpenSubtree {
+    fn drop(&mut self) {
+        self.open.0.leave(self.root);
     }
 }
 

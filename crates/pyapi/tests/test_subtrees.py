@@ -75,6 +75,35 @@ def test_others_see_the_work_grow_and_what_is_discarded_is_gone(cluster, fs, top
         assert other.listdir(top) == ["first"]
 
 
+def test_paths_into_a_subtree_cost_no_request(cluster, fs, top):
+    def requests():
+        return sum(server["counters"]["requests"] for server in cluster.json("status")["mds"])
+
+    path = f"{top}/a/b/job"
+    fs.makedirs(path)
+    fs.create(f"{top}/a/beside")
+    job = fs.decouple(path, "batchfs")
+    fs.mkdir(f"{path}/d")
+    fs.symlink(f"{path}/d", f"{path}/absolute")
+    fs.symlink("../../beside", f"{path}/out")
+    before = requests()
+    for number in range(200):
+        fs.write_bytes(f"{path}/d/{number}", b"x")
+        assert fs.stat(f"{path}/d/{number}").st_size == 1
+    assert requests() - before < 50
+    # What leads out of it again leads where it should.
+    assert fs.exists(f"{path}/../../beside") and fs.exists(f"{path}/d/../../../beside")
+    assert fs.isfile(f"{path}/out") and fs.isdir(f"{path}/absolute")
+    assert len(fs.listdir(f"{path}/absolute/../d/.")) == 200
+    file = fs.open(f"{path}/d/7", "r+b")
+    job.merge()
+    assert file.read() == b"x"
+    file.write(b"y")
+    file.close()
+    with cudele.connect(dir=cluster.dir) as other:
+        assert other.read_bytes(f"{path}/d/7") == b"xy"
+
+
 def test_many_files_are_appended_in_one_call(fs, top):
     job = fs.decouple(top, "batchfs")
     job.append_files(((f"f{number}", b"") for number in range(20_000)), mode=0o600)

@@ -237,6 +237,12 @@ impl Vfs {
         owned.held().as_ref().map(|subtree| subtree.policy().clone())
     }
 
+    /// Whether this process has decoupled the subtree with this root.
+    #[must_use]
+    pub fn is_owned(&self, root: Ino) -> bool {
+        self.owned().contains_key(&root)
+    }
+
     /// The roots of the subtrees that this process has decoupled.
     #[must_use]
     pub fn owned_roots(&self) -> Vec<Ino> {
