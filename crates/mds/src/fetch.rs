@@ -374,6 +374,8 @@ impl Mds {
         // Where they have their names.
         named.extend(self.authority.named_roots());
         named.extend(self.authority.exporting());
+        // Merges name them by their numbers, and what is in them is refused if they are forgotten.
+        named.extend(self.tables.decoupled.keys().copied());
         // What clients do there ahead must not have to wait.
         named.extend(self.caps.alone().map(|(dir, _)| dir));
         named.into_iter().flat_map(|ino| self.namespace.ancestors(ino)).collect()
