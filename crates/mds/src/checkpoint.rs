@@ -254,11 +254,12 @@ impl Mds {
         let unwritten = self.oldest_unwritten();
         // The last segment says where positions and requests stand; the tables do when it is gone.
         let ended = self.is_journal_ended();
+        let needed = unwritten.min(self.merges.oldest_record());
         let mut objects = Vec::new();
         // One deletion after the other: should one fail, what is left must have no hole.
         while !self.checkpoint.trimming
             && let Some(segment) = self.log.oldest()
-            && segment.last < unwritten
+            && segment.last < needed
             && (ended || self.log.is_continued())
         {
             if let Some(index) = self.log.drop_oldest() {

@@ -30,6 +30,7 @@ use crate::tables::{GivenBack, Held};
 use crate::{Effects, Mds};
 use attach::Runs;
 use check::Absent;
+pub(crate) use interrupted::Unfinished;
 use verify::Verified;
 
 /// Conflicts listed in a report.
@@ -90,8 +91,8 @@ struct Merge {
     /// How many events are applied, and how many of them the journal knows of.
     applied: u64,
     recorded: u64,
-    /// The journal of the rank has a record of it.
-    is_begun: bool,
+    /// The first record of it in the journal of the rank, if there is one.
+    begun: Option<Seq>,
     /// Position of the event applied last, in its own journal.
     newest: Seq,
     journal: JournalId,
@@ -187,8 +188,8 @@ pub(crate) struct Merges {
     waiting: bool,
     /// Since when a directory cannot be read that the merge at the head of the queue waits for.
     unread: Option<Moment>,
-    /// Merges that a crash interrupted, by the object of the client's journal.
-    unfinished: BTreeMap<String, (Ino, ClientId)>,
+    /// Merges that were interrupted, by the object of the client's journal.
+    unfinished: BTreeMap<String, Unfinished>,
 }
 
 impl Merges {
@@ -238,12 +239,6 @@ impl Merges {
         if let Some(done) = self.done.get_mut(&subtree) {
             done.in_memory = false;
         }
-        self.resume();
-    }
-
-    /// What the merge at the head of the queue waits for cannot be stored: it is refused.
-    pub(crate) fn drop_unstored(&mut self) {
-        self.queue.pop_front();
         self.resume();
     }
 
@@ -432,8 +427,9 @@ impl Mds {
             }
             let Some(merge) = self.merges.queue.pop_front() else { return };
             if must_wait {
-                let failure = self.log.failed().unwrap_or(Errno::Io).into();
-                self.reply_error(merge.conn, merge.tid, failure, effects);
+                let errno = self.log.failed().unwrap_or(Errno::Io);
+                self.put_off(&merge, errno);
+                self.reply_error(merge.conn, merge.tid, errno.into(), effects);
                 continue;
             }
             self.counters.merges += 1;

@@ -14,6 +14,7 @@ use namespace::{Batch, Mode};
 use types::{ClientId, Errno, Error, FileType, Ino, Rank, Seq};
 
 use crate::chain::{Chain, Found, Next};
+use crate::merge::Unfinished;
 use crate::session::Remembered;
 use crate::{Effects, Mds, Waiting};
 
@@ -67,7 +68,7 @@ pub(crate) struct Recovery {
     /// How many of the losses of an event are repeated.
     losses: usize,
     /// Merges whose last part is not in the journal, by the object of the client's journal.
-    unfinished: BTreeMap<String, (Ino, ClientId)>,
+    unfinished: BTreeMap<String, Unfinished>,
 }
 
 impl Mds {
@@ -395,7 +396,10 @@ impl Mds {
                     self.recovery.merged = None;
                     self.recovery.unfinished.remove(&name);
                 } else {
-                    self.recovery.unfinished.insert(name, (subtree, client));
+                    let known = self.recovery.unfinished.get(&name).map(|known| known.begun);
+                    let (begun, after) = (known.unwrap_or(record.seq), self.clock.now);
+                    let unfinished = Unfinished { subtree, client, begun, after };
+                    self.recovery.unfinished.insert(name, unfinished);
                 }
             }
             Event::Stored { dir } => {

@@ -48,6 +48,12 @@ impl Mds {
         if !idle || !self.checkpoint_finished() {
             return;
         }
+        if self.merges.is_any_record() {
+            // The journal stays: whoever comes next finds in it that a merge is not at its end.
+            self.phase = Phase::Stopped;
+            effects.stopped = true;
+            return;
+        }
         let end = self.end_of_journal();
         if self.tables.end_journal(end) {
             self.trim(effects);

@@ -168,7 +168,7 @@ impl Mds {
         for Settled { at: (conn, tid), then, .. } in failed {
             self.drop_change((conn, tid));
             if then == Then::Merge {
-                self.merges.drop_unstored();
+                self.drop_unstored(error.errno);
             }
             if then == Then::Snapshot {
                 self.snapshots.failed(error);

@@ -132,8 +132,8 @@ impl Mds {
             losses: &encoded,
         };
         merge.recorded = merge.applied;
-        merge.is_begun = true;
         let seq = self.log.append(self.clock.now, Origin::default(), &event);
+        merge.begun.get_or_insert(seq);
         debug_assert_eq!(seq, merge.seq, "nothing else is journalled between records");
         if !last {
             self.begin_record(merge);
@@ -234,7 +234,7 @@ impl Mds {
     /// Applies an event other than a create. What it did becomes events of the rank's journal.
     fn merge_exactly(&mut self, merge: &mut Merge, event: &Event<'_>) -> Outcome {
         self.record(merge, false);
-        if !merge.is_begun {
+        if merge.begun.is_none() {
             // Should a crash leave no more than these events, recovery must know of what they are a
             // part.
             self.append_record(merge, (0, false), &[]);

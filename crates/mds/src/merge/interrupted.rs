@@ -1,8 +1,11 @@
 //! Merges that are interrupted: by a crash, by the end of a connection, by a store that fails.
+//!
+//! Invariant: as long as a merge that the journal has a record of is not at its end, that record stays in
+//! the journal, so that whoever recovers goes on with it.
 
 use std::collections::BTreeMap;
 
-use types::{ClientId, ConnId, Errno, Ino, Span, Tid};
+use types::{ClientId, ConnId, Errno, Ino, Moment, Seq, Span, Tid};
 use wire::{Failure, MergeFlags, Op, Unused};
 
 use super::{Merge, Merges, Stage};
@@ -10,6 +13,19 @@ use crate::{Effects, Mds};
 
 /// How long a merge that is halfway waits for a directory that cannot be read. Others wait for it.
 const UNREAD_MAX: Span = Span::from_millis(30_000);
+/// How long after a failure an interrupted merge is tried again.
+const AGAIN_AFTER: Span = Span::from_millis(500);
+
+/// A merge that is to be done to its end, whatever becomes of its client.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unfinished {
+    pub(crate) subtree: Ino,
+    pub(crate) client: ClientId,
+    /// The first record of it in the journal of the rank.
+    pub(crate) begun: Seq,
+    /// Not before that.
+    pub(crate) after: Moment,
+}
 
 impl Merges {
     /// Whether a journal of a subtree is on its way into the namespace.
@@ -36,14 +52,39 @@ impl Merges {
     }
 
     /// What a crash interrupted is to be done to its end.
-    pub(crate) fn leave(&mut self, unfinished: BTreeMap<String, (Ino, ClientId)>) {
+    pub(crate) fn leave(&mut self, unfinished: BTreeMap<String, Unfinished>) {
         self.unfinished = unfinished;
+    }
+
+    /// Whoever merges an object that is to be merged to its end does that. Returns the first record.
+    pub(super) fn take_up(&mut self, object: &[u8], dry_run: bool) -> Option<Seq> {
+        if self.unfinished.is_empty() || dry_run {
+            return None;
+        }
+        let unfinished = self.unfinished.remove(&*String::from_utf8_lossy(object));
+        unfinished.map(|unfinished| unfinished.begun)
+    }
+
+    /// The first record of a merge that is not at its end: a recovery needs it.
+    pub(crate) fn oldest_record(&self) -> Seq {
+        let begun = self.receiving.iter().chain(&self.queue).filter_map(|merge| merge.begun);
+        let left = self.unfinished.values().map(|unfinished| unfinished.begun);
+        begun.chain(left).min().unwrap_or(Seq(u64::MAX))
+    }
+
+    /// Whether a merge is not at its end of which the journal has a record.
+    pub(crate) fn is_any_record(&self) -> bool {
+        self.oldest_record() != Seq(u64::MAX)
     }
 }
 
 impl Mds {
     pub(crate) fn drop_merges_of(&mut self, conn: ConnId) {
-        self.merges.receiving.retain(|merge| merge.conn != conn);
+        let (dropped, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.merges.receiving)
+            .into_iter()
+            .partition(|merge| merge.conn == conn);
+        self.merges.receiving = left;
+        dropped.iter().for_each(|merge| self.put_off(merge, Errno::Io));
         // One that is being applied goes on: stopping halfway would leave half of it.
     }
 
@@ -62,22 +103,49 @@ impl Mds {
     pub(crate) fn fail_merge(&mut self, failure: &Failure, effects: &mut Effects) {
         self.merges.resume();
         if let Some(merge) = self.merges.queue.pop_front() {
+            self.put_off(&merge, failure.errno);
             self.reply_error(merge.conn, merge.tid, failure.clone(), effects);
         }
+    }
+
+    /// What the merge at the head of the queue waits for cannot be stored: whoever waits for the
+    /// merge is told by whoever found that.
+    pub(crate) fn drop_unstored(&mut self, errno: Errno) {
+        if let Some(merge) = self.merges.queue.pop_front() {
+            self.put_off(&merge, errno);
+        }
+        self.merges.resume();
+    }
+
+    /// A merge failed. If the journal has a record of it, half of it may be seen: it is tried again
+    /// later, whether its client asks for that or not.
+    pub(super) fn put_off(&mut self, merge: &Merge, errno: Errno) {
+        // What is damaged stays damaged; an object that is gone was merged and stored.
+        let lasts = matches!(errno, Errno::BadMessage | Errno::NotFound);
+        let Some(begun) = merge.begun.filter(|_| !lasts) else { return };
+        let Merge { subtree, client, .. } = *merge;
+        let after = self.clock.now + AGAIN_AFTER;
+        let object = String::from_utf8_lossy(&merge.object).into_owned();
+        self.merges.unfinished.insert(object, Unfinished { subtree, client, begun, after });
     }
 
     /// Goes on with merges that a crash interrupted, whose journals the store has: after a recovery
     /// all of a merge is there or, if nothing of it was recorded, nothing (F-03). Their client may
     /// be gone for good, so they go on with the credentials with which the subtree was decoupled.
     pub(crate) fn finish_interrupted(&mut self, effects: &mut Effects) {
-        for (object, (subtree, client)) in std::mem::take(&mut self.merges.unfinished) {
+        let now = self.clock.now;
+        let due = self.merges.unfinished.iter().filter(|(_, unfinished)| unfinished.after <= now);
+        let due: Vec<_> = due.map(|(object, unfinished)| (object.clone(), *unfinished)).collect();
+        for (object, Unfinished { subtree, client, .. }) in due {
             let (bytes, flags) = (0, MergeFlags::default());
-            let (object, unused) = (object.as_bytes(), Unused::default());
-            let op = Op::Merge { subtree, bytes, object, flags, unused };
+            let (bytes_of, unused) = (object.as_bytes(), Unused::default());
+            let op = Op::Merge { subtree, bytes, object: bytes_of, flags, unused };
+            if let Some(known) = self.tables.decoupled.get(&subtree) {
+                let cred = known.cred.clone();
+                let _ = self.begin_merge((ConnId::NOBODY, Tid(0)), (client, &cred), &op, effects);
+            }
             // Refused if its client does not have the subtree any more: then it was finished.
-            let Some(known) = self.tables.decoupled.get(&subtree) else { continue };
-            let cred = known.cred.clone();
-            let _ = self.begin_merge((ConnId::NOBODY, Tid(0)), (client, &cred), &op, effects);
+            self.merges.unfinished.remove(&object);
         }
     }
 }

@@ -63,7 +63,7 @@ impl Mds {
             mark: None,
             applied: 0,
             recorded: 0,
-            is_begun: false,
+            begun: self.merges.take_up(object, flags.dry_run),
             newest: Seq(0),
             journal: JournalId::default(),
             new_dirs: Set::default(),
@@ -159,6 +159,7 @@ impl Mds {
             Ok(_) => Failure { errno: Errno::NotFound, text: "the journal object is gone".into() },
             Err(failure) => Failure { errno: failure.error.errno, text: failure.error.to_string() },
         };
+        self.put_off(&merge, failure.errno);
         self.reply_error(merge.conn, merge.tid, failure, effects);
     }
 

@@ -1,6 +1,7 @@
 //! Simulations of fixed seeds: what they say, that they say it again, and that no promise breaks.
 
 mod hostile;
+mod interrupted;
 mod large;
 mod leases;
 mod owners;

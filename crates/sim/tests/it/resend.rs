@@ -47,7 +47,7 @@ fn a_change_that_arrived_again_is_carried_out_although_its_connection_broke() {
     let Some(Ok(Answer::Attr(created))) = answer else { panic!("{answer:?}") };
     assert_eq!(world.clients[0].session.unsafe_count(), 1);
 
-    world.holds = is_look_up;
+    world.holds = Box::new(is_look_up);
     world.crash();
     assert!(world.is_holding(), "what was sent again waits for its name");
     world.handle(mds::Input::Closed(conn(0)));

@@ -8,7 +8,7 @@ use client::Session;
 use mds::{Mds, Settings};
 use metastore::request::{StoreFailure, StoreOp, StoreResult, Token};
 use objstore::{Memory, carry_out};
-use types::{ClientId, Clock, ConnId, Cred, Errno, Error, Moment, Rank, Tid, Timestamp};
+use types::{ClientId, Clock, ConnId, Cred, Errno, Error, Ino, Moment, Rank, Tid, Timestamp};
 use wire::{Answer, Failure, Message, Op, Request};
 
 /// What a driver adds: it ticks every millisecond here.
@@ -43,7 +43,10 @@ pub(crate) struct World {
     /// What of it is done, and reported as failed.
     pub(crate) lies: fn(&StoreOp) -> bool,
     /// What of it is not done before [`World::let_go`].
-    pub(crate) holds: fn(&StoreOp) -> bool,
+    pub(crate) holds: Box<dyn Fn(&StoreOp) -> bool>,
+    /// An object that can be read so many times more, and a directory that cannot be read.
+    pub(crate) fails_of: Option<(String, u32)>,
+    pub(crate) fails_dir: Ino,
     held: Vec<(Token, StoreOp)>,
 }
 
@@ -60,7 +63,9 @@ impl World {
             monitor: Vec::new(),
             fails: |_| false,
             lies: |_| false,
-            holds: |_| false,
+            holds: Box::new(|_| false),
+            fails_of: None,
+            fails_dir: Ino(0),
             held: Vec::new(),
         };
         world.start();
@@ -76,28 +81,49 @@ impl World {
     /// Stops the server in good order, and starts one with other settings; its clients come again.
     pub(crate) fn restart(&mut self, settings: Settings, meanwhile: impl FnOnce(&Memory)) {
         self.settings = settings;
+        self.stop();
+        meanwhile(&self.memory);
+        self.start_anew(None);
+    }
+
+    /// The same, and one client does not come again. By then the store works.
+    pub(crate) fn restart_without(&mut self, client: usize) {
+        self.stop();
+        self.fails_of = None;
+        self.start_anew(Some(client));
+    }
+
+    fn stop(&mut self) {
         self.handle(mds::Input::Terminate);
         self.until(|world| world.effects.stopped);
         self.effects.stopped = false;
-        meanwhile(&self.memory);
-        self.start_anew();
     }
 
     /// The server dies; the next one finds what the store had by then, and the store works. Clients
     /// come again.
     pub(crate) fn crash(&mut self) {
+        self.die();
+        self.start_anew(None);
+    }
+
+    /// The same, and one client does not come again.
+    pub(crate) fn crash_without(&mut self, client: usize) {
+        self.die();
+        self.start_anew(Some(client));
+    }
+
+    fn die(&mut self) {
         self.effects = mds::Effects::default();
         self.held.clear();
         self.fails = |_| false;
         self.lies = |_| false;
-        self.start_anew();
     }
 
-    fn start_anew(&mut self) {
+    fn start_anew(&mut self, without: Option<usize>) {
         // Those that the former server knew are waited for.
         self.mds = Mds::new(Rank(0), self.settings.clone());
         self.handle(mds::Input::Start);
-        for client in 0..self.clients.len() {
+        for client in (0..self.clients.len()).filter(|client| Some(*client) != without) {
             self.disconnect(client);
             self.connect(client);
         }
@@ -183,16 +209,23 @@ impl World {
 
     /// Does what was held back.
     pub(crate) fn let_go(&mut self) {
-        self.holds = |_| false;
+        self.holds = Box::new(|_| false);
         for (token, op) in std::mem::take(&mut self.held) {
             let ended = self.carry_out(op);
             self.handle(mds::Input::Stored(token, ended));
         }
     }
 
-    fn carry_out(&self, op: StoreOp) -> Result<StoreResult, Box<StoreFailure>> {
+    fn carry_out(&mut self, op: StoreOp) -> Result<StoreResult, Box<StoreFailure>> {
         let error = Error::new(Errno::Io, "store", "injected");
-        if (self.fails)(&op) {
+        let mut unread = matches!(&op, StoreOp::LoadDir { ino } if *ino == self.fails_dir);
+        if let (StoreOp::Get { object }, Some((name, left))) = (&op, &mut self.fails_of)
+            && name == object
+        {
+            *left = left.saturating_sub(1);
+            unread = *left == 0;
+        }
+        if unread || (self.fails)(&op) {
             return Err(Box::new(StoreFailure { error, op }));
         }
         let lies = (self.lies)(&op);
