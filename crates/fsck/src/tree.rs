@@ -32,15 +32,16 @@ pub(crate) fn check(survey: &Survey, facts: &mut Facts, report: &mut Report) {
     report.findings.extend(found);
 }
 
-/// Every inode has one home.
+/// Every inode has one home. The root of a subtree is where its name is, and also with the rank that
+/// serves it: that is no second one.
 fn places(facts: &Facts, found: &mut Vec<Finding>) {
-    for pair in facts.homes.windows(2) {
-        if let [older, newer] = pair
-            && older.ino == newer.ino
-        {
-            let kind = Kind::TwoPlaces(older.dirfrag, newer.dirfrag);
-            found.push(Finding::new(Subject::Inode(older.ino), kind));
+    let mut older: Option<&Home> = None;
+    for home in facts.homes.iter().filter(|home| home.dirfrag.ino != Ino::above(home.ino)) {
+        if let Some(older) = older.filter(|older| older.ino == home.ino) {
+            let kind = Kind::TwoPlaces(older.dirfrag, home.dirfrag);
+            found.push(Finding::new(Subject::Inode(home.ino), kind));
         }
+        older = Some(home);
     }
 }
 
@@ -168,6 +169,22 @@ mod tests {
         assert_eq!(cut, ["damage: inode 9 a directory without a name"]);
         let circle = found(&[(10, 12), (11, 10), (12, 11), (13, 12)], |_, _| {});
         assert_eq!(circle.len(), 1, "{circle:?}");
+    }
+
+    #[test]
+    fn the_root_of_a_subtree_of_another_rank_is_in_two_places() {
+        let all = found(&[(10, 1)], |facts, _| {
+            let dirfrag = whole(Ino::above(Ino(10)).0);
+            facts.homes.push(Home { ino: Ino(10), version: Seq(2), dirfrag });
+        });
+        assert!(all.is_empty(), "{all:?}");
+        // A second name is one too many, also beside that.
+        let all = found(&[(10, 1), (11, 1)], |facts, _| {
+            let dirfrag = whole(Ino::above(Ino(10)).0);
+            facts.homes.push(Home { ino: Ino(10), version: Seq(2), dirfrag });
+            facts.homes.push(Home { ino: Ino(10), version: Seq(3), dirfrag: whole(11) });
+        });
+        assert_eq!(all, ["damage: /d10: inode 10 is in directory 1 and, later, in 11"]);
     }
 
     #[test]
