@@ -51,6 +51,9 @@ pub struct Costs {
     pub rpcs: Line,
     /// `rpcs` and `stream` together.
     pub stream: Line,
+    /// `rpcs` with the client's log of them, which waits for the client's disk at each; not known of costs that
+    /// were measured by an older version.
+    pub logged: Option<Line>,
     /// Bytes of journal for each change.
     pub bytes: f64,
 }
@@ -81,14 +84,19 @@ pub fn predict(costs: &Costs, job: Job) -> Vec<Prediction> {
     let of = |cell: Cell| {
         let mechanisms: Vec<Mechanism> = cell.composition().mechanisms().collect();
         let streams = mechanisms.contains(&Mechanism::Stream);
+        let logs =
+            mechanisms.contains(&Mechanism::Rpcs) && mechanisms.contains(&Mechanism::LocalPersist);
+        // Persisting request by request is not persisting a journal at once.
+        let logged = costs.logged.filter(|_| logs);
         let line = |mechanism: &Mechanism| match mechanism {
             Mechanism::AppendClientJournal => costs.append,
+            Mechanism::LocalPersist if logged.is_some() => Line::default(),
             Mechanism::LocalPersist => costs.local,
             Mechanism::GlobalPersist => costs.global,
             Mechanism::VolatileApply => costs.apply,
             Mechanism::NonvolatileApply => costs.store,
             Mechanism::Rpcs if streams => costs.stream,
-            Mechanism::Rpcs => costs.rpcs,
+            Mechanism::Rpcs => logged.unwrap_or(costs.rpcs),
             // Measured together with `rpcs`.
             Mechanism::Stream => Line::default(),
         };
@@ -147,5 +155,10 @@ mod tests {
                 "strong-global 1500 30",
             ]
         );
+        // A log that waits for the disk at each request costs more than a journal at once.
+        let costs = Costs { logged: Some(each(170.0)), ..costs };
+        let said = predict(&costs, Job { changes: 10.0 });
+        let strong: Vec<f64> = said.iter().skip(6).map(|it| it.seconds).collect();
+        assert_eq!(strong, [1000.0, 1700.0, 1500.0]);
     }
 }

@@ -71,6 +71,7 @@ fn mechanisms_are_measured_alone_and_beside_the_disk() {
         "append_client_journal",
         "rpcs",
         "rpcs+stream",
+        "rpcs+local_persist",
         "local_persist",
         "sequential_write_local",
         "global_persist",

@@ -17,6 +17,8 @@ use super::stats::real;
 const BENCH: &str = "mechanisms";
 /// Files of the published way of applying to the store.
 const PER_EVENT: u64 = 500;
+/// Files whose creates wait for a request and for the client's own disk, each.
+const LOGGED: u64 = 2_000;
 
 pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     let mut sizes = vec![(lab.files(100_000, 2_000), true)];
@@ -45,6 +47,8 @@ struct Rows {
     append: Row,
     rpcs: Row,
     stream: Row,
+    /// Each create is on the client's own disk before the next: fewer files.
+    logged: Row,
     local: Row,
     local_disk: Row,
     global: Row,
@@ -64,6 +68,7 @@ impl Rows {
             append: row("append_client_journal"),
             rpcs: row("rpcs"),
             stream: row("rpcs+stream"),
+            logged: Row::new(BENCH, "rpcs+local_persist", files.min(LOGGED)),
             local: row("local_persist"),
             local_disk: row("sequential_write_local"),
             global: row("global_persist"),
@@ -94,6 +99,9 @@ impl Rows {
             self.stream.against(base);
             self.stream.note("sync_seconds", stream.part("sync"));
             self.stream.note("of_rpcs", rpcs.seconds() / stream.seconds());
+            let logged = create(cluster, "strong-local", self.logged.files)?;
+            self.logged.push(logged.seconds());
+            self.logged.cpu(std::slice::from_ref(&logged));
         }
         let local = decoupled(cluster, "invisible-local", files)?;
         mechanism(&mut self.local, &local, "local_persist", base);
@@ -130,9 +138,10 @@ impl Rows {
     }
 
     fn into_rows(self) -> impl Iterator<Item = Row> {
-        let Self { append, rpcs, stream, local, global, apply, store, .. } = self;
+        let Self { append, rpcs, stream, logged, local, global, apply, store, .. } = self;
         let (local_disk, global_disk) = (self.local_disk, self.global_disk);
-        let rows = [append, rpcs, stream, local, local_disk, global, global_disk, apply, store];
+        let rows =
+            [append, rpcs, stream, logged, local, local_disk, global, global_disk, apply, store];
         rows.into_iter().chain([self.per_event]).filter(|row| !row.seconds.is_empty())
     }
 }

@@ -16,7 +16,7 @@ const BENCH: &str = "predict";
 const GOAL: f64 = 0.2;
 
 pub(crate) fn run(lab: &mut Lab) -> Result<()> {
-    let sizes = lab.sizes(&[50_000, 150_000, 400_000], 2_000);
+    let sizes = lab.sizes(&[20_000, 50_000, 100_000], 2_000);
     let before = lab.rows.len();
     super::mechanisms::run(lab)?;
     let measured: Vec<Value> = lab.rows[before..].iter().map(Row::to_json).collect();

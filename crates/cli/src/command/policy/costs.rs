@@ -57,6 +57,7 @@ pub(crate) fn of_rows(rows: &Value) -> Option<Costs> {
         store: line("nonvolatile_apply")?,
         rpcs: line("rpcs")?,
         stream: line("rpcs+stream")?,
+        logged: line("rpcs+local_persist"),
         bytes: named("local_persist").find_map(|row| row["bytes_per_event"].as_f64())?,
     })
 }
