@@ -35,6 +35,7 @@ mod segments;
 mod stats;
 mod sync;
 mod trim;
+mod untar;
 mod worker;
 
 use std::path::PathBuf;
@@ -77,7 +78,7 @@ pub(crate) struct Args {
     /// Directory tree whose names and attributes stand for real ones
     #[arg(long, value_name = "DIR", default_value = "/usr/share")]
     names: PathBuf,
-    /// What `fuse` unpacks [default: a part of this machine's files, packed for it]
+    /// What `fuse` and `untar` unpack [default: a part of this machine's files, packed for it]
     #[arg(long, value_name = "FILE")]
     archive: Option<PathBuf>,
     /// Configuration of a Ceph cluster whose file system `creates` measures in the same run
@@ -128,6 +129,8 @@ enum Name {
     Readdir,
     /// Making a branch of a tree of up to 10M files, and opening it
     Branch,
+    /// A source tree unpacked, configured, compiled and removed (Fig 2)
+    Untar,
     /// The mount beside a file system that does nothing
     Fuse,
     /// What the machine itself does
@@ -162,6 +165,7 @@ impl Name {
             Self::Trim => experiments.push(trim::run),
             Self::Readdir => experiments.push(readdir::run),
             Self::Branch => experiments.push(branch::run),
+            Self::Untar => experiments.push(untar::run),
             Self::Fuse => experiments.push(fuse::run),
             Self::Probe => {}
             Self::All => experiments.extend([

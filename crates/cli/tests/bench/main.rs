@@ -321,6 +321,43 @@ fn the_mount_is_measured_beside_one_that_does_nothing() {
 }
 
 #[test]
+fn a_source_tree_is_unpacked_configured_compiled_and_removed() {
+    let mounts = std::process::Command::new("fusermount3").arg("-V").output().is_ok();
+    if !std::path::Path::new("/dev/fuse").exists()
+        || !(mounts || rustix::process::geteuid().is_root())
+    {
+        return;
+    }
+    // A tree whose compiler is cp, as machines that test need none.
+    let home = tempfile::tempdir().unwrap();
+    let tree = home.path().join("tree");
+    std::fs::create_dir(&tree).unwrap();
+    std::fs::write(tree.join("Makefile"), "all: a.o\n%.o: %.c config.h\n\tcp $< $@\n").unwrap();
+    std::fs::write(tree.join("a.c"), "int a;\n").unwrap();
+    std::fs::write(tree.join("configure"), "#!/bin/sh\n: > config.h\n").unwrap();
+    let archive = home.path().join("tree.tar");
+    let pack = "chmod +x \"$1/tree/configure\" && tar cf \"$0\" -C \"$1\" tree";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", pack]).arg(&archive).arg(home.path());
+    assert!(shell.status().unwrap().success());
+    if Command::new("make").arg("--version").output().is_err() {
+        return;
+    }
+    let rows = rows("untar", 1, &["--archive", archive.to_str().unwrap()]);
+    let mut expected = Vec::new();
+    for way in ["posix", "batchfs"] {
+        expected
+            .extend(["untar", "configure", "compile", "remove"].map(|it| format!("{it}_{way}")));
+    }
+    assert_eq!(names(&rows), expected);
+    let of = |name: &str, figure: &str| row(&rows, name)[figure].as_f64().unwrap();
+    assert_eq!(of("untar_posix", "files"), 4.0, "a directory and three files");
+    // Three files are made, and three more by configure and make.
+    assert!(of("untar_posix", "requests") >= 4.0 && of("remove_posix", "requests") >= 6.0);
+    assert!(of("compile_posix", "local_seconds") > 0.0);
+}
+
+#[test]
 fn journal_settings_are_swept() {
     let rows = rows("segments", 50, &[]);
     assert_eq!(names(&rows)[..2], ["no_journal", "default"]);

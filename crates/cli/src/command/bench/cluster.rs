@@ -178,15 +178,7 @@ impl TestCluster {
 
     /// Processor time that the metadata server used so far, all its threads.
     pub(crate) fn server_cpu_seconds(&self) -> Result<f64> {
-        let tasks = PathBuf::from(format!("/proc/{}/task", self.mds()?.pid));
-        let entries =
-            fs::read_dir(&tasks).map_err(|error| crate::command::up::io(&tasks, &error))?;
-        let nanos = entries.filter_map(std::result::Result::ok).filter_map(|task| {
-            // Without scheduler statistics in the kernel it stays unknown, as zero.
-            let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
-            text.split_whitespace().next()?.parse::<u64>().ok()
-        });
-        Ok(super::stats::real(nanos.sum()) / 1e9)
+        process::cpu_seconds(self.mds()?.pid)
     }
 
     fn await_state(&self, wanted: &str, is: impl Fn(&MdsEntry) -> bool) -> Result<()> {

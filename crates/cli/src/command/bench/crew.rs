@@ -129,6 +129,11 @@ impl Crew {
         Ok(Together::of(outcomes))
     }
 
+    /// The first member's process.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.members.first().map(|member| member.child.id())
+    }
+
     /// Tells the members to go without waiting for their outcome.
     pub(crate) fn release(&mut self) -> Result<()> {
         self.members.iter_mut().try_for_each(|member| member.tell("go"))

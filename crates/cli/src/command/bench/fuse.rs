@@ -23,7 +23,7 @@ use super::row::Row;
 use super::stats::real;
 use crate::command::up::io;
 use archive::Archive;
-use mounts::Mount;
+pub(super) use mounts::Mount;
 
 const BENCH: &str = "fuse";
 /// How often every file is asked for its attributes.
@@ -113,7 +113,8 @@ pub(crate) fn run_where_possible(lab: &mut Lab) -> Result<()> {
     }
 }
 
-fn possible() -> Result<()> {
+/// Whether this machine can mount.
+pub(super) fn possible() -> Result<()> {
     let missing = |cause: &str| {
         Err(Error::new(Errno::NotSupported, "bench fuse", cause).remedy(
             "it needs /dev/fuse, and either root or fusermount3 (Debian's package fuse3); the \
@@ -132,7 +133,11 @@ fn possible() -> Result<()> {
 }
 
 /// A new directory of the cluster, decoupled and mounted.
-fn decoupled(cluster: &TestCluster, inodes: u64, merge: bool) -> Result<(Mount, PathBuf)> {
+pub(super) fn decoupled(
+    cluster: &TestCluster,
+    inodes: u64,
+    merge: bool,
+) -> Result<(Mount, PathBuf)> {
     let path = cluster.directory(None)?;
     let policy = policy("batchfs", inodes)?.to_yaml();
     let mount = Mount::new(cluster, Served::Decoupled { dir: path.clone(), policy, merge })?;

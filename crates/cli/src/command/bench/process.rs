@@ -20,6 +20,18 @@ pub(crate) fn written_bytes(pid: u32) -> Result<u64> {
     field(pid, "io", "write_bytes:")
 }
 
+/// Processor time that it used so far, all its threads.
+pub(crate) fn cpu_seconds(pid: u32) -> Result<f64> {
+    let tasks = PathBuf::from(format!("/proc/{pid}/task"));
+    let entries = fs::read_dir(&tasks).map_err(|error| crate::command::up::io(&tasks, &error))?;
+    let nanos = entries.filter_map(std::result::Result::ok).filter_map(|task| {
+        // Without scheduler statistics in the kernel it stays unknown, as zero.
+        let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<u64>().ok()
+    });
+    Ok(super::stats::real(nanos.sum()) / 1e9)
+}
+
 fn field(pid: u32, file: &str, name: &str) -> Result<u64> {
     let path = PathBuf::from(format!("/proc/{pid}/{file}"));
     let text = fs::read_to_string(&path).map_err(|error| crate::command::up::io(&path, &error))?;

@@ -12,7 +12,7 @@ use crate::command::bench::job::{Outcome, Served, Task};
 use crate::private::MountPoint;
 
 /// See the module documentation.
-pub(super) struct Mount {
+pub(crate) struct Mount {
     /// Before the directory: in this order they are dropped.
     process: Option<Crew>,
     at: MountPoint,
@@ -20,7 +20,7 @@ pub(super) struct Mount {
 
 impl Mount {
     /// Mounts, and comes back when it is.
-    pub(super) fn new(cluster: &TestCluster, what: Served) -> Result<Self> {
+    pub(crate) fn new(cluster: &TestCluster, what: Served) -> Result<Self> {
         let mut mount = Self { process: None, at: MountPoint::new()? };
         let at = mount.at.path().to_owned();
         let process = Crew::ready(&[cluster.job(Task::Serve { at, what })], &cluster.state())?;
@@ -29,12 +29,17 @@ impl Mount {
     }
 
     /// Where a path of the namespace is in it.
-    pub(super) fn dir(&self, path: &str) -> PathBuf {
+    pub(crate) fn dir(&self, path: &str) -> PathBuf {
         self.at.path().join(path.trim_start_matches('/'))
     }
 
+    /// The process behind it.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.as_ref().and_then(Crew::pid).unwrap_or_default()
+    }
+
     /// Unmounts, and says what the process had to do afterwards.
-    pub(super) fn end(mut self) -> Result<Outcome> {
+    pub(crate) fn end(mut self) -> Result<Outcome> {
         match self.process.take() {
             Some(process) => process.go()?.first().cloned(),
             None => Ok(Outcome::default()),
