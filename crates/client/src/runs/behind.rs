@@ -22,6 +22,11 @@ use super::{ByReference, ByValue, Worth, read_block};
 /// A piece is written when a directory has so many bytes of rows: some hundred thousand names. Each
 /// piece is an object, and a run that whoever looks into the directory has to look into.
 pub(super) const PIECE_BYTES: usize = 8 << 20;
+/// Of a directory that has many pieces already the next is larger, up to this: what a merge and a look
+/// cost grows with their number.
+pub(super) const LARGE_PIECE_BYTES: usize = 4 * PIECE_BYTES;
+/// A piece is at least this part of those before it.
+const PIECE_PART: usize = 4;
 /// All rows in memory.
 pub(super) const ROWS_BYTES_MAX: usize = 8 * PIECE_BYTES;
 /// So many directories are kept in mind, with their names.
@@ -57,6 +62,15 @@ struct Dir {
     names: u64,
     subdirs: u64,
     written: Vec<Part>,
+    /// Bytes that the rows of its pieces had in memory.
+    in_pieces: usize,
+}
+
+impl Dir {
+    /// So many bytes of rows are worth a piece.
+    fn piece_bytes(&self) -> usize {
+        (self.in_pieces / PIECE_PART).clamp(PIECE_BYTES, LARGE_PIECE_BYTES)
+    }
 }
 
 /// What need not be looked up again in a block.
@@ -225,16 +239,13 @@ impl Behind {
             return Ok(None);
         }
         self.look_at = self.bytes + PIECE_BYTES / 16;
-        let of = |(ino, dir): (&Ino, &Dir)| (dir.rows.bytes(), *ino);
-        let Some((bytes, dir)) = self.dirs.iter().map(of).max() else { return Ok(None) };
-        if bytes < PIECE_BYTES && self.bytes < ROWS_BYTES_MAX {
+        let largest = self.dirs.iter().max_by_key(|(ino, dir)| (dir.rows.bytes(), **ino));
+        let Some((ino, dir)) = largest else { return Ok(None) };
+        if dir.rows.bytes() < dir.piece_bytes() && self.bytes < ROWS_BYTES_MAX {
             return Ok(None);
         }
-        let is_worth = |dir: &Dir| dir.rows.len() as u64 >= self.worth.names_min;
-        match self.dirs.get(&dir) {
-            Some(found) if is_worth(found) => Ok(self.piece(dir)),
-            Some(_) | None => Err(ByValue::Small),
-        }
+        let (ino, is_worth) = (*ino, dir.rows.len() as u64 >= self.worth.names_min);
+        if is_worth { Ok(self.piece(ino)) } else { Err(ByValue::Small) }
     }
 
     /// Everything there is, as if it were enough.
@@ -249,6 +260,7 @@ impl Behind {
         let dir = self.dirs.get_mut(&ino).filter(|dir| !dir.rows.is_empty())?;
         let rows = std::mem::take(&mut dir.rows);
         self.bytes -= rows.bytes();
+        dir.in_pieces += rows.bytes();
         self.look_at = PIECE_BYTES;
         Some(Piece { dir: ino, first: dir.first, rows })
     }

@@ -16,8 +16,10 @@ const INDEX_BYTES: usize = 48;
 const TAIL_BYTES_MIN: usize = 1024;
 /// What it takes for a block at most: a first name of 255 bytes.
 const INDEX_BYTES_MAX: usize = 4 + 4 + 1 + 255;
-/// Runs that are worth a thread, and the most threads.
-const RUNS_PER_THREAD: usize = 6;
+/// Runs that are worth a thread on this machine's disk, where their ends are in memory: starting one takes as
+/// long as reading some of them. And those where each read is a round trip; and the most threads.
+const RUNS_PER_THREAD: usize = 24;
+const FAR_RUNS_PER_THREAD: usize = 2;
 const THREADS_MAX: usize = 8;
 
 /// Reads the ends of clients' runs, which must say what the clients said.
@@ -29,7 +31,9 @@ pub(super) fn prove_all(store: &dyn ObjectStore, runs: &[DirRun]) -> Result<()> 
         }
         Ok(())
     };
-    let others = (runs.len() / RUNS_PER_THREAD).min(THREADS_MAX).saturating_sub(1);
+    let is_near = store.lists_what_it_finds();
+    let per_thread = if is_near { RUNS_PER_THREAD } else { FAR_RUNS_PER_THREAD };
+    let others = (runs.len() / per_thread).min(THREADS_MAX).saturating_sub(1);
     std::thread::scope(|scope| {
         // With fewer threads it only takes longer.
         let spawn = |_| {
