@@ -10,7 +10,7 @@ use crate::ahead::Ahead;
 use crate::call::{Call, What};
 use crate::project::Project;
 use crate::region::{Kind, Region};
-use crate::world::{Event, World};
+use crate::world::{Conn, Event, World};
 
 /// The numbers of questions that nobody was asked begin here.
 const ITS_OWN: u64 = 1 << 50;
@@ -129,6 +129,16 @@ impl World {
             self.clients[client].session.set_aside();
             self.clients[client].returning = true;
         }
+    }
+
+    fn open_conn(&mut self, client: usize) -> ConnId {
+        let id = ConnId(self.next_conn);
+        self.next_conn += 1;
+        let (tenure, to_server_at, to_client_at) = (self.tenure, 0, 0);
+        let conn = Conn { client, tenure, alive: true, to_server_at, to_client_at };
+        self.conns.insert(id, conn);
+        self.send_to_server(id, Event::Opened(id));
+        id
     }
 
     /// Gives a session an input and sends what it says.

@@ -46,6 +46,7 @@ pub mod ranks;
 mod region;
 mod rng;
 mod run;
+mod snapshots;
 mod tree;
 mod workload;
 mod world;

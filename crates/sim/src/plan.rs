@@ -38,6 +38,8 @@ pub struct Plan {
     pub alone: bool,
     /// Whether clients remember the strong subtree under leases, with clocks that drift apart.
     pub leases: bool,
+    /// Snapshots that are taken, looked at or forgotten in a round, at most.
+    pub snapshots: u64,
     /// The longest time a message or store operation takes, in nanoseconds.
     pub delay_max: u64,
 }
@@ -138,6 +140,7 @@ impl Plan {
             // Not drawn: what is drawn after it is what it was before there was this.
             alone: rng.clone().percent(60),
             leases: rng.clone().below(1000).is_multiple_of(4),
+            snapshots: if rng.clone().below(1000) % 3 == 1 { 6 } else { 0 },
         };
         if plan.leases {
             plan.settings.dir_lease = [ms(1000), ms(50), ms(5)][rng.clone().index(3)];

@@ -61,3 +61,11 @@ pub(crate) fn message(message: &Message<'_>) -> String {
         other => format!("{other:?}"),
     }
 }
+
+/// How an operation on the store ended.
+pub(crate) fn ended(ended: &crate::disk::Ended) -> String {
+    match ended {
+        Ok(result) => store_result(result),
+        Err(failure) => format!("failed: {}", failure.error),
+    }
+}

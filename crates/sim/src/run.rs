@@ -34,6 +34,8 @@ pub struct Report {
     pub ahead: u64,
     /// Requests of several clients that were judged together.
     pub judged: u64,
+    /// Times that what a snapshot shows was compared with the model at its moment.
+    pub snapshots: u64,
     /// Servers that were started.
     pub tenures: u64,
 }
@@ -59,6 +61,7 @@ pub fn run(seed: u64, trace: bool) -> Report {
         leased_here: world.leased_here,
         ahead: world.ahead,
         judged: world.history.judged,
+        snapshots: world.snapshots.compared,
         tenures: world.tenure,
     }
 }
@@ -206,6 +209,7 @@ impl World {
             (faults.breaks, Event::Break),
             (faults.kills, Event::Kill),
             (faults.stops, |_| Event::Terminate),
+            (self.plan.snapshots, |_| Event::Snapshot),
         ] {
             for _ in 0..self.rng.below(count + 1) {
                 let (at, which) = (self.rng.between(1, span), self.rng.next());
@@ -314,6 +318,7 @@ impl World {
         }
         self.run_until(liveness::ANSWERED_WITHIN.0, Self::is_quiet);
         self.note(format_args!("$ compare {when}"));
+        self.compare_snapshots(when);
         let mut actual = self.read_tree();
         if self.oracle.regions.iter().any(|region| !region.known) {
             // Where a crash undid changes of which there is no journal, an inode that moved may be

@@ -19,6 +19,7 @@ use crate::invariants::determinism::Fingerprint;
 use crate::oracle::{Applied, Oracle, Violation};
 use crate::plan::Plan;
 use crate::rng::Rng;
+use crate::snapshots::Taken;
 
 /// Civil time at the start of every simulation.
 pub(crate) const EPOCH: i64 = 1_000_000_000_000_000_000;
@@ -48,6 +49,8 @@ pub(crate) enum Event {
     Break(u64),
     Kill(u64),
     Terminate,
+    /// A snapshot is taken, looked at or forgotten.
+    Snapshot,
 }
 
 /// A connection. It is never forgotten: what the server says after it broke still counts.
@@ -56,8 +59,8 @@ pub(crate) struct Conn {
     pub(crate) client: usize,
     pub(crate) tenure: u64,
     pub(crate) alive: bool,
-    to_server_at: u64,
-    to_client_at: u64,
+    pub(crate) to_server_at: u64,
+    pub(crate) to_client_at: u64,
 }
 
 /// See the module documentation.
@@ -96,6 +99,8 @@ pub struct World {
     pub oracle: Oracle,
     /// What clients see.
     pub history: Recorder,
+    /// What snapshots must show.
+    pub(crate) snapshots: Taken,
     pub(crate) rng: Rng,
     pub(crate) monitor_tid: u64,
     /// Questions of the monitor, and in which tenure they were asked.
@@ -134,6 +139,7 @@ impl World {
             now: 0,
             oracle: Oracle::new(),
             history: Recorder::default(),
+            snapshots: Taken::default(),
             rng,
             monitor_tid: 1 << 32,
             asked: BTreeMap::new(),
@@ -230,7 +236,10 @@ impl World {
                 if tenure == self.tenure
                     && let Some(ended) = self.disk.end(token)
                 {
-                    self.note(format_args!("mds.0  <- store   {token:?} {}", brief(&ended)));
+                    self.note(format_args!(
+                        "mds.0  <- store   {token:?} {}",
+                        crate::print::ended(&ended)
+                    ));
                     self.handle(Input::Stored(token, ended));
                 }
             }
@@ -253,6 +262,7 @@ impl World {
             Event::Crash => self.crash(),
             Event::Break(which) => self.break_one(which),
             Event::Kill(which) => self.kill(which),
+            Event::Snapshot => self.use_snapshots(),
             Event::Terminate => {
                 self.note(format_args!("$ terminate"));
                 self.handle(Input::Terminate);
@@ -337,6 +347,7 @@ impl World {
         for (token, op) in effects.store.drain(..) {
             self.note(format_args!("mds.0  -> store   {token:?} {}", crate::print::store_op(&op)));
             self.fingerprint.add(crate::print::store_op(&op).as_bytes());
+            self.note_snapshot(&op);
             self.disk.submit(token, op);
             let after = self.delay();
             self.schedule(after, Event::CarryOut(self.tenure, token));
@@ -453,16 +464,6 @@ impl World {
         }
     }
 
-    pub(crate) fn open_conn(&mut self, client: usize) -> ConnId {
-        let id = ConnId(self.next_conn);
-        self.next_conn += 1;
-        let (tenure, to_server_at, to_client_at) = (self.tenure, 0, 0);
-        let conn = Conn { client, tenure, alive: true, to_server_at, to_client_at };
-        self.conns.insert(id, conn);
-        self.send_to_server(id, Event::Opened(id));
-        id
-    }
-
     /// Breaks a connection: what is on the way is lost, and both ends notice in their own time.
     pub(crate) fn break_conn(&mut self, conn: ConnId, server_notices: bool) {
         let Some(known) = self.conns.get_mut(&conn).filter(|known| known.alive) else { return };
@@ -489,12 +490,5 @@ impl World {
             self.note(format_args!("{id} -> mds.0  {}", crate::print::message(&message)));
             self.handle(Input::Message(conn, message));
         }
-    }
-}
-
-fn brief(ended: &crate::disk::Ended) -> String {
-    match ended {
-        Ok(result) => crate::print::store_result(result),
-        Err(failure) => format!("failed: {}", failure.error),
     }
 }

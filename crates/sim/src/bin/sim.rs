@@ -41,7 +41,7 @@ fn main() -> ExitCode {
         return if ranks == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     let (mut done, mut checked, mut judged, mut tenures, mut failures) = (0_u64, 0, 0, 0, 0);
-    let (mut answered_here, mut leased_here, mut ahead) = (0, 0, 0);
+    let (mut answered_here, mut leased_here, mut ahead, mut snapshots) = (0, 0, 0, 0);
     let mut tally = sim::cells::Tally::default();
     for seed in options.first..options.first.saturating_add(options.seeds) {
         if start.elapsed() >= Duration::from_secs(options.seconds) {
@@ -56,6 +56,7 @@ fn main() -> ExitCode {
                 answered_here += report.answered_here;
                 leased_here += report.leased_here;
                 ahead += report.ahead;
+                snapshots += report.snapshots;
                 tenures += report.tenures;
                 for line in &report.trace {
                     println!("{line}");
@@ -83,7 +84,7 @@ fn main() -> ExitCode {
         }
     }
     println!(
-        "{done} seeds, {checked} answers compared ({answered_here} of them not asked for, {leased_here} under leases), {ahead} told later, {judged} judged, {tenures} servers, {failures} failures, {:.1} s",
+        "{done} seeds, {checked} answers compared ({answered_here} of them not asked for, {leased_here} under leases), {ahead} told later, {judged} judged, {snapshots} snapshots compared, {tenures} servers, {failures} failures, {:.1} s",
         start.elapsed().as_secs_f64()
     );
     if options.seeds > 1 {

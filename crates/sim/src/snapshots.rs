@@ -1,0 +1,216 @@
+//! Snapshots, taken and forgotten at random: each must show what the model was at the moment in which it
+//! was taken, whatever was changed, merged, compacted or interrupted by a crash since.
+//!
+//! That moment is when the server has the table of snapshots replaced. Changes wait then until it has
+//! heard how that ended, so also one that nobody was told of shows that.
+
+use std::collections::BTreeMap;
+
+use client::Branch;
+use metastore::Snapshot;
+use metastore::request::StoreOp;
+use namespace::Refusal;
+use objstore::{change_snapshots, load_dir_at, read_snapshots};
+use types::{Attr, Cred, Ino, Seq};
+use wire::Op;
+
+use crate::oracle::Violation;
+use crate::region::{Kind, Region};
+use crate::tree::{self, Item, Tree};
+use crate::world::World;
+
+/// So many are kept at most: the oldest are forgotten.
+const KEPT_MAX: usize = 4;
+
+/// What snapshots must show.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    /// By id.
+    expected: BTreeMap<u64, Expected>,
+    last_id: u64,
+    /// How often one was compared.
+    pub(crate) compared: u64,
+}
+
+/// The namespace at the moment of a snapshot, and what was known of it.
+#[derive(Debug)]
+struct Expected {
+    tree: Tree,
+    regions: Vec<Region>,
+}
+
+impl World {
+    /// The server has a snapshot taken: nothing is changed before it hears of that.
+    pub(crate) fn note_snapshot(&mut self, op: &StoreOp) {
+        let StoreOp::TakeSnapshot { snapshot } = op else { return };
+        let known = read_snapshots(&self.disk.memory).map(|(table, _)| table);
+        if known.is_ok_and(|table| table.get(snapshot.id).is_some()) {
+            // It was asked for once more, and is what it is.
+            return;
+        }
+        let mut regions = self.oracle.regions.clone();
+        for region in &mut regions {
+            // A merge that is done is part of the model when it is answered.
+            let unknown =
+                region.kind == Kind::Decoupled && (region.closed || region.owner.is_some());
+            region.known &= !unknown;
+        }
+        let expected = Expected { tree: tree::of_model(&self.oracle.model), regions };
+        self.snapshots.expected.insert(snapshot.id, expected);
+    }
+
+    /// Takes a snapshot, compares one, or forgets one.
+    pub(crate) fn use_snapshots(&mut self) {
+        let live = self.live_snapshots();
+        match self.rng.below(4) {
+            0 if !live.is_empty() => {
+                let snapshot = live[self.rng.index(live.len())].clone();
+                self.compare_snapshot(&snapshot, "under way");
+            }
+            1 if !live.is_empty() => self.forget_snapshot(&live),
+            _ => self.ask_for_snapshot(),
+        }
+    }
+
+    fn ask_for_snapshot(&mut self) {
+        let live = self.live_snapshots();
+        if live.len() >= KEPT_MAX {
+            self.forget_snapshot(&live);
+        }
+        let roots: Vec<Ino> = self.oracle.regions.iter().map(|region| region.root).collect();
+        let dir = if self.rng.percent(50) { Ino::ROOT } else { self.rng.pick(&roots) };
+        self.snapshots.last_id += 1;
+        let id = self.snapshots.last_id;
+        self.note(format_args!("$ snapshot {id} of {dir}"));
+        let client = &mut self.clients[0];
+        client.session.call(&Cred::root(), Op::Snapshot { dir, id }, &mut client.effects);
+        self.flush(0);
+    }
+
+    /// What nobody needs is not kept any more.
+    fn forget_snapshot(&mut self, live: &[Snapshot]) {
+        let Snapshot { id, number, .. } = live[self.rng.index(live.len())];
+        self.note(format_args!("$ forget snapshot {number}"));
+        let forgotten = change_snapshots(&self.disk.memory, |table| {
+            table.retain(|snapshot| snapshot.id != id);
+            Ok(())
+        });
+        self.check(forgotten.map_err(|error| error.to_string()));
+        self.snapshots.expected.remove(&id);
+    }
+
+    fn live_snapshots(&mut self) -> Vec<Snapshot> {
+        match read_snapshots(&self.disk.memory) {
+            Ok((table, _)) => table.live().cloned().collect(),
+            Err(error) => {
+                self.check(Err(error.to_string()));
+                Vec::new()
+            }
+        }
+    }
+
+    /// Compares all snapshots that there are.
+    pub(crate) fn compare_snapshots(&mut self, when: &str) {
+        for snapshot in self.live_snapshots() {
+            self.compare_snapshot(&snapshot, when);
+        }
+    }
+
+    fn compare_snapshot(&mut self, snapshot: &Snapshot, when: &str) {
+        let Snapshot { number, id, .. } = *snapshot;
+        let Some(Expected { tree, regions }) = self.snapshots.expected.get(&id) else {
+            return self.check(Err(format!("nobody took snapshot {number}")));
+        };
+        let top = String::from_utf8_lossy(&snapshot.path).into_owned();
+        let top = top.trim_end_matches('/');
+        let result = self.read_snapshot(snapshot, top).and_then(|actual| {
+            let expected = below(tree, top);
+            compare(&expected, &actual, regions).map_err(|text| format!("another tree:{text}"))
+        });
+        self.snapshots.compared += 1;
+        let about = |text| format!("snapshot {number} of {top}/ {when}: {text}");
+        self.check(result.map_err(about));
+    }
+
+    /// What a snapshot shows to whoever reads the store.
+    fn read_snapshot(&self, snapshot: &Snapshot, top: &str) -> Result<Tree, Violation> {
+        let mut view = Branch::new(&snapshot.root, Seq(1));
+        let mut tree = Tree::new();
+        let mut todo = vec![(top.to_owned(), snapshot.root.ino)];
+        while let Some((path, ino)) = todo.pop() {
+            let load = |view: &mut Branch, refusal| self.load(view, snapshot.number, refusal);
+            let item = loop {
+                match item_of(&view, ino) {
+                    Ok(item) => break item,
+                    Err(refusal) => {
+                        load(&mut view, refusal).map_err(|it| format!("{path}: {it}"))?
+                    }
+                }
+            };
+            while item.attr.is_dir() {
+                match view.namespace().list(&Cred::root(), ino, None, usize::MAX, true) {
+                    Ok(entries) => {
+                        let entries = entries.into_iter();
+                        todo.extend(entries.map(|it| {
+                            let name = String::from_utf8_lossy(&it.name).into_owned();
+                            (format!("{path}/{name}"), it.attr.ino)
+                        }));
+                        break;
+                    }
+                    Err(refusal) => {
+                        load(&mut view, refusal).map_err(|it| format!("{path}: {it}"))?
+                    }
+                }
+            }
+            tree.insert(path, item);
+        }
+        Ok(tree)
+    }
+
+    fn load(&self, view: &mut Branch, number: u64, refusal: Refusal) -> Result<(), Violation> {
+        let Refusal::Cold(dir) = refusal else { return Err(format!("{refusal:?}")) };
+        let loaded = load_dir_at(&self.disk.memory, dir, number);
+        let loaded = loaded.map_err(|error| error.to_string())?;
+        view.load(dir, loaded.as_ref());
+        Ok(())
+    }
+}
+
+fn item_of(view: &Branch, ino: Ino) -> Result<Item, Refusal> {
+    let namespace = view.namespace();
+    let mut item = Item { attr: namespace.getattr(ino)?, ..Item::default() };
+    if !item.attr.is_dir() {
+        item.data = namespace.data(ino)?.to_vec();
+    }
+    for name in namespace.xattr_names(ino)? {
+        item.xattrs.insert(name.to_vec(), namespace.xattr(ino, name)?.to_vec());
+    }
+    Ok(item)
+}
+
+/// The part of a tree that is at a path and below.
+fn below(tree: &Tree, top: &str) -> Tree {
+    let is_below = |path: &str| {
+        path.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let known = tree.iter().filter(|(path, _)| is_below(path));
+    let mut tree: Tree = known.map(|(path, item)| (path.clone(), item.clone())).collect();
+    if let Some(root) = tree.get_mut(top) {
+        // A snapshot has the attributes of its root; what else an inode has stands where its name is.
+        root.xattrs.clear();
+    }
+    tree
+}
+
+fn compare(expected: &Tree, actual: &Tree, regions: &[Region]) -> Result<(), Violation> {
+    let unknown = |path: &str| regions.iter().any(|region| !region.known && region.holds(path));
+    let blur = |tree: &Tree| -> Tree {
+        let blurred = |item: &Item| {
+            let attr = regions.iter().fold(item.attr, |attr, region| region.blur(&attr));
+            Item { attr: Attr { stripe: types::Stripe::default(), ..attr }, ..item.clone() }
+        };
+        tree.iter().map(|(path, item)| (path.clone(), blurred(item))).collect()
+    };
+    let differences = tree::differences(&blur(expected), &blur(actual), unknown);
+    if differences.is_empty() { Ok(()) } else { Err(differences) }
+}
