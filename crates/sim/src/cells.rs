@@ -160,6 +160,7 @@ impl Cells {
             root,
             cell,
             doubt: Vec::new(),
+            question: None,
             next: vec![None],
             releasing: false,
             granted: None,
@@ -326,6 +327,11 @@ impl Cells {
     fn check_policy(&mut self, at: usize) {
         let Some(found) = self.policy_in_force(at) else { return };
         let owner = self.owner_in_force(at);
+        // A change whose asker died is carried out when its time comes.
+        let world = &self.world;
+        let waits = self.jobs[at]
+            .question
+            .is_some_and(|tid| world.is_asked(tid) && !world.monitor_answers.contains_key(&tid));
         let job = &mut self.jobs[at];
         if owner == ClientId(0) {
             job.given_back();
@@ -336,7 +342,9 @@ impl Cells {
             return self.world.check(Err(text));
         }
         *cell = found;
-        doubt.clear();
+        if !waits {
+            doubt.clear();
+        }
         if !job::logs(found) {
             // Nobody asks for a log of requests any more.
             ledger.updates.iter_mut().for_each(|update| update.kept.log = false);

@@ -10,7 +10,7 @@ use metastore::request::client_journal_name;
 use namespace::NewInode;
 use objstore::ObjectStore;
 use policy::{Cell, Composition, Mechanism, Policy, Transition};
-use types::{Attr, Cred, Epoch, Errno, Ino, Seq};
+use types::{Attr, Cred, Epoch, Errno, Ino, Seq, Tid};
 use wire::{Answer, Op};
 
 use super::ledger::{Kept, Ledger, Shown, Update};
@@ -58,6 +58,8 @@ pub(super) struct Job {
     pub(super) cell: Cell,
     /// One that may be in force instead: nobody heard the end of a change.
     pub(super) doubt: Vec<Cell>,
+    /// What the monitor was asked last, if nobody heard the answer.
+    pub(super) question: Option<Tid>,
     /// What may be in force when the subtree is everybody's again: one of these; none is for no
     /// change. More than one if nobody heard the end of a change.
     pub(super) next: Vec<Option<Cell>>,

@@ -204,10 +204,14 @@ impl Cells {
             self.step(client)?;
         }
         let tid = self.world.ask_monitor(op);
+        // Should the asker die, it may be carried out all the same.
+        self.job().question = Some(tid);
         loop {
             match self.world.monitor_answers.remove(&tid) {
-                Some(Ok(answer)) => return Ok(answer),
-                Some(Err(failure)) => return Err(Stop::Failed(failure.errno)),
+                Some(answer) => {
+                    self.job().question = None;
+                    return answer.map_err(|failure| Stop::Failed(failure.errno));
+                }
                 None if !self.world.is_asked(tid) => return Err(Stop::Failed(Errno::Again)),
                 None => {}
             }
