@@ -7,10 +7,13 @@
 mod arriving;
 mod block_allow;
 mod branch;
+mod checkpoint;
 mod cluster;
 mod compositions;
 mod creates;
 mod crew;
+mod dataset;
+mod files;
 mod fuse;
 mod insert;
 mod interference;
@@ -25,6 +28,8 @@ mod numbered;
 mod overload;
 mod peer;
 mod persist;
+mod placement;
+mod policy_change;
 mod predict;
 mod probe;
 mod process;
@@ -37,6 +42,7 @@ mod sync;
 mod trim;
 mod untar;
 mod worker;
+mod workflow;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -131,6 +137,16 @@ enum Name {
     Branch,
     /// A source tree unpacked, configured, compiled and removed (Fig 2)
     Untar,
+    /// Ranks that write checkpoints, each its own files or all one file (U-07)
+    Checkpoint,
+    /// A job that renames its output into place beside a checkpoint, in one namespace (F-10)
+    Workflow,
+    /// Many small files, read in random order
+    Dataset,
+    /// A large subtree from strong to weak and back, while another client works in it (F-09)
+    PolicyChange,
+    /// Store and clients' own disks on a disk or in memory (F-12)
+    Placement,
     /// The mount beside a file system that does nothing
     Fuse,
     /// What the machine itself does
@@ -166,6 +182,11 @@ impl Name {
             Self::Readdir => experiments.push(readdir::run),
             Self::Branch => experiments.push(branch::run),
             Self::Untar => experiments.push(untar::run),
+            Self::Checkpoint => experiments.push(checkpoint::run),
+            Self::Workflow => experiments.push(workflow::run),
+            Self::Placement => experiments.push(placement::run),
+            Self::Dataset => experiments.push(dataset::run),
+            Self::PolicyChange => experiments.push(policy_change::run),
             Self::Fuse => experiments.push(fuse::run),
             Self::Probe => {}
             Self::All => experiments.extend([
@@ -186,6 +207,11 @@ impl Name {
                 trim::run,
                 readdir::run,
                 branch::run,
+                checkpoint::run,
+                workflow::run,
+                dataset::run,
+                policy_change::run,
+                placement::run,
                 fuse::run_where_possible,
             ]),
         }
@@ -208,7 +234,7 @@ fn interrupts() -> Result<Arc<AtomicBool>> {
 fn place(context: &Context) -> Result<Place> {
     let parent = context.dir.clone().unwrap_or_else(std::env::temp_dir);
     let parent = std::path::absolute(&parent).map_err(|error| super::up::io(&parent, &error))?;
-    Ok(Place { parent, store: None, mon: context.mon.clone() })
+    Ok(Place { parent, store: None, state: None, mon: context.mon.clone() })
 }
 
 /// The rows of `mechanisms`, for whoever wants to know what they cost here.

@@ -358,6 +358,115 @@ fn a_source_tree_is_unpacked_configured_compiled_and_removed() {
 }
 
 #[test]
+fn checkpoints_are_written_in_both_patterns_and_found_again() {
+    // What is not as it was written fails the bench itself: another client walks through all of it.
+    let rows = rows("checkpoint", 3, &["--clients", "2"]);
+    for pattern in ["nn", "n1"] {
+        for way in ["local", "posix", "posix-volatile", "batchfs", "hdfs", "deltafs", "ramdisk"] {
+            let row = row(&rows, &format!("{pattern}_{way}"));
+            assert_eq!((&row["files"], &row["clients"]), (&6.into(), &2.into()), "{row}");
+            let of = |figure: &str| row[figure].as_f64();
+            let returned = of("return_seconds").unwrap();
+            assert!(returned > 0.0 && of("mb_per_second").unwrap() > 0.0, "{row}");
+            let durable = of("durable_seconds");
+            assert_eq!(durable.is_none(), matches!(way, "posix-volatile" | "ramdisk"), "{row}");
+            assert!(durable.is_none_or(|seconds| seconds >= returned), "{row}");
+            let invisible = matches!(way, "deltafs" | "ramdisk");
+            assert_eq!(of("visible_seconds").is_none(), invisible, "{row}");
+            assert_eq!(of("explicit_merge_seconds").is_some(), invisible, "{row}");
+        }
+    }
+}
+
+#[test]
+fn a_job_and_a_checkpoint_work_beside_each_other_and_are_watched() {
+    // That progress only grows, and that nothing is left of attempts that do not count, fails the bench.
+    let rows = rows("workflow", 12, &["--clients", "2"]);
+    let settings = ["local", "alone", "both_posix", "own", "own_synced"];
+    let expected: Vec<_> =
+        settings.iter().flat_map(|it| [format!("job_{it}"), format!("checkpoint_{it}")]).collect();
+    assert_eq!(names(&rows), expected);
+    for job in rows.iter().step_by(2) {
+        assert_eq!(job["files"], 12, "{job}");
+        assert!(job["progress_steps"].as_f64().unwrap() >= 1.0, "the observer saw parts: {job}");
+        assert!(job["looks"].as_f64() >= job["progress_steps"].as_f64(), "{job}");
+    }
+    for checkpoint in rows.iter().skip(1).step_by(2) {
+        assert_eq!((&checkpoint["files"], &checkpoint["clients"]), (&12.into(), &2.into()));
+        assert!(checkpoint["mb_per_second"].as_f64().unwrap() > 0.0, "{checkpoint}");
+    }
+}
+
+#[test]
+fn a_data_set_is_read_in_random_order_from_everywhere() {
+    // What is read is compared with what was written, by the bench.
+    let rows = rows("dataset", 50, &["--clients", "2"]);
+    let mut expected = vec!["made_local".to_owned(), "made_batch".to_owned()];
+    for (way, several) in [
+        ("local", ""),
+        ("requests", ""),
+        ("view", ""),
+        ("local", "_2_readers"),
+        ("requests", "_2_readers"),
+    ] {
+        expected.extend(["cold", "warm"].map(|heat| format!("{way}_{heat}{several}")));
+    }
+    assert_eq!(names(&rows), expected);
+    let of = |name: &str, figure: &str| row(&rows, name)[figure].as_f64().unwrap();
+    assert!(of("requests_warm", "requests_per_file") >= 1.0, "nothing is remembered");
+    assert!(of("view_warm", "requests_per_file") < 0.5, "the view asks nobody for a file");
+    assert_eq!(of("local_cold", "requests_per_file"), 0.0);
+    assert!(of("requests_cold", "times_local") > 0.0);
+}
+
+#[test]
+fn no_content_is_moved_when_a_policy_changes() {
+    let rows = rows("policy-change", 300, &[]);
+    let expected = [
+        "strong_to_weak",
+        "decouple",
+        "weak_to_strong",
+        "weak_to_strong_held",
+        "durable_to_volatile",
+        "volatile_to_durable",
+    ];
+    assert_eq!(names(&rows), expected);
+    for row in &rows {
+        assert_eq!(row["data_bytes"], 0.0, "{row}");
+        assert_eq!(row["goals"][0]["met"], true, "{row}");
+    }
+    let metadata = row(&rows, "weak_to_strong_held")["metadata_bytes"].as_f64().unwrap();
+    assert!(metadata > 0.0, "what was held is written down");
+}
+
+#[test]
+fn jobs_run_with_everything_on_a_disk_or_in_memory() {
+    if !std::path::Path::new("/dev/shm").is_dir() {
+        return;
+    }
+    let rows = rows("placement", 60, &[]);
+    let cells =
+        ["weak-none", "weak-local", "weak-global", "strong-none", "strong-local", "strong-global"];
+    let places = ["disk_disk", "disk_memory", "memory_disk", "memory_memory"];
+    let expected: Vec<_> =
+        cells.iter().flat_map(|cell| places.map(|place| format!("{cell}_{place}"))).collect();
+    assert_eq!(names(&rows), expected);
+    for row in &rows {
+        assert!(row["times_all_on_disk"].as_f64().unwrap() > 0.0, "{row}");
+    }
+    let left = std::fs::read_dir("/dev/shm").unwrap().filter_map(Result::ok);
+    // Others may be measuring at the same time.
+    let ours =
+        left.filter(|entry| entry.file_name().to_string_lossy().starts_with("cudele-bench."));
+    for entry in ours {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let pid = name.split('.').nth(1).unwrap_or_default().to_owned();
+        let alive = std::path::Path::new("/proc").join(&pid).exists();
+        assert!(alive, "{name} is left of a process that has ended");
+    }
+}
+
+#[test]
 fn journal_settings_are_swept() {
     let rows = rows("segments", 50, &[]);
     assert_eq!(names(&rows)[..2], ["no_journal", "default"]);

@@ -23,6 +23,8 @@ const STEP: Duration = Duration::from_millis(1);
 pub(crate) struct TestCluster {
     /// Everything of this experiment is below it.
     home: PathBuf,
+    /// What clients keep on their own disk.
+    state: PathBuf,
     /// The cluster's own directory; `None` for one that exists.
     own: Option<PathBuf>,
     cluster: Arc<Cluster>,
@@ -38,6 +40,8 @@ pub(crate) struct Place {
     pub(crate) parent: PathBuf,
     /// The object store, if not a directory of the cluster.
     pub(crate) store: Option<String>,
+    /// Clients keep what is on their own disk below this directory, if not beside the cluster.
+    pub(crate) state: Option<PathBuf>,
     /// An existing cluster's monitor.
     pub(crate) mon: Option<String>,
 }
@@ -52,8 +56,17 @@ impl TestCluster {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let home = place.parent.join(format!("cudele-bench.{}.{number}", std::process::id()));
-        let made = fs::create_dir_all(home.join("state"));
-        made.map_err(|error| crate::command::up::io(&home, &error))?;
+        let name = home.file_name().unwrap_or_default().to_owned();
+        let elsewhere = |parent: &PathBuf| {
+            let mut name = name.clone();
+            name.push(".clients");
+            parent.join(name)
+        };
+        let state = place.state.as_ref().map_or(home.join("state"), elsewhere);
+        for dir in [&home, &state] {
+            let made = fs::create_dir_all(dir);
+            made.map_err(|error| crate::command::up::io(dir, &error))?;
+        }
         if let Some(mon) = &place.mon {
             if !settings.is_empty() {
                 let cause = "this experiment starts servers with settings of its own";
@@ -61,15 +74,15 @@ impl TestCluster {
                     .remedy("leave --mon and CUDELE_MON out"));
             }
             let cluster = Cluster::connect(&mon.parse()?)?;
-            return Self { home, own: None, cluster, store: String::new(), mds: None }.with_store();
+            let store = String::new();
+            return Self { home, state, own: None, cluster, store, mds: None }.with_store();
         }
         let dir = home.join("c");
         let mut command = program()?;
         command.arg("up").arg("--json").arg("--dir").arg(&dir);
-        command.env("CUDELE_STATE", home.join("state"));
+        command.env("CUDELE_STATE", &state);
         if let Some(store) = &place.store {
-            let name = home.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            command.arg("--store").arg(objstore::beside(store, &name));
+            command.arg("--store").arg(objstore::beside(store, &name.to_string_lossy()));
         }
         for setting in settings {
             command.arg("--set").arg(setting);
@@ -80,7 +93,8 @@ impl TestCluster {
             return Err(failed(String::from_utf8_lossy(&done.stderr).trim().to_owned()));
         }
         let cluster = Cluster::connect(&Locator::monitor_of(&dir))?;
-        Self { home, own: Some(dir), cluster, store: String::new(), mds: None }.with_store()
+        let store = String::new();
+        Self { home, state, own: Some(dir), cluster, store, mds: None }.with_store()
     }
 
     fn with_store(mut self) -> Result<Self> {
@@ -100,7 +114,7 @@ impl TestCluster {
 
     /// Where clients keep what is on their own disk.
     pub(crate) fn state(&self) -> PathBuf {
-        self.home.join("state")
+        self.state.clone()
     }
 
     /// A directory of the store's disk, for writing beside it.
@@ -119,11 +133,16 @@ impl TestCluster {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = format!("/bench.{}.{number}", std::process::id());
-        self.cluster.mount()?.make_dir(&path, 0o755)?;
+        self.make_dir(&path)?;
         if let Some(policy) = policy {
             self.cluster.set_policy(path.as_bytes(), Some(&policy.to_yaml()))?;
         }
         Ok(path)
+    }
+
+    /// Makes an empty directory at a path.
+    pub(crate) fn make_dir(&self, path: &str) -> Result<()> {
+        self.cluster.mount()?.make_dir(path, 0o755).map(drop)
     }
 
     /// The inode number of a directory that nobody has decoupled yet.
@@ -331,6 +350,7 @@ impl Drop for TestCluster {
         } else if self.own.is_some() {
             let _ = remove_objects(&self.store);
         }
+        let _ = fs::remove_dir_all(&self.state);
         let _ = fs::remove_dir_all(&self.home);
     }
 }

@@ -260,9 +260,14 @@ fn content(cluster: &TestCluster, sheet: &mut Sheet, bytes: u64) -> Result<()> {
 }
 
 /// The kernel forgets the content of all objects: it must be read from the disk again.
-fn evict(cluster: &TestCluster) -> Result<()> {
+pub(super) fn evict(cluster: &TestCluster) -> Result<()> {
     let Some(disk) = cluster.store_disk() else { return Ok(()) };
-    for entry in WalkDir::new(disk).into_iter().filter_map(std::result::Result::ok) {
+    evict_below(&disk)
+}
+
+/// The same for all files below a directory.
+pub(super) fn evict_below(dir: &Path) -> Result<()> {
+    for entry in WalkDir::new(dir).into_iter().filter_map(std::result::Result::ok) {
         if entry.file_type().is_file() {
             let about = |error| io(entry.path(), &error);
             let file = std::fs::File::open(entry.path()).map_err(about)?;
@@ -274,7 +279,7 @@ fn evict(cluster: &TestCluster) -> Result<()> {
 }
 
 /// What the one before wrote reaches the disk before the next one writes.
-fn settle(cluster: &TestCluster) -> Result<()> {
+pub(super) fn settle(cluster: &TestCluster) -> Result<()> {
     let Some(disk) = cluster.store_disk() else { return Ok(()) };
     let about = |error: rustix::io::Errno| io(&disk, &error.into());
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;

@@ -6,10 +6,13 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+
+use super::files::At;
 
 /// How long a [`Hammer`] goes on behind its window, so that the others have it until they stop.
 pub(crate) const TAIL: Duration = Duration::from_millis(100);
@@ -87,6 +90,124 @@ pub(crate) enum Task {
     Store { url: String, bytes: u64, write: bool, keep: bool },
     /// Run a program to its end.
     Program { arguments: Vec<OsString> },
+    /// Write checkpoints as some ranks of a parallel program.
+    Checkpoint(Checkpoint),
+    /// Look through what all ranks have written.
+    WalkCheckpoint(Checkpoint),
+    /// Be a job that commits its output by renaming it into place.
+    Workflow(Workflow),
+    /// Watch that job's output until it is done.
+    Observe(Workflow),
+    /// Change the policy of a subtree in which another client works.
+    Change(Change),
+    /// Make a data set of small files.
+    MakeDataset(Dataset),
+    /// Read it in random order.
+    ReadDataset(Dataset),
+}
+
+/// See [`Task::Checkpoint`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Checkpoint {
+    /// Where.
+    pub(crate) at: At,
+    /// The directory of the checkpoints.
+    pub(crate) dir: String,
+    /// Decouple it under this policy, or the rank's directory where each has its own files.
+    pub(crate) policy: Option<String>,
+    /// All ranks write into one file, in turn.
+    pub(crate) shared: bool,
+    /// The ranks that this process is, a thread for each.
+    pub(crate) own: Range<u64>,
+    /// How many ranks there are.
+    pub(crate) ranks: u64,
+    /// Files, or blocks of the shared file, that a rank writes in a step.
+    pub(crate) files: u64,
+    /// Bytes of each.
+    pub(crate) bytes: u64,
+    /// Checkpoints, one after the other.
+    pub(crate) steps: u64,
+    /// How files become durable that are not decoupled.
+    pub(crate) sync: Syncing,
+}
+
+/// See [`Task::Workflow`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Workflow {
+    /// Where.
+    pub(crate) at: At,
+    /// The directory of its output.
+    pub(crate) dir: String,
+    /// Decouple it under this policy.
+    pub(crate) policy: Option<String>,
+    /// Parts that it makes.
+    pub(crate) tasks: u64,
+    /// Bytes of each.
+    pub(crate) bytes: u64,
+    /// Tasks that are under way at the same time.
+    pub(crate) executors: u64,
+}
+
+/// See [`Task::Change`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Change {
+    /// The subtree, under the strong policy.
+    pub(crate) dir: String,
+    /// The directory in it in which the other client works.
+    pub(crate) live_dir: String,
+    /// Names that are in the subtree.
+    pub(crate) files: u64,
+    /// Names that are made, and neither merged nor written down when the policy changes.
+    pub(crate) held: u64,
+    /// The policies' texts.
+    pub(crate) strong: String,
+    /// See `strong`.
+    pub(crate) weak: String,
+    /// See `strong`.
+    pub(crate) volatile: String,
+    /// The directory of the object store.
+    pub(crate) store: PathBuf,
+    /// The process of the metadata server.
+    pub(crate) server: u32,
+}
+
+/// See [`Task::MakeDataset`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Dataset {
+    /// Where.
+    pub(crate) at: At,
+    /// The directory, in the namespace.
+    pub(crate) dir: String,
+    /// Decouple it under this policy.
+    pub(crate) policy: Option<String>,
+    /// How many there are.
+    pub(crate) files: u64,
+    /// How they are read in the namespace.
+    pub(crate) reading: Reading,
+    /// This reader's number; it reads every file whose place in the order is that of its turn.
+    pub(crate) reader: u64,
+    /// How many readers there are.
+    pub(crate) readers: u64,
+}
+
+/// See [`Dataset::reading`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Reading {
+    /// By requests.
+    Requests,
+    /// In a view of the subtree that this client has for itself.
+    View,
+}
+
+/// See [`Checkpoint::sync`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Syncing {
+    /// All that was written, with one call.
+    All,
+    /// One by one, where no call does that for all of them.
+    Each,
+    /// Somebody else sees to it.
+    Not,
 }
 
 /// See [`Task::Serve`].

@@ -20,6 +20,11 @@ pub(crate) fn written_bytes(pid: u32) -> Result<u64> {
     field(pid, "io", "write_bytes:")
 }
 
+/// Bytes that it handed over to the kernel so far, for files and sockets alike.
+pub(crate) fn handed_over_bytes(pid: u32) -> Result<u64> {
+    field(pid, "io", "wchar:")
+}
+
 /// Processor time that it used so far, all its threads.
 pub(crate) fn cpu_seconds(pid: u32) -> Result<f64> {
     let tasks = PathBuf::from(format!("/proc/{pid}/task"));

@@ -4,6 +4,9 @@
 //! measured happens before the start, and nothing else happens between start and end.
 
 mod cephfs;
+mod change;
+mod checkpoint;
+mod dataset;
 mod decoupled;
 mod hammer;
 mod insert;
@@ -13,6 +16,7 @@ mod per_event;
 mod raw;
 pub(super) mod rocks;
 mod synced;
+mod workflow;
 
 use std::io::{BufRead, Write};
 use std::path::Path;
@@ -82,6 +86,13 @@ fn perform(job: &Job) -> Result<Outcome> {
         Task::Calls { dir, work } => mounted::calls(dir, *work),
         Task::Store { url, bytes, write, keep } => mounted::store(url, *bytes, (*write, *keep)),
         Task::Program { arguments } => mounted::program(arguments),
+        Task::Checkpoint(task) => checkpoint::write(job, task),
+        Task::WalkCheckpoint(task) => checkpoint::walk(job, task),
+        Task::Workflow(task) => workflow::run(job, task),
+        Task::Observe(task) => workflow::observe(job, task),
+        Task::Change(task) => change::changes(job, task),
+        Task::MakeDataset(task) => dataset::make(job, task),
+        Task::ReadDataset(task) => dataset::read(job, task),
     }
 }
 
