@@ -15,6 +15,8 @@ pub(crate) struct Held {
     /// Recalls of files that are perhaps being created: the answer with their numbers comes later.
     early: BTreeSet<Ino>,
     locks: BTreeMap<(Ino, LockKind, u64), LockRanges>,
+    /// Decoupled subtrees that are merged on demand, and whether somebody asks for them.
+    subtrees: BTreeMap<Ino, bool>,
 }
 
 /// How often a file is open.
@@ -105,6 +107,10 @@ impl Held {
     /// The server wants a file to be given up. Says whether there is something to give up: what was
     /// not answered yet was not open when the server said so.
     pub(crate) fn recall(&mut self, ino: Ino, creating: bool) -> bool {
+        if let Some(asked) = self.subtrees.get_mut(&ino) {
+            *asked = true;
+            return true;
+        }
         match self.opens.get_mut(&ino) {
             Some(open) if open.granted => {
                 open.recalled = true;
@@ -117,6 +123,25 @@ impl Held {
                 false
             }
         }
+    }
+
+    /// A subtree is merged when others ask for it from now on, or is not any more.
+    pub(crate) fn offer(&mut self, root: Ino, offered: bool) {
+        if offered {
+            self.subtrees.entry(root).or_insert(false);
+        } else {
+            self.subtrees.remove(&root);
+        }
+    }
+
+    /// Whether somebody asks for a subtree.
+    pub(crate) fn is_demanded(&self, root: Ino) -> bool {
+        self.subtrees.get(&root).is_some_and(|asked| *asked)
+    }
+
+    /// A subtree is about to be merged: who asks from now on asks for more.
+    pub(crate) fn take_demand(&mut self, root: Ino) -> bool {
+        self.subtrees.get_mut(&root).is_some_and(std::mem::take)
     }
 
     /// A file was given up by this request.

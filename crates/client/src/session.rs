@@ -53,7 +53,7 @@ pub struct Effects {
     pub completed: Vec<(Tid, Result<Answer, Failure>)>,
     /// The server started anew since the last connection.
     pub restarted: bool,
-    /// Files that the server recalls.
+    /// Files that the server recalls, and subtrees that others ask for.
     pub recalled: Vec<Ino>,
     /// The server has come so far with what was sent ahead that it was heard: see
     /// [`Session::send_ahead`].
@@ -241,6 +241,22 @@ impl Session {
     #[must_use]
     pub fn is_shared(&self, ino: Ino) -> bool {
         self.held.is_shared(ino)
+    }
+
+    /// A decoupled subtree is merged when others ask for it from now on, or is not any more.
+    pub fn offer(&mut self, root: Ino, offered: bool) {
+        self.held.offer(root, offered);
+    }
+
+    /// Whether others ask for a subtree that is offered.
+    #[must_use]
+    pub fn is_demanded(&self, root: Ino) -> bool {
+        self.held.is_demanded(root)
+    }
+
+    /// A subtree is about to be merged. Says whether others asked for it.
+    pub fn take_demand(&mut self, root: Ino) -> bool {
+        self.held.take_demand(root)
     }
 
     /// Whether a file that is open was recalled and has not been given up.

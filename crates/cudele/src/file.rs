@@ -72,6 +72,31 @@ impl Fs {
         self.link_of(ino).lock().session.is_recalled(ino)
     }
 
+    /// A decoupled subtree is merged when others ask for it.
+    pub(crate) fn offer(&self, root: Ino) {
+        self.link_of(root).lock().session.offer(root, true);
+    }
+
+    /// A subtree is not this client's any more.
+    pub(crate) fn withdraw(&self, root: Ino) {
+        self.link_of(root).lock().session.offer(root, false);
+    }
+
+    /// Whether somebody waits for a subtree to be merged.
+    pub(crate) fn is_demanded(&self, root: Ino) -> bool {
+        self.link_of(root).lock().session.is_demanded(root)
+    }
+
+    /// The same; who asks from now on asks for more.
+    pub(crate) fn take_demand(&self, root: Ino) -> bool {
+        self.link_of(root).lock().session.take_demand(root)
+    }
+
+    /// What a subtree held when somebody asked is merged.
+    pub(crate) fn say_merged(&self, root: Ino) -> Result<()> {
+        self.link_of(root).request(&Cred::root(), Op::Return { dir: root }, &[]).map(drop)
+    }
+
     /// Whether a file that is open is shared, as far as answers have arrived.
     #[must_use]
     pub fn is_shared(&self, ino: Ino) -> bool {

@@ -12,25 +12,9 @@ use wire::{Answer, EffectivePolicy, NewInode, Op, PolicyEntry, Unused};
 
 use crate::link::Link;
 use crate::observe::Observed;
-use crate::ranks::{self, Ranks};
+use crate::ranks::Ranks;
 use crate::strong_log::StrongLogs;
 use crate::{Cluster, Dir, Observer, Policy, Subtree};
-
-/// What the server says without having been asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Notice {
-    /// Somebody else opens a file that this client has open: what is not written is to be written,
-    /// and the file given up for private use.
-    Recall {
-        /// The file.
-        ino: Ino,
-    },
-    /// A lock on a file is lost: somebody else took it while the connection was down.
-    LockLost {
-        /// The file.
-        ino: Ino,
-    },
-}
 
 /// See the module documentation. Cheap to share between threads: each may have a request under way.
 /// The changes of one client are carried out one after the other, so parallel work uses several.
@@ -40,7 +24,7 @@ pub struct Fs {
     cluster_id: String,
     store: Arc<dyn ObjectStore>,
     cred: Cred,
-    link: Arc<Link>,
+    pub(crate) link: Arc<Link>,
     pub(crate) strong_logs: Arc<StrongLogs>,
     observed: Observed,
     pub(crate) ranks: Ranks,
@@ -160,21 +144,6 @@ impl Fs {
     /// As [`Fs::call`].
     pub fn call_as(&self, cred: &Cred, op: Op<'_>) -> Result<Answer> {
         self.request(cred, op)
-    }
-
-    /// Listens to the server from now on, on a thread of its own that hands over one notice at a
-    /// time. It may make requests; it must not keep the `Fs` alive, which ends the thread when it is
-    /// dropped. A client that listens also returns to a restarted server when it asks for nothing.
-    /// Only the first listener counts.
-    ///
-    /// # Errors
-    /// `EAGAIN` if there can be no more threads.
-    pub fn listen(&self, handler: impl FnMut(Notice) + Send + 'static) -> Result<()> {
-        let handler = self.ranks.handled_by(handler);
-        for link in self.ranks.others() {
-            ranks::listen_on(&link, handler.clone())?;
-        }
-        ranks::listen_on(&self.link, handler)
     }
 
     /// A request that is followed by a journal in chunks.

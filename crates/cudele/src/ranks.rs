@@ -27,7 +27,7 @@ const HOPS_MAX: usize = 64;
 /// Inodes whose rank is remembered because it is not the one that gave the number out.
 const PLACES_MAX: usize = 1 << 20;
 
-type Handler = Arc<Mutex<Box<dyn FnMut(Notice) + Send>>>;
+pub(crate) type Handler = Arc<Mutex<Box<dyn FnMut(Notice) + Send>>>;
 
 /// What is known of other ranks than 0.
 #[derive(Default)]
@@ -44,6 +44,8 @@ struct Known {
     links: BTreeMap<Rank, Arc<Link>>,
     places: Map<Ino, Rank>,
     handler: Option<Handler>,
+    /// It does nothing: whoever listens takes its place.
+    handler_is_idle: bool,
     wants_alone: WantsAlone,
 }
 
@@ -58,10 +60,28 @@ impl Ranks {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who hears what servers say unasked.
+    /// Who hears what servers say unasked: the first who does something about it.
     pub(crate) fn handled_by(&self, handler: impl FnMut(Notice) + Send + 'static) -> Handler {
+        let mut state = self.lock();
+        let is_idle = std::mem::take(&mut state.handler_is_idle);
+        if let Some(known) = &state.handler {
+            if is_idle {
+                *known.lock().unwrap_or_else(PoisonError::into_inner) = Box::new(handler);
+            }
+            return known.clone();
+        }
         let handler: Handler = Arc::new(Mutex::new(Box::new(handler)));
-        self.lock().handler.get_or_insert(handler).clone()
+        state.handler.insert(handler).clone()
+    }
+
+    /// Notices are heard from now on, if only by the session.
+    pub(crate) fn handled_by_nobody(&self) -> Handler {
+        let mut state = self.lock();
+        if let Some(known) = &state.handler {
+            return known.clone();
+        }
+        state.handler_is_idle = true;
+        state.handler.insert(Arc::new(Mutex::new(Box::new(|_| {})))).clone()
     }
 
     pub(crate) fn want_alone(&self, wants: WantsAlone) {

@@ -26,7 +26,7 @@ use wire::{Answer, Op};
 
 pub(crate) use behind::Written;
 pub(crate) use earlier::Earlier;
-use sync::Syncer;
+use sync::{Offered, Syncer};
 pub use whole::Materialised;
 
 use crate::data::Content;
@@ -65,6 +65,8 @@ pub struct Subtree {
     merged_in: Option<Epoch>,
     /// Merges in the background, if there are any.
     syncer: Option<Syncer>,
+    /// Merges when others ask, if the policy says so.
+    offered: Option<Offered>,
     /// Runs of what is held, if the policy merges by reference.
     written: Option<Written>,
     /// On whose behalf changes are made and questions asked.
@@ -202,6 +204,7 @@ impl Subtree {
             time_for: 0,
             merged_in: None,
             syncer: None,
+            offered: None,
             written: None,
             cred,
             bare: Set::default(),
@@ -266,6 +269,10 @@ impl Subtree {
         if self.time_for == 0 {
             self.time = crate::now_coarse();
             self.time_for = EVENTS_PER_TIME;
+            if self.offered.is_some() && self.fs.is_demanded(self.root()) {
+                // What cannot be merged stays with the next completion, which says why.
+                let _ = self.meet_demand();
+            }
             if self.syncer.is_some() {
                 self.sync_if_due();
             } else if self.by_reference() {

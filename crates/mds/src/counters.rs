@@ -35,6 +35,8 @@ pub struct Counters {
     pub evicted: u64,
     pub opens: u64,
     pub recalls: u64,
+    /// Clients that were asked to merge because others want to see (`merge: on_demand`).
+    pub demands: u64,
     pub revokes: u64,
     pub lease_waits: u64,
     pub expired: u64,
@@ -88,6 +90,7 @@ impl Counters {
             ("evicted", self.evicted),
             ("opens", self.opens),
             ("recalls", self.recalls),
+            ("demands", self.demands),
             ("caps", mds.caps.len() as u64),
             ("leases", mds.leases.len() as u64),
             ("lease_waits", self.lease_waits),

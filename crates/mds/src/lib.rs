@@ -192,6 +192,7 @@ pub struct Mds {
     /// The server is about to stop: nobody gets a directory alone.
     ending_alone: bool,
     locks: Locks<(ConnId, Tid)>,
+    demands: op::Demands,
     fetches: Fetches,
     checkpoint: Checkpoint,
     compaction: Compaction,
@@ -237,6 +238,7 @@ impl Mds {
             }),
             ending_alone: false,
             locks: Locks::default(),
+            demands: op::Demands::default(),
             fetches: Fetches::default(),
             checkpoint: Checkpoint::default(),
             compaction: Compaction::default(),
@@ -413,6 +415,7 @@ impl Mds {
         self.tables_tick(effects);
         self.checkpoint_tick(effects);
         self.opens_tick(effects);
+        self.demand_tick(effects);
         self.evict_tick();
         self.compact_next(effects);
         self.authority_tick(effects);

@@ -5,17 +5,21 @@ mod adopt;
 mod ahead;
 mod caps;
 mod change;
+mod demand;
 mod leases;
 mod lock;
 mod open;
 mod policy;
 mod question;
 mod store_first;
+mod touched;
 
 pub(crate) use admin::Release;
 pub(crate) use adopt::Adopting;
+pub(crate) use demand::Demands;
 use namespace::Refusal;
 pub(crate) use store_first::Change;
+pub(crate) use touched::touched;
 use types::{ClientId, ConnId, Errno, Ino, Seq, Tid, Timestamp};
 use wire::{Answer, Batch, Failure, Message, Op, Reply, Request, Told};
 
@@ -152,6 +156,9 @@ impl Mds {
         if let Some(dir) = self.must_revoke(client, &request.op, effects) {
             return self.park_until_returned(conn, client, request, dir);
         }
+        if let Some(root) = self.must_merge(client, &request.op, effects) {
+            return self.park_until_returned(conn, client, request, root);
+        }
         let at = (conn, request.tid);
         match self.perform(conn, client, request, effects) {
             Ok(Performed::Answer(answer)) => {
@@ -278,6 +285,7 @@ impl Mds {
             }
             Op::Return { dir } => {
                 self.returned(client, dir, effects);
+                self.demand_met(client, dir, effects);
                 Ok(Performed::Answer(Answer::Done))
             }
             Op::Settle => {
@@ -438,59 +446,5 @@ impl Mds {
             let owner = self.tables.decoupled.get(&ancestor);
             owner.is_some_and(|owner| owner.block && !owner.released && owner.client != client)
         })
-    }
-}
-
-pub(crate) type Touched<'a> = ([Option<Ino>; 2], [Option<(Ino, &'a [u8])>; 2]);
-
-/// The inodes and names that a request is about.
-pub(crate) fn touched<'a>(op: &Op<'a>) -> Touched<'a> {
-    match *op {
-        Op::WriteDown { parent, name: b"" } => ([Some(parent), None], [None; 2]),
-        Op::Lookup { parent, name }
-        | Op::WriteDown { parent, name }
-        | Op::Create { parent, name, .. }
-        | Op::Unlink { parent, name }
-        | Op::Rmdir { parent, name } => ([Some(parent), None], [Some((parent, name)), None]),
-        Op::Link { ino, parent, name } => ([Some(parent), Some(ino)], [Some((parent, name)), None]),
-        Op::Rename { parent, name, new_parent, new_name, .. } => {
-            ([Some(parent), Some(new_parent)], [Some((parent, name)), Some((new_parent, new_name))])
-        }
-        Op::GetAttr { ino }
-        | Op::SetAttr { ino, .. }
-        | Op::Accessed { ino, .. }
-        | Op::GetXattr { ino, .. }
-        | Op::ListXattr { ino }
-        | Op::SetXattr { ino, .. }
-        | Op::GetData { ino }
-        | Op::SetData { ino, .. }
-        | Op::Open { ino, .. }
-        | Op::Grow { ino, .. }
-        | Op::Append { ino, .. }
-        | Op::Export { dir: ino, .. }
-        | Op::Snapshot { dir: ino, .. }
-        | Op::GetPolicy { dir: ino }
-        | Op::List { dir: ino, .. } => ([Some(ino), None], [None; 2]),
-        Op::Walk { base, .. } => ([Some(base), None], [None; 2]),
-        // What a client has open or locked is about no name, and what it gives up is its own.
-        Op::Close { .. }
-        | Op::Reopen { .. }
-        | Op::Yield { .. }
-        | Op::Lock { .. }
-        | Op::CancelLock { .. }
-        | Op::GetLock { .. }
-        | Op::Settle
-        | Op::Return { .. } => ([None; 2], [None; 2]),
-        // These are about the decoupling.
-        Op::Held { .. }
-        | Op::Sync
-        | Op::SetPolicy { .. }
-        | Op::Decouple { .. }
-        | Op::Extend { .. }
-        | Op::Merge { .. }
-        | Op::Release { .. }
-        | Op::Adopt { .. }
-        | Op::TakeOver { .. }
-        | Op::Checkpoint => ([None; 2], [None; 2]),
     }
 }

@@ -36,6 +36,10 @@ pub struct Settings {
     pub reconnect: Span,
     /// How long a client has for giving up what it keeps about a file that others open.
     pub recall: Span,
+    /// How long others wait for a client to merge what they ask for (`merge: on_demand`).
+    pub demand: Span,
+    /// How long behind such a merge others are told what is there.
+    pub demand_quiet: Span,
     /// How long after its last request a client may remember what it was told, and a bit more.
     pub lease: Span,
     /// How long clients may remember what they are told of a directory under `cache: lease`.
@@ -80,6 +84,8 @@ impl Default for Settings {
             about_bytes: 16 << 20,
             reconnect: Span::from_millis(2000),
             recall: Span::from_millis(30_000),
+            demand: Span::from_millis(10_000),
+            demand_quiet: Span::from_millis(1000),
             quiet: Span::from_millis(500),
             lease: Span::from_millis(1500),
             dir_lease: Span::from_millis(1000),

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult, rank_name};
 use namespace::Namespace;
-use policy::{InterferePolicy, Policy};
+use policy::{InterferePolicy, MergeTrigger, Policy};
 use types::{
     ClientId, ConnId, Cred, Epoch, Errno, Error, Ino, InoRange, Moment, Rank, Seq, Span, Tid,
     Timestamp,
@@ -40,6 +40,8 @@ pub(crate) struct Decoupling {
     pub(crate) client: ClientId,
     /// Requests of others get `EBUSY`.
     pub(crate) block: bool,
+    /// Requests of others wait until the client has merged. What the policy says; not stored.
+    pub(crate) on_demand: bool,
     /// Numbers the client may use, in the order in which they were given.
     pub(crate) ranges: Vec<InoRange>,
     pub(crate) epoch: Epoch,
@@ -322,6 +324,7 @@ impl Tables {
         Decoupling {
             client,
             block: policy.interfere == InterferePolicy::Block,
+            on_demand: policy.merge == MergeTrigger::OnDemand,
             ranges: vec![range],
             epoch,
             policy: policy.to_yaml(),

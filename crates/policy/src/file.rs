@@ -254,8 +254,7 @@ fn set(policy: &mut Policy, source: &str, key: &str, member: &Member) -> Result<
         }
         "merge" => {
             let trigger = MergeTrigger::from_name(&member.value);
-            let remedy =
-                "use at_end, idle, every 10s (or m, h; at most a week), or at 5000 updates";
+            let remedy = "use at_end, idle, on_demand, every 10s (or m, h; at most a week), or at 5000 updates";
             policy.merge = trigger.ok_or_else(|| reader.fault("is no merge trigger", remedy))?;
         }
         "merge_by" => {

@@ -144,6 +144,9 @@ pub enum MergeTrigger {
     /// Whenever the part before is merged and there is nothing else to do, at most once a second,
     /// and at the end. Written `idle`.
     WhenIdle,
+    /// When somebody else first asks for something in the subtree, who waits for it (BF-04), and at the
+    /// end. Written `on_demand`.
+    OnDemand,
     /// Whenever so many updates are pending, and at the end. Written `at 5000 updates`.
     AtUpdates {
         /// The number of updates, from 1 to [`MERGE_UPDATES_MAX`].
@@ -152,7 +155,7 @@ pub enum MergeTrigger {
 }
 
 impl MergeTrigger {
-    /// Reads `at_end` (or `close`), `idle`, `every N` with the unit `s`, `m` or `h`, or `at N updates`, in any case,
+    /// Reads `at_end` (or `close`), `idle`, `on_demand`, `every N` with the unit `s`, `m` or `h`, or `at N updates`, in any case,
     /// with spaces or underscores between the words. `None` for anything else, and for numbers
     /// out of bounds.
     #[must_use]
@@ -163,6 +166,7 @@ impl MergeTrigger {
         match parts.as_slice() {
             ["at", "end"] | ["close"] => Some(Self::AtEnd),
             ["idle"] => Some(Self::WhenIdle),
+            ["on", "demand"] => Some(Self::OnDemand),
             ["every", interval] => {
                 let seconds = seconds(interval)?;
                 (1..=MERGE_SECONDS_MAX).contains(&seconds).then_some(Self::Every { seconds })
@@ -181,6 +185,7 @@ impl fmt::Display for MergeTrigger {
         match self {
             Self::AtEnd => f.write_str("at_end"),
             Self::WhenIdle => f.write_str("idle"),
+            Self::OnDemand => f.write_str("on_demand"),
             Self::Every { seconds } => write!(f, "every {seconds}s"),
             Self::AtUpdates { count } => write!(f, "at {count} updates"),
         }

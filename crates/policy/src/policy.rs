@@ -156,6 +156,9 @@ impl Policy {
         if self.merge != MergeTrigger::AtEnd && !kinds(Mechanism::applies) {
             warnings.push(Warning::MergeTriggerUnused);
         }
+        if self.merge == MergeTrigger::OnDemand && self.interfere == InterferePolicy::Block {
+            warnings.push(Warning::NobodyAsks);
+        }
         if self.check != Check::None && !self.is_decoupled() {
             warnings.push(Warning::CheckUnused);
         }

@@ -40,6 +40,8 @@ pub enum Warning {
     NeverAlone,
     /// A merge trigger where nothing is applied.
     MergeTriggerUnused,
+    /// `merge: on_demand` with `interfere_policy: block`.
+    NobodyAsks,
     /// A merge check where nothing is decoupled.
     CheckUnused,
     /// `merge_by: reference` where nothing is applied.
@@ -86,6 +88,9 @@ impl Warning {
                 "ack: safe waits for durability, and no mechanism here gives any"
             }
             Self::MergeTriggerUnused => "a merge trigger without an apply has nothing to trigger",
+            Self::NobodyAsks => {
+                "merge: on_demand with interfere_policy: block: others are refused before they ask"
+            }
             Self::NeverAlone => "ack: async under leases: nobody has a directory alone there",
             Self::CheckUnused => "a merge check without append_client_journal has nothing to check",
             Self::ReferenceUnused => "merge_by: reference without an apply has nothing to merge",
@@ -112,7 +117,7 @@ impl Warning {
             Self::ApplyBeforePersist => "write the persist first, then + and the apply",
             Self::Repeated(_) => "remove the repetition",
             Self::SafeAckNeverComes => "add stream, local_persist or global_persist",
-            Self::NeverAlone => "remove one of the two",
+            Self::NobodyAsks | Self::NeverAlone => "remove one of the two",
             Self::MergeTriggerUnused => "remove the key, or add volatile_apply",
             Self::CheckUnused => "remove the key",
             Self::ReferenceUnused => "remove the key, or add volatile_apply",

@@ -165,6 +165,15 @@ impl Vfs {
         self.owned_at(root)?.with(&Cred::root(), |subtree| subtree.sync())
     }
 
+    /// Somebody waits to see what a subtree holds (`Subtree::meet_demand`).
+    ///
+    /// # Errors
+    /// As [`Vfs::end`].
+    pub(crate) fn meet_demand(&self, root: Ino) -> Result<()> {
+        self.write_back_below(root)?;
+        self.owned_at(root)?.with(&Cred::root(), |subtree| subtree.meet_demand().map(drop))
+    }
+
     /// Makes what a subtree holds so far as durable as its policy promises (`Subtree::persist`);
     /// nobody sees more of it than before.
     ///

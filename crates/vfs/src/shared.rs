@@ -37,10 +37,15 @@ impl Vfs {
         std::thread::Builder::new()
             .name("recalls".to_owned())
             .spawn(move || {
+                // What was asked before anybody listened.
+                for root in vfs.upgrade().map(|vfs| vfs.owned_roots()).unwrap_or_default() {
+                    let Some(vfs) = vfs.upgrade() else { return };
+                    let _ = vfs.meet_demand(root);
+                }
                 while let Ok(ino) = recalls.recv() {
                     let Some(vfs) = vfs.upgrade() else { return };
                     // Whoever wants it is told if it cannot be had; what is held stays held.
-                    let _ = vfs.give_up(ino);
+                    let _ = if vfs.is_owned(ino) { vfs.meet_demand(ino) } else { vfs.give_up(ino) };
                     outdated();
                 }
             })

@@ -10,6 +10,7 @@
 
 mod archives;
 mod checks;
+mod demand;
 mod fixture;
 mod ingest;
 mod journal_clients;

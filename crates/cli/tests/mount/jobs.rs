@@ -34,6 +34,23 @@ fn has(world: &World, path: &str) -> bool {
 }
 
 #[test]
+fn a_job_behind_a_mount_merges_when_somebody_looks() {
+    let Some(world) = cluster() else { return };
+    let policy = world.path("policy.yaml");
+    let text = "consistency: append_client_journal+volatile_apply\nmerge: on_demand\n";
+    fs::write(&policy, text).unwrap();
+    let text = format!("echo work > \"$CUDELE_JOB/first\"; {WAITS}");
+    let mut command = run(&world, &["--policy", policy.to_str().unwrap()], "/job", &text);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    until("the job is at work", || world.path("ready").exists());
+    // The job waits, and its mount answers for it.
+    world.run(&["stat", "/job/first"]).done();
+    fs::write(world.path("go"), "").unwrap();
+    assert!(child.wait_with_output().unwrap().status.success());
+    assert_eq!(world.json(&["stat", "/job/first"])["size"], 5);
+}
+
+#[test]
 fn the_exit_code_is_the_commands() {
     let Some(world) = cluster() else { return };
     let code = |text: &str| run(&world, &[], "/job", text).status().unwrap().code();

@@ -90,6 +90,26 @@ impl Drop for Syncer {
     }
 }
 
+/// Others are told that a subtree is merged when they ask for it, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Offered {
+    fs: Arc<Fs>,
+    root: Ino,
+}
+
+impl Offered {
+    fn new(fs: &Arc<Fs>, root: Ino) -> Self {
+        fs.offer(root);
+        Self { fs: fs.clone(), root }
+    }
+}
+
+impl Drop for Offered {
+    fn drop(&mut self) {
+        self.fs.withdraw(self.root);
+    }
+}
+
 /// What the thread needs of the subtree.
 #[derive(Debug)]
 struct Place {
@@ -173,9 +193,14 @@ impl Subtree {
 
     /// As the policy's trigger says (P-03).
     pub(super) fn sync_as_policy_says(&mut self) -> Result<()> {
+        self.offered = None;
         match self.policy.merge {
             _ if !self.policy.applies() => Ok(()),
             MergeTrigger::AtEnd => Ok(()),
+            MergeTrigger::OnDemand => {
+                self.offered = Some(Offered::new(&self.fs, self.root()));
+                self.fs.hear()
+            }
             MergeTrigger::Every { seconds } => self.sync_every(Duration::from_secs(seconds)),
             MergeTrigger::AtUpdates { count } => {
                 let every = Duration::from_secs(policy::MERGE_SECONDS_MAX);
@@ -344,6 +369,22 @@ impl Subtree {
         self.drain_sync()?;
         self.syncer = None;
         Ok(())
+    }
+
+    /// Merges what was appended if somebody waits to see it (`merge: on_demand`). A subtree does so by
+    /// itself whenever something is appended; who pauses in between calls it when a
+    /// [`crate::Notice::Recall`] of the root arrives, or now and then. Says whether somebody waited.
+    ///
+    /// # Errors
+    /// As [`Subtree::sync`]; whoever waited then sees what was merged before.
+    pub fn meet_demand(&mut self) -> Result<bool> {
+        let root = self.root();
+        if !self.fs.take_demand(root) {
+            return Ok(false);
+        }
+        let done = if self.pending_events() == 0 { Ok(()) } else { self.sync().map(drop) };
+        self.fs.say_merged(root)?;
+        done.map(|()| true)
     }
 
     /// Merges what was appended, and keeps the subtree: others see it from now on.

@@ -101,6 +101,7 @@ impl Mds {
             // over finds its journals by them.
             known.ranges.insert(0, range);
             known.block = policy.interfere == policy::InterferePolicy::Block;
+            known.on_demand = policy.merge == policy::MergeTrigger::OnDemand;
             known.policy = text;
         } else if begins.is_some() {
             let decoupling = Tables::decoupling(client, &policy, range, epoch, cred);

@@ -116,6 +116,7 @@ impl Mds {
             let decoupling = Decoupling {
                 client,
                 block,
+                on_demand: false,
                 ranges: branch.ranges,
                 epoch,
                 // None with it: what is in force stays so.

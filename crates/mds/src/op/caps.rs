@@ -26,6 +26,10 @@ impl Mds {
         {
             return None;
         }
+        // What is merged on demand is asked for each time.
+        if !self.tables.decoupled.is_empty() && self.demanded(client, &request.op).is_some() {
+            return None;
+        }
         if let Some(told) = self.tell_leased(request, answer) {
             return Some(told);
         }
@@ -220,7 +224,7 @@ impl Mds {
     }
 
     /// The directories on a path, as far as they are in memory, and the one in which it ends.
-    fn way(&self, base: Ino, path: &[u8]) -> Vec<Ino> {
+    pub(super) fn way(&self, base: Ino, path: &[u8]) -> Vec<Ino> {
         let mut way = vec![base];
         let Ok(path) = Path::parse(path) else { return way };
         let mut at = base;

@@ -73,6 +73,7 @@ impl Mds {
             return Ok(Performed::Changed { answer, seq: Some(seq), ino, time, ack_safe: true });
         };
         known.block = to.interfere == policy::InterferePolicy::Block;
+        known.on_demand = to.merge == policy::MergeTrigger::OnDemand;
         (known.policy, known.next) = (to.to_yaml(), None);
         self.tables.store_after(seq);
         self.tables.hold(Held { conn, tid, answer: Ok(answer), seq, begins: None });

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use policy::MergeTrigger;
 use types::bytes::{Malformed, Put, Reader};
 use types::{ClientId, Cred, Epoch, Ino, InoRange, Seq, Tid, Timestamp};
 
@@ -156,8 +157,20 @@ fn read_decoupling(reader: &mut Reader<'_>) -> Result<(Ino, Decoupling), Malform
     for _ in 0..reader.length()? {
         ranges.push(InoRange { start: reader.varint()?, end: reader.varint()? });
     }
-    let known =
-        Decoupling { client, block, ranges, epoch, policy, released, next, cred, taken_over };
+    let parsed = policy::Policy::parse(&policy);
+    let on_demand = parsed.is_ok_and(|parsed| parsed.policy.merge == MergeTrigger::OnDemand);
+    let known = Decoupling {
+        client,
+        block,
+        on_demand,
+        ranges,
+        epoch,
+        policy,
+        released,
+        next,
+        cred,
+        taken_over,
+    };
     Ok((ino, known))
 }
 

@@ -186,7 +186,7 @@ fn values_are_held_to_their_key() {
     check_error(
         "merge: sometimes",
         &expect![
-            "line 1, column 8: merge: `sometimes` is no merge trigger; use at_end, idle, every 10s (or m, h; at most a week), or at 5000 updates"
+            "line 1, column 8: merge: `sometimes` is no merge trigger; use at_end, idle, on_demand, every 10s (or m, h; at most a week), or at 5000 updates"
         ],
     );
     for inodes in [

@@ -80,6 +80,8 @@ fn merge_triggers_have_units_and_bounds() {
     for (words, trigger) in [
         ("at_end", Some(MergeTrigger::AtEnd)),
         ("At End", Some(MergeTrigger::AtEnd)),
+        ("on_demand", Some(MergeTrigger::OnDemand)),
+        ("On Demand", Some(MergeTrigger::OnDemand)),
         ("every 10s", Some(MergeTrigger::Every { seconds: 10 })),
         ("every_2m", Some(MergeTrigger::Every { seconds: 120 })),
         ("EVERY 1h", Some(MergeTrigger::Every { seconds: 3600 })),
@@ -102,6 +104,8 @@ fn merge_triggers_have_units_and_bounds() {
 fn any_policy() -> impl Strategy<Value = Policy> {
     let merge = prop_oneof![
         Just(MergeTrigger::AtEnd),
+        Just(MergeTrigger::WhenIdle),
+        Just(MergeTrigger::OnDemand),
         (1..=MERGE_SECONDS_MAX).prop_map(|seconds| MergeTrigger::Every { seconds }),
         (1..=MERGE_UPDATES_MAX).prop_map(|count| MergeTrigger::AtUpdates { count }),
     ];

@@ -1,0 +1,110 @@
+//! `merge: on_demand` (BF-04): nobody hears of the work before somebody asks, and whoever asks sees all of it.
+
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use cudele::{Cluster, Errno, Fs, Locator, NewFile, Notice, Policy, Subtree};
+
+use crate::fixture::World;
+
+const FILES: u64 = 1_000;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn connect(world: &World) -> Arc<Cluster> {
+    Cluster::connect(&Locator::monitor_of(&world.path("c"))).unwrap()
+}
+
+/// A job that holds some files, and its client.
+fn job(cluster: &Arc<Cluster>) -> (Arc<Fs>, Subtree) {
+    let fs = cluster.mount().unwrap();
+    fs.make_dir("/job", 0o755).unwrap();
+    let text = "consistency: append_client_journal+volatile_apply\nmerge: on_demand";
+    let mut subtree = fs.decouple("/job", &Policy::parse(text).unwrap().policy).unwrap();
+    for number in 0..FILES {
+        append(&mut subtree, number);
+    }
+    (fs, subtree)
+}
+
+fn append(subtree: &mut Subtree, number: u64) {
+    let root = subtree.root();
+    subtree.create(root, format!("f{number}").as_bytes(), &NewFile::default()).unwrap();
+}
+
+#[test]
+fn whoever_looks_first_waits_until_the_job_has_merged() {
+    let world = World::new();
+    let cluster = connect(&world);
+    let (_fs, mut subtree) = job(&cluster);
+    assert_eq!(subtree.pending_events(), FILES, "nobody has asked");
+    let (seen, done) = mpsc::channel();
+    let looker = std::thread::spawn(move || {
+        let fs = cluster.mount().unwrap();
+        seen.send(fs.stat("/job/f999").map(|_| ())).unwrap();
+        // What is remembered of it would hide what comes.
+        assert_eq!(fs.stat("/job/later").unwrap_err().errno, Errno::NotFound);
+        fs.open_dir("/job").unwrap().list().unwrap().len() as u64
+    });
+    // The job goes on, and merges on its way.
+    let (mut files, begin) = (FILES, Instant::now());
+    while !looker.is_finished() && begin.elapsed() < PATIENCE {
+        append(&mut subtree, files);
+        files += 1;
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    assert_eq!(done.recv_timeout(PATIENCE).unwrap(), Ok(()));
+    let listed = looker.join().unwrap();
+    assert!((FILES..=files).contains(&listed), "{listed} of {files}");
+    assert!(subtree.pending_events() < files, "it is merged");
+    let report = subtree.merge().unwrap();
+    assert_eq!(report.merge.unwrap().replaced, 0);
+    assert_eq!(world.json(&["stat", "/job"])["size"], files, "each once");
+}
+
+#[test]
+fn a_job_that_pauses_is_told_and_merges() {
+    let world = World::new();
+    let cluster = connect(&world);
+    let fs = cluster.mount().unwrap();
+    let (tell, told) = mpsc::channel();
+    fs.listen(move |notice| {
+        if let Notice::Recall { ino } = notice {
+            let _ = tell.send(ino);
+        }
+    })
+    .unwrap();
+    fs.make_dir("/job", 0o755).unwrap();
+    let text = "consistency: append_client_journal+volatile_apply\nmerge: on demand";
+    let mut subtree = fs.decouple("/job", &Policy::parse(text).unwrap().policy).unwrap();
+    append(&mut subtree, 0);
+    let looker = std::thread::spawn({
+        let cluster = cluster.clone();
+        move || cluster.mount().unwrap().stat("/job/f0").map(|attr| attr.ino)
+    });
+    assert_eq!(told.recv_timeout(PATIENCE), Ok(subtree.root()));
+    assert!(!looker.is_finished(), "it waits");
+    assert_eq!(subtree.pending_events(), 1);
+    assert_eq!(subtree.meet_demand(), Ok(true));
+    assert_eq!(subtree.pending_events(), 0);
+    assert!(looker.join().unwrap().is_ok());
+    assert_eq!(subtree.meet_demand(), Ok(false), "nobody waits any more");
+    // With nothing new there is nothing to merge, and nobody waits long.
+    let fs = cluster.mount().unwrap();
+    let looker = std::thread::spawn(move || fs.stat("/job/f1").map(|attr| attr.ino));
+    while !looker.is_finished() {
+        let _ = subtree.meet_demand().unwrap();
+    }
+    assert_eq!(looker.join().unwrap().unwrap_err().errno, Errno::NotFound);
+}
+
+#[test]
+fn nobody_waits_for_a_job_that_is_gone() {
+    let world = World::new();
+    let cluster = connect(&world);
+    let (fs, subtree) = job(&cluster);
+    drop((subtree, fs));
+    let looker = cluster.mount().unwrap();
+    assert_eq!(looker.stat("/job/f0").unwrap_err().errno, Errno::NotFound);
+    assert!(looker.stat("/job").is_ok());
+}

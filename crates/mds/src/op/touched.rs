@@ -1,0 +1,60 @@
+//! What a request is about, for those who decide whether it may be carried out now and here.
+//!
+//! Not here: paths, which are known only where they are walked.
+
+use types::Ino;
+use wire::Op;
+
+type Touched<'a> = ([Option<Ino>; 2], [Option<(Ino, &'a [u8])>; 2]);
+
+/// The inodes and names that a request is about.
+pub(crate) fn touched<'a>(op: &Op<'a>) -> Touched<'a> {
+    match *op {
+        Op::WriteDown { parent, name: b"" } => ([Some(parent), None], [None; 2]),
+        Op::Lookup { parent, name }
+        | Op::WriteDown { parent, name }
+        | Op::Create { parent, name, .. }
+        | Op::Unlink { parent, name }
+        | Op::Rmdir { parent, name } => ([Some(parent), None], [Some((parent, name)), None]),
+        Op::Link { ino, parent, name } => ([Some(parent), Some(ino)], [Some((parent, name)), None]),
+        Op::Rename { parent, name, new_parent, new_name, .. } => {
+            ([Some(parent), Some(new_parent)], [Some((parent, name)), Some((new_parent, new_name))])
+        }
+        Op::GetAttr { ino }
+        | Op::SetAttr { ino, .. }
+        | Op::Accessed { ino, .. }
+        | Op::GetXattr { ino, .. }
+        | Op::ListXattr { ino }
+        | Op::SetXattr { ino, .. }
+        | Op::GetData { ino }
+        | Op::SetData { ino, .. }
+        | Op::Open { ino, .. }
+        | Op::Grow { ino, .. }
+        | Op::Append { ino, .. }
+        | Op::Export { dir: ino, .. }
+        | Op::Snapshot { dir: ino, .. }
+        | Op::GetPolicy { dir: ino }
+        | Op::List { dir: ino, .. } => ([Some(ino), None], [None; 2]),
+        Op::Walk { base, .. } => ([Some(base), None], [None; 2]),
+        // What a client has open or locked is about no name, and what it gives up is its own.
+        Op::Close { .. }
+        | Op::Reopen { .. }
+        | Op::Yield { .. }
+        | Op::Lock { .. }
+        | Op::CancelLock { .. }
+        | Op::GetLock { .. }
+        | Op::Settle
+        | Op::Return { .. } => ([None; 2], [None; 2]),
+        // These are about the decoupling.
+        Op::Held { .. }
+        | Op::Sync
+        | Op::SetPolicy { .. }
+        | Op::Decouple { .. }
+        | Op::Extend { .. }
+        | Op::Merge { .. }
+        | Op::Release { .. }
+        | Op::Adopt { .. }
+        | Op::TakeOver { .. }
+        | Op::Checkpoint => ([None; 2], [None; 2]),
+    }
+}
