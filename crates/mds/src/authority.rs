@@ -127,7 +127,9 @@ impl Authority {
     /// The roots of the subtrees that other ranks serve.
     pub(crate) fn other_roots(&self) -> impl Iterator<Item = Ino> {
         let rank = self.rank;
-        self.list.iter().filter(move |subtree| subtree.rank != rank).map(|subtree| subtree.root)
+        // What rank 0 has is nowhere else than what is around it.
+        let others = self.list.iter().filter(move |it| it.rank != rank && it.rank != Rank(0));
+        others.map(|subtree| subtree.root)
     }
 
     /// The roots whose names must be known where they are: what is above them stays in memory.

@@ -61,6 +61,35 @@ fn a_subtree_is_served_by_the_rank_it_is_pinned_to_and_looks_the_same() {
 }
 
 #[test]
+fn what_came_back_goes_with_what_is_around_it() {
+    let cluster = Cluster::up_with(&["--mds", "2"]);
+    cluster.run(&["mkdir", "/a"]);
+    cluster.run(&["mkdir", "/a/b"]);
+    cluster.run_with_input(&["cp", "-", "/a/b/file"], b"content");
+    for (path, rank) in [("/a/b", 1), ("/a/b", 0), ("/a", 1)] {
+        pin(&cluster, path, rank);
+    }
+    let is_at = |rank: u16| {
+        assert_eq!(cluster.run(&["cp", "/a/b/file", "-"]), b"content");
+        for path in ["/a", "/a/b", "/a/b/file"] {
+            assert_eq!(cluster.json(&["stat", path])["rank"], rank, "{path}");
+        }
+    };
+    is_at(1);
+    cluster.run(&["mkdir", "/a/b/new"]);
+    // Neither rank remembers then what it gave away.
+    cluster.run(&["down"]);
+    cluster.start();
+    is_at(1);
+    pin(&cluster, "/a", 0);
+    is_at(0);
+    pin(&cluster, "/a/b", 1);
+    assert_eq!(cluster.run(&["cp", "/a/b/file", "-"]), b"content");
+    assert_eq!(cluster.json(&["stat", "/a/b"])["rank"], 1);
+    assert_eq!(cluster.json(&["stat", "/a"])["rank"], 0);
+}
+
+#[test]
 fn what_must_stay_says_why() {
     let cluster = Cluster::up_with(&["--mds", "2"]);
     cluster.run(&["mkdir", "/a"]);

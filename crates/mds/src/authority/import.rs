@@ -186,7 +186,10 @@ impl Mds {
     /// The subtree is served from now on.
     fn imported(&mut self, root: Ino, effects: &mut Effects) {
         self.authority.imports.retain(|import| import.root != root);
-        self.authority.moved.retain(|_, from| *from != root);
+        // What went back to rank 0 may be in this one: it is not known there any more.
+        let list = &self.authority.list;
+        let elsewhere = |from: Ino| list.get(from).is_some_and(|it| it.rank != Rank(0));
+        self.authority.moved.retain(|_, from| *from != root && elsewhere(*from));
         self.preload(Goal::All(root));
         self.last_beacon = None;
         self.retry_returned(root, effects);

@@ -32,6 +32,11 @@ impl Mds {
         effects: &mut Effects,
     ) -> bool {
         let op = &request.op;
+        // Whether a subtree may move is judged by where everything is now.
+        if matches!(op, Op::Export { .. }) && self.waits_for_list((conn, client), request, effects)
+        {
+            return true;
+        }
         let mut other = None;
         let mut here = false;
         for ino in touched(op).0.into_iter().flatten() {
@@ -82,17 +87,24 @@ impl Mds {
                 return Place::Other(rank);
             }
         }
+        let mut returned = false;
         for above in self.namespace.ancestors(ino) {
             if self.is_on_its_way(above) {
                 return Place::Moving(above);
             }
             match authority.list.get(above) {
+                // It is a part of what is around it again, which may have moved since.
+                Some(subtree) if subtree.rank == Rank(0) => returned = true,
                 Some(subtree) if subtree.rank != self.rank => return Place::Other(subtree.rank),
                 Some(_) => return Place::Here,
                 None => {}
             }
         }
-        if self.namespace.knows(ino) { Place::Here } else { Place::Unknown }
+        match self.namespace.knows(ino) {
+            true if returned && self.rank != Rank(0) => Place::Other(Rank(0)),
+            true => Place::Here,
+            false => Place::Unknown,
+        }
     }
 
     /// Whether nobody else serves an inode, or is about to.
@@ -243,9 +255,10 @@ impl Mds {
             return busy(format!("it is on its way to {}; try again when it is there", export.to));
         }
         for Subtree { root, rank, path, .. } in self.authority.list.iter() {
-            if *rank != self.rank
-                && (self.overlap(dir, *root) || !self.namespace.is_anchored(*root))
-            {
+            // What rank 0 has is a part of what is around it; and only what is rank 0's has others in it.
+            let elsewhere = *rank != self.rank && *rank != Rank(0);
+            let unknown = self.rank == Rank(0) && !self.namespace.is_anchored(*root);
+            if elsewhere && (unknown || self.overlap(dir, *root)) {
                 let path = String::from_utf8_lossy(path);
                 return busy(format!(
                     "{rank} serves {path}; bring it back first with `cudele mds pin {path} 0`"
