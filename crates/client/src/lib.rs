@@ -14,6 +14,7 @@ mod alone;
 mod branch;
 mod cache;
 mod decoupled;
+mod fragments;
 mod held;
 mod leases;
 mod left;
@@ -26,6 +27,7 @@ pub use branch::{
 };
 pub use cache::VALID;
 pub use decoupled::{Decoupled, Grant, View};
+pub use fragments::FragmentMap;
 pub use left::{Left, LogNeed, in_order};
 pub use runs::{Behind, ByReference, ByValue, Part, Piece, Worth, may_go_by_value};
 pub use session::{Effects, Input, Known, Session};

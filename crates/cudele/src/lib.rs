@@ -41,6 +41,7 @@ mod data;
 mod dir;
 mod extents;
 mod file;
+mod fragments;
 mod fs;
 mod link;
 mod locate;

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use metastore::{SUBTREES_NAME, Subtrees};
-use types::{Cred, Errno, Error, Ino, Map, Rank, Result};
+use types::{Cred, Errno, Error, Frag, Ino, Map, Rank, Result};
 use wire::{Answer, Elsewhere, Op, WantsAlone};
 
 use crate::link::Link;
@@ -36,6 +36,7 @@ pub(crate) struct Ranks {
     several: AtomicBool,
     /// Requests that were sent on to another rank.
     redirected: AtomicU64,
+    pub(crate) fragments: crate::fragments::Known,
     known: Mutex<Known>,
 }
 
@@ -139,6 +140,8 @@ pub struct Pinned {
     pub moves: u64,
     /// Somebody wants it there: the balancer leaves it.
     pub pinned: bool,
+    /// If it is a fragment of a directory that is split, the directory and which names it has.
+    pub fragment: Option<(Ino, Frag)>,
 }
 
 impl Cluster {
@@ -161,9 +164,11 @@ impl Cluster {
                 rank: subtree.rank,
                 moves: subtree.moves,
                 pinned: subtree.pinned,
+                fragment: subtree.part.map(|part| (part.dir, part.frag)),
             })
             .collect();
-        pinned.sort_by(|a, b| a.path.cmp(&b.path));
+        let key = |it: &Pinned| it.fragment.map(|(dir, frag)| (dir, frag.value, frag.bits));
+        pinned.sort_by(|a, b| a.path.cmp(&b.path).then_with(|| key(a).cmp(&key(b))));
         Ok(pinned)
     }
 }
@@ -236,7 +241,13 @@ impl Fs {
         Ok(link)
     }
 
-    pub(crate) fn request(&self, cred: &Cred, op: Op<'_>) -> Result<Answer> {
+    /// Requests that were sent on are counted.
+    pub(crate) fn note_redirected(&self) {
+        self.ranks.redirected.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Makes a request of the rank that serves the directory that it names, split or not.
+    pub(crate) fn request_whole(&self, cred: &Cred, op: Op<'_>) -> Result<Answer> {
         let several = self.ranks.several.load(Ordering::Acquire);
         if !several && named(&op).is_none_or(|ino| ino.given_by() == Rank(0)) {
             return match self.request_of(self.link(), cred, op) {
@@ -346,7 +357,7 @@ impl Fs {
         }
     }
 
-    fn set_place(&self, ino: Ino, rank: Rank) {
+    pub(crate) fn set_place(&self, ino: Ino, rank: Rank) {
         let mut known = self.ranks.lock();
         if ino.given_by() == rank {
             known.places.remove(&ino);
@@ -368,7 +379,10 @@ impl Fs {
         if let Answer::Attr(attr) | Answer::Walked { attr: Some(attr), .. } = answer {
             self.set_place(attr.ino, rank);
         }
-        if let Answer::Walked { parent, .. } = answer {
+        // Who has a name of a directory that is split has not the directory.
+        if let Answer::Walked { parent, .. } = answer
+            && !self.ranks.fragments.is_split(*parent)
+        {
             learn(*parent);
         }
         if let Answer::Entries { entries, .. } = answer {
@@ -419,6 +433,8 @@ fn named(op: &Op<'_>) -> Option<Ino> {
         | Op::CancelLock { ino, .. }
         | Op::GetLock { ino, .. }
         | Op::Export { dir: ino, .. }
+        | Op::Split { dir: ino }
+        | Op::Join { dir: ino }
         | Op::Snapshot { dir: ino, .. }
         | Op::Return { dir: ino } => Some(ino),
         // Decoupled subtrees and policies are rank 0's, and the rest is about no inode.

@@ -19,10 +19,12 @@
 //! and they do not contain each other.
 
 mod export;
+mod fragments;
 mod import;
 mod pin;
 mod place;
 mod preload;
+mod reshape;
 
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use metastore::{SUBTREES_NAME, Subtree, Subtrees};
@@ -31,8 +33,10 @@ use types::{Ino, Map, Moment, Rank, Span};
 use crate::{Effects, Mds, Waiting};
 
 pub(crate) use export::Export;
+use fragments::Split;
 pub(crate) use import::Import;
 pub(crate) use preload::Preload;
+use reshape::Reshape;
 
 /// How often the list of subtrees is read where there are several ranks: somebody who was to say that
 /// it changed may have been killed.
@@ -65,6 +69,11 @@ pub(crate) struct Authority {
     export: Option<Export>,
     imports: Vec<Import>,
     preloads: Vec<Preload>,
+    /// The directories that are split, as the list says.
+    splits: Map<Ino, Split>,
+    reshape: Option<Reshape>,
+    /// Directories with more names than they should have in one fragment, and when they are split.
+    large: Vec<(Ino, Moment)>,
     /// Everything is here, and nothing is going anywhere: requests need not be looked at.
     plain: bool,
 }
@@ -83,6 +92,9 @@ impl Authority {
             export: None,
             imports: Vec::new(),
             preloads: Vec::new(),
+            splits: Map::default(),
+            reshape: None,
+            large: Vec::new(),
             plain: rank == Rank(0),
         }
     }
@@ -135,13 +147,19 @@ impl Authority {
     /// The roots whose names must be known where they are: what is above them stays in memory.
     pub(crate) fn named_roots(&self) -> impl Iterator<Item = Ino> {
         let moving = self.imports.iter().map(|import| import.root);
-        self.other_roots().chain(moving).chain(self.export.iter().map(|export| export.root))
+        let moving = moving.chain(self.export.iter().map(|export| export.root));
+        self.other_roots().chain(moving).chain(self.splits.keys().copied())
     }
 
     /// How many subtrees this rank serves apart from its share of the namespace, and how many have
     /// gone elsewhere.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.own_roots().len() as u64, self.other_roots().count() as u64)
+    }
+
+    /// How many of a rank's directories are split.
+    pub(crate) fn splits_here(&self, rank: Rank) -> u64 {
+        if rank == Rank(0) { self.splits.len() as u64 } else { 0 }
     }
 
     /// Whether the list may not be asked for, or replaced, now.
@@ -151,7 +169,9 @@ impl Authority {
 
     fn note_plain(&mut self) {
         let nothing = self.export.is_none() && self.imports.is_empty() && self.preloads.is_empty();
-        self.plain = self.rank == Rank(0) && nothing && self.other_roots().next().is_none();
+        let whole = self.splits.is_empty() && self.reshape.is_none();
+        self.plain =
+            self.rank == Rank(0) && nothing && whole && self.other_roots().next().is_none();
     }
 }
 
@@ -173,13 +193,17 @@ impl Mds {
         if due && self.is_active() && self.has_ranks() {
             self.read_list(effects);
         }
+        self.fragments_tick(effects);
+        self.split_large(effects);
         self.authority_step(effects);
     }
 
     /// Whether a subtree is on its way from this rank, or to it.
     #[must_use]
     pub fn is_moving(&self) -> bool {
-        self.authority.export.is_some() || !self.authority.imports.is_empty()
+        self.authority.export.is_some()
+            || !self.authority.imports.is_empty()
+            || self.authority.reshape.is_some()
     }
 
     /// Whether this rank is the authority of the subtree with this root, and serves it.
@@ -192,7 +216,7 @@ impl Mds {
 
     /// Whether the journal is to be written without delay.
     pub(crate) fn authority_wants_journal(&self) -> bool {
-        self.export_wants_journal() || self.import_wants_journal()
+        self.export_wants_journal() || self.import_wants_journal() || self.reshape_wants_journal()
     }
 
     /// Goes on with what moves, as far as it can. Called after every input.
@@ -202,6 +226,9 @@ impl Mds {
         }
         if !self.authority.preloads.is_empty() {
             self.preload_step(effects);
+        }
+        if self.authority.reshape.is_some() {
+            self.reshape_step(effects);
         }
         if !self.authority.imports.is_empty() && self.is_active() {
             self.import_step(effects);
@@ -257,6 +284,7 @@ impl Mds {
         let own = self.authority.list.iter().filter(|it| it.rank == self.rank);
         let new: Vec<Ino> = own.filter(|it| !it.inode.is_empty()).map(|it| it.root).collect();
         new.into_iter().for_each(|root| self.begin_import(root));
+        self.note_fragments();
         self.authority.note_plain();
         Ok(())
     }

@@ -53,6 +53,8 @@ pub struct Counters {
     pub snapshots: u64,
     pub snapshot_freeze_micros: u64,
     pub imports: u64,
+    pub splits: u64,
+    pub joins: u64,
     pub sessions_flushed: u64,
 }
 
@@ -109,6 +111,9 @@ impl Counters {
             ("snapshots", self.snapshots),
             ("snapshot_freeze_micros", self.snapshot_freeze_micros),
             ("imports", self.imports),
+            ("splits", self.splits),
+            ("joins", self.joins),
+            ("directories_split", mds.authority.splits_here(mds.rank)),
             ("sessions_flushed", self.sessions_flushed),
             ("subtrees_taken_in", taken_in),
             ("subtrees_elsewhere", elsewhere),

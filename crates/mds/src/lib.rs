@@ -292,7 +292,10 @@ impl Mds {
     /// Whether [`Input::Work`] would do something.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        self.fetches.has_work() || self.may_merge() || self.checkpoint.has_work()
+        self.fetches.has_work()
+            || self.may_merge()
+            || self.checkpoint.has_work()
+            || self.has_names_to_move()
     }
 
     /// Whether nothing will happen before the next message: time may pass in larger steps.

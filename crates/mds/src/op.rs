@@ -255,7 +255,7 @@ impl Mds {
             return Err(Refused::Failure(Failure { errno: Errno::NotPermitted, text }));
         }
         // What is asked of a subtree as a whole is refused with words.
-        let whole = matches!(request.op, Op::Export { .. } | Op::Snapshot { .. });
+        let whole = admin::is_about_all(&request.op);
         if !self.tables.decoupled.is_empty() && !whole {
             self.check_blocked(client, &request.op)?;
         }
@@ -321,6 +321,8 @@ impl Mds {
             Op::Export { dir, rank } => {
                 self.export((conn, request.tid), &request.cred, (dir, rank))
             }
+            Op::Split { dir } => self.split((conn, request.tid), &request.cred, dir),
+            Op::Join { dir } => self.join((conn, request.tid), &request.cred, dir, effects),
             Op::Snapshot { dir, id } => {
                 self.snapshot((conn, request.tid), &request.cred, (dir, id))
             }

@@ -32,6 +32,9 @@ pub struct Settings {
     /// Of a directory that has more bytes than this in the metadata store the number of names may be
     /// told about, where it is not known exactly.
     pub about_bytes: u64,
+    /// With more names than this a directory, or a fragment of one, is split, where there are several
+    /// ranks (B-04); 0 for never, because what is about all of a directory is refused while it is split.
+    pub split_entries: u64,
     /// How long clients of the previous tenure have for sending unsafe requests again.
     pub reconnect: Span,
     /// How long a client has for giving up what it keeps about a file that others open.
@@ -82,6 +85,7 @@ impl Default for Settings {
             proof_key: None,
             inodes_max: 64 << 20,
             about_bytes: 16 << 20,
+            split_entries: 0,
             reconnect: Span::from_millis(2000),
             recall: Span::from_millis(30_000),
             demand: Span::from_millis(10_000),

@@ -15,6 +15,7 @@ impl Mds {
                 }
                 self.phase = Phase::Stopping;
                 self.stop_export(effects);
+                self.stop_reshape(effects);
                 self.stop_snapshots(effects);
                 if !self.is_private() {
                     self.checkpoint_all();

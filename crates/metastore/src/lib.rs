@@ -56,7 +56,7 @@ pub use snapshots::{
     PURGE_PREFIX, Purge, SNAPSHOTS_MAX, SNAPSHOTS_NAME, Snapshot, Snapshots, is_of_branch,
     kept_name, kept_prefix, parse_kept,
 };
-pub use subtrees::{SUBTREES_MAX, SUBTREES_NAME, Subtree, Subtrees};
+pub use subtrees::{Part, PartState, SUBTREES_MAX, SUBTREES_NAME, Subtree, Subtrees};
 pub use values::{Pointer, VALUE_BYTES_MIN, VALUES_VERSION, ValueSegment};
 
 #[cfg(test)]

@@ -160,15 +160,10 @@ pub(crate) fn read_dirfrag(reader: &mut Reader<'_>) -> Result<DirFragId, Malform
     let start = *reader;
     let value = reader.u32()?;
     let frag = u8::try_from(reader.u32()?).ok().map(|bits| Frag { bits, value });
-    match frag.filter(|frag| is_legal(*frag)) {
+    match frag.filter(|frag| frag.is_legal()) {
         Some(frag) => Ok(DirFragId { ino, frag }),
         None => Err(start.malformed("a directory fragment")),
     }
-}
-
-/// Whether only the bits that the fragment fixes are set.
-fn is_legal(frag: Frag) -> bool {
-    frag.bits <= 24 && frag.value << frag.bits == 0
 }
 
 fn parse_dirfrag(text: &str) -> Option<DirFragId> {
@@ -178,7 +173,7 @@ fn parse_dirfrag(text: &str) -> Option<DirFragId> {
     let digits = parts.next()?;
     let bits = digits.parse::<u8>().ok().filter(|bits| bits.to_string() == digits)?;
     let frag = Frag { bits, value };
-    (parts.next().is_none() && is_legal(frag)).then_some(DirFragId { ino, frag })
+    (parts.next().is_none() && frag.is_legal()).then_some(DirFragId { ino, frag })
 }
 
 fn parse_data(rest: &str) -> Option<ObjectName> {

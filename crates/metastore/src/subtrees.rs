@@ -8,10 +8,15 @@
 //!
 //! ```text
 //! object  := "CUDLSUBT" format:u16 count:varint subtree* crc:u32
-//! subtree := root:varint rank:varint moves:varint flags:u8 path:bytes policy:bytes inode:bytes
+//! subtree := root:varint rank:varint moves:varint flags:u8 path:bytes policy:bytes inode:bytes part?
+//! part    := state:u8 dir:varint bits:u8 value:u32 mode:varint uid:varint gid:varint
 //! ```
 //!
-//! Format 1 has no flags, and is read: who moved something then did so by hand.
+//! Format 2 has no fragments, and is read. Format 1 has no flags either, and is read: who moved something
+//! then did so by hand.
+//!
+//! A directory that is split has its names in hidden directories, one for each fragment, which are
+//! subtrees of their own here: so a fragment changes hands like any subtree.
 //!
 //! `docs/formats/rank.md` says it in words.
 //!
@@ -20,7 +25,7 @@
 
 use crc32c::crc32c;
 use types::bytes::{Malformed, Put, Reader};
-use types::{Ino, Rank};
+use types::{Frag, Ino, Rank};
 
 use crate::error::{FormatError, KNOWN_VERSION};
 
@@ -28,8 +33,13 @@ use crate::error::{FormatError, KNOWN_VERSION};
 pub const SUBTREES_NAME: &str = "mds/subtrees";
 
 const MAGIC: &[u8; 8] = b"CUDLSUBT";
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
+/// The version without flags.
+const VERSION_PINNED: u16 = 1;
+/// The version without fragments.
+const VERSION_WHOLE: u16 = 2;
 const PINNED: u8 = 1;
+const FRAGMENT: u8 = 2;
 const CRC_BYTES: usize = 4;
 /// How many subtrees there may be: the object stays small, and requests are compared with all.
 pub const SUBTREES_MAX: usize = 4096;
@@ -51,6 +61,33 @@ pub struct Subtree {
     pub policy: String,
     /// The root's inode when it was moved: one block of a journal with one event.
     pub inode: Vec<u8>,
+    /// The fragment that the root stands for, if it is one.
+    pub part: Option<Part>,
+}
+
+/// What is being done to the fragments of a directory: all of its fragments say the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PartState {
+    /// Nothing: each name is in its fragment.
+    #[default]
+    Settled,
+    /// Names are being moved from the directory to the fragments.
+    Splitting,
+    /// Names are being moved back.
+    Joining,
+}
+
+/// The fragment of a directory that a hidden directory stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// The directory.
+    pub dir: Ino,
+    /// Which of its names.
+    pub frag: Frag,
+    /// See [`PartState`].
+    pub state: PartState,
+    /// What the directory permits: mode, owner and group.
+    pub access: (u32, u32, u32),
 }
 
 /// See the module documentation.
@@ -92,20 +129,38 @@ impl Subtrees {
         }
     }
 
+    /// Removes a subtree from the list: it is served by whoever serves what is above it.
+    pub fn remove(&mut self, root: Ino) {
+        self.list.retain(|subtree| subtree.root != root);
+    }
+
+    /// The fragments of a directory, by their hashes; none if it is not split.
+    #[must_use]
+    pub fn parts_of(&self, dir: Ino) -> Vec<(Ino, Part)> {
+        let parts = self.list.iter().filter_map(|it| Some((it.root, it.part?)));
+        let mut parts: Vec<_> = parts.filter(|(_, part)| part.dir == dir).collect();
+        parts.sort_unstable_by_key(|(_, part)| part.frag.value);
+        parts
+    }
+
     /// The bytes of the object.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         out.put_u16(VERSION);
         out.put_varint(self.list.len() as u64);
-        for Subtree { root, rank, moves, pinned, path, policy, inode } in &self.list {
+        for Subtree { root, rank, moves, pinned, path, policy, inode, part } in &self.list {
             out.put_varint(root.0);
             out.put_varint(u64::from(rank.0));
             out.put_varint(*moves);
-            out.put_u8(if *pinned { PINNED } else { 0 });
+            let fragment = if part.is_some() { FRAGMENT } else { 0 };
+            out.put_u8(fragment | if *pinned { PINNED } else { 0 });
             out.put_bytes(path);
             out.put_bytes(policy.as_bytes());
             out.put_bytes(inode);
+            if let Some(part) = part {
+                put_part(&mut out, part);
+            }
         }
         let crc = crc32c(&out);
         out.put_u32(crc);
@@ -128,7 +183,7 @@ fn read(bytes: &[u8]) -> Result<Subtrees, Malformed> {
     }
     let before_version = reader;
     let version = reader.u16()?;
-    if !(1..=VERSION).contains(&version) {
+    if !(VERSION_PINNED..=VERSION).contains(&version) {
         return Err(before_version.malformed(KNOWN_VERSION));
     }
     let Some((body, crc)) = bytes.split_last_chunk::<CRC_BYTES>() else {
@@ -153,98 +208,59 @@ fn read(bytes: &[u8]) -> Result<Subtrees, Malformed> {
     Ok(Subtrees { list })
 }
 
+fn put_part(out: &mut Vec<u8>, part: &Part) {
+    let Part { dir, frag, state, access } = part;
+    out.put_u8(match state {
+        PartState::Settled => 1,
+        PartState::Splitting => 2,
+        PartState::Joining => 3,
+    });
+    out.put_varint(dir.0);
+    out.put_u8(frag.bits);
+    out.put_u32(frag.value);
+    for number in [access.0, access.1, access.2] {
+        out.put_varint(u64::from(number));
+    }
+}
+
+fn part(reader: &mut Reader<'_>) -> Result<Part, Malformed> {
+    let start = *reader;
+    let state = match reader.u8()? {
+        1 => PartState::Settled,
+        2 => PartState::Splitting,
+        3 => PartState::Joining,
+        _ => return Err(start.malformed("what is done to a fragment")),
+    };
+    let dir = Ino(reader.varint()?);
+    let start = *reader;
+    let frag = Frag { bits: reader.u8()?, value: reader.u32()? };
+    if !frag.is_legal() || frag == Frag::WHOLE {
+        return Err(start.malformed("a fragment"));
+    }
+    let access = (reader.varint_u32()?, reader.varint_u32()?, reader.varint_u32()?);
+    Ok(Part { dir, frag, state, access })
+}
+
 fn subtree(reader: &mut Reader<'_>, version: u16) -> Result<Subtree, Malformed> {
     let root = Ino(reader.varint()?);
     let start = *reader;
     let rank = u16::try_from(reader.varint()?).map_err(|_| start.malformed("a rank"))?;
     let moves = reader.varint()?;
     let start = *reader;
-    let pinned = match if version == 1 { PINNED } else { reader.u8()? } {
-        0 => false,
-        PINNED => true,
-        _ => return Err(start.malformed("known flags")),
-    };
+    let flags = if version == VERSION_PINNED { PINNED } else { reader.u8()? };
+    let known = if version <= VERSION_WHOLE { PINNED } else { PINNED | FRAGMENT };
+    if flags & !known != 0 {
+        return Err(start.malformed("known flags"));
+    }
+    let pinned = flags & PINNED != 0;
     let path = reader.bytes()?.to_vec();
     let start = *reader;
     let policy = String::from_utf8(reader.bytes()?.to_vec());
     let policy = policy.map_err(|_| start.malformed("text"))?;
     let inode = reader.bytes()?.to_vec();
-    Ok(Subtree { root, rank: Rank(rank), moves, pinned, path, policy, inode })
+    let part = if flags & FRAGMENT == 0 { None } else { Some(part(reader)?) };
+    Ok(Subtree { root, rank: Rank(rank), moves, pinned, path, policy, inode, part })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn subtrees() -> Subtrees {
-        let mut subtrees = Subtrees::default();
-        for (root, rank) in [(1 << 40, 1), (7, 2), (1 << 41, 0)] {
-            subtrees.put(Subtree {
-                root: Ino(root),
-                rank: Rank(rank),
-                moves: root,
-                pinned: rank == 2,
-                path: format!("/{root}").into_bytes(),
-                policy: "consistency: rpcs\n".into(),
-                inode: vec![3; 40],
-            });
-        }
-        subtrees
-    }
-
-    #[test]
-    fn what_is_written_is_read() {
-        let subtrees = subtrees();
-        assert_eq!(Subtrees::decode(&subtrees.encode()), Ok(subtrees));
-        let none = Subtrees::default();
-        assert_eq!(Subtrees::decode(&none.encode()), Ok(none));
-    }
-
-    fn one(pinned: bool) -> Subtrees {
-        let mut one = Subtrees::default();
-        one.put(Subtree {
-            root: Ino(300),
-            rank: Rank(1),
-            moves: 2,
-            pinned,
-            path: b"/a".to_vec(),
-            ..Subtree::default()
-        });
-        one
-    }
-
-    #[test]
-    fn the_bytes_of_version_2() {
-        let hex: String = one(false).encode().iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(hex, "4355444c53554254020001ac02010200022f610000276761c7");
-    }
-
-    #[test]
-    fn version_1_is_read_and_everything_in_it_is_pinned() {
-        let hex = "4355444c53554254010001ac020102022f610000139b40b4";
-        let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
-        let bytes: Vec<u8> = (0..hex.len()).step_by(2).map(byte).collect();
-        assert_eq!(Subtrees::decode(&bytes), Ok(one(true)));
-    }
-
-    #[test]
-    fn every_truncation_and_every_flipped_bit_is_detected() {
-        let bytes = subtrees().encode();
-        for length in 0..bytes.len() {
-            assert!(Subtrees::decode(&bytes[..length]).is_err(), "{length} bytes");
-        }
-        for bit in 0..bytes.len() * 8 {
-            let mut bytes = bytes.clone();
-            bytes[bit / 8] ^= 1 << (bit % 8);
-            assert!(Subtrees::decode(&bytes).is_err(), "bit {bit}");
-        }
-    }
-
-    #[test]
-    fn a_subtree_is_known_once() {
-        let mut subtrees = subtrees();
-        subtrees.put(Subtree { root: Ino(7), rank: Rank(5), ..Subtree::default() });
-        assert_eq!((subtrees.len(), subtrees.get(Ino(7)).map(|it| it.rank)), (3, Some(Rank(5))));
-        assert_eq!(subtrees.get(Ino(8)), None);
-    }
-}
+mod tests;

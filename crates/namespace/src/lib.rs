@@ -31,6 +31,7 @@ mod dirty;
 mod exact;
 mod extra;
 pub mod flush;
+mod fragments;
 mod handover;
 mod hits;
 mod inode;
@@ -49,7 +50,7 @@ use std::sync::Arc;
 
 use journal::Loss;
 use policy::Policy;
-use types::{Attr, Errno, FileType, Ino, Map, Seq, Stripe, Timestamp, name_hash};
+use types::{Attr, Errno, FileType, Ino, Map, Seq, Set, Stripe, Timestamp, name_hash};
 
 pub use apply::{Mode, Outcome};
 pub use batch::Batch;
@@ -116,6 +117,8 @@ pub struct Namespace {
     tops: Map<Ino, types::Path>,
     /// While a journal is replayed, up to where that is done.
     replayed: Option<Seq>,
+    /// Directories that are split: all their names are in hidden directories.
+    split: Set<Ino>,
 }
 
 impl Default for Namespace {
@@ -139,6 +142,7 @@ impl Namespace {
             losses: Vec::new(),
             tops: Map::default(),
             replayed: None,
+            split: Set::default(),
             freed: Vec::new(),
         }
     }
@@ -258,6 +262,10 @@ impl Namespace {
             // One link says that sub-directories are not counted: there may be others in the store.
             let links = count.map_or(1, |(_, subdirs)| subdirs + 2);
             attr.nlink = u32::try_from(links).unwrap_or(u32::MAX);
+            if self.is_split(ino) {
+                // Neither is known here: whoever needs them asks the fragments.
+                attr.nlink = 0;
+            }
         }
         attr
     }

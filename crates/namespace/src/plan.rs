@@ -324,6 +324,9 @@ impl Namespace {
     }
 
     fn is_empty(&self, dir: Ino) -> Result<(), Refusal> {
+        if self.is_split(dir) {
+            return Err(Refusal::Cold(dir));
+        }
         match self.dirs.get(&dir) {
             Some(content) if content.entries > 0 => Err(Errno::NotEmpty.into()),
             Some(content) if content.complete => Ok(()),

@@ -40,6 +40,9 @@ impl Namespace {
     pub(crate) fn find(&self, parent: Ino, name: &[u8]) -> Result<Option<Ino>, Refusal> {
         types::check_name(name)?;
         self.directory(parent)?;
+        if self.is_split(parent) {
+            return Err(Refusal::Cold(parent));
+        }
         let Some(dir) = self.dirs.get(&parent) else { return Err(Refusal::Cold(parent)) };
         let dentry = dir.find_any(types::name_hash(name), name);
         let Some(dentry) = dentry else {

@@ -128,7 +128,10 @@ impl Namespace {
             if let Some(top) = top {
                 return Some(names.iter().rev().fold(top, |path, name: &Vec<u8>| path.join(name)));
             }
-            names.push(name);
+            // A fragment is where its directory is.
+            if !self.is_split(inode.home) {
+                names.push(name);
+            }
         }
         None
     }

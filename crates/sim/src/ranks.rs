@@ -1,5 +1,5 @@
-//! Several ranks on one store: subtrees move between them at random while clients work, servers are
-//! killed at any step of that, and connections break.
+//! Several ranks on one store: subtrees move between them at random while clients work, directories are
+//! split and their fragments move, servers are killed at any step of that, and connections break.
 //!
 //! Every name is changed by one client and looked at by all, so that what each answer may be is known
 //! exactly (`register`): the value that the name had at some moment between question and answer. A
@@ -9,9 +9,12 @@
 //! In the end, when everything is healed, each directory must be served by exactly one rank, and hold
 //! what it should.
 
+mod audit;
 mod balance;
 mod client;
+mod judge;
 mod register;
+mod script;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,8 +29,9 @@ use crate::disk::Disk;
 use crate::rng::Rng;
 
 use balance::Balancing;
-use client::{Client, Script};
+use client::Client;
 use register::Registers;
+use script::Script;
 
 const MS: u64 = 1_000_000;
 /// How long everything may take to come to rest when nothing is broken any more.
@@ -44,6 +48,10 @@ pub struct RanksReport {
     pub judged: u64,
     /// Subtrees that changed hands.
     pub moves: u64,
+    /// Directories that were split, and put together.
+    pub splits: u64,
+    /// See `splits`.
+    pub joins: u64,
     /// Moves that were refused or given up.
     pub refused: u64,
     /// Requests that were sent on to another rank.
@@ -115,6 +123,8 @@ struct World {
     balancing: Option<Balancing>,
     delay_max: u64,
     faults: bool,
+    /// Nobody changes anything any more.
+    at_rest: bool,
     report: RanksReport,
     traced: bool,
 }
@@ -171,6 +181,7 @@ impl World {
             balancing,
             delay_max: rng.pick(&[1, 3, 10]) * MS,
             faults: rng.percent(85),
+            at_rest: false,
             report: RanksReport::default(),
             traced,
             rng,
@@ -466,34 +477,5 @@ impl World {
         self.servers.iter().all(|server| server.mds.as_ref().is_some_and(Mds::is_active))
             && self.clients.iter().all(Client::is_idle)
             && self.servers.iter().all(|it| it.mds.as_ref().is_some_and(|mds| !mds.is_moving()))
-    }
-
-    /// Each directory has one authority, and holds what it should.
-    fn audit(&mut self) {
-        if self.report.violation.is_some() {
-            return;
-        }
-        let dirs = self.clients[0].dirs.clone();
-        // Who a subtree went to last may not have heard yet.
-        self.run_while(self.now + PATIENCE, |world| {
-            !dirs.iter().all(|dir| {
-                world.servers.iter().any(|it| it.mds.as_ref().is_some_and(|mds| mds.serves(*dir)))
-            })
-        });
-        for dir in dirs {
-            let serving = (0..self.servers.len()).filter(|server| {
-                self.servers[*server].mds.as_ref().is_some_and(|mds| mds.serves(dir))
-            });
-            let serving: Vec<usize> = serving.collect();
-            if serving.len() != 1 {
-                return self.fail(format!("{dir} is served by {serving:?}"));
-            }
-            self.clients[0].script.push_back(Script::List(dir));
-        }
-        self.schedule(1, Event::Turn(0));
-        self.run_while(self.now + PATIENCE, |world| !world.is_done());
-        if !self.is_done() {
-            self.fail("the last listings never ended".into());
-        }
     }
 }

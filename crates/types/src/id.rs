@@ -192,6 +192,33 @@ pub struct Frag {
 impl Frag {
     /// The fragment that is the whole directory.
     pub const WHOLE: Frag = Frag { bits: 0, value: 0 };
+    /// By how many bits a fragment is split.
+    pub const SPLIT_BITS: u8 = 3;
+    /// Into how many fragments one is split.
+    pub const SPLIT_WAYS: usize = 1 << Self::SPLIT_BITS;
+    /// How many bits may be fixed.
+    pub const BITS_MAX: u8 = 24;
+
+    /// Whether only the bits that the fragment fixes are set, and they are not too many.
+    #[must_use]
+    pub fn is_legal(self) -> bool {
+        self.bits <= Self::BITS_MAX && self.value << self.bits == 0
+    }
+
+    /// The fragments into which this one is split, by their hashes; `None` if it is too small.
+    #[must_use]
+    pub fn split(self) -> Option<[Frag; Self::SPLIT_WAYS]> {
+        let bits = self.bits + Self::SPLIT_BITS;
+        let part = |at: u32| Frag { bits, value: self.value | at << (32 - u32::from(bits)) };
+        (bits <= Self::BITS_MAX).then(|| [0, 1, 2, 3, 4, 5, 6, 7].map(part))
+    }
+
+    /// Which of the fragments into which this one is split has the names of this hash.
+    #[must_use]
+    pub fn place_of(self, hash: u32) -> usize {
+        let bits = u32::from(self.bits + Self::SPLIT_BITS).min(32);
+        (hash >> (32 - bits)) as usize & (Self::SPLIT_WAYS - 1)
+    }
 
     /// Whether a name of this hash belongs to the fragment.
     #[must_use]

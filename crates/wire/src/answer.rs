@@ -1,7 +1,7 @@
 //! What a metadata server answers.
 
 use types::bytes::{Malformed, Put, Reader};
-use types::{Attr, ClientId, Epoch, Errno, Ino, InoRange, Lock, Rank, Seq};
+use types::{Attr, ClientId, Epoch, Errno, Frag, Ino, InoRange, Lock, Rank, Seq};
 
 use crate::codec::{
     attr, boolean, list, lock, option, put_attr, put_list, put_lock, put_option, put_range, range,
@@ -137,6 +137,20 @@ pub struct Elsewhere {
     pub rest: Vec<u8>,
 }
 
+/// A directory that is split, and where its fragments are (B-04). Nothing was carried out: what was
+/// asked for is for the hidden directory that has the name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fragments {
+    /// Its own attributes; number of entries, links and times are those of its fragments together.
+    pub attr: Attr,
+    /// The names that it has: all, or those of the fragment that was split once more.
+    pub frag: Frag,
+    /// The hidden directories that have the names, by their hashes, and who serves them.
+    pub parts: [(Ino, Rank); Frag::SPLIT_WAYS],
+    /// Of a path, what is left of it below the directory.
+    pub rest: Vec<u8>,
+}
+
 /// The content of a successful reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
@@ -183,6 +197,8 @@ pub enum Answer {
     Elsewhere(Box<Elsewhere>),
     /// A snapshot was taken; its number.
     Snapshot(u64),
+    /// The directory is split. Nothing was carried out, and nothing will be for this request.
+    Fragments(Box<Fragments>),
 }
 
 impl Answer {
@@ -271,6 +287,10 @@ impl Answer {
                 out.put_u8(20);
                 out.put_varint(*number);
             }
+            Answer::Fragments(fragments) => {
+                out.put_u8(21);
+                put_fragments(out, fragments);
+            }
         }
     }
 
@@ -318,9 +338,36 @@ impl Answer {
                 rest: reader.bytes()?.to_vec(),
             })),
             20 => Answer::Snapshot(reader.varint()?),
+            21 => Answer::Fragments(Box::new(fragments(reader)?)),
             _ => return Err(start.malformed("a known answer")),
         })
     }
+}
+
+fn put_fragments(out: &mut Vec<u8>, fragments: &Fragments) {
+    let Fragments { attr, frag, parts, rest } = fragments;
+    put_attr(out, attr);
+    out.put_u8(frag.bits);
+    out.put_u32(frag.value);
+    for (ino, rank) in parts {
+        out.put_varint(ino.0);
+        out.put_varint(u64::from(rank.0));
+    }
+    out.put_bytes(rest);
+}
+
+fn fragments(reader: &mut Reader<'_>) -> Result<Fragments, Malformed> {
+    let attr = attr(reader)?;
+    let start = *reader;
+    let frag = Frag { bits: reader.u8()?, value: reader.u32()? };
+    if !frag.is_legal() || frag.split().is_none() {
+        return Err(start.malformed("a fragment that can be split"));
+    }
+    let mut parts = [(Ino(0), Rank(0)); Frag::SPLIT_WAYS];
+    for part in &mut parts {
+        *part = (ino(reader)?, crate::map::rank(reader)?);
+    }
+    Ok(Fragments { attr, frag, parts, rest: reader.bytes()?.to_vec() })
 }
 
 fn kept(reader: &mut Reader<'_>) -> Result<Kept, Malformed> {

@@ -19,8 +19,8 @@ mod outbox;
 mod unused;
 
 pub use answer::{
-    Answer, Decoupled, EffectivePolicy, Elsewhere, Kept, MergeReport, MergeSample, Opened,
-    SampleKind,
+    Answer, Decoupled, EffectivePolicy, Elsewhere, Fragments, Kept, MergeReport, MergeSample,
+    Opened, SampleKind,
 };
 pub use batch::{Batch, BatchWriter, Requests};
 pub use frame::{Frame, FrameError};

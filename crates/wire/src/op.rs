@@ -151,6 +151,11 @@ pub enum Op<'a> {
     /// subtree has it as its root, or that was given the number. The answer is the client's number as
     /// eight bytes, 0 for nobody.
     Held { ino: Ino },
+    /// Splits a directory, or a fragment of one, into eight fragments by the hashes of its names, while
+    /// clients work there (B-04). Answered when that is done.
+    Split { dir: Ino },
+    /// Puts the fragments of a directory together again. All of them must be on the directory's rank.
+    Join { dir: Ino },
 }
 
 /// How a client has a file open.
@@ -272,6 +277,8 @@ impl Op<'_> {
             }
             Op::WriteDown { parent, name } => put_name(out, 38, parent, name),
             Op::Held { ino } => put_ino(out, 39, ino),
+            Op::Split { dir } => put_ino(out, 47, dir),
+            Op::Join { dir } => put_ino(out, 48, dir),
             Op::Accessed { ino, at } => {
                 put_ino(out, 34, ino);
                 out.put_signed(at.0);
@@ -364,6 +371,8 @@ impl<'a> Op<'a> {
             35 => Op::Return { dir: ino(reader)? },
             36 => Op::Settle,
             39 => Op::Held { ino: ino(reader)? },
+            47 => Op::Split { dir: ino(reader)? },
+            48 => Op::Join { dir: ino(reader)? },
             38 => Op::WriteDown { parent: ino(reader)?, name: reader.bytes()? },
             37 => Op::Export { dir: ino(reader)?, rank: crate::map::rank(reader)? },
             45 => Op::Snapshot { dir: ino(reader)?, id: reader.varint()? },

@@ -56,6 +56,8 @@ fn ops() -> Vec<Op<'static>> {
         Op::ListXattr { ino },
         Op::WriteDown { parent: ino, name: b"x" },
         Op::Held { ino },
+        Op::Split { dir: ino },
+        Op::Join { dir: ino },
         Op::SetXattr { ino, name, value: Some(b"v"), flags: XattrFlags::default() },
         Op::GetData { ino },
         Op::SetData { ino, data: b"content", size: 7 },
@@ -130,6 +132,12 @@ fn answers() -> Vec<Answer> {
             root: Ino(4),
             parent: Ino(5),
             rest: b"a/b".to_vec(),
+        })),
+        Answer::Fragments(Box::new(Fragments {
+            attr: attr(),
+            frag: types::Frag { bits: 3, value: 1 << 29 },
+            parts: [1_u16, 2, 3, 4, 5, 6, 7, 8].map(|at| (Ino(u64::from(at)), Rank(at % 3))),
+            rest: b"name".to_vec(),
         })),
     ]
 }

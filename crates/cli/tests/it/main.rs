@@ -17,6 +17,7 @@ mod cluster;
 mod commands;
 mod copies;
 mod crash;
+mod fragments;
 mod fsck;
 mod full;
 mod lifecycle;

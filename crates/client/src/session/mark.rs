@@ -98,6 +98,6 @@ impl Session {
 /// What a reply says of another rank that is to be asked instead. Who asked hears that; for all else the
 /// request was not carried out.
 pub(super) fn take_elsewhere(reply: &mut wire::Reply) -> Option<Result<Answer, wire::Failure>> {
-    let elsewhere = matches!(reply.result, Ok(Answer::Elsewhere(_)));
+    let elsewhere = matches!(reply.result, Ok(Answer::Elsewhere(_) | Answer::Fragments(_)));
     elsewhere.then(|| std::mem::replace(&mut reply.result, Err(types::Errno::Remote.into())))
 }

@@ -14,7 +14,6 @@
 use journal::{Event, JournalBuffer};
 use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
 use metastore::{SUBTREES_MAX, SUBTREES_NAME, Subtree, Subtrees};
-use policy::Mechanism;
 use types::{ClientId, ConnId, Cred, Errno, Ino, Moment, Origin, Rank, Seq, Span, Tid};
 use wire::Failure;
 
@@ -90,7 +89,7 @@ impl Mds {
         (root, to): (Ino, Rank),
     ) -> Performing {
         let owner = self.settings.root_owner.0;
-        if cred.uid != 0 && cred.uid != owner {
+        if cred.uid != 0 && cred.uid != owner && !self.is_empty_part(root) {
             return Err(Errno::NotPermitted.into());
         }
         if !self.namespace.knows(root) {
@@ -135,8 +134,12 @@ impl Mds {
         if let Some(export) = &self.authority.export {
             return Err(busy(format!("another subtree is on its way to {}", export.to)));
         }
-        if self.snapshots.is_any() {
-            return Err(busy("a snapshot is being taken"));
+        if self.authority.reshape.is_some() {
+            return Err(busy("a directory is being split or joined"));
+        }
+        let splits = self.authority.splits.keys();
+        if splits.into_iter().any(|dir| self.namespace.is_within(*dir, root)) {
+            return Err(busy("a directory in it is split; `cudele mds join` puts it together"));
         }
         if root == Ino::ROOT {
             return Err(busy("the root of the namespace stays with mds.0"));
@@ -163,29 +166,7 @@ impl Mds {
         if self.authority.list.len() >= SUBTREES_MAX && self.authority.list.get(root).is_none() {
             return Err(Errno::NoSpace.into());
         }
-        let decoupled = self.tables.decoupled.iter();
-        for (other, known) in decoupled {
-            if self.overlap(root, *other) || !self.namespace.is_anchored(*other) {
-                let text = if known.released {
-                    "a decoupled subtree in it was merged, and is not in the store yet".to_owned()
-                } else {
-                    format!("{} has decoupled a subtree in it; merge it first", known.client)
-                };
-                return Err(busy(text));
-            }
-        }
-        if !self.changes.is_empty() {
-            return Err(busy("a policy is being changed"));
-        }
-        let logged = self.namespace.policies().into_iter().any(|(dir, policy)| {
-            policy.policy.contains(Mechanism::LocalPersist) && self.overlap(dir, root)
-        });
-        if logged {
-            let text =
-                "its policy keeps logs with clients (rpcs+local_persist), which one rank replays";
-            return Err(busy(text));
-        }
-        Ok(())
+        self.check_at_rest(root)
     }
 
     /// Inodes with several names are rank 0's, with all their names.
@@ -329,14 +310,6 @@ impl Mds {
         self.authority.export.as_ref().is_some_and(Export::is_frozen)
     }
 
-    /// Whether somebody may be told something to remember of a directory.
-    pub(crate) fn may_tell_of(&self, dir: Ino) -> bool {
-        match &self.authority.export {
-            None => true,
-            Some(export) => !self.namespace.ancestors(dir).any(|above| export.root == above),
-        }
-    }
-
     /// Replaces the list. Returns whether that is under way.
     fn commit(&mut self, root: Ino, to: Rank, effects: &mut Effects) -> bool {
         let Some(list) = self.list_with(root, to) else {
@@ -368,6 +341,7 @@ impl Mds {
         buffer.close_block();
         let inode = buffer.take_blocks().concat();
         let before = self.authority.list.get(root);
+        let part = before.and_then(|before| before.part);
         let moves = before.map_or(0, |before| before.moves) + u64::from(!stays);
         let (path, policy) = match before.filter(|_| self.rank != Rank(0)) {
             // The name, and what it inherits, is not here.
@@ -382,7 +356,7 @@ impl Mds {
         // Nobody takes in what stays.
         let inode = if stays { Vec::new() } else { inode };
         let mut list = self.authority.list.clone();
-        list.put(Subtree { root, rank: to, moves, pinned, path, policy, inode });
+        list.put(Subtree { root, rank: to, moves, pinned, path, policy, inode, part });
         Some(list)
     }
 
@@ -418,6 +392,7 @@ impl Mds {
             export.stage = stage;
         }
         self.imports_again(false);
+        self.reshape_listed(true);
     }
 
     /// What was to be written is written.
@@ -425,7 +400,9 @@ impl Mds {
         self.authority.version = Some(version);
         if let Some(list) = self.authority.proposed.take() {
             self.authority.list = list;
+            self.note_fragments();
         }
+        self.reshape_listed(false);
         if !self.import_acknowledged(effects)
             && let Some(Export { stage: Stage::Commit, .. }) = self.authority.export
         {
@@ -436,6 +413,7 @@ impl Mds {
     /// The list is known anew while something was to be written to it.
     fn list_found(&mut self, effects: &mut Effects) {
         self.imports_again(true);
+        self.reshape_listed(false);
         let Some(Export { root, to, pinned, stage: Stage::Commit, .. }) = self.authority.export
         else {
             return;

@@ -10,6 +10,9 @@ use super::{LIST, Preload, READ_LATELY};
 use crate::op::{Refused, touched};
 use crate::{Effects, Mds};
 
+/// Why something cannot be done with a directory as a whole.
+const FRAGMENTED: &str = "a directory is split; put it together first with `cudele mds join PATH`; `cudele mds ls` shows it";
+
 /// Whose an inode is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
@@ -33,8 +36,8 @@ impl Mds {
     ) -> bool {
         let op = &request.op;
         // Whether a subtree may move is judged by where everything is now.
-        if matches!(op, Op::Export { .. }) && self.waits_for_list((conn, client), request, effects)
-        {
+        let moves = matches!(op, Op::Export { .. } | Op::Split { .. } | Op::Join { .. });
+        if moves && self.waits_for_list((conn, client), request, effects) {
             return true;
         }
         let mut other = None;
@@ -83,7 +86,9 @@ impl Mds {
             && let Some(root) = authority.moved.get(&ino)
         {
             let rank = authority.list.get(*root).map_or(Rank(0), |subtree| subtree.rank);
-            if rank != self.rank {
+            // A fragment that is not listed any more is gone: what was in it is rank 0's.
+            let gone = *root == ino && authority.list.get(*root).is_none();
+            if rank != self.rank && !gone {
                 return Place::Other(rank);
             }
         }
@@ -92,9 +97,15 @@ impl Mds {
             if self.is_on_its_way(above) {
                 return Place::Moving(above);
             }
+            if let Some(dir) = self.reshaping(above) {
+                return Place::Moving(dir);
+            }
             match authority.list.get(above) {
-                // It is a part of what is around it again, which may have moved since.
-                Some(subtree) if subtree.rank == Rank(0) => returned = true,
+                // It is a part of what is around it again, which may have moved since. What is around a
+                // fragment is rank 0's.
+                Some(subtree) if subtree.rank == Rank(0) && subtree.part.is_none() => {
+                    returned = true;
+                }
                 Some(subtree) if subtree.rank != self.rank => return Place::Other(subtree.rank),
                 Some(_) => return Place::Here,
                 None => {}
@@ -144,6 +155,10 @@ impl Mds {
         dir: Ino,
         effects: &mut Effects,
     ) -> bool {
+        if self.namespace.is_split(dir) {
+            return self.refuses_fragmented((conn, client), request, effects)
+                || self.send_fragments((conn, client), request, dir, effects);
+        }
         let Place::Other(rank) = self.place(dir) else { return false };
         if self.waits_for_list((conn, client), request, effects) {
             return true;
@@ -193,14 +208,43 @@ impl Mds {
         elsewhere: Elsewhere,
         effects: &mut Effects,
     ) {
+        let answer = Answer::Elsewhere(Box::new(elsewhere));
+        self.send_on((conn, client), request, answer, effects);
+    }
+
+    /// Answers a request that is not carried out here with who else is to be asked.
+    pub(super) fn send_on(
+        &mut self,
+        (conn, client): (ConnId, ClientId),
+        request: &Request<'_>,
+        answer: Answer,
+        effects: &mut Effects,
+    ) {
         self.counters.forwards += 1;
         if request.op.is_mutation() && client.0 != 0 {
             self.sessions.get_mut(client).refuse(request.tid);
         }
         let at = (conn, request.tid);
         let none = (types::Seq(0), Timestamp(0));
-        let answer = Answer::Elsewhere(Box::new(elsewhere));
         self.reply(at, none.0, none.1, Ok(answer), effects);
+    }
+
+    /// What is asked of a subtree as a whole is not asked through a directory that is split.
+    fn refuses_fragmented(
+        &mut self,
+        (conn, client): (ConnId, ClientId),
+        request: &Request<'_>,
+        effects: &mut Effects,
+    ) -> bool {
+        let whole = matches!(
+            request.op,
+            Op::SetPolicy { .. } | Op::Decouple { .. } | Op::Adopt { .. } | Op::Snapshot { .. }
+        );
+        if whole {
+            let failure = Failure { errno: Errno::Busy, text: FRAGMENTED.into() };
+            self.refuse(conn, client, request, failure, effects);
+        }
+        whole
     }
 
     /// A request names an inode that is not in memory. It waits if that may be because its subtree
@@ -220,6 +264,13 @@ impl Mds {
         if let Some(preload) = self.authority.preloads.iter().find(all) {
             let key = preload.key();
             self.park_until_returned(conn, client, request, key);
+            return true;
+        }
+        let mut unfound = named.into_iter().flatten().filter(|ino| self.is_unfound_part(*ino));
+        if let Some(part) = unfound.next() {
+            self.park_until_returned(conn, client, request, part);
+            self.preload(Goal::Find(part));
+            self.authority_step(effects);
             return true;
         }
         self.waits_for_list((conn, client), request, effects)
@@ -253,6 +304,15 @@ impl Mds {
             && self.overlap(dir, export.root)
         {
             return busy(format!("it is on its way to {}; try again when it is there", export.to));
+        }
+        if self.authority.reshape.is_some() {
+            return busy(
+                "a directory is being split or joined; try again when that is done".into(),
+            );
+        }
+        let mut splits = self.authority.splits.keys();
+        if splits.any(|split| self.overlap(dir, *split) || !self.namespace.is_anchored(*split)) {
+            return busy(FRAGMENTED.into());
         }
         for Subtree { root, rank, path, .. } in self.authority.list.iter() {
             // What rank 0 has is a part of what is around it; and only what is rank 0's has others in it.

@@ -53,6 +53,7 @@ impl Mds {
         for preload in &mut self.authority.preloads {
             preload.waiting = false;
         }
+        self.reshape_fetched();
     }
 
     /// Goes on until a directory must be fetched.

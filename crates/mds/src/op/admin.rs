@@ -37,8 +37,9 @@ impl Mds {
             self.counters.busy += 1;
             return Err(Errno::Busy.into());
         }
-        if !self.authority.is_plain() && !self.is_served_here(attr.ino) {
-            let text = "another metadata server has this directory: list it there".into();
+        let here = self.is_served_here(attr.ino) && !self.namespace.is_split(attr.ino);
+        if !self.authority.is_plain() && !here {
+            let text = "other metadata servers have this directory: list it there".into();
             let errno = Errno::NotSupported;
             return Err(Refused::Failure(Failure { errno, text }));
         }
@@ -304,4 +305,9 @@ impl Mds {
             self.tables.give_back(subtree, unused);
         }
     }
+}
+
+/// Whether a request is about a subtree or a directory as a whole.
+pub(super) fn is_about_all(op: &Op<'_>) -> bool {
+    matches!(op, Op::Export { .. } | Op::Split { .. } | Op::Join { .. } | Op::Snapshot { .. })
 }

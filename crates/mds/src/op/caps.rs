@@ -77,7 +77,8 @@ impl Mds {
     /// Gives a client that has just made a change a directory alone, if it wants that and can have it.
     /// Says how files that are created there are striped.
     fn tell_alone(&mut self, client: ClientId, request: &Request<'_>, dir: Ino) -> Option<Stripe> {
-        if request.wants_alone == WantsAlone::Never || !request.op.is_mutation() {
+        let fragmented = !self.authority.is_plain() && self.is_fragmented(dir);
+        if request.wants_alone == WantsAlone::Never || !request.op.is_mutation() || fragmented {
             return None;
         }
         let policy = &self.namespace.effective_policy(dir).1.policy;
@@ -166,6 +167,12 @@ impl Mds {
         let mut waits = None;
         for ino in inos.into_iter().flatten() {
             waits = self.revoke_inode(client, ino, effects).or(waits);
+            if matches!(op, Op::SetAttr { .. }) {
+                // What it permits, its fragments do.
+                for part in self.parts_here(ino) {
+                    waits = self.revoke(client, part, effects).or(waits);
+                }
+            }
         }
         for (parent, name) in names.into_iter().flatten() {
             if let Ok(Some(ino)) = self.namespace.peek(parent, name) {
@@ -248,7 +255,12 @@ impl Mds {
 
     /// Takes a directory from everybody but `client`. Returns it if somebody still has it. Who has it
     /// under a lease is not known: that is waited for, also if it is `client`.
-    fn revoke(&mut self, client: ClientId, dir: Ino, effects: &mut Effects) -> Option<Ino> {
+    pub(crate) fn revoke(
+        &mut self,
+        client: ClientId,
+        dir: Ino,
+        effects: &mut Effects,
+    ) -> Option<Ino> {
         for holder in self.caps.revoke(client, dir, self.clock.now) {
             self.counters.revokes += 1;
             if let Some(conn) = self.sessions.conn_of(holder) {

@@ -43,7 +43,11 @@ impl Mds {
             }
             Op::SetAttr { ino, ref change } => {
                 let planned = self.namespace.plan_setattr(cred, ino, change, time)?;
-                Ok(self.carry_out(origin, ino, &planned, time))
+                let performed = self.carry_out(origin, ino, &planned, time);
+                if self.is_fragmented(ino) {
+                    self.spread_access(ino);
+                }
+                Ok(performed)
             }
             Op::Accessed { ino, at } => {
                 let Attr { atime, ctime, .. } = self.namespace.getattr(ino)?;
@@ -96,6 +100,8 @@ impl Mds {
             | Op::Adopt { .. }
             | Op::WriteDown { .. }
             | Op::Held { .. }
+            | Op::Split { .. }
+            | Op::Join { .. }
             | Op::Decouple { .. }
             | Op::Extend { .. }
             | Op::Merge { .. }
@@ -142,6 +148,7 @@ impl Mds {
         }
         let (seq, ack_safe) = self.journal_and_apply(origin, at.0, at.0, &event);
         let attr = self.namespace.getattr(ino)?;
+        self.note_size(at.0);
         if open {
             self.opens.enter(origin.client, ino, true);
         }

@@ -27,6 +27,10 @@ impl Mds {
                 self.counters.lookups += 1;
                 self.walk(client, cred, base, path)?
             }
+            // Its fragments know how many names it has.
+            Op::GetAttr { ino } if self.namespace.is_split(ino) && self.namespace.knows(ino) => {
+                return Err(Refusal::Cold(ino).into());
+            }
             Op::GetAttr { ino } => Answer::Attr(self.namespace.getattr(ino)?),
             Op::GetXattr { ino, name } => Answer::Data(self.namespace.xattr(ino, name)?.to_vec()),
             Op::ListXattr { ino } => {
@@ -69,6 +73,8 @@ impl Mds {
             | Op::Adopt { .. }
             | Op::WriteDown { .. }
             | Op::Held { .. }
+            | Op::Split { .. }
+            | Op::Join { .. }
             | Op::Sync
             | Op::Decouple { .. }
             | Op::Extend { .. }
@@ -95,6 +101,7 @@ impl Mds {
             return Err(Errno::Busy.into());
         }
         let Walked { parent, attr } = walked?;
+        let parent = self.whole_of(parent).unwrap_or(parent);
         Ok(Answer::Walked { parent, attr })
     }
 
@@ -133,6 +140,10 @@ impl Mds {
         limit: usize,
         attrs: bool,
     ) -> Result<Answer, Refusal> {
+        if self.namespace.is_split(dir) {
+            self.namespace.access(cred, dir, 4)?;
+            return Err(Refusal::Cold(dir));
+        }
         let entries = self.namespace.list(cred, dir, after, limit, attrs)?;
         let more = entries.len() == limit;
         let entries = entries.into_iter().map(|entry| (entry.name, entry.attr)).collect();
@@ -147,9 +158,18 @@ impl Mds {
             policy: source.map(|_| in_force.policy.to_yaml()).unwrap_or_default(),
             source: source.unwrap_or_default(),
             source_path: source_path.map(|path| path.to_bytes()).unwrap_or_default(),
-            kept: self.kept(dir),
+            kept: self.kept_whole(dir, in_force.streams),
             owner: self.holder_of(dir),
         }))
+    }
+
+    /// The same for a directory that may be split: what other ranks have is where it may be at worst.
+    fn kept_whole(&self, dir: Ino, streams: bool) -> Kept {
+        let (parts, all) = self.leaves_here(dir);
+        let elsewhere = if streams { Kept::Applied } else { Kept::Memory };
+        let kept = parts.into_iter().map(|part| self.kept(part));
+        let kept = kept.chain((!all).then_some(elsewhere));
+        kept.max_by_key(|kept| *kept as u8).unwrap_or_default()
     }
 
     /// Where the entries of a directory are kept now. Never more is said than survives (P-08).

@@ -32,6 +32,8 @@ pub(crate) fn touched<'a>(op: &Op<'a>) -> Touched<'a> {
         | Op::Grow { ino, .. }
         | Op::Append { ino, .. }
         | Op::Export { dir: ino, .. }
+        | Op::Split { dir: ino }
+        | Op::Join { dir: ino }
         | Op::Snapshot { dir: ino, .. }
         | Op::GetPolicy { dir: ino }
         | Op::List { dir: ino, .. } => ([Some(ino), None], [None; 2]),

@@ -111,6 +111,8 @@ fn ranks(options: &Options, start: Instant) -> u64 {
         sum.judged += report.judged;
         sum.moves += report.moves;
         sum.refused += report.refused;
+        sum.splits += report.splits;
+        sum.joins += report.joins;
         sum.redirected += report.redirected;
         sum.crashes += report.crashes;
         sum.crashes_moving += report.crashes_moving;
@@ -123,8 +125,15 @@ fn ranks(options: &Options, start: Instant) -> u64 {
         }
     }
     println!(
-        "{done} seeds of several ranks, {} answers judged, {} subtrees moved and {} not, {} requests sent on, {} servers killed, {} of them with a subtree on its way, {failures} failures",
-        sum.judged, sum.moves, sum.refused, sum.redirected, sum.crashes, sum.crashes_moving
+        "{done} seeds of several ranks, {} answers judged, {} subtrees moved and {} not, {} directories split and {} joined, {} requests sent on, {} servers killed, {} of them with a subtree on its way, {failures} failures",
+        sum.judged,
+        sum.moves,
+        sum.refused,
+        sum.splits,
+        sum.joins,
+        sum.redirected,
+        sum.crashes,
+        sum.crashes_moving
     );
     failures
 }

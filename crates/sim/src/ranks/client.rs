@@ -2,72 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use client::{Effects, Input, Session};
-use types::{ClientId, ConnId, Cred, Errno, FileType, Ino, Moment, Rank, RenameFlags, Tid};
-use wire::{Answer, Failure, Message, NewInode, Op};
+use client::{Effects, FragmentMap, Input, Session};
+use types::{ClientId, ConnId, Cred, Errno, Ino, Moment, Rank, Tid};
+use wire::{Answer, Failure, Message, Op};
 
 use super::register::Place;
+use super::script::Script;
 use super::{Conn, Event, MS, World};
-
-/// Something to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Script {
-    MakeDir(Ino, Vec<u8>),
-    Create(Place),
-    Unlink(Place),
-    /// To a name that does not exist, perhaps in another directory.
-    Rename(Place, Place),
-    Lookup(Place),
-    List(Ino),
-    /// What a client of one directory does with it.
-    Touch(Ino),
-    Export(Ino, Rank),
-}
-
-impl Script {
-    fn op(&self) -> Op<'_> {
-        let new =
-            |kind: FileType| NewInode { mode: kind.mode_bits() | 0o644, ..NewInode::default() };
-        match self {
-            Self::MakeDir(parent, name) => {
-                let new = NewInode {
-                    mode: FileType::Directory.mode_bits() | 0o755,
-                    ..NewInode::default()
-                };
-                Op::Create { parent: *parent, name, new }
-            }
-            Self::Create((parent, name)) => {
-                Op::Create { parent: *parent, name, new: new(FileType::Regular) }
-            }
-            Self::Unlink((parent, name)) => Op::Unlink { parent: *parent, name },
-            Self::Rename((parent, name), (new_parent, new_name)) => {
-                let flags = RenameFlags::default();
-                Op::Rename { parent: *parent, name, new_parent: *new_parent, new_name, flags }
-            }
-            Self::Lookup((parent, name)) => Op::Lookup { parent: *parent, name },
-            Self::List(dir) => Op::List { dir: *dir, after: None, limit: 4096, attrs: true },
-            Self::Touch(dir) => {
-                let change =
-                    types::AttrChange { mode: Some(0o755), ..types::AttrChange::default() };
-                Op::SetAttr { ino: *dir, change }
-            }
-            Self::Export(dir, rank) => Op::Export { dir: *dir, rank: *rank },
-        }
-    }
-
-    fn named(&self) -> Ino {
-        match self {
-            Self::MakeDir(dir, _)
-            | Self::List(dir)
-            | Self::Touch(dir)
-            | Self::Export(dir, _)
-            | Self::Create((dir, _))
-            | Self::Unlink((dir, _))
-            | Self::Rename((dir, _), _)
-            | Self::Lookup((dir, _)) => *dir,
-        }
-    }
-}
 
 #[derive(Debug)]
 struct To {
@@ -77,12 +18,22 @@ struct To {
 
 /// What a client waits for.
 #[derive(Debug)]
-struct Asked {
-    script: Script,
+pub(super) struct Asked {
+    pub(super) script: Script,
     at: u64,
     rank: Rank,
     tid: Tid,
     stale: u32,
+    so_far: SoFar,
+}
+
+/// What is known of a directory whose fragments are asked one after the other.
+#[derive(Debug, Default)]
+pub(super) struct SoFar {
+    /// The fragment that is asked; `None` for whichever is the first.
+    pub(super) leaf: Option<Ino>,
+    pub(super) entries: BTreeMap<Vec<u8>, Ino>,
+    pub(super) names: u64,
 }
 
 /// See the module documentation.
@@ -92,7 +43,8 @@ pub(super) struct Client {
     remembers: bool,
     to: BTreeMap<Rank, To>,
     places: BTreeMap<Ino, Rank>,
-    asked: Option<Asked>,
+    pub(super) fragments: FragmentMap,
+    pub(super) asked: Option<Asked>,
     pub(super) script: VecDeque<Script>,
     pub(super) dirs: Vec<Ino>,
     finished: bool,
@@ -108,6 +60,7 @@ impl Client {
             remembers,
             to: BTreeMap::new(),
             places: BTreeMap::new(),
+            fragments: FragmentMap::default(),
             asked: None,
             script: VecDeque::new(),
             dirs: Vec::new(),
@@ -127,6 +80,24 @@ impl Client {
 
     fn place(&self, ino: Ino) -> Rank {
         self.places.get(&ino).copied().unwrap_or(Rank(0))
+    }
+
+    pub(super) fn home(&self, place: &Place) -> Ino {
+        self.fragments.home(place.0, &place.1)
+    }
+
+    /// The directory, or the fragment of it, that a request is for.
+    fn aimed(&self, script: &Script) -> Ino {
+        if let Op::Lookup { parent: dir, .. }
+        | Op::Create { parent: dir, .. }
+        | Op::Unlink { parent: dir, .. }
+        | Op::Rename { parent: dir, .. }
+        | Op::List { dir, .. } = self.fragments.aim(script.op())
+        {
+            dir
+        } else {
+            script.named()
+        }
     }
 }
 
@@ -215,11 +186,29 @@ impl World {
             None if client == 0 || self.clients[client].finished => return,
             None => self.choose(client),
         };
-        let rank = self.clients[client].place(script.named());
-        self.ask(client, script, rank, (self.now, 0));
+        self.ask_first(client, script, self.now);
     }
 
-    fn ask(&mut self, client: usize, script: Script, rank: Rank, (at, stale): (u64, u32)) {
+    /// Asks whoever has it, as far as the client knows.
+    fn ask_first(&mut self, client: usize, script: Script, at: u64) {
+        let rank = self.clients[client].place(self.clients[client].aimed(&script));
+        self.ask(client, script, rank, (at, 0), SoFar::default());
+    }
+
+    fn ask(
+        &mut self,
+        client: usize,
+        script: Script,
+        rank: Rank,
+        (at, stale): (u64, u32),
+        so_far: SoFar,
+    ) {
+        let mut op = self.clients[client].fragments.aim(script.op());
+        if let (Op::List { dir: at, .. } | Op::GetAttr { ino: at }, Some(leaf)) =
+            (&mut op, so_far.leaf)
+        {
+            *at = leaf;
+        }
         let known = &mut self.clients[client];
         let (id, remembers) = (known.id, known.remembers);
         let mut fresh = false;
@@ -233,9 +222,9 @@ impl World {
         });
         let mut effects = Effects::default();
         to.session.at(Moment(self.now + 1));
-        let tid = to.session.call(&Cred::root(), script.op(), &mut effects);
+        let tid = to.session.call(&Cred::root(), op, &mut effects);
         self.note(|| format!("client.{client} asks {rank} {tid} {script:?}"));
-        self.clients[client].asked = Some(Asked { script, at, rank, tid, stale });
+        self.clients[client].asked = Some(Asked { script, at, rank, tid, stale, so_far });
         if fresh {
             self.schedule(1, Event::Connect(client, rank));
         }
@@ -282,9 +271,25 @@ impl World {
         }
     }
 
+    #[allow(clippy::too_many_lines, reason = "an arm for each answer")]
     fn answered(&mut self, client: usize, asked: Asked, result: Result<Answer, Failure>) {
-        let Asked { script, at, rank, stale, .. } = asked;
+        let Asked { script, at, rank, stale, mut so_far, .. } = asked;
+        let about = so_far.leaf.unwrap_or_else(|| self.clients[client].aimed(&script));
         match &result {
+            Ok(Answer::Fragments(fragments)) => {
+                self.report.redirected += 1;
+                let known = &mut self.clients[client];
+                known.fragments.note(fragments);
+                known.places.extend(fragments.parts);
+                if matches!(script, Script::Stat(_)) {
+                    let leaf = known.fragments.leaves(fragments.attr.ino)[0];
+                    let rank = known.place(leaf);
+                    so_far.leaf = Some(leaf);
+                    return self.ask(client, script, rank, (at, 0), so_far);
+                }
+                // From the start: what was listed is in fragments that are not asked any more.
+                return self.ask_first(client, script, at);
+            }
             Ok(Answer::Elsewhere(elsewhere)) if elsewhere.root != Ino(0) => {
                 // Where the name of a directory leads.
                 self.clients[client].places.insert(elsewhere.root, elsewhere.rank);
@@ -292,32 +297,63 @@ impl World {
             }
             Ok(Answer::Elsewhere(elsewhere)) => {
                 self.report.redirected += 1;
-                self.clients[client].places.insert(script.named(), elsewhere.rank);
-                return self.ask(client, script, elsewhere.rank, (at, 0));
+                self.clients[client].places.insert(about, elsewhere.rank);
+                return self.ask(client, script, elsewhere.rank, (at, 0), so_far);
+            }
+            Err(failure)
+                if failure.errno == Errno::Stale
+                    && self.clients[client].fragments.whole_of(about).is_some()
+                    && stale >= 40 =>
+            {
+                // The fragment is gone: the directory was put together.
+                self.clients[client].fragments.forget(about);
+                return self.ask_first(client, script, at);
+            }
+            Err(failure)
+                if failure.errno == Errno::Stale
+                    && matches!(script, Script::Export(dir, _) if !self.clients[0].dirs.contains(&dir)) =>
+            {
+                // A fragment that is gone since this was planned.
+                return self.schedule(1, Event::Turn(client));
             }
             Err(failure) if failure.errno == Errno::Stale && stale < 2000 => {
                 // It is there: it may be that another rank has it, or that this one has not heard.
                 // Whoever asks for two directories finds out whether one rank has both.
                 let known = &self.clients[client];
+                if let Script::Rename(_, to) = &script
+                    && known.home(to) != to.0
+                {
+                    // It may be that fragment that is gone.
+                    let gone = known.home(to);
+                    self.clients[client].fragments.forget(gone);
+                    return self.ask_first(client, script, at);
+                }
                 if let Script::Rename(from, to) = &script
-                    && known.place(from.0) != known.place(to.0)
+                    && known.place(known.home(from)) != known.place(known.home(to))
                 {
                     return self.schedule(MS, Event::Turn(client));
                 }
                 // After a restart only a walk brings it back.
                 let dirs = &self.clients[client].dirs;
-                return match dirs.iter().position(|dir| *dir == script.named()) {
+                return match dirs.iter().position(|dir| *dir == about) {
                     Some(name) => self.walk_first(client, script, name),
-                    None => self.ask(client, script, rank, (at, stale + 1)),
+                    None => self.ask(client, script, rank, (at, stale + 1), so_far),
                 };
             }
             Err(failure) if failure.errno == Errno::Again => {
-                self.clients[client].script.push_front(script);
-                self.clients[client].again = true;
+                self.once_more(client, script);
                 return self.schedule(5 * MS, Event::Turn(client));
             }
             Ok(_) | Err(_) => {}
         }
+        let result = match self.gather(client, &script, about, &mut so_far, result) {
+            Ok(result) => result,
+            Err(leaf) => {
+                so_far.leaf = Some(leaf);
+                let rank = self.clients[client].place(leaf);
+                return self.ask(client, script, rank, (at, 0), so_far);
+            }
+        };
         self.report.judged += 1;
         if let Err(violation) = self.judge(client, &script, at, &result) {
             return self.fail(format!(
@@ -328,96 +364,36 @@ impl World {
         self.schedule(after, Event::Turn(client));
     }
 
+    /// Whoever was told to try again does so a little later. Who joins finds out where the fragments are,
+    /// and has those brought back that did not come.
+    fn once_more(&mut self, client: usize, script: Script) {
+        let known = &mut self.clients[client];
+        known.again = true;
+        let join = if let Script::Join(dir) = script { Some(dir) } else { None };
+        known.script.push_front(script);
+        if let Some(dir) = join {
+            let parts = known.fragments.parts(dir).into_iter().flatten();
+            parts.for_each(|part| known.script.push_front(Script::Export(part, Rank(0))));
+            known.script.push_front(Script::Stat(dir));
+        }
+    }
+
     /// Looks a directory up where its name is, and goes on then.
     fn walk_first(&mut self, client: usize, script: Script, name: usize) {
         let name = format!("d{name}").into_bytes();
-        self.clients[client].places.remove(&script.named());
+        let about = self.clients[client].aimed(&script);
+        self.clients[client].places.remove(&about);
+        // The other one may have gone back since, of which nobody told.
+        let second = if let Script::Rename(_, (to, _)) = &script { Some(*to) } else { None };
         self.clients[client].script.push_front(script);
-        self.ask(client, Script::Lookup((Ino::ROOT, name)), Rank(0), (self.now, 0));
-    }
-
-    fn judge(
-        &mut self,
-        client: usize,
-        script: &Script,
-        asked: u64,
-        result: &Result<Answer, Failure>,
-    ) -> Result<(), &'static str> {
-        let when = (asked, self.now);
-        let errno = result.as_ref().err().map(|failure| failure.errno);
-        match (script, result) {
-            (Script::MakeDir(..), Ok(Answer::Attr(attr))) => {
-                self.clients[client].dirs.push(attr.ino)
-            }
-            (Script::Create(place), Ok(Answer::Attr(attr))) => {
-                self.registers.changed(place.clone(), Some(attr.ino), when);
-            }
-            (Script::Unlink(place), Ok(Answer::Done)) => {
-                self.registers.changed(place.clone(), None, when);
-            }
-            (Script::Rename(from, to), Ok(Answer::Done)) if from != to => {
-                let ino = self.registers.now(from);
-                self.registers.changed(from.clone(), None, when);
-                self.registers.changed(to.clone(), ino, when);
-            }
-            (Script::Rename(from, to), Err(_)) if errno == Some(Errno::CrossDevice) => {
-                if from.0 == to.0 {
-                    return Err("one directory is on two ranks");
-                }
-            }
-            (Script::Rename(from, to), _) if from == to => {}
-            (Script::Lookup((Ino::ROOT, _)), _) => {}
-            (Script::Lookup(place), Ok(Answer::Attr(attr))) => {
-                if !self.may_be(client, place, Some(attr.ino), when) {
-                    return Err("the name was never that then");
-                }
-            }
-            (Script::Lookup(place), Err(_)) if errno == Some(Errno::NotFound) => {
-                if !self.may_be(client, place, None, when) {
-                    return Err("the name was there");
-                }
-            }
-            (Script::Touch(_), Ok(Answer::Done)) => {}
-            (Script::List(dir), Ok(Answer::Entries { entries, .. })) => {
-                let listed: BTreeMap<Vec<u8>, Ino> =
-                    entries.iter().map(|(name, attr)| (name.clone(), attr.ino)).collect();
-                let prefix = format!("c{client}.").into_bytes();
-                let of = |name: &[u8]| client == 0 || name.starts_with(&prefix);
-                let known = self.registers.in_dir(*dir);
-                let known: BTreeMap<_, _> =
-                    known.into_iter().filter(|(name, _)| of(name)).collect();
-                let listed: BTreeMap<_, _> =
-                    listed.into_iter().filter(|(name, _)| of(name)).collect();
-                if known != listed {
-                    return Err("the listing is not what is there");
-                }
-            }
-            (Script::Export(..), Ok(Answer::Done)) => self.report.moves += 1,
-            (Script::Export(..), Err(_)) if errno == Some(Errno::Busy) => self.report.refused += 1,
-            _ => return Err("no such answer was possible"),
+        let at = |to| self.clients[client].dirs.iter().position(|dir| *dir == to);
+        if let Some((to, at)) = second.and_then(|to| Some((to, at(to)?))) {
+            self.clients[client].places.remove(&to);
+            let look = Script::Lookup((Ino::ROOT, format!("d{at}").into_bytes()));
+            self.clients[client].script.push_front(look);
         }
-        Ok(())
-    }
-
-    /// A name of another client may have what its change under way makes of it, too.
-    fn may_be(&self, client: usize, place: &Place, ino: Option<Ino>, when: (u64, u64)) -> bool {
-        let changing = |other: &Client| {
-            other.asked.as_ref().is_some_and(|asked| match &asked.script {
-                Script::Create(other) => other == place && ino.is_some(),
-                Script::Unlink(other) => other == place && ino.is_none(),
-                Script::Rename(from, to) => {
-                    (from == place && ino.is_none()) || (to == place && ino.is_some())
-                }
-                Script::MakeDir(..)
-                | Script::Lookup(_)
-                | Script::List(_)
-                | Script::Touch(_)
-                | Script::Export(..) => false,
-            })
-        };
-        let others = self.clients.iter().enumerate().filter(|(at, _)| *at != client);
-        self.registers.may_be(place, ino, when)
-            || others.into_iter().any(|(_, other)| changing(other))
+        let script = Script::Lookup((Ino::ROOT, name));
+        self.ask(client, script, Rank(0), (self.now, 0), SoFar::default());
     }
 
     /// Moves a directory to some rank, if the one who does that has nothing else to do.
@@ -429,13 +405,28 @@ impl World {
             let dirs = self.clients[0].dirs.clone();
             let dir = self.rng.pick(&dirs);
             let rank = Rank(self.rng.index(self.servers.len()) as u16);
+            let parts = self.clients[0].fragments.parts(dir);
+            let todo = self.rng.below(10);
+            let (dir, scripts) = match (todo, parts) {
+                (0, Some(parts)) => {
+                    let home = parts.map(|part| Script::Export(part, Rank(0)));
+                    (dir, home.into_iter().chain([Script::Join(dir)]).collect())
+                }
+                (1..=7, Some(parts)) => {
+                    let part = self.rng.pick(&parts);
+                    (part, vec![Script::Export(part, rank)])
+                }
+                (0..=3, None) => (dir, vec![Script::Split(dir), Script::Stat(dir)]),
+                (8, _) => (dir, vec![Script::Stat(dir)]),
+                _ => (dir, vec![Script::Export(dir, rank)]),
+            };
             if self.rng.percent(50) && self.faults {
                 // One of the two sides dies on the way.
                 let server = if self.rng.percent(50) { rank } else { self.clients[0].place(dir) };
                 let after = self.rng.between(1, 25);
                 self.servers[usize::from(server.0)].doomed = Some(after);
             }
-            self.clients[0].script.push_back(Script::Export(dir, rank));
+            self.clients[0].script.extend(scripts);
             self.schedule(1, Event::Turn(0));
         }
         let after = self.rng.between(5, 150) * MS;

@@ -7,10 +7,13 @@ const SEEDS: u64 = 150;
 fn subtrees_move_between_ranks_and_nothing_is_lost() {
     let (mut moves, mut crashes_moving, mut redirected) = (0, 0, 0);
     let (mut balanced, mut faulty_ticks) = (0, 0);
+    let (mut splits, mut joins) = (0, 0);
     for seed in 0..SEEDS {
         let report = sim::ranks::run(seed, false);
         assert_eq!(report.violation, None, "seed {seed:#x}");
         moves += report.moves;
+        splits += report.splits;
+        joins += report.joins;
         crashes_moving += report.crashes_moving;
         redirected += report.redirected;
         balanced += report.balanced;
@@ -25,4 +28,5 @@ fn subtrees_move_between_ranks_and_nothing_is_lost() {
         balanced > SEEDS && faulty_ticks > SEEDS / 10,
         "{balanced} moves that policies wanted, {faulty_ticks} ticks in which they failed"
     );
+    assert!(splits > SEEDS / 4 && joins > SEEDS / 20, "{splits} split, {joins} joined");
 }

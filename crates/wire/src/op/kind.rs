@@ -45,6 +45,8 @@ impl Op<'_> {
             | Op::Export { .. }
             | Op::WriteDown { .. }
             | Op::Held { .. }
+            | Op::Split { .. }
+            | Op::Join { .. }
             | Op::Snapshot { .. }
             | Op::Adopt { .. }
             | Op::Checkpoint => false,
@@ -94,6 +96,8 @@ impl Op<'_> {
             Op::Export { .. } => "export",
             Op::WriteDown { .. } => "writedown",
             Op::Held { .. } => "held",
+            Op::Split { .. } => "split",
+            Op::Join { .. } => "join",
             Op::Snapshot { .. } => "snapshot",
             Op::Adopt { .. } => "adopt",
         }

@@ -1,4 +1,4 @@
-//! `cudele mds ls|pin|fail`: which ranks there are, and who serves what.
+//! `cudele mds ls|pin|split|join|fail`: which ranks there are, and who serves what.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -31,6 +31,21 @@ pub(super) enum Action {
         /// The directory
         path: OsString,
     },
+    /// Split a directory into eight fragments by the hashes of its names, while clients work there
+    #[command(after_help = "Examples:\n  cudele mds split /scratch --ranks 0,1,2,3")]
+    Split {
+        /// The directory
+        path: OsString,
+        /// The ranks that get the fragments, in turn [default: they stay where they are]
+        #[arg(long, value_delimiter = ',')]
+        ranks: Vec<u16>,
+    },
+    /// Put the fragments of a directory together again, while clients work there
+    #[command(after_help = "Example:\n  cudele mds join /scratch")]
+    Join {
+        /// The directory
+        path: OsString,
+    },
     /// End the server of a rank; a standby takes over, or the next `cudele up`
     #[command(after_help = "Example:\n  cudele mds fail 1")]
     Fail {
@@ -44,6 +59,8 @@ pub(super) fn run(context: &Context, action: &Action) -> Result<()> {
         Action::Ls => ls(context),
         Action::Pin { path, rank } => pin(context, path, Rank(*rank)),
         Action::Unpin { path } => unpin(context, path),
+        Action::Split { path, ranks } => split(context, path, ranks),
+        Action::Join { path } => join(context, path),
         Action::Fail { rank } => fail(context, Rank(*rank)),
     }
 }
@@ -90,6 +107,9 @@ fn to_json(map: &ClusterMap, pinned: &[Pinned]) -> Value {
             "subtrees": of_rank.map(|pinned| json!({
                 "path": path(pinned), "ino": pinned.root.0, "moves": pinned.moves,
                 "pinned": pinned.pinned,
+                "fragment": pinned.fragment.map(|(dir, frag)| json!({
+                    "of": dir.0, "bits": frag.bits, "value": frag.value,
+                })),
             })).collect::<Vec<_>>(),
         });
         for name in COUNTERS {
@@ -116,11 +136,9 @@ fn to_text(map: &ClusterMap, pinned: &[Pinned]) -> String {
     );
     for entry in &map.mds {
         let of_rank = pinned.iter().filter(|pinned| pinned.rank == entry.rank);
-        let mut paths: Vec<_> =
-            of_rank.map(|pinned| String::from_utf8_lossy(&pinned.path).into_owned()).collect();
-        if entry.rank == Rank(0) {
-            paths = vec!["everything else".to_owned()];
-        }
+        let everything = (entry.rank == Rank(0)).then(|| "everything else".to_owned());
+        let of_rank = of_rank.filter(|it| it.rank != Rank(0) || it.fragment.is_some());
+        let paths: Vec<_> = everything.into_iter().chain(of_rank.map(shown)).collect();
         let _ = writeln!(
             text,
             "{:<8}{:<11}{:>8}{:>12}{:>10}{:>12}  {}",
@@ -134,6 +152,52 @@ fn to_text(map: &ClusterMap, pinned: &[Pinned]) -> String {
         );
     }
     text
+}
+
+/// The path of a subtree; of a fragment with the bits with which the hashes of its names begin.
+fn shown(pinned: &Pinned) -> String {
+    let path = String::from_utf8_lossy(&pinned.path);
+    match pinned.fragment {
+        Some((_, frag)) => {
+            let bits = frag.value.unbounded_shr(32 - u32::from(frag.bits));
+            format!("{path}#{bits:0width$b}", width = usize::from(frag.bits))
+        }
+        None => path.into_owned(),
+    }
+}
+
+fn split(context: &Context, path: &OsString, ranks: &[u16]) -> Result<()> {
+    let fs = context.mount()?;
+    let place = space::find(&fs, path)?;
+    let dir = place.existing()?;
+    let start = std::time::Instant::now();
+    let ranks: Vec<Rank> = ranks.iter().map(|rank| Rank(*rank)).collect();
+    let about = |error: cudele::Error| error.about(place.path.to_string());
+    fs.split(dir.ino, &ranks).map_err(about)?;
+    let parts = fs.fragments(dir.ino).map_err(about)?;
+    let seconds = start.elapsed().as_secs_f64();
+    let shown = place.path.to_string();
+    let fragments = parts.iter().map(|(ino, rank)| json!({ "ino": ino.0, "rank": rank.0 }));
+    let fragments: Vec<_> = fragments.collect();
+    let value = json!({
+        "path": shown, "ino": dir.ino.0, "fragments": fragments, "seconds": seconds,
+    });
+    context.print(&value, || {
+        let ranks: Vec<_> = parts.iter().map(|(_, rank)| rank.to_string()).collect();
+        format!("{shown} is split; its fragments are on {} ({seconds:.3} s).\n", ranks.join(" "))
+    })
+}
+
+fn join(context: &Context, path: &OsString) -> Result<()> {
+    let fs = context.mount()?;
+    let place = space::find(&fs, path)?;
+    let dir = place.existing()?;
+    let start = std::time::Instant::now();
+    fs.join(dir.ino).map_err(|error| error.about(place.path.to_string()))?;
+    let seconds = start.elapsed().as_secs_f64();
+    let shown = place.path.to_string();
+    let value = json!({ "path": shown, "ino": dir.ino.0, "seconds": seconds });
+    context.print(&value, || format!("{shown} is in one piece ({seconds:.3} s).\n"))
 }
 
 fn pin(context: &Context, path: &OsString, rank: Rank) -> Result<()> {

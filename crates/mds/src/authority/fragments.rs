@@ -1,0 +1,348 @@
+//! Directories that are split by the hashes of their names (B-04).
+//!
+//! The names of a fragment are in a hidden directory of their own, which stands in the directory under a
+//! name that nobody can ask for while it is split. The list of subtrees says which directories these
+//! are: each is a subtree, and so a fragment goes to another rank, and a crash meanwhile is survived,
+//! as with any subtree. A fragment that is split once more is a directory like any other.
+//!
+//! Whoever asks for a name in a directory that is split is told where all of its fragments are
+//! ([`Answer::Fragments`]), and from then on asks the one that has the name. What the directory permits is
+//! in the list, too, and every rank sees to it that its fragments permit the same.
+
+use metastore::{PartState, Subtrees};
+use namespace::Refusal;
+use types::{
+    AttrChange, ClientId, ConnId, Cred, Frag, Ino, Map, Origin, Path, Rank, Set, Span, Tid,
+    Timestamp,
+};
+use wire::{Answer, Fragments, Op, Request};
+
+use super::preload::Goal;
+use crate::op::Refused;
+use crate::{Effects, Mds};
+
+/// How often a fragment can be split.
+const DEPTH_MAX: usize = (Frag::BITS_MAX / Frag::SPLIT_BITS) as usize;
+/// Large directories that wait until they are split.
+const LARGE_MAX: usize = 64;
+/// When it is tried again to split a directory that could not be split.
+const SPLIT_AGAIN: Span = Span::from_millis(1000);
+
+/// A directory that is split, or is about to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Split {
+    /// What was split: all of a directory, or a fragment.
+    pub(super) frag: Frag,
+    pub(super) state: PartState,
+    /// The hidden directories, by the hashes of their names.
+    pub(super) parts: [Ino; Frag::SPLIT_WAYS],
+    /// What the directory permits, as the list has it.
+    pub(super) access: (u32, u32, u32),
+}
+
+/// The directories of a list that are split.
+pub(super) fn splits(list: &Subtrees) -> Map<Ino, Split> {
+    let dirs: Set<Ino> = list.iter().filter_map(|it| Some(it.part?.dir)).collect();
+    let mut splits = Map::default();
+    for dir in dirs {
+        let parts = list.parts_of(dir);
+        let Some((_, first)) = parts.first() else { continue };
+        let bits = first.frag.bits.saturating_sub(Frag::SPLIT_BITS);
+        let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
+        let frag = Frag { bits, value: first.frag.value & mask };
+        let roots: Vec<Ino> = parts.iter().map(|(root, _)| *root).collect();
+        // The list is written as a whole: there are all or none.
+        if let Ok(parts) = <[Ino; Frag::SPLIT_WAYS]>::try_from(roots) {
+            let (state, access) = (first.state, first.access);
+            splits.insert(dir, Split { frag, state, parts, access });
+        }
+    }
+    splits
+}
+
+impl Mds {
+    /// The list is known anew.
+    pub(super) fn note_fragments(&mut self) {
+        let any = self.authority.list.iter().any(|it| it.part.is_some());
+        if !any && self.authority.splits.is_empty() {
+            return;
+        }
+        self.authority.splits = splits(&self.authority.list);
+        let settled = self.authority.splits.iter();
+        let settled = settled.filter(|(_, split)| split.state == PartState::Settled);
+        self.namespace.set_split(settled.map(|(dir, _)| *dir).collect());
+        self.authority.note_plain();
+    }
+
+    /// The directory whose fragment a hidden directory is.
+    pub(crate) fn whole_of(&self, ino: Ino) -> Option<Ino> {
+        let mut whole = None;
+        let mut at = ino;
+        for _ in 0..DEPTH_MAX {
+            let Some(part) = self.authority.list.get(at).and_then(|subtree| subtree.part) else {
+                break;
+            };
+            at = part.dir;
+            whole = Some(at);
+        }
+        whole
+    }
+
+    /// Whether a directory is split, or the hidden directory of a fragment: nobody gets it alone.
+    pub(crate) fn is_fragmented(&self, dir: Ino) -> bool {
+        !self.authority.splits.is_empty()
+            && (self.authority.splits.contains_key(&dir) || self.whole_of(dir).is_some())
+    }
+
+    /// The fragments of a directory that are served here, if it is split.
+    pub(crate) fn parts_here(&self, dir: Ino) -> Vec<Ino> {
+        let Some(split) = self.authority.splits.get(&dir) else { return Vec::new() };
+        let here = |part: &Ino| {
+            self.authority.list.get(*part).is_some_and(|subtree| subtree.rank == self.rank)
+        };
+        split.parts.into_iter().filter(here).collect()
+    }
+
+    /// The directories here that have the names of a directory: itself, or its fragments. Says whether
+    /// these are all.
+    pub(crate) fn leaves_here(&self, dir: Ino) -> (Vec<Ino>, bool) {
+        let (mut leaves, mut all) = (vec![dir], true);
+        for _ in 0..DEPTH_MAX {
+            if !leaves.iter().any(|leaf| self.namespace.is_split(*leaf)) {
+                break;
+            }
+            let mut below = Vec::new();
+            for leaf in leaves {
+                if self.namespace.is_split(leaf) {
+                    let parts = self.parts_here(leaf);
+                    all &= parts.len() == Frag::SPLIT_WAYS;
+                    below.extend(parts);
+                } else {
+                    below.push(leaf);
+                }
+            }
+            leaves = below;
+        }
+        (leaves, all)
+    }
+
+    /// The directory whose fragments are being made, or put together, if a directory is that or one of
+    /// them.
+    pub(super) fn reshaping(&self, dir: Ino) -> Option<Ino> {
+        if let Some(reshape) = &self.authority.reshape
+            && reshape.is_frozen()
+            && reshape.is_about(dir)
+        {
+            return Some(reshape.dir);
+        }
+        let moves = |dir: Ino| {
+            let split = self.authority.splits.get(&dir)?;
+            (split.state != PartState::Settled).then_some(dir)
+        };
+        let part = || self.authority.list.get(dir)?.part.and_then(|part| moves(part.dir));
+        moves(dir).or_else(part)
+    }
+
+    /// Tells who asked for a name of a directory that is split where its fragments are. Says whether that
+    /// is so; else the directory is not, or some fragment of it is not in memory yet.
+    #[cold]
+    pub(super) fn send_fragments(
+        &mut self,
+        (conn, client): (ConnId, ClientId),
+        request: &Request<'_>,
+        dir: Ino,
+        effects: &mut Effects,
+    ) -> bool {
+        let Some(split) = self.authority.splits.get(&dir).copied() else { return false };
+        let here = self.parts_here(dir);
+        if let Some(missing) = here.into_iter().find(|part| !self.namespace.is_anchored(*part)) {
+            self.park_until_returned(conn, client, request, missing);
+            self.preload(Goal::Find(missing));
+            self.authority_step(effects);
+            return true;
+        }
+        let Ok(attr) = self.namespace.getattr(dir) else { return false };
+        let rank = |part: Ino| self.authority.list.get(part).map_or(Rank(0), |it| it.rank);
+        let parts = split.parts.map(|part| (part, rank(part)));
+        let rest = if let Op::Walk { base, path } = request.op {
+            self.rest_below(base, path, dir)
+        } else {
+            Vec::new()
+        };
+        let answer = Answer::Fragments(Box::new(Fragments { attr, frag: split.frag, parts, rest }));
+        self.send_on((conn, client), request, answer, effects);
+        true
+    }
+
+    /// Whether a fragment is rank 0's, and not in memory since a restart. It is there as long as the list
+    /// says so.
+    pub(super) fn is_unfound_part(&self, ino: Ino) -> bool {
+        let part = self.authority.list.get(ino).filter(|subtree| subtree.part.is_some());
+        self.rank == Rank(0)
+            && part.is_some_and(|part| part.rank == Rank(0) && part.inode.is_empty())
+            && !self.namespace.knows(ino)
+    }
+
+    /// Of a path that leads through a directory, what follows.
+    fn rest_below(&self, base: Ino, path: &[u8], dir: Ino) -> Vec<u8> {
+        let Ok(path) = Path::parse(path) else { return Vec::new() };
+        let mut names = path.components();
+        let mut at = base;
+        while at != dir {
+            let Some(name) = names.next() else { return Vec::new() };
+            let Ok(Some(next)) = self.namespace.peek(at, name) else { return Vec::new() };
+            at = next;
+        }
+        names.collect::<Vec<_>>().join(&b'/')
+    }
+
+    /// Fragments that are served here are in memory before they are asked for, and permit what their
+    /// directories do.
+    pub(super) fn fragments_tick(&mut self, effects: &mut Effects) {
+        if self.authority.splits.is_empty() || !self.is_active() {
+            return;
+        }
+        let splits: Vec<(Ino, Split)> =
+            self.authority.splits.iter().map(|(dir, split)| (*dir, *split)).collect();
+        for (dir, split) in splits {
+            if split.state != PartState::Settled {
+                self.resume_reshape(dir, &split);
+                continue;
+            }
+            for part in self.parts_here(dir) {
+                if self.rank == Rank(0) && !self.namespace.is_anchored(part) {
+                    self.preload(Goal::Find(part));
+                } else {
+                    self.permit_the_same(part, split.access, effects);
+                }
+            }
+            self.say_what_is_permitted(dir, &split, effects);
+        }
+    }
+
+    /// A name was given in a directory: notes if it has more of them than it should have undivided.
+    #[inline]
+    pub(crate) fn note_size(&mut self, dir: Ino) {
+        let most = self.settings.split_entries;
+        if most != 0 && self.rank == Rank(0) && self.has_ranks() {
+            self.note_if_large(dir, most);
+        }
+    }
+
+    fn note_if_large(&mut self, dir: Ino, most: u64) {
+        let large = self.namespace.names_here(dir) > most;
+        let known = &mut self.authority.large;
+        if large && known.len() < LARGE_MAX && !known.iter().any(|(known, _)| *known == dir) {
+            known.push((dir, self.clock.now));
+        }
+    }
+
+    /// Splits what has become large. What cannot be split now is tried again later.
+    pub(super) fn split_large(&mut self, effects: &mut Effects) {
+        let now = self.clock.now;
+        let Some(at) = self.authority.large.iter().position(|(_, at)| *at <= now) else { return };
+        if !self.is_active() || self.authority.reshape.is_some() || self.authority.export.is_some()
+        {
+            return;
+        }
+        let (dir, _) = self.authority.large.swap_remove(at);
+        let most = self.settings.split_entries;
+        if most == 0 || self.namespace.names_here(dir) <= most {
+            return;
+        }
+        match self.split((ConnId::NOBODY, Tid(0)), &Cred::root(), dir) {
+            Ok(_) => {}
+            Err(Refused::Refusal(Refusal::Cold(cold))) if cold != crate::fetch::NUMBERS => {
+                self.authority.large.push((dir, now + SPLIT_AGAIN));
+                self.preload_waits_for(cold, effects);
+            }
+            Err(_) => self.authority.large.push((dir, now + SPLIT_AGAIN)),
+        }
+    }
+
+    /// Whether it is a fragment without names: whoever removes the directory has it brought back.
+    pub(super) fn is_empty_part(&self, root: Ino) -> bool {
+        let part = self.authority.list.get(root).is_some_and(|subtree| subtree.part.is_some());
+        part && self.namespace.is_complete(root) && self.namespace.names_here(root) == 0
+    }
+
+    /// Whether somebody may be told something to remember of a directory.
+    pub(crate) fn may_tell_of(&self, dir: Ino) -> bool {
+        if self.is_split_or_about_to(dir) {
+            return false;
+        }
+        match &self.authority.export {
+            None => true,
+            Some(export) => !self.namespace.ancestors(dir).any(|above| export.root == above),
+        }
+    }
+
+    fn is_split_or_about_to(&self, dir: Ino) -> bool {
+        self.authority.splits.contains_key(&dir)
+            || self.authority.reshape.as_ref().is_some_and(|reshape| reshape.is_about(dir))
+    }
+
+    /// What a directory permits.
+    pub(super) fn access_of(&self, dir: Ino) -> Option<(u32, u32, u32)> {
+        let attr = self.namespace.getattr(dir).ok()?;
+        Some((attr.mode, attr.uid, attr.gid))
+    }
+
+    /// A fragment permits what its directory does.
+    fn permit_the_same(&mut self, part: Ino, access: (u32, u32, u32), effects: &mut Effects) {
+        let importing = self.authority.imports.iter().any(|import| import.root == part);
+        let moving = importing || self.authority.exporting() == Some(part);
+        if moving || self.access_of(part).is_none_or(|known| known == access) {
+            return;
+        }
+        if self.refusing().is_some() || self.revoke(ClientId(0), part, effects).is_some() {
+            return;
+        }
+        self.set_access(part, access);
+    }
+
+    fn set_access(&mut self, part: Ino, (mode, uid, gid): (u32, u32, u32)) {
+        let mode = Some(mode & types::MODE_PERMISSIONS);
+        let change = AttrChange { mode, uid: Some(uid), gid: Some(gid), ..AttrChange::default() };
+        self.set_quietly(part, change, self.clock.time);
+    }
+
+    /// Changes attributes for nobody in particular.
+    pub(super) fn set_quietly(&mut self, ino: Ino, change: AttrChange, time: Timestamp) {
+        let Ok(planned) = self.namespace.plan_setattr(&Cred::root(), ino, &change, time) else {
+            return;
+        };
+        let event = planned.event();
+        let seq = self.log.append(self.clock.now, Origin::default(), &event);
+        self.namespace.apply(seq, namespace::Mode::Live, &event);
+    }
+
+    /// What a directory permits has changed: its fragments here follow at once, others when their ranks
+    /// read it in the list.
+    pub(crate) fn spread_access(&mut self, dir: Ino) {
+        let Some(access) = self.access_of(dir) else { return };
+        for part in self.parts_here(dir) {
+            if self.access_of(part).is_some_and(|known| known != access) {
+                self.set_access(part, access);
+            }
+        }
+    }
+
+    fn say_what_is_permitted(&mut self, dir: Ino, split: &Split, effects: &mut Effects) {
+        if !self.is_served_here(dir) || self.authority.is_busy() || self.authority.reshape.is_some()
+        {
+            return;
+        }
+        let Some(access) = self.access_of(dir).filter(|known| *known != split.access) else {
+            return;
+        };
+        let mut list = self.authority.list.clone();
+        for part in split.parts {
+            if let Some(mut subtree) = list.get(part).cloned() {
+                subtree.part = subtree.part.map(|part| metastore::Part { access, ..part });
+                list.put(subtree);
+            }
+        }
+        self.put_list(list, effects);
+    }
+}

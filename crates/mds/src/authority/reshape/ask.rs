@@ -1,0 +1,178 @@
+//! Who may have a directory split or joined, and when that can be done.
+
+use metastore::{PartState, SUBTREES_MAX};
+use namespace::Refusal;
+use policy::Mechanism;
+use types::{ConnId, Cred, Errno, Frag, Ino, Rank, Tid};
+use wire::{Answer, Failure};
+
+use super::super::fragments::Split;
+use super::super::place::{busy, cold};
+use super::{Reshape, Stage, part_name};
+use crate::op::{Performed, Performing, Refused};
+use crate::{Effects, Mds, fetch};
+
+impl Mds {
+    /// Begins to split a directory, or a fragment of one. Only root and the owner of the namespace may
+    /// ask.
+    pub(crate) fn split(&mut self, at: (ConnId, Tid), cred: &Cred, dir: Ino) -> Performing {
+        if cred.uid != 0 && cred.uid != self.settings.root_owner.0 {
+            return Err(Errno::NotPermitted.into());
+        }
+        if !self.namespace.knows(dir) {
+            return Err(Errno::Stale.into());
+        }
+        if !self.namespace.is_dir(dir) {
+            return Err(Errno::NotDirectory.into());
+        }
+        if self.authority.splits.contains_key(&dir) {
+            return Ok(Performed::Answer(Answer::Done));
+        }
+        let part = self.authority.list.get(dir).and_then(|subtree| subtree.part);
+        let frag = part.map_or(Frag::WHOLE, |part| part.frag);
+        if frag.split().is_none() {
+            return Err(busy("it cannot be split further"));
+        }
+        self.check_reshape(dir)?;
+        if self.authority.list.len() + Frag::SPLIT_WAYS > SUBTREES_MAX {
+            return Err(Errno::NoSpace.into());
+        }
+        if !self.namespace.is_complete(dir) {
+            return Err(cold(dir));
+        }
+        self.check_names(&[dir])?;
+        for number in 0..Frag::SPLIT_WAYS {
+            if self.namespace.peek(dir, &part_name(number))?.is_some() {
+                let name = String::from_utf8_lossy(&part_name(number)).into_owned();
+                return Err(busy(format!("the name {name} in it is needed; rename it first")));
+            }
+        }
+        let mut parts = [Ino(0); Frag::SPLIT_WAYS];
+        for part in &mut parts {
+            *part = self.tables.take_ino().ok_or(Refusal::Cold(fetch::NUMBERS))?;
+        }
+        self.begin_reshape((dir, frag, parts), false, (at, Stage::Drain));
+        Ok(Performed::Later)
+    }
+
+    /// Begins to put the fragments of a directory together. Anybody may have that done if they are empty.
+    pub(crate) fn join(
+        &mut self,
+        at: (ConnId, Tid),
+        cred: &Cred,
+        dir: Ino,
+        effects: &mut Effects,
+    ) -> Performing {
+        if !self.namespace.knows(dir) {
+            return Err(Errno::Stale.into());
+        }
+        let Some(split) = self.authority.splits.get(&dir).copied() else {
+            return Ok(Performed::Answer(Answer::Done));
+        };
+        let elsewhere = self.parts_here(dir).len() < Frag::SPLIT_WAYS;
+        if elsewhere || !self.authority.imports.is_empty() {
+            // It may be that they are on their way here: whoever asks tries again.
+            self.read_list(effects);
+            let text = "other ranks serve fragments of it; bring them back first".into();
+            return Err(Refused::Failure(Failure { errno: Errno::Again, text }));
+        }
+        self.check_reshape(dir)?;
+        for part in split.parts {
+            if self.authority.splits.contains_key(&part) {
+                return Err(busy("a fragment of it is split itself; join that first"));
+            }
+        }
+        if let Some(part) = split.parts.into_iter().find(|part| !self.namespace.is_complete(*part))
+        {
+            return Err(cold(part));
+        }
+        self.check_names(&split.parts)?;
+        let empty = split.parts.iter().all(|part| self.namespace.names_here(*part) == 0);
+        if !empty && cred.uid != 0 && cred.uid != self.settings.root_owner.0 {
+            return Err(Errno::NotPermitted.into());
+        }
+        self.begin_reshape((dir, split.frag, split.parts), true, (at, Stage::Drain));
+        Ok(Performed::Later)
+    }
+
+    /// `EBUSY` if directories have the name of a subtree of another rank: it would have to move, too.
+    fn check_names(&self, dirs: &[Ino]) -> Result<(), Refused> {
+        let is_in = |root: &Ino| self.namespace.home_of(*root).is_some_and(|it| dirs.contains(&it));
+        let mut others = self.authority.list.iter().filter(|it| it.part.is_none());
+        let Some(other) = others.find(|it| it.rank != Rank(0) && is_in(&it.root)) else {
+            return Ok(());
+        };
+        let path = String::from_utf8_lossy(&other.path);
+        Err(busy(format!(
+            "{} serves {path} in it; bring that back first with `cudele mds pin {path} 0`",
+            other.rank
+        )))
+    }
+
+    fn begin_reshape(
+        &mut self,
+        (dir, frag, parts): (Ino, Frag, [Ino; Frag::SPLIT_WAYS]),
+        joins: bool,
+        (at, stage): ((ConnId, Tid), Stage),
+    ) {
+        let (cursor, waiting, not_before) = (None, false, None);
+        let reshape = Reshape { dir, frag, parts, joins, at, stage, cursor, waiting, not_before };
+        self.authority.reshape = Some(reshape);
+        self.authority.note_plain();
+    }
+
+    /// What the list says is being done goes on after a crash.
+    pub(crate) fn resume_reshape(&mut self, dir: Ino, split: &Split) {
+        // Only rank 0 splits directories.
+        if self.authority.reshape.is_some() || self.rank != Rank(0) {
+            return;
+        }
+        let joins = split.state == PartState::Joining;
+        let at = (ConnId::NOBODY, Tid(0));
+        self.begin_reshape((dir, split.frag, split.parts), joins, (at, Stage::Mark));
+    }
+
+    fn check_reshape(&self, dir: Ino) -> Result<(), Refused> {
+        if self.rank != Rank(0) {
+            let text = format!("{} serves it; only mds.0 splits and joins directories", self.rank);
+            return Err(busy(text));
+        }
+        if self.authority.reshape.is_some() {
+            return Err(busy("another directory is being split or joined"));
+        }
+        if self.authority.export.is_some() || !self.authority.imports.is_empty() {
+            return Err(busy("a subtree is on its way; try again when it is there"));
+        }
+        self.check_at_rest(dir)
+    }
+
+    /// Whether nothing is under way in a subtree for which it must stay as it is.
+    pub(crate) fn check_at_rest(&self, root: Ino) -> Result<(), Refused> {
+        if self.snapshots.is_any() {
+            return Err(busy("a snapshot is being taken"));
+        }
+        let decoupled = self.tables.decoupled.iter();
+        for (other, known) in decoupled {
+            if self.overlap(root, *other) || !self.namespace.is_anchored(*other) {
+                let text = if known.released {
+                    "a decoupled subtree in it was merged, and is not in the store yet".to_owned()
+                } else {
+                    format!("{} has decoupled a subtree in it; merge it first", known.client)
+                };
+                return Err(busy(text));
+            }
+        }
+        if !self.changes.is_empty() {
+            return Err(busy("a policy is being changed"));
+        }
+        let logged = self.namespace.policies().into_iter().any(|(dir, policy)| {
+            policy.policy.contains(Mechanism::LocalPersist) && self.overlap(dir, root)
+        });
+        if logged {
+            let text =
+                "its policy keeps logs with clients (rpcs+local_persist), which one rank replays";
+            return Err(busy(text));
+        }
+        Ok(())
+    }
+}

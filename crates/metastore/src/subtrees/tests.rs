@@ -1,0 +1,119 @@
+use super::*;
+
+fn subtrees() -> Subtrees {
+    let mut subtrees = Subtrees::default();
+    for (root, rank) in [(1 << 40, 1), (7, 2), (1 << 41, 0)] {
+        subtrees.put(Subtree {
+            root: Ino(root),
+            rank: Rank(rank),
+            moves: root,
+            path: format!("/{root}").into_bytes(),
+            policy: "consistency: rpcs\n".into(),
+            inode: vec![3; 40],
+            pinned: rank == 2,
+            part: None,
+        });
+    }
+    for at in 0..8 {
+        let frag = Frag { bits: 3, value: at << 29 };
+        let state = [PartState::Settled, PartState::Splitting, PartState::Joining][at as usize % 3];
+        let part = Part { dir: Ino(7), frag, state, access: (0o040_755, 1000, 100) };
+        let root = Ino(500 - u64::from(at));
+        subtrees.put(Subtree { root, part: Some(part), ..Subtree::default() });
+    }
+    subtrees
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let subtrees = subtrees();
+    assert_eq!(Subtrees::decode(&subtrees.encode()), Ok(subtrees));
+    let none = Subtrees::default();
+    assert_eq!(Subtrees::decode(&none.encode()), Ok(none));
+}
+
+fn one(pinned: bool) -> Subtrees {
+    let mut one = Subtrees::default();
+    one.put(Subtree {
+        root: Ino(300),
+        rank: Rank(1),
+        moves: 2,
+        pinned,
+        path: b"/a".to_vec(),
+        ..Subtree::default()
+    });
+    one
+}
+
+#[test]
+fn the_bytes_of_version_3() {
+    assert_eq!(hex(&one(false).encode()), "4355444c53554254030001ac02010200022f610000425fb3f7");
+    let frag = Frag { bits: 3, value: 5 << 29 };
+    let part = Part { dir: Ino(8), frag, state: PartState::Joining, access: (0o040_755, 1, 2) };
+    let mut with = one(true);
+    with.put(Subtree { root: Ino(9), part: Some(part), ..Subtree::default() });
+    let version_3 =
+        "4355444c5355425403000209000002000000030803000000a0ed83010102ac02010201022f610000a3d2085f";
+    assert_eq!(hex(&with.encode()), version_3);
+    assert_eq!(Subtrees::decode(&bytes(version_3)), Ok(with));
+}
+
+#[test]
+fn version_2_is_read_and_has_no_fragments() {
+    let hex = "4355444c53554254020001ac02010200022f610000276761c7";
+    assert_eq!(Subtrees::decode(&bytes(hex)), Ok(one(false)));
+    let mut fragment = bytes(hex);
+    let end = fragment.len() - CRC_BYTES;
+    fragment[15] |= FRAGMENT;
+    let crc = crc32c(&fragment[..end]);
+    fragment[end..].copy_from_slice(&crc.to_le_bytes());
+    assert!(Subtrees::decode(&fragment).is_err());
+}
+
+#[test]
+fn version_1_is_read_and_everything_in_it_is_pinned() {
+    let hex = "4355444c53554254010001ac020102022f610000139b40b4";
+    assert_eq!(Subtrees::decode(&bytes(hex)), Ok(one(true)));
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let pairs = hex.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap());
+    pairs.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect()
+}
+
+#[test]
+fn every_truncation_and_every_flipped_bit_is_detected() {
+    let bytes = subtrees().encode();
+    for length in 0..bytes.len() {
+        assert!(Subtrees::decode(&bytes[..length]).is_err(), "{length} bytes");
+    }
+    for bit in 0..bytes.len() * 8 {
+        let mut bytes = bytes.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        assert!(Subtrees::decode(&bytes).is_err(), "bit {bit}");
+    }
+}
+
+#[test]
+fn a_subtree_is_known_once() {
+    let mut subtrees = subtrees();
+    subtrees.put(Subtree { root: Ino(7), rank: Rank(5), ..Subtree::default() });
+    assert_eq!((subtrees.len(), subtrees.get(Ino(7)).map(|it| it.rank)), (11, Some(Rank(5))));
+    assert_eq!(subtrees.get(Ino(8)), None);
+}
+
+#[test]
+fn the_fragments_of_a_directory_are_in_the_order_of_their_hashes() {
+    let mut subtrees = subtrees();
+    let roots = |subtrees: &Subtrees| -> Vec<u64> {
+        subtrees.parts_of(Ino(7)).into_iter().map(|(root, _)| root.0).collect()
+    };
+    assert_eq!(roots(&subtrees), [500, 499, 498, 497, 496, 495, 494, 493]);
+    assert!(subtrees.parts_of(Ino(300)).is_empty());
+    subtrees.remove(Ino(500));
+    assert_eq!((subtrees.len(), roots(&subtrees).len()), (10, 7));
+}

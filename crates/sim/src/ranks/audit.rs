@@ -1,0 +1,49 @@
+//! What must hold in the end, when everything is healed.
+
+use types::Ino;
+
+use super::script::Script;
+use super::{Event, PATIENCE, Server, World};
+
+impl World {
+    /// Each directory has one authority, and holds what it should.
+    pub(super) fn audit(&mut self) {
+        if self.report.violation.is_some() {
+            return;
+        }
+        self.at_rest = true;
+        let dirs = self.clients[0].dirs.clone();
+        // Who a subtree went to last may not have heard yet.
+        self.run_while(self.now + PATIENCE, |world| {
+            !dirs.iter().all(|dir| {
+                world.servers.iter().any(|it| it.mds.as_ref().is_some_and(|mds| mds.serves(*dir)))
+            })
+        });
+        for dir in dirs {
+            let serving = (0..self.servers.len()).filter(|server| {
+                self.servers[*server].mds.as_ref().is_some_and(|mds| mds.serves(dir))
+            });
+            let serving: Vec<usize> = serving.collect();
+            if serving.len() != 1 {
+                return self.fail(format!("{dir} is served by {serving:?}"));
+            }
+            self.clients[0].script.push_back(Script::List(dir));
+            self.clients[0].script.push_back(Script::Stat(dir));
+        }
+        self.schedule(1, Event::Turn(0));
+        self.run_while(self.now + PATIENCE, |world| !world.is_done());
+        if !self.is_done() {
+            self.fail("the last listings never ended".into());
+        }
+        let dirs = self.clients[0].dirs.clone();
+        let leaves: Vec<Ino> =
+            dirs.into_iter().flat_map(|dir| self.clients[0].fragments.leaves(dir)).collect();
+        for leaf in leaves {
+            let serves = |server: &&Server| server.mds.as_ref().is_some_and(|it| it.serves(leaf));
+            let serving = self.servers.iter().filter(serves).count();
+            if serving != 1 && self.report.violation.is_none() {
+                return self.fail(format!("{leaf} is served by {serving} ranks"));
+            }
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Whether answers are possible.
+
+use std::collections::BTreeMap;
+
+use types::{Errno, Ino};
+use wire::{Answer, Failure};
+
+use super::World;
+use super::client::{Client, SoFar};
+use super::register::Place;
+use super::script::Script;
+
+impl World {
+    /// What the fragments of a directory answer together; or the next one that is to be asked.
+    pub(super) fn gather(
+        &mut self,
+        client: usize,
+        script: &Script,
+        leaf: Ino,
+        so_far: &mut SoFar,
+        result: Result<Answer, Failure>,
+    ) -> Result<Result<Answer, Failure>, Ino> {
+        let (Script::List(dir) | Script::Stat(dir)) = script else { return Ok(result) };
+        match &result {
+            Ok(Answer::Entries { entries, .. }) => {
+                for (name, attr) in entries {
+                    if so_far.entries.insert(name.clone(), attr.ino).is_some() {
+                        self.fail("a name is listed twice".into());
+                    }
+                }
+            }
+            Ok(Answer::Attr(attr)) => so_far.names += attr.size,
+            Ok(_) | Err(_) => return Ok(result),
+        }
+        if let Some(next) = self.clients[client].fragments.leaf_after(*dir, leaf) {
+            return Err(next);
+        }
+        Ok(match result {
+            Ok(Answer::Entries { .. }) => {
+                let attr = |ino| types::Attr { ino, ..types::Attr::default() };
+                let entries = std::mem::take(&mut so_far.entries).into_iter();
+                let entries = entries.map(|(name, ino)| (name, attr(ino))).collect();
+                Ok(Answer::Entries { entries, more: false })
+            }
+            Ok(_) => Ok(Answer::Attr(types::Attr { size: so_far.names, ..types::Attr::default() })),
+            Err(failure) => Err(failure),
+        })
+    }
+
+    pub(super) fn judge(
+        &mut self,
+        client: usize,
+        script: &Script,
+        asked: u64,
+        result: &Result<Answer, Failure>,
+    ) -> Result<(), &'static str> {
+        let when = (asked, self.now);
+        let errno = result.as_ref().err().map(|failure| failure.errno);
+        match (script, result) {
+            (Script::MakeDir(..), Ok(Answer::Attr(attr))) => {
+                self.clients[client].dirs.push(attr.ino)
+            }
+            (Script::Create(place), Ok(Answer::Attr(attr))) => {
+                self.registers.changed(place.clone(), Some(attr.ino), when);
+            }
+            (Script::Unlink(place), Ok(Answer::Done)) => {
+                self.registers.changed(place.clone(), None, when);
+            }
+            (Script::Rename(from, to), Ok(Answer::Done)) if from != to => {
+                let ino = self.registers.now(from);
+                self.registers.changed(from.clone(), None, when);
+                self.registers.changed(to.clone(), ino, when);
+            }
+            (Script::Rename(from, to), Err(_)) if errno == Some(Errno::CrossDevice) => {
+                let known = &self.clients[client];
+                if known.home(from) == known.home(to) {
+                    return Err("one directory is on two ranks");
+                }
+            }
+            (Script::Rename(from, to), _) if from == to => {}
+            (Script::Lookup((Ino::ROOT, _)), _) => {}
+            (Script::Lookup(place), Ok(Answer::Attr(attr))) => {
+                if !self.may_be(client, place, Some(attr.ino), when) {
+                    return Err("the name was never that then");
+                }
+            }
+            (Script::Lookup(place), Err(_)) if errno == Some(Errno::NotFound) => {
+                if !self.may_be(client, place, None, when) {
+                    return Err("the name was there");
+                }
+            }
+            (Script::Touch(_), Ok(Answer::Done)) => {}
+            (Script::List(dir), Ok(Answer::Entries { entries, .. })) => {
+                let listed: BTreeMap<Vec<u8>, Ino> =
+                    entries.iter().map(|(name, attr)| (name.clone(), attr.ino)).collect();
+                let prefix = format!("c{client}.").into_bytes();
+                let of = |name: &[u8]| client == 0 || name.starts_with(&prefix);
+                let known = self.registers.in_dir(*dir);
+                let known: BTreeMap<_, _> =
+                    known.into_iter().filter(|(name, _)| of(name)).collect();
+                let listed: BTreeMap<_, _> =
+                    listed.into_iter().filter(|(name, _)| of(name)).collect();
+                if known != listed {
+                    return Err("the listing is not what is there");
+                }
+            }
+            (Script::Stat(dir), Ok(Answer::Attr(attr))) => {
+                if self.at_rest && attr.size != self.registers.in_dir(*dir).len() as u64 {
+                    return Err("the numbers of names do not add up");
+                }
+            }
+            (Script::Export(..), Ok(Answer::Done)) => self.report.moves += 1,
+            (Script::Split(_), Ok(Answer::Done)) => self.report.splits += 1,
+            (Script::Join(_), Ok(Answer::Done)) => self.report.joins += 1,
+            (Script::Export(..) | Script::Split(_) | Script::Join(_), Err(_))
+                if errno == Some(Errno::Busy) =>
+            {
+                self.report.refused += 1;
+            }
+            _ => return Err("no such answer was possible"),
+        }
+        Ok(())
+    }
+
+    /// A name of another client may have what its change under way makes of it, too.
+    fn may_be(&self, client: usize, place: &Place, ino: Option<Ino>, when: (u64, u64)) -> bool {
+        let changing = |other: &Client| {
+            other.asked.as_ref().is_some_and(|asked| match &asked.script {
+                Script::Create(other) => other == place && ino.is_some(),
+                Script::Unlink(other) => other == place && ino.is_none(),
+                Script::Rename(from, to) => {
+                    (from == place && ino.is_none()) || (to == place && ino.is_some())
+                }
+                Script::MakeDir(..)
+                | Script::Lookup(_)
+                | Script::List(_)
+                | Script::Touch(_)
+                | Script::Split(_)
+                | Script::Join(_)
+                | Script::Stat(_)
+                | Script::Export(..) => false,
+            })
+        };
+        let others = self.clients.iter().enumerate().filter(|(at, _)| *at != client);
+        self.registers.may_be(place, ino, when)
+            || others.into_iter().any(|(_, other)| changing(other))
+    }
+}
