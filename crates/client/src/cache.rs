@@ -399,6 +399,11 @@ impl Cache {
         if self.names <= NAMES_MAX && self.dirs.len() <= DIRS_MAX {
             return Vec::new();
         }
+        self.give_back()
+    }
+
+    /// Forgets everything. Returns what is to be given back.
+    pub(crate) fn give_back(&mut self) -> Vec<Ino> {
         let held = self.dirs.keys().copied().collect();
         self.clear();
         held

@@ -285,6 +285,19 @@ impl Session {
         }
     }
 
+    /// Forgets what was remembered and gives it back: nobody is to wait for a client that goes. One that is
+    /// cut off cannot say so; whoever changes what it remembered waits until it cannot remember any more.
+    pub fn leave(&mut self, effects: &mut Effects) {
+        if !self.connected {
+            return;
+        }
+        self.return_all(effects);
+        let held = self.cache.as_mut().map(crate::cache::Cache::give_back);
+        for dir in held.into_iter().flatten() {
+            self.call(&Cred::root(), Op::Return { dir }, effects);
+        }
+    }
+
     /// Gives all directories back.
     fn return_all(&mut self, effects: &mut Effects) {
         let Some(alone) = &mut self.alone else { return };

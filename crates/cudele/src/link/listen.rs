@@ -76,6 +76,10 @@ impl Link {
         self.settle_at_end();
         self.closed.store(true, Ordering::Release);
         let mut state = self.lock();
+        // Else the next to change what was remembered here would wait for this client in vain.
+        let leaving = &mut *state;
+        leaving.session.leave(&mut leaving.effects);
+        state = self.send(state);
         if let Some(sender) = &state.sender {
             sender.shut_down();
         }

@@ -163,6 +163,21 @@ fn before_a_directory_is_returned_everything_is_told() {
 }
 
 #[test]
+fn who_leaves_gives_everything_back_behind_what_was_done_in_it() {
+    let mut bench = Bench::with_sub();
+    bench.ahead(create(SUB, b"a", FILE_MODE));
+    bench.session.leave(&mut bench.effects);
+    let sent = bench.requests();
+    let sent = kinds(&sent);
+    assert_eq!(sent[0], ("create", true));
+    assert!(sent[1..].contains(&("return", false)), "{sent:?}");
+    assert!(sent[1..].iter().all(|(kind, _)| matches!(*kind, "settle" | "return")), "{sent:?}");
+    assert!(matches!(bench.known(Op::Lookup { parent: SUB, name: b"a" }), Known::Nothing));
+    bench.session.leave(&mut bench.effects);
+    assert!(bench.requests().is_empty(), "nothing is left to be given back");
+}
+
+#[test]
 fn a_directory_made_in_one_alone_is_alone_too_and_one_removed_is_not() {
     let mut bench = Bench::with_sub();
     let (_, answer) = bench.ahead(create(SUB, b"d", DIR_MODE));
