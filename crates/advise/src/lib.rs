@@ -17,5 +17,5 @@ mod strace;
 mod verdict;
 
 pub use acts::{Act, Acts, Kind, Trace};
-pub use predict::{Costs, Job, Line, Prediction, predict};
+pub use predict::{Costs, Curve, Job, Prediction, predict};
 pub use verdict::{Advice, Evidence, Forbidden, Reason, judge};

@@ -6,54 +6,78 @@
 
 use policy::{Cell, Guarantee, Mechanism};
 
-/// What a mechanism costs on a machine.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Line {
-    /// Seconds, however many changes there are.
-    pub fixed: f64,
-    /// Seconds for each change.
-    pub each: f64,
+/// What a mechanism costs on a machine: seconds by the number of changes, through what was measured.
+///
+/// Not one straight line through all of it: what is paid once (a wait for the disk) and what is paid for each
+/// change differ by the factor of a thousand, and a line through two large measurements guesses the former.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Curve {
+    /// `(changes, seconds)`, by changes; no two with the same number of them.
+    points: Vec<(f64, f64)>,
 }
 
-impl Line {
-    /// The line through measurements of `(changes, seconds)`: two or more, or one, which then goes through 0.
+impl Curve {
+    /// The curve through measurements of `(changes, seconds)`, in any order. Of several with the same number of
+    /// changes the last one counts.
     #[must_use]
-    pub fn through(points: &[(f64, f64)]) -> Self {
-        let (Some(first), Some(last)) = (points.first(), points.last()) else {
-            return Self::default();
-        };
-        let each = (last.1 - first.1) / (last.0 - first.0);
-        if points.len() < 2 || !each.is_finite() || each <= 0.0 || first.1 < each * first.0 {
-            return Self { fixed: 0.0, each: last.1 / last.0.max(1.0) };
+    pub fn through(measured: &[(f64, f64)]) -> Self {
+        let mut points: Vec<(f64, f64)> = Vec::new();
+        for point in measured.iter().filter(|point| point.0 > 0.0 && point.1.is_finite()) {
+            match points.iter_mut().find(|known| known.0.total_cmp(&point.0).is_eq()) {
+                Some(known) => *known = *point,
+                None => points.push(*point),
+            }
         }
-        Self { fixed: first.1 - each * first.0, each }
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Self { points }
     }
 
-    fn of(self, changes: f64) -> f64 {
-        self.fixed + self.each * changes
+    /// Seconds of so many changes: between two measurements on the line through them, beyond them on with the
+    /// line through the nearest two. With one measurement, in proportion.
+    #[must_use]
+    pub fn of(&self, changes: f64) -> f64 {
+        let (Some(first), Some(last)) = (self.points.first(), self.points.last()) else {
+            return 0.0;
+        };
+        let above = self.points.iter().position(|point| point.0 >= changes);
+        let at = above.unwrap_or(self.points.len()).clamp(1, self.points.len().max(2) - 1);
+        let (Some(low), Some(high)) = (self.points.get(at - 1), self.points.get(at)) else {
+            return last.1 / last.0 * changes;
+        };
+        let each = (high.1 - low.1) / (high.0 - low.0);
+        if changes < first.0 {
+            // What is paid once is not less than nothing, and not more than all that was measured.
+            let once = (first.1 - each * first.0).clamp(0.0, first.1);
+            return once + (first.1 - once) / first.0 * changes;
+        }
+        if changes > last.0 && each <= 0.0 {
+            // More changes that took less time are noise.
+            return last.1 / last.0 * changes;
+        }
+        low.1 + each * (changes - low.0)
     }
 }
 
 /// What mechanisms cost on a machine, as `cudele bench mechanisms` measures them.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Costs {
     /// `append_client_journal`.
-    pub append: Line,
-    /// `local_persist`.
-    pub local: Line,
-    /// `global_persist`.
-    pub global: Line,
-    /// `volatile_apply`.
-    pub apply: Line,
-    /// `nonvolatile_apply`.
-    pub store: Line,
+    pub append: Curve,
+    /// `local_persist`, with everything that completing a job waits for beside it.
+    pub local: Curve,
+    /// `global_persist`, likewise.
+    pub global: Curve,
+    /// `volatile_apply`, likewise.
+    pub apply: Curve,
+    /// `nonvolatile_apply`, likewise.
+    pub store: Curve,
     /// `rpcs`.
-    pub rpcs: Line,
+    pub rpcs: Curve,
     /// `rpcs` and `stream` together.
-    pub stream: Line,
+    pub stream: Curve,
     /// `rpcs` with the client's log of them, which waits for the client's disk at each; not known of costs that
     /// were measured by an older version.
-    pub logged: Option<Line>,
+    pub logged: Option<Curve>,
     /// Bytes of journal for each change.
     pub bytes: f64,
 }
@@ -87,20 +111,19 @@ pub fn predict(costs: &Costs, job: Job) -> Vec<Prediction> {
         let logs =
             mechanisms.contains(&Mechanism::Rpcs) && mechanisms.contains(&Mechanism::LocalPersist);
         // Persisting request by request is not persisting a journal at once.
-        let logged = costs.logged.filter(|_| logs);
-        let line = |mechanism: &Mechanism| match mechanism {
-            Mechanism::AppendClientJournal => costs.append,
-            Mechanism::LocalPersist if logged.is_some() => Line::default(),
-            Mechanism::LocalPersist => costs.local,
-            Mechanism::GlobalPersist => costs.global,
-            Mechanism::VolatileApply => costs.apply,
-            Mechanism::NonvolatileApply => costs.store,
-            Mechanism::Rpcs if streams => costs.stream,
-            Mechanism::Rpcs => logged.unwrap_or(costs.rpcs),
+        let logged = costs.logged.as_ref().filter(|_| logs);
+        let curve = |mechanism: &Mechanism| match mechanism {
+            Mechanism::AppendClientJournal => Some(&costs.append),
+            Mechanism::LocalPersist => logged.is_none().then_some(&costs.local),
+            Mechanism::GlobalPersist => Some(&costs.global),
+            Mechanism::VolatileApply => Some(&costs.apply),
+            Mechanism::NonvolatileApply => Some(&costs.store),
+            Mechanism::Rpcs if streams => Some(&costs.stream),
+            Mechanism::Rpcs => logged.or(Some(&costs.rpcs)),
             // Measured together with `rpcs`.
-            Mechanism::Stream => Line::default(),
+            Mechanism::Stream => None,
         };
-        let seconds = mechanisms.iter().map(|mechanism| line(mechanism).of(job.changes)).sum();
+        let seconds = mechanisms.iter().filter_map(curve).map(|curve| curve.of(job.changes)).sum();
         let is_journal = |mechanism: &Mechanism| {
             !matches!(mechanism, Mechanism::Rpcs | Mechanism::VolatileApply)
         };
@@ -112,21 +135,32 @@ pub fn predict(costs: &Costs, job: Job) -> Vec<Prediction> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Costs, Job, Line, predict};
+    use super::{Costs, Curve, Job, predict};
 
     #[test]
-    fn lines_go_through_what_was_measured() {
-        let line = Line::through(&[(100.0, 2.0), (1100.0, 12.0)]);
-        assert!((line.each - 0.01).abs() < 1e-12 && (line.fixed - 1.0).abs() < 1e-9, "{line:?}");
-        // What is noise more than a line goes through the last point.
-        assert_eq!(Line::through(&[(100.0, 2.0), (200.0, 1.0)]), Line { fixed: 0.0, each: 0.005 });
-        assert_eq!(Line::through(&[(10.0, 1.0)]), Line { fixed: 0.0, each: 0.1 });
-        assert_eq!(Line::through(&[]), Line::default());
+    fn curves_go_through_what_was_measured() {
+        let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} is not {b}");
+        let curve = Curve::through(&[(1100.0, 12.0), (100.0, 2.0), (5100.0, 92.0)]);
+        for (changes, seconds) in [(100.0, 2.0), (600.0, 7.0), (1100.0, 12.0), (3100.0, 52.0)] {
+            near(curve.of(changes), seconds);
+        }
+        // Beyond what was measured it goes on as it came.
+        near(curve.of(0.0), 1.0);
+        near(curve.of(10_100.0), 192.0);
+        // What is paid once is never less than nothing.
+        near(Curve::through(&[(100.0, 1.0), (200.0, 9.0)]).of(50.0), 0.5);
+        // What is noise more than a line is no line.
+        let noise = Curve::through(&[(100.0, 2.0), (200.0, 1.0)]);
+        near(noise.of(400.0), 2.0);
+        near(noise.of(50.0), 2.0);
+        near(Curve::through(&[(10.0, 1.0)]).of(20.0), 2.0);
+        near(Curve::through(&[(10.0, 1.0), (10.0, 3.0)]).of(20.0), 6.0);
+        near(Curve::through(&[]).of(20.0), 0.0);
     }
 
     #[test]
     fn a_composition_costs_the_sum_of_its_mechanisms() {
-        let each = |each| Line { fixed: 0.0, each };
+        let each = |each| Curve::through(&[(1.0, each)]);
         let costs = Costs {
             append: each(1.0),
             local: each(2.0),

@@ -1,5 +1,6 @@
-//! `predict`: what `cudele policy predict` says of jobs beside what they take (F-11). The mechanisms are measured first,
-//! each alone; then three jobs under each of the nine cells of Table II, end to end.
+//! `predict`: what `cudele policy predict` says of jobs beside what they take (F-11). In each
+//! repetition the mechanisms are measured, each alone, and then three jobs under each of the nine cells of Table II,
+//! end to end: a machine that is faster or slower by the hour is so for both.
 
 use advise::{Job, predict};
 use cudele::{Errno, Error, Result};
@@ -7,6 +8,7 @@ use policy::Cell;
 use serde_json::Value;
 
 use super::lab::{Lab, Size, create, decoupled, policy};
+use super::mechanisms::Sizes;
 use super::row::Row;
 use super::stats::{median, real};
 use crate::command::policy::costs;
@@ -16,29 +18,36 @@ const BENCH: &str = "predict";
 const GOAL: f64 = 0.2;
 
 pub(crate) fn run(lab: &mut Lab) -> Result<()> {
-    let sizes = lab.sizes(&[20_000, 50_000, 100_000], 2_000);
-    let before = lab.rows.len();
-    super::mechanisms::run(lab)?;
-    let measured: Vec<Value> = lab.rows[before..].iter().map(Row::to_json).collect();
-    let costs = costs::of_rows(&Value::Array(measured))
-        .ok_or_else(|| Error::new(Errno::Invalid, "mechanisms", "one of them was not measured"))?;
-    for size in sizes {
-        let named = |cell: Cell| Row::new(BENCH, format!("{cell}_{}", Size(size)), size);
-        let mut rows: Vec<(Cell, Row)> = Cell::all().map(|cell| (cell, named(cell))).collect();
-        let mut store = String::new();
-        for repetition in 0..lab.repeat {
+    let named = |cell: Cell, size| (cell, Row::new(BENCH, format!("{cell}_{}", Size(size)), size));
+    let mut jobs: Vec<(u64, Vec<(Cell, Row)>)> = lab
+        .sizes(&[20_000, 50_000, 100_000], 2_000)
+        .into_iter()
+        .map(|size| (size, Cell::all().map(|cell| named(cell, size)).collect()))
+        .collect();
+    let mut mechanisms = Sizes::of(lab);
+    let mut store = String::new();
+    for repetition in 0..lab.repeat {
+        mechanisms.repetition(lab, repetition)?;
+        for (size, rows) in &mut jobs {
             let cluster = lab.cluster(&[])?;
-            for (cell, row) in &mut rows {
+            for (cell, row) in rows {
                 let name = cell.to_string();
                 lab.progress(BENCH, repetition, &format!("{name}, {size} files"));
-                row.push(if policy(&name, size)?.is_decoupled() {
-                    decoupled(&cluster, &name, size)?.seconds()
+                row.push(if policy(&name, *size)?.is_decoupled() {
+                    decoupled(&cluster, &name, *size)?.seconds()
                 } else {
-                    create(&cluster, &name, size)?.seconds()
+                    create(&cluster, &name, *size)?.seconds()
                 });
             }
             cluster.store().clone_into(&mut store);
         }
+    }
+    let before = lab.rows.len();
+    mechanisms.report(lab);
+    let measured: Vec<Value> = lab.rows[before..].iter().map(Row::to_json).collect();
+    let costs = costs::of_rows(&Value::Array(measured))
+        .ok_or_else(|| Error::new(Errno::Invalid, "mechanisms", "one of them was not measured"))?;
+    for (size, mut rows) in jobs {
         let predicted = predict(&costs, Job { changes: real(size) });
         for (cell, row) in &mut rows {
             let Some(prediction) = predicted.iter().find(|it| it.cell == *cell) else { continue };

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use advise::{Costs, Line};
+use advise::{Costs, Curve};
 use cudele::{Errno, Error, Result};
 use serde_json::Value;
 
@@ -36,28 +36,33 @@ fn not_costs(file: &Path, why: &dyn std::fmt::Display) -> Error {
         .remedy("write it with `cudele bench mechanisms --json > costs.json`")
 }
 
+/// Seconds from a job's last change to its end, in the rows of mechanisms that complete a journal.
+pub(crate) const COMPLETION: &str = "completion_seconds";
+
 /// The costs that rows of the benchmark say.
 pub(crate) fn of_rows(rows: &Value) -> Option<Costs> {
     let rows = rows.as_array()?;
     let named = |name: &'static str| {
         rows.iter().filter(move |row| row["bench"] == "mechanisms" && row["name"] == name)
     };
-    let line = |name| {
-        let mut points: Vec<(f64, f64)> = named(name)
-            .filter_map(|row| Some((row["files"].as_f64()?, row["median"].as_f64()?)))
-            .collect();
-        points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        (!points.is_empty()).then(|| Line::through(&points))
+    let curve_of = |name, figure: &str| {
+        let seconds = |row: &Value| row[figure].as_f64().or_else(|| row["median"].as_f64());
+        let points: Vec<(f64, f64)> =
+            named(name).filter_map(|row| Some((row["files"].as_f64()?, seconds(row)?))).collect();
+        (!points.is_empty()).then(|| Curve::through(&points))
     };
+    let alone = |name| curve_of(name, "median");
+    // A job waits for all of it; rows of older versions have the mechanism only.
+    let completion = |name| curve_of(name, COMPLETION);
     Some(Costs {
-        append: line("append_client_journal")?,
-        local: line("local_persist")?,
-        global: line("global_persist")?,
-        apply: line("volatile_apply")?,
-        store: line("nonvolatile_apply")?,
-        rpcs: line("rpcs")?,
-        stream: line("rpcs+stream")?,
-        logged: line("rpcs+local_persist"),
+        append: alone("append_client_journal")?,
+        local: completion("local_persist")?,
+        global: completion("global_persist")?,
+        apply: completion("volatile_apply")?,
+        store: completion("nonvolatile_apply")?,
+        rpcs: alone("rpcs")?,
+        stream: alone("rpcs+stream")?,
+        logged: alone("rpcs+local_persist"),
         bytes: named("local_persist").find_map(|row| row["bytes_per_event"].as_f64())?,
     })
 }
@@ -84,8 +89,15 @@ mod tests {
         rows.push(row("append_client_journal", 1000, 0.002));
         rows.push(row("append_client_journal", 11_000, 0.012));
         let costs = of_rows(&json!(rows)).unwrap();
-        assert!((costs.append.each - 1e-6).abs() < 1e-12, "{costs:?}");
-        assert!((costs.rpcs.each - 0.0005).abs() < 1e-12 && costs.rpcs.fixed == 0.0);
+        assert!((costs.append.of(6000.0) - 0.007).abs() < 1e-12, "{costs:?}");
+        assert!((costs.rpcs.of(2000.0) - 1.0).abs() < 1e-12);
+        assert!((costs.local.of(1000.0) - 0.5).abs() < 1e-12);
+        for row in &mut rows {
+            row["completion_seconds"] = json!(0.75);
+        }
+        let costs = of_rows(&json!(rows)).unwrap();
+        assert!((costs.local.of(1000.0) - 0.75).abs() < 1e-12, "with what is beside it");
+        assert!((costs.rpcs.of(1000.0) - 0.5).abs() < 1e-12, "nothing completes requests");
         assert_eq!(of_rows(&json!({})), None);
     }
 }
