@@ -5,6 +5,7 @@
 //! What is compared is measured alternately, repetition by repetition, on the same cluster.
 
 mod arriving;
+mod batch;
 mod block_allow;
 mod branch;
 mod checkpoint;
@@ -117,6 +118,8 @@ enum Name {
     BlockAllow,
     /// Merging journals of 1K to 10M events, and of 20 clients at once
     Merge,
+    /// 1 to 8 batch jobs at once: what each adds, and what a create does not cost (BF-08, BF-09)
+    Batch,
     /// 30 million entries in random order into large directories, beside RocksDB (I-08, I-10)
     Insert,
     /// Merging at an interval while the work goes on (Fig 9)
@@ -172,6 +175,7 @@ impl Name {
             Self::Segments => experiments.push(segments::run),
             Self::BlockAllow => experiments.push(block_allow::run),
             Self::Merge => experiments.push(merge::run),
+            Self::Batch => experiments.push(batch::run),
             Self::Insert => experiments.push(insert::run),
             Self::Sync => experiments.push(sync::run),
             Self::Persist => experiments.push(persist::run),
@@ -200,6 +204,7 @@ impl Name {
                 segments::run,
                 block_allow::run,
                 merge::run,
+                batch::run,
                 insert::run,
                 sync::run,
                 recovery::run,

@@ -65,6 +65,20 @@ fn row<'a>(rows: &'a [Value], name: &str) -> &'a Value {
 }
 
 #[test]
+fn batch_jobs_ask_for_nothing_while_they_create() {
+    let rows = rows("batch", 20_000, &["--clients", "2"]);
+    assert_eq!(names(&rows), ["jobs_1", "jobs_2"]);
+    for row in &rows {
+        assert_eq!(row["taken_back_per_create"], 0.0, "{row}");
+        for counter in ["requests_per_create", "waits_per_create", "lookups_per_create"] {
+            assert!(row[counter].as_f64().unwrap() < 0.005, "{counter} of {row}");
+        }
+        assert!(row["bytes_per_event"].as_f64().unwrap() < 20.0, "{row}");
+    }
+    assert!(rows[1]["slope_per_processor"].is_number());
+}
+
+#[test]
 fn mechanisms_are_measured_alone_and_beside_the_disk() {
     let rows = rows("mechanisms", 300, &[]);
     let expected = [
