@@ -97,7 +97,10 @@ impl Mds {
             if self.is_on_its_way(above) {
                 return Place::Moving(above);
             }
-            if let Some(dir) = self.reshaping(above) {
+            // Only rank 0 splits and joins: elsewhere nobody would go on with who waits for that.
+            if self.rank == Rank(0)
+                && let Some(dir) = self.reshaping(above)
+            {
                 return Place::Moving(dir);
             }
             match authority.list.get(above) {
