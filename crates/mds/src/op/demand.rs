@@ -55,14 +55,13 @@ impl Mds {
 
     /// The subtree of another client that a look leads into.
     pub(super) fn demanded(&self, client: ClientId, op: &Op<'_>) -> Option<Ino> {
+        if let Op::Walk { base, path } = *op {
+            return self.way(base, path).into_iter().find_map(|ino| self.on_demand(client, ino));
+        }
         let (inos, names) = touched(op);
         let named = names.into_iter().flatten();
         let named = named.filter_map(|(parent, name)| self.namespace.peek(parent, name).ok()?);
-        let mut places: Vec<Ino> = inos.into_iter().flatten().chain(named).collect();
-        if let Op::Walk { base, path } = *op {
-            places = self.way(base, path);
-        }
-        places.into_iter().find_map(|ino| self.on_demand(client, ino))
+        inos.into_iter().flatten().chain(named).find_map(|ino| self.on_demand(client, ino))
     }
 
     /// The root of the subtree of another client, to be merged on demand, that an inode is in.
