@@ -49,6 +49,8 @@ pub struct Decoupled {
     seen: usize,
     /// The view has seen every event before this position.
     viewed: Seq,
+    /// An event said of a file that its content is in the object store.
+    content_elsewhere: bool,
     view: Option<Box<View>>,
 }
 
@@ -83,6 +85,7 @@ impl Decoupled {
             first_seq,
             seen: 0,
             viewed: first_seq,
+            content_elsewhere: false,
             view: None,
         }
     }
@@ -186,6 +189,7 @@ impl Decoupled {
             atime: new.atime.unwrap_or(mtime),
             data: new.data,
         });
+        self.content_elsewhere |= event.content_elsewhere().is_some();
         self.buffer.append(Origin::default(), &event);
         Ok(ino)
     }
@@ -246,6 +250,7 @@ impl Decoupled {
     /// out of the journal would close a block for every event.
     fn append(&mut self, event: &Event<'_>) {
         let seq = self.buffer.next_seq();
+        self.content_elsewhere |= event.content_elsewhere().is_some();
         self.buffer.append(Origin::default(), event);
         if let Some(view) = &mut self.view
             && self.viewed == seq
@@ -379,6 +384,7 @@ impl Decoupled {
     /// Sets attributes without looking at the view: for an inode that was just created.
     pub fn set_attr_blindly(&mut self, ino: Ino, home: Ino, change: &AttrChange, time: Timestamp) {
         let event = Event::SetAttr { ino, home, change: *change, time };
+        self.content_elsewhere |= event.content_elsewhere().is_some();
         self.buffer.append(Origin::default(), &event);
     }
 
@@ -395,6 +401,7 @@ impl Decoupled {
                 if let Some(ino) = record.event.numbered() {
                     self.skip_used(ino);
                 }
+                self.content_elsewhere |= record.event.content_elsewhere().is_some();
                 self.view().namespace.apply(record.seq, Mode::Live, &record.event);
             }
         }
@@ -408,6 +415,13 @@ impl Decoupled {
         self.first_seq = next;
         self.viewed = next;
         self.seen = 0;
+    }
+
+    /// Whether any event so far, of this journal or of one that was replayed, said of a file that its
+    /// content is in the object store. If none did, nobody has to look for such events.
+    #[must_use]
+    pub fn has_content_elsewhere(&self) -> bool {
+        self.content_elsewhere
     }
 
     /// Events that are held.

@@ -1,7 +1,7 @@
 //! What a decoupled client appends, and what it does not.
 
 use namespace::{NewInode, Refusal};
-use types::{Attr, ClientId, Cred, Epoch, Errno, Ino, InoRange, Seq};
+use types::{Attr, AttrChange, ClientId, Cred, Epoch, Errno, Ino, InoRange, Seq};
 
 use crate::{Decoupled, Grant};
 
@@ -59,4 +59,51 @@ fn numbers_are_taken_in_the_order_of_their_ranges() {
     assert_eq!((subtree.last_taken(), subtree.inodes_left()), (Ino(50), 1));
     subtree.skip_used(Ino(99));
     assert_eq!(subtree.give_up(), [range(51, 52)], "what is of no range says nothing");
+}
+
+#[test]
+fn whether_there_is_content_to_look_for_is_known_without_a_look() {
+    let root = Attr { ino: Ino(5), mode: 0o040_755, nlink: 2, ..Attr::default() };
+    let new = || {
+        let range = InoRange { start: 100, end: 200 };
+        let (client, epoch) = (ClientId(1), Epoch(1));
+        Decoupled::new(Grant { client, root, range, epoch, empty: true, check: false }, Seq(1))
+    };
+    let (cred, time) = (Cred::root(), types::Timestamp::default());
+    let file = NewInode { mode: 0o100_644, ..NewInode::default() };
+    let sized = AttrChange { size: Some(9), ..AttrChange::default() };
+    type Step = fn(&mut Decoupled, &NewInode<'_>, &AttrChange);
+    let steps: [(&str, bool, Step); 6] = [
+        ("an empty file", false, |_, _, _| ()),
+        ("its content is in the event", false, |subtree, file, _| {
+            let inline = NewInode { size: 2, data: b"ab", ..*file };
+            subtree.create(&Cred::root(), Ino(5), b"inline", &inline).unwrap();
+        }),
+        ("it has a size", true, |subtree, file, _| {
+            let large = NewInode { size: 1 << 20, ..*file };
+            subtree.create(&Cred::root(), Ino(5), b"large", &large).unwrap();
+        }),
+        ("it gets a size blindly", true, |subtree, _, sized| {
+            subtree.set_attr_blindly(Ino(100), Ino(5), sized, types::Timestamp::default());
+        }),
+        ("it gets a size", true, |subtree, _, sized| {
+            subtree.setattr(&Cred::root(), Ino(100), sized, types::Timestamp::default()).unwrap();
+        }),
+        ("it gets content elsewhere", true, |subtree, _, _| {
+            subtree.setdata(&Cred::root(), Ino(100), b"", 9, types::Timestamp::default()).unwrap();
+        }),
+    ];
+    for (what, expected, step) in steps {
+        let mut subtree = new();
+        subtree.create(&cred, Ino(5), b"file", &file).unwrap();
+        let mode = AttrChange { mode: Some(0o600), ..AttrChange::default() };
+        subtree.setattr(&cred, Ino(100), &mode, time).unwrap();
+        step(&mut subtree, &file, &sized);
+        assert_eq!(subtree.has_content_elsewhere(), expected, "{what}");
+        let mut journal = subtree.header().encode().to_vec();
+        journal.extend(subtree.blocks().concat());
+        let mut next = new();
+        next.replay(&journal).unwrap();
+        assert_eq!(next.has_content_elsewhere(), expected, "{what}, to the next process");
+    }
 }

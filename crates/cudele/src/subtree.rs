@@ -398,31 +398,6 @@ impl Subtree {
         Ok(())
     }
 
-    /// Gives the subtree up without a merge: what was not merged is gone.
-    ///
-    /// # Errors
-    /// `EIO`.
-    pub fn discard(mut self) -> Result<()> {
-        // What is being merged is: nobody could say how much of it.
-        self.drain_sync()?;
-        self.give_up_unused()?;
-        let released = self.fs.release_with(self.root(), &self.unused());
-        match released {
-            Err(error) if error.errno != Errno::Stale => return Err(error),
-            Ok(()) => {
-                for (ino, stripe, size) in self.unmerged_content()? {
-                    self.fs.delete_data((ino, stripe), size)?;
-                }
-            }
-            // Somebody took it over, and its content with it.
-            Err(_) => {}
-        }
-        for object in self.owner.objects.iter().chain(&self.owner.adopted) {
-            self.fs.store().delete(object)?;
-        }
-        self.state.remove()
-    }
-
     /// Ends the work after a merge. Under Local Persist the journal stays on this disk: the merge
     /// is in the server's memory only, and if the server loses it before its next checkpoint, the
     /// next process of this user that mounts the cluster merges again (`Cluster::mount`).

@@ -314,6 +314,30 @@ impl<'a> Event<'a> {
         Event::Session { client: ClientId(0), tid }
     }
 
+    /// The file whose content it says is somewhere else, in the object store, and how long that is:
+    /// not of a file without content, nor of one whose content is in the event.
+    #[inline]
+    #[must_use]
+    pub fn content_elsewhere(&self) -> Option<(Ino, u64)> {
+        let (ino, size) = match *self {
+            Self::Create(Create { ino, size, data: [], .. })
+            | Self::SetData { ino, data: [], size, .. } => (ino, size),
+            Self::SetAttr { ino, ref change, .. } => (ino, change.size.unwrap_or(0)),
+            Self::Create(_)
+            | Self::SetData { .. }
+            | Self::Session { .. }
+            | Self::Link { .. }
+            | Self::Unlink { .. }
+            | Self::Rmdir { .. }
+            | Self::Rename { .. }
+            | Self::SetXattr { .. }
+            | Self::SetPolicy { .. }
+            | Self::Merged { .. }
+            | Self::Stored { .. } => return None,
+        };
+        (size > 0).then_some((ino, size))
+    }
+
     /// The inode that the event numbered, or that the create in whose place it stands did.
     #[must_use]
     pub fn numbered(&self) -> Option<Ino> {

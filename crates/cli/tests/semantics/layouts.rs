@@ -202,6 +202,19 @@ fn what_is_given_up_leaves_no_content() {
 }
 
 #[test]
+fn what_an_earlier_process_wrote_and_another_gives_up_leaves_no_content() {
+    let world = World::new();
+    let tree = world.path("tree");
+    fs::create_dir_all(&tree).unwrap();
+    fs::write(tree.join("large"), content(100_000)).unwrap();
+    // Its journal is on this machine's disk only, and the process that wrote it has ended.
+    world.run(&["ingest", "--policy", "deltafs", tree.to_str().unwrap(), "/in"]).done();
+    assert!(!world.store().list("data/").unwrap().is_empty());
+    world.run(&["discard", "/in"]).done();
+    assert_eq!(world.store().list("data/").unwrap(), Vec::<String>::new());
+}
+
+#[test]
 fn a_file_that_goes_takes_all_of_its_objects_along() {
     let world = World::new();
     made(&world, "/small", "inline_bytes: 0\nstripe_bytes: 65536");

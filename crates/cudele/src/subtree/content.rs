@@ -1,11 +1,11 @@
-//! Content of what is given up: it is in the object store under the numbers of inodes that nobody
-//! will ever see.
+//! Giving a subtree up. Content of what is given up is in the object store under the numbers of inodes
+//! that nobody will ever see.
 //!
 //! Invariant: only content of inodes that a journal itself makes is removed, and only if that
 //! journal was never merged.
 
 use journal::{Event, SegmentReader};
-use types::{Ino, Map, Result, Stripe};
+use types::{Errno, Ino, Map, Result, Stripe};
 
 use super::Subtree;
 
@@ -14,17 +14,47 @@ use super::Subtree;
 type Made = Map<Ino, (Stripe, u64)>;
 
 impl Subtree {
+    /// Gives the subtree up without a merge: what was not merged is gone.
+    ///
+    /// # Errors
+    /// `EIO`.
+    pub fn discard(mut self) -> Result<()> {
+        // What is being merged is: nobody could say how much of it.
+        self.drain_sync()?;
+        self.give_up_unused()?;
+        let released = self.fs.release_with(self.root(), &self.unused());
+        match released {
+            Err(error) if error.errno != Errno::Stale => return Err(error),
+            Ok(()) => {
+                for (ino, stripe, size) in self.unmerged_content()? {
+                    self.fs.delete_data((ino, stripe), size)?;
+                }
+            }
+            // Somebody took it over, and its content with it.
+            Err(_) => {}
+        }
+        for object in self.owner.objects.iter().chain(&self.owner.adopted) {
+            self.fs.store().delete(object)?;
+        }
+        self.state.remove()
+    }
+
     /// Files that were made and not merged, and have content in the object store.
     ///
     /// # Errors
     /// `EIO` if a journal is damaged.
-    pub(super) fn unmerged_content(&mut self) -> Result<Vec<(Ino, Stripe, u64)>> {
+    fn unmerged_content(&mut self) -> Result<Vec<(Ino, Stripe, u64)>> {
         if self.merged_in.is_some() {
             // They may have been merged: what they made is everybody's.
             self.earlier.clear();
         }
         // The same for what the server was asked to merge.
         self.earlier.retain(|part| part.sealed.is_none_or(|sealed| !sealed.asked));
+        if !self.inner.has_content_elsewhere() {
+            // All journals that are left went through `inner`. To go through them costs more than
+            // it took to write them.
+            return Ok(Vec::new());
+        }
         let mut made = Made::default();
         for bytes in self.journals() {
             collect(&bytes, &mut made).map_err(|error| error.in_journal("journal"))?;
@@ -49,27 +79,12 @@ fn collect(bytes: &[u8], made: &mut Made) -> std::result::Result<(), journal::Jo
 }
 
 fn learn(event: &Event<'_>, made: &mut Made) {
-    let mut grown = |ino: Ino, size: u64| {
-        if let Some((_, known)) = made.get_mut(&ino) {
-            *known = size.max(*known);
-        }
-    };
-    match *event {
-        Event::Create(ref new) => {
-            let size = if new.data.is_empty() { new.size } else { 0 };
-            made.insert(new.ino, (new.stripe, size));
-        }
-        Event::SetData { ino, data: [], size, .. } => grown(ino, size),
-        Event::SetAttr { ino, change, .. } => grown(ino, change.size.unwrap_or(0)),
-        Event::SetData { .. }
-        | Event::Link { .. }
-        | Event::Unlink { .. }
-        | Event::Rmdir { .. }
-        | Event::Rename { .. }
-        | Event::SetXattr { .. }
-        | Event::SetPolicy { .. }
-        | Event::Session { .. }
-        | Event::Merged { .. }
-        | Event::Stored { .. } => {}
+    if let Event::Create(new) = event {
+        made.insert(new.ino, (new.stripe, 0));
+    }
+    if let Some((ino, size)) = event.content_elsewhere()
+        && let Some((_, known)) = made.get_mut(&ino)
+    {
+        *known = size.max(*known);
     }
 }
