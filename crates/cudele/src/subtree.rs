@@ -4,6 +4,7 @@ mod behind;
 mod complete;
 mod content;
 mod earlier;
+mod places;
 mod sealed;
 mod sync;
 mod unused;
@@ -26,6 +27,7 @@ use wire::{Answer, Op};
 
 pub(crate) use behind::Written;
 pub(crate) use earlier::Earlier;
+use places::Places;
 use sync::{Offered, Syncer};
 pub use whole::Materialised;
 
@@ -73,6 +75,8 @@ pub struct Subtree {
     cred: Cred,
     /// Inodes of the base whose content and extended attributes are not in the view.
     bare: Set<Ino>,
+    /// Where the base has inodes that stand somewhere else in the view.
+    places: Places,
     /// Once this machine's disk says whose the subtree is, other processes may take it up.
     share: OnceLock<Share>,
     /// Whether it is known which numbers were used: by this process, or in a journal.
@@ -208,6 +212,7 @@ impl Subtree {
             written: None,
             cred,
             bare: Set::default(),
+            places: Places::default(),
             share: OnceLock::new(),
             exact,
             content_noted: AtomicBool::new(false),

@@ -223,3 +223,58 @@ fn a_decoupled_client_takes_a_whole_subtree_from_the_object_store() {
     assert_eq!((names("/tree/d5/deep"), names("/tree/own")), (99, 2));
     assert_eq!(names("/tree/d3/deep"), 101);
 }
+
+/// Content that is neither in the rows that the client read nor in objects of its own is asked for where
+/// the server can find it, whatever became of the file in the view.
+#[test]
+fn what_a_view_lacks_is_asked_for_after_a_restart_of_the_server() {
+    let world = World::new();
+    let fs = mount(&world);
+    let content = |number: u8| vec![number; 4097 + 7919 * usize::from(number)];
+    fs.make_dir("/tree", 0o755).unwrap();
+    for (number, path) in (0..7).zip(["a", "b", "c", "d", "e/deep", "f", "g"]) {
+        let path = format!("/tree/{path}");
+        fs.make_dir(&path, 0o755).unwrap();
+        let dir = fs.open_dir(&path).unwrap();
+        fs.create_file(&dir, "file", &NewFile::default(), &mut &*content(number)).unwrap();
+    }
+    let twice = fs.stat("/tree/f/file").unwrap().ino;
+    fs.open_dir("/tree/g").unwrap().link(twice, "twice").unwrap();
+    fs.checkpoint().unwrap();
+    let policy = "consistency: append_client_journal+volatile_apply";
+    let mut job = decouple(&fs, "/tree", policy);
+    job.materialise().unwrap();
+    let root = job.root();
+    let mut find = |path: &str| {
+        path.split('/').fold(root, |dir, name| job.lookup(dir, name.as_bytes()).unwrap().ino)
+    };
+    let files =
+        ["a/file", "b/file", "c/file", "d/file", "e/deep/file", "f/file", "g/file"].map(&mut find);
+    let [b, e] = ["b", "e"].map(&mut find);
+    // Nothing is left in a journal that would bring it back.
+    world.run(&["down"]).done();
+    world.run(&["up"]).done();
+    let asked = fs.call_as(&Cred::root(), Op::GetData { ino: files[0] });
+    assert_eq!(asked.unwrap_err().errno, Errno::Stale, "the server knows of nothing");
+    // The base has none of this.
+    let to = RenameFlags::default();
+    job.rename((b, b"file"), (root, b"moved"), to).unwrap();
+    job.rename((root, b"c"), (root, b"renamed"), to).unwrap();
+    job.rename((e, b"deep"), (root, b"deep"), to).unwrap();
+    job.rmdir(root, b"e").unwrap();
+    job.rename((root, b"moved"), (root, b"e"), to).unwrap();
+    job.rename((root, b"d"), (root, b"g"), RenameFlags { exchange: true, ..to }).unwrap();
+    for (number, file) in (0..).zip(files) {
+        let mut read = Vec::new();
+        let attr = job.attr(file).unwrap();
+        assert_eq!(job.data(file).unwrap(), Vec::<u8>::new(), "it is not inline");
+        let mut take = |bytes: &[u8]| {
+            read.extend_from_slice(bytes);
+            Ok(())
+        };
+        fs.read_file(&attr, &mut take).unwrap();
+        assert!(read == content(number), "file {number}");
+    }
+    job.merge().unwrap();
+    assert_eq!(fs.stat("/tree/renamed/file").unwrap().ino, files[2]);
+}

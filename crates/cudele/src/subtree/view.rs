@@ -9,6 +9,7 @@ use types::{
 use wire::{Answer, Op};
 
 use super::Subtree;
+use super::places::stands_elsewhere;
 use crate::fs::unexpected;
 
 /// A directory with so many names is read from the object store, not asked for a page at a time.
@@ -59,8 +60,10 @@ impl Subtree {
                 }
                 // One that it has not in memory: walking there brings it back.
                 Err(error) if error.errno == Errno::Stale && !walked => {
-                    self.fs.walk(&self.path)?;
                     walked = true;
+                    if !self.walk_to(dir)? {
+                        return Err(error);
+                    }
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -72,7 +75,11 @@ impl Subtree {
                     self.bare.insert(attr.ino);
                     Vec::new()
                 };
-                self.inner.view().namespace_mut().load_entry(dir, name, attr, &data);
+                let namespace = self.inner.view().namespace_mut();
+                namespace.load_entry(dir, name, attr, &data);
+                if stands_elsewhere(namespace, (dir, name), attr) {
+                    self.places.note(attr.ino, (dir, name));
+                }
             }
             if !more || entries.is_empty() {
                 self.inner.view().namespace_mut().finish_load(
@@ -97,16 +104,19 @@ impl Subtree {
         if !self.bare.contains(&ino) {
             return Ok(());
         }
-        let root = Cred::root();
-        let user = self.fs.as_user(&root);
         let attr = self.inner.view().namespace().getattr(ino).unwrap_or_default();
         let small = attr.size <= INLINE_BYTES_MAX as u64 && attr.file_type() == FileType::Regular;
-        let data = if small { user.data(ino)? } else { Vec::new() };
-        let mut xattrs = Vec::new();
-        for name in user.xattrs(ino)? {
-            let value = user.xattr(ino, &name)?;
-            xattrs.push((name, value));
-        }
+        let (data, xattrs) = self.ask_base(ino, |fs| {
+            let root = Cred::root();
+            let user = fs.as_user(&root);
+            let data = if small { user.data(ino)? } else { Vec::new() };
+            let mut xattrs = Vec::new();
+            for name in user.xattrs(ino)? {
+                let value = user.xattr(ino, &name)?;
+                xattrs.push((name, value));
+            }
+            Ok((data, xattrs))
+        })?;
         self.inner.view().namespace_mut().load_extra(ino, &data, &xattrs);
         self.bare.remove(&ino);
         Ok(())
@@ -227,6 +237,7 @@ impl Subtree {
     /// `ENOENT`, `ENOTDIR`, `ENOTEMPTY`, `EACCES`, `EPERM`.
     pub fn rmdir(&mut self, parent: Ino, name: &[u8]) -> Result<()> {
         let (cred, time) = (self.cred.clone(), self.now_exactly());
+        self.note_place(parent, name);
         self.on_view(name, |inner| inner.rmdir(&cred, parent, name, time))
     }
 
@@ -241,6 +252,8 @@ impl Subtree {
         flags: RenameFlags,
     ) -> Result<()> {
         let (cred, time) = (self.cred.clone(), self.now_exactly());
+        self.note_place(from.0, from.1);
+        self.note_place(to.0, to.1);
         self.on_view(from.1, |inner| inner.rename(&cred, from, to, flags, time))
     }
 

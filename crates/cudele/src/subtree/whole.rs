@@ -5,9 +5,10 @@
 //! not depend on how many entries there are, or directories.
 
 use metastore::InodeRecord;
-use types::{Cred, Ino, Result};
+use types::{Cred, Ino, Result, Seq};
 
 use super::Subtree;
+use super::places::stands_elsewhere;
 use crate::Scanned;
 
 /// What was taken from the object store.
@@ -55,11 +56,17 @@ impl Subtree {
 
     /// Loads a directory that the server has written down.
     fn load_written(&mut self, dir: Ino) -> Result<Scanned> {
-        let (fs, bare) = (self.fs.clone(), &mut self.bare);
+        let (fs, bare, places) = (self.fs.clone(), &mut self.bare, &mut self.places);
+        // Before the first event nothing has gone from anywhere.
+        let may_have_moved = self.inner.next_seq() > Seq(1);
         let namespace = self.inner.view().namespace_mut();
         let scanned = fs.scan_written(dir, true, &mut |name, record| {
             let InodeRecord { attr, data, extra, .. } = record;
             namespace.load_entry(dir, name, attr, data);
+            if (may_have_moved || attr.nlink > 1) && stands_elsewhere(namespace, (dir, name), attr)
+            {
+                places.note(attr.ino, (dir, name));
+            }
             // What is stored elsewhere is asked for when it is wanted.
             let is_whole = extra.is_empty() && attr.nlink <= 1 && attr.size == data.len() as u64;
             if !attr.is_dir() && !is_whole {
@@ -67,7 +74,7 @@ impl Subtree {
             }
             Ok(())
         })?;
-        namespace.finish_load(dir, types::Seq(0), Default::default());
+        namespace.finish_load(dir, Seq(0), Default::default());
         Ok(scanned)
     }
 }

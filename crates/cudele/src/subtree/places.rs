@@ -1,0 +1,99 @@
+//! Where the server finds an inode of the base that it does not have in memory: it forgets, and after a
+//! start it knows nothing, and numbers alone do not say where inodes are stored. Walking there brings
+//! them back. The walk goes by the names of the base, and the view may have moved some since.
+//!
+//! Invariant: an inode of the base without an entry here has its place of the base in the view, or is
+//! not in the view at all.
+
+use namespace::Namespace;
+use types::{Attr, Cred, Errno, Error, Ino, Map, PATH_BYTES_MAX, Path, Result};
+use wire::{Answer, Op};
+
+use super::Subtree;
+
+/// Directory and name in the base of inodes that the view has somewhere else, or under several names.
+#[derive(Debug, Default)]
+pub(super) struct Places(Map<Ino, (Ino, Vec<u8>)>);
+
+impl Places {
+    /// The first place counts: later ones are the view's.
+    pub(super) fn note(&mut self, ino: Ino, (dir, name): (Ino, &[u8])) {
+        self.0.entry(ino).or_insert_with(|| (dir, name.to_vec()));
+    }
+}
+
+/// Whether the view does not have an entry of the base that was just loaded where the base has it, or
+/// does not say where: an inode with several names is apart from them.
+pub(super) fn stands_elsewhere(view: &Namespace, (dir, name): (Ino, &[u8]), attr: &Attr) -> bool {
+    let has_names = attr.nlink > 1 && !attr.is_dir();
+    has_names || view.peek(dir, name) != Ok(Some(attr.ino))
+}
+
+impl Subtree {
+    /// What stands under a name of the view is about to go from there.
+    pub(super) fn note_place(&mut self, dir: Ino, name: &[u8]) {
+        // If that fails, so will what is about to be done.
+        let known = self.on_view(name, |inner| inner.view().namespace().peek(dir, name));
+        if let Ok(Some(ino)) = known
+            && !self.is_own(ino)
+        {
+            self.places.note(ino, (dir, name));
+        }
+    }
+
+    /// All was merged: what the view has is what the server has.
+    pub(super) fn settle_places(&mut self) {
+        if !self.places.0.is_empty() {
+            let namespace = self.inner.view().namespace();
+            self.places.0.retain(|ino, (dir, name)| namespace.peek(*dir, name) == Ok(Some(*ino)));
+        }
+    }
+
+    /// Asks the server about an inode of the base, once more if it does not have it in memory.
+    pub(super) fn ask_base<T>(
+        &mut self,
+        ino: Ino,
+        ask: impl Fn(&crate::Fs) -> Result<T>,
+    ) -> Result<T> {
+        let stale = match ask(&self.fs) {
+            Err(error) if error.errno == Errno::Stale => error,
+            answered => return answered,
+        };
+        if self.walk_to(ino)? { ask(&self.fs) } else { Err(stale) }
+    }
+
+    /// Has the server walk to an inode of the base. Returns whether it is there.
+    pub(super) fn walk_to(&mut self, ino: Ino) -> Result<bool> {
+        // What was merged meanwhile stands where the view has it.
+        for in_base in [true, false] {
+            let Some(path) = self.path_to(ino, in_base) else { continue };
+            let path = path.to_bytes();
+            match self.fs.call_as(&Cred::root(), Op::Walk { base: Ino::ROOT, path: &path }) {
+                Ok(Answer::Walked { attr: Some(attr), .. }) if attr.ino == ino => return Ok(true),
+                Ok(Answer::Walked { .. }) => {}
+                Ok(other) => return Err(crate::fs::unexpected(&other)),
+                Err(Error { errno: Errno::NotFound | Errno::NotDirectory, .. }) => {}
+                Err(error) => return Err(error.about(self.path.to_string())),
+            }
+        }
+        Ok(false)
+    }
+
+    fn path_to(&mut self, ino: Ino, in_base: bool) -> Option<Path> {
+        let root = self.root();
+        let (places, namespace) = (&self.places, self.inner.view().namespace());
+        let (mut names, mut bytes, mut at) = (Vec::new(), 0, ino);
+        while at != root {
+            let noted = in_base.then(|| places.0.get(&at).cloned()).flatten();
+            let (dir, name) = noted.or_else(|| namespace.name_of(at))?;
+            bytes += name.len() + 1;
+            if bytes > PATH_BYTES_MAX {
+                // Places of different times may form a ring.
+                return None;
+            }
+            names.push(name);
+            at = dir;
+        }
+        Some(names.iter().rev().fold(self.path.clone(), |path, name| path.join(name)))
+    }
+}
