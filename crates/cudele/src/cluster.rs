@@ -82,13 +82,18 @@ impl Cluster {
         for state in StateDir::all(fs.cluster_id())? {
             let Some(owner) = state.owner()? else { continue };
             let Some(merged_in) = owner.merged_in else { continue };
-            if merged_in == fs.server_epoch().0 {
+            if fs.ranks_are_several()? {
+                // Who serves it is learned on the way there; it may be gone.
+                let _ = fs.stat(&owner.path);
+            }
+            let tenure = fs.tenure_at(owner.root()).0;
+            if merged_in == tenure {
                 continue;
             }
             let owner_fs = self.mount_as(owner.client())?;
             match repeat_merge(&owner_fs, &state, &owner) {
                 Ok(()) => {
-                    let merged_in = Some(fs.server_epoch().0);
+                    let merged_in = Some(tenure);
                     state.set_owner(&crate::Owner { merged_in, ..owner })?;
                 }
                 // A checkpoint has it, or the subtree belongs to somebody else by now; or to this

@@ -146,11 +146,6 @@ impl Fs {
         self.request(cred, op)
     }
 
-    /// A request that is followed by a journal in chunks.
-    pub(crate) fn call_with_chunks(&self, op: Op<'_>, chunks: &[&[u8]]) -> Result<Answer> {
-        self.link.request(&self.cred, op, chunks)
-    }
-
     /// Merges a whole journal as it stands.
     pub(crate) fn merge_journal(
         &self,

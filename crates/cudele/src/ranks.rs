@@ -7,23 +7,32 @@
 //!
 //! While only rank 0 was heard of, all of this costs two comparisons for a request.
 
+mod pinned;
+mod remove;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use metastore::{SUBTREES_NAME, Subtrees};
-use types::{Cred, Errno, Error, Frag, Ino, Map, Rank, Result};
+use types::{ClientId, Cred, Epoch, Errno, Error, Ino, Map, Rank, Result};
 use wire::{Answer, Elsewhere, Op, WantsAlone};
 
 use crate::link::Link;
-use crate::{Cluster, Fs, Notice};
+use crate::{Fs, Notice};
+
+pub use pinned::Pinned;
 
 /// How long a rank that is to serve a subtree may take to notice that.
 const NOTICE_WITHIN: Duration = Duration::from_millis(300);
 const RETRY: Duration = Duration::from_millis(5);
-/// Servers that are asked for one request at most: a subtree may move while they are.
+/// Servers that are asked for one request at least before it is given up: a subtree may move while they
+/// are.
 const HOPS_MAX: usize = 64;
+/// How long it may take until those whom a move concerns agree on who serves a subtree.
+const AGREE_WITHIN: Duration = Duration::from_secs(10);
+/// A tenure is said with its rank in the bits above these.
+const TENURE_BITS: u32 = 48;
 /// Inodes whose rank is remembered because it is not the one that gave the number out.
 const PLACES_MAX: usize = 1 << 20;
 
@@ -127,52 +136,6 @@ fn start(name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
     started.map(drop).map_err(|error| Error::new(Errno::Again, "thread", error.to_string()))
 }
 
-/// A subtree that was given to a rank, or back.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pinned {
-    /// Its path when it was moved.
-    pub path: Vec<u8>,
-    /// Its root.
-    pub root: Ino,
-    /// Who serves it.
-    pub rank: Rank,
-    /// How often it was moved.
-    pub moves: u64,
-    /// Somebody wants it there: the balancer leaves it.
-    pub pinned: bool,
-    /// If it is a fragment of a directory that is split, the directory and which names it has.
-    pub fragment: Option<(Ino, Frag)>,
-}
-
-impl Cluster {
-    /// The subtrees that were ever given to a rank, by path.
-    ///
-    /// # Errors
-    /// If the store cannot be read; `EBADMSG` if the list in it is damaged.
-    pub fn pinned(&self) -> Result<Vec<Pinned>> {
-        let store = objstore::open_existing(&self.status()?.store)?;
-        let list = match store.get(SUBTREES_NAME) {
-            Ok((bytes, _)) => Subtrees::decode(&bytes)?,
-            Err(error) if error.errno == Errno::NotFound => Subtrees::default(),
-            Err(error) => return Err(error),
-        };
-        let mut pinned: Vec<Pinned> = list
-            .iter()
-            .map(|subtree| Pinned {
-                path: subtree.path.clone(),
-                root: subtree.root,
-                rank: subtree.rank,
-                moves: subtree.moves,
-                pinned: subtree.pinned,
-                fragment: subtree.part.map(|part| (part.dir, part.frag)),
-            })
-            .collect();
-        let key = |it: &Pinned| it.fragment.map(|(dir, frag)| (dir, frag.value, frag.bits));
-        pinned.sort_by(|a, b| a.path.cmp(&b.path).then_with(|| key(a).cmp(&key(b))));
-        Ok(pinned)
-    }
-}
-
 impl Fs {
     /// Requests that a server sent on to another one, because it does not serve what they are about.
     #[must_use]
@@ -184,23 +147,6 @@ impl Fs {
     #[must_use]
     pub fn rank_of(&self, ino: Ino) -> Rank {
         self.place(ino)
-    }
-
-    /// Has a directory and everything below it served by another rank, while clients work there.
-    ///
-    /// # Errors
-    /// `EBUSY` if it must stay where it is, with the reason; `EAGAIN` if the rank is not active;
-    /// `EPERM` for others than root and the owner of the namespace.
-    pub fn pin(&self, dir: Ino, rank: Rank) -> Result<()> {
-        self.call(Op::Export { dir, rank }).map(drop)
-    }
-
-    /// Leaves it to the balancer which rank serves a directory. Nothing moves for that.
-    ///
-    /// # Errors
-    /// As [`Fs::pin`].
-    pub fn unpin(&self, dir: Ino) -> Result<()> {
-        self.call(Op::Export { dir, rank: Rank::NONE }).map(drop)
     }
 
     /// The link to whoever serves an inode.
@@ -251,11 +197,58 @@ impl Fs {
         let several = self.ranks.several.load(Ordering::Acquire);
         if !several && named(&op).is_none_or(|ino| ino.given_by() == Rank(0)) {
             return match self.request_of(self.link(), cred, op) {
-                Ok(Answer::Elsewhere(elsewhere)) => self.request_ranked(cred, op, Some(*elsewhere)),
+                Ok(Answer::Elsewhere(elsewhere)) => {
+                    self.request_ranked(cred, op, &[], Some(*elsewhere))
+                }
+                Err(error) if error.errno == Errno::Stale && is_of_subtree(&op) => {
+                    // Another rank may have it, of which nothing was heard yet.
+                    if !self.ranks_are_several()? {
+                        return Err(error);
+                    }
+                    self.request_ranked(cred, op, &[], None)
+                }
                 answer => answer,
             };
         }
-        self.request_ranked(cred, op, None)
+        self.request_ranked(cred, op, &[], None)
+    }
+
+    /// A request that is followed by a journal in chunks.
+    pub(crate) fn call_with_chunks(&self, op: Op<'_>, chunks: &[&[u8]]) -> Result<Answer> {
+        self.request_ranked(self.cred(), op, chunks, None)
+    }
+
+    /// Whether the cluster has more than one rank.
+    pub(crate) fn ranks_are_several(&self) -> Result<bool> {
+        Ok(self.cluster().status()?.mds.len() > 1)
+    }
+
+    /// The tenure of the server of whoever serves a directory, and who that is: as long as it is the
+    /// same, no server was restarted in between.
+    pub(crate) fn tenure_at(&self, dir: Ino) -> Epoch {
+        let rank = self.place(dir);
+        let link = self.link_of(dir);
+        let mut epoch = link.lock().session.epoch();
+        if epoch == Epoch(0) && link.request(self.cred(), Op::Sync, &[]).is_ok() {
+            epoch = link.lock().session.epoch();
+        }
+        Epoch(epoch.0 | u64::from(rank.0) << TENURE_BITS)
+    }
+
+    /// Who has a subtree with this root, or was given this inode number with one, as all ranks say; 0 for
+    /// nobody.
+    pub(crate) fn holder(&self, ino: Ino) -> Result<ClientId> {
+        let ranks = self.cluster().status()?.mds.into_iter().map(|entry| entry.rank);
+        for rank in ranks {
+            let answer = self.link_to(rank)?.request(self.cred(), Op::Held { ino }, &[])?;
+            let bytes = crate::fs::bytes_answer(answer)?;
+            // What is not understood is somebody.
+            let holder = bytes.try_into().map_or(u64::MAX, u64::from_le_bytes);
+            if holder != 0 {
+                return Ok(ClientId(holder));
+            }
+        }
+        Ok(ClientId(0))
     }
 
     /// What one rank says after the other, until one carries it out.
@@ -263,11 +256,16 @@ impl Fs {
         &self,
         cred: &Cred,
         op: Op<'_>,
+        chunks: &[&[u8]],
         mut told: Option<Elsewhere>,
     ) -> Result<Answer> {
         if matches!(op, Op::Sync | Op::Checkpoint) {
             for link in self.ranks.others() {
-                link.request(cred, op, &[])?;
+                match link.request(cred, op, &[]) {
+                    // The rank was removed, and everything it had is in the store.
+                    Err(error) if error.errno == Errno::Stale && self.forget_removed()? => {}
+                    answer => drop(answer?),
+                }
             }
         }
         let mut rank = named(&op).map_or(Rank(0), |ino| self.place(ino));
@@ -275,9 +273,15 @@ impl Fs {
         let mut asked = Vec::new();
         let mut told_at = None;
         let mut visited = std::collections::BTreeSet::from([rank]);
-        for _ in 0..HOPS_MAX {
+        let (start, mut hops) = (Instant::now(), 0);
+        while hops < HOPS_MAX || start.elapsed() < AGREE_WITHIN {
+            hops += 1;
             if let Some(elsewhere) = told.take() {
                 self.ranks.redirected.fetch_add(1, Ordering::Relaxed);
+                if elsewhere.root != Ino(0) && matches!(op, Op::Export { .. }) {
+                    self.set_place(elsewhere.root, elsewhere.rank);
+                    return Ok(Answer::Elsewhere(Box::new(elsewhere)));
+                }
                 if elsewhere.root != Ino(0) {
                     return self.follow(cred, op, elsewhere);
                 }
@@ -291,7 +295,8 @@ impl Fs {
                 asked.clear();
             }
             let result = match self.link_to(rank) {
-                Ok(link) => self.request_of(&link, cred, op),
+                Ok(link) if chunks.is_empty() => self.request_of(&link, cred, op),
+                Ok(link) => link.request(cred, op, chunks),
                 Err(error) => Err(error),
             };
             match result {
@@ -303,7 +308,7 @@ impl Fs {
                         continue;
                     }
                     if let Some(other) = second(&op)
-                        && self.request_ranked(cred, Op::GetAttr { ino: other }, None).is_ok()
+                        && self.request_ranked(cred, Op::GetAttr { ino: other }, &[], None).is_ok()
                         && self.place(other) != rank
                     {
                         let cause = "the two are served by different metadata servers";
@@ -327,6 +332,17 @@ impl Fs {
         Err(Error::new(Errno::Io, op.name(), cause).remedy("`cudele mds ls` shows who serves what"))
     }
 
+    /// Forgets the ranks that the cluster has no more. Says whether there was one.
+    fn forget_removed(&self) -> Result<bool> {
+        let ranks = self.cluster().status()?.mds;
+        let is_there = |rank: &Rank| ranks.iter().any(|entry| entry.rank == *rank);
+        let mut known = self.ranks.lock();
+        let before = known.links.len();
+        known.links.retain(|rank, _| is_there(rank));
+        known.places.retain(|_, rank| is_there(rank));
+        Ok(known.links.len() < before)
+    }
+
     /// A rank that was not asked yet.
     fn next_rank(&self, asked: &[Rank]) -> Result<Option<Rank>> {
         let ranks = self.cluster().status()?.mds.into_iter().map(|entry| entry.rank);
@@ -339,9 +355,9 @@ impl Fs {
         self.set_place(root, rank);
         self.ranks.several.store(true, Ordering::Release);
         if matches!(op, Op::Walk { .. }) && !rest.is_empty() {
-            return self.request_ranked(cred, Op::Walk { base: root, path: &rest }, None);
+            return self.request_ranked(cred, Op::Walk { base: root, path: &rest }, &[], None);
         }
-        let answer = self.request_ranked(cred, Op::GetAttr { ino: root }, None)?;
+        let answer = self.request_ranked(cred, Op::GetAttr { ino: root }, &[], None)?;
         match (op, answer) {
             (Op::Walk { .. }, Answer::Attr(attr)) => {
                 Ok(Answer::Walked { parent, attr: Some(attr) })
@@ -437,17 +453,28 @@ fn named(op: &Op<'_>) -> Option<Ino> {
         | Op::Join { dir: ino }
         | Op::Snapshot { dir: ino, .. }
         | Op::Return { dir: ino } => Some(ino),
-        // Decoupled subtrees and policies are rank 0's, and the rest is about no inode.
+        Op::Extend { subtree, .. }
+        | Op::Merge { subtree, .. }
+        | Op::Release { subtree, .. }
+        | Op::TakeOver { subtree } => Some(subtree),
+        // What is about a path, or a branch, is rank 0's, and the rest is about no inode.
         Op::Held { .. }
         | Op::Sync
         | Op::Settle
         | Op::Checkpoint
         | Op::SetPolicy { .. }
         | Op::Decouple { .. }
-        | Op::Extend { .. }
-        | Op::Merge { .. }
-        | Op::Release { .. }
-        | Op::Adopt { .. }
-        | Op::TakeOver { .. } => None,
+        | Op::Adopt { .. } => None,
     }
+}
+
+/// Whether a server was restarted between two tenures. What another rank has was stored before it went
+/// there.
+pub(crate) fn is_restarted(before: Epoch, now: Epoch) -> bool {
+    before != now && before.0 >> TENURE_BITS == now.0 >> TENURE_BITS
+}
+
+/// Whether a request is about a decoupled subtree as a whole.
+fn is_of_subtree(op: &Op<'_>) -> bool {
+    matches!(op, Op::Extend { .. } | Op::Merge { .. } | Op::Release { .. } | Op::TakeOver { .. })
 }

@@ -12,10 +12,9 @@ use metastore::request::{client_journals_prefix, proof_name, rest_name};
 use metastore::{ProofKey, Statement};
 use objstore::Expect;
 use types::{Attr, ClientId, Cred, Epoch, Errno, Error, Ino, Path, Result, Seq};
-use wire::Op;
 
 use crate::Fs;
-use crate::fs::{bytes_answer, parse};
+use crate::fs::parse;
 
 /// What was verified.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,13 +74,6 @@ impl Fs {
             self.verify_part(&mut judged, &part, key, &mut done)?;
         }
         Ok(done)
-    }
-
-    /// Who has a subtree with this root, or was given this inode number with one; 0 for nobody.
-    pub(crate) fn holder(&self, ino: Ino) -> Result<ClientId> {
-        let bytes = bytes_answer(self.call(Op::Held { ino })?)?;
-        // What is not understood is somebody.
-        Ok(ClientId(bytes.try_into().map_or(u64::MAX, u64::from_le_bytes)))
     }
 
     /// The journal objects of the client's last decoupling, oldest first.

@@ -15,12 +15,15 @@
 //! each client has a session with each rank, and sends a request again where it sent it first. So
 //! none is carried out twice.
 //!
-//! The name of a subtree's root stays where it is, with rank 0; only whole subtrees of rank 0 move,
-//! and they do not contain each other.
+//! The name of a subtree's root stays where it is, with the rank that serves the directory above it
+//! (`nested`). What clients have decoupled in a subtree goes with it (`decoupled`).
 
+mod check;
+mod decoupled;
 mod export;
 mod fragments;
 mod import;
+mod nested;
 mod pin;
 mod place;
 mod preload;
@@ -122,13 +125,17 @@ impl Authority {
 
     /// The roots of the subtrees that this rank serves and whose names are another rank's.
     pub(crate) fn own_roots(&self) -> Vec<Ino> {
-        let own = self.list.iter().filter(|subtree| subtree.rank == self.rank);
-        if self.rank == Rank(0) { Vec::new() } else { own.map(|subtree| subtree.root).collect() }
+        let own = self.list.iter().filter(|subtree| self.is_own(subtree));
+        own.map(|subtree| subtree.root).collect()
+    }
+
+    fn is_own(&self, subtree: &Subtree) -> bool {
+        subtree.rank == self.rank && self.list.named_by(subtree) != self.rank
     }
 
     /// Whether this rank serves the subtree with this root, and its name is another rank's.
     pub(crate) fn is_own_root(&self, root: Ino) -> bool {
-        self.rank != Rank(0) && self.list.get(root).is_some_and(|subtree| subtree.rank == self.rank)
+        self.list.get(root).is_some_and(|subtree| self.is_own(subtree))
     }
 
     /// The rank to which somebody has pinned the subtree with this root.
@@ -136,11 +143,11 @@ impl Authority {
         self.list.get(root).filter(|subtree| subtree.pinned).map(|subtree| subtree.rank)
     }
 
-    /// The roots of the subtrees that other ranks serve.
+    /// The roots of the subtrees that other ranks serve and whose names are this rank's.
     pub(crate) fn other_roots(&self) -> impl Iterator<Item = Ino> {
-        let rank = self.rank;
-        // What rank 0 has is nowhere else than what is around it.
-        let others = self.list.iter().filter(move |it| it.rank != rank && it.rank != Rank(0));
+        let others = self.list.iter().filter(|subtree| {
+            subtree.rank != self.rank && self.list.named_by(subtree) == self.rank
+        });
         others.map(|subtree| subtree.root)
     }
 
@@ -170,8 +177,8 @@ impl Authority {
     fn note_plain(&mut self) {
         let nothing = self.export.is_none() && self.imports.is_empty() && self.preloads.is_empty();
         let whole = self.splits.is_empty() && self.reshape.is_none();
-        self.plain =
-            self.rank == Rank(0) && nothing && whole && self.other_roots().next().is_none();
+        let all_here = self.list.iter().all(|subtree| subtree.rank == self.rank);
+        self.plain = self.rank == Rank(0) && nothing && whole && all_here;
     }
 }
 
@@ -291,7 +298,7 @@ impl Mds {
 
     /// Says what holds above every subtree whose name is not here.
     pub(crate) fn set_all_above(&mut self) {
-        let own = self.authority.list.iter().filter(|it| it.rank == self.rank);
+        let own = self.authority.list.iter().filter(|it| self.authority.is_own(it));
         let own: Vec<Subtree> = own.cloned().collect();
         own.iter().for_each(|subtree| self.set_above(subtree));
     }

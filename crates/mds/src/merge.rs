@@ -14,6 +14,7 @@ mod apply;
 mod attach;
 mod check;
 mod interrupted;
+mod moving;
 mod receive;
 mod verify;
 
@@ -53,7 +54,7 @@ enum Stage {
 /// numbers and times. Positions alone do not, because every journal begins at 1; and its header
 /// changes when another client takes it over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct JournalId(u32);
+pub(crate) struct JournalId(pub(crate) u32);
 
 impl JournalId {
     pub(crate) fn of(bytes: &[u8]) -> Self {
@@ -178,6 +179,8 @@ struct Done {
 #[derive(Debug, Default)]
 pub(crate) struct Merges {
     receiving: Vec<Merge>,
+    /// Those that are here while their subtree is on its way to another rank.
+    held: Vec<Merge>,
     queue: VecDeque<Merge>,
     /// Which journal of a decoupled subtree was applied last, and up to which position. A client
     /// that was not told merges it again; another journal may have the same positions.

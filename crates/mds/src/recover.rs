@@ -116,6 +116,7 @@ impl Mds {
             }
             (Step::ReadList, read @ (StoreResult::Bytes(..) | StoreResult::Missing)) => {
                 self.take_list(&read)?;
+                self.drop_left();
                 self.begin_namespace(effects);
                 Ok(())
             }
@@ -172,12 +173,12 @@ impl Mds {
 
     /// Rank 0 begins with the root, others with the subtrees that they serve.
     fn begin_namespace(&mut self, effects: &mut Effects) {
+        self.set_all_above();
         if self.rank == Rank(0) {
             self.recovery.step = Step::FetchRoot;
             self.recovery_waits_for(Ino::ANCHOR, effects);
         } else {
             self.namespace.be_without_root();
-            self.set_all_above();
             self.list_segments(effects);
         }
     }

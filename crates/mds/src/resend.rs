@@ -39,6 +39,39 @@ impl Resend {
     }
 }
 
+/// Puts what was sent again in the order in which it was carried out first.
+///
+/// A crash while requests were being carried out again leaves some with the position that they were given
+/// then, which is behind the former positions of all others. They came first all the same: nothing of a
+/// client comes before what it had asked for earlier.
+fn in_first_order(requests: &mut Vec<(Seq, ConnId, Vec<u8>)>) {
+    let tid = |frame: &[u8]| match wire::frame::decode(frame) {
+        Ok(Some((frame, _))) => match Message::decode(frame.payload) {
+            // What a client answered itself has no position, or a place among all that it did.
+            Ok(Message::Request(request)) if !request.ahead => Some(request.tid),
+            Ok(_) | Err(_) => None,
+        },
+        Ok(None) | Err(_) => None,
+    };
+    let mut known: Vec<_> = std::mem::take(requests)
+        .into_iter()
+        .map(|(seq, conn, frame)| (seq, tid(&frame), conn, frame))
+        .collect();
+    known.sort_by_key(|(_, tid, conn, _)| (*conn, *tid));
+    let mut next: Option<(ConnId, Seq)> = None;
+    for (seq, tid, conn, _) in known.iter_mut().rev() {
+        if tid.is_none() || *seq == Seq(0) {
+            continue;
+        }
+        if let Some((_, later)) = next.filter(|(of, _)| of == conn) {
+            *seq = later.min(*seq);
+        }
+        next = Some((*conn, *seq));
+    }
+    known.sort_by_key(|(seq, tid, ..)| (*seq, *tid));
+    requests.extend(known.into_iter().map(|(seq, _, conn, frame)| (seq, conn, frame)));
+}
+
 /// Whether a request tells what a client has, wherever it was before.
 fn is_held(op: &Op<'_>) -> bool {
     matches!(op, Op::Reopen { .. } | Op::Lock { .. })
@@ -162,7 +195,7 @@ impl Mds {
         self.phase = Phase::Active;
         self.restore_policies();
         let mut resent = std::mem::take(&mut self.resend.requests);
-        resent.sort_by_key(|(seq, ..)| *seq);
+        in_first_order(&mut resent);
         self.counters.replayed += resent.len() as u64;
         let sessions = &self.sessions;
         let with_client = |(_, conn, frame)| Some((sessions.client(conn)?, frame));

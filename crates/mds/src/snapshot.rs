@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 use metastore::Snapshot;
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
-use types::{ConnId, Cred, Errno, Error, Ino, Moment, Rank, Span, Tid};
+use types::{ConnId, Cred, Errno, Error, Ino, Moment, Span, Tid};
 use wire::{Answer, Failure, Op};
 
 use crate::op::{Performed, Performing, Refused};
@@ -109,10 +109,7 @@ impl Mds {
         }
         // Whoever reads it reads all of it.
         self.namespace.access(cred, root, 5)?;
-        // A subtree of another rank than 0 contains none of others.
-        if self.rank == Rank(0) {
-            self.check_all_here(root)?;
-        }
+        self.check_all_here(root)?;
         if self.authority.is_exporting() {
             let text = "a subtree is on its way to another rank; try again when it is there";
             let failure = Failure { errno: Errno::Busy, text: text.into() };

@@ -10,6 +10,7 @@
 
 mod codec;
 mod free;
+mod leave;
 mod numbers;
 mod summary;
 
@@ -25,6 +26,7 @@ use types::{
 use wire::{Answer, DecoupledSubtree, Failure};
 
 use free::Free;
+pub(crate) use leave::Moved;
 pub(crate) use numbers::GivenBack;
 use numbers::RESERVE;
 pub use summary::RankTable;
@@ -56,8 +58,11 @@ pub(crate) struct Decoupling {
     /// On whose behalf the subtree was decoupled: a merge with `check: merge` that a crash
     /// interrupted goes on without its client.
     pub(crate) cred: Cred,
-    /// It was another client's: nobody knows all numbers that one used.
+    /// Not all numbers that were used with it are known here: it was another client's, or another
+    /// rank's.
     pub(crate) taken_over: bool,
+    /// It goes to another rank with the subtree of this root, when that has moved so often.
+    pub(crate) leaving: Option<(Ino, u64)>,
 }
 
 /// An answer that waits until the tables are stored.
@@ -100,6 +105,8 @@ pub(crate) struct Tables {
     next: u64,
     /// Others that came back.
     free: Free,
+    /// Numbers that went to other ranks with decoupled subtrees: nobody is given them any more.
+    departed: Free,
     pub(crate) decoupled: BTreeMap<Ino, Decoupling>,
     /// Subtrees that were given back in this tenure: all their merges are known here.
     given_back: BTreeSet<Ino>,
@@ -146,6 +153,7 @@ impl Tables {
             reserving_in_flight: false,
             next: space.start,
             free: Free::default(),
+            departed: Free::default(),
             decoupled: BTreeMap::new(),
             given_back: BTreeSet::new(),
             unsure: BTreeSet::new(),
@@ -332,6 +340,7 @@ impl Tables {
             next: None,
             cred: cred.clone(),
             taken_over: false,
+            leaving: None,
         }
     }
 }

@@ -3,17 +3,19 @@
 //! The nearest directory above an inode that the object names decides, and rank 0 where there is
 //! none. The object is replaced by compare-and-swap and nothing else, and that is the moment in which
 //! a subtree changes hands (B-03): so there is one authority at any time, whatever crashes. With each
-//! subtree goes what its new authority needs to begin: its root's inode, and the policy that the
-//! root inherits.
+//! subtree goes what its new authority needs to begin: its root's inode, the policy that the root
+//! inherits, and what the table of its rank says of clients that have decoupled something in it.
 //!
 //! ```text
 //! object  := "CUDLSUBT" format:u16 count:varint subtree* crc:u32
 //! subtree := root:varint rank:varint moves:varint flags:u8 path:bytes policy:bytes inode:bytes part?
+//!            outer:varint decoupled:bytes
 //! part    := state:u8 dir:varint bits:u8 value:u32 mode:varint uid:varint gid:varint
 //! ```
 //!
-//! Format 2 has no fragments, and is read. Format 1 has no flags either, and is read: who moved something
-//! then did so by hand.
+//! Format 3 has neither `outer` nor `decoupled`: subtrees were not in each other, and what went back to
+//! rank 0 was a part of what is around it whatever the list said, so that is left out. Format 2 has no
+//! fragments, format 1 no flags either: who moved something then did so by hand. All are read.
 //!
 //! A directory that is split has its names in hidden directories, one for each fragment, which are
 //! subtrees of their own here: so a fragment changes hands like any subtree.
@@ -33,11 +35,13 @@ use crate::error::{FormatError, KNOWN_VERSION};
 pub const SUBTREES_NAME: &str = "mds/subtrees";
 
 const MAGIC: &[u8; 8] = b"CUDLSUBT";
-const VERSION: u16 = 3;
+const VERSION: u16 = 4;
 /// The version without flags.
 const VERSION_PINNED: u16 = 1;
 /// The version without fragments.
 const VERSION_WHOLE: u16 = 2;
+/// The version that does not say which subtree has the root's name, nor what clients have decoupled.
+const VERSION_FLAT: u16 = 3;
 const PINNED: u8 = 1;
 const FRAGMENT: u8 = 2;
 const CRC_BYTES: usize = 4;
@@ -63,6 +67,11 @@ pub struct Subtree {
     pub inode: Vec<u8>,
     /// The fragment that the root stands for, if it is one.
     pub part: Option<Part>,
+    /// The root of the subtree that has the name of this one's root; 0 if that is none of them.
+    pub outer: Ino,
+    /// Until it is taken in, what clients have decoupled in it, as the table of the rank that had it
+    /// said.
+    pub decoupled: Vec<u8>,
 }
 
 /// What is being done to the fragments of a directory: all of its fragments say the same.
@@ -143,13 +152,21 @@ impl Subtrees {
         parts
     }
 
+    /// The rank that has the name of a subtree's root.
+    #[must_use]
+    pub fn named_by(&self, subtree: &Subtree) -> Rank {
+        self.get(subtree.outer).map_or(Rank(0), |outer| outer.rank)
+    }
+
     /// The bytes of the object.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         out.put_u16(VERSION);
         out.put_varint(self.list.len() as u64);
-        for Subtree { root, rank, moves, pinned, path, policy, inode, part } in &self.list {
+        for subtree in &self.list {
+            let Subtree { root, rank, moves, pinned, path, policy, inode, part, outer, decoupled } =
+                subtree;
             out.put_varint(root.0);
             out.put_varint(u64::from(rank.0));
             out.put_varint(*moves);
@@ -161,6 +178,8 @@ impl Subtrees {
             if let Some(part) = part {
                 put_part(&mut out, part);
             }
+            out.put_varint(outer.0);
+            out.put_bytes(decoupled);
         }
         let crc = crc32c(&out);
         out.put_u32(crc);
@@ -204,6 +223,10 @@ fn read(bytes: &[u8]) -> Result<Subtrees, Malformed> {
     reader.end()?;
     if list.len() > SUBTREES_MAX || !list.is_sorted_by(|a: &Subtree, b| a.root < b.root) {
         return Err(before.malformed("subtrees in order, and not too many"));
+    }
+    if version <= VERSION_FLAT {
+        let came_back = |it: &Subtree| it.rank == Rank(0) && it.inode.is_empty();
+        list.retain(|subtree| !came_back(subtree) || subtree.part.is_some());
     }
     Ok(Subtrees { list })
 }
@@ -259,7 +282,13 @@ fn subtree(reader: &mut Reader<'_>, version: u16) -> Result<Subtree, Malformed> 
     let policy = policy.map_err(|_| start.malformed("text"))?;
     let inode = reader.bytes()?.to_vec();
     let part = if flags & FRAGMENT == 0 { None } else { Some(part(reader)?) };
-    Ok(Subtree { root, rank: Rank(rank), moves, pinned, path, policy, inode, part })
+    let (mut outer, mut decoupled) = (Ino(0), Vec::new());
+    if version > VERSION_FLAT {
+        outer = Ino(reader.varint()?);
+        decoupled = reader.bytes()?.to_vec();
+    }
+    let rank = Rank(rank);
+    Ok(Subtree { root, rank, moves, pinned, path, policy, inode, part, outer, decoupled })
 }
 
 #[cfg(test)]

@@ -141,7 +141,8 @@ impl Mon {
             | MonOp::Fail { .. }
             | MonOp::SetBalancer { .. }
             | MonOp::RevertBalancer
-            | MonOp::BalancerLog { .. } => {
+            | MonOp::BalancerLog { .. }
+            | MonOp::Remove { .. } => {
                 debug_assert!(false, "the monitor does these itself");
                 return Err(Errno::Invalid.into());
             }

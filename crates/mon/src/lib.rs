@@ -190,6 +190,10 @@ impl Mon {
                 effects.send(server, &Message::Stop);
                 effects.reply(asker, Ok(MonAnswer::Done));
             }
+            MonOp::Remove { rank } => {
+                self.remove_rank(rank, effects)?;
+                effects.reply(asker, Ok(MonAnswer::Done));
+            }
             MonOp::Register => {
                 self.check_waiting()?;
                 self.register(asker, effects)?;

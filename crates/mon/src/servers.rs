@@ -7,12 +7,12 @@
 //!
 //! Invariant: a rank has at most one connection, and one whose entry is lost has none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use types::{Clock, ConnId, Epoch, Ino, Moment, Rank};
-use wire::{Beacon, ClusterMap, DecoupledSubtree, MdsEntry, MdsState, Message, Warning};
+use types::{Clock, ConnId, Epoch, Errno, Ino, Moment, Rank};
+use wire::{Beacon, ClusterMap, DecoupledSubtree, Failure, MdsEntry, MdsState, Message, Warning};
 
-use crate::{Effects, Mon, RANKS_MAX};
+use crate::{Effects, Mon, RANKS_MAX, failure};
 
 /// How long an address may be.
 const ADDRESS_BYTES_MAX: usize = 1024;
@@ -42,6 +42,8 @@ struct Server {
 #[derive(Debug, Default)]
 pub(crate) struct Servers {
     by_rank: BTreeMap<Rank, Server>,
+    /// Ranks that are out of the map when their servers are gone.
+    removing: BTreeSet<Rank>,
 }
 
 impl Servers {
@@ -224,10 +226,38 @@ impl Mon {
         }
     }
 
+    /// Takes the last rank out of the map, once its server has ended.
+    ///
+    /// # Errors
+    /// `EBUSY` for rank 0, which has the root, and for one behind which there are others.
+    pub(crate) fn remove_rank(&mut self, rank: Rank, effects: &mut Effects) -> Result<(), Failure> {
+        let last = self.ledger.map().mds.last().map(|entry| entry.rank);
+        if rank == Rank(0) || last.is_some_and(|last| last > rank) {
+            let text = match last.filter(|last| *last != Rank(0)) {
+                Some(last) => format!("{last} is removed first: ranks go in their order"),
+                None => "mds.0 has the root of the namespace".to_owned(),
+            };
+            return Err(failure(Errno::Busy, text));
+        }
+        if self.entry(rank).is_none() {
+            return Ok(());
+        }
+        self.servers.removing.insert(rank);
+        match self.servers.conn_of(rank) {
+            Some(conn) => effects.send(conn, &Message::Stop),
+            None => self.lose(rank, effects),
+        }
+        Ok(())
+    }
+
     /// The server of a rank is gone.
     pub(crate) fn lose(&mut self, rank: Rank, effects: &mut Effects) {
         if let Some(conn) = self.servers.disconnect(rank) {
             self.forwards.server_gone(conn, effects);
+        }
+        if self.servers.removing.remove(&rank) {
+            self.servers.by_rank.remove(&rank);
+            return self.ledger.change().mds.retain(|entry| entry.rank != rank);
         }
         let list = &self.ledger.map().mds;
         if let Ok(index) = list.binary_search_by_key(&rank, |entry| entry.rank)

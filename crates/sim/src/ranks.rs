@@ -12,6 +12,7 @@
 mod audit;
 mod balance;
 mod client;
+mod job;
 mod judge;
 mod register;
 mod script;
@@ -30,6 +31,7 @@ use crate::rng::Rng;
 
 use balance::Balancing;
 use client::Client;
+use job::Job;
 use register::Registers;
 use script::Script;
 
@@ -56,6 +58,8 @@ pub struct RanksReport {
     pub refused: u64,
     /// Requests that were sent on to another rank.
     pub redirected: u64,
+    /// Journals of a decoupled subtree that were merged.
+    pub merges: u64,
     /// Servers that were killed.
     pub crashes: u64,
     /// Those of them that were killed while they had a subtree on its way.
@@ -121,6 +125,8 @@ struct World {
     clients: Vec<Client>,
     registers: Registers,
     balancing: Option<Balancing>,
+    memory: Memory,
+    job: Job,
     delay_max: u64,
     faults: bool,
     /// Nobody changes anything any more.
@@ -138,6 +144,7 @@ pub fn run(seed: u64, trace: bool) -> RanksReport {
     if ended.is_err() {
         world.fail("panicked".into());
     }
+    world.report.merges = world.job.merges;
     world.report
 }
 
@@ -179,6 +186,8 @@ impl World {
             clients: Vec::new(),
             registers: Registers::default(),
             balancing,
+            memory,
+            job: Job::default(),
             delay_max: rng.pick(&[1, 3, 10]) * MS,
             faults: rng.percent(85),
             at_rest: false,
@@ -231,8 +240,8 @@ impl World {
         for server in 0..self.servers.len() {
             self.schedule(1, Event::Start(server));
         }
-        // The first one moves subtrees, the others work.
-        for number in 0..4 {
+        // The first one moves subtrees, the last one has decoupled one, the others work.
+        for number in 0..=job::JOB as u64 {
             let remembers = self.rng.percent(50);
             self.clients.push(Client::new(ClientId(number + 1), remembers));
         }
@@ -242,6 +251,9 @@ impl World {
         }
         self.schedule(MS, Event::Turn(0));
         self.run_while(20_000 * MS, |world| world.clients[0].dirs.len() < DIRS);
+        self.begin_job();
+        self.schedule(MS, Event::Turn(0));
+        self.run_while(20_000 * MS, |world| !world.clients[0].is_idle());
         let dirs = self.clients[0].dirs.clone();
         for client in 1..self.clients.len() {
             self.clients[client].dirs.clone_from(&dirs);

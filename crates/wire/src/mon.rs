@@ -57,6 +57,12 @@ pub enum MonOp<'a> {
         /// How many records the asker has: only later ones.
         after: u64,
     },
+    /// Takes the last rank out of the cluster, which serves nothing any more: its server ends, and nobody
+    /// takes over.
+    Remove {
+        /// Which.
+        rank: Rank,
+    },
 }
 
 /// What the monitor answers.
@@ -139,6 +145,10 @@ impl MonOp<'_> {
                 out.put_u8(9);
                 out.put_varint(after);
             }
+            MonOp::Remove { rank } => {
+                out.put_u8(10);
+                out.put_varint(u64::from(rank.0));
+            }
         }
     }
 }
@@ -164,6 +174,7 @@ impl<'a> MonOp<'a> {
             7 => MonOp::SetBalancer { name: reader.bytes()?, text: reader.bytes()? },
             8 => MonOp::RevertBalancer,
             9 => MonOp::BalancerLog { after: reader.varint()? },
+            10 => MonOp::Remove { rank: rank(reader)? },
             _ => return Err(start.malformed("a known request to the monitor")),
         })
     }

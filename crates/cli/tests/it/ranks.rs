@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use cudele::{Errno, Fs, Ino, NewFile, RenameFlags};
+use cudele::{Errno, Fs, Ino, NewFile, Policy, RenameFlags, Subtree};
 use rustix::process::Pid;
 use types::Rank;
 
@@ -105,9 +105,64 @@ fn what_must_stay_says_why() {
     let error = fs.pin(dir.ino(), Rank(9)).unwrap_err();
     assert_eq!(error.errno, Errno::Again);
     assert_eq!(fs.pin(Ino::ROOT, Rank(1)).unwrap_err().errno, Errno::Busy);
+    cluster.run(&["mkdir", "/a/below"]);
+    let below = fs.stat("/a/below").unwrap();
     cluster.run(&["decouple", "/a", "batchfs"]);
-    let error = fs.pin(dir.ino(), Rank(1)).unwrap_err();
-    assert!(error.to_string().contains("decoupled"), "{error}");
+    let error = fs.pin(below.ino, Rank(1)).unwrap_err();
+    assert!(error.to_string().contains("decoupled a directory above it"), "{error}");
+}
+
+/// Appends the creation of so many files to a decoupled subtree's journal.
+fn append(job: &mut Subtree, files: &mut BTreeMap<String, Ino>, count: usize) {
+    for _ in 0..count {
+        let (root, name) = (job.root(), format!("f{}", files.len()));
+        let ino = job.create(root, name.as_bytes(), &NewFile::default()).unwrap();
+        assert!(files.values().all(|known| *known != ino), "numbers are given once");
+        files.insert(name, ino);
+    }
+}
+
+fn listed(cluster: &Cluster, path: &str) -> BTreeMap<String, Ino> {
+    let rows = cluster.json(&["ls", path]);
+    let row = |row: &serde_json::Value| {
+        (row["name"].as_str().unwrap().to_owned(), Ino(row["ino"].as_u64().unwrap()))
+    };
+    rows.as_array().unwrap().iter().map(row).collect()
+}
+
+#[test]
+fn a_decoupled_subtree_goes_along_and_its_client_works_on() {
+    let cluster = Cluster::up_with(&["--mds", "2"]);
+    cluster.run(&["mkdir", "/a"]);
+    cluster.run(&["mkdir", "/a/job"]);
+    let fs = cluster.mount();
+    let text = "consistency: append_client_journal+volatile_apply\ndurability: global_persist\n\
+                allocated_inodes: 100\n";
+    let policy = Policy::parse(text).unwrap().policy;
+    let (mut job, mut files) = (fs.decouple("/a/job", &policy).unwrap(), BTreeMap::new());
+    for rank in [1, 0, 1] {
+        append(&mut job, &mut files, 300);
+        // A part is on its way to be merged when the subtree goes, or before, or after.
+        let mut moving = cluster.command(&["mds", "pin", "/a", &rank.to_string()]).spawn().unwrap();
+        job.sync().unwrap();
+        assert!(moving.wait().unwrap().success());
+        kill(&cluster, rank);
+        cluster.start();
+        fs.sync().unwrap();
+        assert_eq!(listed(&cluster, "/a/job"), files, "after it went to rank {rank}");
+    }
+    // What it has not merged somebody else takes over, where the subtree is by then.
+    append(&mut job, &mut files, 100);
+    job.persist().unwrap();
+    drop(job);
+    let status = cluster.json(&["status"]);
+    assert_eq!(status["decoupled"][0]["path"], "/a/job", "{status}");
+    cluster.run(&["recover", "/a/job"]);
+    cluster.run(&["merge", "/a/job"]);
+    assert_eq!(listed(&cluster, "/a/job"), files);
+    cluster.run_with_input(&["cp", "-", "/a/job/more"], b"everybody's again");
+    pin(&cluster, "/a", 0);
+    assert_eq!(listed(&cluster, "/a/job").len(), files.len() + 1);
 }
 
 /// Creates files until it is told to stop. Returns what it was told.
@@ -169,14 +224,7 @@ fn clients_work_on_while_their_subtree_goes_to_and_fro_and_servers_are_killed() 
     first.sync().unwrap();
     second.sync().unwrap();
     for (path, files) in ["/a", "/b"].iter().zip(files) {
-        let rows = cluster.json(&["ls", path]);
-        let listed = rows.as_array().unwrap().iter();
-        let listed: BTreeMap<String, Ino> = listed
-            .map(|row| {
-                (row["name"].as_str().unwrap().to_owned(), Ino(row["ino"].as_u64().unwrap()))
-            })
-            .collect();
-        assert_eq!(listed, files, "{path}");
+        assert_eq!(listed(&cluster, path), files, "{path}");
     }
 }
 
@@ -215,4 +263,74 @@ fn ranks_are_added_and_ended_while_clients_work() {
     cluster.start();
     dir.create("three", &NewFile::default()).unwrap();
     assert_eq!(cluster.json(&["ls", "/a"]).as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn subtrees_are_in_each_other_and_each_is_served_by_its_own_rank() {
+    let cluster = Cluster::up_with(&["--mds", "3"]);
+    cluster.run(&["mkdir", "/a"]);
+    cluster.run(&["mkdir", "/a/b"]);
+    cluster.run(&["mkdir", "/a/b/c"]);
+    let rank = |path: &str| cluster.json(&["stat", path])["rank"].as_u64().unwrap();
+    let ranks_are = |expected: [u64; 3]| {
+        assert_eq!(["/a", "/a/b", "/a/b/c"].map(rank), expected);
+        for dir in ["/a", "/a/b", "/a/b/c"] {
+            let name = format!("{dir}/f{}{}{}", expected[0], expected[1], expected[2]);
+            cluster.run_with_input(&["cp", "-", &name], name.as_bytes());
+            assert_eq!(cluster.run(&["cp", &name, "-"]), name.as_bytes());
+        }
+    };
+    pin(&cluster, "/a", 1);
+    // From the inside, and from one rank to another.
+    pin(&cluster, "/a/b", 2);
+    ranks_are([1, 2, 2]);
+    // What is inside stays where it is, though its name moves.
+    pin(&cluster, "/a", 0);
+    ranks_are([0, 2, 2]);
+    pin(&cluster, "/a/b/c", 1);
+    pin(&cluster, "/a", 1);
+    ranks_are([1, 2, 1]);
+    // A server that is restarted knows what is whose.
+    kill(&cluster, 1);
+    cluster.start();
+    ranks_are([1, 2, 1]);
+    // What is around one goes where that is already: it becomes a part of it.
+    pin(&cluster, "/a", 2);
+    pin(&cluster, "/a/b/c", 2);
+    ranks_are([2, 2, 2]);
+    pin(&cluster, "/a", 0);
+    ranks_are([0, 0, 0]);
+    cluster.run(&["rm", "-r", "/a"]);
+}
+
+#[test]
+fn a_rank_is_removed_while_clients_work() {
+    let cluster = Cluster::up_with(&["--mds", "3"]);
+    cluster.run(&["mkdir", "/a"]);
+    cluster.run(&["mkdir", "/b"]);
+    let fs = cluster.mount();
+    pin(&cluster, "/a", 2);
+    pin(&cluster, "/b", 1);
+    let said = cluster.fails(1, &["mds", "remove", "1"]);
+    assert!(said.contains("mds.2 is removed first"), "{said}");
+    let (done, made) = (AtomicBool::new(false), AtomicU64::new(0));
+    let files = std::thread::scope(|scope| {
+        let worker = scope.spawn(|| work(&fs, "/a", &done, &made));
+        for left in [2, 1] {
+            let so_far = made.load(Ordering::Acquire);
+            eventually("clients go on", || made.load(Ordering::Acquire) > so_far + 50);
+            cluster.run(&["mds", "remove", &left.to_string()]);
+            assert_eq!(ranks(&cluster).len() as u64, left);
+        }
+        done.store(true, Ordering::Release);
+        worker.join().unwrap()
+    });
+    fs.sync().unwrap();
+    assert_eq!(listed(&cluster, "/a"), files);
+    // Numbers that the ranks gave, of which there is nothing left, are found.
+    for ino in files.values().step_by(20) {
+        fs.as_user(fs.cred()).attr(*ino).unwrap();
+    }
+    let said = cluster.fails(1, &["mds", "remove", "0"]);
+    assert!(said.contains("root"), "{said}");
 }

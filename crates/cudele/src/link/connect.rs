@@ -230,6 +230,10 @@ fn active_server(cluster: &Cluster, rank: Rank) -> Result<Address> {
     let is = |state| map.mds.iter().filter(of_rank).find(|entry| entry.state == state);
     match is(MdsState::Active).or_else(|| is(MdsState::Replaying)) {
         Some(entry) => entry.address.parse(),
+        // Nothing is to be waited for.
+        None if rank != Rank(0) && !map.mds.iter().any(|entry| entry.rank == rank) => {
+            Err(Error::new(Errno::Stale, rank.to_string(), "the cluster has no such rank any more"))
+        }
         None => {
             Err(Error::new(Errno::Again, rank.to_string(), "the metadata server is not active"))
         }

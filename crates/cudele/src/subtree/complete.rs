@@ -158,9 +158,11 @@ impl Subtree {
         } else if composition.mechanisms().any(Mechanism::applies) {
             self.note_used()?;
         }
-        let tenure = self.fs.server_epoch();
+        let tenure = self.fs.tenure_at(self.root());
         let mut completion = self.run(composition, flags)?;
-        if completion.merge.is_some() && tenure != self.fs.server_epoch() {
+        if completion.merge.is_some()
+            && crate::ranks::is_restarted(tenure, self.fs.tenure_at(self.root()))
+        {
             // The connection had to be made again, to a server that has nothing of earlier merges:
             // only now is that known.
             let again = self.run(composition, flags);
@@ -209,7 +211,7 @@ impl Subtree {
         self.settle_places();
         (self.persisted_locally, self.persisted_globally) = (0, 0);
         self.owner.next_seq = self.inner.next_seq().0;
-        self.merged_in = Some(self.fs.server_epoch());
+        self.merged_in = Some(self.fs.tenure_at(self.root()));
         // What is noted may say that there are objects which the server deletes now.
         if self.policy.persists() || self.state.owner()?.is_some() {
             self.remember()?;
@@ -318,7 +320,7 @@ impl Subtree {
 
     /// What was merged and only Local Persist kept, if the server started anew since.
     fn lost_merges(&self) -> Result<Option<Vec<Earlier>>> {
-        let lost = self.merged_in.is_some_and(|epoch| epoch != self.fs.server_epoch());
+        let lost = self.merged_in.is_some_and(|epoch| epoch != self.fs.tenure_at(self.root()));
         if !lost || !self.policy.contains(Mechanism::LocalPersist) {
             return Ok(None);
         }
@@ -340,7 +342,7 @@ impl Subtree {
             let flags = MergeFlags { check, store, ..MergeFlags::default() };
             journal.merge(&self.fs, self.root(), flags)?;
         }
-        self.merged_in = Some(self.fs.server_epoch());
+        self.merged_in = Some(self.fs.tenure_at(self.root()));
         Ok(())
     }
 

@@ -136,7 +136,7 @@ impl Place {
             let result = failed.clone().map_or_else(|| self.merge(&part, &mut reached), Err);
             let message = match result {
                 Ok(done) => {
-                    let epoch = self.fs.server_epoch();
+                    let epoch = self.fs.tenure_at(self.root);
                     Ended::Merged { part, done: Box::new(done), epoch }
                 }
                 Err(error) => {

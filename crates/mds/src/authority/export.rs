@@ -11,15 +11,15 @@
 //! Until the commit the subtree is this rank's, whoever crashes: nothing was written that a recovery
 //! would not write. Afterwards nothing of it is in this rank's journal or memory.
 
-use journal::{Event, JournalBuffer};
+use journal::Event;
 use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
-use metastore::{SUBTREES_MAX, SUBTREES_NAME, Subtree, Subtrees};
+use metastore::{SUBTREES_NAME, Subtrees};
 use types::{ClientId, ConnId, Cred, Errno, Ino, Moment, Origin, Rank, Seq, Span, Tid};
 use wire::Failure;
 
-use super::place::{busy, cold};
+use super::place::cold;
 use super::{MOVED_MAX, RETRY};
-use crate::op::{Performed, Performing, Refused};
+use crate::op::{Performed, Performing};
 use crate::{Effects, Mds, Phase, Waiting};
 
 /// How long clients may keep files open in a subtree that waits for them, frozen. Programs that open,
@@ -116,6 +116,9 @@ impl Mds {
         }
         self.check_target(to)?;
         self.check_subtree(root)?;
+        if let Some(answer) = self.first_elsewhere(root, to) {
+            return Ok(Performed::Answer(answer));
+        }
         // All that its inode says, and all names, must be known here.
         self.namespace.getattr(root)?;
         if !self.namespace.is_complete(root) {
@@ -128,75 +131,6 @@ impl Mds {
         self.authority.export = Some(Export { root, to, at, pinned, stage, frozen, flushed: 0 });
         self.authority.note_plain();
         Ok(Performed::Later)
-    }
-
-    fn check_subtree(&self, root: Ino) -> Result<(), Refused> {
-        if let Some(export) = &self.authority.export {
-            return Err(busy(format!("another subtree is on its way to {}", export.to)));
-        }
-        if self.authority.reshape.is_some() {
-            return Err(busy("a directory is being split or joined"));
-        }
-        let splits = self.authority.splits.keys();
-        if splits.into_iter().any(|dir| self.namespace.is_within(*dir, root)) {
-            return Err(busy("a directory in it is split; `cudele mds join` puts it together"));
-        }
-        if root == Ino::ROOT {
-            return Err(busy("the root of the namespace stays with mds.0"));
-        }
-        let is_root = self.authority.own_roots().contains(&root);
-        if self.rank != Rank(0) && !is_root {
-            return Err(busy(format!(
-                "it is a part of a subtree that {} serves, which moves as a whole",
-                self.rank
-            )));
-        }
-        let inside = self.authority.other_roots().find(|other| self.overlap(root, *other));
-        if let Some(path) = inside.and_then(|other| self.authority.list.get(other)) {
-            let path = String::from_utf8_lossy(&path.path).into_owned();
-            return Err(busy(format!(
-                "{path} in it is served by another rank; bring it back first"
-            )));
-        }
-        if self.rank == Rank(0)
-            && self.authority.other_roots().any(|other| !self.namespace.is_anchored(other))
-        {
-            return Err(Errno::Again.into());
-        }
-        if self.authority.list.len() >= SUBTREES_MAX && self.authority.list.get(root).is_none() {
-            return Err(Errno::NoSpace.into());
-        }
-        self.check_at_rest(root)
-    }
-
-    /// Inodes with several names are rank 0's, with all their names.
-    fn check_links(&mut self, root: Ino) -> Result<(), Refused> {
-        if !self.namespace.is_complete(Ino::LINKS) {
-            return Err(cold(Ino::LINKS));
-        }
-        if !self.namespace.has_links() {
-            return Ok(());
-        }
-        let mut unknown = self.namespace.below(root).into_iter();
-        let unknown = unknown.find(|dir| !self.namespace.is_complete(*dir));
-        if let Some(dir) = unknown.or_else(|| self.unknown_below(root)) {
-            return Err(cold(dir));
-        }
-        match self.namespace.linked_below(root) {
-            None => Ok(()),
-            Some(ino) => Err(busy(format!(
-                "it has a name of a file with several names ({ino}), which stay with mds.0"
-            ))),
-        }
-    }
-
-    /// A directory of a subtree that is not in memory at all.
-    fn unknown_below(&self, root: Ino) -> Option<Ino> {
-        let below = self.namespace.below(root).into_iter();
-        below
-            .filter_map(|dir| self.look_into(dir).ok())
-            .flatten()
-            .find(|dir| !self.namespace.is_complete(*dir))
     }
 
     /// Goes on with what is on its way, as far as it can.
@@ -231,7 +165,7 @@ impl Mds {
                 let held = self.revoke_below(ClientId(0), root, effects).is_some();
                 let flushed = self.counters.revokes - before;
                 self.authority.export.as_mut()?.flushed += flushed;
-                (!held).then(|| self.copy(0))
+                (!held && self.is_merged_below(root)).then(|| self.copy(0))
             }
             Stage::Copy { seq, round, since } => {
                 if self.phase != Phase::Active {
@@ -251,7 +185,8 @@ impl Mds {
             Stage::Close => {
                 let open = self.opens.files().filter(|ino| self.namespace.is_within(*ino, root));
                 let open = open.count();
-                if open == 0 && !self.is_fetching_below(root) {
+                let at_rest = self.is_merged_below(root) && !self.is_fetching_below(root);
+                if open == 0 && at_rest {
                     return Some(Stage::Flush { seq: self.log.last() });
                 }
                 let since = self.authority.export.as_ref()?.frozen?;
@@ -284,6 +219,9 @@ impl Mds {
                 if self.authority.is_busy() || self.compaction.is_busy() {
                     return None;
                 }
+                if self.is_importing_below(root) || !self.note_leaving(root, effects) {
+                    return None;
+                }
                 // If it cannot be, the next one may have begun.
                 self.commit(root, to, effects).then_some(Stage::Commit)
             }
@@ -312,6 +250,10 @@ impl Mds {
 
     /// Replaces the list. Returns whether that is under way.
     fn commit(&mut self, root: Ino, to: Rank, effects: &mut Effects) -> bool {
+        if self.first_elsewhere(root, to).is_some() {
+            self.abort_export("a subtree in it went there first; try again", effects);
+            return false;
+        }
         let Some(list) = self.list_with(root, to) else {
             self.abort_export("its root is not here any more", effects);
             return false;
@@ -329,35 +271,6 @@ impl Mds {
         let (object, data) = (SUBTREES_NAME.to_owned(), list.encode());
         self.authority.proposed = Some(list);
         self.store(Waiting::Subtrees, StoreOp::Put { object, data, condition }, effects);
-    }
-
-    /// The list in which a subtree is another rank's.
-    fn list_with(&mut self, root: Ino, to: Rank) -> Option<Subtrees> {
-        let pinned = self.authority.export.as_ref().is_some_and(|export| export.pinned);
-        let stays = to == self.rank;
-        let planned = self.namespace.offer(root, (Ino::above(root), ROOT_NAME))?;
-        let mut buffer = JournalBuffer::new(Seq(1), true);
-        buffer.append(Origin::default(), &planned.event());
-        buffer.close_block();
-        let inode = buffer.take_blocks().concat();
-        let before = self.authority.list.get(root);
-        let part = before.and_then(|before| before.part);
-        let moves = before.map_or(0, |before| before.moves) + u64::from(!stays);
-        let (path, policy) = match before.filter(|_| self.rank != Rank(0)) {
-            // The name, and what it inherits, is not here.
-            Some(before) => (before.path.clone(), before.policy.clone()),
-            None => {
-                let path = self.namespace.path_of(root)?.to_bytes();
-                let (source, in_force) = self.namespace.effective_policy(root);
-                let inherits = source.is_some_and(|source| source != root);
-                (path, if inherits { in_force.policy.to_yaml() } else { self.above(root) })
-            }
-        };
-        // Nobody takes in what stays.
-        let inode = if stays { Vec::new() } else { inode };
-        let mut list = self.authority.list.clone();
-        list.put(Subtree { root, rank: to, moves, pinned, path, policy, inode, part });
-        Some(list)
     }
 
     /// The list was replaced, or not; or it was read to find that out.
@@ -419,9 +332,11 @@ impl Mds {
             return;
         };
         let known = self.authority.list.get(root);
-        let here = known.map_or(Rank(0), |subtree| subtree.rank) == self.rank;
+        let here = known.is_none_or(|subtree| subtree.rank == self.rank);
         let noted = to == self.rank && known.is_some_and(|subtree| subtree.pinned == pinned);
-        if here && !noted {
+        if here && self.is_importing_below(root) {
+            self.list_again(Stage::Retry(self.clock.now + RETRY));
+        } else if here && !noted {
             self.commit(root, to, effects);
         } else {
             self.exported(effects);
@@ -434,6 +349,7 @@ impl Mds {
         let Export { root, to, at, frozen, flushed, .. } = export;
         if to == self.rank {
             self.authority.note_plain();
+            self.go_on_with_held(effects);
             return self.answer_export(at, Ok(()), effects);
         }
         self.compaction.forget();
@@ -449,6 +365,9 @@ impl Mds {
             self.authority.moved.clear();
         }
         self.authority.moved.extend(gone.into_iter().take(MOVED_MAX).map(|ino| (ino, root)));
+        self.drop_left();
+        self.tables_tick(effects);
+        self.go_on_with_held(effects);
         self.counters.exports += 1;
         self.counters.sessions_flushed += flushed;
         self.last_beacon = None;
@@ -468,8 +387,10 @@ impl Mds {
         let Some(export) = self.authority.export.take() else { return };
         self.counters.exports_aborted += 1;
         self.authority.note_plain();
+        self.tables.stay();
         let failure = Failure { errno: Errno::Busy, text: format!("it was not moved: {why}") };
         self.answer_export(export.at, Err(failure), effects);
         self.retry_returned(export.root, effects);
+        self.go_on_with_held(effects);
     }
 }

@@ -13,7 +13,7 @@ use metastore::{PartState, Subtrees};
 use namespace::Refusal;
 use types::{
     AttrChange, ClientId, ConnId, Cred, Frag, Ino, Map, Origin, Path, Rank, Set, Span, Tid,
-    Timestamp,
+    Timestamp, name_hash,
 };
 use wire::{Answer, Fragments, Op, Request};
 
@@ -124,6 +124,17 @@ impl Mds {
             leaves = below;
         }
         (leaves, all)
+    }
+
+    /// The directory that has a name of a directory: itself, or one of its fragments, here or elsewhere.
+    pub(crate) fn leaf_of(&self, dir: Ino, name: &[u8]) -> Ino {
+        let mut leaf = dir;
+        for _ in 0..DEPTH_MAX {
+            let split = self.authority.splits.get(&leaf);
+            let Some(split) = split.filter(|_| self.namespace.is_split(leaf)) else { break };
+            leaf = split.parts[split.frag.place_of(name_hash(name))];
+        }
+        leaf
     }
 
     /// The directory whose fragments are being made, or put together, if a directory is that or one of

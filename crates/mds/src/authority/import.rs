@@ -11,10 +11,11 @@
 use journal::{Block, Event};
 use metastore::{Subtree, Subtrees};
 use namespace::Mode;
-use types::{Errno, Error, Ino, Moment, Origin, Path, Rank, Seq, Timestamp};
+use types::{Errno, Error, Ino, Moment, Origin, Path, Seq, Timestamp};
 
 use super::RETRY;
 use super::preload::Goal;
+use crate::tables::Moved;
 use crate::{Effects, Mds};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,13 +34,19 @@ enum Stage {
 #[derive(Debug)]
 pub(crate) struct Import {
     pub(crate) root: Ino,
+    /// What clients have decoupled in it.
+    pub(super) decoupled: Vec<Ino>,
     stage: Stage,
 }
 
 impl Mds {
     pub(super) fn begin_import(&mut self, root: Ino) {
         if !self.authority.imports.iter().any(|import| import.root == root) {
-            self.authority.imports.push(Import { root, stage: Stage::Begin });
+            let moved = self.authority.list.get(root).map(|it| Moved::decode(&it.decoupled));
+            // What cannot be read is said when it is taken in.
+            let moved = moved.and_then(Result::ok).unwrap_or_default();
+            let decoupled = moved.into_iter().map(|moved| moved.root).collect();
+            self.authority.imports.push(Import { root, decoupled, stage: Stage::Begin });
             self.authority.note_plain();
         }
     }
@@ -68,11 +75,11 @@ impl Mds {
     fn import_next(&mut self, root: Ino, stage: Stage, effects: &mut Effects) -> Option<Stage> {
         match stage {
             Stage::Begin => {
-                if self.rank == Rank(0) && !self.namespace.is_anchored(root) {
+                let subtree = self.authority.list.get(root)?.clone();
+                if self.is_named_here(&subtree) && !self.namespace.is_anchored(root) {
                     self.preload(Goal::Find(root));
                     return None;
                 }
-                let subtree = self.authority.list.get(root)?.clone();
                 match self.take_in(&subtree) {
                     Ok(seq) => Some(Stage::Journal(seq)),
                     Err(error) => {
@@ -83,6 +90,9 @@ impl Mds {
             }
             Stage::Journal(seq) => {
                 if self.log.safe() < seq || self.authority.is_busy() {
+                    return None;
+                }
+                if !self.has_taken_decoupled(root, effects) {
                     return None;
                 }
                 let list = self.list_without_inode(root)?;
@@ -112,8 +122,24 @@ impl Mds {
     fn list_without_inode(&self, root: Ino) -> Option<Subtrees> {
         let subtree = self.authority.list.get(root)?.clone();
         let mut list = self.authority.list.clone();
-        list.put(Subtree { inode: Vec::new(), ..subtree });
+        list.put(Subtree { inode: Vec::new(), decoupled: Vec::new(), ..subtree });
         Some(list)
+    }
+
+    /// Whether the store knows whose the decoupled subtrees are that came, and this rank where they
+    /// stand.
+    fn has_taken_decoupled(&mut self, root: Ino, effects: &mut Effects) -> bool {
+        let import = self.authority.imports.iter().find(|import| import.root == root);
+        let decoupled = import.map(|import| import.decoupled.clone()).unwrap_or_default();
+        let looked_for = |it: &super::Preload| match it.goal {
+            Goal::Find(ino) => decoupled.contains(&ino),
+            Goal::All(_) => false,
+        };
+        if decoupled.is_empty() {
+            return true;
+        }
+        self.tables_tick(effects);
+        self.tables.is_idle() && !self.authority.preloads.iter().any(looked_for)
     }
 
     /// Puts the root into the namespace. Returns the position of the event that did.
@@ -128,7 +154,7 @@ impl Mds {
         let record = events.next_event().ok().flatten().ok_or_else(about)?;
         let Event::Rename { moved, .. } = record.event else { return Err(about()) };
         let above = (Ino::above(*root), super::export::ROOT_NAME.to_vec());
-        let (home, name) = if self.rank == Rank(0) {
+        let (home, name) = if self.is_named_here(subtree) {
             let known = self.namespace.name_of(*root);
             known.ok_or_else(|| about().about(String::from_utf8_lossy(path).into_owned()))?
         } else {
@@ -148,13 +174,14 @@ impl Mds {
         };
         let seq = self.log.append(self.clock.now, Origin::default(), &event);
         self.namespace.apply(seq, Mode::Replay, &event);
+        self.take_decoupled(subtree)?;
         self.counters.imports += 1;
         Ok(seq)
     }
 
     /// Says what holds above a subtree whose name is not here.
     pub(crate) fn set_above(&mut self, subtree: &Subtree) {
-        if self.rank == Rank(0) {
+        if self.is_named_here(subtree) {
             return;
         }
         let path = Path::parse(&subtree.path).unwrap_or_else(|_| Path::root());
@@ -186,13 +213,11 @@ impl Mds {
     /// The subtree is served from now on.
     fn imported(&mut self, root: Ino, effects: &mut Effects) {
         self.authority.imports.retain(|import| import.root != root);
-        // What went back to rank 0 may be in this one: it is not known there any more.
-        let list = &self.authority.list;
-        let elsewhere = |from: Ino| list.get(from).is_some_and(|it| it.rank != Rank(0));
-        self.authority.moved.retain(|_, from| *from != root && elsewhere(*from));
+        self.authority.moved.retain(|_, from| *from != root);
         self.preload(Goal::All(root));
         self.last_beacon = None;
         self.retry_returned(root, effects);
+        self.go_on_with_held(effects);
         self.preload_step(effects);
     }
 }

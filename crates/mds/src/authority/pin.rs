@@ -23,9 +23,6 @@ impl Mds {
         if let Some(export) = &self.authority.export {
             return Err(busy(format!("another subtree is on its way to {}", export.to)));
         }
-        if self.rank != Rank(0) && !self.authority.own_roots().contains(&root) {
-            return Err(busy("it is a part of a subtree, which is pinned as a whole"));
-        }
         if self.authority.list.len() >= SUBTREES_MAX && self.authority.list.get(root).is_none() {
             return Err(Errno::NoSpace.into());
         }

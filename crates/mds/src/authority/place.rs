@@ -5,6 +5,7 @@ use namespace::Refusal;
 use types::{ClientId, ConnId, Errno, Ino, Path, Rank, Tid, Timestamp};
 use wire::{Answer, Elsewhere, Failure, Op, Request};
 
+use super::decoupled::decoupled_of;
 use super::preload::Goal;
 use super::{LIST, Preload, READ_LATELY};
 use crate::op::{Refused, touched};
@@ -15,7 +16,7 @@ const FRAGMENTED: &str = "a directory is split; put it together first with `cude
 
 /// Whose an inode is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+pub(super) enum Place {
     Here,
     /// In a subtree with this root that is on its way.
     Moving(Ino),
@@ -42,9 +43,20 @@ impl Mds {
         }
         let mut other = None;
         let mut here = false;
-        for ino in touched(op).0.into_iter().flatten() {
+        let whole = decoupled_of(op);
+        for ino in touched(op).0.into_iter().flatten().chain(whole) {
             match self.place(ino) {
+                Place::Unknown if whole == Some(ino) => {
+                    if !self.tables.decoupled.contains_key(&ino)
+                        && self.may_be_coming_as_whole((conn, client), request, effects)
+                    {
+                        return true;
+                    }
+                    here = true;
+                }
                 Place::Here | Place::Unknown => here = true,
+                // Its journal follows, and is held.
+                Place::Moving(_) if matches!(op, Op::Merge { .. }) => return false,
                 Place::Moving(root) => {
                     self.park_until_returned(conn, client, request, root);
                     return true;
@@ -70,7 +82,10 @@ impl Mds {
                 true
             }
             Some(rank) => {
-                if self.waits_for_list((conn, client), request, effects) {
+                if matches!(op, Op::Merge { .. }) {
+                    // What follows a merge does not wait; it comes once more if that was wrong.
+                    self.read_list(effects);
+                } else if self.waits_for_list((conn, client), request, effects) {
                     return true;
                 }
                 let elsewhere = Elsewhere { rank, ..Elsewhere::default() };
@@ -80,8 +95,27 @@ impl Mds {
         }
     }
 
-    fn place(&self, ino: Ino) -> Place {
+    /// A client asks for a decoupled subtree of which this rank knows nothing: it may have come
+    /// here, and the list is read. Says whether the request waits for that.
+    fn may_be_coming_as_whole(
+        &mut self,
+        at: (ConnId, ClientId),
+        request: &Request<'_>,
+        effects: &mut Effects,
+    ) -> bool {
+        if matches!(request.op, Op::Merge { .. }) {
+            // It is refused, and comes once more.
+            self.read_list(effects);
+            return false;
+        }
+        self.waits_for_list(at, request, effects)
+    }
+
+    pub(super) fn place(&self, ino: Ino) -> Place {
         let authority = &self.authority;
+        if let Some(import) = authority.imports.iter().find(|it| it.decoupled.contains(&ino)) {
+            return Place::Moving(import.root);
+        }
         if !self.namespace.knows(ino)
             && let Some(root) = authority.moved.get(&ino)
         {
@@ -92,7 +126,8 @@ impl Mds {
                 return Place::Other(rank);
             }
         }
-        let mut returned = false;
+        // What is served here around something that is served here takes that along when it goes.
+        let mut here = false;
         for above in self.namespace.ancestors(ino) {
             if self.is_on_its_way(above) {
                 return Place::Moving(above);
@@ -104,21 +139,14 @@ impl Mds {
                 return Place::Moving(dir);
             }
             match authority.list.get(above) {
-                // It is a part of what is around it again, which may have moved since. What is around a
-                // fragment is rank 0's.
-                Some(subtree) if subtree.rank == Rank(0) && subtree.part.is_none() => {
-                    returned = true;
+                Some(subtree) if subtree.rank != self.rank && !here => {
+                    return Place::Other(subtree.rank);
                 }
-                Some(subtree) if subtree.rank != self.rank => return Place::Other(subtree.rank),
-                Some(_) => return Place::Here,
+                Some(_) => here = true,
                 None => {}
             }
         }
-        match self.namespace.knows(ino) {
-            true if returned && self.rank != Rank(0) => Place::Other(Rank(0)),
-            true => Place::Here,
-            false => Place::Unknown,
-        }
+        if self.namespace.knows(ino) { Place::Here } else { Place::Unknown }
     }
 
     /// Whether nobody else serves an inode, or is about to.
@@ -180,8 +208,9 @@ impl Mds {
         }
         let path = self.authority.list.get(dir).map(|subtree| &subtree.path[..]);
         let path = String::from_utf8_lossy(path.unwrap_or_default());
+        let here = self.rank.0;
         let text = format!(
-            "{rank} serves {path}; `cudele mds pin {path} 0` brings it back to where its name is"
+            "{rank} serves {path}; `cudele mds pin {path} {here}` brings it back to where its name is"
         );
         let failure = Failure { errno: Errno::Busy, text };
         self.refuse(conn, client, request, failure, effects);
@@ -308,6 +337,11 @@ impl Mds {
         {
             return busy(format!("it is on its way to {}; try again when it is there", export.to));
         }
+        // What is said of it now, the list would take back.
+        let mut imports = self.authority.imports.iter().map(|import| import.root);
+        if imports.any(|root| self.overlap(dir, root) || !self.namespace.is_anchored(root)) {
+            return busy("it comes from another rank; try again when it is here".into());
+        }
         if self.authority.reshape.is_some() {
             return busy(
                 "a directory is being split or joined; try again when that is done".into(),
@@ -317,11 +351,12 @@ impl Mds {
         if splits.any(|split| self.overlap(dir, *split) || !self.namespace.is_anchored(*split)) {
             return busy(FRAGMENTED.into());
         }
-        for Subtree { root, rank, path, .. } in self.authority.list.iter() {
-            // What rank 0 has is a part of what is around it; and only what is rank 0's has others in it.
-            let elsewhere = *rank != self.rank && *rank != Rank(0);
-            let unknown = self.rank == Rank(0) && !self.namespace.is_anchored(*root);
-            if elsewhere && (unknown || self.overlap(dir, *root)) {
+        for subtree in self.authority.list.iter() {
+            let Subtree { root, rank, path, .. } = subtree;
+            if *rank != self.rank
+                && self.is_named_here(subtree)
+                && (self.overlap(dir, *root) || !self.namespace.is_anchored(*root))
+            {
                 let path = String::from_utf8_lossy(path);
                 return busy(format!(
                     "{rank} serves {path}; bring it back first with `cudele mds pin {path} 0`"

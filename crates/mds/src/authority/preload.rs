@@ -42,8 +42,16 @@ impl Mds {
         }
         let queue = VecDeque::from(match goal {
             Goal::All(root) => vec![root],
-            Goal::Find(_) => vec![Ino::ROOT],
+            Goal::Find(_) => self.tops(),
         });
+        self.authority.preloads.push(Preload { goal, queue, waiting: false });
+        self.authority.note_plain();
+    }
+
+    /// Looks for a directory below others of which one names the next.
+    pub(super) fn preload_on_way(&mut self, ino: Ino, way: Vec<Ino>) {
+        let (goal, queue) = (Goal::Find(ino), VecDeque::from(way));
+        self.authority.preloads.retain(|it| it.goal != goal);
         self.authority.preloads.push(Preload { goal, queue, waiting: false });
         self.authority.note_plain();
     }
@@ -99,12 +107,15 @@ impl Mds {
         }
     }
 
+    /// The directories from which everything that this rank serves is reached.
+    fn tops(&self) -> Vec<Ino> {
+        let root = (self.rank == Rank(0)).then_some(Ino::ROOT);
+        root.into_iter().chain(self.authority.own_roots()).collect()
+    }
+
     /// Where the names of subtrees that are elsewhere stand is known before it is asked: what is above
     /// them stays in memory.
     pub(crate) fn find_other_roots(&mut self) {
-        if self.rank != Rank(0) {
-            return;
-        }
         let lost: Vec<Ino> = self
             .authority
             .other_roots()

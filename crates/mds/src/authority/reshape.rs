@@ -376,6 +376,7 @@ impl Mds {
         self.last_beacon = None;
         self.answer_export(reshape.at, Ok(()), effects);
         self.retry_returned(reshape.dir, effects);
+        self.go_on_with_held(effects);
     }
 
     /// The list is not as it was to be, or it is not known.
@@ -421,6 +422,7 @@ impl Mds {
         let failure = Failure { errno: Errno::Busy, text: format!("nothing was moved: {why}") };
         self.answer_export(reshape.at, Err(failure), effects);
         self.retry_returned(reshape.dir, effects);
+        self.go_on_with_held(effects);
     }
 }
 

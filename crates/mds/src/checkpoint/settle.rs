@@ -138,6 +138,12 @@ impl Mds {
         self.checkpoint.settling.ready = true;
     }
 
+    /// Whether somebody waits for something in a subtree to be written.
+    pub(crate) fn is_settling_below(&self, root: Ino) -> bool {
+        let mut waiting = self.checkpoint.settling.waiting.iter();
+        waiting.any(|settled| self.namespace.is_within(settled.subtree, root))
+    }
+
     fn is_unwritten(&self, dir: Ino, seq: Seq) -> bool {
         self.namespace.dirty_since(dir).is_some_and(|since| since <= seq)
             || self.checkpoint.committing.iter().any(|(ino, _)| *ino == dir)

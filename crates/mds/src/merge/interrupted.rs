@@ -30,13 +30,17 @@ pub(crate) struct Unfinished {
 impl Merges {
     /// Whether a journal of a subtree is on its way into the namespace.
     pub(crate) fn is_about(&self, subtree: Ino) -> bool {
-        self.receiving.iter().chain(&self.queue).any(|merge| merge.subtree == subtree)
+        self.receiving
+            .iter()
+            .chain(&self.held)
+            .chain(&self.queue)
+            .any(|merge| merge.subtree == subtree)
     }
 
     /// Whether a merge is under way, or to be finished.
     pub(crate) fn is_any(&self) -> bool {
-        let known = !self.receiving.is_empty() || !self.queue.is_empty();
-        known || !self.unfinished.is_empty()
+        let known = [self.receiving.len(), self.held.len(), self.queue.len()];
+        known.iter().sum::<usize>() > 0 || !self.unfinished.is_empty()
     }
 
     /// Whether a journal object is named by a merge that is under way.
@@ -85,6 +89,8 @@ impl Mds {
             .partition(|merge| merge.conn == conn);
         self.merges.receiving = left;
         dropped.iter().for_each(|merge| self.put_off(merge, Errno::Io));
+        // Of one that is held nothing was applied.
+        self.merges.held.retain(|merge| merge.conn != conn);
         // One that is being applied goes on: stopping halfway would leave half of it.
     }
 

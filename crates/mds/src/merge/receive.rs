@@ -23,7 +23,10 @@ impl Mds {
             return Err(Errno::Invalid.into());
         };
         if !flags.strong_log {
-            self.check_merge(subtree, client)?;
+            // Whose a subtree is that is on its way is seen when the journal is here.
+            if !self.is_moving_decoupled(subtree) {
+                self.check_merge(subtree, client)?;
+            }
         } else if !self.wants_log(cred, subtree)? {
             return Ok(Performed::Answer(Answer::Merged(Box::default())));
         }
@@ -163,7 +166,8 @@ impl Mds {
         self.reply_error(merge.conn, merge.tid, failure, effects);
     }
 
-    fn enqueue_merge(&mut self, mut merge: Merge, effects: &mut Effects) {
+    pub(super) fn enqueue_merge(&mut self, merge: Merge, effects: &mut Effects) {
+        let Some(mut merge) = self.unless_moving(merge, effects) else { return };
         if merge.flags.by_reference
             && let Err(failure) = self.take_runs(&mut merge)
         {

@@ -126,6 +126,7 @@ impl Mds {
                 cred,
                 // Nothing of these numbers ever comes back to this rank.
                 taken_over: true,
+                leaving: None,
             };
             self.tables.decoupled.insert(subtree, decoupling);
             self.merges.forget(subtree);

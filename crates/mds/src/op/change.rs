@@ -306,7 +306,9 @@ impl Mds {
         let ino =
             known.map(|known| known.ino).or(told.map(|told| told.ino)).filter(|ino| ino.0 != 0);
         let here = ino.map(|ino| self.namespace.getattr(ino)).and_then(Result::ok);
-        let named = || self.namespace.lookup(&Cred::root(), parent, name);
+        // It may have been split since; a fragment that is not here is not waited for.
+        let leaf = self.leaf_of(parent, name);
+        let named = || self.namespace.lookup(&Cred::root(), leaf, name);
         let attr = here.map_or_else(named, Ok);
         let other = |attr: &Attr| ino.is_some_and(|ino| attr.ino != ino);
         let attr = attr.and_then(|attr| match other(&attr) {

@@ -11,8 +11,9 @@ use super::{Decoupling, JournalEnd, Tables};
 use crate::session::{Left, Remembered};
 
 const MAGIC: &[u8; 8] = b"CUDLRANK";
-/// Version 2 has numbers that were given back, version 3 clients that remember. Earlier tables are read, and written anew as this.
-const VERSION: u16 = 3;
+/// Version 2 has numbers that were given back, version 3 clients that remember, version 4 what goes to
+/// other ranks. Earlier tables are read, and written anew as this.
+const VERSION: u16 = 4;
 
 impl Tables {
     pub(super) fn encode(&self) -> Vec<u8> {
@@ -23,26 +24,7 @@ impl Tables {
         out.put_varint(self.next);
         out.put_varint(self.decoupled.len() as u64);
         for (ino, decoupling) in &self.decoupled {
-            out.put_varint(ino.0);
-            out.put_varint(decoupling.client.0);
-            let waits = decoupling.next.is_some();
-            let cred = &decoupling.cred;
-            let Decoupling { block, released, taken_over, .. } = *decoupling;
-            let flags = [block, released, waits, !cred.is_root(), taken_over];
-            out.put_u8(flags.into_iter().rev().fold(0, |bits, flag| bits << 1 | u8::from(flag)));
-            out.put_varint(decoupling.epoch.0);
-            out.put_bytes(decoupling.policy.as_bytes());
-            if let Some(next) = &decoupling.next {
-                out.put_bytes(next.as_bytes());
-            }
-            if !cred.is_root() {
-                put_cred(&mut out, cred);
-            }
-            out.put_varint(decoupling.ranges.len() as u64);
-            for range in &decoupling.ranges {
-                out.put_varint(range.start);
-                out.put_varint(range.end);
-            }
+            put_decoupling(&mut out, *ino, decoupling);
         }
         out.put_varint(self.end.last.0);
         out.put_varint(self.end.next_index);
@@ -68,6 +50,11 @@ impl Tables {
         }
         out.put_varint(self.remembering.len() as u64);
         self.remembering.iter().for_each(|client| out.put_varint(client.0));
+        out.put_varint(self.departed.ranges().count() as u64);
+        for range in self.departed.ranges() {
+            out.put_varint(range.start);
+            out.put_varint(range.end);
+        }
         out.put_u32(crc(&out));
         out
     }
@@ -78,7 +65,7 @@ impl Tables {
             return Err(Malformed { offset: 0, expected: "the table of a rank" });
         }
         if !(1..=VERSION).contains(&reader.u16()?) {
-            return Err(Malformed { offset: 8, expected: "format version 1 to 3" });
+            return Err(Malformed { offset: 8, expected: "format version 1 to 4" });
         }
         self.epoch = Epoch(reader.varint()?);
         self.next = reader.varint()?;
@@ -132,6 +119,11 @@ impl Tables {
                 remembering.insert(ClientId(reader.varint()?));
             }
         }
+        // Or before decoupled subtrees moved.
+        let mut departed = Free::default();
+        if reader.offset() + 4 < bytes.len() {
+            departed = read_free(&mut reader)?;
+        }
         let body = reader.offset();
         if reader.u32()? != crc(&bytes[..body]) {
             return Err(Malformed { offset: body, expected: "a matching checksum" });
@@ -139,12 +131,39 @@ impl Tables {
         reader.end()?;
         (self.decoupled, self.end, self.fenced) = (decoupled, end, fenced);
         (self.stopped, self.crashed, self.free) = (stopped, crashed, free);
-        self.remembering = remembering;
+        (self.remembering, self.departed) = (remembering, departed);
         Ok(())
     }
 }
 
-fn read_decoupling(reader: &mut Reader<'_>) -> Result<(Ino, Decoupling), Malformed> {
+pub(super) fn put_decoupling(out: &mut Vec<u8>, ino: Ino, decoupling: &Decoupling) {
+    out.put_varint(ino.0);
+    out.put_varint(decoupling.client.0);
+    let waits = decoupling.next.is_some();
+    let cred = &decoupling.cred;
+    let Decoupling { block, released, taken_over, leaving, .. } = *decoupling;
+    let flags = [block, released, waits, !cred.is_root(), taken_over, leaving.is_some()];
+    out.put_u8(flags.into_iter().rev().fold(0, |bits, flag| bits << 1 | u8::from(flag)));
+    out.put_varint(decoupling.epoch.0);
+    out.put_bytes(decoupling.policy.as_bytes());
+    if let Some(next) = &decoupling.next {
+        out.put_bytes(next.as_bytes());
+    }
+    if !cred.is_root() {
+        put_cred(out, cred);
+    }
+    if let Some((root, moves)) = leaving {
+        out.put_varint(root.0);
+        out.put_varint(moves);
+    }
+    out.put_varint(decoupling.ranges.len() as u64);
+    for range in &decoupling.ranges {
+        out.put_varint(range.start);
+        out.put_varint(range.end);
+    }
+}
+
+pub(super) fn read_decoupling(reader: &mut Reader<'_>) -> Result<(Ino, Decoupling), Malformed> {
     let ino = Ino(reader.varint()?);
     let client = ClientId(reader.varint()?);
     let flags = reader.u8()?;
@@ -153,6 +172,7 @@ fn read_decoupling(reader: &mut Reader<'_>) -> Result<(Ino, Decoupling), Malform
     let policy = text(reader)?;
     let next = if flags & 4 == 0 { None } else { Some(text(reader)?) };
     let cred = if flags & 8 == 0 { Cred::root() } else { read_cred(reader)? };
+    let leaving = if flags & 32 == 0 { None } else { Some(read_leaving(reader)?) };
     let mut ranges = Vec::new();
     for _ in 0..reader.length()? {
         ranges.push(InoRange { start: reader.varint()?, end: reader.varint()? });
@@ -170,8 +190,13 @@ fn read_decoupling(reader: &mut Reader<'_>) -> Result<(Ino, Decoupling), Malform
         next,
         cred,
         taken_over,
+        leaving,
     };
     Ok((ino, known))
+}
+
+fn read_leaving(reader: &mut Reader<'_>) -> Result<(Ino, u64), Malformed> {
+    Ok((Ino(reader.varint()?), reader.varint()?))
 }
 
 /// Ranges in order that do not overlap.

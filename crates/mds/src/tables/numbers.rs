@@ -63,6 +63,7 @@ impl Tables {
             && !self.own.contains(ino)
             && !self.reserving.is_some_and(|range| range.contains(ino))
             && !self.free.contains(ino)
+            && !self.departed.contains(ino)
             && !others.any(|known| known.ranges.iter().any(|range| range.contains(ino)))
     }
 
@@ -223,15 +224,15 @@ mod tests {
     fn a_table_of_version_1_has_nothing_free() {
         let (tables, _) = tables(&[100]);
         let mut bytes = tables.encode();
-        // Without the number of free ranges and the checksum.
-        bytes.truncate(bytes.len() - 5);
+        // Without the number of free ranges, of those that remember, of departed ranges, and the checksum.
+        bytes.truncate(bytes.len() - 7);
         bytes[8] = 1;
         let crc = journal::checksum(&bytes);
         bytes.extend_from_slice(&crc.to_le_bytes());
         let mut next = Tables::new(Rank(0));
         next.decode(&bytes).unwrap();
         assert_eq!((&next.decoupled, next.next), (&tables.decoupled, tables.next));
-        bytes[8] = 3;
+        bytes[8] = 5;
         assert!(next.decode(&bytes).is_err());
     }
 }

@@ -12,6 +12,8 @@ fn subtrees() -> Subtrees {
             inode: vec![3; 40],
             pinned: rank == 2,
             part: None,
+            outer: Ino(root >> 1),
+            decoupled: vec![4; 30],
         });
     }
     for at in 0..8 {
@@ -45,17 +47,35 @@ fn one(pinned: bool) -> Subtrees {
     one
 }
 
-#[test]
-fn the_bytes_of_version_3() {
-    assert_eq!(hex(&one(false).encode()), "4355444c53554254030001ac02010200022f610000425fb3f7");
+fn with_fragment() -> Subtrees {
     let frag = Frag { bits: 3, value: 5 << 29 };
     let part = Part { dir: Ino(8), frag, state: PartState::Joining, access: (0o040_755, 1, 2) };
     let mut with = one(true);
     with.put(Subtree { root: Ino(9), part: Some(part), ..Subtree::default() });
-    let version_3 =
+    with
+}
+
+#[test]
+fn the_bytes_of_version_4() {
+    assert_eq!(hex(&one(false).encode()), "4355444c53554254040001ac02010200022f61000000008a154115");
+    let version_4 = "4355444c5355425404000209000002000000030803000000a0ed830101020000ac02010201022f610000000097885e81";
+    assert_eq!(hex(&with_fragment().encode()), version_4);
+    assert_eq!(Subtrees::decode(&bytes(version_4)), Ok(with_fragment()));
+}
+
+#[test]
+fn version_3_is_read_without_what_came_back_to_rank_0() {
+    let hex =
         "4355444c5355425403000209000002000000030803000000a0ed83010102ac02010201022f610000a3d2085f";
-    assert_eq!(hex(&with.encode()), version_3);
-    assert_eq!(Subtrees::decode(&bytes(version_3)), Ok(with));
+    assert_eq!(Subtrees::decode(&bytes(hex)), Ok(with_fragment()));
+    let hex = "4355444c53554254030001ac02010200022f610000425fb3f7";
+    assert_eq!(Subtrees::decode(&bytes(hex)), Ok(one(false)));
+    let mut came_back = bytes(hex);
+    let end = came_back.len() - CRC_BYTES;
+    came_back[13] = 0;
+    let crc = crc32c(&came_back[..end]);
+    came_back[end..].copy_from_slice(&crc.to_le_bytes());
+    assert_eq!(Subtrees::decode(&came_back), Ok(Subtrees::default()));
 }
 
 #[test]

@@ -321,7 +321,8 @@ fn show_mon_op(op: &MonOp<'_>) -> String {
         | MonOp::Stop
         | MonOp::Fail { .. }
         | MonOp::RevertBalancer
-        | MonOp::BalancerLog { .. } => format!("{op:?}").to_lowercase(),
+        | MonOp::BalancerLog { .. }
+        | MonOp::Remove { .. } => format!("{op:?}").to_lowercase(),
     }
 }
 

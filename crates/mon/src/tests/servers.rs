@@ -296,3 +296,26 @@ fn a_monitor_without_a_map_just_stops() {
     bench.input(Input::Terminate);
     assert!(bench.stopped());
 }
+
+#[test]
+fn the_last_rank_is_removed_when_its_server_has_ended() {
+    let mut bench = Bench::serving();
+    bench.beacon(2, 1, 1, MdsState::Active);
+    bench.beacon(3, 2, 1, MdsState::Active);
+    let ranks = |bench: &Bench| -> Vec<u16> {
+        bench.mon.status().mds.iter().map(|entry| entry.rank.0).collect()
+    };
+    for kept in [0, 1] {
+        bench.ask(5, 1, MonOp::Remove { rank: Rank(kept) });
+    }
+    bench.ask(5, 3, MonOp::Remove { rank: Rank(2) });
+    assert_eq!(ranks(&bench), [0, 1, 2], "it has not ended yet");
+    bench.closed(3);
+    assert_eq!(ranks(&bench), [0, 1]);
+    // One that has no server is gone at once, and who comes back is a new one.
+    bench.closed(2);
+    bench.ask(5, 4, MonOp::Remove { rank: Rank(1) });
+    assert_eq!(ranks(&bench), [0]);
+    bench.beacon(2, 1, 2, MdsState::Active);
+    assert_eq!(ranks(&bench), [0, 1]);
+}

@@ -12,12 +12,16 @@ impl World {
             return;
         }
         self.at_rest = true;
-        let dirs = self.clients[0].dirs.clone();
-        // Who a subtree went to last may not have heard yet.
+        let mut dirs = self.clients[0].dirs.clone();
+        let inner = self.inner();
+        dirs.extend(inner.filter(|_| self.clients[0].moved_inner));
+        // Who a subtree went to last may not have heard yet, nor who had what is around it.
         self.run_while(self.now + PATIENCE, |world| {
-            !dirs.iter().all(|dir| {
-                world.servers.iter().any(|it| it.mds.as_ref().is_some_and(|mds| mds.serves(*dir)))
-            })
+            let serves = |dir: Ino| {
+                let servers = world.servers.iter().filter_map(|it| it.mds.as_ref());
+                servers.filter(|mds| mds.serves(dir)).count()
+            };
+            !dirs.iter().all(|dir| serves(*dir) == 1)
         });
         for dir in dirs {
             let serving = (0..self.servers.len()).filter(|server| {

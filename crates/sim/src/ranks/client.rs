@@ -6,6 +6,7 @@ use client::{Effects, FragmentMap, Input, Session};
 use types::{ClientId, ConnId, Cred, Errno, Ino, Moment, Rank, Tid};
 use wire::{Answer, Failure, Message, Op};
 
+use super::job::{JOB, Step};
 use super::register::Place;
 use super::script::Script;
 use super::{Conn, Event, MS, World};
@@ -20,9 +21,9 @@ struct To {
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) script: Script,
-    at: u64,
-    rank: Rank,
-    tid: Tid,
+    pub(super) at: u64,
+    pub(super) rank: Rank,
+    pub(super) tid: Tid,
     stale: u32,
     so_far: SoFar,
 }
@@ -42,7 +43,7 @@ pub(super) struct Client {
     id: ClientId,
     remembers: bool,
     to: BTreeMap<Rank, To>,
-    places: BTreeMap<Ino, Rank>,
+    pub(super) places: BTreeMap<Ino, Rank>,
     pub(super) fragments: FragmentMap,
     pub(super) asked: Option<Asked>,
     pub(super) script: VecDeque<Script>,
@@ -50,7 +51,8 @@ pub(super) struct Client {
     finished: bool,
     next_name: u64,
     /// Asked again after a while.
-    again: bool,
+    pub(super) again: bool,
+    pub(super) moved_inner: bool,
 }
 
 impl Client {
@@ -67,6 +69,7 @@ impl Client {
             finished: false,
             next_name: 0,
             again: false,
+            moved_inner: false,
         }
     }
 
@@ -76,6 +79,13 @@ impl Client {
 
     pub(super) fn is_idle(&self) -> bool {
         self.asked.is_none() && self.script.is_empty() && !self.again
+    }
+
+    /// Gives a request up.
+    pub(super) fn forget(&mut self, rank: Rank, tid: Tid) {
+        if let Some(to) = self.to.get_mut(&rank) {
+            to.session.forget(tid);
+        }
     }
 
     fn place(&self, ino: Ino) -> Rank {
@@ -130,6 +140,7 @@ impl World {
         };
         to.conn = None;
         self.drive(client, rank, Input::Disconnected);
+        self.ask_merge_again(client, rank);
         self.schedule(MS, Event::Connect(client, rank));
     }
 
@@ -184,6 +195,7 @@ impl World {
         let script = match self.clients[client].script.pop_front() {
             Some(script) => script,
             None if client == 0 || self.clients[client].finished => return,
+            None if client == JOB => self.choose_job(),
             None => self.choose(client),
         };
         self.ask_first(client, script, self.now);
@@ -220,9 +232,17 @@ impl World {
             }
             To { session, conn: None }
         });
+        let merges = matches!(script, Script::Job(Step::Merge(_)));
+        if merges && !to.session.is_connected() {
+            if fresh {
+                self.schedule(1, Event::Connect(client, rank));
+            }
+            return self.again(client, script, MS);
+        }
         let mut effects = Effects::default();
         to.session.at(Moment(self.now + 1));
         let tid = to.session.call(&Cred::root(), op, &mut effects);
+        Self::chunks_of(&script, tid, &mut effects);
         self.note(|| format!("client.{client} asks {rank} {tid} {script:?}"));
         self.clients[client].asked = Some(Asked { script, at, rank, tid, stale, so_far });
         if fresh {
@@ -273,7 +293,19 @@ impl World {
 
     #[allow(clippy::too_many_lines, reason = "an arm for each answer")]
     fn answered(&mut self, client: usize, asked: Asked, result: Result<Answer, Failure>) {
-        let Asked { script, at, rank, stale, mut so_far, .. } = asked;
+        let Asked { script, at, rank, stale, tid, mut so_far } = asked;
+        let elsewhere = matches!(result, Ok(Answer::Elsewhere(_)));
+        let again = result.as_ref().is_err_and(|failure| failure.errno == Errno::Again);
+        if matches!(script, Script::Job(_)) && !elsewhere && !again {
+            self.report.judged += 1;
+            let text = format!("client.{client} {script:?} at {rank}");
+            let asked = Asked { script, at, rank, tid, stale, so_far };
+            if let Err(violation) = self.job_answered(client, asked, &result) {
+                return self.fail(format!("{text}: {violation}, got {result:?}"));
+            }
+            let after = self.rng.between(1, 4 * MS);
+            return self.schedule(after, Event::Turn(client));
+        }
         let about = so_far.leaf.unwrap_or_else(|| self.clients[client].aimed(&script));
         match &result {
             Ok(Answer::Fragments(fragments)) => {
@@ -289,6 +321,15 @@ impl World {
                 }
                 // From the start: what was listed is in fragments that are not asked any more.
                 return self.ask_first(client, script, at);
+            }
+            Ok(Answer::Elsewhere(elsewhere))
+                if elsewhere.root != Ino(0) && matches!(script, Script::Export(..)) =>
+            {
+                // One in it must come back first.
+                let first = Script::Export(elsewhere.root, rank);
+                self.clients[client].places.insert(elsewhere.root, elsewhere.rank);
+                self.clients[client].script.push_front(script);
+                return self.again(client, first, MS);
             }
             Ok(Answer::Elsewhere(elsewhere)) if elsewhere.root != Ino(0) => {
                 // Where the name of a directory leads.
@@ -309,12 +350,15 @@ impl World {
                 self.clients[client].fragments.forget(about);
                 return self.ask_first(client, script, at);
             }
-            Err(failure)
-                if failure.errno == Errno::Stale
-                    && matches!(script, Script::Export(dir, _) if !self.clients[0].dirs.contains(&dir)) =>
-            {
+            Err(failure) if failure.errno == Errno::Stale && self.is_part_gone(&script) => {
                 // A fragment that is gone since this was planned.
                 return self.schedule(1, Event::Turn(client));
+            }
+            Err(failure)
+                if failure.errno == Errno::Stale && self.inner() == Some(script.named()) =>
+            {
+                self.look_for_job(client, script);
+                return self.schedule(MS, Event::Turn(client));
             }
             Err(failure) if failure.errno == Errno::Stale && stale < 2000 => {
                 // It is there: it may be that another rank has it, or that this one has not heard.
@@ -364,6 +408,12 @@ impl World {
         self.schedule(after, Event::Turn(client));
     }
 
+    /// Whether a fragment was to move that is gone since that was planned.
+    fn is_part_gone(&self, script: &Script) -> bool {
+        let Script::Export(dir, _) = script else { return false };
+        !self.clients[0].dirs.contains(dir) && self.inner() != Some(*dir)
+    }
+
     /// Whoever was told to try again does so a little later. Who joins finds out where the fragments are,
     /// and has those brought back that did not come.
     fn once_more(&mut self, client: usize, script: Script) {
@@ -402,7 +452,9 @@ impl World {
             return;
         }
         if self.clients[0].is_idle() {
-            let dirs = self.clients[0].dirs.clone();
+            let mut dirs = self.clients[0].dirs.clone();
+            // One is in another: both move often.
+            dirs.extend(self.inner().into_iter().chain(self.inner()));
             let dir = self.rng.pick(&dirs);
             let rank = Rank(self.rng.index(self.servers.len()) as u16);
             let parts = self.clients[0].fragments.parts(dir);
@@ -416,7 +468,10 @@ impl World {
                     let part = self.rng.pick(&parts);
                     (part, vec![Script::Export(part, rank)])
                 }
-                (0..=3, None) => (dir, vec![Script::Split(dir), Script::Stat(dir)]),
+                // The decoupled directory, and the one that it is in, stay in one piece.
+                (0..=3, None) if !self.is_about_job(dir) => {
+                    (dir, vec![Script::Split(dir), Script::Stat(dir)])
+                }
                 (8, _) => (dir, vec![Script::Stat(dir)]),
                 _ => (dir, vec![Script::Export(dir, rank)]),
             };

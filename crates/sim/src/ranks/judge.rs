@@ -60,7 +60,12 @@ impl World {
             (Script::MakeDir(..), Ok(Answer::Attr(attr))) => {
                 self.clients[client].dirs.push(attr.ino)
             }
+            (Script::MakeInner(parent, _), Ok(Answer::Attr(attr))) => {
+                self.number_used(attr.ino)?;
+                self.inner_made(*parent, attr.ino, when);
+            }
             (Script::Create(place), Ok(Answer::Attr(attr))) => {
+                self.number_used(attr.ino)?;
                 self.registers.changed(place.clone(), Some(attr.ino), when);
             }
             (Script::Unlink(place), Ok(Answer::Done)) => {
@@ -91,25 +96,18 @@ impl World {
             }
             (Script::Touch(_), Ok(Answer::Done)) => {}
             (Script::List(dir), Ok(Answer::Entries { entries, .. })) => {
-                let listed: BTreeMap<Vec<u8>, Ino> =
-                    entries.iter().map(|(name, attr)| (name.clone(), attr.ino)).collect();
-                let prefix = format!("c{client}.").into_bytes();
-                let of = |name: &[u8]| client == 0 || name.starts_with(&prefix);
-                let known = self.registers.in_dir(*dir);
-                let known: BTreeMap<_, _> =
-                    known.into_iter().filter(|(name, _)| of(name)).collect();
-                let listed: BTreeMap<_, _> =
-                    listed.into_iter().filter(|(name, _)| of(name)).collect();
-                if known != listed {
-                    return Err("the listing is not what is there");
-                }
+                let listed = entries.iter().map(|(name, attr)| (name.clone(), attr.ino)).collect();
+                self.judge_listing(client, *dir, listed)?;
             }
             (Script::Stat(dir), Ok(Answer::Attr(attr))) => {
                 if self.at_rest && attr.size != self.registers.in_dir(*dir).len() as u64 {
                     return Err("the numbers of names do not add up");
                 }
             }
-            (Script::Export(..), Ok(Answer::Done)) => self.report.moves += 1,
+            (Script::Export(dir, _), Ok(Answer::Done)) => {
+                self.report.moves += 1;
+                self.clients[client].moved_inner |= self.inner() == Some(*dir);
+            }
             (Script::Split(_), Ok(Answer::Done)) => self.report.splits += 1,
             (Script::Join(_), Ok(Answer::Done)) => self.report.joins += 1,
             (Script::Export(..) | Script::Split(_) | Script::Join(_), Err(_))
@@ -122,6 +120,22 @@ impl World {
         Ok(())
     }
 
+    /// A listing has exactly the client's own names; the first client, which has none, sees all when
+    /// everything is at rest.
+    fn judge_listing(
+        &self,
+        client: usize,
+        dir: Ino,
+        mut listed: BTreeMap<Vec<u8>, Ino>,
+    ) -> Result<(), &'static str> {
+        let prefix = format!("c{client}.").into_bytes();
+        let of = |name: &Vec<u8>| client == 0 || name.starts_with(&prefix);
+        let mut known = self.registers.in_dir(dir);
+        known.retain(|name, _| of(name));
+        listed.retain(|name, _| of(name));
+        if known == listed { Ok(()) } else { Err("the listing is not what is there") }
+    }
+
     /// A name of another client may have what its change under way makes of it, too.
     fn may_be(&self, client: usize, place: &Place, ino: Option<Ino>, when: (u64, u64)) -> bool {
         let changing = |other: &Client| {
@@ -131,7 +145,9 @@ impl World {
                 Script::Rename(from, to) => {
                     (from == place && ino.is_none()) || (to == place && ino.is_some())
                 }
+                Script::Job(step) => step.makes(place, ino),
                 Script::MakeDir(..)
+                | Script::MakeInner(..)
                 | Script::Lookup(_)
                 | Script::List(_)
                 | Script::Touch(_)

@@ -3,12 +3,15 @@
 use types::{FileType, Ino, Rank, RenameFlags};
 use wire::{NewInode, Op};
 
+use super::job::Step;
 use super::register::Place;
 
 /// Something to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Script {
     MakeDir(Ino, Vec<u8>),
+    /// One in a directory that moves.
+    MakeInner(Ino, Vec<u8>),
     Create(Place),
     Unlink(Place),
     /// To a name that does not exist, perhaps in another directory.
@@ -22,6 +25,8 @@ pub(super) enum Script {
     Join(Ino),
     /// How many names it has, its fragments together.
     Stat(Ino),
+    /// A step of who has decoupled a directory.
+    Job(Step),
 }
 
 impl Script {
@@ -29,7 +34,8 @@ impl Script {
         let new =
             |kind: FileType| NewInode { mode: kind.mode_bits() | 0o644, ..NewInode::default() };
         match self {
-            Self::MakeDir(parent, name) => {
+            Self::Job(step) => step.op(),
+            Self::MakeDir(parent, name) | Self::MakeInner(parent, name) => {
                 let new = NewInode {
                     mode: FileType::Directory.mode_bits() | 0o755,
                     ..NewInode::default()
@@ -60,7 +66,9 @@ impl Script {
 
     pub(super) fn named(&self) -> Ino {
         match self {
+            Self::Job(step) => step.named(),
             Self::MakeDir(dir, _)
+            | Self::MakeInner(dir, _)
             | Self::List(dir)
             | Self::Touch(dir)
             | Self::Export(dir, _)

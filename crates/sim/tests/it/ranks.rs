@@ -5,7 +5,7 @@ const SEEDS: u64 = 150;
 
 #[test]
 fn subtrees_move_between_ranks_and_nothing_is_lost() {
-    let (mut moves, mut crashes_moving, mut redirected) = (0, 0, 0);
+    let (mut moves, mut crashes_moving, mut redirected, mut merges) = (0, 0, 0, 0);
     let (mut balanced, mut faulty_ticks) = (0, 0);
     let (mut splits, mut joins) = (0, 0);
     for seed in 0..SEEDS {
@@ -18,6 +18,7 @@ fn subtrees_move_between_ranks_and_nothing_is_lost() {
         redirected += report.redirected;
         balanced += report.balanced;
         faulty_ticks += report.faulty_ticks;
+        merges += report.merges;
     }
     // What is not tried is not tested.
     assert!(
@@ -29,4 +30,5 @@ fn subtrees_move_between_ranks_and_nothing_is_lost() {
         "{balanced} moves that policies wanted, {faulty_ticks} ticks in which they failed"
     );
     assert!(splits > SEEDS / 4 && joins > SEEDS / 20, "{splits} split, {joins} joined");
+    assert!(merges > 10 * SEEDS, "{merges} journals of decoupled subtrees");
 }

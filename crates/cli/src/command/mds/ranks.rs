@@ -1,4 +1,4 @@
-//! `cudele mds ls|pin|split|join|fail`: which ranks there are, and who serves what.
+//! `cudele mds ls|pin|split|join|fail|remove`: which ranks there are, and who serves what.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -22,7 +22,7 @@ pub(super) enum Action {
     Pin {
         /// The directory
         path: OsString,
-        /// The rank; 0 brings it back to where its name is
+        /// The rank
         rank: u16,
     },
     /// Leave it to the balancer which rank serves a directory
@@ -52,6 +52,13 @@ pub(super) enum Action {
         /// The rank
         rank: u16,
     },
+    /// Take the last rank out of the cluster while clients work: what it serves goes to rank 0 first.
+    /// `cudele up --mds N` adds ranks
+    #[command(after_help = "Example:\n  cudele mds remove 2")]
+    Remove {
+        /// The rank
+        rank: u16,
+    },
 }
 
 pub(super) fn run(context: &Context, action: &Action) -> Result<()> {
@@ -62,6 +69,7 @@ pub(super) fn run(context: &Context, action: &Action) -> Result<()> {
         Action::Split { path, ranks } => split(context, path, ranks),
         Action::Join { path } => join(context, path),
         Action::Fail { rank } => fail(context, Rank(*rank)),
+        Action::Remove { rank } => remove(context, Rank(*rank)),
     }
 }
 
@@ -230,5 +238,12 @@ fn fail(context: &Context, rank: Rank) -> Result<()> {
     context.cluster()?.fail(rank)?;
     context.print(&json!({ "rank": rank.0, "failed": true }), || {
         format!("The server of {rank} ends. A standby takes over, or the next `cudele up`.\n")
+    })
+}
+
+fn remove(context: &Context, rank: Rank) -> Result<()> {
+    let moved = context.mount()?.remove_rank(rank)?;
+    context.print(&json!({ "rank": rank.0, "removed": true, "moved": moved }), || {
+        format!("{rank} is removed; {moved} subtrees went to mds.0.\n")
     })
 }

@@ -1,0 +1,107 @@
+//! What may go to another rank, and what must stay.
+
+use metastore::SUBTREES_MAX;
+use policy::Mechanism;
+use types::{Errno, Ino};
+
+use super::place::{busy, cold};
+use crate::Mds;
+use crate::op::Refused;
+
+impl Mds {
+    pub(super) fn check_subtree(&self, root: Ino) -> Result<(), Refused> {
+        if let Some(export) = &self.authority.export {
+            return Err(busy(format!("another subtree is on its way to {}", export.to)));
+        }
+        if self.snapshots.is_any() {
+            return Err(busy("a snapshot is being taken"));
+        }
+        self.check_fragments(root)?;
+        if root == Ino::ROOT {
+            return Err(busy("the root of the namespace stays with mds.0"));
+        }
+        // Which subtrees of other ranks are in it must be known.
+        if self.authority.other_roots().any(|other| !self.namespace.is_anchored(other)) {
+            return Err(Errno::Again.into());
+        }
+        if self.authority.list.len() >= SUBTREES_MAX && self.authority.list.get(root).is_none() {
+            return Err(Errno::NoSpace.into());
+        }
+        self.check_decoupled(root)?;
+        if !self.changes.is_empty() {
+            return Err(busy("a policy is being changed"));
+        }
+        let logged = self.namespace.policies().into_iter().any(|(dir, policy)| {
+            policy.policy.contains(Mechanism::LocalPersist) && self.overlap(dir, root)
+        });
+        if logged {
+            let text =
+                "its policy keeps logs with clients (rpcs+local_persist), which one rank replays";
+            return Err(busy(text));
+        }
+        Ok(())
+    }
+
+    /// What is split stays with rank 0, and nothing else that moves is in it or around it.
+    fn check_fragments(&self, root: Ino) -> Result<(), Refused> {
+        if self.authority.reshape.is_some() {
+            return Err(busy("a directory is being split or joined"));
+        }
+        let list = &self.authority.list;
+        let mut splits = self.authority.splits.keys();
+        if splits.any(|dir| self.namespace.is_within(*dir, root)) {
+            return Err(busy("a directory in it is split; `cudele mds join` puts it together"));
+        }
+        let is_part = |dir: Ino| list.get(dir).is_some_and(|it| it.part.is_some());
+        if self.namespace.ancestors(root).skip(1).any(is_part) {
+            return Err(busy(
+                "it is in a directory that is split; `cudele mds join` puts that together",
+            ));
+        }
+        if !is_part(root) {
+            return Ok(());
+        }
+        let mut others = self.authority.other_roots();
+        if let Some(other) = others.find(|other| self.namespace.is_within(*other, root)) {
+            let path = list.get(other).map(|it| String::from_utf8_lossy(&it.path).into_owned());
+            let path = path.unwrap_or_default();
+            return Err(busy(format!(
+                "it is a fragment, and {path} in it is served by another rank; bring that back first"
+            )));
+        }
+        match self.decoupled_below(root).first() {
+            None => Ok(()),
+            Some(_) => Err(busy("it is a fragment, and a client has decoupled a subtree in it")),
+        }
+    }
+
+    /// Inodes with several names are rank 0's, with all their names.
+    pub(super) fn check_links(&mut self, root: Ino) -> Result<(), Refused> {
+        if !self.namespace.is_complete(Ino::LINKS) {
+            return Err(cold(Ino::LINKS));
+        }
+        if !self.namespace.has_links() {
+            return Ok(());
+        }
+        let mut unknown = self.namespace.below(root).into_iter();
+        let unknown = unknown.find(|dir| !self.namespace.is_complete(*dir));
+        if let Some(dir) = unknown.or_else(|| self.unknown_below(root)) {
+            return Err(cold(dir));
+        }
+        match self.namespace.linked_below(root) {
+            None => Ok(()),
+            Some(ino) => Err(busy(format!(
+                "it has a name of a file with several names ({ino}), which stay with mds.0"
+            ))),
+        }
+    }
+
+    /// A directory of a subtree that is not in memory at all.
+    fn unknown_below(&self, root: Ino) -> Option<Ino> {
+        let below = self.namespace.below(root).into_iter();
+        below
+            .filter_map(|dir| self.look_into(dir).ok())
+            .flatten()
+            .find(|dir| !self.namespace.is_complete(*dir))
+    }
+}

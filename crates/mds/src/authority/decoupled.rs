@@ -1,0 +1,126 @@
+//! Decoupled subtrees that go to another rank with the subtree that they are in (F-13): what their clients
+//! ask meanwhile waits, and then is asked of whoever has them.
+//!
+//! `tables::leave` says how their entries of the rank's table move, `merge::moving` what becomes of
+//! merges.
+
+use metastore::{SUBTREES_NAME, Subtree};
+use types::{Errno, Error, Ino, Rank};
+use wire::Op;
+
+use super::place::{Place, busy};
+use crate::op::Refused;
+use crate::tables::Moved;
+use crate::{Effects, Mds};
+
+/// The decoupled subtree that a request is about as a whole.
+pub(super) fn decoupled_of(op: &Op<'_>) -> Option<Ino> {
+    if let Op::Merge { subtree, flags, .. } = *op {
+        (!flags.strong_log).then_some(subtree)
+    } else if let Op::Extend { subtree, .. }
+    | Op::Release { subtree, .. }
+    | Op::TakeOver { subtree } = *op
+    {
+        (subtree != Ino(0)).then_some(subtree)
+    } else {
+        None
+    }
+}
+
+impl Mds {
+    /// What clients have decoupled in a subtree, or at its root.
+    pub(super) fn decoupled_below(&self, root: Ino) -> Vec<Ino> {
+        let all = self.tables.decoupled.keys().copied();
+        all.filter(|it| self.namespace.is_within(*it, root)).collect()
+    }
+
+    /// A decoupled subtree moves as a whole.
+    pub(super) fn check_decoupled(&self, root: Ino) -> Result<(), Refused> {
+        for (other, known) in &self.tables.decoupled {
+            if *other != root && self.namespace.is_within(root, *other) {
+                let client = known.client;
+                let text = format!(
+                    "{client} has decoupled a directory above it; move that one, or merge it first"
+                );
+                return Err(busy(text));
+            }
+            if !self.namespace.is_anchored(*other) {
+                return Err(Errno::Again.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether merges that began in a subtree are finished, and answered.
+    pub(super) fn is_merged_below(&self, root: Ino) -> bool {
+        !self.merges.keeps(|subtree| self.namespace.is_within(subtree, root))
+            && !self.is_settling_below(root)
+    }
+
+    /// Notes in the table what leaves with a subtree. Says whether the store knows.
+    pub(super) fn note_leaving(&mut self, root: Ino, effects: &mut Effects) -> bool {
+        let moves = self.authority.list.get(root).map_or(0, |before| before.moves) + 1;
+        let roots = self.decoupled_below(root);
+        let stored = self.tables.leave((root, moves), &roots);
+        if !stored {
+            self.tables_tick(effects);
+        }
+        stored
+    }
+
+    /// What the list says of them.
+    pub(super) fn moving_decoupled(&self, root: Ino) -> Vec<u8> {
+        let moved = |subtree: Ino| {
+            let known = self.tables.to_move(subtree)?;
+            let above = self.namespace.ancestors(subtree).skip(1);
+            let mut way: Vec<Ino> = above.collect();
+            let end = way.iter().position(|dir| *dir == root).map_or(0, |at| at + 1);
+            way.truncate(if subtree == root { 0 } else { end });
+            way.reverse();
+            let done = self.merges.last_of(subtree);
+            Some(Moved { root: subtree, known, way, done })
+        };
+        let all: Vec<Moved> = self.decoupled_below(root).into_iter().filter_map(moved).collect();
+        Moved::encode(&all)
+    }
+
+    /// Forgets what left, by the list of subtrees.
+    pub(crate) fn drop_left(&mut self) {
+        let list = &self.authority.list;
+        let moves = |root: Ino| list.get(root).map_or(0, |subtree| subtree.moves);
+        for subtree in self.tables.drop_left(moves) {
+            self.merges.forget(subtree);
+        }
+    }
+
+    /// Takes in what clients have decoupled in a subtree that comes.
+    pub(super) fn take_decoupled(&mut self, subtree: &Subtree) -> Result<(), Error> {
+        let moved = Moved::decode(&subtree.decoupled).map_err(|malformed| {
+            Error::new(Errno::BadMessage, SUBTREES_NAME, malformed.to_string())
+        })?;
+        for Moved { root, known, way, done } in moved {
+            self.tables.take_moved(root, known);
+            self.merges.set_last_of(root, done);
+            if !way.is_empty() {
+                // Who may do what in it is known by where it stands.
+                self.preload_on_way(root, way);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it is not decided who has a decoupled subtree.
+    pub(crate) fn is_moving_decoupled(&self, subtree: Ino) -> bool {
+        let leaves = |root| self.namespace.is_within(subtree, root);
+        self.authority.exporting().is_some_and(leaves)
+            || matches!(self.place(subtree), Place::Moving(_))
+    }
+
+    /// The other rank that has a subtree, if that is known.
+    pub(crate) fn rank_of_decoupled(&self, subtree: Ino) -> Option<Rank> {
+        match self.place(subtree) {
+            Place::Other(rank) => Some(rank),
+            Place::Here | Place::Moving(_) | Place::Unknown => None,
+        }
+    }
+}

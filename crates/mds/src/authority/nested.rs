@@ -1,0 +1,104 @@
+//! Subtrees in subtrees: which of them has the name of which, and what that means when one moves (B-02).
+//!
+//! The rank that serves the directory above a subtree's root has its name (`Subtree::outer`). If it is
+//! also the one that serves the subtree, the root's inode is where its name is, and the subtree is a part
+//! of what is around it: it goes with that. If not, the root's inode is in a hidden directory on the rank that
+//! serves it, and it stays where it is when what is around it moves.
+//!
+//! Invariant: a root that its rank serves in a hidden directory does not have its name on the same rank.
+//! So what is around a subtree does not go to the rank of that subtree before the subtree itself has come back.
+
+use journal::JournalBuffer;
+use metastore::{Subtree, Subtrees};
+use types::{Ino, Origin, Rank, Seq};
+use wire::{Answer, Elsewhere};
+
+use super::export::ROOT_NAME;
+use crate::Mds;
+
+impl Mds {
+    /// The nearest subtree around a directory whose name is here; `also` counts as the root of one.
+    fn outer_of(&self, root: Ino, also: Ino) -> Ino {
+        let mut above = self.namespace.ancestors(root).skip(1);
+        let is_root = |dir: &Ino| *dir == also || self.authority.list.get(*dir).is_some();
+        above.find(is_root).unwrap_or_default()
+    }
+
+    /// The subtrees whose names are in a subtree of this rank's.
+    fn inner_of(&self, root: Ino) -> Vec<Ino> {
+        let list = &self.authority.list;
+        let named = list.iter().filter(|it| it.root != root && list.named_by(it) == self.rank);
+        named.map(|it| it.root).filter(|it| self.namespace.is_within(*it, root)).collect()
+    }
+
+    /// A subtree in one that is to go to a rank which serves that subtree: it must be brought here first.
+    pub(super) fn first_elsewhere(&self, root: Ino, to: Rank) -> Option<Answer> {
+        let is_there = |it: &Ino| {
+            self.authority.list.get(*it).is_some_and(|it| it.rank == to && to != self.rank)
+        };
+        let root = self.inner_of(root).into_iter().find(is_there)?;
+        let elsewhere = Elsewhere { rank: to, root, ..Elsewhere::default() };
+        Some(Answer::Elsewhere(Box::new(elsewhere)))
+    }
+
+    /// Whether a subtree that is being taken in belongs to one that is to go.
+    pub(super) fn is_importing_below(&self, root: Ino) -> bool {
+        let mut imports = self.authority.imports.iter();
+        imports.any(|import| import.root == root || self.namespace.is_within(import.root, root))
+    }
+
+    /// Whether the name of a subtree that comes is this rank's.
+    pub(super) fn is_named_here(&self, subtree: &Subtree) -> bool {
+        self.authority.list.named_by(subtree) == self.rank
+    }
+
+    /// The list in which a subtree is another rank's.
+    pub(super) fn list_with(&mut self, root: Ino, to: Rank) -> Option<Subtrees> {
+        let pinned = self.authority.export.as_ref().is_some_and(|export| export.pinned);
+        let stays = to == self.rank;
+        let planned = self.namespace.offer(root, (Ino::above(root), ROOT_NAME))?;
+        let mut buffer = JournalBuffer::new(Seq(1), true);
+        buffer.append(Origin::default(), &planned.event());
+        buffer.close_block();
+        let inode = buffer.take_blocks().concat();
+        let before = self.authority.list.get(root);
+        let part = before.and_then(|before| before.part);
+        let moves = before.map_or(0, |before| before.moves) + u64::from(!stays);
+        let named_here = |it: &&Subtree| self.authority.list.named_by(it) == self.rank;
+        let (path, policy, outer) = match before.filter(|before| !named_here(before)) {
+            // The name, and what it inherits, is not here.
+            Some(before) => (before.path.clone(), before.policy.clone(), before.outer),
+            None => {
+                let outer = self.outer_of(root, Ino(0));
+                let path = self.namespace.path_of(root)?.to_bytes();
+                let (source, in_force) = self.namespace.effective_policy(root);
+                let inherits = source.is_some_and(|source| source != root);
+                let policy = if inherits { in_force.policy.to_yaml() } else { self.above(root) };
+                (path, policy, outer)
+            }
+        };
+        // Nobody takes in what stays.
+        let inode = if stays { Vec::new() } else { inode };
+        let decoupled = if stays { Vec::new() } else { self.moving_decoupled(root) };
+        let mut list = self.authority.list.clone();
+        for inner in self.inner_of(root) {
+            let Some(subtree) = self.authority.list.get(inner).cloned() else { continue };
+            // What this rank serves in it is a part of it, and goes with it.
+            let rank = if subtree.rank == self.rank { to } else { subtree.rank };
+            list.put(Subtree { outer: self.outer_of(inner, root), rank, ..subtree });
+        }
+        list.put(Subtree {
+            root,
+            rank: to,
+            moves,
+            pinned,
+            path,
+            policy,
+            inode,
+            part,
+            outer,
+            decoupled,
+        });
+        Some(list)
+    }
+}

@@ -1,0 +1,90 @@
+//! Merges into subtrees that go to another rank, or come from one (F-13).
+//!
+//! A merge that began before the subtree is moved is finished first. One whose journal arrives meanwhile
+//! is held until it is decided whose the subtree is: then it begins here, or its client is told who has
+//! the subtree, and sends the journal there.
+
+use types::{ConnId, Errno, Ino, Seq, Timestamp};
+use wire::{Answer, Elsewhere};
+
+use super::{Done, JournalId, Merge, Merges};
+use crate::{Effects, Mds};
+
+impl Merge {
+    /// Whether it is carried out where it began: the journal may have half of it.
+    fn must_end(&self) -> bool {
+        self.conn == ConnId::NOBODY || self.begun.is_some()
+    }
+}
+
+impl Merges {
+    /// Whether a merge must be finished before these subtrees go: it has begun, or a crash
+    /// interrupted it and it is to be finished.
+    pub(crate) fn keeps(&self, is_in: impl Fn(Ino) -> bool) -> bool {
+        let interrupted = self.receiving.iter().filter(|merge| merge.must_end());
+        let mut under_way = self.queue.iter().chain(interrupted);
+        under_way.any(|merge| is_in(merge.subtree))
+            || self.unfinished.values().any(|unfinished| is_in(unfinished.subtree))
+    }
+
+    /// Which journal of a subtree was merged last, and up to where.
+    pub(crate) fn last_of(&self, subtree: Ino) -> Option<(JournalId, Seq)> {
+        self.done.get(&subtree).map(|done| (done.journal, done.seq))
+    }
+
+    /// The same, as another rank says it, whose work the store has.
+    pub(crate) fn set_last_of(&mut self, subtree: Ino, last: Option<(JournalId, Seq)>) {
+        self.done.remove(&subtree);
+        if let Some((journal, seq)) = last {
+            self.done.insert(subtree, Done { journal, seq, in_memory: false });
+        }
+    }
+}
+
+impl Mds {
+    /// A merge whose journal is here, unless its subtree is on its way or another rank's.
+    pub(super) fn unless_moving(&mut self, merge: Merge, effects: &mut Effects) -> Option<Merge> {
+        if merge.must_end() || merge.flags.strong_log {
+            return Some(merge);
+        }
+        if self.authority.is_plain() {
+            return if merge.ranges.is_empty() {
+                self.as_known(merge, effects)
+            } else {
+                Some(merge)
+            };
+        }
+        if self.is_moving_decoupled(merge.subtree) {
+            self.merges.held.push(merge);
+            return None;
+        }
+        let Some(rank) = self.rank_of_decoupled(merge.subtree) else {
+            return self.as_known(merge, effects);
+        };
+        self.counters.forwards += 1;
+        let answer = Answer::Elsewhere(Box::new(Elsewhere { rank, ..Elsewhere::default() }));
+        let at = (merge.conn, merge.tid);
+        self.reply(at, Seq(0), Timestamp(0), Ok(answer), effects);
+        None
+    }
+
+    /// It is decided whose a subtree is: what was held for that goes on.
+    pub(crate) fn go_on_with_held(&mut self, effects: &mut Effects) {
+        for merge in std::mem::take(&mut self.merges.held) {
+            self.enqueue_merge(merge, effects);
+        }
+    }
+
+    /// A merge with what is known of its subtree: its client may have asked before that was known here.
+    fn as_known(&mut self, mut merge: Merge, effects: &mut Effects) -> Option<Merge> {
+        let Merge { subtree, client, .. } = merge;
+        let known = self.tables.decoupled.get(&subtree).filter(|it| it.client == client);
+        let Some(known) = known else {
+            self.reply_error(merge.conn, merge.tid, Errno::Stale.into(), effects);
+            return None;
+        };
+        merge.ranges.clone_from(&known.ranges);
+        merge.flags.check |= self.must_check(subtree);
+        Some(merge)
+    }
+}

@@ -1,0 +1,215 @@
+//! What clients have decoupled goes to another rank with the subtree that it is in (F-13).
+//!
+//! Before the list of subtrees is replaced the table notes what goes with it (`leaving`), and the list
+//! carries a copy. From the replacement on the copy is true: whoever reads the note later, in this tenure
+//! or the next one, compares how often the subtree has moved and drops what has left. The other rank
+//! stores the copy in its own table before it says that the subtree is taken in. So the table of one rank
+//! says whose a decoupled subtree is, whatever crashes.
+//!
+//! Invariant: numbers that went away are never given to anybody again, here or there. What a client does
+//! not use of them is lost: only the table that gave a range could take it back, and it has no owner any
+//! more.
+
+use types::bytes::{Malformed, Put, Reader};
+use types::{Ino, Seq};
+
+use super::codec::{put_decoupling, read_decoupling};
+use super::{Decoupling, Tables};
+use crate::merge::JournalId;
+
+/// Directories on the way from the root of the subtree to what is decoupled in it.
+const WAY_MAX: usize = 4096;
+
+/// A decoupled subtree that comes from another rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Moved {
+    pub(crate) root: Ino,
+    pub(crate) known: Decoupling,
+    /// The directories above it, down from the root of the subtree that moves.
+    pub(crate) way: Vec<Ino>,
+    /// Which journal of it was merged last, and up to where.
+    pub(crate) done: Option<(JournalId, Seq)>,
+}
+
+impl Moved {
+    /// What the list of subtrees carries; nothing for none.
+    pub(crate) fn encode(all: &[Self]) -> Vec<u8> {
+        let mut out = Vec::new();
+        if all.is_empty() {
+            return out;
+        }
+        out.put_varint(all.len() as u64);
+        for Self { root, known, way, done } in all {
+            put_decoupling(&mut out, *root, known);
+            out.put_varint(way.len() as u64);
+            way.iter().for_each(|dir| out.put_varint(dir.0));
+            out.put_u8(u8::from(done.is_some()));
+            if let Some((journal, seq)) = done {
+                out.put_u32(journal.0);
+                out.put_varint(seq.0);
+            }
+        }
+        out
+    }
+
+    /// The same read.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Vec<Self>, Malformed> {
+        let mut all = Vec::new();
+        if bytes.is_empty() {
+            return Ok(all);
+        }
+        let mut reader = Reader::new(bytes);
+        for _ in 0..reader.length()? {
+            let (root, known) = read_decoupling(&mut reader)?;
+            let start = reader;
+            let length = reader.length()?;
+            if length > WAY_MAX {
+                return Err(start.malformed("a way that is not too long"));
+            }
+            let way = (0..length).map(|_| Ok(Ino(reader.varint()?))).collect::<Result<_, _>>()?;
+            let done = match reader.u8()? {
+                0 => None,
+                _ => Some((JournalId(reader.u32()?), Seq(reader.varint()?))),
+            };
+            all.push(Self { root, known, way, done });
+        }
+        reader.end()?;
+        Ok(all)
+    }
+}
+
+impl Tables {
+    /// Notes that these, and only these, go with a subtree when that has moved so often. Returns whether
+    /// the store knows.
+    pub(crate) fn leave(&mut self, leaving: (Ino, u64), roots: &[Ino]) -> bool {
+        for (root, known) in &mut self.decoupled {
+            let now = roots.contains(root).then_some(leaving);
+            if known.leaving != now {
+                known.leaving = now;
+                self.dirty = true;
+            }
+        }
+        self.is_idle()
+    }
+
+    /// They stay after all.
+    pub(crate) fn stay(&mut self) {
+        for known in self.decoupled.values_mut().filter(|known| known.leaving.is_some()) {
+            known.leaving = None;
+            self.dirty = true;
+        }
+    }
+
+    /// A decoupled subtree of this rank that goes to another one, as that one is told. What was given
+    /// back, with all that its client merged in the store, needs not be known there.
+    pub(crate) fn to_move(&self, root: Ino) -> Option<Decoupling> {
+        let known = self.decoupled.get(&root)?;
+        let done = known.released && self.given_back.contains(&root);
+        // What is not used of its numbers does not come back: nobody there gave them.
+        (!done).then(|| Decoupling { taken_over: true, leaving: None, ..known.clone() })
+    }
+
+    /// Forgets what left, by what the list of subtrees says: how often each was moved. Returns the roots.
+    pub(crate) fn drop_left(&mut self, moves: impl Fn(Ino) -> u64) -> Vec<Ino> {
+        let left = |known: &Decoupling| known.leaving.is_some_and(|(of, at)| moves(of) >= at);
+        let gone: Vec<(Ino, Decoupling)> =
+            self.decoupled.extract_if(.., |_, known| left(known)).collect();
+        let space = Ino::space_of(self.rank);
+        for (root, known) in &gone {
+            self.given_back.remove(root);
+            self.dirty = true;
+            for range in &known.ranges {
+                let own = space.start <= range.start && range.end <= space.end;
+                if own && !self.departed.contains(Ino(range.start)) {
+                    self.departed.put(*range);
+                }
+            }
+        }
+        gone.into_iter().map(|(root, _)| root).collect()
+    }
+
+    /// Takes in what came from another rank.
+    pub(crate) fn take_moved(&mut self, root: Ino, known: Decoupling) {
+        self.given_back.remove(&root);
+        self.decoupled.insert(root, known);
+        self.dirty = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use policy::Policy;
+    use types::{ClientId, Cred, Epoch, InoRange, Rank};
+
+    use super::*;
+
+    const SUBTREE: Ino = Ino(70);
+    const OUTER: Ino = Ino(60);
+
+    fn decoupled(rank: Rank) -> (Tables, InoRange) {
+        let mut tables = Tables::new(rank);
+        tables.take_over(None).unwrap();
+        let range = tables.grant(100).unwrap();
+        let cred = Cred { uid: 3, gid: 4, groups: vec![5] };
+        let mut known = Tables::decoupling(ClientId(9), &Policy::default(), range, Epoch(1), &cred);
+        known.next = Some("consistency: rpcs\n".into());
+        tables.decoupled.insert(SUBTREE, known);
+        (tables, range)
+    }
+
+    #[test]
+    fn what_moves_is_what_it_was_and_nothing_else_is_read() {
+        let (tables, _) = decoupled(Rank(0));
+        let known = tables.to_move(SUBTREE).unwrap();
+        let done = Some((JournalId(7), Seq(300)));
+        let moved = Moved { root: SUBTREE, known, way: vec![OUTER, Ino(65)], done };
+        let all = [moved.clone(), Moved { root: Ino(80), done: None, ..moved }];
+        let bytes = Moved::encode(&all);
+        assert_eq!(Moved::decode(&bytes).unwrap(), all);
+        assert_eq!(Moved::decode(&Moved::encode(&[])).unwrap(), []);
+        for length in 1..bytes.len() {
+            assert!(Moved::decode(&bytes[..length]).is_err(), "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn a_crash_finds_it_here_or_gone_by_what_the_list_says() {
+        let (mut tables, range) = decoupled(Rank(0));
+        assert!(!tables.leave((OUTER, 3), &[SUBTREE]));
+        for (moves, here) in [(2, true), (3, false), (4, false)] {
+            let mut next = Tables::new(Rank(0));
+            next.take_over(Some((&tables.encode(), 1))).unwrap();
+            let gone = next.drop_left(|_| moves);
+            assert_eq!((gone.is_empty(), next.decoupled.len()), (here, usize::from(here)));
+            // Nobody gets its numbers, and nobody is believed to have got them.
+            assert!(next.grant(50).unwrap().start >= range.end);
+            let (other, ino) = (ClientId(2), Ino(range.start + 7));
+            assert!(!next.may_be_of(other, ino), "moved {moves} times");
+            // The next one knows it, too.
+            let mut last = Tables::new(Rank(0));
+            last.take_over(Some((&next.encode(), 2))).unwrap();
+            assert!(!last.may_be_of(other, ino));
+        }
+    }
+
+    #[test]
+    fn what_stayed_does_not_leave_with_the_next_move() {
+        let (mut tables, _) = decoupled(Rank(0));
+        tables.leave((OUTER, 3), &[SUBTREE]);
+        tables.stay();
+        tables.leave((OUTER, 3), &[]);
+        assert_eq!(tables.drop_left(|_| 3), []);
+    }
+
+    #[test]
+    fn numbers_of_another_rank_do_not_come_back() {
+        let (from, range) = decoupled(Rank(0));
+        let mut to = Tables::new(Rank(1));
+        to.take_over(None).unwrap();
+        to.take_moved(SUBTREE, from.to_move(SUBTREE).unwrap());
+        let said = InoRange { start: range.start + 10, end: range.end };
+        let unused = to.unused((SUBTREE, ClientId(9)), [said].into_iter());
+        assert_eq!(unused, []);
+        assert_eq!(to.decoupled[&SUBTREE].ranges, [range]);
+    }
+}
