@@ -4,11 +4,11 @@
 //! A policy is stored as an object of its own before the map names it, and is never replaced: a number
 //! belongs to whoever was the first to put its object. The ranks read the object when they hear of the
 //! map, so all of them switch with one change of it. Heartbeats and records pass through: the monitor
-//! hands the first on and keeps the second in memory.
+//! hands the first on and keeps the second (`log`).
 //!
 //! Invariant: the map names only policies that are in the store, or come with the program.
 
-use std::collections::VecDeque;
+pub(crate) mod log;
 
 use balancer::{Policy, SOURCE_BYTES_MAX};
 use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult, Token};
@@ -17,6 +17,7 @@ use wire::{BalancerEntry, Failure, Message, MonAnswer};
 
 use crate::effects::Asker;
 use crate::{Effects, Mon, explain, failure};
+use log::Log;
 
 /// The policy in force where nobody set one.
 pub const DEFAULT_BALANCER: &str = "static";
@@ -24,9 +25,6 @@ pub const DEFAULT_BALANCER: &str = "static";
 const VERSIONS_MAX: usize = 32;
 /// How long the name of a policy may be.
 const NAME_BYTES_MAX: usize = 255;
-/// What is kept of what the balancers did.
-const RECORDS_MAX: usize = 8192;
-const RECORD_BYTES_MAX: usize = 6 << 20;
 /// Numbers that are tried for a policy: others have objects of a monitor that died before it could say
 /// that they are in force.
 const NUMBERS_MAX: u64 = 64;
@@ -50,10 +48,7 @@ struct Storing {
 pub(crate) struct Balancing {
     storing: Option<Storing>,
     last_token: u64,
-    records: VecDeque<Vec<u8>>,
-    bytes: usize,
-    /// How many records there were before these.
-    before: u64,
+    pub(crate) log: Log,
 }
 
 impl Balancing {
@@ -62,6 +57,7 @@ impl Balancing {
         if let Some(storing) = &mut self.storing {
             storing.asker = storing.asker.filter(|asker| asker.conn != conn);
         }
+        self.log.forget(conn);
     }
 
     /// Whoever waits is answered with a failure.
@@ -69,9 +65,10 @@ impl Balancing {
         if let Some(asker) = self.storing.take().and_then(|storing| storing.asker) {
             effects.reply(asker, Err(reply.clone()));
         }
+        self.log.fail_waiting(reply, effects);
     }
 
-    /// Whether an operation is about a policy.
+    /// Whether an operation is about a policy, or about the log.
     pub(crate) fn is_mine(token: Token) -> bool {
         token.0 & TOKENS != 0
     }
@@ -86,16 +83,6 @@ impl Balancing {
         };
         effects.store.push((storing.token, op));
         self.storing = Some(storing);
-    }
-
-    fn record(&mut self, record: &[u8]) {
-        self.bytes += record.len();
-        self.records.push_back(record.to_vec());
-        while self.records.len() > RECORDS_MAX || self.bytes > RECORD_BYTES_MAX {
-            let Some(gone) = self.records.pop_front() else { return };
-            self.bytes -= gone.len();
-            self.before += 1;
-        }
     }
 }
 
@@ -138,6 +125,9 @@ impl Mon {
         result: Result<StoreResult, Box<StoreFailure>>,
         effects: &mut Effects,
     ) {
+        if Log::is_mine(token) {
+            return self.balancing.log.stored(clock.now, token, result, effects);
+        }
         let Some(mut storing) = self.balancing.storing.take() else { return };
         if storing.token != token {
             self.balancing.storing = Some(storing);
@@ -262,17 +252,7 @@ impl Mon {
     /// A rank says what it decided, or how a move ended.
     pub(crate) fn balanced(&mut self, conn: ConnId, record: &[u8]) {
         if self.servers.rank_of(conn).is_some() {
-            self.balancing.record(record);
+            self.balancing.log.record(record);
         }
-    }
-
-    /// The records that an asker does not have yet.
-    pub(crate) fn balancer_log(&self, after: u64) -> MonAnswer {
-        let Balancing { records, before, .. } = &self.balancing;
-        // Another monitor counted what the asker has, if that is more than there are.
-        let end = before + records.len() as u64;
-        let skip = if after > end { 0 } else { after.saturating_sub(*before) };
-        let records = records.iter().skip(usize::try_from(skip).unwrap_or(usize::MAX));
-        MonAnswer::BalancerLog { before: before + skip, records: records.cloned().collect() }
     }
 }

@@ -108,6 +108,7 @@ impl Mon {
             // In this order: what is lost is recorded, what is stored is told, what is told to
             // everybody may end.
             self.ledger.flush(effects);
+            self.balancing.log.advance(clock.now, self.stop.is_some(), effects);
             self.servers.distribute(self.ledger.stored(), effects);
             self.advance_stop(clock, effects);
         }
@@ -210,7 +211,7 @@ impl Mon {
                 self.check_waiting()?;
                 self.revert_balancer(clock, asker, effects)?;
             }
-            MonOp::BalancerLog { after } => effects.reply(asker, Ok(self.balancer_log(after))),
+            MonOp::BalancerLog { after } => self.balancing.log.ask(asker, after, effects)?,
         }
         Ok(())
     }

@@ -63,7 +63,8 @@ impl Mon {
             }
             let alone = *stop.alone.get_or_insert(clock.now);
             let patient = clock.now.since(alone) < self.settings.beacon_grace;
-            if !self.ledger.is_quiet() && patient {
+            let is_quiet = self.ledger.is_quiet() && self.balancing.log.is_quiet();
+            if !is_quiet && patient {
                 return;
             }
         }

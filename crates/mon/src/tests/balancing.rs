@@ -144,6 +144,7 @@ fn a_heartbeat_goes_to_all_other_ranks_and_records_are_kept_in_order() {
     for record in [&b"one"[..], b"two", b"three"] {
         bench.message(1, Message::Balanced(record));
     }
+    bench.settle();
     for (tid, after) in [(1, 0), (2, 2), (3, 3), (4, 99)] {
         bench.ask(9, tid, MonOp::BalancerLog { after });
     }
@@ -154,8 +155,10 @@ fn a_heartbeat_goes_to_all_other_ranks_and_records_are_kept_in_order() {
         conn.9: heartbeat([111, 102, 32, 110, 111, 98, 111, 100, 121])
         conn.9: balanced([111, 102, 32, 110, 111, 98, 111, 100, 121])
         conn.1: balanced([111, 110, 101])
+          store: List { prefix: "balancer/log/" }
         conn.1: balanced([116, 119, 111])
         conn.1: balanced([116, 104, 114, 101, 101])
+        store: Names([])
         conn.9: tid:1 balancerlog { after: 0 }
           to conn.9: tid:1 BalancerLog { before: 0, records: [[111, 110, 101], [116, 119, 111], [116, 104, 114, 101, 101]] }
         conn.9: tid:2 balancerlog { after: 2 }
@@ -167,17 +170,117 @@ fn a_heartbeat_goes_to_all_other_ranks_and_records_are_kept_in_order() {
     "#]]);
 }
 
+/// The log, as somebody gets it who has so many records: how many there were before, and the lengths.
+fn log(bench: &mut Bench, after: u64) -> (u64, Vec<usize>) {
+    bench.ask(9, 7, MonOp::BalancerLog { after });
+    bench.settle();
+    let wire::MonAnswer::BalancerLog { before, records } = bench.answer() else {
+        panic!("a log");
+    };
+    (before, records.iter().map(Vec::len).collect())
+}
+
+/// A second, in which the ranks are heard of.
+fn a_second(bench: &mut Bench) {
+    for _ in 0..2 {
+        bench.beacon(1, 0, 1, MdsState::Active);
+        bench.beacon(2, 1, 1, MdsState::Active);
+        bench.settle();
+        bench.wait(500);
+        bench.settle();
+    }
+}
+
+/// A monitor that starts on what another one left, with a server.
+fn next_of(bench: Bench) -> Bench {
+    let log = bench.log;
+    let mut bench = Bench::with(bench.object);
+    bench.log = log;
+    bench.input(Input::Start);
+    bench.settle();
+    bench.beacon(1, 0, 1, MdsState::Active);
+    bench.settle();
+    bench
+}
+
 #[test]
 fn old_records_go_and_who_asks_learns_how_many() {
     let mut bench = two_ranks();
     let long = vec![b'x'; 1 << 20];
     for _ in 0..10 {
         bench.message(1, Message::Balanced(&long));
+        bench.settle();
+        a_second(&mut bench);
     }
-    let wire::MonAnswer::BalancerLog { before, records } = bench.mon.balancer_log(0) else {
-        panic!("a log");
-    };
-    assert_eq!((before, records.len()), (4, 6));
+    assert_eq!(log(&mut bench, 0), (4, vec![1 << 20; 6]));
+    assert_eq!(bench.log.len(), 6, "what is not kept is not in the store");
+}
+
+#[test]
+fn the_next_monitor_goes_on_with_the_log() {
+    let mut bench = two_ranks();
+    for length in 1..=3 {
+        bench.message(1, Message::Balanced(&vec![b'x'; length]));
+    }
+    bench.settle();
+    assert!(bench.log.is_empty(), "records that come together are stored together");
+    a_second(&mut bench);
+    assert_eq!(bench.log.len(), 1);
+    // A record that comes before the store was read, and nobody has asked.
+    let mut bench = next_of(bench);
+    bench.message(1, Message::Balanced(b"four"));
+    assert_eq!(log(&mut bench, 0), (0, vec![1, 2, 3, 4]));
+    assert_eq!(log(&mut bench, 2), (2, vec![3, 4]));
+    a_second(&mut bench);
+    assert_eq!(bench.log.len(), 1, "the part has room");
+    // The end waits until all is stored.
+    bench.message(1, Message::Balanced(b"fives"));
+    bench.input(Input::Terminate);
+    bench.closed(1);
+    bench.closed(2);
+    assert!(!bench.stopped());
+    bench.settle();
+    assert!(bench.stopped());
+    let mut bench = next_of(bench);
+    assert_eq!(log(&mut bench, 0), (0, vec![1, 2, 3, 4, 5]));
+}
+
+#[test]
+fn a_log_has_many_parts_and_a_damaged_one_is_left_out() {
+    let mut bench = two_ranks();
+    let record = vec![b'x'; 60_000];
+    for _ in 0..9 {
+        bench.message(1, Message::Balanced(&record));
+        bench.settle();
+        a_second(&mut bench);
+    }
+    let parts: Vec<String> = bench.log.keys().cloned().collect();
+    assert_eq!(parts, [0, 3, 6].map(|first| format!("balancer/log/{first:016x}")));
+    bench.log.get_mut(&parts[1]).unwrap()[100] ^= 1;
+    let mut bench = next_of(bench);
+    assert_eq!(log(&mut bench, 0), (6, vec![60_000; 3]), "numbers stay");
+    bench.message(1, Message::Balanced(b"ten"));
+    assert_eq!(log(&mut bench, 9), (9, vec![3]));
+}
+
+#[test]
+fn a_store_that_fails_is_asked_again() {
+    let mut bench = two_ranks();
+    bench.message(1, Message::Balanced(b"one"));
+    bench.ask(9, 1, MonOp::BalancerLog { after: 0 });
+    bench.store_fails(false);
+    bench.check_last(&expect![
+        "  to conn.9: tid:1 EIO: the balancers' log cannot be read: store: the disk is on fire"
+    ]);
+    a_second(&mut bench);
+    bench.wait(500);
+    bench.beacon(1, 0, 1, MdsState::Active);
+    bench.wait(500);
+    bench.store_fails(false);
+    assert!(bench.log.is_empty());
+    a_second(&mut bench);
+    assert_eq!(bench.log.len(), 1);
+    assert_eq!(log(&mut bench, 0), (0, vec![3]));
 }
 
 #[test]

@@ -17,6 +17,8 @@ use crate::{Effects, Input, Mon, Settings, format};
 
 pub(super) const GRACE: Span = Span::from_millis(1000);
 
+const LOG: &str = "balancer/log/";
+
 pub(super) struct Bench {
     pub(super) mon: Mon,
     pub(super) now: Moment,
@@ -24,9 +26,12 @@ pub(super) struct Bench {
     pub(super) object: Option<(Vec<u8>, u64)>,
     /// Balancer policies.
     pub(super) policies: BTreeMap<String, Vec<u8>>,
+    /// Parts of the balancers' log.
+    pub(super) log: BTreeMap<String, Vec<u8>>,
     pub(super) pending: VecDeque<(Token, StoreOp)>,
     effects: Effects,
     transcript: String,
+    answer: Option<MonAnswer>,
     /// Every client id that was given out.
     clients: Vec<ClientId>,
 }
@@ -45,9 +50,11 @@ impl Bench {
             now: Moment(0),
             object,
             policies: BTreeMap::new(),
+            log: BTreeMap::new(),
             pending: VecDeque::new(),
             effects: Effects::default(),
             transcript: String::new(),
+            answer: None,
             clients: Vec::new(),
         }
     }
@@ -75,6 +82,9 @@ impl Bench {
             if let Message::MonReply { result: Ok(MonAnswer::Client(client)), .. } = message {
                 self.clients.push(client);
             }
+            if let Message::MonReply { result: Ok(answer), .. } = &message {
+                self.answer = Some(answer.clone());
+            }
             let text = show_message(&message);
             writeln!(self.transcript, "  to {conn}: {text}").expect("a string takes it");
         }
@@ -91,6 +101,11 @@ impl Bench {
         if self.effects.stopped {
             self.transcript.push_str("  stopped\n");
         }
+    }
+
+    /// The answer to the last request.
+    pub(super) fn answer(&self) -> MonAnswer {
+        self.answer.clone().expect("somebody was answered")
     }
 
     pub(super) fn stopped(&self) -> bool {
@@ -134,6 +149,26 @@ impl Bench {
             }
             self.policies.insert(object.clone(), data.clone());
             return StoreResult::Stored(1);
+        }
+        if let StoreOp::List { prefix } = &op {
+            let names = self.log.keys().filter(|name| name.starts_with(prefix));
+            return StoreResult::Names(names.cloned().collect());
+        }
+        if let StoreOp::Delete { objects } = &op {
+            objects.iter().for_each(|object| drop(self.log.remove(object)));
+            return StoreResult::Done;
+        }
+        if let StoreOp::Put { object, data, .. } = &op
+            && object.starts_with(LOG)
+        {
+            self.log.insert(object.clone(), data.clone());
+            return StoreResult::Stored(1);
+        }
+        if let StoreOp::Get { object } = &op
+            && object.starts_with(LOG)
+        {
+            let found = self.log.get(object).cloned();
+            return found.map_or(StoreResult::Missing, |data| StoreResult::Bytes(data, 1));
         }
         if let StoreOp::Put { object, data, condition } = op {
             assert_eq!(object, MAP_NAME);
