@@ -12,6 +12,7 @@
 
 mod draw;
 mod queue;
+mod recorded;
 mod rng;
 mod tick;
 mod workload;
@@ -21,6 +22,8 @@ use types::Span;
 
 use crate::{Decision, Expired, Fault, Policy, State, share_left};
 use queue::{Queues, Work};
+use recorded::Load;
+pub use recorded::Recording;
 use rng::Rng;
 pub use workload::Workload;
 use world::World;
@@ -179,6 +182,7 @@ const STEP: Span = Span::from_millis(250);
 
 struct Cluster<'a> {
     setup: Setup,
+    load: Load<'a>,
     policy: &'a Policy,
     expired: &'a Expired,
     world: World,
@@ -211,6 +215,22 @@ struct RankState {
 /// bounds the run.
 #[must_use]
 pub fn simulate(policy: &Policy, setup: &Setup, expired: &Expired) -> Report {
+    run(policy, setup, Load::Made(setup.workload), expired)
+}
+
+/// Runs `policy` as [`simulate`] does, with a load that was recorded, or so many `times` of it. The
+/// workload of the setup counts for nothing.
+#[must_use]
+pub fn replay(
+    policy: &Policy,
+    setup: &Setup,
+    (recording, times): (&Recording, f64),
+    expired: &Expired,
+) -> Report {
+    run(policy, setup, Load::Recorded(recording, times), expired)
+}
+
+fn run(policy: &Policy, setup: &Setup, load: Load<'_>, expired: &Expired) -> Report {
     let setup = setup.bounded();
     let mut rng = Rng::new(setup.seed);
     let ranks = usize::from(setup.ranks);
@@ -219,7 +239,7 @@ pub fn simulate(policy: &Policy, setup: &Setup, expired: &Expired) -> Report {
         ..RankState::default()
     };
     let mut cluster = Cluster {
-        world: World::new(&setup),
+        world: World::new(&setup, load),
         queues: Queues::new(ranks, usize::from(setup.clients)),
         ranks: (0..ranks).map(|_| first(&mut rng)).collect(),
         users: Vec::new(),
@@ -229,6 +249,7 @@ pub fn simulate(policy: &Policy, setup: &Setup, expired: &Expired) -> Report {
         policy,
         expired,
         setup,
+        load,
         rng,
     };
     for second in 0..setup.seconds {
@@ -250,8 +271,8 @@ impl Cluster<'_> {
         self.world.split(self.setup.model.split_entries);
         let clients = 0..self.setup.clients;
         let work: Vec<Work> =
-            clients.map(|client| self.world.work(&self.setup, client, second)).collect();
-        let parts = |work: &Work| work.units.iter().map(|(part, _)| *part).collect();
+            clients.map(|client| self.world.work(&self.setup, self.load, client, second)).collect();
+        let parts = |work: &Work| work.units.iter().map(|used| used.part).collect();
         self.users = work.iter().map(parts).collect();
         work
     }

@@ -18,11 +18,19 @@ pub(super) struct Visit {
 pub(super) struct Work {
     pub(super) think_seconds: f64,
     pub(super) visits: Vec<Visit>,
-    /// Fragments that the requests are about, and their shares.
-    pub(super) units: Vec<(usize, f64)>,
+    /// Fragments that the requests are about.
+    pub(super) units: Vec<Use>,
     /// Forwards of each request.
     pub(super) forwards: f64,
-    /// Of each request, what is a read, a write, a listing.
+}
+
+/// What a client does with a fragment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Use {
+    pub(super) part: usize,
+    /// Of the client's requests.
+    pub(super) share: f64,
+    /// Of each of these, what is a read, a write, a listing.
     pub(super) kinds: [f64; 3],
 }
 

@@ -28,6 +28,8 @@ pub(super) struct Activity {
     pub(super) dirs: Vec<(usize, f64)>,
     /// Reads, writes and listings of each request.
     pub(super) kinds: [f64; 3],
+    /// The same of each request to a directory, where it is not the same for all.
+    pub(super) each: Vec<[f64; 3]>,
     /// Requests that walk along a path which the client does not remember.
     pub(super) traverses: f64,
     pub(super) think_seconds: f64,
@@ -98,6 +100,7 @@ impl Workload {
         let creates = |dirs| Activity {
             dirs,
             kinds: [0.0, 1.0, 0.0],
+            each: Vec::new(),
             traverses: 0.002,
             think_seconds: setup.model.think_seconds,
             weight: 1.0,
@@ -132,6 +135,7 @@ fn compile(setup: &Setup, me: usize, second: u32) -> Activity {
         return Activity {
             dirs: vec![(first + dir, 1.0)],
             kinds: [0.2, 0.8, 0.0],
+            each: Vec::new(),
             traverses: 0.05,
             think_seconds: setup.model.think_seconds,
             weight: 0.9,
@@ -147,6 +151,7 @@ fn compile(setup: &Setup, me: usize, second: u32) -> Activity {
     Activity {
         dirs,
         kinds: [0.75, 0.2, 0.05],
+        each: Vec::new(),
         traverses: 0.15,
         // The compiler works between two requests, too.
         think_seconds: setup.model.think_seconds * 2.0,
@@ -166,6 +171,7 @@ fn hotspot(setup: &Setup, second: u32) -> Activity {
     Activity {
         dirs,
         kinds: [0.7, 0.3, 0.0],
+        each: Vec::new(),
         traverses: 0.05,
         think_seconds: setup.model.think_seconds,
         weight: 0.6,

@@ -2,7 +2,8 @@
 
 use types::{DirFragId, Frag, Ino, Rank};
 
-use super::queue::{Visit, Work};
+use super::queue::{Use, Visit, Work};
+use super::recorded::Load;
 use super::rng::mix;
 use super::workload::Activity;
 use super::{Setup, count};
@@ -39,10 +40,26 @@ pub(super) struct World {
 const BITS_MAX: u8 = 9;
 
 impl World {
-    pub(super) fn new(setup: &Setup) -> Self {
+    pub(super) fn new(setup: &Setup, load: Load<'_>) -> Self {
         let mut world = Self { dirs: Vec::new(), parts: Vec::new() };
-        for parent in setup.workload.tree(setup.clients) {
-            world.add(parent);
+        match load {
+            Load::Made(workload) => {
+                workload.tree(setup.clients).into_iter().for_each(|parent| world.add(parent));
+            }
+            Load::Recorded(recording, _) => {
+                for dir in recording.dirs() {
+                    let part = world.parts.len();
+                    world.add(dir.parent);
+                    world.parts[part].entries += dir.entries;
+                    let pin = dir.pin.filter(|pin| pin.0 < setup.ranks);
+                    world.dirs[part].pin = pin;
+                    // Where an administrator wanted it, it was from the start.
+                    world.parts[part].rank = pin.map_or_else(
+                        || dir.parent.map_or(0, |parent| world.parts[parent].rank),
+                        |pin| usize::from(pin.0),
+                    );
+                }
+            }
         }
         if setup.pinned {
             let below_root = |dir: &&mut Dir| dir.parent == Some(0);
@@ -99,11 +116,14 @@ impl World {
     }
 
     /// What a client does in a second, on the ranks as they are.
-    pub(super) fn work(&self, setup: &Setup, client: u16, second: u32) -> Work {
-        let Activity { dirs, kinds, traverses, think_seconds, weight } =
-            setup.workload.activity(setup, client, second);
-        let mut work = Work { think_seconds, kinds, ..Work::default() };
-        for (dir, share) in dirs {
+    pub(super) fn work(&self, setup: &Setup, load: Load<'_>, client: u16, second: u32) -> Work {
+        let Activity { dirs, kinds, each, traverses, think_seconds, weight } = match load {
+            Load::Made(workload) => workload.activity(setup, client, second),
+            Load::Recorded(recording, times) => recording.activity(setup, second, times),
+        };
+        let mut work = Work { think_seconds, ..Work::default() };
+        for (at, (dir, share)) in dirs.into_iter().enumerate() {
+            let kinds = each.get(at).copied().unwrap_or(kinds);
             let dir = &self.dirs[dir];
             let share = share / count(dir.parts.len());
             let mut ranks: Vec<usize> =
@@ -113,7 +133,7 @@ impl World {
             let sharing = 1.0 + setup.model.shared_share * count(ranks.len().saturating_sub(1));
             for part in &dir.parts {
                 let rank = self.parts[*part].rank;
-                work.units.push((*part, share));
+                work.units.push(Use { part: *part, share, kinds });
                 visit(
                     &mut work,
                     rank,
@@ -138,8 +158,8 @@ impl World {
 
     /// Counts requests, and the entries that writes make.
     pub(super) fn count(&mut self, work: &Work, requests: f64) {
-        let [reads, writes, lists] = work.kinds;
-        for (part, share) in &work.units {
+        for Use { part, share, kinds } in &work.units {
+            let [reads, writes, lists] = kinds;
             let part = &mut self.parts[*part];
             part.counts.add(Kind::InodeRead, requests * share * reads);
             part.counts.add(Kind::InodeWrite, requests * share * writes);
@@ -151,7 +171,7 @@ impl World {
     /// The share of a step in which a client stands still: it does once it asks for something frozen.
     pub(super) fn frozen_share(&self, work: &Work, requests: f64, now: f64, step: f64) -> f64 {
         let mut going = 1.0;
-        for (part, share) in &work.units {
+        for Use { part, share, .. } in &work.units {
             let left = (self.parts[*part].frozen_until - now).clamp(0.0, step) / step;
             if left > 0.0 {
                 going *= 1.0 - left * (requests * share).min(1.0);

@@ -91,6 +91,40 @@ fn load_moves_off_an_overloaded_rank_and_clients_lose_nothing() {
     cluster.run(&["balancer", "log", "--heat", "hot.svg"]);
     let svg = fs::read_to_string(cluster.home.join("hot.svg")).unwrap();
     assert!(svg.contains("/a</text>") && svg.contains("<rect"), "{svg}");
+    replayed(&cluster);
+    outlives_the_monitor(&cluster);
+}
+
+/// What was recorded of the cluster's load goes through a policy on paper.
+fn replayed(cluster: &Cluster) {
+    let recorded = Value::from(self::log(cluster, &[])).to_string();
+    fs::write(cluster.home.join("log.json"), recorded).unwrap();
+    let replay = ["balancer", "simulate", "cudele", "--recorded", "log.json", "--half-life", "0.5"];
+    let once = cluster.json(&replay);
+    let facts = &once["recorded"];
+    assert!(facts["directories"].as_u64() > Some(4) && facts["per_second"].as_f64() > Some(1.0));
+    assert_eq!(
+        (&once["rows"][0]["workload"], &once["seconds"]),
+        (&"recorded".into(), &facts["seconds"])
+    );
+    let rate = |facts: &Value| facts["rows"][0]["per_second"].as_f64().unwrap();
+    let thrice = cluster.json(&[&replay[..], &["--times", "3", "--svg", "replay.svg"]].concat());
+    // How much more that is depends on what a request cost.
+    assert!(rate(&once) > 0.0 && rate(&thrice) > 0.0, "{once} {thrice}");
+    assert_eq!(thrice["recorded"]["times"], 3.0);
+    assert!(fs::read_to_string(cluster.home.join("replay.svg")).unwrap().contains("recorded"));
+    fs::write(cluster.home.join("none.json"), "[]").unwrap();
+    let said = cluster.fails(2, &["balancer", "simulate", "cudele", "--recorded", "none.json"]);
+    assert!(said.contains("none.json") && said.contains("balancer log"), "{said}");
+}
+
+/// The log is there when the monitor, or the whole cluster, starts anew.
+fn outlives_the_monitor(cluster: &Cluster) {
+    let known = self::log(cluster, &[]);
+    cluster.run(&["down"]);
+    cluster.start();
+    let found = self::log(cluster, &[]);
+    assert_eq!(found[..known.len()], known[..], "{} of {}", found.len(), known.len());
 }
 
 #[test]

@@ -1,11 +1,14 @@
-//! `cudele balancer simulate`: where load would go.
+//! `cudele balancer simulate`: where load would go, a made one or one that was recorded.
+
+mod recorded;
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use balancer::simulate::{
-    CLIENTS_MAX, RANKS_SIMULATED_MAX, Report, SECONDS_MAX, Setup, Workload, simulate,
+    CLIENTS_MAX, RANKS_SIMULATED_MAX, Recording, Report, SECONDS_MAX, Setup, Workload, replay,
+    simulate,
 };
 use balancer::{Expired, PRESETS, Policy};
 use clap::Args as ClapArgs;
@@ -22,10 +25,14 @@ use crate::context::Context;
   cudele balancer simulate cudele cephfs --workload hotspot --ranks 16
   cudele balancer simulate mine.lua --workload shared --svg shared.svg
   cudele balancer simulate --table --seeds 5
+  cudele --json balancer log > log.json
+  cudele balancer simulate cudele greedy-spill --recorded log.json --times 4 --ranks 8
 
 Workloads: private (directories of their own), shared (one directory), compile (source trees),
 checkpoint (storms of creates into a new directory), hotspot (what is hot moves). The policy `static`
-is simulated with the directories below the root pinned to the ranks in turn.")]
+is simulated with the directories below the root pinned to the ranks in turn. A recorded load has the
+directories, requests and costs that the ranks of a cluster have logged, pinned as they were; how many
+clients there were is not in it.")]
 pub(super) struct Args {
     /// Policy files or shipped policies
     #[arg(value_name = "FILE|PRESET", required_unless_present = "table")]
@@ -36,15 +43,24 @@ pub(super) struct Args {
     /// private, shared, compile, checkpoint or hotspot
     #[arg(long, default_value = "private", conflicts_with = "table")]
     workload: String,
+    /// Replay what the ranks of a cluster said: a file with what `cudele --json balancer log` printed
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["workload", "table"])]
+    recorded: Option<PathBuf>,
+    /// So many times the recorded load
+    #[arg(long, default_value_t = 1.0, value_name = "N", requires = "recorded", value_parser = positive)]
+    times: f64,
+    /// Seconds in which the recorded servers' counters fade by half (their setting balance_half_life_ms)
+    #[arg(long, default_value_t = 5.0, value_name = "SECONDS", requires = "recorded", value_parser = positive)]
+    half_life: f64,
     /// Ranks
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=i64::from(RANKS_SIMULATED_MAX)))]
     ranks: u16,
     /// Clients; 4 for each rank unless given
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=i64::from(CLIENTS_MAX)))]
     clients: Option<u16>,
-    /// Simulated seconds
-    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=i64::from(SECONDS_MAX)))]
-    seconds: u32,
+    /// Simulated seconds; 300, or as many as were recorded, unless given
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(SECONDS_MAX)))]
+    seconds: Option<u32>,
     /// The first seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -62,7 +78,7 @@ pub(super) struct Args {
 /// The runs of one policy on one workload.
 struct Row {
     policy: String,
-    workload: Workload,
+    workload: &'static str,
     /// Sorted by throughput, with their seeds.
     runs: Vec<(u64, Report)>,
     /// Median throughput of a single rank.
@@ -83,7 +99,7 @@ impl Row {
         let report = self.median();
         let (least, median, most) = self.rates();
         json!({
-            "policy": self.policy, "workload": self.workload.name(), "seeds": self.runs.len(),
+            "policy": self.policy, "workload": self.workload, "seeds": self.runs.len(),
             "per_second": median, "per_second_least": least, "per_second_most": most,
             "speedup": median / self.one_rank,
             "forwards_per_thousand": report.forwards_per_thousand,
@@ -102,7 +118,7 @@ impl Row {
         let _ = writeln!(
             text,
             "{:<10} {:<26} {:>22} {:>7.2} {:>8.1} {:>6} {:>7} {:>7.1} {:>6.2}",
-            self.workload.name(),
+            self.workload,
             self.policy,
             format!("{median:.0}{spread}"),
             median / self.one_rank,
@@ -131,24 +147,32 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<()> {
     } else {
         args.policies.iter().map(super::read).collect::<Result<_>>()?
     };
-    let workloads = if args.table { Workload::ALL.to_vec() } else { vec![named(&args.workload)?] };
+    let recording = args.recorded.as_deref().map(|file| recorded::read(file, args.half_life));
+    let recording = recording.transpose()?;
+    let loads = match &recording {
+        Some(recording) => vec![Load::Recorded(recording)],
+        None if args.table => Workload::ALL.map(Load::Made).to_vec(),
+        None => vec![Load::Made(named(&args.workload)?)],
+    };
     let mut rows = Vec::new();
-    for workload in workloads {
-        let mut alone: Vec<f64> = seeds(args).map(|seed| one_rank(args, workload, seed)).collect();
+    for load in loads.iter().copied() {
+        let mut alone: Vec<f64> = seeds(args).map(|seed| one_rank(args, load, seed)).collect();
         alone.sort_by(f64::total_cmp);
         for policy in &policies {
             let mut runs: Vec<(u64, Report)> =
-                seeds(args).map(|seed| (seed, report(args, policy, workload, seed))).collect();
+                seeds(args).map(|seed| (seed, report(args, policy, load, seed))).collect();
             runs.sort_by(|a, b| a.1.per_second.total_cmp(&b.1.per_second));
             let policy = policy.name().to_owned();
+            let workload = load.name();
             rows.push(Row { policy, workload, runs, one_rank: alone[alone.len() / 2] });
         }
     }
     if let (Some(file), Some(row)) = (&args.svg, rows.first()) {
         draw(file, args, row)?;
     }
-    let setup = setup(args, Workload::Private, args.seed);
+    let setup = setup(args, loads[0], args.seed);
     let facts = json!({
+        "recorded": recording.as_ref().map(|recording| recorded::facts(recording, args.times)),
         "ranks": setup.ranks, "clients": setup.clients, "seconds": setup.seconds,
         "first_seed": args.seed, "simulated": true,
         "rows": rows.iter().map(Row::to_json).collect::<Vec<_>>(),
@@ -168,34 +192,66 @@ fn named(name: &str) -> Result<Workload> {
     })
 }
 
-fn setup(args: &Args, workload: Workload, seed: u64) -> Setup {
-    let setup = Setup::new(workload, args.ranks);
-    let clients = args.clients.unwrap_or(setup.clients);
-    Setup { clients, seconds: args.seconds, seed, ..setup }
+/// What the clients do.
+#[derive(Clone, Copy)]
+enum Load<'a> {
+    Made(Workload),
+    Recorded(&'a Recording),
 }
 
-fn report(args: &Args, policy: &Policy, workload: Workload, seed: u64) -> Report {
-    let setup = Setup { pinned: policy.name() == "static", ..setup(args, workload, seed) };
-    // Steps bound every decision; a clock would make reports differ from run to run.
-    simulate(policy, &setup, &Expired::never())
+impl Load<'_> {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Made(workload) => workload.name(),
+            Self::Recorded(_) => "recorded",
+        }
+    }
+
+    fn run(self, args: &Args, policy: &Policy, setup: &Setup) -> Report {
+        // Steps bound every decision; a clock would make reports differ from run to run.
+        let expired = Expired::never();
+        match self {
+            Self::Made(_) => simulate(policy, setup, &expired),
+            Self::Recorded(recording) => replay(policy, setup, (recording, args.times), &expired),
+        }
+    }
+}
+
+fn setup(args: &Args, load: Load<'_>, seed: u64) -> Setup {
+    let (workload, usual) = match load {
+        Load::Made(workload) => (workload, 300),
+        Load::Recorded(recording) => (Workload::Private, recording.seconds()),
+    };
+    let setup = Setup::new(workload, args.ranks);
+    let clients = args.clients.unwrap_or(setup.clients);
+    Setup { clients, seconds: args.seconds.unwrap_or(usual), seed, ..setup }
+}
+
+fn report(args: &Args, policy: &Policy, load: Load<'_>, seed: u64) -> Report {
+    // Of a recorded load it is known what was pinned.
+    let pinned = policy.name() == "static" && matches!(load, Load::Made(_));
+    load.run(args, policy, &Setup { pinned, ..setup(args, load, seed) })
 }
 
 /// The same clients on one rank.
-fn one_rank(args: &Args, workload: Workload, seed: u64) -> f64 {
-    let setup = Setup { ranks: 1, ..setup(args, workload, seed) };
-    simulate(&balancer::default_policy(), &setup, &Expired::never()).per_second.max(1e-9)
+fn one_rank(args: &Args, load: Load<'_>, seed: u64) -> f64 {
+    let setup = Setup { ranks: 1, ..setup(args, load, seed) };
+    load.run(args, &balancer::default_policy(), &setup).per_second.max(1e-9)
+}
+
+fn positive(text: &str) -> std::result::Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value.is_finite() && value > 0.0 => Ok(value),
+        Ok(_) | Err(_) => Err("not a number above zero".to_owned()),
+    }
 }
 
 fn draw(file: &Path, args: &Args, row: &Row) -> Result<()> {
     let Some((seed, report)) = row.runs.iter().find(|(seed, _)| *seed == args.seed) else {
         return Ok(());
     };
-    let title = format!(
-        "{} on {}: {} ranks, seed {seed}, simulated",
-        row.policy,
-        row.workload.name(),
-        args.ranks
-    );
+    let title =
+        format!("{} on {}: {} ranks, seed {seed}, simulated", row.policy, row.workload, args.ranks);
     std::fs::write(file, report.svg(&title)).map_err(|error| super::super::up::io(file, &error))
 }
 
@@ -210,7 +266,7 @@ fn text(args: &Args, setup: &Setup, rows: &[Row]) -> String {
             let Some((_, report)) = row.runs.iter().find(|(seed, _)| *seed == args.seed) else {
                 continue;
             };
-            let _ = writeln!(text, "{} on {}", row.policy, row.workload.name());
+            let _ = writeln!(text, "{} on {}", row.policy, row.workload);
             text += &report.bars(60);
             if args.log {
                 for event in &report.events {
