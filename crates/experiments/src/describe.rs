@@ -55,6 +55,9 @@ pub(crate) struct Run {
     /// Whether it can measure a CephFS beside.
     #[serde(default)]
     pub(crate) cephfs: bool,
+    /// Whether it can measure a JuiceFS beside.
+    #[serde(default)]
+    pub(crate) juicefs: bool,
     /// Added to each row's name behind a dot, where several runs print rows of one name.
     #[serde(default)]
     pub(crate) tag: Option<String>,

@@ -34,7 +34,7 @@ use describe::Description;
 use types::{Errno, Error, Result};
 
 const USAGE: &str = "\
-usage: cargo xtask experiment NAME|all|page|list [--quick] [--cephfs FILE]
+usage: cargo xtask experiment NAME|all|page|list [--quick] [--cephfs FILE] [--juicefs FILE]
 
   NAME             runs one experiment and draws it anew; the names are those of the folders in
                    experiments/
@@ -46,6 +46,7 @@ usage: cargo xtask experiment NAME|all|page|list [--quick] [--cephfs FILE]
                    target/experiments, and not beside the results of full runs
   --cephfs FILE    configuration of a Ceph cluster with a CephFS (`cargo xtask ceph up --cephfs`),
                    measured in the same run where an experiment has it as a peer
+  --juicefs FILE   the program of JuiceFS, likewise (`scripts/peers install`)
 ";
 
 /// What was asked for.
@@ -55,6 +56,7 @@ struct Args {
     program: PathBuf,
     root: PathBuf,
     cephfs: Option<PathBuf>,
+    juicefs: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -88,6 +90,7 @@ impl Args {
             program: PathBuf::from("target/release/cudele"),
             root: PathBuf::from("."),
             cephfs: None,
+            juicefs: None,
         };
         while let Some(argument) = arguments.next() {
             let mut value =
@@ -97,6 +100,7 @@ impl Args {
                 "--program" => args.program = value()?.into(),
                 "--root" => args.root = value()?.into(),
                 "--cephfs" => args.cephfs = Some(value()?.into()),
+                "--juicefs" => args.juicefs = Some(value()?.into()),
                 option if option.starts_with('-') => {
                     return Err(wrong(format!("there is no option {option}")));
                 }
@@ -165,6 +169,7 @@ fn measure(args: &Args, one: &Description) -> Result<()> {
         program: &args.program,
         quick: args.quick,
         cephfs: args.cephfs.as_deref(),
+        juicefs: args.juicefs.as_deref(),
         root: &args.root,
     };
     let results = runner.experiment(one)?;

@@ -30,6 +30,7 @@ pub(crate) struct Runner<'a> {
     pub(crate) program: &'a Path,
     pub(crate) quick: bool,
     pub(crate) cephfs: Option<&'a Path>,
+    pub(crate) juicefs: Option<&'a Path>,
     pub(crate) root: &'a Path,
 }
 
@@ -61,17 +62,21 @@ impl Runner<'_> {
         if let Some(conf) = self.cephfs.filter(|_| run.cephfs) {
             arguments.extend(["--cephfs".to_owned(), conf.display().to_string()]);
         }
+        if let Some(program) = self.juicefs.filter(|_| run.juicefs) {
+            arguments.extend(["--juicefs".to_owned(), program.display().to_string()]);
+        }
         arguments
     }
 
     fn one(&self, run: &Run) -> Result<Done> {
         let arguments = self.arguments(run);
-        // The configuration's place is this machine's business.
-        let shown = arguments.iter().map(String::as_str);
-        let shown: Vec<_> = shown.take_while(|argument| *argument != "--cephfs").collect();
-        let mut command = format!("cudele {}", shown.join(" "));
-        if shown.len() < arguments.len() {
-            command.push_str(" --cephfs FILE");
+        // The places of peers are this machine's business.
+        let is_peer = |argument: &str| ["--cephfs", "--juicefs"].contains(&argument);
+        let mut command = "cudele".to_owned();
+        for (at, argument) in arguments.iter().enumerate() {
+            let place = at > 0 && is_peer(&arguments[at - 1]);
+            command.push(' ');
+            command.push_str(if place { "FILE" } else { argument });
         }
         let load_before = machine::load();
         eprintln!("   {command} (load {load_before:.1})");

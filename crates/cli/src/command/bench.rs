@@ -8,6 +8,7 @@ mod arriving;
 mod batch;
 mod block_allow;
 mod branch;
+mod cephfs;
 mod checkpoint;
 mod cluster;
 mod compositions;
@@ -20,11 +21,13 @@ mod insert;
 mod interference;
 mod job;
 mod journal_size;
+mod juicefs;
 mod knee;
 mod lab;
 mod mechanisms;
 mod memory;
 mod merge;
+mod mounts;
 mod numbered;
 mod overload;
 mod peer;
@@ -88,9 +91,13 @@ pub(crate) struct Args {
     /// What `fuse` and `untar` unpack [default: a part of this machine's files, packed for it]
     #[arg(long, value_name = "FILE")]
     archive: Option<PathBuf>,
-    /// Configuration of a Ceph cluster whose file system `creates` measures in the same run
+    /// Configuration of a Ceph cluster whose file system is measured in the same run: by `creates`,
+    /// `interference`, `knee`, `mechanisms`, `readdir`, `segments`, `untar`
     #[arg(long, value_name = "FILE")]
     cephfs: Option<PathBuf>,
+    /// The program of JuiceFS: `untar` measures a volume of it in the same run
+    #[arg(long, value_name = "FILE")]
+    juicefs: Option<PathBuf>,
     /// Be a client process of an experiment
     #[arg(long, hide = true)]
     worker: bool,
@@ -265,6 +272,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         names: args.names.clone(),
         archive: args.archive.clone(),
         cephfs: args.cephfs.clone(),
+        juicefs: args.juicefs.clone(),
         ..Lab::new(place(context)?, interrupts()?)
     };
     let stores: Vec<Option<String>> = args.store.iter().cloned().map(Some).collect();

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use cudele::Result;
 
+use super::cephfs::Peer;
 use super::cluster::TestCluster;
 use super::crew::Crew;
 use super::job::{Job, Outcome, Task};
@@ -61,6 +62,64 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
         cluster.store().clone_into(&mut store);
     }
     lab.report(&store, rows.into_iter().chain(stats));
+    if let Some(conf) = lab.cephfs.clone() {
+        beside(lab, &Peer::new(&conf), files)?;
+    }
+    Ok(())
+}
+
+/// The same two cases in a CephFS, with a tenth of the files.
+fn beside(lab: &mut Lab, peer: &Peer, files: u64) -> Result<()> {
+    let files = (files / 10).max(2);
+    let mut rows = ["cephfs_lone", "cephfs_interfered"].map(|name| Peer::row(BENCH, name, files));
+    // Of this cluster only the place for its clients' state is used.
+    let cluster = lab.cluster(&[])?;
+    for repetition in 0..lab.repeat {
+        for (row, interfered) in rows.iter_mut().zip([false, true]) {
+            lab.progress(BENCH, repetition, &row.name);
+            peer_halves(&cluster, peer, (files, interfered), row)?;
+        }
+    }
+    lab.report("", rows);
+    Ok(())
+}
+
+fn peer_halves(
+    cluster: &TestCluster,
+    peer: &Peer,
+    (files, interfered): (u64, bool),
+    row: &mut Row,
+) -> Result<()> {
+    let (conf, dir) = (peer.conf().to_owned(), peer.directory(BENCH));
+    let task = Task::CephLookAndCreate { conf: conf.clone(), dir: dir.clone(), first: 0, files };
+    let mut tasks = vec![task];
+    if interfered {
+        tasks.push(Task::CephIntrude { conf, dir, first: FIRST_OF_OTHER });
+    }
+    let jobs: Vec<Job> = tasks.into_iter().map(|task| cluster.job(task)).collect();
+    let mut counted = Vec::new();
+    let result = Crew::ready(&jobs, &cluster.state())?.go_halves(|| {
+        counted.push(peer.counted()?);
+        Ok(())
+    })?;
+    let [at_begin, in_middle, at_end] = counted[..] else { return Ok(()) };
+    let first = result.first()?;
+    let (before, after) = (real(files / 2), real(files - files / 2));
+    let (lone, together) = (in_middle.since(at_begin), at_end.since(in_middle));
+    row.push(first.part("before") + first.part("after"));
+    if !interfered {
+        let all = at_end.since(at_begin);
+        row.note("lookups_per_create", all.lookups / (before + after));
+        row.note("requests_per_create", all.requests / (before + after));
+        return Ok(());
+    }
+    // The server counts what both ask; the second client does not look.
+    row.note("lookups_per_create_before", lone.lookups / before);
+    row.note("lookups_per_create_after", together.lookups / after);
+    row.note("creates_per_second_before", before / first.part("before").max(1e-9));
+    row.note("creates_per_second_after", after / first.part("after").max(1e-9));
+    row.note("others", 1.0);
+    row.note("other_creates_per_second", result.outcomes.get(1).map_or(0.0, rate));
     Ok(())
 }
 

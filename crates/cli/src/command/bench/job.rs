@@ -44,6 +44,10 @@ pub(crate) enum Task {
     LookAndCreate { dir: String, first: u64, files: u64 },
     /// Create files in a directory until the parent says that the others have ended.
     Intrude { dir: String, first: u64 },
+    /// The same as `LookAndCreate`, in a CephFS, by its own library.
+    CephLookAndCreate { conf: PathBuf, dir: String, first: u64, files: u64 },
+    /// The same as `Intrude`, in a CephFS.
+    CephIntrude { conf: PathBuf, dir: String, first: u64 },
     /// Create files, and look them all up so many times: out of memory, or asking every time.
     Stat { dir: String, files: u64, passes: u64, remember: bool },
     /// Decouple a directory, append creates to the client's journal, complete the mechanisms.

@@ -7,6 +7,7 @@
 
 use cudele::Result;
 
+use super::cephfs::Peer;
 use super::cluster::TestCluster;
 use super::job::Task;
 use super::lab::{Lab, policy, together};
@@ -58,6 +59,40 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     };
     rows.push(found);
     lab.report(&store, rows);
+    if let Some(conf) = lab.cephfs.clone() {
+        beside(lab, &Peer::new(&conf), (files, &counts))?;
+    }
+    Ok(())
+}
+
+/// The same in a CephFS, with a tenth of the files.
+fn beside(lab: &mut Lab, peer: &Peer, (files, counts): (u64, &[u32])) -> Result<()> {
+    let files = (files / 10).max(1);
+    let row =
+        |count: &u32| Peer::row(BENCH, format!("cephfs_clients_{count}"), files).clients(*count);
+    let mut rows: Vec<_> = counts.iter().map(row).collect();
+    // Of this cluster only the place for its clients' state is used.
+    let cluster = lab.cluster(&[])?;
+    for repetition in 0..lab.repeat {
+        let mut alone = 0.0;
+        for row in &mut rows {
+            lab.progress(BENCH, repetition, &row.name);
+            let task = |_| {
+                let (conf, dir) = (peer.conf().to_owned(), peer.directory(BENCH));
+                Task::CephCreate { conf, dir, files, sync: false }
+            };
+            let result = together(&cluster, (0..row.clients).map(task).collect())?;
+            row.push(result.seconds);
+            let seconds = result.outcomes.iter().map(super::job::Outcome::seconds);
+            let slowest = seconds.fold(0.0, f64::max);
+            if row.clients == 1 {
+                alone = slowest;
+            }
+            row.slowdown.push(slowest / alone);
+            row.note("creates", real(files * u64::from(row.clients)));
+        }
+    }
+    lab.report("", rows);
     Ok(())
 }
 

@@ -29,6 +29,8 @@ pub(crate) struct Lab {
     pub(crate) archive: Option<PathBuf>,
     /// `--cephfs`, if given.
     pub(crate) cephfs: Option<PathBuf>,
+    /// `--juicefs`, if given.
+    pub(crate) juicefs: Option<PathBuf>,
     /// Rows so far.
     pub(crate) rows: Vec<Row>,
     /// Set when somebody asks the process to end: then it removes its cluster first.
@@ -61,6 +63,7 @@ impl Lab {
             names: PathBuf::from("/usr/share"),
             archive: None,
             cephfs: None,
+            juicefs: None,
             rows: Vec::new(),
             interrupted,
         }

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use cudele::Result;
 
+use super::cephfs::Peer;
 use super::cluster::TestCluster;
 use super::job::{Outcome, Task};
 use super::lab::{Lab, alone, create, decoupled};
@@ -29,6 +30,25 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
         all.repetition(lab, repetition)?;
     }
     all.report(lab);
+    if let Some(conf) = lab.cephfs.clone() {
+        beside(lab, &Peer::new(&conf))?;
+    }
+    Ok(())
+}
+
+/// One client of a CephFS that waits for each create, as `rpcs+stream` does, with a tenth of the files.
+fn beside(lab: &mut Lab, peer: &Peer) -> Result<()> {
+    let files = (lab.files(100_000, 2_000) / 10).max(1);
+    let mut row = Peer::row(BENCH, "cephfs", files);
+    // Of this cluster only the place for its client's state is used.
+    let cluster = lab.cluster(&[])?;
+    for repetition in 0..lab.repeat {
+        lab.progress(BENCH, repetition, &row.name);
+        let (conf, dir) = (peer.conf().to_owned(), peer.directory(BENCH));
+        let outcome = alone(&cluster, Task::CephCreate { conf, dir, files, sync: true })?;
+        row.push(outcome.seconds());
+    }
+    lab.report("", [row]);
     Ok(())
 }
 

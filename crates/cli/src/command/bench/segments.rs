@@ -3,7 +3,9 @@
 
 use cudele::Result;
 
-use super::lab::{Lab, create};
+use super::cephfs::Peer;
+use super::job::Task;
+use super::lab::{Lab, alone, create};
 use super::row::Row;
 use super::stats::real;
 
@@ -22,6 +24,9 @@ const CASES: [(&str, &[&str]); 10] = [
     ("kept_30_of_64K", &["segment_bytes_max=65536", "segments_max=30"]),
     ("kept_180_of_64K", &["segment_bytes_max=65536", "segments_max=180"]),
 ];
+
+/// Segments that a CephFS is told to keep, of those that the published figure has.
+const CEPHFS_KEPT: [&str; 3] = ["30", "90", "180"];
 
 pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     let files = lab.files(100_000, 1_000);
@@ -46,5 +51,35 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
         }
     }
     lab.report(&store, std::iter::once(none).chain(rows));
+    if let Some(conf) = lab.cephfs.clone() {
+        beside(lab, &Peer::new(&conf), files)?;
+    }
+    Ok(())
+}
+
+/// A CephFS that keeps so many segments, with a tenth of the files. It cannot work without a journal.
+fn beside(lab: &mut Lab, peer: &Peer, files: u64) -> Result<()> {
+    const SETTING: &str = "mds_log_max_segments";
+    let files = (files / 10).max(1);
+    let usual = peer.setting(SETTING)?;
+    // Of this cluster only the place for its client's state is used.
+    let cluster = lab.cluster(&[])?;
+    let measure = || -> Result<Vec<Row>> {
+        let row = |kept: &str| Peer::row(BENCH, format!("cephfs_kept_{kept}"), files);
+        let mut rows: Vec<_> = CEPHFS_KEPT.iter().map(|kept| row(kept)).collect();
+        for repetition in 0..lab.repeat {
+            for (row, kept) in rows.iter_mut().zip(CEPHFS_KEPT) {
+                lab.progress(BENCH, repetition, &row.name);
+                peer.set(SETTING, kept)?;
+                let (conf, dir) = (peer.conf().to_owned(), peer.directory(BENCH));
+                let task = Task::CephCreate { conf, dir, files, sync: true };
+                row.push(alone(&cluster, task)?.seconds());
+            }
+        }
+        Ok(rows)
+    };
+    let measured = measure();
+    peer.set(SETTING, &usual)?;
+    lab.report("", measured?);
     Ok(())
 }

@@ -13,10 +13,12 @@ use std::path::Path;
 
 use cudele::Result;
 
+use super::cephfs::Peer;
 use super::cluster::TestCluster;
 use super::fuse::{self, Mount};
 use super::job::{Served, Task};
 use super::lab::{Lab, alone, policy};
+use super::mounts::Fuse;
 use super::process;
 use super::row::Row;
 use super::stats::real;
@@ -45,6 +47,10 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     let row = |phase: &str, way: &str| Row::new(BENCH, format!("{phase}_{way}"), tree.entries());
     let rows = |way: &str| PHASES.map(|(phase, _)| row(phase, way));
     let (mut posix, mut batchfs) = (rows("posix"), rows("batchfs"));
+    let peer = lab.cephfs.as_deref().map(Peer::new);
+    let mut juicefs = rows("juicefs");
+    let mut cephfs =
+        PHASES.map(|(phase, _)| Peer::row(BENCH, format!("{phase}_cephfs"), tree.entries()));
     let mut store = String::new();
     for repetition in 0..lab.repeat {
         let cluster = lab.cluster(&[])?;
@@ -61,10 +67,59 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
                 }
             }
         }
+        if let Some(peer) = &peer {
+            let beside = Beside { mount: peer.mount()?, peer: Some(peer) };
+            beside.phases(lab, &cluster, &tree, repetition, &mut cephfs)?;
+        }
+        if let Some(program) = &lab.juicefs {
+            let mount = super::juicefs::mount(program, &lab.place.parent)?;
+            let beside = Beside { mount, peer: None };
+            beside.phases(lab, &cluster, &tree, repetition, &mut juicefs)?;
+        }
         cluster.store().clone_into(&mut store);
     }
-    lab.report(&store, posix.into_iter().chain(batchfs));
+    let peers = cephfs.into_iter().chain(juicefs).filter(|row| !row.seconds.is_empty());
+    lab.report(&store, posix.into_iter().chain(batchfs).chain(peers));
     Ok(())
+}
+
+/// Somebody else's file system, mounted.
+struct Beside<'a> {
+    mount: Fuse,
+    /// Whose server counts requests.
+    peer: Option<&'a Peer>,
+}
+
+impl Beside<'_> {
+    fn requests(&self) -> Result<Option<f64>> {
+        self.peer.map(|peer| Ok(peer.counted()?.requests)).transpose()
+    }
+
+    /// The phases in a directory of its own.
+    fn phases(
+        &self,
+        lab: &Lab,
+        cluster: &TestCluster,
+        tree: &Tree,
+        repetition: u32,
+        rows: &mut [Row],
+    ) -> Result<()> {
+        let dir = self.mount.dir().join(format!("{BENCH}.{}.{repetition}", std::process::id()));
+        std::fs::create_dir(&dir).map_err(|error| io(&dir, &error))?;
+        let pid = self.mount.pid();
+        for (row, (_, script)) in rows.iter_mut().zip(&PHASES) {
+            lab.progress(BENCH, repetition, &row.name);
+            let (before, cpu) = (self.requests()?, process::cpu_seconds(pid)?);
+            let seconds = alone(cluster, task(script, tree, &dir))?.seconds();
+            row.push(seconds);
+            if let (Some(before), Some(after)) = (before, self.requests()?) {
+                row.note("requests", after - before);
+                row.note("requests_per_second", (after - before) / seconds);
+            }
+            row.note("mount_cpu_share", (process::cpu_seconds(pid)? - cpu) / seconds);
+        }
+        std::fs::remove_dir(&dir).map_err(|error| io(&dir, &error))
+    }
 }
 
 /// Another file system's seconds, and how many times as long the mount takes.

@@ -53,9 +53,17 @@ fn perform(job: &Job) -> Result<Outcome> {
             cephfs::create(conf, dir, Numbered::new(0, *files), (*files, *sync))
         }
         Task::LookAndCreate { dir, first, files } => {
-            looked::create(&mount(job)?, dir, (*first, *files))
+            looked::create(&looked::ours(mount(job)?, dir, true)?, (*first, *files))
         }
-        Task::Intrude { dir, first } => looked::intrude(&mount(job)?, dir, *first),
+        Task::Intrude { dir, first } => {
+            looked::intrude(&looked::ours(mount(job)?, dir, false)?, *first)
+        }
+        Task::CephLookAndCreate { conf, dir, first, files } => {
+            looked::create(&cephfs::place(conf, dir)?, (*first, *files))
+        }
+        Task::CephIntrude { conf, dir, first } => {
+            looked::intrude(&cephfs::place(conf, dir)?, *first)
+        }
         Task::Stat { dir, files, passes, remember } => {
             looked::stat(&mount(job)?, dir, (*files, *passes), *remember)
         }

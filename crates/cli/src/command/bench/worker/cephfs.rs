@@ -4,13 +4,14 @@
 //! `ceph_mknod`: a file and nothing else, one request, as the create that it is compared with.
 #![allow(unsafe_code, reason = "calls into libcephfs, a C library")]
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint};
 use std::path::Path;
 use std::ptr::null_mut;
 
 use cudele::{Errno, Error, Result};
 use libloading::Library;
 
+use super::looked::Place;
 use super::{Stopwatch, await_start};
 use crate::command::bench::job::Outcome;
 use crate::command::bench::numbered::Numbered;
@@ -25,6 +26,15 @@ type Handle = *mut std::ffi::c_void;
 #[repr(C, align(8))]
 struct DirEntry([u8; 512]);
 
+/// Room for a `struct ceph_statx`, which takes some 150 bytes.
+#[repr(C, align(8))]
+struct Statx([u8; 512]);
+
+/// What is asked of a name: whether it is there.
+const STATX_MODE: c_uint = 1;
+const ENOENT: c_int = 2;
+const EEXIST: c_int = 17;
+
 /// What is used of the library.
 struct Api {
     create: unsafe extern "C" fn(*mut Handle, *const c_char) -> c_int,
@@ -32,6 +42,7 @@ struct Api {
     mount: unsafe extern "C" fn(Handle, *const c_char) -> c_int,
     mkdirs: unsafe extern "C" fn(Handle, *const c_char, u32) -> c_int,
     chdir: unsafe extern "C" fn(Handle, *const c_char) -> c_int,
+    statx: unsafe extern "C" fn(Handle, *const c_char, *mut Statx, c_uint, c_uint) -> c_int,
     mknod: unsafe extern "C" fn(Handle, *const c_char, u32, u64) -> c_int,
     opendir: unsafe extern "C" fn(Handle, *const c_char, *mut Handle) -> c_int,
     readdir: unsafe extern "C" fn(Handle, Handle, *mut DirEntry) -> c_int,
@@ -65,6 +76,7 @@ impl Api {
             mount: symbol(&library, c"ceph_mount")?,
             mkdirs: symbol(&library, c"ceph_mkdirs")?,
             chdir: symbol(&library, c"ceph_chdir")?,
+            statx: symbol(&library, c"ceph_statx")?,
             mknod: symbol(&library, c"ceph_mknod")?,
             opendir: symbol(&library, c"ceph_opendir")?,
             readdir: symbol(&library, c"ceph_readdir_r")?,
@@ -123,14 +135,58 @@ impl Mounted {
         Ok(mounted)
     }
 
-    /// Makes a directory, and works in it from now on.
+    /// Makes a directory, unless another client has, and works in it from now on.
     fn enter(&self, dir: &str) -> Result<()> {
         let path = text(dir)?;
         // SAFETY: mounted, and a string that outlives the calls.
-        check(dir, unsafe { (self.api.mkdirs)(self.handle, path.as_ptr(), DIR_MODE) })?;
+        let made = unsafe { (self.api.mkdirs)(self.handle, path.as_ptr(), DIR_MODE) };
+        if made != -EEXIST {
+            check(dir, made)?;
+        }
         // SAFETY: the same.
         check(dir, unsafe { (self.api.chdir)(self.handle, path.as_ptr()) })
     }
+}
+
+/// A directory in which names are looked up and made, the way the library does both.
+pub(super) fn place(conf: &Path, dir: &str) -> Result<impl Place> {
+    let mounted = Mounted::new(conf)?;
+    mounted.enter(dir)?;
+    Ok(mounted)
+}
+
+impl Place for Mounted {
+    fn has(&self, name: &[u8]) -> Result<bool> {
+        let (name, mut found) = (ended(name), Statx([0; 512]));
+        // SAFETY: mounted, a name that ends with zero, and room for the attributes.
+        let code = unsafe {
+            (self.api.statx)(self.handle, name.as_ptr().cast(), &raw mut found, STATX_MODE, 0)
+        };
+        if code == -ENOENT {
+            return Ok(false);
+        }
+        check("ceph_statx", code).map(|()| true)
+    }
+
+    fn create(&self, name: &[u8]) -> Result<()> {
+        let name = ended(name);
+        // SAFETY: mounted, and a name that ends with zero.
+        let code = unsafe { (self.api.mknod)(self.handle, name.as_ptr().cast(), FILE_MODE, 0) };
+        check("ceph_mknod", code)
+    }
+
+    /// The metadata server counts them.
+    fn requests(&self) -> u64 {
+        0
+    }
+}
+
+/// With the zero that ends it in C.
+fn ended(name: &[u8]) -> Vec<u8> {
+    let mut ended = Vec::with_capacity(name.len() + 1);
+    ended.extend_from_slice(name);
+    ended.push(0);
+    ended
 }
 
 /// Creates files in a directory, and waits until all are durable if that is asked.

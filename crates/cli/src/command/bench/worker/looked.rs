@@ -16,46 +16,78 @@ use crate::command::bench::numbered::Numbered;
 /// Names that are enough for a client that does not know how many it needs.
 const NAMES: u64 = 1_000_000_000;
 
+/// A directory in which names are looked up and made.
+pub(super) trait Place {
+    /// Whether there is such a name.
+    fn has(&self, name: &[u8]) -> Result<bool>;
+    fn create(&self, name: &[u8]) -> Result<()>;
+    /// Requests to the server so far, if this client counts them.
+    fn requests(&self) -> u64;
+}
+
+/// A directory of ours, and its client.
+pub(super) struct Ours(Arc<Fs>, Dir);
+
+impl Place for Ours {
+    fn has(&self, name: &[u8]) -> Result<bool> {
+        match self.1.lookup(name) {
+            Ok(_) => Ok(true),
+            Err(error) if error.errno == Errno::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn create(&self, name: &[u8]) -> Result<()> {
+        self.1.create(name, &NewFile::default()).map(drop)
+    }
+
+    fn requests(&self) -> u64 {
+        self.0.requests()
+    }
+}
+
+/// A directory of ours. Only a client that hears of others' changes may remember anything of it.
+pub(super) fn ours(fs: Arc<Fs>, path: &str, hears: bool) -> Result<Ours> {
+    if hears {
+        fs.listen(|_| {})?;
+    }
+    let dir = fs.open_dir(path)?;
+    Ok(Ours(fs, dir))
+}
+
 /// Creates files, half of them before and half behind the middle. The parts are `before` and
 /// `after`, and for the requests to the server `requests_before` and `requests_after`.
-pub(super) fn create(fs: &Arc<Fs>, path: &str, (first, files): (u64, u64)) -> Result<Outcome> {
-    // Only who hears of others' changes may remember anything.
-    fs.listen(|_| {})?;
-    let dir = fs.open_dir(path)?;
+pub(super) fn create(dir: &impl Place, (first, files): (u64, u64)) -> Result<Outcome> {
     let mut names = Numbered::new(first, files);
     let mut outcome = Outcome { events: files, ..Outcome::default() };
     let before = files / 2;
     await_start()?;
     let watch = Stopwatch::start();
-    half(fs, &dir, (&mut names, before), ("before", "requests_before"), &mut outcome)?;
+    half(dir, (&mut names, before), ("before", "requests_before"), &mut outcome)?;
     await_middle()?;
-    half(fs, &dir, (&mut names, files - before), ("after", "requests_after"), &mut outcome)?;
+    half(dir, (&mut names, files - before), ("after", "requests_after"), &mut outcome)?;
     watch.stop(&mut outcome);
     Ok(outcome)
 }
 
 fn half(
-    fs: &Fs,
-    dir: &Dir,
+    dir: &impl Place,
     (names, files): (&mut Numbered, u64),
     (seconds, requests): (&str, &str),
     outcome: &mut Outcome,
 ) -> Result<()> {
-    let new = NewFile::default();
-    let asked = fs.requests();
+    let asked = dir.requests();
     let watch = Stopwatch::start();
     for _ in 0..files {
-        match dir.lookup(names.name()) {
-            Err(error) if error.errno == Errno::NotFound => {}
-            Err(error) => return Err(error),
-            Ok(_) => return Err(pipe("a name was there before it was created")),
+        if dir.has(names.name())? {
+            return Err(pipe("a name was there before it was created"));
         }
-        dir.create(names.name(), &new)?;
+        dir.create(names.name())?;
         names.advance();
     }
     let mut measured = Outcome::default();
     watch.stop(&mut measured);
-    let asked = fs.requests() - asked;
+    let asked = dir.requests() - asked;
     outcome.requests += asked;
     outcome.parts.insert(seconds.into(), measured.seconds());
     outcome.parts.insert(requests.into(), super::real(asked));
@@ -64,16 +96,14 @@ fn half(
 
 /// Creates files in somebody else's directory from the start until the parent says that the others
 /// have ended.
-pub(super) fn intrude(fs: &Arc<Fs>, path: &str, first: u64) -> Result<Outcome> {
-    let dir = fs.open_dir(path)?;
+pub(super) fn intrude(dir: &impl Place, first: u64) -> Result<Outcome> {
     let mut names = Numbered::new(first, NAMES);
-    let new = NewFile::default();
     let ended = Arc::new(AtomicBool::new(false));
     await_start()?;
-    let requests = fs.requests();
+    let requests = dir.requests();
     let mut outcome = Outcome::default();
     let watch = Stopwatch::start();
-    dir.create(names.name(), &new)?;
+    dir.create(names.name())?;
     names.advance();
     outcome.events += 1;
     // The other one goes on when this one is known to be at work.
@@ -87,12 +117,12 @@ pub(super) fn intrude(fs: &Arc<Fs>, path: &str, first: u64) -> Result<Outcome> {
         }
     });
     while !ended.load(Ordering::Relaxed) {
-        dir.create(names.name(), &new)?;
+        dir.create(names.name())?;
         names.advance();
         outcome.events += 1;
     }
     watch.stop(&mut outcome);
-    outcome.requests = fs.requests() - requests;
+    outcome.requests = dir.requests() - requests;
     waiting.join().map_err(|_| pipe("the thread that waits for the end died"))??;
     Ok(outcome)
 }
