@@ -45,7 +45,8 @@ pub struct Vitals {
     pub cpu_percent: f64,
     /// Memory in per cent of what it may use.
     pub mem_percent: f64,
-    /// CPU that it has taken since it began, in seconds.
+    /// CPU that it has taken since it began, in seconds of what it may use: of a share of a processor
+    /// they are as many times longer.
     pub cpu_seconds: f64,
     /// Requests that were waiting when the process looked for them, on average.
     pub queue: f64,

@@ -150,7 +150,7 @@ impl Mds {
     /// Directories that cannot move because of something in them.
     fn fixed(&self) -> Set<Ino> {
         let decoupled = self.tables.decoupled.keys().copied();
-        let roots: Vec<Ino> = self.authority.other_roots().chain(decoupled).collect();
+        let roots: Vec<Ino> = self.authority.named_roots().chain(decoupled).collect();
         roots.into_iter().flat_map(|root| self.namespace.ancestors(root)).collect()
     }
 
