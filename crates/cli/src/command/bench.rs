@@ -5,12 +5,14 @@
 //! What is compared is measured alternately, repetition by repetition, on the same cluster.
 
 mod arriving;
+mod balancers;
 mod batch;
 mod block_allow;
 mod branch;
 mod cephfs;
 mod checkpoint;
 mod cluster;
+mod compile;
 mod compositions;
 mod creates;
 mod crew;
@@ -33,14 +35,17 @@ mod overload;
 mod peer;
 mod persist;
 mod placement;
+mod policies;
 mod policy_change;
 mod predict;
 mod probe;
 mod process;
+mod rationed;
 mod readdir;
 mod recovery;
 mod row;
 mod segments;
+mod share;
 mod stats;
 mod sync;
 mod trim;
@@ -157,6 +162,14 @@ enum Name {
     PolicyChange,
     /// Store and clients' own disks on a disk or in memory (F-12)
     Placement,
+    /// Several metadata servers, each with a share of a processor, against one (Mantle Figs 4, 5, 8)
+    Balancers,
+    /// What each shipped balancer policy makes of four such servers (Mantle Figs 4, 7, 8)
+    Policies,
+    /// The same job ten times under our own balancer policy
+    JobSpread,
+    /// Clients that compile, under three balancer policies (Mantle Figs 9, 10)
+    Compile,
     /// The mount beside a file system that does nothing
     Fuse,
     /// What the machine itself does
@@ -198,6 +211,10 @@ impl Name {
             Self::Placement => experiments.push(placement::run),
             Self::Dataset => experiments.push(dataset::run),
             Self::PolicyChange => experiments.push(policy_change::run),
+            Self::Balancers => experiments.push(balancers::run),
+            Self::Policies => experiments.push(policies::run),
+            Self::JobSpread => experiments.push(policies::run_spread),
+            Self::Compile => experiments.push(compile::run),
             Self::Fuse => experiments.push(fuse::run),
             Self::Probe => {}
             Self::All => experiments.extend([
@@ -219,6 +236,7 @@ impl Name {
                 trim::run,
                 readdir::run,
                 branch::run,
+                balancers::run_where_possible,
                 checkpoint::run,
                 workflow::run,
                 dataset::run,

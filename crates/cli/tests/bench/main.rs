@@ -5,8 +5,9 @@
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
+    clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "I/O edge: tests start the program and read what it prints"
+    reason = "I/O edge: tests start the program, read what it prints and say what they skip"
 )]
 
 use std::process::Command;
@@ -513,5 +514,60 @@ fn insert_has_rows_of_both_ways_and_of_single_requests_to_a_large_directory() {
     }
     for row in &rows[4..6] {
         assert!(row["median_us"].as_f64().unwrap() > 0.0, "{row}");
+    }
+}
+
+/// Whether control groups can be made that limit processors, as these experiments do.
+fn has_shares(test: &str) -> bool {
+    let root = std::path::Path::new("/sys/fs/cgroup");
+    let first = root.join("cpu");
+    let parent = if first.join("tasks").exists() { first } else { root.to_owned() };
+    let dir = parent.join(format!("cudele-test.{}.{test}", std::process::id()));
+    let _ = std::fs::write(parent.join("cgroup.subtree_control"), "+cpu");
+    let made = std::fs::create_dir(&dir);
+    let limits = ["cpu.cfs_quota_us", "cpu.max"].iter().any(|file| dir.join(file).exists());
+    if made.is_ok() {
+        std::fs::remove_dir(&dir).unwrap();
+    }
+    if !limits {
+        println!("skipped: no control groups that limit processors can be made here: {made:?}");
+    }
+    limits
+}
+
+#[test]
+fn ranks_with_a_share_of_a_processor_work_together() {
+    if !has_shares("balancers") {
+        return;
+    }
+    let rows = rows("balancers", 40, &[]);
+    let private = ["private_2_ranks", "private_4_ranks", "private_8_ranks", "shared_4_ranks"];
+    assert_eq!(names(&rows)[..4], private);
+    for row in &rows[..4] {
+        assert!(row["speedup"].as_f64() > Some(0.0), "{row}");
+        assert!(row["one_rank_per_second"].as_f64() > Some(0.0), "{row}");
+        assert!(row["clients_processors"].as_f64() > Some(0.0), "{row}");
+        assert_eq!(row["share_of_a_processor"], 0.05, "{row}");
+        assert_eq!(row["moves"], 0.0, "nobody decides: {row}");
+    }
+    assert!(row(&rows, "tick")["cost_percent"].is_number());
+    assert!(row(&rows, "move_100K")["frozen_ms"].as_f64() > Some(0.0));
+}
+
+#[test]
+fn a_compile_job_asks_for_the_same_under_every_policy() {
+    if !has_shares("compile") {
+        return;
+    }
+    let rows = rows("compile", 2, &[]);
+    let jobs: Vec<&Value> =
+        rows.iter().filter(|row| !row["name"].as_str().unwrap().contains("_second_")).collect();
+    assert_eq!(jobs.len(), 4);
+    for job in &jobs[2..] {
+        assert!(job["speedup"].as_f64() > Some(0.0), "{job}");
+        // What was sent to another rank first is asked again there.
+        let one = jobs.iter().find(|one| one["clients"] == job["clients"]).unwrap();
+        let [asked, once] = [*job, *one].map(|row| row["requests"].as_f64().unwrap());
+        assert!(once > 0.0 && asked >= once * 0.9 && asked <= once * 1.5, "{job} {one}");
     }
 }

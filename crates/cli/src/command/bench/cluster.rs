@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use cudele::{Cluster, Errno, Error, Ino, Locator, MdsEntry, MdsState, Policy, Result};
+use cudele::{Cluster, Errno, Error, Fs, Ino, Locator, MdsEntry, MdsState, Policy, Result};
 
 use super::job::{Job, Task};
 use super::process;
@@ -53,6 +53,11 @@ fn failed(cause: impl Into<String>) -> Error {
 impl TestCluster {
     /// Starts a cluster with these settings of the metadata server.
     pub(crate) fn start(place: &Place, settings: &[String]) -> Result<Self> {
+        Self::start_ranks(place, settings, 1)
+    }
+
+    /// Starts a cluster with so many ranks.
+    pub(crate) fn start_ranks(place: &Place, settings: &[String], ranks: u16) -> Result<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let home = place.parent.join(format!("cudele-bench.{}.{number}", std::process::id()));
@@ -81,6 +86,9 @@ impl TestCluster {
         let mut command = program()?;
         command.arg("up").arg("--json").arg("--dir").arg(&dir);
         command.env("CUDELE_STATE", &state);
+        if ranks > 1 {
+            command.arg("--mds").arg(ranks.to_string());
+        }
         if let Some(store) = &place.store {
             command.arg("--store").arg(objstore::beside(store, &name.to_string_lossy()));
         }
@@ -148,6 +156,48 @@ impl TestCluster {
     /// The inode number of a directory that nobody has decoupled yet.
     pub(crate) fn ino(&self, path: &str) -> Result<Ino> {
         Ok(self.cluster.mount()?.stat(path)?.ino)
+    }
+
+    /// A client of this process.
+    pub(crate) fn client(&self) -> Result<Arc<Fs>> {
+        self.cluster.mount()
+    }
+
+    /// The processes of all ranks.
+    pub(crate) fn pids(&self) -> Result<Vec<u32>> {
+        Ok(self.cluster.status()?.mds.into_iter().map(|entry| entry.pid).collect())
+    }
+
+    /// A counter of all ranks together, at most half a second old.
+    pub(crate) fn counter_of_all(&self, name: &str) -> Result<u64> {
+        let counters = self.cluster.status()?.mds.into_iter().flat_map(|entry| entry.counters);
+        Ok(counters.filter(|(known, _)| known == name).map(|(_, value)| value).sum())
+    }
+
+    /// A counter of one rank, at most half a second old.
+    pub(crate) fn counter_of(&self, rank: u16, name: &str) -> Result<u64> {
+        let ranks = self.cluster.status()?.mds;
+        let entry = ranks.into_iter().find(|entry| entry.rank.0 == rank);
+        let counters = entry.map(|entry| entry.counters).unwrap_or_default();
+        let found = counters.into_iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value).ok_or_else(|| failed(format!("no counter {name}")))
+    }
+
+    /// Waits until a counter of a rank has a value, or more.
+    pub(crate) fn await_counter(&self, rank: u16, name: &str, least: u64) -> Result<()> {
+        let start = Instant::now();
+        while self.counter_of(rank, name)? < least {
+            if start.elapsed() > PATIENCE {
+                return Err(failed(format!("{name} of mds.{rank} is not {least}")));
+            }
+            std::thread::sleep(STEP);
+        }
+        Ok(())
+    }
+
+    /// Puts a balancer policy in force.
+    pub(crate) fn set_balancer(&self, name: &str, text: &str) -> Result<()> {
+        self.cluster.set_balancer(name, text).map(drop)
     }
 
     /// The metadata server, as the monitor knows it.

@@ -108,6 +108,23 @@ pub(crate) enum Task {
     MakeDataset(Dataset),
     /// Read it in random order.
     ReadDataset(Dataset),
+    /// Ask for what a job that compiles a source tree asks for.
+    Compile(Compile),
+}
+
+/// See [`Task::Compile`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Compile {
+    /// The directory of the tree.
+    pub(crate) dir: String,
+    /// The client's number: each has other files that are hot.
+    pub(crate) client: u64,
+    /// Directories of the tree.
+    pub(crate) directories: u64,
+    /// Files of each.
+    pub(crate) files: u64,
+    /// What the compiler takes for a file.
+    pub(crate) think_micros: u64,
 }
 
 /// See [`Task::Checkpoint`].

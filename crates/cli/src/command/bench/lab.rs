@@ -101,6 +101,18 @@ impl Lab {
         TestCluster::start(&self.place, &settings)
     }
 
+    /// A cluster with so many ranks.
+    ///
+    /// # Errors
+    /// As [`Lab::cluster`].
+    pub(crate) fn cluster_of(&self, settings: &[&str], ranks: u16) -> Result<TestCluster> {
+        if self.interrupted.load(Ordering::Relaxed) {
+            return Err(Error::of(Errno::Canceled, "bench"));
+        }
+        let settings: Vec<_> = settings.iter().map(|setting| (*setting).to_owned()).collect();
+        TestCluster::start_ranks(&self.place, &settings, ranks)
+    }
+
     /// Says on a terminal what is going on.
     pub(crate) fn progress(&self, bench: &str, repetition: u32, what: &str) {
         if std::io::stderr().is_terminal() {

@@ -6,6 +6,7 @@
 mod cephfs;
 mod change;
 mod checkpoint;
+mod compile;
 mod dataset;
 mod decoupled;
 mod hammer;
@@ -101,6 +102,7 @@ fn perform(job: &Job) -> Result<Outcome> {
         Task::Change(task) => change::changes(job, task),
         Task::MakeDataset(task) => dataset::make(job, task),
         Task::ReadDataset(task) => dataset::read(job, task),
+        Task::Compile(task) => compile::run(&mount(job)?, task),
     }
 }
 

@@ -1,0 +1,132 @@
+//! `balancers`: what several ranks do together that one cannot (Mantle, figures 4, 5, 7 and 8), on ranks
+//! that have a small share of a processor each (`rationed`).
+//!
+//! - `private_N_ranks`: eight clients for each rank (`--clients`) create files in directories of their own,
+//!   which are pinned evenly. `speedup` is against the same clients with all directories on one rank.
+//! - `shared_4_ranks`: as many clients create files in one directory, which is split, with its fragments
+//!   spread evenly.
+//! - `tick`: what the logic of balancing costs a rank, of its processor time: two clusters in turn, one that
+//!   decides ten times as often as it would, and one that never does; a tenth of the difference. What is used is
+//!   counted in both. Without a share.
+//! - `move_100K`: a subtree of 100K inodes goes to another rank while a client creates files in it, and
+//!   how long nobody could work there. Without a share.
+//!
+//! Published beside it: the paper's ranks answered 1400 to 1475 requests in a second each with
+//! separate directories (figure 4), one of them saturated at four clients (figure 5); four clients in
+//! *one* directory gained 8 % on two ranks and lost 20 to 40 % on four (figures 7 and 8).
+
+mod freeze;
+mod upkeep;
+
+use cudele::Result;
+use types::Rank;
+
+use super::job::Task;
+use super::lab::Lab;
+use super::rationed::{Measured, Rationed};
+use super::row::Row;
+use super::share;
+use super::stats::real;
+
+const BENCH: &str = "balancers";
+/// Clients for each rank. Each waits for every answer: with fewer, a rank has only one or two requests at a
+/// time, and what it costs to be woken for them is what is compared.
+const CLIENTS: u32 = 8;
+/// Ranks, and what they should do together, against one of them.
+const PRIVATE: [(u16, &str, f64); 3] =
+    [(2, "private_2_ranks", 1.9), (4, "private_4_ranks", 3.6), (8, "private_8_ranks", 6.8)];
+const SHARED_RANKS: u16 = 4;
+const SHARED_GOAL: f64 = 2.5;
+
+pub(crate) fn run(lab: &mut Lab) -> Result<()> {
+    let files = lab.files(1_000, 20);
+    let clients = lab.clients(if lab.quick { 2 } else { CLIENTS });
+    let mut private: Vec<Row> = PRIVATE
+        .iter()
+        .map(|(ranks, name, goal)| {
+            let mut row = Row::new(BENCH, *name, files).clients(u32::from(*ranks) * clients);
+            row.goal("speedup", *goal);
+            row
+        })
+        .collect();
+    let mut shared =
+        Row::new(BENCH, "shared_4_ranks", files).clients(u32::from(SHARED_RANKS) * clients);
+    shared.goal("speedup", SHARED_GOAL);
+    let mut tick = upkeep::row(lab);
+    let mut freeze = freeze::row(lab);
+    let mut store = String::new();
+    for repetition in 0..lab.repeat {
+        for (row, (ranks, name, _)) in private.iter_mut().zip(PRIVATE) {
+            lab.progress(BENCH, repetition, name);
+            let rationed = Rationed::new(lab, ranks, &[])?;
+            let dirs = rationed.directories(row.clients)?;
+            let one = on_one(&rationed, &dirs, row, ranks)?;
+            rationed.spread(&dirs, ranks)?;
+            let many = rationed.work(creates(&dirs, files, files))?;
+            against(row, ranks, one, &many);
+            rationed.cluster.store().clone_into(&mut store);
+        }
+        lab.progress(BENCH, repetition, "shared_4_ranks");
+        in_one_directory(lab, &mut shared)?;
+        lab.progress(BENCH, repetition, "tick");
+        upkeep::measure(lab, &mut tick)?;
+        lab.progress(BENCH, repetition, "move_100K");
+        freeze::measure(lab, &mut freeze)?;
+    }
+    lab.report(&store, private.into_iter().chain([shared, tick, freeze]));
+    Ok(())
+}
+
+/// The same, for a run of everything: where it cannot be, it says so.
+pub(crate) fn run_where_possible(lab: &mut Lab) -> Result<()> {
+    match share::possible() {
+        Ok(()) => run(lab),
+        Err(error) => {
+            eprintln!("cudele: {error}");
+            Ok(())
+        }
+    }
+}
+
+fn in_one_directory(lab: &Lab, row: &mut Row) -> Result<()> {
+    let rationed = Rationed::new(lab, SHARED_RANKS, &[])?;
+    let dir = rationed.directories(1)?;
+    let dirs = vec![dir[0].clone(); usize::try_from(row.clients).unwrap_or(1)];
+    let one = on_one(&rationed, &dirs, row, SHARED_RANKS)?;
+    let fs = rationed.cluster.client()?;
+    let ranks: Vec<Rank> = (0..SHARED_RANKS).map(Rank).collect();
+    fs.split(fs.stat(&dir[0])?.ino, &ranks)?;
+    let many = rationed.work(creates(&dirs, row.files, row.files))?;
+    against(row, SHARED_RANKS, one, &many);
+    Ok(())
+}
+
+/// What all clients do in a second with everything on one rank. Fewer files, as it takes longer.
+fn on_one(rationed: &Rationed, dirs: &[String], row: &Row, ranks: u16) -> Result<f64> {
+    let files = (row.files / u64::from(ranks)).max(1);
+    let one = rationed.work(creates(dirs, 0, files))?;
+    Ok(real(files * u64::from(row.clients)) / one.together.seconds.max(1e-9))
+}
+
+/// Notes what was measured, and what it is against one rank's rate.
+fn against(row: &mut Row, ranks: u16, one: f64, many: &Measured) {
+    let rate = real(row.files * u64::from(row.clients)) / many.together.seconds.max(1e-9);
+    many.note(row, ranks);
+    row.note("one_rank_per_second", one);
+    row.note("speedup", rate / one.max(1e-9));
+    row.note("unevenness", many.unevenness());
+}
+
+/// Each client creates files of its own, also where the directory is not its own.
+pub(super) fn creates(dirs: &[String], first: u64, files: u64) -> Vec<Task> {
+    const APART: u64 = 1_000_000;
+    let create = |(dir, number): (&String, u64)| Task::Create {
+        dir: dir.clone(),
+        first: number * APART + first,
+        files,
+        sync: false,
+        latencies: false,
+        alone: false,
+    };
+    dirs.iter().zip(0..).map(create).collect()
+}

@@ -1,0 +1,64 @@
+//! What the logic of balancing costs a rank that has nobody to balance with.
+
+use cudele::Result;
+
+use super::super::cluster::TestCluster;
+use super::super::job::Task;
+use super::super::lab::{Lab, alone};
+use super::super::row::Row;
+use super::super::stats::{median, real};
+use super::BENCH;
+
+/// What it may cost, in per cent.
+const MOST: f64 = 1.0;
+/// How often both are measured in turn in one repetition.
+const TURNS: usize = 8;
+/// Ten times as often as ranks decide unless told otherwise, and never.
+const TIMES: f64 = 10.0;
+const OFTEN: &str = "balance_interval_ms=1000";
+const NEVER: &str = "balance_interval_ms=1000000000";
+
+pub(super) fn row(lab: &Lab) -> Row {
+    let mut row = Row::new(BENCH, "tick", lab.files(20_000, 200));
+    row.limit("cost_percent", MOST);
+    row
+}
+
+pub(super) fn measure(lab: &Lab, row: &mut Row) -> Result<()> {
+    let clusters = [lab.cluster(&[OFTEN])?, lab.cluster(&[NEVER])?];
+    let mut dirs = Vec::new();
+    for cluster in &clusters {
+        // Policies run at every tick, whatever they decide.
+        let policy = balancer::preset("cudele").unwrap_or_else(balancer::default_policy);
+        cluster.set_balancer("cudele", policy.text())?;
+        dirs.push(cluster.directory(None)?);
+    }
+    let (mut cpu, mut seconds) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+    for turn in 0..if lab.quick { 2 } else { TURNS } {
+        // Who is first changes: the machine is not the same all the time.
+        for at in [turn % 2, 1 - turn % 2] {
+            let first = row.files * turn as u64;
+            let (used, took) = create(&clusters[at], &dirs[at], first, row.files)?;
+            cpu[at].push(used);
+            seconds[at].push(took);
+        }
+    }
+    let files = real(row.files);
+    let micros = |used: &[f64]| median(used) * 1e6 / files;
+    row.push(median(&seconds[0]));
+    row.note("server_cpu_us", micros(&cpu[0]));
+    row.note("without_server_cpu_us", micros(&cpu[1]));
+    let cost = (median(&cpu[0]) / median(&cpu[1]).max(1e-9) - 1.0) * 100.0;
+    row.note("cost_percent", cost / TIMES);
+    row.note("cost_percent_ten_times", cost);
+    row.note("without_seconds", median(&seconds[1]));
+    Ok(())
+}
+
+fn create(cluster: &TestCluster, dir: &str, first: u64, files: u64) -> Result<(f64, f64)> {
+    let dir = dir.to_owned();
+    let (sync, latencies) = (false, false);
+    let task = Task::Create { dir, first, files, sync, latencies, alone: false };
+    let outcome = alone(cluster, task)?;
+    Ok((outcome.server_cpu_seconds, outcome.seconds()))
+}

@@ -1,0 +1,123 @@
+//! `policies`: what shipped balancer policies make of four ranks with a small share of a processor each
+//! (`rationed`; Mantle, figures 4, 7 and 8).
+//!
+//! Everything begins on one rank, and four clients for each rank create files: in directories of their own
+//! (`private_…`), or all in one (`shared_…`), which is split when it has some thousand names. From there a
+//! policy takes it while the clients work, so what moving costs is in it. `speedup` is that of the whole job
+//! against `static`, which leaves everything there; `settled_speedup` that of the ranks in its last half. Rows `…_second_N` say
+//! what each rank answered in each second of the first repetition.
+
+use cudele::Result;
+
+use super::balancers::creates;
+use super::lab::Lab;
+use super::rationed::{Measured, Rationed};
+use super::row::Row;
+use super::stats::{median, real, spread};
+
+const BENCH: &str = "policies";
+const RANKS: u16 = 4;
+const CLIENTS: u32 = 4;
+/// Nothing moves under the first.
+const POLICIES: [&str; 8] = [
+    "static",
+    "greedy-spill",
+    "greedy-spill-even",
+    "fill-and-spill",
+    "fill-and-spill-10",
+    "adaptable",
+    "cephfs",
+    "cudele",
+];
+/// A directory with more names than this is split.
+const SPLIT: &str = "split_entries=1000";
+/// The policy in force where several ranks are, and how often the same job is done under it.
+const OURS: &str = "cudele";
+const JOBS: u32 = 10;
+const SPREAD: f64 = 10.0;
+
+/// Where clients work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Where {
+    Private,
+    Shared,
+}
+
+pub(crate) fn run(lab: &mut Lab) -> Result<()> {
+    let files = lab.files(2_500, 40);
+    let mut rows = Vec::new();
+    for (place, word) in [(Where::Private, "private"), (Where::Shared, "shared")] {
+        for policy in POLICIES {
+            let row = Row::new(BENCH, format!("{word}_{policy}"), files);
+            rows.push((place, policy, row.clients(u32::from(RANKS) * lab.clients(CLIENTS))));
+        }
+    }
+    let mut seconds = Vec::new();
+    let mut store = String::new();
+    for repetition in 0..lab.repeat {
+        let mut one = 0.0;
+        for (place, policy, row) in &mut rows {
+            lab.progress(BENCH, repetition, &row.name);
+            let rationed = started(lab, *place)?;
+            let took = job(&rationed, (*place, policy), row)?;
+            if *policy == POLICIES[0] {
+                one = rate(row, &took);
+            }
+            row.note("speedup", rate(row, &took) / one.max(1e-9));
+            row.note("settled_speedup", took.settled_per_second() / one.max(1e-9));
+            if repetition == 0 {
+                seconds.extend(took.rows(BENCH, &row.name, row.clients));
+            }
+            rationed.cluster.store().clone_into(&mut store);
+        }
+    }
+    lab.report(&store, rows.into_iter().map(|(_, _, row)| row).chain(seconds));
+    Ok(())
+}
+
+/// `job-spread`: the same job ten times under our own policy, each time with everything on one rank first.
+pub(crate) fn run_spread(lab: &mut Lab) -> Result<()> {
+    let jobs = if lab.quick { lab.repeat } else { JOBS };
+    let files = lab.files(2_500, 40);
+    let clients = u32::from(RANKS) * lab.clients(CLIENTS);
+    let mut row = Row::new("job-spread", "private_cudele", files).clients(clients);
+    row.limit("spread_percent", SPREAD);
+    let mut store = String::new();
+    for repetition in 0..jobs {
+        lab.progress("job-spread", repetition, OURS);
+        let rationed = started(lab, Where::Private)?;
+        job(&rationed, (Where::Private, OURS), &mut row)?;
+        rationed.cluster.store().clone_into(&mut store);
+    }
+    let (least, most) = spread(&row.seconds);
+    row.note("spread_percent", (most - least) / median(&row.seconds).max(1e-9) * 100.0);
+    lab.report(&store, [row]);
+    Ok(())
+}
+
+/// A cluster for it.
+fn started(lab: &Lab, place: Where) -> Result<Rationed> {
+    let split: &[&str] = if place == Where::Shared { &[SPLIT] } else { &[] };
+    Rationed::new(lab, RANKS, split)
+}
+
+/// A repetition.
+fn job(rationed: &Rationed, (place, policy): (Where, &str), row: &mut Row) -> Result<Measured> {
+    let dirs = match place {
+        Where::Private => rationed.directories(row.clients)?,
+        Where::Shared => {
+            let dir = rationed.directories(1)?;
+            dir.iter().cycle().take(usize::try_from(row.clients).unwrap_or(1)).cloned().collect()
+        }
+    };
+    rationed.policy(policy)?;
+    let took = rationed.work(creates(&dirs, 0, row.files))?;
+    took.note(row, RANKS);
+    row.note("unevenness", took.unevenness());
+    Ok(took)
+}
+
+/// Creates of all clients in a second.
+fn rate(row: &Row, took: &Measured) -> f64 {
+    real(row.files * u64::from(row.clients)) / took.together.seconds.max(1e-9)
+}

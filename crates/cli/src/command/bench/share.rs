@@ -1,0 +1,135 @@
+//! A fixed share of a processor for processes, each in a control group of its own, of either version.
+//!
+//! On a machine with few processors ranks would share them, and more ranks would only be more
+//! processes. With a small share each, ranks limit and not the machine.
+//!
+//! Invariant: dropping it, nothing is limited any more, and no group is left behind.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use cudele::{Errno, Error, Result};
+
+/// How long a share is counted for: who has used his share up waits for the next of these.
+const PERIOD: Duration = Duration::from_millis(40);
+/// Where control groups are.
+const ROOT: &str = "/sys/fs/cgroup";
+const REMEDY: &str = "run it as root where /sys/fs/cgroup/cpu (version 1) or /sys/fs/cgroup with \
+                      the cpu controller (version 2) is writable";
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct Share {
+    groups: Vec<Group>,
+}
+
+/// A control group with one process.
+#[derive(Debug)]
+struct Group {
+    dir: PathBuf,
+    /// The group that the process is given back to.
+    parent: PathBuf,
+    pid: u32,
+    first_version: bool,
+    quota_micros: u128,
+}
+
+impl Share {
+    /// The same share for each of these, once it is imposed.
+    ///
+    /// # Errors
+    /// `EPERM`, or whatever keeps a control group from being made, with a remedy.
+    pub(crate) fn of(pids: &[u32], share: f64) -> Result<Self> {
+        let mut groups = Vec::new();
+        for pid in pids {
+            // What was made goes with what failed.
+            groups.push(Group::make(*pid, share)?);
+        }
+        Ok(Self { groups })
+    }
+
+    /// From now on.
+    pub(crate) fn impose(&self) -> Result<()> {
+        self.groups.iter().try_for_each(|group| group.limit(true))
+    }
+
+    /// Not any more.
+    pub(crate) fn lift(&self) -> Result<()> {
+        self.groups.iter().try_for_each(|group| group.limit(false))
+    }
+}
+
+/// Fails as [`Share::of`] would.
+pub(crate) fn possible() -> Result<()> {
+    Group::empty(0, 1.0).map(drop)
+}
+
+/// Where groups with a share are made, and whether they are of the first version.
+fn hierarchy(root: &Path) -> Option<(PathBuf, bool)> {
+    let first = ["cpu", "cpu,cpuacct"].map(|name| root.join(name));
+    let has = |dir: &&PathBuf| dir.join("cpu.cfs_quota_us").exists() || dir.join("tasks").exists();
+    if let Some(dir) = first.iter().find(has) {
+        return Some((dir.clone(), true));
+    }
+    let controllers = fs::read_to_string(root.join("cgroup.controllers")).ok()?;
+    controllers.split_whitespace().any(|it| it == "cpu").then(|| (root.to_owned(), false))
+}
+
+fn failed(path: &Path, error: &std::io::Error) -> Error {
+    crate::command::up::io(path, error).remedy(REMEDY)
+}
+
+impl Group {
+    fn make(pid: u32, share: f64) -> Result<Self> {
+        let group = Self::empty(pid, share)?;
+        let procs = group.dir.join("cgroup.procs");
+        fs::write(&procs, pid.to_string()).map_err(|error| failed(&procs, &error))?;
+        Ok(group)
+    }
+
+    fn empty(pid: u32, share: f64) -> Result<Self> {
+        let Some((parent, first_version)) = hierarchy(Path::new(ROOT)) else {
+            let cause = "this machine has no control groups that limit processors";
+            return Err(Error::new(Errno::NotSupported, ROOT, cause).remedy(REMEDY));
+        };
+        if !first_version {
+            // Where it is so already, or is not allowed, the next step says what is missing.
+            let _ = fs::write(parent.join("cgroup.subtree_control"), "+cpu");
+        }
+        let dir = parent.join(format!("cudele-bench.{}.{pid}", std::process::id()));
+        fs::create_dir(&dir).map_err(|error| failed(&dir, &error))?;
+        let quota_micros = PERIOD.mul_f64(share).as_micros().max(1000);
+        let group = Self { dir, parent, pid, first_version, quota_micros };
+        group.limit(false)?;
+        Ok(group)
+    }
+
+    fn limit(&self, limited: bool) -> Result<()> {
+        let (period, quota) = (PERIOD.as_micros(), self.quota_micros);
+        let files = if self.first_version {
+            let quota = if limited { quota.to_string() } else { "-1".to_owned() };
+            vec![("cpu.cfs_period_us", period.to_string()), ("cpu.cfs_quota_us", quota)]
+        } else {
+            let quota = if limited { quota.to_string() } else { "max".to_owned() };
+            vec![("cpu.max", format!("{quota} {period}"))]
+        };
+        files.into_iter().try_for_each(|(name, text)| {
+            let file = self.dir.join(name);
+            fs::write(&file, text).map_err(|error| failed(&file, &error))
+        })
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // A process that has ended is in no group; and nobody means whoever writes.
+        if self.pid != 0 {
+            let _ = fs::write(self.parent.join("cgroup.procs"), self.pid.to_string());
+        }
+        let _ = fs::remove_dir(&self.dir);
+    }
+}
+
+#[cfg(test)]
+mod tests;
