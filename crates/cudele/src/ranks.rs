@@ -7,6 +7,7 @@
 //!
 //! While only rank 0 was heard of, all of this costs two comparisons for a request.
 
+mod across;
 mod pinned;
 mod remove;
 
@@ -194,6 +195,13 @@ impl Fs {
 
     /// Makes a request of the rank that serves the directory that it names, split or not.
     pub(crate) fn request_whole(&self, cred: &Cred, op: Op<'_>) -> Result<Answer> {
+        match self.request_one(cred, op) {
+            Err(error) if error.errno == Errno::CrossDevice => self.rename_across(cred, &op, error),
+            answer => answer,
+        }
+    }
+
+    fn request_one(&self, cred: &Cred, op: Op<'_>) -> Result<Answer> {
         let several = self.ranks.several.load(Ordering::Acquire);
         if !several && named(&op).is_none_or(|ino| ino.given_by() == Rank(0)) {
             return match self.request_of(self.link(), cred, op) {
@@ -451,6 +459,9 @@ fn named(op: &Op<'_>) -> Option<Ino> {
         | Op::Export { dir: ino, .. }
         | Op::Split { dir: ino }
         | Op::Join { dir: ino }
+        | Op::Depart { parent: ino, .. }
+        | Op::Arrive { dir: ino, .. }
+        | Op::Passed { dir: ino, .. }
         | Op::Snapshot { dir: ino, .. }
         | Op::Return { dir: ino } => Some(ino),
         Op::Extend { subtree, .. }

@@ -24,6 +24,7 @@ mod export;
 mod fragments;
 mod import;
 mod nested;
+mod passage;
 mod pin;
 mod place;
 mod preload;
@@ -38,6 +39,7 @@ use crate::{Effects, Mds, Waiting};
 pub(crate) use export::Export;
 use fragments::Split;
 pub(crate) use import::Import;
+use passage::Passages;
 pub(crate) use preload::Preload;
 use reshape::Reshape;
 
@@ -75,6 +77,8 @@ pub(crate) struct Authority {
     /// The directories that are split, as the list says.
     splits: Map<Ino, Split>,
     reshape: Option<Reshape>,
+    /// Names on their way to other ranks, and from them.
+    passages: Passages,
     /// Directories with more names than they should have in one fragment, and when they are split.
     large: Vec<(Ino, Moment)>,
     /// Everything is here, and nothing is going anywhere: requests need not be looked at.
@@ -97,6 +101,7 @@ impl Authority {
             preloads: Vec::new(),
             splits: Map::default(),
             reshape: None,
+            passages: Passages::default(),
             large: Vec::new(),
             plain: rank == Rank(0),
         }
@@ -120,7 +125,7 @@ impl Authority {
 
     /// Whether the server may stop.
     pub(crate) fn is_idle(&self) -> bool {
-        self.export.is_none() && !self.writing
+        self.export.is_none() && !self.writing && self.passages.is_idle()
     }
 
     /// The roots of the subtrees that this rank serves and whose names are another rank's.
@@ -155,7 +160,10 @@ impl Authority {
     pub(crate) fn named_roots(&self) -> impl Iterator<Item = Ino> {
         let moving = self.imports.iter().map(|import| import.root);
         let moving = moving.chain(self.export.iter().map(|export| export.root));
-        self.other_roots().chain(moving).chain(self.splits.keys().copied())
+        self.other_roots()
+            .chain(moving)
+            .chain(self.splits.keys().copied())
+            .chain(self.passages.directories())
     }
 
     /// How many subtrees this rank serves apart from its share of the namespace, and how many have
@@ -176,7 +184,7 @@ impl Authority {
 
     fn note_plain(&mut self) {
         let nothing = self.export.is_none() && self.imports.is_empty() && self.preloads.is_empty();
-        let whole = self.splits.is_empty() && self.reshape.is_none();
+        let whole = self.splits.is_empty() && self.reshape.is_none() && self.passages.is_empty();
         let all_here = self.list.iter().all(|subtree| subtree.rank == self.rank);
         self.plain = self.rank == Rank(0) && nothing && whole && all_here;
     }
@@ -223,7 +231,10 @@ impl Mds {
 
     /// Whether the journal is to be written without delay.
     pub(crate) fn authority_wants_journal(&self) -> bool {
-        self.export_wants_journal() || self.import_wants_journal() || self.reshape_wants_journal()
+        self.export_wants_journal()
+            || self.import_wants_journal()
+            || self.reshape_wants_journal()
+            || self.authority.passages.wants_journal()
     }
 
     /// Goes on with what moves, as far as it can. Called after every input.
@@ -237,8 +248,15 @@ impl Mds {
         if self.authority.reshape.is_some() {
             self.reshape_step(effects);
         }
+        if !self.authority.passages.is_empty() {
+            self.passages_step(effects);
+        }
         if !self.authority.imports.is_empty() && self.is_active() {
             self.import_step(effects);
+            // Imports may have to wait for them.
+            if !self.authority.passages.is_empty() {
+                self.passages_step(effects);
+            }
         }
         if !self.authority.preloads.is_empty() {
             self.preload_step(effects);

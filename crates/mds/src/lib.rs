@@ -155,6 +155,8 @@ enum Waiting {
     Share(Ino),
     /// The list of subtrees is read or replaced.
     Subtrees,
+    /// A name on its way to another rank, or from one: by the number that this rank gave it.
+    Passage(u64),
     Snapshot(u64),
     Balance(balance::Object),
     Adopt(Box<op::Adopting>),
@@ -351,6 +353,7 @@ impl Mds {
             Waiting::Forget => self.forgotten(result),
             Waiting::Share(ino) => self.share_stored(ino, result, effects),
             Waiting::Subtrees => self.list_stored(result, effects),
+            Waiting::Passage(id) => self.passage_stored(id, &result, effects),
             Waiting::Snapshot(id) => self.snapshot_taken(id, result),
             Waiting::Balance(what) => self.balance_stored(what, result, effects),
             Waiting::Adopt(adopting) => self.adopt_read(*adopting, result, effects),

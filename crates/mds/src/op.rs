@@ -323,6 +323,11 @@ impl Mds {
             }
             Op::Split { dir } => self.split((conn, request.tid), &request.cred, dir),
             Op::Join { dir } => self.join((conn, request.tid), &request.cred, dir, effects),
+            Op::Depart { .. } => self.depart((conn, request.tid), request, effects),
+            Op::Arrive { dir, from, passage } => {
+                self.arrive((conn, request.tid), dir, (from, passage), effects)
+            }
+            Op::Passed { passage, .. } => self.passed((conn, request.tid), passage, effects),
             Op::Snapshot { dir, id } => {
                 self.snapshot((conn, request.tid), &request.cred, (dir, id))
             }

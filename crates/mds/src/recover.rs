@@ -1,6 +1,7 @@
 //! Recovery: taking over a rank. Fence the predecessor, replay its journal over the metadata
 //! store, wait a moment for clients to send again what was applied but not safe, then serve.
 
+mod authority;
 mod remerge;
 
 use std::collections::BTreeMap;
@@ -31,6 +32,10 @@ enum Step {
     TakeOver,
     /// The list of subtrees is read.
     ReadList,
+    /// Names on their way between ranks are looked for.
+    ListPassages,
+    /// One of them is read; these follow.
+    ReadPassage(String, Vec<String>),
     /// The inode of a subtree whose name is another rank's is fetched.
     FetchAbove(Ino),
     /// The directory that holds the root's inode is fetched.
@@ -114,11 +119,8 @@ impl Mds {
                 self.store(Waiting::Recovery, StoreOp::Get { object }, effects);
                 Ok(())
             }
-            (Step::ReadList, read @ (StoreResult::Bytes(..) | StoreResult::Missing)) => {
-                self.take_list(&read)?;
-                self.drop_left();
-                self.begin_namespace(effects);
-                Ok(())
+            (Step::ReadList | Step::ListPassages | Step::ReadPassage(..), result) => {
+                self.recover_authority(result, effects)
             }
             (Step::TakeOver, _) => Err(Error::new(
                 Errno::Busy,
@@ -261,6 +263,8 @@ impl Mds {
             | Step::ReadTable
             | Step::TakeOver
             | Step::ReadList
+            | Step::ListPassages
+            | Step::ReadPassage(..)
             | Step::StoreRoot
             | Step::ListSegments
             | Step::ReadSegment(_)

@@ -92,7 +92,7 @@ pub(crate) fn must_wait(op: &Op<'_>) -> bool {
         op,
         Op::Decouple { .. } | Op::Release { .. } | Op::TakeOver { .. } | Op::Adopt { .. }
     );
-    op.is_mutation() || others
+    op.is_change() || others
 }
 
 impl Mds {

@@ -21,6 +21,7 @@ mod load;
 mod manifest;
 mod name;
 mod object;
+mod passage;
 mod proof;
 pub mod request;
 mod row;
@@ -44,6 +45,7 @@ pub use object::{
     ObjectName, RunId, data_name, data_prefix, manifest_name, pool_of, prefix, run_name,
     values_name,
 };
+pub use passage::{PASSAGES_PREFIX, Passage, PassageState, parse_passage_name, passage_name};
 pub use proof::{Proof, ProofKey, Statement};
 pub use row::{InodeRecord, Row, RowValue};
 pub use rows::Rows;

@@ -353,6 +353,9 @@ impl Namespace {
         moved: &Snapshot<'_>,
     ) -> Outcome {
         let ino = moved.attr.ino;
+        if to.0.is_above() && !moved.attr.is_dir() {
+            return self.apply_departure(when, from, ino);
+        }
         if when.merges() && moved.attr.is_dir() && self.is_within(to.0, ino) {
             // Somebody moved the destination below what is to be moved there.
             return Outcome::Rejected;

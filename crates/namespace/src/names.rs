@@ -187,6 +187,23 @@ impl Namespace {
         here || !when.merges() || !self.knows(ino)
     }
 
+    /// A file goes to a directory of another rank, with its content: nothing of it stays here. It may have
+    /// come back since, which a replay knows only if its directory is in memory.
+    #[cold]
+    pub(crate) fn apply_departure(&mut self, when: When, from: (Ino, &[u8]), ino: Ino) -> Outcome {
+        if when.merges() {
+            return Outcome::Rejected;
+        }
+        let home = self.inodes.get(ino).map(|inode| (inode.home, inode.home_hash));
+        self.take_name(when, from, ino);
+        self.touch(when, from.0);
+        if home == Some((from.0, name_hash(from.1))) {
+            self.inodes.remove(ino);
+            self.extras.remove(&ino);
+        }
+        Outcome::Done
+    }
+
     /// An inode with several names has one more or less. In a replay the events say how many.
     pub(crate) fn count_name(&mut self, when: When, ino: Ino, change: i32) {
         if when.mode != Mode::Replay

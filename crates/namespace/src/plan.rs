@@ -2,6 +2,7 @@
 
 mod attr;
 mod judge;
+mod passage;
 mod rename;
 
 use std::sync::Arc;

@@ -14,6 +14,7 @@ mod balance;
 mod client;
 mod job;
 mod judge;
+mod passing;
 mod register;
 mod script;
 
@@ -58,6 +59,8 @@ pub struct RanksReport {
     pub refused: u64,
     /// Requests that were sent on to another rank.
     pub redirected: u64,
+    /// Files that were renamed from a directory of one rank to one of another.
+    pub passed: u64,
     /// Journals of a decoupled subtree that were merged.
     pub merges: u64,
     /// Servers that were killed.

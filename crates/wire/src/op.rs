@@ -156,6 +156,19 @@ pub enum Op<'a> {
     Split { dir: Ino },
     /// Puts the fragments of a directory together again. All of them must be on the directory's rank.
     Join { dir: Ino },
+    /// Offers a name to another rank, in a directory of which it is to be from then on (F-13).
+    Depart {
+        parent: Ino,
+        name: &'a [u8],
+        new_parent: Ino,
+        new_name: &'a [u8],
+        no_replace: bool,
+        to: Rank,
+    },
+    /// Takes the name that a rank has offered, into the directory that the offer names.
+    Arrive { dir: Ino, from: Rank, passage: u64 },
+    /// Answered when it is decided who has a name that was offered: withdraws the offer, unless it was taken.
+    Passed { dir: Ino, passage: u64 },
 }
 
 /// How a client has a file open.
@@ -279,6 +292,18 @@ impl Op<'_> {
             Op::Held { ino } => put_ino(out, 39, ino),
             Op::Split { dir } => put_ino(out, 47, dir),
             Op::Join { dir } => put_ino(out, 48, dir),
+            Op::Depart { parent, name, new_parent, new_name, no_replace, to } => {
+                put_name(out, 49, parent, name);
+                out.put_varint(new_parent.0);
+                out.put_bytes(new_name);
+                out.put_u8(u8::from(no_replace));
+                out.put_varint(u64::from(to.0));
+            }
+            Op::Arrive { dir, from, passage } => {
+                put_number(out, 50, dir, passage);
+                out.put_varint(u64::from(from.0));
+            }
+            Op::Passed { dir, passage } => put_number(out, 51, dir, passage),
             Op::Accessed { ino, at } => {
                 put_ino(out, 34, ino);
                 out.put_signed(at.0);
@@ -373,6 +398,19 @@ impl<'a> Op<'a> {
             39 => Op::Held { ino: ino(reader)? },
             47 => Op::Split { dir: ino(reader)? },
             48 => Op::Join { dir: ino(reader)? },
+            49 => Op::Depart {
+                parent: ino(reader)?,
+                name: reader.bytes()?,
+                new_parent: ino(reader)?,
+                new_name: reader.bytes()?,
+                no_replace: boolean(reader)?,
+                to: crate::map::rank(reader)?,
+            },
+            50 => {
+                let (dir, passage) = (ino(reader)?, reader.varint()?);
+                Op::Arrive { dir, from: crate::map::rank(reader)?, passage }
+            }
+            51 => Op::Passed { dir: ino(reader)?, passage: reader.varint()? },
             38 => Op::WriteDown { parent: ino(reader)?, name: reader.bytes()? },
             37 => Op::Export { dir: ino(reader)?, rank: crate::map::rank(reader)? },
             45 => Op::Snapshot { dir: ino(reader)?, id: reader.varint()? },

@@ -334,3 +334,93 @@ fn a_rank_is_removed_while_clients_work() {
     let said = cluster.fails(1, &["mds", "remove", "0"]);
     assert!(said.contains("root"), "{said}");
 }
+
+#[test]
+fn a_file_is_renamed_from_a_directory_of_one_rank_to_one_of_another() {
+    let cluster = Cluster::up_with(&["--mds", "2"]);
+    cluster.run(&["mkdir", "/a"]);
+    cluster.run(&["mkdir", "/b"]);
+    pin(&cluster, "/a", 1);
+    let large: Vec<u8> = (0..300_000_u32).map(|at| at.to_le_bytes()[0]).collect();
+    cluster.run_with_input(&["cp", "-", "/a/small"], b"small");
+    cluster.run_with_input(&["cp", "-", "/a/large"], &large);
+    let before = cluster.json(&["stat", "/a/large"]);
+    cluster.run(&["mv", "/a/small", "/b/small"]);
+    cluster.run(&["mv", "/a/large", "/b/other"]);
+    let after = cluster.json(&["stat", "/b/other"]);
+    for same in ["ino", "mode", "mtime", "size"] {
+        assert_eq!(before[same], after[same], "{same}");
+    }
+    assert_eq!((&before["rank"], &after["rank"]), (&1.into(), &0.into()));
+    assert_eq!(listed(&cluster, "/a").len(), 0);
+    assert_eq!(cluster.run(&["cp", "/b/other", "-"]), large);
+    assert_eq!(cluster.run(&["cp", "/b/small", "-"]), b"small");
+    // What has the new name is replaced, and its content goes; or it is not, and says so.
+    let fs = cluster.mount();
+    let [a, b] = ["/a", "/b"].map(|path| fs.open_dir(path).unwrap());
+    b.create("kept", &NewFile::default()).unwrap();
+    a.create("new", &NewFile::default()).unwrap();
+    let no_replace = RenameFlags { no_replace: true, ..RenameFlags::default() };
+    let error = a.rename("new", &b, "kept", no_replace).unwrap_err();
+    assert_eq!(error.errno, Errno::Exists);
+    assert!(a.lookup("new").is_ok(), "it stays where it is");
+    a.rename("new", &b, "other", RenameFlags::default()).unwrap();
+    assert_eq!(fs.stat("/b/other").unwrap().size, 0);
+    assert_eq!(
+        a.rename("none", &b, "x", RenameFlags::default()).unwrap_err().errno,
+        Errno::NotFound
+    );
+    cluster.run(&["mkdir", "/a/dir"]);
+    assert!(cluster.fails(1, &["mv", "/b/small", "/a/dir/none/x"]).contains("ENOENT"));
+    assert!(cluster.fails(1, &["mv", "/a/dir", "/b/dir"]).contains("EXDEV"));
+    // Nothing is left of all that, and everything adds up.
+    fs.sync().unwrap();
+    drop((a, b, fs));
+    cluster.run(&["down"]);
+    let said = cluster.say(&["fsck"]);
+    assert!(said.contains("Everything adds up"), "{said}");
+}
+
+#[test]
+fn files_go_to_and_fro_between_ranks_while_servers_are_killed() {
+    let cluster = Cluster::up_with(&["--mds", "2"]);
+    cluster.run(&["mkdir", "/a"]);
+    cluster.run(&["mkdir", "/b"]);
+    pin(&cluster, "/a", 1);
+    let fs = cluster.mount();
+    let dirs = ["/a", "/b"].map(|path| fs.open_dir(path).unwrap());
+    let inos: Vec<Ino> = (0..10)
+        .map(|number| dirs[0].create(format!("f{number}"), &NewFile::default()).unwrap().ino)
+        .collect();
+    fs.sync().unwrap();
+    let (done, made) = (AtomicBool::new(false), AtomicU64::new(0));
+    let turns = std::thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            let mut turn = 0;
+            while !done.load(Ordering::Acquire) {
+                let (from, to) = (&dirs[turn % 2], &dirs[(turn + 1) % 2]);
+                for number in 0..inos.len() {
+                    let name = format!("f{number}");
+                    from.rename(&name, to, &name, RenameFlags::default()).unwrap();
+                    made.fetch_add(1, Ordering::Release);
+                }
+                turn += 1;
+            }
+            turn
+        });
+        for number in 0..6 {
+            let so_far = made.load(Ordering::Acquire);
+            eventually("files go on", || made.load(Ordering::Acquire) > so_far + 15);
+            kill(&cluster, number % 2);
+            cluster.start();
+        }
+        done.store(true, Ordering::Release);
+        worker.join().unwrap()
+    });
+    let names = inos.iter().enumerate();
+    let files: BTreeMap<String, Ino> =
+        names.map(|(number, ino)| (format!("f{number}"), *ino)).collect();
+    let [here, gone] = if turns % 2 == 0 { ["/a", "/b"] } else { ["/b", "/a"] };
+    assert_eq!(listed(&cluster, here), files);
+    assert_eq!(listed(&cluster, gone).len(), 0);
+}

@@ -185,7 +185,9 @@ impl Mds {
             Stage::Close => {
                 let open = self.opens.files().filter(|ino| self.namespace.is_within(*ino, root));
                 let open = open.count();
-                let at_rest = self.is_merged_below(root) && !self.is_fetching_below(root);
+                let at_rest = self.is_merged_below(root)
+                    && !self.is_fetching_below(root)
+                    && self.authority.passages.is_empty();
                 if open == 0 && at_rest {
                     return Some(Stage::Flush { seq: self.log.last() });
                 }

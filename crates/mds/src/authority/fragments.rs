@@ -279,7 +279,7 @@ impl Mds {
 
     /// Whether somebody may be told something to remember of a directory.
     pub(crate) fn may_tell_of(&self, dir: Ino) -> bool {
-        if self.is_split_or_about_to(dir) {
+        if self.is_split_or_about_to(dir) || self.authority.passages.is_about(dir) {
             return false;
         }
         match &self.authority.export {

@@ -76,6 +76,10 @@ impl Mds {
         match stage {
             Stage::Begin => {
                 let subtree = self.authority.list.get(root)?.clone();
+                // A name that left may come back with it: first it leaves.
+                if !self.are_departures_decided() {
+                    return None;
+                }
                 if self.is_named_here(&subtree) && !self.namespace.is_anchored(root) {
                     self.preload(Goal::Find(root));
                     return None;

@@ -116,6 +116,9 @@ impl Mds {
         if let Some(import) = authority.imports.iter().find(|it| it.decoupled.contains(&ino)) {
             return Place::Moving(import.root);
         }
+        if let Some(dir) = authority.passages.holds(ino) {
+            return Place::Moving(dir);
+        }
         if !self.namespace.knows(ino)
             && let Some(root) = authority.moved.get(&ino)
         {

@@ -142,7 +142,7 @@ impl Mds {
                 for dir in dirs {
                     held |= self.revoke(ClientId(0), dir, effects).is_some();
                 }
-                if held || !self.is_ready_to_move()? {
+                if held || !self.authority.passages.is_empty() || !self.is_ready_to_move()? {
                     return Ok(None);
                 }
                 Ok(Some(Stage::Still(self.log.last())))

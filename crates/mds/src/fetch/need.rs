@@ -51,6 +51,11 @@ impl Fetches {
 }
 
 impl Mds {
+    /// Whether somebody waits for a directory.
+    pub(crate) fn is_waited_for(&self, dir: Ino) -> bool {
+        self.fetches.waiting.contains_key(&dir)
+    }
+
     /// Fetches what is needed of a directory, unless that has to wait. A directory that is being written
     /// must not be read: it is fetched when that is done.
     pub(super) fn start_fetch(&mut self, dir: Ino, effects: &mut Effects) {

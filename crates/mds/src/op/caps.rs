@@ -160,7 +160,7 @@ impl Mds {
             let shares = self.opens.judge(client, ino, write) == crate::opens::Verdict::Wait;
             return if shares { self.revoke_inode(ClientId(0), ino, effects) } else { None };
         }
-        if !op.is_mutation() {
+        if !op.is_change() {
             return None;
         }
         let (inos, names) = touched(op);
@@ -220,7 +220,7 @@ impl Mds {
             places.extend(inside);
         }
         let theirs = |caps: &crate::caps::Caps, dir: Ino| {
-            caps.owner(dir).is_some_and(|owner| owner != client || op.is_mutation())
+            caps.owner(dir).is_some_and(|owner| owner != client || op.is_change())
         };
         places.retain(|dir| theirs(&self.caps, *dir));
         let mut waits = None;

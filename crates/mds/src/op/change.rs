@@ -102,6 +102,9 @@ impl Mds {
             | Op::Held { .. }
             | Op::Split { .. }
             | Op::Join { .. }
+            | Op::Depart { .. }
+            | Op::Arrive { .. }
+            | Op::Passed { .. }
             | Op::Decouple { .. }
             | Op::Extend { .. }
             | Op::Merge { .. }

@@ -75,6 +75,9 @@ impl Mds {
             | Op::Held { .. }
             | Op::Split { .. }
             | Op::Join { .. }
+            | Op::Depart { .. }
+            | Op::Arrive { .. }
+            | Op::Passed { .. }
             | Op::Sync
             | Op::Decouple { .. }
             | Op::Extend { .. }

@@ -64,7 +64,7 @@ impl Mds {
     }
 
     /// Whether a directory is in a subtree that is being stored for another policy.
-    pub(super) fn is_in_change(&self, dir: Ino) -> bool {
+    pub(crate) fn is_in_change(&self, dir: Ino) -> bool {
         self.changes.iter().any(|change| self.namespace.is_within(dir, change.subtree))
     }
 }

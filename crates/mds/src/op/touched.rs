@@ -17,6 +17,8 @@ pub(crate) fn touched<'a>(op: &Op<'a>) -> Touched<'a> {
         | Op::Unlink { parent, name }
         | Op::Rmdir { parent, name } => ([Some(parent), None], [Some((parent, name)), None]),
         Op::Link { ino, parent, name } => ([Some(parent), Some(ino)], [Some((parent, name)), None]),
+        Op::Depart { parent, name, .. } => ([Some(parent), None], [Some((parent, name)), None]),
+        Op::Arrive { dir, .. } => ([Some(dir), None], [None; 2]),
         Op::Rename { parent, name, new_parent, new_name, .. } => {
             ([Some(parent), Some(new_parent)], [Some((parent, name)), Some((new_parent, new_name))])
         }
@@ -46,6 +48,8 @@ pub(crate) fn touched<'a>(op: &Op<'a>) -> Touched<'a> {
         | Op::CancelLock { .. }
         | Op::GetLock { .. }
         | Op::Settle
+        // Who waits for it does not wait for itself.
+        | Op::Passed { .. }
         | Op::Return { .. } => ([None; 2], [None; 2]),
         // These are about the decoupling.
         Op::Held { .. }

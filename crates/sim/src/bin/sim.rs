@@ -113,6 +113,7 @@ fn ranks(options: &Options, start: Instant) -> u64 {
         sum.refused += report.refused;
         sum.splits += report.splits;
         sum.joins += report.joins;
+        sum.passed += report.passed;
         sum.redirected += report.redirected;
         sum.crashes += report.crashes;
         sum.crashes_moving += report.crashes_moving;
@@ -125,12 +126,13 @@ fn ranks(options: &Options, start: Instant) -> u64 {
         }
     }
     println!(
-        "{done} seeds of several ranks, {} answers judged, {} subtrees moved and {} not, {} directories split and {} joined, {} requests sent on, {} servers killed, {} of them with a subtree on its way, {failures} failures",
+        "{done} seeds of several ranks, {} answers judged, {} subtrees moved and {} not, {} directories split and {} joined, {} names passed between ranks, {} requests sent on, {} servers killed, {} of them with a subtree on its way, {failures} failures",
         sum.judged,
         sum.moves,
         sum.refused,
         sum.splits,
         sum.joins,
+        sum.passed,
         sum.redirected,
         sum.crashes,
         sum.crashes_moving

@@ -7,6 +7,7 @@ use wire::{Answer, Failure};
 
 use super::World;
 use super::client::{Client, SoFar};
+use super::passing::Passing;
 use super::register::Place;
 use super::script::Script;
 
@@ -139,7 +140,13 @@ impl World {
     /// A name of another client may have what its change under way makes of it, too.
     fn may_be(&self, client: usize, place: &Place, ino: Option<Ino>, when: (u64, u64)) -> bool {
         let changing = |other: &Client| {
-            other.asked.as_ref().is_some_and(|asked| match &asked.script {
+            // What is asked once more may have been carried out the first time.
+            let asked = other.asked.as_ref().map(|asked| &asked.script);
+            let asked = asked.into_iter().chain(other.script.front());
+            asked.into_iter().any(|script| match script {
+                Script::Pass(Passing { from, to, .. }) => {
+                    (from == place && ino.is_none()) || (to == place && ino.is_some())
+                }
                 Script::Create(other) => other == place && ino.is_some(),
                 Script::Unlink(other) => other == place && ino.is_none(),
                 Script::Rename(from, to) => {

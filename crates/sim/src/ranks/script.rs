@@ -4,6 +4,7 @@ use types::{FileType, Ino, Rank, RenameFlags};
 use wire::{NewInode, Op};
 
 use super::job::Step;
+use super::passing::Passing;
 use super::register::Place;
 
 /// Something to do.
@@ -27,6 +28,8 @@ pub(super) enum Script {
     Stat(Ino),
     /// A step of who has decoupled a directory.
     Job(Step),
+    /// A step of a rename between two ranks.
+    Pass(Passing),
 }
 
 impl Script {
@@ -35,6 +38,7 @@ impl Script {
             |kind: FileType| NewInode { mode: kind.mode_bits() | 0o644, ..NewInode::default() };
         match self {
             Self::Job(step) => step.op(),
+            Self::Pass(passing) => passing.op(),
             Self::MakeDir(parent, name) | Self::MakeInner(parent, name) => {
                 let new = NewInode {
                     mode: FileType::Directory.mode_bits() | 0o755,
@@ -67,6 +71,7 @@ impl Script {
     pub(super) fn named(&self) -> Ino {
         match self {
             Self::Job(step) => step.named(),
+            Self::Pass(passing) => passing.named(),
             Self::MakeDir(dir, _)
             | Self::MakeInner(dir, _)
             | Self::List(dir)

@@ -47,10 +47,20 @@ impl Op<'_> {
             | Op::Held { .. }
             | Op::Split { .. }
             | Op::Join { .. }
+            | Op::Depart { .. }
+            | Op::Arrive { .. }
+            | Op::Passed { .. }
             | Op::Snapshot { .. }
             | Op::Adopt { .. }
             | Op::Checkpoint => false,
         }
+    }
+
+    /// Whether names or inodes of this server are others when it was carried out: a change, or half of
+    /// one between two servers.
+    #[must_use]
+    pub fn is_change(&self) -> bool {
+        self.is_mutation() || matches!(self, Op::Depart { .. } | Op::Arrive { .. })
     }
 
     /// A word for statistics and traces.
@@ -98,6 +108,9 @@ impl Op<'_> {
             Op::Held { .. } => "held",
             Op::Split { .. } => "split",
             Op::Join { .. } => "join",
+            Op::Depart { .. } => "depart",
+            Op::Arrive { .. } => "arrive",
+            Op::Passed { .. } => "passed",
             Op::Snapshot { .. } => "snapshot",
             Op::Adopt { .. } => "adopt",
         }

@@ -1,0 +1,96 @@
+//! Renames from a directory of one rank to one of another (F-13): this client carries the offer of the one to
+//! the other.
+
+use std::time::{Duration, Instant};
+
+use types::{Cred, Errno, Error, Ino, Result};
+use wire::{Answer, Op};
+
+use crate::Fs;
+
+/// How long it is tried while subtrees move, or servers start anew.
+const WITHIN: Duration = Duration::from_secs(20);
+const RETRY: Duration = Duration::from_millis(5);
+
+impl Fs {
+    /// Carries a rename out that one server refused because another one has the other directory.
+    /// `refused` is how it said so.
+    pub(super) fn rename_across(&self, cred: &Cred, op: &Op<'_>, refused: Error) -> Result<Answer> {
+        let Op::Rename { parent, name, new_parent, new_name, flags } = *op else {
+            return Err(refused);
+        };
+        if flags.exchange {
+            return Err(refused);
+        }
+        let start = Instant::now();
+        loop {
+            let (from, to) = (self.place(parent), self.place(new_parent));
+            if from == to {
+                // One rank has both by now.
+                match self.request_ranked(cred, *op, &[], None) {
+                    Err(error) if error.errno == Errno::CrossDevice && start.elapsed() < WITHIN => {
+                        self.locate(cred, [parent, new_parent])?;
+                    }
+                    answer => return answer,
+                }
+                if self.place(parent) == self.place(new_parent) {
+                    return Err(refused);
+                }
+                continue;
+            }
+            let no_replace = flags.no_replace;
+            let departs = Op::Depart { parent, name, new_parent, new_name, no_replace, to };
+            match self.request_ranked(cred, departs, &[], None) {
+                Ok(Answer::Passage(passage, ino)) => {
+                    // It may have been carried out by another rank, if the directory has moved.
+                    let from = self.place(parent);
+                    let arrives = Op::Arrive { dir: new_parent, from, passage };
+                    let arrived = self.request_ranked(cred, arrives, &[], None);
+                    let decides = Op::Passed { dir: parent, passage };
+                    let decided = self.request_ranked(cred, decides, &[], None);
+                    match (arrived, decided) {
+                        (Ok(_), _) | (_, Ok(_)) => return Ok(Answer::Done),
+                        (Err(error), _) if !is_passing(&error) => return Err(error),
+                        (Err(error), Err(_)) => {
+                            if self.is_named(new_parent, new_name, ino) {
+                                return Ok(Answer::Done);
+                            }
+                            self.wait_or(start, error)?;
+                        }
+                    }
+                }
+                Ok(answer) => return Err(crate::fs::unexpected(&answer)),
+                Err(error) if is_passing(&error) => self.wait_or(start, error)?,
+                Err(error) => return Err(error),
+            }
+            self.locate(cred, [parent, new_parent])?;
+        }
+    }
+
+    /// Finds out who serves two directories.
+    fn locate(&self, cred: &Cred, dirs: [Ino; 2]) -> Result<()> {
+        for ino in dirs {
+            self.request_ranked(cred, Op::GetAttr { ino }, &[], None)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a name is that of an inode: then what was not answered was done.
+    fn is_named(&self, parent: Ino, name: &[u8], ino: Ino) -> bool {
+        let found = self.request_ranked(&Cred::root(), Op::Lookup { parent, name }, &[], None);
+        matches!(found, Ok(Answer::Attr(attr)) if attr.ino == ino)
+    }
+
+    fn wait_or(&self, start: Instant, error: Error) -> Result<()> {
+        if start.elapsed() >= WITHIN {
+            return Err(error);
+        }
+        std::thread::sleep(RETRY);
+        Ok(())
+    }
+}
+
+/// Whether something is another way in a moment.
+fn is_passing(error: &Error) -> bool {
+    matches!(error.errno, Errno::Again | Errno::Stale)
+}

@@ -1,0 +1,149 @@
+//! Names that go from a directory of one rank to one of another (F-13): `metastore::Passage` says how it is
+//! decided who has one. What the rank does that has the name is `depart`, what the other one does is
+//! `arrive`.
+//!
+//! The two directories are served to nobody while it is not decided: nobody sees the file twice, or
+//! nowhere, and a recovery finds both as they were. Whoever asked carries the offer from the one rank to
+//! the other; without it, the offer is withdrawn after a while.
+//!
+//! Invariant: an inode is in at most one passage of a rank. One that left does not come back before
+//! its object is deleted: a recovery would take its name away once more.
+
+mod arrive;
+mod depart;
+mod recall;
+
+use std::collections::VecDeque;
+
+use metastore::request::{StoreFailure, StoreOp, StoreResult};
+use types::{ConnId, Ino, Rank, Seq, Tid};
+use wire::{Answer, Failure};
+
+use crate::{Effects, Mds, Phase};
+
+use arrive::Arrival;
+use depart::Departure;
+
+/// How many that ended are remembered, for those who ask once more.
+const ENDED_MAX: usize = 4096;
+
+/// Names on their way from this rank, and to it.
+#[derive(Debug, Default)]
+pub(crate) struct Passages {
+    /// The last number that was given.
+    last: u64,
+    departures: Vec<Departure>,
+    arrivals: Vec<Arrival>,
+    /// Offers of this rank that are decided, and whether they were taken.
+    ended: VecDeque<(u64, bool)>,
+    /// Offers of others that this rank took.
+    taken: VecDeque<(Rank, u64)>,
+}
+
+impl Passages {
+    pub(super) fn is_empty(&self) -> bool {
+        self.departures.is_empty() && self.arrivals.is_empty()
+    }
+
+    /// Whether nothing is undecided.
+    pub(super) fn is_idle(&self) -> bool {
+        self.arrivals.is_empty() && self.departures.iter().all(|it| !it.is_frozen())
+    }
+
+    /// Whether a request that is about an inode waits.
+    pub(super) fn holds(&self, ino: Ino) -> Option<Ino> {
+        let leaves = |it: &&Departure| it.is_frozen() && it.is_about(ino);
+        let comes = |it: &&Arrival| it.is_frozen() && it.dir == ino;
+        let leaving = self.departures.iter().find(leaves).map(|it| it.passage.parent);
+        leaving.or_else(|| self.arrivals.iter().find(comes).map(|it| it.dir))
+    }
+
+    /// Whether nobody may be told anything to remember of a directory.
+    pub(super) fn is_about(&self, dir: Ino) -> bool {
+        let leaves = |it: &Departure| it.is_frozen() && it.passage.parent == dir;
+        self.departures.iter().any(leaves) || self.arrivals.iter().any(|it| it.dir == dir)
+    }
+
+    /// The directories that must stay in memory.
+    pub(super) fn directories(&self) -> impl Iterator<Item = Ino> {
+        let from = self.departures.iter().filter(|it| it.is_frozen()).map(|it| it.passage.parent);
+        from.chain(self.arrivals.iter().map(|it| it.dir))
+    }
+
+    /// Whether the journal is to be written without delay.
+    pub(super) fn wants_journal(&self) -> bool {
+        !self.is_idle()
+    }
+}
+
+impl Mds {
+    /// Goes on with names on their way, as far as it can.
+    pub(super) fn passages_step(&mut self, effects: &mut Effects) {
+        // What is changed now would be in half of a snapshot.
+        let waits = matches!(self.phase, Phase::Recovering | Phase::Reconnecting { .. });
+        if waits || self.snapshots.is_frozen() {
+            return;
+        }
+        self.departures_step(effects);
+        self.arrivals_step(effects);
+    }
+
+    /// The store has answered.
+    pub(crate) fn passage_stored(
+        &mut self,
+        id: u64,
+        result: &Result<StoreResult, Box<StoreFailure>>,
+        effects: &mut Effects,
+    ) {
+        if !self.departure_stored(id, result, effects) {
+            self.arrival_stored(id, result, effects);
+        }
+        self.passages_step(effects);
+    }
+
+    /// A number for a passage: those of different tenures are different.
+    fn passage_number(&mut self) -> u64 {
+        self.authority.passages.last += 1;
+        self.tables.epoch().0 << 32 | self.authority.passages.last
+    }
+
+    fn get_passage(&mut self, id: u64, object: String, effects: &mut Effects) {
+        self.store(crate::Waiting::Passage(id), StoreOp::Get { object }, effects);
+    }
+
+    /// Where a directory is that names are in, a recovery does not know before it has looked for it.
+    /// Says whether it is known; if not, it is looked for.
+    fn finds(&mut self, dir: Ino) -> bool {
+        if self.namespace.is_anchored(dir) {
+            return true;
+        }
+        self.preload(super::preload::Goal::Find(dir));
+        false
+    }
+
+    /// Who waits for a directory goes on.
+    fn thaw(&mut self, dir: Ino, effects: &mut Effects) {
+        self.authority.note_plain();
+        self.retry_returned(dir, effects);
+        self.go_on_with_held(effects);
+    }
+
+    /// A directory is fetched, unless that is being done.
+    fn passage_waits_for(&mut self, dir: Ino, effects: &mut Effects) {
+        if !self.is_waited_for(dir) {
+            self.preload_waits_for(dir, effects);
+        }
+    }
+
+    fn answer_passage(
+        &mut self,
+        at: (ConnId, Tid),
+        result: Result<Answer, Failure>,
+        effects: &mut Effects,
+    ) {
+        match result {
+            Ok(answer) => self.reply_with(at, Seq(0), answer, effects),
+            Err(failure) => self.reply_error(at.0, at.1, failure, effects),
+        }
+    }
+}

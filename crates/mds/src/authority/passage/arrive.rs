@@ -1,0 +1,377 @@
+//! The rank to which a name is offered takes it, and says so once more when its journal does.
+
+use journal::{Block, Event};
+use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
+use metastore::{Passage, PassageState, passage_name};
+use namespace::{Mode, Refusal};
+use types::{ConnId, Cred, Errno, Error, Ino, Moment, Origin, Rank, Seq, Tid};
+use wire::{Answer, Failure};
+
+use super::super::RETRY;
+use super::ENDED_MAX;
+use crate::op::{Performed, Performing, Refused};
+use crate::{Effects, Mds, Waiting};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The offer is to be looked at, not before that time.
+    Look(Moment),
+    Looking,
+    /// What was done in the directory is safe up to here: nothing of it will be sent again, to be done once
+    /// more behind the name that comes.
+    Flush(Seq),
+    /// It is being taken.
+    Taking,
+    /// It was taken: the name is to come.
+    Come,
+    /// The journal has it up to here.
+    Came(Seq),
+    /// The other rank is being told.
+    Telling,
+}
+
+/// A name on its way from another rank.
+#[derive(Debug)]
+pub(super) struct Arrival {
+    id: u64,
+    from: Rank,
+    number: u64,
+    pub(super) dir: Ino,
+    /// Who asked.
+    at: Option<(ConnId, Tid)>,
+    passage: Passage,
+    version: u64,
+    stage: Stage,
+    /// It is not certain that it was not taken: the directory is served to nobody.
+    frozen: bool,
+    /// The journal has it.
+    came: bool,
+}
+
+impl Arrival {
+    pub(super) fn is_frozen(&self) -> bool {
+        self.frozen
+    }
+
+    /// One that a recovery found, and that was taken.
+    pub(super) fn found(
+        id: u64,
+        (from, number): (Rank, u64),
+        (passage, version): (Passage, u64),
+    ) -> Self {
+        let (dir, stage) = (passage.new_parent, Stage::Come);
+        Self { id, from, number, dir, at: None, passage, version, stage, frozen: true, came: false }
+    }
+
+    fn object(&self) -> String {
+        passage_name(self.from, self.number)
+    }
+}
+
+impl Mds {
+    /// Takes a name that another rank offers.
+    pub(crate) fn arrive(
+        &mut self,
+        at: (ConnId, Tid),
+        dir: Ino,
+        (from, number): (Rank, u64),
+        effects: &mut Effects,
+    ) -> Performing {
+        let passages = &mut self.authority.passages;
+        if passages.taken.contains(&(from, number)) {
+            return Ok(Performed::Answer(Answer::Done));
+        }
+        let same = |it: &&mut Arrival| (it.from, it.number) == (from, number);
+        if let Some(known) = passages.arrivals.iter_mut().find(same) {
+            known.at = Some(at);
+            return Ok(Performed::Later);
+        }
+        self.may_pass(dir)?;
+        if from == self.rank {
+            return Err(Errno::Stale.into());
+        }
+        let id = self.passage_number();
+        self.authority.passages.arrivals.push(Arrival {
+            id,
+            from,
+            number,
+            dir,
+            at: Some(at),
+            passage: Passage::default(),
+            version: 0,
+            stage: Stage::Look(self.clock.now),
+            frozen: false,
+            came: false,
+        });
+        self.authority.note_plain();
+        self.passages_step(effects);
+        Ok(Performed::Later)
+    }
+
+    pub(super) fn arrivals_step(&mut self, effects: &mut Effects) {
+        let ids: Vec<u64> = self.authority.passages.arrivals.iter().map(|it| it.id).collect();
+        for id in ids {
+            while let Some(stage) = self.arrival(id).map(|it| it.stage)
+                && let Some(next) = self.arrival_next(id, stage, effects)
+            {
+                if let Some(arrival) = self.arrival(id) {
+                    arrival.stage = next;
+                }
+            }
+        }
+    }
+
+    fn arrival(&mut self, id: u64) -> Option<&mut Arrival> {
+        self.authority.passages.arrivals.iter_mut().find(|it| it.id == id)
+    }
+
+    fn arrival_next(&mut self, id: u64, stage: Stage, effects: &mut Effects) -> Option<Stage> {
+        match stage {
+            Stage::Look(at) => {
+                if self.clock.now < at {
+                    return None;
+                }
+                let object = self.arrival(id)?.object();
+                self.get_passage(id, object, effects);
+                Some(Stage::Looking)
+            }
+            Stage::Flush(seq) => {
+                if self.log.safe() < seq {
+                    return None;
+                }
+                self.replace_passage(id, PassageState::Taken, effects)?;
+                Some(Stage::Taking)
+            }
+            Stage::Come => self.take_name(id, effects),
+            Stage::Came(seq) => {
+                if self.log.safe() < seq {
+                    return None;
+                }
+                self.replace_passage(id, PassageState::Done, effects)?;
+                Some(Stage::Telling)
+            }
+            Stage::Looking | Stage::Taking | Stage::Telling => None,
+        }
+    }
+
+    /// Says in the object what became of the offer, unless somebody else did.
+    fn replace_passage(
+        &mut self,
+        id: u64,
+        state: PassageState,
+        effects: &mut Effects,
+    ) -> Option<()> {
+        let arrival = self.arrival(id)?;
+        let object = arrival.object();
+        let data = Passage { state, ..arrival.passage.clone() }.encode();
+        let condition = Condition::Version(arrival.version);
+        self.store(Waiting::Passage(id), StoreOp::Put { object, data, condition }, effects);
+        Some(())
+    }
+
+    pub(super) fn arrival_stored(
+        &mut self,
+        id: u64,
+        result: &Result<StoreResult, Box<StoreFailure>>,
+        effects: &mut Effects,
+    ) {
+        let again = Stage::Look(self.clock.now + RETRY);
+        let Some(arrival) = self.arrival(id) else { return };
+        let next = match (arrival.stage, result) {
+            (Stage::Looking, Ok(StoreResult::Bytes(bytes, version))) => {
+                let passage = match Passage::decode(&arrival.object(), bytes) {
+                    Ok(passage) => passage,
+                    Err(error) => {
+                        effects.fatal = Some(error.into());
+                        return;
+                    }
+                };
+                (arrival.passage, arrival.version) = (passage, *version);
+                match self.offer_seen(id, effects) {
+                    Ok(Some(stage)) => stage,
+                    Ok(None) => return,
+                    Err(refused) => return self.not_taken(id, refused, effects),
+                }
+            }
+            (Stage::Looking, Ok(StoreResult::Missing)) => {
+                // It was deleted when both had written down that it was taken, or it was withdrawn.
+                return if arrival.came {
+                    self.arrived(id, effects);
+                } else {
+                    self.not_taken(id, Errno::Stale.into(), effects);
+                };
+            }
+            (Stage::Taking, Ok(StoreResult::Stored(version))) => {
+                arrival.version = *version;
+                arrival.passage.state = PassageState::Taken;
+                Stage::Come
+            }
+            (Stage::Telling, Ok(StoreResult::Stored(_))) => return self.arrived(id, effects),
+            // Somebody was faster, or it is not known whether it was carried out.
+            _ => again,
+        };
+        if let Some(arrival) = self.arrival(id) {
+            arrival.stage = next;
+        }
+    }
+
+    /// The offer is known as it is. Returns what is to be done; `None` if a directory is fetched for that.
+    fn offer_seen(&mut self, id: u64, effects: &mut Effects) -> Result<Option<Stage>, Refused> {
+        let now = self.clock.now;
+        let Some(arrival) = self.arrival(id) else { return Ok(None) };
+        let (passage, dir) = (arrival.passage.clone(), arrival.dir);
+        if passage.to != self.rank || passage.new_parent != dir {
+            return Err(Errno::Stale.into());
+        }
+        match passage.state {
+            PassageState::Withdrawn => return Err(Errno::Stale.into()),
+            PassageState::Taken => {
+                if let Some(arrival) = self.arrival(id) {
+                    arrival.frozen = true;
+                }
+                return Ok(Some(Stage::Come));
+            }
+            PassageState::Done => {
+                self.arrived(id, effects);
+                return Ok(None);
+            }
+            PassageState::Offered => {}
+        }
+        // If taking it had failed without saying so: it was not taken.
+        if let Some(arrival) = self.arrival(id) {
+            arrival.frozen = false;
+        }
+        let passages = &self.authority.passages;
+        if passages.departures.iter().any(|it| it.passage.ino == passage.ino) {
+            return Err(Errno::Again.into());
+        }
+        if passages.holds(dir).is_some() || self.snapshots.is_frozen() {
+            return Ok(Some(Stage::Look(now + types::Span::from_millis(5))));
+        }
+        self.may_pass(dir)?;
+        match self.plan_to_come(&passage, &passage.cred, passage.no_replace).map(drop) {
+            Ok(()) => {}
+            Err(Refused::Refusal(Refusal::Cold(cold))) => {
+                self.passage_waits_for(cold, effects);
+                return Ok(Some(Stage::Look(now + types::Span::from_millis(1))));
+            }
+            Err(refused) => return Err(refused),
+        }
+        if let Some(arrival) = self.arrival(id) {
+            arrival.frozen = true;
+        }
+        self.authority.note_plain();
+        Ok(Some(Stage::Flush(self.log.last())))
+    }
+
+    /// Whether the name may come as it was asked for.
+    fn plan_to_come(
+        &self,
+        passage: &Passage,
+        cred: &Cred,
+        no_replace: bool,
+    ) -> Result<(), Refused> {
+        with_inode(passage, |moved| {
+            let to = (passage.new_parent, &passage.new_name[..]);
+            self.namespace.plan_arrival(cred, moved, to, no_replace, passage.time).map(drop)
+        })
+        .map_err(|error| Failure { errno: error.errno, text: error.to_string() })
+        .map_err(Refused::Failure)?
+        .map_err(Refused::Refusal)
+    }
+
+    /// The name is this rank's: it comes.
+    fn take_name(&mut self, id: u64, effects: &mut Effects) -> Option<Stage> {
+        let passage = self.arrival(id)?.passage.clone();
+        let (dir, name) = (passage.new_parent, &passage.new_name[..]);
+        if !self.finds(dir) {
+            return None;
+        }
+        let mut seq = Seq(0);
+        let here = match self.namespace.peek(dir, name) {
+            Ok(here) => here,
+            Err(Refusal::Cold(cold)) => {
+                self.passage_waits_for(cold, effects);
+                return None;
+            }
+            Err(Refusal::Errno(_)) => None,
+        };
+        // The journal of an earlier tenure may have it.
+        if here != Some(passage.ino) {
+            let came = with_inode(&passage, |moved| {
+                let to = (dir, name);
+                let root = Cred::root();
+                let event = self.namespace.plan_arrival(&root, moved, to, false, passage.time)?;
+                seq = self.log.append(self.clock.now, Origin::default(), &event);
+                self.namespace.apply(seq, Mode::Live, &event);
+                Ok(())
+            });
+            match came {
+                Ok(Ok(())) => {}
+                Ok(Err(Refusal::Cold(cold))) => {
+                    self.passage_waits_for(cold, effects);
+                    return None;
+                }
+                Ok(Err(Refusal::Errno(errno))) => {
+                    let cause = format!("{errno} when a name came from another rank");
+                    effects.fatal = Some(Error::new(Errno::Io, dir.to_string(), cause));
+                    return None;
+                }
+                Err(error) => {
+                    effects.fatal = Some(error);
+                    return None;
+                }
+            }
+            self.note_freed();
+            self.note_size(dir);
+        }
+        self.arrival(id)?.came = true;
+        Some(Stage::Came(seq))
+    }
+
+    /// Both ranks know that it was taken.
+    fn arrived(&mut self, id: u64, effects: &mut Effects) {
+        let passages = &mut self.authority.passages;
+        let Some(place) = passages.arrivals.iter().position(|it| it.id == id) else { return };
+        let arrival = passages.arrivals.swap_remove(place);
+        if passages.taken.len() >= ENDED_MAX {
+            passages.taken.pop_front();
+        }
+        passages.taken.push_back((arrival.from, arrival.number));
+        self.authority.moved.remove(&arrival.passage.ino);
+        if let Some(at) = arrival.at {
+            self.answer_passage(at, Ok(Answer::Done), effects);
+        }
+        self.thaw(arrival.dir, effects);
+    }
+
+    /// It stays where it is.
+    fn not_taken(&mut self, id: u64, refused: Refused, effects: &mut Effects) {
+        let passages = &mut self.authority.passages;
+        let Some(place) = passages.arrivals.iter().position(|it| it.id == id) else { return };
+        let arrival = passages.arrivals.swap_remove(place);
+        let failure: Failure = match refused {
+            Refused::Refusal(Refusal::Errno(errno)) => errno.into(),
+            Refused::Refusal(Refusal::Cold(_)) => Errno::Again.into(),
+            Refused::Failure(failure) => failure,
+        };
+        if let Some(at) = arrival.at {
+            self.answer_passage(at, Err(failure), effects);
+        }
+        self.thaw(arrival.dir, effects);
+    }
+}
+
+/// Lends the inode that a passage carries.
+fn with_inode<T>(
+    passage: &Passage,
+    then: impl FnOnce(&journal::Snapshot<'_>) -> T,
+) -> Result<T, Error> {
+    let about =
+        || Error::new(Errno::BadMessage, passage.ino.to_string(), "the inode of a name on its way");
+    let (block, _) = Block::read(&passage.inode, 0).map_err(|_| about())?;
+    let mut events = block.events();
+    let record = events.next_event().ok().flatten().ok_or_else(about)?;
+    let Event::Rename { ref moved, .. } = record.event else { return Err(about()) };
+    Ok(then(moved))
+}

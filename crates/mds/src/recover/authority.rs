@@ -1,0 +1,51 @@
+//! What a recovery reads of what this rank serves, and of names that were on their way between ranks.
+
+use metastore::PASSAGES_PREFIX;
+use metastore::request::{StoreOp, StoreResult};
+use types::{Errno, Error};
+
+use super::Step;
+use crate::{Effects, Mds, Waiting};
+
+impl Mds {
+    /// What is read of what this rank serves, and of what is on its way between ranks.
+    pub(super) fn recover_authority(
+        &mut self,
+        result: StoreResult,
+        effects: &mut Effects,
+    ) -> Result<(), Error> {
+        match (&self.recovery.step, result) {
+            (Step::ReadList, read @ (StoreResult::Bytes(..) | StoreResult::Missing)) => {
+                self.take_list(&read)?;
+                self.drop_left();
+                self.recovery.step = Step::ListPassages;
+                let prefix = PASSAGES_PREFIX.to_owned();
+                self.store(Waiting::Recovery, StoreOp::List { prefix }, effects);
+            }
+            (Step::ListPassages, StoreResult::Names(names)) => self.read_passages(names, effects),
+            (Step::ReadPassage(name, rest), read) => {
+                let (name, rest) = (name.clone(), rest.clone());
+                if let StoreResult::Bytes(bytes, version) = &read {
+                    self.recall_passage(&name, (bytes, *version))?;
+                }
+                self.read_passages(rest, effects);
+            }
+            (step, result) => {
+                let cause = format!("recovery expected something else: {step:?}, {result:?}");
+                return Err(Error::new(Errno::Io, self.rank.to_string(), cause));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what was being passed between ranks; then the namespace begins.
+    fn read_passages(&mut self, mut names: Vec<String>, effects: &mut Effects) {
+        match names.pop() {
+            None => self.begin_namespace(effects),
+            Some(object) => {
+                self.recovery.step = Step::ReadPassage(object.clone(), names);
+                self.store(Waiting::Recovery, StoreOp::Get { object }, effects);
+            }
+        }
+    }
+}

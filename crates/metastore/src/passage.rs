@@ -1,0 +1,237 @@
+//! A file's name on its way from the directory of one rank to that of another: a rename between two
+//! authorities (F-13).
+//!
+//! The rank that has the name offers it in an object of its own, and stops serving the name. The
+//! other one takes it by replacing the object, on condition that the offer still stands; the first may
+//! withdraw it in the same way. Whichever of the two replacements takes place decides, whatever crashes. Who
+//! took it says so once more when that is durable, and then the object is deleted.
+//!
+//! ```text
+//! object := "CUDLPASS" format:u16 state:u8 from:varint to:varint ino:varint parent:varint name:bytes
+//!           new_parent:varint new_name:bytes no_replace:u8 time:signed inode:bytes
+//!           uid:varint gid:varint count:varint group:varint* crc:u32
+//! ```
+//!
+//! `inode` is one block of a journal with one event, as in the list of subtrees. `docs/formats/rank.md` says it
+//! in words.
+
+use crc32c::crc32c;
+use types::bytes::{Malformed, Put, Reader};
+use types::{Cred, Ino, Rank, Timestamp};
+
+use crate::error::{FormatError, KNOWN_VERSION};
+
+/// What the names of these objects start with.
+pub const PASSAGES_PREFIX: &str = "mds/passage/";
+
+const MAGIC: &[u8; 8] = b"CUDLPASS";
+const VERSION: u16 = 1;
+const CRC_BYTES: usize = 4;
+
+/// Name of the object of a passage: `id` is the rank's own count.
+#[must_use]
+pub fn passage_name(from: Rank, id: u64) -> String {
+    format!("{PASSAGES_PREFIX}{:04x}/{id:016x}", from.0)
+}
+
+/// The rank and the number in the name of such an object.
+#[must_use]
+pub fn parse_passage_name(name: &str) -> Option<(Rank, u64)> {
+    let (rank, id) = name.strip_prefix(PASSAGES_PREFIX)?.split_once('/')?;
+    let found = (Rank(u16::from_str_radix(rank, 16).ok()?), u64::from_str_radix(id, 16).ok()?);
+    (passage_name(found.0, found.1) == name).then_some(found)
+}
+
+/// What became of an offer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PassageState {
+    /// It stands.
+    #[default]
+    Offered,
+    /// It was withdrawn: the name stays where it was.
+    Withdrawn,
+    /// It was taken: the name is the other rank's, which may have yet to write that down.
+    Taken,
+    /// It was taken, and the other rank's journal says so.
+    Done,
+}
+
+/// See the module documentation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Passage {
+    /// What became of it.
+    pub state: PassageState,
+    /// Who has the name.
+    pub from: Rank,
+    /// Who is to have it.
+    pub to: Rank,
+    /// What it is the name of.
+    pub ino: Ino,
+    /// The directory that it leaves.
+    pub parent: Ino,
+    /// The name there.
+    pub name: Vec<u8>,
+    /// The directory that it goes to.
+    pub new_parent: Ino,
+    /// The name there.
+    pub new_name: Vec<u8>,
+    /// Nothing may have that name.
+    pub no_replace: bool,
+    /// When it was asked for.
+    pub time: Timestamp,
+    /// The inode: one block of a journal with one event.
+    pub inode: Vec<u8>,
+    /// On whose behalf.
+    pub cred: Cred,
+}
+
+impl Passage {
+    /// The bytes of the object.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = MAGIC.to_vec();
+        out.put_u16(VERSION);
+        out.put_u8(match self.state {
+            PassageState::Offered => 1,
+            PassageState::Withdrawn => 2,
+            PassageState::Taken => 3,
+            PassageState::Done => 4,
+        });
+        out.put_varint(u64::from(self.from.0));
+        out.put_varint(u64::from(self.to.0));
+        out.put_varint(self.ino.0);
+        out.put_varint(self.parent.0);
+        out.put_bytes(&self.name);
+        out.put_varint(self.new_parent.0);
+        out.put_bytes(&self.new_name);
+        out.put_u8(u8::from(self.no_replace));
+        out.put_signed(self.time.0);
+        out.put_bytes(&self.inode);
+        out.put_varint(u64::from(self.cred.uid));
+        out.put_varint(u64::from(self.cred.gid));
+        out.put_varint(self.cred.groups.len() as u64);
+        self.cred.groups.iter().for_each(|gid| out.put_varint(u64::from(*gid)));
+        let crc = crc32c(&out);
+        out.put_u32(crc);
+        out
+    }
+
+    /// Reads the object; `name` is what it is called.
+    ///
+    /// # Errors
+    /// If the bytes are anything but what [`Passage::encode`] returns.
+    pub fn decode(name: &str, bytes: &[u8]) -> Result<Self, FormatError> {
+        read(bytes).map_err(|malformed| FormatError::new(name, malformed))
+    }
+}
+
+fn read(bytes: &[u8]) -> Result<Passage, Malformed> {
+    let mut reader = Reader::new(bytes);
+    if reader.take(MAGIC.len())? != MAGIC {
+        return Err(Reader::new(bytes).malformed("the magic of a name on its way"));
+    }
+    let start = reader;
+    if reader.u16()? != VERSION {
+        return Err(start.malformed(KNOWN_VERSION));
+    }
+    let Some((body, crc)) = bytes.split_last_chunk::<CRC_BYTES>() else {
+        return Err(reader.malformed("more bytes"));
+    };
+    if crc32c(body) != u32::from_le_bytes(*crc) {
+        return Err(reader.malformed("a name on its way whose checksum matches"));
+    }
+    let offset = reader.offset();
+    let mut reader = Reader::new(body);
+    reader.take(offset)?;
+    let start = reader;
+    let state = match reader.u8()? {
+        1 => PassageState::Offered,
+        2 => PassageState::Withdrawn,
+        3 => PassageState::Taken,
+        4 => PassageState::Done,
+        _ => return Err(start.malformed("what became of an offer")),
+    };
+    let (from, to) = (rank(&mut reader)?, rank(&mut reader)?);
+    let ino = Ino(reader.varint()?);
+    let (parent, name) = (Ino(reader.varint()?), reader.bytes()?.to_vec());
+    let (new_parent, new_name) = (Ino(reader.varint()?), reader.bytes()?.to_vec());
+    let no_replace = reader.u8()? != 0;
+    let time = Timestamp(reader.signed()?);
+    let inode = reader.bytes()?.to_vec();
+    let (uid, gid) = (reader.varint_u32()?, reader.varint_u32()?);
+    let count = reader.length()?;
+    let groups = (0..count).map(|_| reader.varint_u32()).collect::<Result<_, _>>()?;
+    reader.end()?;
+    Ok(Passage {
+        state,
+        from,
+        to,
+        ino,
+        parent,
+        name,
+        new_parent,
+        new_name,
+        no_replace,
+        time,
+        inode,
+        cred: Cred { uid, gid, groups },
+    })
+}
+
+fn rank(reader: &mut Reader<'_>) -> Result<Rank, Malformed> {
+    let start = *reader;
+    let rank = u16::try_from(reader.varint()?).map_err(|_| start.malformed("a rank"))?;
+    Ok(Rank(rank))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn passage(state: PassageState) -> Passage {
+        Passage {
+            state,
+            from: Rank(1),
+            to: Rank(2),
+            ino: Ino(77),
+            parent: Ino(5),
+            name: b"old".to_vec(),
+            new_parent: Ino(6),
+            new_name: b"new".to_vec(),
+            no_replace: true,
+            time: Timestamp(-3),
+            inode: vec![1, 2, 3],
+            cred: Cred { uid: 7, gid: 8, groups: vec![9, 10] },
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        use PassageState::{Done, Offered, Taken, Withdrawn};
+        for state in [Offered, Withdrawn, Taken, Done] {
+            let passage = passage(state);
+            assert_eq!(Passage::decode("x", &passage.encode()).unwrap(), passage);
+        }
+    }
+
+    #[test]
+    fn what_is_damaged_is_refused() {
+        let bytes = passage(PassageState::Taken).encode();
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1;
+            assert!(Passage::decode("x", &damaged).is_err(), "byte {at}");
+            assert!(Passage::decode("x", &bytes[..at]).is_err(), "{at} bytes");
+        }
+    }
+
+    #[test]
+    fn names_say_whose_and_which() {
+        let name = passage_name(Rank(3), 1 << 40);
+        assert_eq!(parse_passage_name(&name), Some((Rank(3), 1 << 40)));
+        for other in ["mds/subtrees", "mds/passage/3/1", "mds/passage/0003/", "mds/passage/0003/zz"]
+        {
+            assert_eq!(parse_passage_name(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! A file that goes to a directory of another rank, or comes from one (F-13).
+//!
+//! It leaves in a rename to the hidden directory above it, which means that nothing of it is here any more:
+//! the content is the other rank's. There it comes from nowhere, also by a rename.
+
+use journal::{Event, Snapshot};
+use types::{Cred, Errno, Ino, Timestamp, check_name};
+
+use super::Planned;
+use crate::{Namespace, Refusal};
+
+/// The name that a file has in the hidden directory above it.
+const HIDDEN_NAME: &[u8] = b"root";
+
+impl Namespace {
+    /// A file leaves its directory for one of another rank. The event has all that its inode says.
+    ///
+    /// # Errors
+    /// `ENOENT`, `EACCES`, `EPERM`; `EXDEV` for a directory, and for a file with several names; or
+    /// [`Refusal::Cold`].
+    pub fn plan_departure<'a>(
+        &self,
+        cred: &Cred,
+        (parent, name): (Ino, &'a [u8]),
+        time: Timestamp,
+    ) -> Result<(Ino, Planned<'a>), Refusal> {
+        check_name(name)?;
+        let dir = self.writable_dir(cred, parent)?;
+        let (ino, inode) = self.existing(parent, name)?;
+        self.sticky(cred, dir, inode)?;
+        if inode.is_dir() || inode.home == Ino::LINKS || inode.nlink != 1 {
+            return Err(Errno::CrossDevice.into());
+        }
+        self.inode_up_to_date(ino)?;
+        let (moved, extra) = self.snapshot(ino, inode, time);
+        let event = Event::Rename {
+            parent,
+            name,
+            new_parent: Ino::above(ino),
+            new_name: HIDDEN_NAME,
+            moved,
+            exchanged: None,
+            replaced: Ino(0),
+            time,
+        };
+        Ok((ino, Planned::with_extra(event, extra)))
+    }
+
+    /// A file of another rank gets a name here.
+    ///
+    /// # Errors
+    /// `EEXIST` with `no_replace`, `EISDIR`, `ENOTDIR`, `EACCES`, `EPERM`, or [`Refusal::Cold`].
+    pub fn plan_arrival<'a>(
+        &self,
+        cred: &Cred,
+        moved: &Snapshot<'a>,
+        (parent, name): (Ino, &'a [u8]),
+        no_replace: bool,
+        time: Timestamp,
+    ) -> Result<Event<'a>, Refusal> {
+        check_name(name)?;
+        let dir = self.writable_dir(cred, parent)?;
+        let target = self.find(parent, name)?;
+        if let Some(target) = target {
+            let inode = self.inode(target)?;
+            if no_replace {
+                return Err(Errno::Exists.into());
+            }
+            if inode.is_dir() {
+                return Err(Errno::IsDirectory.into());
+            }
+            self.sticky(cred, dir, inode)?;
+        }
+        Ok(Event::Rename {
+            parent,
+            name,
+            new_parent: parent,
+            new_name: name,
+            moved: *moved,
+            exchanged: None,
+            replaced: target.unwrap_or_default(),
+            time,
+        })
+    }
+}

@@ -1,0 +1,221 @@
+//! A rename from a directory of one rank to one of another: the client carries the offer of the one to the
+//! other (F-13).
+
+use types::{Errno, Ino, Rank};
+use wire::{Answer, Failure, Op};
+
+use super::client::SoFar;
+use super::register::Place;
+use super::script::Script;
+use super::{Event, MS, World};
+
+/// How far it has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Depart,
+    Arrive {
+        number: u64,
+        ino: Ino,
+    },
+    /// What the other rank said, and whether it may be another way in a moment.
+    Passed {
+        number: u64,
+        ino: Ino,
+        arrived: Result<(), Errno>,
+    },
+    /// Whether it was done after all.
+    Check(Ino),
+}
+
+/// One that is under way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Passing {
+    pub(super) from: Place,
+    pub(super) to: Place,
+    /// The directories, or their fragments, and their ranks.
+    dirs: (Ino, Ino),
+    ranks: (Rank, Rank),
+    step: Step,
+}
+
+impl Passing {
+    pub(super) fn op(&self) -> Op<'_> {
+        let Self { from, to, dirs, ranks, step } = self;
+        match *step {
+            Step::Depart => Op::Depart {
+                parent: dirs.0,
+                name: &from.1,
+                new_parent: dirs.1,
+                new_name: &to.1,
+                no_replace: false,
+                to: ranks.1,
+            },
+            Step::Arrive { number, .. } => {
+                Op::Arrive { dir: dirs.1, from: ranks.0, passage: number }
+            }
+            Step::Passed { number, .. } => Op::Passed { dir: dirs.0, passage: number },
+            Step::Check(_) => Op::Lookup { parent: to.0, name: &to.1 },
+        }
+    }
+
+    pub(super) fn named(&self) -> Ino {
+        match self.step {
+            Step::Depart | Step::Passed { .. } => self.dirs.0,
+            Step::Arrive { .. } => self.dirs.1,
+            Step::Check(_) => self.to.0,
+        }
+    }
+
+    /// Whether it is only asked what a name is.
+    fn checks(&self) -> Option<Ino> {
+        if let Step::Check(ino) = self.step { Some(ino) } else { None }
+    }
+}
+
+impl World {
+    /// One server has said that another one has the other directory. Says whether it goes on so.
+    pub(super) fn pass(&mut self, client: usize, script: &Script, at: u64) -> bool {
+        let Script::Rename(from, to) = script else { return false };
+        let known = &self.clients[client];
+        let dirs = (known.home(from), known.home(to));
+        let ranks = (known.place(dirs.0), known.place(dirs.1));
+        if ranks.0 == ranks.1 {
+            return false;
+        }
+        let (from, to, step) = (from.clone(), to.clone(), Step::Depart);
+        let passing = Passing { from, to, dirs, ranks, step };
+        self.ask(client, Script::Pass(passing), ranks.0, (at, 0), SoFar::default());
+        true
+    }
+
+    /// Says whether it was a step that was answered, or the answer makes the first one necessary.
+    pub(super) fn passing_answered(
+        &mut self,
+        client: usize,
+        (script, at): (&Script, u64),
+        result: &Result<Answer, Failure>,
+    ) -> bool {
+        match script {
+            Script::Pass(passing) if passing.checks().is_none() => {
+                self.step_answered(client, (passing, at), result);
+                true
+            }
+            Script::Rename(..) => {
+                let crosses = |failure: &Failure| failure.errno == Errno::CrossDevice;
+                result.as_ref().is_err_and(crosses) && self.pass(client, script, at)
+            }
+            _ => false,
+        }
+    }
+
+    fn step_answered(
+        &mut self,
+        client: usize,
+        (passing, at): (&Passing, u64),
+        result: &Result<Answer, Failure>,
+    ) {
+        let Passing { ranks, step, .. } = passing.clone();
+        match result {
+            Ok(Answer::Elsewhere(elsewhere)) if elsewhere.root == Ino(0) => {
+                self.clients[client].places.insert(passing.named(), elsewhere.rank);
+            }
+            Ok(Answer::Fragments(fragments)) => {
+                self.clients[client].fragments.note(fragments);
+                self.clients[client].places.extend(fragments.parts);
+            }
+            Ok(_) | Err(_) => {}
+        }
+        let next = |step| Script::Pass(Passing { step, ..passing.clone() });
+        let errno = result.as_ref().err().map(|failure| failure.errno);
+        let again = matches!(errno, Some(Errno::Again | Errno::Stale))
+            || matches!(result, Ok(Answer::Elsewhere(_) | Answer::Fragments(_)));
+        match (step, result) {
+            (Step::Depart, Ok(Answer::Passage(number, ino))) => {
+                let script = next(Step::Arrive { number: *number, ino: *ino });
+                self.ask(client, script, ranks.1, (at, 0), SoFar::default());
+            }
+            (Step::Arrive { number, ino }, Ok(Answer::Done)) => {
+                let script = next(Step::Passed { number, ino, arrived: Ok(()) });
+                self.ask(client, script, ranks.0, (at, 0), SoFar::default());
+            }
+            (Step::Arrive { number, ino }, _)
+                if again || (errno == Some(Errno::CrossDevice) && self.may_stay(passing)) =>
+            {
+                let arrived = Err(errno.unwrap_or(Errno::Again));
+                let script = next(Step::Passed { number, ino, arrived });
+                self.ask(client, script, ranks.0, (at, 0), SoFar::default());
+            }
+            (Step::Passed { arrived: Ok(()), .. }, _) | (Step::Passed { .. }, Ok(Answer::Done)) => {
+                self.report.passed += 1;
+                self.passing_ended(client, at, passing);
+            }
+            (Step::Passed { arrived: Err(Errno::CrossDevice), .. }, _) if again => {
+                self.schedule(MS, Event::Turn(client));
+            }
+            (Step::Passed { ino, .. }, _) if again => self.check_passing(client, passing, ino),
+            (Step::Depart, _) if again => {
+                // A fragment may be gone.
+                if errno == Some(Errno::Stale) {
+                    self.clients[client].fragments.forget(passing.dirs.0);
+                }
+                self.pass_again(client, passing);
+            }
+            (Step::Depart, Err(_)) if errno == Some(Errno::CrossDevice) => {
+                if !self.may_stay(passing) {
+                    return self.fail(format!("client.{client} {passing:?} got {result:?}"));
+                }
+                self.schedule(MS, Event::Turn(client));
+            }
+            _ => self.fail(format!("client.{client} {passing:?} got {result:?}")),
+        }
+    }
+
+    /// The rename was carried out.
+    fn passing_ended(&mut self, client: usize, at: u64, passing: &Passing) {
+        let script = Script::Rename(passing.from.clone(), passing.to.clone());
+        self.report.judged += 1;
+        if let Err(violation) = self.judge(client, &script, at, &Ok(Answer::Done)) {
+            return self.fail(format!("client.{client} {script:?}: {violation}"));
+        }
+        let after = self.rng.between(1, 4 * MS);
+        self.schedule(after, Event::Turn(client));
+    }
+
+    /// Both servers may have forgotten that it was done: then the name says so.
+    fn check_passing(&mut self, client: usize, passing: &Passing, ino: Ino) {
+        let check = Passing { step: Step::Check(ino), ..passing.clone() };
+        self.clients[client].script.push_front(Script::Pass(check));
+        self.clients[client].again = true;
+        self.schedule(MS, Event::Turn(client));
+    }
+
+    /// The name that it should have got was looked up. Says whether that was asked.
+    pub(super) fn passing_checked(
+        &mut self,
+        client: usize,
+        (script, at): (&Script, u64),
+        result: &Result<Answer, Failure>,
+    ) -> bool {
+        let Script::Pass(passing) = script else { return false };
+        let Some(ino) = passing.checks() else { return false };
+        match result {
+            Ok(Answer::Attr(attr)) if attr.ino == ino => {
+                self.report.passed += 1;
+                self.passing_ended(client, at, passing);
+            }
+            Err(failure) if failure.errno == Errno::NotFound => self.pass_again(client, passing),
+            _ => self.fail(format!("client.{client} {passing:?} got {result:?}")),
+        }
+        true
+    }
+
+    /// Whether a name may be refused to go: what a client has decoupled has names of its own only.
+    fn may_stay(&self, passing: &Passing) -> bool {
+        self.is_about_job(passing.from.0) || self.is_about_job(passing.to.0)
+    }
+
+    fn pass_again(&mut self, client: usize, passing: &Passing) {
+        let script = Script::Rename(passing.from.clone(), passing.to.clone());
+        self.again(client, script, 2 * MS);
+    }
+}
