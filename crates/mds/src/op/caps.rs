@@ -163,6 +163,8 @@ impl Mds {
         if !op.is_change() {
             return None;
         }
+        // Half of a change between two servers says nothing to who asked of what it remembers.
+        let client = if op.is_mutation() { client } else { ClientId(0) };
         let (inos, names) = touched(op);
         let mut waits = None;
         for ino in inos.into_iter().flatten() {

@@ -177,6 +177,10 @@ impl World {
         if let Err(violation) = self.judge(client, &script, at, &Ok(Answer::Done)) {
             return self.fail(format!("client.{client} {script:?}: {violation}"));
         }
+        // Nobody remembers what was, not even who asked.
+        for place in [&passing.from, &passing.to] {
+            self.clients[client].script.push_back(Script::Lookup(place.clone()));
+        }
         let after = self.rng.between(1, 4 * MS);
         self.schedule(after, Event::Turn(client));
     }
