@@ -73,6 +73,10 @@ impl Mds {
             self.park_until_returned(conn, client, request, root);
             return true;
         }
+        if let Some(dir) = self.held_by_name(op) {
+            self.park_until_returned(conn, client, request, dir);
+            return true;
+        }
         match other {
             None => false,
             Some(_) if here => {
@@ -109,6 +113,17 @@ impl Mds {
             return false;
         }
         self.waits_for_list(at, request, effects)
+    }
+
+    /// The directory that a request would remove, or replace, and that a name is on its way to.
+    fn held_by_name(&self, op: &Op<'_>) -> Option<Ino> {
+        if self.authority.passages.is_empty() || !op.is_change() {
+            return None;
+        }
+        let names = touched(op).1.into_iter().flatten();
+        let mut named =
+            names.filter_map(|(parent, name)| self.namespace.peek(parent, name).ok()?);
+        named.find_map(|ino| self.authority.passages.holds(ino))
     }
 
     pub(super) fn place(&self, ino: Ino) -> Place {
@@ -344,6 +359,10 @@ impl Mds {
         let mut imports = self.authority.imports.iter().map(|import| import.root);
         if imports.any(|root| self.overlap(dir, root) || !self.namespace.is_anchored(root)) {
             return busy("it comes from another rank; try again when it is here".into());
+        }
+        let mut passing = self.authority.passages.directories();
+        if passing.any(|it| self.namespace.is_within(it, dir)) {
+            return busy("a file is on its way between two ranks; try again in a moment".into());
         }
         if self.authority.reshape.is_some() {
             return busy(

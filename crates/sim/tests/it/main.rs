@@ -5,6 +5,7 @@ mod interrupted;
 mod large;
 mod leases;
 mod owners;
+mod passages;
 mod ranks;
 mod resend;
 mod server;

@@ -1,0 +1,142 @@
+//! A name that comes from another rank, and what happens around it meanwhile.
+
+#![allow(clippy::unwrap_used, reason = "the harness of tests")]
+
+use journal::{Event, JournalBuffer, Snapshot};
+use metastore::request::StoreOp;
+use metastore::{Passage, PassageState, passage_name};
+use objstore::{Expect, ObjectStore, Outcome};
+use types::{Attr, Cred, Errno, Ino, Origin, Rank, Seq, Timestamp};
+use wire::{Answer, NewInode, Op};
+
+use crate::server::{Answered, World};
+
+/// A file of the other rank.
+const FILE: Ino = Ino(2 << 40);
+const FROM: Rank = Rank(1);
+const NUMBER: u64 = 7;
+
+fn ask(world: &mut World, op: Op<'_>) -> Answered {
+    let tid = world.ask(0, op);
+    world.until(|world| world.is_answered(0, tid));
+    world.clients[0].answers[&tid].clone()
+}
+
+fn make_dir(world: &mut World) -> Ino {
+    let new = NewInode { mode: 0o040_777, ..NewInode::default() };
+    match ask(world, Op::Create { parent: Ino::ROOT, name: b"dir", new }) {
+        Ok(Answer::Attr(attr)) => attr.ino,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The other rank offers a file.
+fn offer(world: &World, new_parent: Ino) {
+    let attr = Attr { ino: FILE, mode: 0o100_644, nlink: 1, size: 3, ..Attr::default() };
+    let event = Event::Rename {
+        parent: Ino(5),
+        name: b"old",
+        new_parent: Ino::above(FILE),
+        new_name: b"root",
+        moved: Snapshot { attr, data: b"abc", extra: &[] },
+        exchanged: None,
+        replaced: Ino(0),
+        time: Timestamp(9),
+    };
+    let mut buffer = JournalBuffer::new(Seq(1), true);
+    buffer.append(Origin::default(), &event);
+    buffer.close_block();
+    let passage = Passage {
+        state: PassageState::Offered,
+        from: FROM,
+        to: Rank(0),
+        ino: FILE,
+        parent: Ino(5),
+        name: b"old".to_vec(),
+        new_parent,
+        new_name: b"new".to_vec(),
+        no_replace: false,
+        time: Timestamp(9),
+        inode: buffer.take_blocks().concat(),
+        cred: Cred::root(),
+    };
+    let name = passage_name(FROM, NUMBER);
+    let put = world.memory.put(&name, &passage.encode(), Expect::Any).unwrap();
+    assert!(matches!(put, Outcome::Done(_)), "{put:?}");
+}
+
+fn state(world: &World) -> PassageState {
+    let name = passage_name(FROM, NUMBER);
+    let (bytes, _) = world.memory.get(&name).unwrap();
+    Passage::decode(&name, &bytes).unwrap().state
+}
+
+fn is_passage(op: &StoreOp) -> bool {
+    matches!(op, StoreOp::Put { object, .. } if object.starts_with("mds/passage/"))
+}
+
+fn file(world: &mut World, dir: Ino) -> Answered {
+    ask(world, Op::Lookup { parent: dir, name: b"new" })
+}
+
+#[test]
+fn a_directory_that_a_name_comes_to_is_not_removed_meanwhile() {
+    let mut world = World::new("consistency: rpcs\ndurability: stream\n", 1);
+    let dir = make_dir(&mut world);
+    offer(&world, dir);
+    world.fails = is_passage;
+    let arrives = world.ask(0, Op::Arrive { dir, from: FROM, passage: NUMBER });
+    world.pass(20);
+    let removes = world.ask(0, Op::Rmdir { parent: Ino::ROOT, name: b"dir" });
+    world.pass(300);
+    assert!(!world.is_answered(0, arrives) && !world.is_answered(0, removes), "it is not decided");
+    world.fails = |_| false;
+    world.until(|world| world.is_answered(0, arrives) && world.is_answered(0, removes));
+    assert_eq!(world.clients[0].answers[&arrives], Ok(Answer::Done));
+    let refused = world.clients[0].answers[&removes].clone();
+    assert_eq!(refused.map_err(|failure| failure.errno), Err(Errno::NotEmpty));
+    assert!(matches!(file(&mut world, dir), Ok(Answer::Attr(attr)) if attr.ino == FILE));
+    assert_eq!(state(&world), PassageState::Done);
+}
+
+#[test]
+fn what_was_taken_is_there_whenever_the_server_dies() {
+    // The store does what it is asked, and the server dies before it hears of it; then with its journal
+    // written, then without.
+    for held in [is_passage as fn(&StoreOp) -> bool, |op| matches!(op, StoreOp::Append { .. })] {
+        let mut world = World::new("consistency: rpcs\ndurability: stream\n", 1);
+        let dir = make_dir(&mut world);
+        ask(&mut world, Op::Sync).unwrap();
+        offer(&world, dir);
+        world.lies = held;
+        world.ask(0, Op::Arrive { dir, from: FROM, passage: NUMBER });
+        world.pass(10);
+        assert_ne!(state(&world), PassageState::Offered);
+        world.crash();
+        assert!(matches!(file(&mut world, dir), Ok(Answer::Attr(attr)) if attr.ino == FILE));
+        assert_eq!(state(&world), PassageState::Done);
+        let Ok(Answer::Data(data)) = ask(&mut world, Op::GetData { ino: FILE }) else { panic!() };
+        assert_eq!(data, b"abc");
+        // Once more is harmless, and finds nothing to do.
+        world.crash();
+        assert!(matches!(file(&mut world, dir), Ok(Answer::Attr(attr)) if attr.size == 3));
+    }
+}
+
+#[test]
+fn what_was_withdrawn_or_is_somebody_elses_is_not_taken() {
+    let mut world = World::new("consistency: rpcs\ndurability: stream\n", 1);
+    let dir = make_dir(&mut world);
+    let arrive = |world: &mut World, passage| {
+        ask(world, Op::Arrive { dir, from: FROM, passage }).map_err(|failure| failure.errno)
+    };
+    offer(&world, dir);
+    assert_eq!(arrive(&mut world, NUMBER + 1), Err(Errno::Stale));
+    offer(&world, Ino(99));
+    assert_eq!(arrive(&mut world, NUMBER), Err(Errno::Stale));
+    let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+    ask(&mut world, Op::Create { parent: dir, name: b"new", new }).unwrap();
+    offer(&world, dir);
+    assert_eq!(arrive(&mut world, NUMBER), Ok(Answer::Done));
+    assert!(matches!(file(&mut world, dir), Ok(Answer::Attr(attr)) if attr.ino == FILE));
+}
