@@ -32,6 +32,17 @@ fn make_dir(world: &mut World) -> Ino {
 
 /// The other rank offers a file.
 fn offer(world: &World, new_parent: Ino) {
+    let passage = Passage { from: FROM, to: Rank(0), new_parent, ..passage() };
+    put(world, &passage);
+}
+
+fn put(world: &World, passage: &Passage) {
+    let name = passage_name(passage.from, NUMBER);
+    let put = world.memory.put(&name, &passage.encode(), Expect::Any).unwrap();
+    assert!(matches!(put, Outcome::Done(_)), "{put:?}");
+}
+
+fn passage() -> Passage {
     let attr = Attr { ino: FILE, mode: 0o100_644, nlink: 1, size: 3, ..Attr::default() };
     let event = Event::Rename {
         parent: Ino(5),
@@ -46,23 +57,20 @@ fn offer(world: &World, new_parent: Ino) {
     let mut buffer = JournalBuffer::new(Seq(1), true);
     buffer.append(Origin::default(), &event);
     buffer.close_block();
-    let passage = Passage {
+    Passage {
         state: PassageState::Offered,
-        from: FROM,
-        to: Rank(0),
+        from: Rank(0),
+        to: FROM,
         ino: FILE,
         parent: Ino(5),
         name: b"old".to_vec(),
-        new_parent,
+        new_parent: Ino(6),
         new_name: b"new".to_vec(),
         no_replace: false,
         time: Timestamp(9),
         inode: buffer.take_blocks().concat(),
         cred: Cred::root(),
-    };
-    let name = passage_name(FROM, NUMBER);
-    let put = world.memory.put(&name, &passage.encode(), Expect::Any).unwrap();
-    assert!(matches!(put, Outcome::Done(_)), "{put:?}");
+    }
 }
 
 fn state(world: &World) -> PassageState {
@@ -139,4 +147,30 @@ fn what_was_withdrawn_or_is_somebody_elses_is_not_taken() {
     offer(&world, dir);
     assert_eq!(arrive(&mut world, NUMBER), Ok(Answer::Done));
     assert!(matches!(file(&mut world, dir), Ok(Answer::Attr(attr)) if attr.ino == FILE));
+}
+
+#[test]
+fn what_left_is_forgotten_although_its_directory_is_gone() {
+    let mut world = World::new("consistency: rpcs\ndurability: stream\n", 1);
+    put(&world, &Passage { state: PassageState::Done, ..passage() });
+    world.crash();
+    let name = passage_name(Rank(0), NUMBER);
+    world.until(|world| world.memory.get(&name).is_err());
+    // It stops in good order.
+    world.restart(mds::Settings::default(), |_| ());
+}
+
+#[test]
+fn an_offer_that_nobody_took_is_withdrawn_by_who_recovers() {
+    let mut world = World::new("consistency: rpcs\ndurability: stream\n", 1);
+    let dir = make_dir(&mut world);
+    let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+    let made = ask(&mut world, Op::Create { parent: dir, name: b"new", new });
+    let Ok(Answer::Attr(attr)) = made else { panic!("{made:?}") };
+    ask(&mut world, Op::Sync).unwrap();
+    put(&world, &Passage { ino: attr.ino, parent: dir, name: b"new".to_vec(), ..passage() });
+    world.crash();
+    let name = passage_name(Rank(0), NUMBER);
+    assert!(matches!(file(&mut world, dir), Ok(Answer::Attr(found)) if found.ino == attr.ino));
+    world.until(|world| world.memory.get(&name).is_err());
 }

@@ -10,6 +10,7 @@ use wire::{Answer, Failure, Op, Request};
 
 use super::super::RETRY;
 use super::super::place::{Place, busy};
+use super::super::preload::Goal;
 use super::ENDED_MAX;
 use crate::op::{Performed, Performing, Refused};
 use crate::{Effects, Mds, Phase, Waiting};
@@ -53,6 +54,8 @@ pub(super) struct Departure {
     /// Who wants to know what became of it.
     waiting: Vec<(ConnId, Tid)>,
     stage: Stage,
+    /// The directory was looked for, after a recovery.
+    searched: bool,
 }
 
 impl Departure {
@@ -71,7 +74,7 @@ impl Departure {
             PassageState::Offered | PassageState::Withdrawn => Stage::Look(now),
             PassageState::Taken | PassageState::Done => Stage::Go,
         };
-        Self { id, passage, at: None, waiting: Vec::new(), stage }
+        Self { id, passage, at: None, waiting: Vec::new(), stage, searched: false }
     }
 
     fn object(&self) -> String {
@@ -122,7 +125,8 @@ impl Mds {
         };
         let id = self.passage_number();
         let stage = Stage::Flush(self.log.last());
-        let departure = Departure { id, passage, at: Some(at), waiting: Vec::new(), stage };
+        let (at, waiting, searched) = (Some(at), Vec::new(), false);
+        let departure = Departure { id, passage, at, waiting, stage, searched };
         self.authority.passages.departures.push(departure);
         self.authority.note_plain();
         self.passages_step(effects);
@@ -352,14 +356,30 @@ impl Mds {
         self.thaw(departure.passage.parent, effects);
     }
 
+    /// Whether the directory is there; `None` while it is looked for. It may have been removed when the name
+    /// had left, and then its server died.
+    fn is_found(&mut self, id: u64, parent: Ino) -> Option<bool> {
+        let goal = Goal::Find(parent);
+        if self.namespace.is_anchored(parent) {
+            return Some(true);
+        }
+        if self.authority.preloads.iter().any(|preload| preload.goal == goal) {
+            return None;
+        }
+        if std::mem::replace(&mut self.departure(id)?.searched, true) {
+            return Some(false);
+        }
+        self.preload(goal);
+        None
+    }
+
     /// The name is the other rank's: it goes.
     fn give_name(&mut self, id: u64, effects: &mut Effects) -> Option<Stage> {
         let Passage { parent, name, ino, time, .. } = self.departure(id)?.passage.clone();
-        if !self.finds(parent) {
-            return None;
-        }
+        let there = self.is_found(id, parent)?;
         let mut seq = Seq(0);
         let planned = match self.namespace.peek(parent, &name) {
+            _ if !there => Ok(None),
             Ok(Some(here)) if here == ino => {
                 self.namespace.plan_departure(&Cred::root(), (parent, &name), time).map(Some)
             }
