@@ -28,6 +28,11 @@ impl Mds {
             return Err(Errno::NoSpace.into());
         }
         self.check_decoupled(root)?;
+        self.check_policies(root)
+    }
+
+    /// Policies stay as they are, and none of them keeps logs with clients.
+    pub(super) fn check_policies(&self, root: Ino) -> Result<(), Refused> {
         if !self.changes.is_empty() {
             return Err(busy("a policy is being changed"));
         }

@@ -2,7 +2,6 @@
 
 use metastore::{PartState, SUBTREES_MAX};
 use namespace::Refusal;
-use policy::Mechanism;
 use types::{ConnId, Cred, Errno, Frag, Ino, Rank, Tid};
 use wire::{Answer, Failure};
 
@@ -162,17 +161,6 @@ impl Mds {
                 return Err(busy(text));
             }
         }
-        if !self.changes.is_empty() {
-            return Err(busy("a policy is being changed"));
-        }
-        let logged = self.namespace.policies().into_iter().any(|(dir, policy)| {
-            policy.policy.contains(Mechanism::LocalPersist) && self.overlap(dir, root)
-        });
-        if logged {
-            let text =
-                "its policy keeps logs with clients (rpcs+local_persist), which one rank replays";
-            return Err(busy(text));
-        }
-        Ok(())
+        self.check_policies(root)
     }
 }
