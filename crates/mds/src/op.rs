@@ -259,7 +259,7 @@ impl Mds {
         if !self.tables.decoupled.is_empty() && !whole {
             self.check_blocked(client, &request.op)?;
         }
-        if request.op.is_mutation() {
+        if request.op.is_change() {
             if let Some(errno) = self.refusing() {
                 let text = if errno == Errno::NoSpace {
                     "the object store is full; changes are refused until there is room, reading \

@@ -52,7 +52,7 @@ impl Fs {
                         (Ok(_), _) | (_, Ok(_)) => return Ok(Answer::Done),
                         (Err(error), _) if !is_passing(&error) => return Err(error),
                         (Err(error), Err(_)) => {
-                            if self.is_named(new_parent, new_name, ino) {
+                            if self.is_named(cred, (new_parent, new_name), ino) {
                                 return Ok(Answer::Done);
                             }
                             self.wait_or(start, error)?;
@@ -76,8 +76,8 @@ impl Fs {
     }
 
     /// Whether a name is that of an inode: then what was not answered was done.
-    fn is_named(&self, parent: Ino, name: &[u8], ino: Ino) -> bool {
-        let found = self.request_ranked(&Cred::root(), Op::Lookup { parent, name }, &[], None);
+    fn is_named(&self, cred: &Cred, (parent, name): (Ino, &[u8]), ino: Ino) -> bool {
+        let found = self.request_ranked(cred, Op::Lookup { parent, name }, &[], None);
         matches!(found, Ok(Answer::Attr(attr)) if attr.ino == ino)
     }
 

@@ -174,3 +174,22 @@ fn an_offer_that_nobody_took_is_withdrawn_by_who_recovers() {
     assert!(matches!(file(&mut world, dir), Ok(Answer::Attr(found)) if found.ino == attr.ino));
     world.until(|world| world.memory.get(&name).is_err());
 }
+
+#[test]
+fn nothing_is_taken_while_the_journal_cannot_be_written() {
+    let mut world = World::new("consistency: rpcs\ndurability: stream\n", 1);
+    let dir = make_dir(&mut world);
+    ask(&mut world, Op::Sync).unwrap();
+    world.fails = |op| matches!(op, StoreOp::Append { .. });
+    let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+    world.ask(0, Op::Create { parent: dir, name: b"other", new });
+    world.pass(300);
+    offer(&world, dir);
+    let refused = ask(&mut world, Op::Arrive { dir, from: FROM, passage: NUMBER });
+    assert_eq!(refused.map_err(|failure| failure.errno), Err(Errno::Io));
+    assert_eq!(state(&world), PassageState::Offered);
+    world.fails = |_| false;
+    world.pass(1000);
+    let taken = ask(&mut world, Op::Arrive { dir, from: FROM, passage: NUMBER });
+    assert_eq!(taken, Ok(Answer::Done));
+}
