@@ -18,8 +18,8 @@ use crate::fs::unexpected;
 
 /// How often one request may find out that something was split or joined since.
 const TRIES_MAX: usize = 64;
-/// How long fragments that came back may take to be served.
-const ARRIVE_WITHIN: Duration = Duration::from_secs(5);
+/// How long fragments that came back may take to be served, once there is no other to wait for.
+const ARRIVE_WITHIN: Duration = Duration::from_secs(15);
 const RETRY: Duration = Duration::from_millis(5);
 
 /// What is known of directories that are split.
@@ -81,9 +81,14 @@ impl Fs {
     /// `EBUSY` if it must stay as it is, with the reason; `EPERM` for others than root and the owner of
     /// the namespace, unless it is empty.
     pub fn join(&self, dir: Ino) -> Result<()> {
-        let until = Instant::now() + ARRIVE_WITHIN;
+        let (mut waits, mut until) = (usize::MAX, Instant::now());
         loop {
             let parts = self.fragments(dir)?;
+            let home = self.rank_of(dir);
+            let elsewhere = parts.iter().filter(|(_, rank)| *rank != home).count();
+            if elsewhere != waits {
+                (waits, until) = (elsewhere, Instant::now() + ARRIVE_WITHIN);
+            }
             let joined = self.bring_back(dir, parts).and_then(|()| self.call(Op::Join { dir }));
             // Where fragments are may be out of date, or they are still on their way.
             let early = |errno| matches!(errno, Errno::Again | Errno::Stale);
