@@ -547,7 +547,7 @@ fn ranks_with_a_share_of_a_processor_work_together() {
         assert!(row["speedup"].as_f64() > Some(0.0), "{row}");
         assert!(row["one_rank_per_second"].as_f64() > Some(0.0), "{row}");
         assert!(row["clients_processors"].as_f64() > Some(0.0), "{row}");
-        assert_eq!(row["share_of_a_processor"], 0.05, "{row}");
+        assert_eq!(row["share_of_a_processor"], 0.1, "{row}");
         assert_eq!(row["moves"], 0.0, "nobody decides: {row}");
     }
     assert!(row(&rows, "tick")["cost_percent"].is_number());

@@ -39,7 +39,7 @@ const SHARED_RANKS: u16 = 4;
 const SHARED_GOAL: f64 = 2.5;
 
 pub(crate) fn run(lab: &mut Lab) -> Result<()> {
-    let files = lab.files(1_000, 20);
+    let files = lab.files(2_000, 20);
     let clients = lab.clients(if lab.quick { 2 } else { CLIENTS });
     let mut private: Vec<Row> = PRIVATE
         .iter()

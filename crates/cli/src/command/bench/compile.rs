@@ -23,7 +23,7 @@ const BENCH: &str = "compile";
 /// Directories of a tree.
 const DIRECTORIES: u64 = 16;
 /// What the compiler takes for a file.
-const THINK_MICROS: u64 = 8_000;
+const THINK_MICROS: u64 = 4_000;
 /// The most ranks; with `--clients` that number of clients is looked at on so many only.
 const RANKS_MAX: u16 = 5;
 /// Clients, ranks, policy.
@@ -39,7 +39,7 @@ const CASES: [(u32, u16, &str); 8] = [
 ];
 
 pub(crate) fn run(lab: &mut Lab) -> Result<()> {
-    let files = lab.files(40, 2);
+    let files = lab.files(80, 2);
     let row = |(clients, ranks, policy): &(u32, u16, &str)| {
         let name = format!("{policy}_{clients}_clients_{ranks}_ranks");
         Row::new(BENCH, name, files * DIRECTORIES).clients(*clients)

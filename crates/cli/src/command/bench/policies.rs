@@ -44,7 +44,7 @@ enum Where {
 }
 
 pub(crate) fn run(lab: &mut Lab) -> Result<()> {
-    let files = lab.files(2_500, 40);
+    let files = lab.files(6_000, 40);
     let mut rows = Vec::new();
     for (place, word) in [(Where::Private, "private"), (Where::Shared, "shared")] {
         for policy in POLICIES {
@@ -78,7 +78,7 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
 /// `job-spread`: the same job ten times under our own policy, each time with everything on one rank first.
 pub(crate) fn run_spread(lab: &mut Lab) -> Result<()> {
     let jobs = if lab.quick { lab.repeat } else { JOBS };
-    let files = lab.files(2_500, 40);
+    let files = lab.files(6_000, 40);
     let clients = u32::from(RANKS) * lab.clients(CLIENTS);
     let mut row = Row::new("job-spread", "private_cudele", files).clients(clients);
     row.limit("spread_percent", SPREAD);

@@ -20,8 +20,9 @@ use super::row::Row;
 use super::share::Share;
 use super::stats::real;
 
-/// The share of one processor that each rank has: eight of them and their clients fit into two.
-pub(crate) const SHARE: f64 = 0.05;
+/// The share of one processor that each rank has: eight of them and their clients fit into two. With less, a
+/// rank would stand still for most of the time, and not be slow.
+pub(crate) const SHARE: f64 = 0.1;
 /// How often ranks decide: an experiment takes seconds, and not the ten minutes of the paper's.
 const INTERVAL: &str = "balance_interval_ms=500";
 const HALF_LIFE: &str = "balance_half_life_ms=500";

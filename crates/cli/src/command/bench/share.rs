@@ -12,7 +12,7 @@ use std::time::Duration;
 use cudele::{Errno, Error, Result};
 
 /// How long a share is counted for: who has used his share up waits for the next of these.
-const PERIOD: Duration = Duration::from_millis(40);
+const PERIOD: Duration = Duration::from_millis(10);
 /// Where control groups are.
 const ROOT: &str = "/sys/fs/cgroup";
 const REMEDY: &str = "run it as root where /sys/fs/cgroup/cpu (version 1) or /sys/fs/cgroup with \

@@ -9,13 +9,13 @@ fn sleeper() -> Child {
 #[test]
 fn a_group_has_its_share_and_is_gone_with_it() {
     let mut child = sleeper();
-    let share = Share::of(&[child.id()], 0.05);
+    let share = Share::of(&[child.id()], 0.1);
     let checked = share.map(|share| {
         share.impose().unwrap();
         let group = &share.groups[0];
         let file = if group.first_version { "cpu.cfs_quota_us" } else { "cpu.max" };
         let text = fs::read_to_string(group.dir.join(file)).unwrap();
-        assert_eq!(text.split_whitespace().next(), Some("2000"), "5 % of 40 ms");
+        assert_eq!(text.split_whitespace().next(), Some("1000"), "10 % of 10 ms");
         let procs = fs::read_to_string(group.dir.join("cgroup.procs")).unwrap();
         assert_eq!(procs.trim(), child.id().to_string());
         share.lift().unwrap();
