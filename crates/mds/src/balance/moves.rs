@@ -1,6 +1,6 @@
 //! Carrying decisions out: one export after the other, and what became of each.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use balancer::{Answer, Export as Decided, MoveRecord, What};
 use namespace::Refusal;
@@ -54,6 +54,20 @@ impl Moves {
     }
 }
 
+/// The same, with one for each rank in turn: the sooner each has something to do, the sooner there is less
+/// left here.
+fn in_turn<T>(all: Vec<T>, to: impl Fn(&T) -> Rank) -> Vec<T> {
+    let mut before: BTreeMap<Rank, usize> = BTreeMap::new();
+    let mut numbered: Vec<(usize, T)> = Vec::with_capacity(all.len());
+    for it in all {
+        let count = before.entry(to(&it)).or_default();
+        numbered.push((*count, it));
+        *count += 1;
+    }
+    numbered.sort_by_key(|(number, _)| *number);
+    numbered.into_iter().map(|(_, it)| it).collect()
+}
+
 impl Mds {
     /// What a decision wants moved.
     pub(super) fn planned(&self, export: &Decided, answer: &Answer) -> Move {
@@ -72,7 +86,7 @@ impl Mds {
     }
 
     pub(super) fn plan_moves(&mut self, moves: Vec<Move>) {
-        self.balance.moves.waiting.extend(moves.into_iter().take(MOVES_MAX));
+        self.balance.moves.waiting.extend(in_turn(moves, |it| it.to).into_iter().take(MOVES_MAX));
         let ticks = self.balance.ticks;
         self.balance.refused.retain(|_, until| *until > ticks);
     }
@@ -147,5 +161,17 @@ impl Mds {
             flushed: self.counters.sessions_flushed - flushed,
         };
         self.tell_balanced(What::Move(record), effects);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_get_something_in_turn_and_what_is_wanted_most_first() {
+        let all = vec![(1, "a"), (1, "b"), (1, "c"), (2, "d"), (3, "e"), (3, "f")];
+        let order: String = in_turn(all, |it| Rank(it.0)).into_iter().map(|it| it.1).collect();
+        assert_eq!(order, "adebfc");
     }
 }
