@@ -7,8 +7,8 @@
 //! authority at any time, whoever is killed when.
 //!
 //! What the exporter does before (`export`) makes the metadata store say all of the subtree, and the
-//! exporter's journal nothing of it: so the importer begins from the store, and no recovery repeats on
-//! one rank what another has changed since. What the importer does after that is `import`.
+//! exporter's journal nothing that a recovery would repeat (`behind`): so the importer begins from the store,
+//! and nothing is repeated on one rank that another has changed since. What the importer does after that is `import`.
 //!
 //! Requests for a subtree are sent to its authority by whoever gets them (`Answer::Elsewhere`). A
 //! request that was carried out is answered by the rank that did, also after its subtree has moved:
@@ -18,6 +18,7 @@
 //! The name of a subtree's root stays where it is, with the rank that serves the directory above it
 //! (`nested`). What clients have decoupled in a subtree goes with it (`decoupled`).
 
+mod behind;
 mod check;
 mod decoupled;
 mod export;
@@ -32,7 +33,7 @@ mod reshape;
 
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use metastore::{SUBTREES_NAME, Subtree, Subtrees};
-use types::{Ino, Map, Moment, Rank, Span};
+use types::{Ino, Map, Moment, Rank, Seq, Span};
 
 use crate::{Effects, Mds, Waiting};
 
@@ -83,6 +84,8 @@ pub(crate) struct Authority {
     large: Vec<(Ino, Moment)>,
     /// Everything is here, and nothing is going anywhere: requests need not be looked at.
     plain: bool,
+    /// Up to here the journal may name directories that are not in memory any more (`behind`).
+    unclear: Option<Seq>,
 }
 
 impl Authority {
@@ -104,6 +107,7 @@ impl Authority {
             passages: Passages::default(),
             large: Vec::new(),
             plain: rank == Rank(0),
+            unclear: None,
         }
     }
 

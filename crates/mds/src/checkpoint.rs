@@ -42,8 +42,9 @@ pub(crate) struct Checkpoint {
     captured: VecDeque<(Seq, Ino, StoreOp)>,
     /// Writes that failed and are tried again.
     failed: VecDeque<(Ino, StoreOp, Moment)>,
-    /// Journal segments are being deleted; or that failed and is tried again.
+    /// Journal segments are being deleted; or that failed and is tried again. They began here.
     trimming: bool,
+    trimmed_from: Seq,
     untrimmed: Option<(StoreOp, Moment)>,
     /// Other deletions under way, and those that failed and are tried again.
     forgetting: usize,
@@ -262,6 +263,9 @@ impl Mds {
             && segment.last < needed
             && (ended || self.log.is_continued())
         {
+            if objects.is_empty() {
+                self.checkpoint.trimmed_from = segment.first;
+            }
             if let Some(index) = self.log.drop_oldest() {
                 objects.push(segment_name(self.rank, index));
             }
@@ -342,6 +346,14 @@ impl Mds {
         }
         self.settle(effects);
         self.purge_tick(effects);
+    }
+
+    /// Position of the first event that a recovery may find.
+    pub(crate) fn first_in_journal(&self) -> Seq {
+        if self.checkpoint.trimming {
+            return self.checkpoint.trimmed_from;
+        }
+        self.log.first_replayed()
     }
 
     /// Whether segments are being deleted.

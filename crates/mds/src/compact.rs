@@ -19,13 +19,18 @@ use crate::{Effects, Mds, Phase, Waiting};
 pub(crate) struct Compaction {
     queue: VecDeque<Ino>,
     queued: Set<Ino>,
-    /// One is under way.
-    running: bool,
+    /// The directory whose runs are being merged.
+    running: Option<Ino>,
 }
 
 impl Compaction {
     /// Whether runs are being merged.
     pub(crate) fn is_busy(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// The directory whose runs are being merged.
+    pub(crate) fn running(&self) -> Option<Ino> {
         self.running
     }
 
@@ -72,7 +77,7 @@ impl Mds {
         result: Result<StoreResult, Box<StoreFailure>>,
         effects: &mut Effects,
     ) {
-        self.compaction.running = false;
+        self.compaction.running = None;
         if let Ok(result) = result {
             self.counters.compactions += 1;
             self.note_written(dir, &result, effects);
@@ -82,12 +87,13 @@ impl Mds {
 
     /// Begins with the directory that waits longest.
     pub(crate) fn compact_next(&mut self, effects: &mut Effects) {
-        if self.compaction.running || self.phase != Phase::Active || self.authority.is_exporting() {
+        if self.compaction.is_busy() || self.phase != Phase::Active || self.authority.is_exporting()
+        {
             return;
         }
         let Some(ino) = self.compaction.queue.pop_front() else { return };
         self.compaction.queued.remove(&ino);
-        self.compaction.running = true;
+        self.compaction.running = Some(ino);
         self.store(Waiting::Compact(ino), StoreOp::CompactDir { ino }, effects);
     }
 }

@@ -2,6 +2,7 @@
 //! store, wait a moment for clients to send again what was applied but not safe, then serve.
 
 mod authority;
+mod behind;
 mod remerge;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use crate::merge::Unfinished;
 use crate::session::Remembered;
 use crate::{Effects, Mds, Waiting};
 
+use behind::Behind;
 use remerge::Merged;
 
 /// Changes of one client that are noted together.
@@ -72,6 +74,8 @@ pub(crate) struct Recovery {
     batch: Batch,
     /// How many of the losses of an event are repeated.
     losses: usize,
+    /// What other ranks have by now.
+    behind: Behind,
     /// Merges whose last part is not in the journal, by the object of the client's journal.
     unfinished: BTreeMap<String, Unfinished>,
 }
@@ -320,7 +324,13 @@ impl Mds {
             let record = if let Some((seq, origin, create)) = events.next_create()? {
                 let is_file = create.file_type() != FileType::Directory;
                 if is_file && seq > self.recovery.applied {
-                    batch.push(seq, &create);
+                    if self.recovery.behind.is_due(seq) {
+                        self.replay_creates(&mut batch);
+                        self.forget_behind(seq);
+                    }
+                    if !self.recovery.behind.covers(create.parent) {
+                        batch.push(seq, &create);
+                    }
                     if batch.is_full() {
                         self.replay_creates(&mut batch);
                     }
@@ -369,9 +379,16 @@ impl Mds {
     /// Returns whether the event was applied; if not, something is being fetched.
     fn replay_record(&mut self, record: &Record<'_>, effects: &mut Effects) -> bool {
         self.namespace.replayed_to(self.recovery.applied);
-        if let Some(dir) = self.namespace.needs(&record.event) {
-            self.recovery_waits_for(dir, effects);
-            return false;
+        self.forget_behind(record.seq);
+        if self.recovery.behind.passes_over(&record.event) {
+            return true;
+        }
+        while let Some(dir) = self.namespace.needs(&record.event) {
+            if !self.recovery.behind.covers(dir) {
+                self.recovery_waits_for(dir, effects);
+                return false;
+            }
+            self.namespace.take_as_empty(dir);
         }
         match record.event {
             Event::Session { client, tid } => self.sessions.recovered(client, tid),
@@ -430,6 +447,7 @@ impl Mds {
 
     /// The whole journal is applied.
     fn replayed(&mut self, effects: &mut Effects) {
+        self.forget_behind(Seq(u64::MAX));
         if let Some(root) = self.lacking_root() {
             self.recovery.step = Step::FetchAbove(root);
             return self.recovery_waits_for(Ino::above(root), effects);
@@ -444,7 +462,11 @@ impl Mds {
         if !garbage.is_empty() {
             self.forget(StoreOp::Delete { objects: garbage }, effects);
         }
+        let unclear = !segments.is_empty();
         self.log.resume(self.tables.epoch(), segments, (next_index, last));
+        if unclear {
+            self.journal_is_unclear();
+        }
         self.list_changed(effects);
         self.wait_for_clients(effects);
     }

@@ -10,6 +10,7 @@
 
 mod codec;
 mod free;
+mod gone;
 mod leave;
 mod numbers;
 mod summary;
@@ -26,6 +27,8 @@ use types::{
 use wire::{Answer, DecoupledSubtree, Failure};
 
 use free::Free;
+use gone::GoneList;
+pub(crate) use gone::{GONE_MAX, Gone};
 pub(crate) use leave::Moved;
 pub(crate) use numbers::GivenBack;
 use numbers::RESERVE;
@@ -107,6 +110,8 @@ pub(crate) struct Tables {
     free: Free,
     /// Numbers that went to other ranks with decoupled subtrees: nobody is given them any more.
     departed: Free,
+    /// Subtrees that went to other ranks, and that the journal still names.
+    gone: GoneList,
     pub(crate) decoupled: BTreeMap<Ino, Decoupling>,
     /// Subtrees that were given back in this tenure: all their merges are known here.
     given_back: BTreeSet<Ino>,
@@ -154,6 +159,7 @@ impl Tables {
             next: space.start,
             free: Free::default(),
             departed: Free::default(),
+            gone: GoneList::default(),
             decoupled: BTreeMap::new(),
             given_back: BTreeSet::new(),
             unsure: BTreeSet::new(),
@@ -354,6 +360,7 @@ impl Mds {
         effects: &mut Effects,
     ) {
         self.tables.in_flight = false;
+        self.tables.gone.put_ended(false);
         match result {
             Ok(StoreResult::Bytes(bytes, version)) => {
                 let mut seen = Tables::new(self.rank);
@@ -390,6 +397,7 @@ impl Mds {
         let Some(version) = self.tables.version else { return };
         self.tables.dirty = false;
         self.tables.in_flight = true;
+        self.tables.gone.put_begins();
         self.tables.held_in_flight = std::mem::take(&mut self.tables.held);
         self.tables.reserving_in_flight = self.tables.reserving.is_some();
         self.tables.unsure_in_flight = self.tables.unsure.clone();
@@ -418,6 +426,7 @@ impl Mds {
             return;
         }
         self.tables.in_flight = false;
+        self.tables.gone.put_ended(matches!(result, Ok(StoreResult::Stored(_))));
         let held = std::mem::take(&mut self.tables.held_in_flight);
         match result {
             Ok(StoreResult::Stored(version)) => {

@@ -127,6 +127,28 @@ impl Namespace {
         gone
     }
 
+    /// Takes a directory to be empty that another rank serves, while events are repeated of before it went.
+    pub fn take_as_empty(&mut self, dir: Ino) {
+        self.dir_mut(dir).complete = true;
+    }
+
+    /// Forgets directories that went to another rank, whatever was repeated in them, and the inodes that
+    /// are at home there.
+    pub fn forget_dirs(&mut self, dirs: &[Ino]) {
+        for dir in dirs {
+            let Some(content) = self.dirs.remove(dir) else { continue };
+            for (_, dentry) in content.list(None).filter(|(_, dentry)| !dentry.is_remote()) {
+                if self.home_of(dentry.ino) == Some(*dir) {
+                    self.inodes.remove(dentry.ino);
+                    self.extras.remove(&dentry.ino);
+                    if self.policies.remove(&dentry.ino).is_some() {
+                        self.policy_generation += 1;
+                    }
+                }
+            }
+        }
+    }
+
     fn set_inherited(&mut self, above: Ino, policy: &[u8]) {
         let parsed = policy::Policy::parse_bytes(policy).ok().filter(|_| !policy.is_empty());
         match parsed {

@@ -10,7 +10,7 @@ use wire::Op;
 
 use super::place::{Place, busy};
 use crate::op::Refused;
-use crate::tables::Moved;
+use crate::tables::{Gone, Moved};
 use crate::{Effects, Mds};
 
 /// The decoupled subtree that a request is about as a whole.
@@ -61,6 +61,10 @@ impl Mds {
     pub(super) fn note_leaving(&mut self, root: Ino, effects: &mut Effects) -> bool {
         let moves = self.authority.list.get(root).map_or(0, |before| before.moves) + 1;
         let roots = self.decoupled_below(root);
+        if let Some(gone) = self.authority.export.as_ref().and_then(|export| export.gone.as_ref()) {
+            let first = self.first_in_journal();
+            self.tables.note_gone(gone, first);
+        }
         let stored = self.tables.leave((root, moves), &roots);
         if !stored {
             self.tables_tick(effects);
@@ -91,6 +95,12 @@ impl Mds {
         for subtree in self.tables.drop_left(moves) {
             self.merges.forget(subtree);
         }
+    }
+
+    /// What went while the journal still names it, by the list of subtrees.
+    pub(crate) fn recover_gone(&mut self) -> &[Gone] {
+        let list = &self.authority.list;
+        self.tables.recover_gone(|root| list.get(root).map_or(0, |subtree| subtree.moves))
     }
 
     /// Takes in what clients have decoupled in a subtree that comes.

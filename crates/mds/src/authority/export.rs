@@ -2,14 +2,16 @@
 //!
 //! 1. *Drain*: nobody may remember anything of it any more, and nobody is told anything to remember.
 //!    Requests go on.
-//! 2. *Copy*: what changed is written to the metadata store, until little is left. Requests go on.
+//! 2. *Copy*: what changed in it is written to the metadata store, until little is left. Requests go on.
 //! 3. *Freeze*: from here on requests for the subtree wait. Files in it are closed, what it changed is
-//!    in the store, and the journal begins behind its last event.
+//!    in the store, and a recovery will pass over what the journal says of it (`behind`); or, where it cannot,
+//!    the journal begins behind its last event.
 //! 4. *Commit*: the list of subtrees is replaced. If that is done, the subtree is the other rank's;
 //!    as long as it is not known whether it is done, nobody is answered.
 //!
 //! Until the commit the subtree is this rank's, whoever crashes: nothing was written that a recovery
-//! would not write. Afterwards nothing of it is in this rank's journal or memory.
+//! would not write. Afterwards nothing of it is in this rank's memory, and nothing that counts in its
+//! journal.
 
 use journal::Event;
 use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
@@ -20,6 +22,7 @@ use wire::Failure;
 use super::place::cold;
 use super::{MOVED_MAX, RETRY};
 use crate::op::{Performed, Performing};
+use crate::tables::Gone;
 use crate::{Effects, Mds, Phase, Waiting};
 
 /// How long clients may keep files open in a subtree that waits for them, frozen. Programs that open,
@@ -71,6 +74,8 @@ pub(crate) struct Export {
     pub(super) frozen: Option<Moment>,
     /// Sessions that had to give something back.
     pub(super) flushed: u64,
+    /// What a recovery will pass over; nothing if the journal is to begin behind it.
+    pub(super) gone: Option<Gone>,
 }
 
 impl Export {
@@ -128,7 +133,8 @@ impl Mds {
             self.check_links(root)?;
         }
         let (stage, frozen) = (Stage::Drain, None);
-        self.authority.export = Some(Export { root, to, at, pinned, stage, frozen, flushed: 0 });
+        let (flushed, gone) = (0, None);
+        self.authority.export = Some(Export { root, to, at, pinned, stage, frozen, flushed, gone });
         self.authority.note_plain();
         Ok(Performed::Later)
     }
@@ -165,19 +171,18 @@ impl Mds {
                 let held = self.revoke_below(ClientId(0), root, effects).is_some();
                 let flushed = self.counters.revokes - before;
                 self.authority.export.as_mut()?.flushed += flushed;
-                (!held && self.is_merged_below(root)).then(|| self.copy(0))
+                (!held && self.is_merged_below(root)).then(|| self.copy(root, 0, effects))
             }
             Stage::Copy { seq, round, since } => {
                 if self.phase != Phase::Active {
                     self.abort_export("the metadata server is stopping", effects);
                     return None;
                 }
-                if self.oldest_unwritten() <= seq {
-                    self.checkpoint_more(effects);
+                if !self.is_copied(root, seq, effects) {
                     return None;
                 }
                 if now.since(since) >= ROUND_SHORT && round < ROUNDS_MAX {
-                    return Some(self.copy(round + 1));
+                    return Some(self.copy(root, round + 1, effects));
                 }
                 self.authority.export.as_mut()?.frozen = Some(now);
                 Some(Stage::Close)
@@ -199,6 +204,11 @@ impl Mds {
                 None
             }
             Stage::Flush { seq } => {
+                if let Some(gone) = self.leaves_behind(root) {
+                    self.authority.export.as_mut()?.gone = Some(gone);
+                    self.settle_for_export(root, effects);
+                    return Some(Stage::Write { seq });
+                }
                 if self.log.written() < seq {
                     return None;
                 }
@@ -211,14 +221,7 @@ impl Mds {
                 Some(Stage::Write { seq })
             }
             Stage::Write { seq } => {
-                let dirty = self.namespace.below(root).into_iter().any(|dir| !self.is_stored(dir));
-                let trimmed = self.log.first_kept() > seq && !self.is_trimming();
-                if dirty || !trimmed {
-                    self.checkpoint_more(effects);
-                    return None;
-                }
-                // Runs that are being merged here must not be replaced when another rank serves them.
-                if self.authority.is_busy() || self.compaction.is_busy() {
+                if !self.is_written_out(root, seq, effects) || self.authority.is_busy() {
                     return None;
                 }
                 if self.is_importing_below(root) || !self.note_leaving(root, effects) {
@@ -238,11 +241,6 @@ impl Mds {
                 Some(Stage::Commit)
             }
         }
-    }
-
-    fn copy(&mut self, round: u32) -> Stage {
-        self.checkpoint_all();
-        Stage::Copy { seq: self.log.last(), round, since: self.clock.now }
     }
 
     /// Whether the journal is to be written without delay.
@@ -355,6 +353,7 @@ impl Mds {
             return self.answer_export(at, Ok(()), effects);
         }
         self.compaction.forget();
+        self.tables.has_gone();
         // Who waits is told first: to forget takes a while if there is much.
         let out = self.namespace.take_out(root);
         let froze = frozen.map_or(Span(0), |since| self.clock.now.since(since));

@@ -99,6 +99,11 @@ impl Mds {
                 if !self.has_taken_decoupled(root, effects) {
                     return None;
                 }
+                // The list may forget soon how often it was moved.
+                if !self.tables.is_gone_stored() {
+                    self.tables_tick(effects);
+                    return None;
+                }
                 let list = self.list_without_inode(root)?;
                 self.put_list(list, effects);
                 Some(Stage::Acknowledge)

@@ -27,7 +27,7 @@ impl Mds {
             return Err(Errno::NoSpace.into());
         }
         let (stage, to) = (Stage::Note, self.rank);
-        let export = Export { root, to, at, pinned, stage, frozen: None, flushed: 0 };
+        let export = Export { root, to, at, pinned, stage, frozen: None, flushed: 0, gone: None };
         self.authority.export = Some(export);
         self.authority.note_plain();
         Ok(Performed::Later)

@@ -44,6 +44,7 @@ impl Mds {
             let keep = self.tables.decoupled.contains_key(&dir) || wanted.contains(&dir);
             if !keep && (self.namespace.evict(dir) || self.namespace.thin(dir) > 0) {
                 self.counters.evicted += 1;
+                self.journal_is_unclear();
             }
         }
     }

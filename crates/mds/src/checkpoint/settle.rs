@@ -44,6 +44,8 @@ pub(crate) enum Then {
     Merge,
     /// A snapshot goes on.
     Snapshot,
+    /// The subtree is on its way to another rank, which looks for itself.
+    Export,
     /// The subtree is everybody's again, if this client still has it, and with it the numbers that
     /// it has not used.
     Release(ClientId, Vec<GivenBack>),
@@ -87,6 +89,39 @@ impl Mds {
         self.settle(effects);
     }
 
+    /// Writes what changed in a subtree that goes to another rank.
+    pub(crate) fn settle_for_export(&mut self, root: Ino, effects: &mut Effects) {
+        let mut waiting = self.checkpoint.settling.waiting.iter();
+        if waiting.any(|settled| settled.then == Then::Export) {
+            return;
+        }
+        let seq = self.last_seq();
+        let unstored = self.namespace.unstored_directories().into_iter();
+        let dirs = unstored.filter(|dir| self.goes_with(*dir, root)).collect();
+        let at = (ConnId::NOBODY, Tid(0));
+        let (then, answer) = (Then::Export, Answer::Done);
+        let settled = Settled { at, subtree: root, then, answer, seq, dirs };
+        self.checkpoint.settling.waiting.push(settled);
+        self.settle(effects);
+    }
+
+    /// Whether the store has everything that changed in a subtree up to there.
+    pub(crate) fn is_written_below(&self, root: Ino, seq: Seq) -> bool {
+        let writing = self.checkpoint.committing.iter();
+        let mut writing = writing.filter(|(_, since)| *since <= seq).map(|(dir, _)| *dir);
+        let unstored = self.namespace.unstored_directories().into_iter();
+        let since = |dir: Ino| self.namespace.dirty_since(dir);
+        let mut unstored = unstored.filter(|dir| since(*dir).is_some_and(|since| since <= seq));
+        !writing.any(|dir| self.goes_with(dir, root))
+            && !unstored.any(|dir| self.goes_with(dir, root))
+    }
+
+    /// Whether a directory is of a subtree, with the one that holds its root's inode where its name is
+    /// another rank's.
+    fn goes_with(&self, dir: Ino, root: Ino) -> bool {
+        dir == Ino::above(root) || self.namespace.is_within(dir, root)
+    }
+
     /// Answers a request when the store has a directory as it is now.
     pub(crate) fn settle_directory(
         &mut self,
@@ -125,6 +160,7 @@ impl Mds {
                     Then::GoOn => self.go_on_with_change(at, effects),
                     Then::Merge => self.merges.stored(subtree),
                     Then::Snapshot => self.snapshots.written(),
+                    Then::Export => {}
                     Then::Release(client, unused) => {
                         let release = Release { subtree, client, unused, at, answer };
                         self.release_merged(release, effects);
@@ -141,7 +177,9 @@ impl Mds {
     /// Whether somebody waits for something in a subtree to be written.
     pub(crate) fn is_settling_below(&self, root: Ino) -> bool {
         let mut waiting = self.checkpoint.settling.waiting.iter();
-        waiting.any(|settled| self.namespace.is_within(settled.subtree, root))
+        waiting.any(|settled| {
+            settled.then != Then::Export && self.namespace.is_within(settled.subtree, root)
+        })
     }
 
     fn is_unwritten(&self, dir: Ino, seq: Seq) -> bool {
@@ -178,6 +216,9 @@ impl Mds {
             }
             if then == Then::Snapshot {
                 self.snapshots.failed(error);
+                continue;
+            }
+            if then == Then::Export {
                 continue;
             }
             let failure = Failure { errno: error.errno, text: error.to_string() };

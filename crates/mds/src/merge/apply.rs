@@ -133,6 +133,7 @@ impl Mds {
         };
         merge.recorded = merge.applied;
         let seq = self.log.append(self.clock.now, Origin::default(), &event);
+        self.journal_is_unclear();
         merge.begun.get_or_insert(seq);
         debug_assert_eq!(seq, merge.seq, "nothing else is journalled between records");
         if !last {

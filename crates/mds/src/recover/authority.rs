@@ -5,6 +5,7 @@ use metastore::request::{StoreOp, StoreResult};
 use types::{Errno, Error};
 
 use super::Step;
+use super::behind::Behind;
 use crate::{Effects, Mds, Waiting};
 
 impl Mds {
@@ -18,6 +19,7 @@ impl Mds {
             (Step::ReadList, read @ (StoreResult::Bytes(..) | StoreResult::Missing)) => {
                 self.take_list(&read)?;
                 self.drop_left();
+                self.recovery.behind = Behind::new(self.recover_gone());
                 self.recovery.step = Step::ListPassages;
                 let prefix = PASSAGES_PREFIX.to_owned();
                 self.store(Waiting::Recovery, StoreOp::List { prefix }, effects);

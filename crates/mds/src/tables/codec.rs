@@ -7,13 +7,14 @@ use types::bytes::{Malformed, Put, Reader};
 use types::{ClientId, Cred, Epoch, Ino, InoRange, Seq, Tid, Timestamp};
 
 use super::free::Free;
+use super::gone::GoneList;
 use super::{Decoupling, JournalEnd, Tables};
 use crate::session::{Left, Remembered};
 
 const MAGIC: &[u8; 8] = b"CUDLRANK";
 /// Version 2 has numbers that were given back, version 3 clients that remember, version 4 what goes to
-/// other ranks. Earlier tables are read, and written anew as this.
-const VERSION: u16 = 4;
+/// other ranks, version 5 what went and is still in the journal. Earlier tables are read, and written anew as this.
+const VERSION: u16 = 5;
 
 impl Tables {
     pub(super) fn encode(&self) -> Vec<u8> {
@@ -55,6 +56,7 @@ impl Tables {
             out.put_varint(range.start);
             out.put_varint(range.end);
         }
+        self.gone.encode(&mut out);
         out.put_u32(crc(&out));
         out
     }
@@ -65,7 +67,7 @@ impl Tables {
             return Err(Malformed { offset: 0, expected: "the table of a rank" });
         }
         if !(1..=VERSION).contains(&reader.u16()?) {
-            return Err(Malformed { offset: 8, expected: "format version 1 to 4" });
+            return Err(Malformed { offset: 8, expected: "format version 1 to 5" });
         }
         self.epoch = Epoch(reader.varint()?);
         self.next = reader.varint()?;
@@ -74,26 +76,7 @@ impl Tables {
             let (ino, known) = read_decoupling(&mut reader)?;
             decoupled.insert(ino, known);
         }
-        let mut end = JournalEnd {
-            last: Seq(reader.varint()?),
-            next_index: reader.varint()?,
-            sessions: Vec::new(),
-        };
-        for _ in 0..reader.length()? {
-            let client = ClientId(reader.varint()?);
-            let count = reader.length()?;
-            let tids = (0..count).map(|_| Ok(Tid(reader.varint()?))).collect::<Result<_, _>>()?;
-            let mut remembered = Vec::new();
-            for _ in 0..reader.length()? {
-                remembered.push(Remembered {
-                    tid: Tid(reader.varint()?),
-                    seq: Seq(reader.varint()?),
-                    ino: Ino(reader.varint()?),
-                    time: Timestamp(reader.signed()?),
-                });
-            }
-            end.sessions.push(Left { client, tids, remembered });
-        }
+        let end = read_end(&mut reader)?;
         // Tables that were written before there were fenced clients end here.
         let mut fenced = BTreeSet::new();
         if reader.offset() + 4 < bytes.len() {
@@ -124,6 +107,11 @@ impl Tables {
         if reader.offset() + 4 < bytes.len() {
             departed = read_free(&mut reader)?;
         }
+        // Or before subtrees left the journal behind.
+        let mut gone = GoneList::default();
+        if reader.offset() + 4 < bytes.len() {
+            gone = GoneList::decode(&mut reader)?;
+        }
         let body = reader.offset();
         if reader.u32()? != crc(&bytes[..body]) {
             return Err(Malformed { offset: body, expected: "a matching checksum" });
@@ -131,7 +119,7 @@ impl Tables {
         reader.end()?;
         (self.decoupled, self.end, self.fenced) = (decoupled, end, fenced);
         (self.stopped, self.crashed, self.free) = (stopped, crashed, free);
-        (self.remembering, self.departed) = (remembering, departed);
+        (self.remembering, self.departed, self.gone) = (remembering, departed, gone);
         Ok(())
     }
 }
@@ -193,6 +181,30 @@ pub(super) fn read_decoupling(reader: &mut Reader<'_>) -> Result<(Ino, Decouplin
         leaving,
     };
     Ok((ino, known))
+}
+
+fn read_end(reader: &mut Reader<'_>) -> Result<JournalEnd, Malformed> {
+    let mut end = JournalEnd {
+        last: Seq(reader.varint()?),
+        next_index: reader.varint()?,
+        sessions: Vec::new(),
+    };
+    for _ in 0..reader.length()? {
+        let client = ClientId(reader.varint()?);
+        let count = reader.length()?;
+        let tids = (0..count).map(|_| Ok(Tid(reader.varint()?))).collect::<Result<_, _>>()?;
+        let mut remembered = Vec::new();
+        for _ in 0..reader.length()? {
+            remembered.push(Remembered {
+                tid: Tid(reader.varint()?),
+                seq: Seq(reader.varint()?),
+                ino: Ino(reader.varint()?),
+                time: Timestamp(reader.signed()?),
+            });
+        }
+        end.sessions.push(Left { client, tids, remembered });
+    }
+    Ok(end)
 }
 
 fn read_leaving(reader: &mut Reader<'_>) -> Result<(Ino, u64), Malformed> {

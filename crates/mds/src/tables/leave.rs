@@ -98,6 +98,7 @@ impl Tables {
             known.leaving = None;
             self.dirty = true;
         }
+        self.gone_stays();
     }
 
     /// A decoupled subtree of this rank that goes to another one, as that one is told. What was given

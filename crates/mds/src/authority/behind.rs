@@ -1,0 +1,91 @@
+//! What a subtree that goes to another rank leaves in this rank's journal.
+//!
+//! Nothing may be repeated of it on directories that another rank has changed since. A recovery can pass
+//! over it if it knows which directories went (`tables::gone`), and this rank knows them all: those
+//! that are in memory, if no other one was changed since the journal began. Then what has to be written is what
+//! changed in the subtree. Otherwise everything is written, of the whole rank, until the journal can begin
+//! behind the subtree's last event.
+
+use types::{Ino, Seq};
+
+use super::export::Stage;
+use crate::tables::{GONE_MAX, Gone};
+use crate::{Effects, Mds};
+
+impl Mds {
+    /// Directories that the journal names up to here may not be in memory any more, or it may say
+    /// something of them that it does not name them for.
+    pub(crate) fn journal_is_unclear(&mut self) {
+        self.authority.unclear = Some(self.log.last());
+    }
+
+    /// Whether a subtree can go and leave what the journal says of it behind.
+    fn may_leave_behind(&self, root: Ino) -> bool {
+        let first = self.first_in_journal();
+        self.authority.unclear.is_none_or(|last| last < first)
+            && self.decoupled_below(root).is_empty()
+    }
+
+    /// What a recovery is to pass over, if the subtree goes as it is.
+    pub(super) fn leaves_behind(&self, root: Ino) -> Option<Gone> {
+        if !self.may_leave_behind(root) {
+            return None;
+        }
+        let mut dirs = self.namespace.below(root);
+        if dirs.len() > GONE_MAX {
+            return None;
+        }
+        dirs.push(Ino::above(root));
+        let moves = self.authority.list.get(root).map_or(0, |before| before.moves) + 1;
+        Some(Gone { root, moves, last: self.log.last(), dirs, went: false })
+    }
+
+    /// Begins to write what changed.
+    pub(super) fn copy(&mut self, root: Ino, round: u32, effects: &mut Effects) -> Stage {
+        if self.may_leave_behind(root) {
+            self.settle_for_export(root, effects);
+        } else {
+            self.checkpoint_all();
+        }
+        Stage::Copy { seq: self.log.last(), round, since: self.clock.now }
+    }
+
+    /// Whether what changed up to there is written.
+    pub(super) fn is_copied(&mut self, root: Ino, seq: Seq, effects: &mut Effects) -> bool {
+        if self.may_leave_behind(root) {
+            let written = self.is_written_below(root, seq);
+            if !written {
+                self.settle_for_export(root, effects);
+            }
+            return written;
+        }
+        let written = self.oldest_unwritten() > seq;
+        if !written {
+            self.checkpoint_more(effects);
+        }
+        written
+    }
+
+    /// Whether the store has the frozen subtree as it is, and nothing that counts is in the journal.
+    pub(super) fn is_written_out(&mut self, root: Ino, seq: Seq, effects: &mut Effects) -> bool {
+        let alone = self.authority.export.as_ref().is_some_and(|export| export.gone.is_some());
+        // Runs that are being merged here must not be replaced when another rank serves them.
+        if alone {
+            if !self.is_written_below(root, Seq(u64::MAX)) {
+                self.settle_for_export(root, effects);
+                return false;
+            }
+            return self
+                .compaction
+                .running()
+                .is_none_or(|dir| !self.namespace.is_within(dir, root));
+        }
+        let dirty = self.namespace.below(root).into_iter().any(|dir| !self.is_stored(dir));
+        let trimmed = self.log.first_kept() > seq && !self.is_trimming();
+        if dirty || !trimmed {
+            self.checkpoint_more(effects);
+            return false;
+        }
+        !self.compaction.is_busy()
+    }
+}

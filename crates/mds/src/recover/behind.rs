@@ -1,0 +1,106 @@
+//! What a recovery passes over: what the journal says of subtrees that went to other ranks since
+//! (`tables::gone`).
+//!
+//! Another rank has changed their directories, and may be changing them now. So they are not read. What
+//! gave names in them, or changed inodes there, is not repeated; what took names out of them, or moved any
+//! between them and others, is, because of the others: on directories that are taken to be empty. Behind
+//! the last event before a subtree went all of that is forgotten, as it was when it went. It may have come
+//! back later, and then is read as it is now.
+
+use journal::Event;
+use types::{Ino, Seq, Set};
+
+use crate::Mds;
+use crate::tables::Gone;
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(super) struct Behind {
+    /// Subtrees, the one that went first at the end.
+    pending: Vec<(Seq, Vec<Ino>)>,
+    dirs: Set<Ino>,
+}
+
+impl Behind {
+    pub(super) fn new(all: &[Gone]) -> Self {
+        let mut pending: Vec<_> = all.iter().map(|gone| (gone.last, gone.dirs.clone())).collect();
+        pending.sort_by_key(|(last, _)| std::cmp::Reverse(*last));
+        let mut behind = Self { pending, dirs: Set::default() };
+        behind.count();
+        behind
+    }
+
+    fn count(&mut self) {
+        self.dirs = self.pending.iter().flat_map(|(_, dirs)| dirs).copied().collect();
+    }
+
+    /// Whether a directory goes later than what is being repeated.
+    pub(super) fn covers(&self, dir: Ino) -> bool {
+        self.dirs.contains(&dir)
+    }
+
+    /// Whether something went before this event.
+    pub(super) fn is_due(&self, seq: Seq) -> bool {
+        self.pending.last().is_some_and(|(last, _)| *last < seq)
+    }
+
+    /// The directories of what went before this event.
+    fn take_due(&mut self, seq: Seq) -> Vec<Ino> {
+        let mut dirs = Vec::new();
+        while self.is_due(seq) {
+            dirs.extend(self.pending.pop().into_iter().flat_map(|(_, dirs)| dirs));
+        }
+        self.count();
+        dirs
+    }
+
+    /// Whether an event says nothing of any other directory, now or later.
+    pub(super) fn passes_over(&self, event: &Event<'_>) -> bool {
+        match *event {
+            Event::Create(ref create) => self.covers(create.parent),
+            // Who moves out of there later brings all of it along.
+            Event::SetAttr { home, .. }
+            | Event::SetXattr { home, .. }
+            | Event::SetData { home, .. }
+            | Event::SetPolicy { home, .. } => self.covers(home),
+            Event::Stored { dir } => self.covers(dir),
+            Event::Link { .. }
+            | Event::Unlink { .. }
+            | Event::Rmdir { .. }
+            | Event::Rename { .. }
+            | Event::Session { .. }
+            | Event::Merged { .. } => false,
+        }
+    }
+}
+
+impl Mds {
+    /// Forgets what went before an event.
+    pub(super) fn forget_behind(&mut self, seq: Seq) {
+        if self.recovery.behind.is_due(seq) {
+            let dirs = self.recovery.behind.take_due(seq);
+            self.namespace.forget_dirs(&dirs);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gone(last: u64, dirs: &[u64]) -> Gone {
+        let dirs = dirs.iter().copied().map(Ino).collect();
+        Gone { root: Ino(9), moves: 1, last: Seq(last), dirs, went: true }
+    }
+
+    #[test]
+    fn what_went_twice_is_passed_over_until_it_went_last() {
+        let mut behind = Behind::new(&[gone(100, &[9, 10]), gone(200, &[9]), gone(150, &[11])]);
+        assert!([9, 10, 11].iter().all(|dir| behind.covers(Ino(*dir))) && !behind.covers(Ino(12)));
+        assert!(!behind.is_due(Seq(100)) && behind.is_due(Seq(101)));
+        assert_eq!(behind.take_due(Seq(101)), [Ino(9), Ino(10)]);
+        assert!(behind.covers(Ino(9)) && !behind.covers(Ino(10)));
+        assert_eq!(behind.take_due(Seq(u64::MAX)), [Ino(11), Ino(9)]);
+        assert!(behind.pending.is_empty() && !behind.covers(Ino(9)));
+    }
+}

@@ -1,0 +1,196 @@
+//! Subtrees that went to another rank while this rank's journal still speaks of them (B-03).
+//!
+//! A subtree goes when the metadata store says all of it, which takes as long as it takes to write what
+//! changed in *it*. What the journal said of it before stays in the journal until that is trimmed, for
+//! other reasons, and a recovery must not repeat it on directories that another rank has changed since.
+//! So before the list of subtrees is replaced the table notes which directories go, and up to where
+//! the journal may name them; a recovery passes over that (`recover::behind`).
+//!
+//! Whether a subtree went is what the list says: how often it was moved. That may be forgotten by the list
+//! when the subtree is no subtree any more; before it can be, the table says that it went.
+
+use types::bytes::{Malformed, Put, Reader};
+use types::{Ino, Seq};
+
+use super::Tables;
+
+/// So many directories of one subtree are noted; one with more goes when the journal is trimmed.
+pub(crate) const GONE_MAX: usize = 4096;
+
+/// See the module documentation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Gone {
+    pub(crate) root: Ino,
+    /// How often it has moved when it is gone.
+    pub(crate) moves: u64,
+    /// The journal may name it up to here.
+    pub(crate) last: Seq,
+    pub(crate) dirs: Vec<Ino>,
+    /// It is known that it went.
+    pub(crate) went: bool,
+}
+
+/// All of them, and what the store knows of them.
+#[derive(Debug, Default)]
+pub(crate) struct GoneList {
+    all: Vec<Gone>,
+    /// That one went is not in the store, or the put under way says it.
+    unstored: bool,
+    in_flight: bool,
+}
+
+impl GoneList {
+    pub(super) fn put_begins(&mut self) {
+        self.in_flight = std::mem::take(&mut self.unstored);
+    }
+
+    pub(super) fn put_ended(&mut self, stored: bool) {
+        self.unstored |= std::mem::take(&mut self.in_flight) && !stored;
+    }
+
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.put_varint(self.all.len() as u64);
+        for Gone { root, moves, last, dirs, went } in &self.all {
+            [root.0, *moves, last.0].into_iter().for_each(|value| out.put_varint(value));
+            out.put_u8(u8::from(*went));
+            out.put_varint(dirs.len() as u64);
+            dirs.iter().for_each(|dir| out.put_varint(dir.0));
+        }
+    }
+
+    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let mut all = Vec::new();
+        for _ in 0..reader.length()? {
+            let (root, moves) = (Ino(reader.varint()?), reader.varint()?);
+            let (last, went) = (Seq(reader.varint()?), reader.u8()? != 0);
+            let start = *reader;
+            let count = reader.length()?;
+            // The root of each subtree in it may have a directory above it.
+            if count > 2 * GONE_MAX {
+                return Err(start.malformed("not too many directories"));
+            }
+            let dirs = (0..count).map(|_| Ok(Ino(reader.varint()?))).collect::<Result<_, _>>()?;
+            all.push(Gone { root, moves, last, dirs, went });
+        }
+        Ok(Self { all, ..Self::default() })
+    }
+}
+
+impl Tables {
+    /// Notes a subtree that is about to go, unless it is noted. What a journal that begins at `first`
+    /// does not name is forgotten.
+    pub(crate) fn note_gone(&mut self, gone: &Gone, first: Seq) {
+        if self.gone.all.contains(gone) {
+            return;
+        }
+        self.gone.all.retain(|it| it.went && it.last >= first);
+        self.gone.all.push(gone.clone());
+        self.dirty = true;
+    }
+
+    /// The subtree that was about to go went.
+    pub(crate) fn has_gone(&mut self) {
+        for gone in self.gone.all.iter_mut().filter(|gone| !gone.went) {
+            gone.went = true;
+            self.gone.unstored = true;
+            self.dirty = true;
+        }
+    }
+
+    /// It stays after all.
+    pub(super) fn gone_stays(&mut self) {
+        let before = self.gone.all.len();
+        self.gone.all.retain(|gone| gone.went);
+        self.dirty |= self.gone.all.len() != before;
+    }
+
+    /// Whether the store knows of every subtree that went that it did.
+    pub(crate) fn is_gone_stored(&self) -> bool {
+        !self.gone.unstored && !self.gone.in_flight
+    }
+
+    /// After a crash: what went, by what the list of subtrees says of how often each was moved. The
+    /// others stayed.
+    pub(crate) fn recover_gone(&mut self, moves: impl Fn(Ino) -> u64) -> &[Gone] {
+        for gone in self.gone.all.iter_mut().filter(|gone| !gone.went) {
+            gone.went = moves(gone.root) >= gone.moves;
+            self.gone.unstored |= gone.went;
+        }
+        self.dirty |= self.gone.unstored;
+        self.gone_stays();
+        &self.gone.all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use types::Rank;
+
+    use super::*;
+
+    const ROOT: Ino = Ino(60);
+
+    fn gone(moves: u64, last: u64) -> Gone {
+        Gone { root: ROOT, moves, last: Seq(last), dirs: vec![ROOT, Ino(70)], went: false }
+    }
+
+    fn begun() -> Tables {
+        let mut tables = Tables::new(Rank(0));
+        tables.take_over(None).unwrap();
+        tables
+    }
+
+    fn next(tables: &Tables) -> Tables {
+        let mut next = Tables::new(Rank(0));
+        next.take_over(Some((&tables.encode(), 1))).unwrap();
+        next
+    }
+
+    #[test]
+    fn a_crash_finds_that_it_went_by_what_the_list_says() {
+        let mut tables = begun();
+        tables.note_gone(&gone(3, 100), Seq(1));
+        for (moves, went) in [(2, false), (3, true), (4, true)] {
+            let mut after = next(&tables);
+            let found = after.recover_gone(|_| moves).to_vec();
+            assert_eq!(found.len(), usize::from(went), "moved {moves} times");
+            assert_eq!(after.is_gone_stored(), !went);
+            // The list may forget the subtree when the store knows.
+            after.gone.put_begins();
+            assert!(!went || !after.is_gone_stored());
+            after.gone.put_ended(true);
+            assert!(after.is_gone_stored());
+            assert_eq!(next(&after).recover_gone(|_| 0), found);
+        }
+    }
+
+    #[test]
+    fn what_stays_is_not_passed_over() {
+        let mut tables = begun();
+        tables.note_gone(&gone(1, 100), Seq(1));
+        tables.stay();
+        assert_eq!(next(&tables).recover_gone(|_| 1), []);
+    }
+
+    #[test]
+    fn what_the_journal_does_not_name_any_more_is_forgotten_with_the_next_one() {
+        let mut tables = begun();
+        tables.note_gone(&gone(1, 100), Seq(1));
+        tables.has_gone();
+        tables.note_gone(&gone(3, 200), Seq(100));
+        tables.has_gone();
+        assert_eq!(next(&tables).recover_gone(|_| 0).len(), 2);
+        tables.note_gone(&gone(5, 300), Seq(201));
+        assert_eq!(next(&tables).recover_gone(|_| 5), [Gone { went: true, ..gone(5, 300) }]);
+    }
+
+    #[test]
+    fn a_put_that_failed_did_not_say_it() {
+        let mut tables = begun();
+        tables.note_gone(&gone(1, 100), Seq(1));
+        tables.has_gone();
+        tables.gone.put_begins();
+        tables.gone.put_ended(false);
+        assert!(!tables.is_gone_stored());
+    }
+}
