@@ -6,7 +6,7 @@
 //! - `shared_4_ranks`: as many clients create files in one directory, which is split, with its fragments
 //!   spread evenly.
 //! - `tick`: what the logic of balancing costs a rank, of its processor time: two clusters in turn, one that
-//!   decides ten times as often as it would, and one that never does; a tenth of the difference. What is used is
+//!   decides a hundred times as often as it would, and one that never does; a hundredth of the difference. What is used is
 //!   counted in both. Without a share.
 //! - `move_100K`: a subtree of 100K inodes goes to another rank while a client creates files in it, and
 //!   how long nobody could work there. Without a share.
