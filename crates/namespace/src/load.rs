@@ -430,6 +430,12 @@ impl Namespace {
         all
     }
 
+    /// Events behind this position are not about a directory that is in memory.
+    #[must_use]
+    pub fn journalled_up_to(&self, ino: Ino) -> Seq {
+        self.dirs.get(&ino).map_or(Seq(0), |dir| dir.journalled)
+    }
+
     /// The event position since which a directory is dirty, if it is.
     #[must_use]
     pub fn dirty_since(&self, ino: Ino) -> Option<Seq> {

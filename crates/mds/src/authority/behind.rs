@@ -23,6 +23,7 @@ impl Mds {
     fn may_leave_behind(&self, root: Ino) -> bool {
         let first = self.first_in_journal();
         self.authority.unclear.is_none_or(|last| last < first)
+            && self.tables.gone_dirs(first) < GONE_MAX
             && self.decoupled_below(root).is_empty()
     }
 
@@ -32,10 +33,10 @@ impl Mds {
             return None;
         }
         let mut dirs = self.namespace.below(root);
-        if dirs.len() > GONE_MAX {
+        dirs.push(Ino::above(root));
+        if self.tables.gone_dirs(self.first_in_journal()) + dirs.len() > GONE_MAX {
             return None;
         }
-        dirs.push(Ino::above(root));
         let moves = self.authority.list.get(root).map_or(0, |before| before.moves) + 1;
         Some(Gone { root, moves, last: self.log.last(), dirs, went: false })
     }

@@ -42,9 +42,17 @@ impl Mds {
                 return;
             }
             let keep = self.tables.decoupled.contains_key(&dir) || wanted.contains(&dir);
-            if !keep && (self.namespace.evict(dir) || self.namespace.thin(dir) > 0) {
+            if keep {
+                continue;
+            }
+            let named = self.namespace.journalled_up_to(dir) >= self.first_in_journal();
+            if self.namespace.evict(dir) {
                 self.counters.evicted += 1;
-                self.journal_is_unclear();
+                if named {
+                    self.journal_is_unclear();
+                }
+            } else if self.namespace.thin(dir) > 0 {
+                self.counters.evicted += 1;
             }
         }
     }

@@ -14,7 +14,7 @@ use types::{Ino, Seq};
 
 use super::Tables;
 
-/// So many directories of one subtree are noted; one with more goes when the journal is trimmed.
+/// So many directories are noted. What has more of them goes when the journal is trimmed.
 pub(crate) const GONE_MAX: usize = 4096;
 
 /// See the module documentation.
@@ -65,8 +65,7 @@ impl GoneList {
             let (last, went) = (Seq(reader.varint()?), reader.u8()? != 0);
             let start = *reader;
             let count = reader.length()?;
-            // The root of each subtree in it may have a directory above it.
-            if count > 2 * GONE_MAX {
+            if count > GONE_MAX {
                 return Err(start.malformed("not too many directories"));
             }
             let dirs = (0..count).map(|_| Ok(Ino(reader.varint()?))).collect::<Result<_, _>>()?;
@@ -86,6 +85,12 @@ impl Tables {
         self.gone.all.retain(|it| it.went && it.last >= first);
         self.gone.all.push(gone.clone());
         self.dirty = true;
+    }
+
+    /// How many directories of subtrees that went a journal names that begins at `first`.
+    pub(crate) fn gone_dirs(&self, first: Seq) -> usize {
+        let named = self.gone.all.iter().filter(|gone| gone.went && gone.last >= first);
+        named.map(|gone| gone.dirs.len()).sum()
     }
 
     /// The subtree that was about to go went.
@@ -180,6 +185,7 @@ mod tests {
         tables.note_gone(&gone(3, 200), Seq(100));
         tables.has_gone();
         assert_eq!(next(&tables).recover_gone(|_| 0).len(), 2);
+        assert_eq!([1, 100, 101, 201].map(|first| tables.gone_dirs(Seq(first))), [4, 4, 2, 0]);
         tables.note_gone(&gone(5, 300), Seq(201));
         assert_eq!(next(&tables).recover_gone(|_| 5), [Gone { went: true, ..gone(5, 300) }]);
     }
