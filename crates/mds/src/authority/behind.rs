@@ -32,8 +32,7 @@ impl Mds {
         if !self.may_leave_behind(root) {
             return None;
         }
-        let mut dirs = self.namespace.below(root);
-        dirs.push(Ino::above(root));
+        let dirs = self.namespace.below(root);
         if self.tables.gone_dirs(self.first_in_journal()) + dirs.len() > GONE_MAX {
             return None;
         }

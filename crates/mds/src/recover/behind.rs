@@ -23,7 +23,11 @@ pub(super) struct Behind {
 
 impl Behind {
     pub(super) fn new(all: &[Gone]) -> Self {
-        let mut pending: Vec<_> = all.iter().map(|gone| (gone.last, gone.dirs.clone())).collect();
+        // Each of them may have been the root of a subtree whose name was another rank's.
+        let dirs =
+            |gone: &Gone| gone.dirs.iter().flat_map(|dir| [*dir, Ino::above(*dir)]).collect();
+        let mut pending: Vec<(Seq, Vec<Ino>)> =
+            all.iter().map(|gone| (gone.last, dirs(gone))).collect();
         pending.sort_by_key(|(last, _)| std::cmp::Reverse(*last));
         let mut behind = Self { pending, dirs: Set::default() };
         behind.count();
@@ -98,9 +102,11 @@ mod tests {
         let mut behind = Behind::new(&[gone(100, &[9, 10]), gone(200, &[9]), gone(150, &[11])]);
         assert!([9, 10, 11].iter().all(|dir| behind.covers(Ino(*dir))) && !behind.covers(Ino(12)));
         assert!(!behind.is_due(Seq(100)) && behind.is_due(Seq(101)));
-        assert_eq!(behind.take_due(Seq(101)), [Ino(9), Ino(10)]);
+        let with_above = |dirs: [u64; 2]| dirs.map(Ino).map(|dir| [dir, Ino::above(dir)]).concat();
+        assert_eq!(behind.take_due(Seq(101)), with_above([9, 10]));
+        assert!(behind.covers(Ino::above(Ino(9))) && !behind.covers(Ino::above(Ino(10))));
         assert!(behind.covers(Ino(9)) && !behind.covers(Ino(10)));
-        assert_eq!(behind.take_due(Seq(u64::MAX)), [Ino(11), Ino(9)]);
+        assert_eq!(behind.take_due(Seq(u64::MAX)), with_above([11, 9]));
         assert!(behind.pending.is_empty() && !behind.covers(Ino(9)));
     }
 }
