@@ -19,7 +19,7 @@ use metastore::{SUBTREES_NAME, Subtrees};
 use types::{ClientId, ConnId, Cred, Errno, Ino, Moment, Origin, Rank, Seq, Span, Tid};
 use wire::Failure;
 
-use super::place::cold;
+use super::place::{Place, cold};
 use super::{MOVED_MAX, RETRY};
 use crate::op::{Performed, Performing};
 use crate::tables::Gone;
@@ -116,6 +116,10 @@ impl Mds {
         (root, to): (Ino, Rank),
         pinned: bool,
     ) -> Performing {
+        // Who balances decided that a while ago.
+        if self.place(root) != Place::Here {
+            return Err(Errno::Again.into());
+        }
         if to == self.rank {
             return self.note_pin(at, root, pinned);
         }

@@ -222,7 +222,8 @@ impl Mds {
     /// The subtree is served from now on.
     fn imported(&mut self, root: Ino, effects: &mut Effects) {
         self.authority.imports.retain(|import| import.root != root);
-        self.authority.moved.retain(|_, from| *from != root);
+        // What came with it may have left with something else.
+        self.authority.moved.clear();
         self.preload(Goal::All(root));
         self.last_beacon = None;
         self.retry_returned(root, effects);

@@ -115,15 +115,21 @@ impl Mds {
         self.waits_for_list(at, request, effects)
     }
 
-    /// The directory that a request would remove, or replace, and that a name is on its way to.
+    /// The directory that a request would remove, move or replace, and that a name is on its way to, or that is on
+    /// its way itself.
     fn held_by_name(&self, op: &Op<'_>) -> Option<Ino> {
-        if self.authority.passages.is_empty() || !op.is_change() {
+        let authority = &self.authority;
+        let moves = authority.export.is_some() || !authority.imports.is_empty();
+        if (authority.passages.is_empty() && !moves) || !op.is_change() {
             return None;
         }
         let names = touched(op).1.into_iter().flatten();
         let mut named =
             names.filter_map(|(parent, name)| self.namespace.peek(parent, name).ok()?);
-        named.find_map(|ino| self.authority.passages.holds(ino))
+        named.find_map(|ino| {
+            let on_its_way = self.is_on_its_way(ino).then_some(ino);
+            authority.passages.holds(ino).or(on_its_way)
+        })
     }
 
     pub(super) fn place(&self, ino: Ino) -> Place {
