@@ -84,6 +84,7 @@ impl Checkpoint {
             && !self.trimming
             && self.forgetting == 0
             && self.unforgotten.is_empty()
+            && self.purges.is_empty()
     }
 }
 

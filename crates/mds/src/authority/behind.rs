@@ -33,11 +33,26 @@ impl Mds {
             return None;
         }
         let dirs = self.namespace.below(root);
+        // What changed is looked for by where inodes are at home.
+        if dirs.iter().any(|dir| !self.namespace.is_within(*dir, root)) {
+            return None;
+        }
         if self.tables.gone_dirs(self.first_in_journal()) + dirs.len() > GONE_MAX {
             return None;
         }
         let moves = self.authority.list.get(root).map_or(0, |before| before.moves) + 1;
         Some(Gone { root, moves, last: self.log.last(), dirs, went: false })
+    }
+
+    /// Whether the journal says something of the frozen subtree behind `seq`, or behind what a recovery is to pass over:
+    /// the root of a subtree in it came back.
+    pub(super) fn journal_says_more(&self, root: Ino, seq: Seq) -> bool {
+        let gone = self.authority.export.as_ref().and_then(|export| export.gone.as_ref());
+        let is_later = |dir: Ino, last| self.namespace.journalled_up_to(dir) > last;
+        match gone {
+            Some(gone) => gone.dirs.iter().any(|dir| is_later(*dir, gone.last)),
+            None => self.namespace.below(root).into_iter().any(|dir| is_later(dir, seq)),
+        }
     }
 
     /// Begins to write what changed.

@@ -208,8 +208,10 @@ impl Mds {
                 None
             }
             Stage::Flush { seq } => {
-                if let Some(gone) = self.leaves_behind(root) {
-                    self.authority.export.as_mut()?.gone = Some(gone);
+                let gone = self.leaves_behind(root);
+                let alone = gone.is_some();
+                self.authority.export.as_mut()?.gone = gone;
+                if alone {
                     self.settle_for_export(root, effects);
                     return Some(Stage::Write { seq });
                 }
@@ -225,6 +227,9 @@ impl Mds {
                 Some(Stage::Write { seq })
             }
             Stage::Write { seq } => {
+                if self.journal_says_more(root, seq) {
+                    return Some(Stage::Flush { seq: self.log.last() });
+                }
                 if !self.is_written_out(root, seq, effects) || self.authority.is_busy() {
                     return None;
                 }
@@ -340,8 +345,12 @@ impl Mds {
         let noted = to == self.rank && known.is_some_and(|subtree| subtree.pinned == pinned);
         if here && self.is_importing_below(root) {
             self.list_again(Stage::Retry(self.clock.now + RETRY));
-        } else if here && !noted {
+        } else if here && !noted && to == self.rank {
             self.commit(root, to, effects);
+        } else if here && !noted {
+            // A subtree in it may have come meanwhile: whether the store has all of it is looked at again.
+            let seq = self.log.last();
+            self.authority.export.iter_mut().for_each(|it| it.stage = Stage::Flush { seq });
         } else {
             self.exported(effects);
         }
