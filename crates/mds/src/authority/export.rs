@@ -366,7 +366,7 @@ impl Mds {
             return self.answer_export(at, Ok(()), effects);
         }
         self.compaction.forget();
-        self.tables.has_gone();
+        self.tables.note_went();
         // Who waits is told first: to forget takes a while if there is much.
         let out = self.namespace.take_out(root);
         let froze = frozen.map_or(Span(0), |since| self.clock.now.since(since));

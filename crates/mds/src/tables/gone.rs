@@ -94,7 +94,7 @@ impl Tables {
     }
 
     /// The subtree that was about to go went.
-    pub(crate) fn has_gone(&mut self) {
+    pub(crate) fn note_went(&mut self) {
         for gone in self.gone.all.iter_mut().filter(|gone| !gone.went) {
             gone.went = true;
             self.gone.unstored = true;
@@ -181,9 +181,9 @@ mod tests {
     fn what_the_journal_does_not_name_any_more_is_forgotten_with_the_next_one() {
         let mut tables = begun();
         tables.note_gone(&gone(1, 100), Seq(1));
-        tables.has_gone();
+        tables.note_went();
         tables.note_gone(&gone(3, 200), Seq(100));
-        tables.has_gone();
+        tables.note_went();
         assert_eq!(next(&tables).recover_gone(|_| 0).len(), 2);
         assert_eq!([1, 100, 101, 201].map(|first| tables.gone_dirs(Seq(first))), [4, 4, 2, 0]);
         tables.note_gone(&gone(5, 300), Seq(201));
@@ -194,7 +194,7 @@ mod tests {
     fn a_put_that_failed_did_not_say_it() {
         let mut tables = begun();
         tables.note_gone(&gone(1, 100), Seq(1));
-        tables.has_gone();
+        tables.note_went();
         tables.gone.put_begins();
         tables.gone.put_ended(false);
         assert!(!tables.is_gone_stored());
