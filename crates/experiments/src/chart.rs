@@ -21,6 +21,9 @@ const LANE: f64 = 10.0;
 /// What numbers beside an axis take.
 const NUMBERS: f64 = 52.0;
 const RADIUS: f64 = 3.6;
+/// From one series to the next in a map of discs, and the largest disc.
+const BAND: f64 = 18.0;
+const DISC: f64 = 8.5;
 
 /// A panel's place and values.
 struct Panel<'a> {
@@ -45,7 +48,11 @@ pub(crate) fn scene(chart: &Chart, title: &str, drawn: &[Drawn]) -> Option<Scene
         description: format!("{title}: {}", chart.y.label),
     };
     scene.bold((MARGIN, 22.0), title);
-    let top = legend(&mut scene, drawn, 44.0) + 14.0;
+    let top = match chart.kind {
+        // Each series has its name beside it.
+        Kind::Heat => 50.0,
+        Kind::Dots | Kind::Lines => legend(&mut scene, drawn, 44.0) + 14.0,
+    };
     let ratio = chart.ratio.as_ref().map(|ratio| (ratio, ratios(drawn, ratio)));
     let ratio = ratio.filter(|(_, series)| series.iter().any(|one| !one.points.is_empty()));
     let gutter = match chart.kind {
@@ -54,6 +61,7 @@ pub(crate) fn scene(chart: &Chart, title: &str, drawn: &[Drawn]) -> Option<Scene
             widest + 12.0
         }
         Kind::Lines => NUMBERS,
+        Kind::Heat => drawn.iter().map(|one| width(&one.label)).fold(0.0, f64::max) + 12.0,
     };
     let second = if chart.kind == Kind::Lines { NUMBERS } else { 0.0 };
     let left = MARGIN + gutter;
@@ -64,6 +72,7 @@ pub(crate) fn scene(chart: &Chart, title: &str, drawn: &[Drawn]) -> Option<Scene
         + match chart.kind {
             Kind::Dots => index(chart.cases.len()) * (CASE + LANE * index(drawn.len())),
             Kind::Lines => HEIGHT,
+            Kind::Heat => index(drawn.len()) * BAND,
         };
     let end = if ratio.is_some() { middle } else { right };
     let (label, log) = (chart.y.label.as_str(), chart.y.log);
@@ -86,6 +95,7 @@ pub(crate) fn scene(chart: &Chart, title: &str, drawn: &[Drawn]) -> Option<Scene
         match chart.kind {
             Kind::Dots => dots(&mut scene, chart, panel),
             Kind::Lines => lines(&mut scene, chart, panel),
+            Kind::Heat => heat(&mut scene, chart, panel),
         }
     }
     if chart.kind == Kind::Dots {
@@ -182,14 +192,31 @@ fn names(scene: &mut Scene, chart: &Chart, panel: &Panel<'_>, lanes: usize) {
     }
 }
 
-fn lines(scene: &mut Scene, chart: &Chart, panel: &Panel<'_>) {
-    let scale = Scale::of(ends(panel), panel.log, (panel.bottom, panel.top));
-    for mark in scale.marks() {
-        if let Some(y) = scale.place(mark) {
-            scene.line((panel.left, y), (panel.right, y), Ink::Grid, 1.0);
-            scene.text((panel.left - 8.0, y + 4.0), &short(mark), Ink::Muted, Anchor::End);
+/// A band for each series, its name beside it, and in it a disc for each point: areas are in proportion to values.
+fn heat(scene: &mut Scene, chart: &Chart, panel: &Panel<'_>) {
+    let across = numbers_below(scene, chart, panel);
+    let most = ends(panel).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
+    for (at, series) in panel.series.iter().enumerate() {
+        let y = panel.top + (index(at) + 0.5) * BAND;
+        scene.line((panel.left, y), (panel.right, y), Ink::Grid, 1.0);
+        let beside = (panel.left - 10.0, y + 4.0);
+        scene.text(beside, &series.label, Ink::Text, Anchor::End);
+        for point in series.points.iter().filter(|point| point.mid > 0.0) {
+            if let Some(x) = across.place(point.x) {
+                let radius = DISC * (point.mid / most).sqrt();
+                scene.marks.push(Mark::Dot {
+                    at: (x, y),
+                    radius,
+                    ink: Ink::Series(0),
+                    filled: true,
+                });
+            }
         }
     }
+}
+
+/// The numbers below a panel and what they are; where they stand.
+fn numbers_below(scene: &mut Scene, chart: &Chart, panel: &Panel<'_>) -> Scale {
     let xs = panel.series.iter().flat_map(|series| series.points.iter().map(|point| point.x));
     let across = Scale::along(xs, chart.x.log, (panel.left, panel.right));
     let below = panel.bottom + 18.0;
@@ -201,6 +228,18 @@ fn lines(scene: &mut Scene, chart: &Chart, panel: &Panel<'_>) {
     }
     let middle = f64::midpoint(panel.left, panel.right);
     scene.text((middle, below + LINE), &chart.x.label, Ink::Muted, Anchor::Middle);
+    across
+}
+
+fn lines(scene: &mut Scene, chart: &Chart, panel: &Panel<'_>) {
+    let scale = Scale::of(ends(panel), panel.log, (panel.bottom, panel.top));
+    for mark in scale.marks() {
+        if let Some(y) = scale.place(mark) {
+            scene.line((panel.left, y), (panel.right, y), Ink::Grid, 1.0);
+            scene.text((panel.left - 8.0, y + 4.0), &short(mark), Ink::Muted, Anchor::End);
+        }
+    }
+    let across = numbers_below(scene, chart, panel);
     for series in &panel.series {
         let ink = Ink::Series(series.colour);
         let place = |point: &Point| Some((across.place(point.x)?, scale.place(point.mid)?));
@@ -251,6 +290,17 @@ mod tests {
             assert_eq!((dots(Some(10.0)), dots(None)), (5, 3), "{kind}");
         }
         assert!(scene(&chart("dots"), "t", &[drawn(&[], None)]).is_none());
+    }
+
+    #[test]
+    fn the_largest_value_has_the_largest_disc() {
+        let series = [drawn(&[(0.0, 0.0), (1.0, 10.0), (2.0, 40.0)], None)];
+        let marks = scene(&chart("heat"), "t", &series).expect("there are values").marks;
+        let radius = |mark: &Mark| match mark {
+            Mark::Dot { radius, .. } => Some(*radius),
+            _ => None,
+        };
+        assert_eq!(marks.iter().filter_map(radius).collect::<Vec<_>>(), [DISC / 2.0, DISC]);
     }
 
     #[test]

@@ -75,6 +75,8 @@ pub(crate) enum Kind {
     Dots,
     /// Cases with numbers, from left to right.
     Lines,
+    /// The same with a line of discs for each series: the larger the value, the larger the disc.
+    Heat,
 }
 
 /// A picture.

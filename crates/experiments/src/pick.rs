@@ -86,7 +86,7 @@ fn measured(chart: &Chart, series: &Series, rows: &[&Value]) -> Vec<Point> {
             });
             point.collect()
         }
-        Kind::Lines => {
+        Kind::Lines | Kind::Heat => {
             let pattern = series.rows.as_deref().unwrap_or("{}");
             let of = |row: &&Value| {
                 let x = number(row["name"].as_str()?, pattern)?;
@@ -113,7 +113,7 @@ fn known(chart: &Chart, published: &Published) -> Vec<Point> {
             };
             cases.filter_map(of).collect()
         }
-        Kind::Lines => {
+        Kind::Lines | Kind::Heat => {
             let of = |values: &Vec<f64>| point(*values.first()?, values.get(1..)?);
             published.points.iter().filter_map(of).collect()
         }

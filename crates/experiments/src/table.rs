@@ -9,7 +9,7 @@ use crate::pick::{Drawn, Point};
 pub(crate) fn cells(chart: &Chart, drawn: &[Drawn]) -> Vec<Vec<String>> {
     let first = match chart.kind {
         Kind::Dots => String::new(),
-        Kind::Lines => chart.x.label.clone(),
+        Kind::Lines | Kind::Heat => chart.x.label.clone(),
     };
     let mut head = vec![first];
     for series in drawn {

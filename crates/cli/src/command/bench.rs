@@ -19,6 +19,7 @@ mod crew;
 mod dataset;
 mod files;
 mod fuse;
+mod heat;
 mod insert;
 mod interference;
 mod job;
@@ -26,6 +27,7 @@ mod journal_size;
 mod juicefs;
 mod knee;
 mod lab;
+mod locality;
 mod mechanisms;
 mod memory;
 mod merge;
@@ -170,6 +172,10 @@ enum Name {
     JobSpread,
     /// Clients that compile, under three balancer policies (Mantle Figs 9, 10)
     Compile,
+    /// One server that has everything against three that share it (Mantle Fig 3)
+    Locality,
+    /// Which directories are hot while a source tree is compiled (Mantle Fig 1)
+    Heat,
     /// The mount beside a file system that does nothing
     Fuse,
     /// What the machine itself does
@@ -215,6 +221,8 @@ impl Name {
             Self::Policies => experiments.push(policies::run),
             Self::JobSpread => experiments.push(policies::run_spread),
             Self::Compile => experiments.push(compile::run),
+            Self::Locality => experiments.push(locality::run),
+            Self::Heat => experiments.push(heat::run),
             Self::Fuse => experiments.push(fuse::run),
             Self::Probe => {}
             Self::All => experiments.extend([

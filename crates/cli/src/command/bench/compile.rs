@@ -21,7 +21,7 @@ use super::row::Row;
 
 const BENCH: &str = "compile";
 /// Directories of a tree.
-const DIRECTORIES: u64 = 16;
+pub(super) const DIRECTORIES: u64 = 16;
 /// What the compiler takes for a file.
 const THINK_MICROS: u64 = 4_000;
 /// The most ranks; with `--clients` that number of clients is looked at on so many only.
@@ -92,6 +92,11 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
 }
 
 fn tasks(rationed: &Rationed, clients: u32, files: u64) -> Result<Vec<Task>> {
+    Ok(jobs(rationed.directories(clients)?, files))
+}
+
+/// A job for each of the directories.
+pub(super) fn jobs(dirs: Vec<String>, files: u64) -> Vec<Task> {
     let task = |(dir, client)| {
         Task::Compile(Compile {
             dir,
@@ -101,5 +106,5 @@ fn tasks(rationed: &Rationed, clients: u32, files: u64) -> Result<Vec<Task>> {
             think_micros: THINK_MICROS,
         })
     };
-    Ok(rationed.directories(clients)?.into_iter().zip(0..).map(task).collect())
+    dirs.into_iter().zip(0..).map(task).collect()
 }

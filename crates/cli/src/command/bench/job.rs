@@ -127,6 +127,13 @@ pub(crate) struct Compile {
     pub(crate) think_micros: u64,
 }
 
+impl Compile {
+    /// What a directory of the tree is called.
+    pub(crate) fn part(number: u64) -> String {
+        format!("part.{number:02}")
+    }
+}
+
 /// See [`Task::Checkpoint`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Checkpoint {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cudele::{Dir, Fs, NewFile, Result};
+use cudele::{Dir, Errno, Fs, NewFile, Result};
 
 use super::{Stopwatch, await_start};
 use crate::command::bench::job::{Compile, Outcome};
@@ -52,17 +52,17 @@ fn source(number: u64) -> String {
 fn unpack(root: &Dir, task: &Compile) -> Result<Vec<Dir>> {
     let mut dirs = Vec::new();
     for number in 0..task.directories {
-        let name = directory(number);
-        let attr = root.create(&name, &NewFile::directory())?;
+        let name = Compile::part(number);
+        // Where directories have their places before the job begins, they are there.
+        let attr = match root.create(&name, &NewFile::directory()) {
+            Err(error) if error.errno == Errno::Exists => root.lookup(&name)?,
+            made => made?,
+        };
         let dir = root.enter(name.as_bytes(), attr.ino)?;
         (0..task.files).try_for_each(|it| dir.create(source(it), &NewFile::default()).map(drop))?;
         dirs.push(dir);
     }
     Ok(dirs)
-}
-
-fn directory(number: u64) -> String {
-    format!("part.{number:02}")
 }
 
 /// Looks everywhere once.
@@ -83,7 +83,7 @@ fn compile(fs: &Fs, dirs: &[Dir], task: &Compile) -> Result<()> {
             let hot = hot(task.client, unit / HOT_FOR, header % HOT) % count;
             let name = source(mix(unit * HEADERS + header) % task.files);
             if header < BY_PATH {
-                fs.stat(format!("{}/{}/{name}", task.dir, directory(hot)))?;
+                fs.stat(format!("{}/{}/{name}", task.dir, Compile::part(hot)))?;
             } else {
                 dirs[index(hot)].lookup(&name)?;
             }
