@@ -26,7 +26,7 @@ pub(crate) struct Facts {
     pub(crate) dirs: BTreeMap<Ino, (Ino, Box<[u8]>)>,
     /// Names of inodes that have several: inode, directory, name.
     pub(crate) remotes: Vec<(Ino, DirFragId, Box<[u8]>)>,
-    /// How many names the inodes in [`Ino::LINKS`] count.
+    /// How many names the inodes in [`Ino::LINKS`] of all ranks count.
     pub(crate) links: BTreeMap<Ino, u32>,
     pub(crate) tables: Vec<RankTable>,
 }
@@ -52,7 +52,7 @@ impl Facts {
                     | FileType::Fifo
                     | FileType::Socket => {}
                 }
-                if dirfrag.ino == Ino::LINKS {
+                if dirfrag.ino.is_links() {
                     self.links.insert(attr.ino, attr.nlink);
                 }
             }

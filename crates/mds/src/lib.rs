@@ -324,7 +324,8 @@ impl Mds {
         self.counters.list(self)
     }
 
-    fn store(&mut self, waiting: Waiting, op: StoreOp, effects: &mut Effects) -> Token {
+    fn store(&mut self, waiting: Waiting, mut op: StoreOp, effects: &mut Effects) -> Token {
+        op.seen_by(self.rank);
         self.next_token += 1;
         let token = Token(self.next_token);
         self.waiting.insert(token, waiting);

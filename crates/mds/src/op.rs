@@ -249,11 +249,6 @@ impl Mds {
             return Err(Errno::Stale.into());
         }
         self.check_private(&request.op)?;
-        if self.rank != types::Rank(0) && matches!(request.op, Op::Link { .. }) {
-            let text =
-                "files in a subtree that another rank than mds.0 serves have one name".into();
-            return Err(Refused::Failure(Failure { errno: Errno::NotPermitted, text }));
-        }
         // What is asked of a subtree as a whole is refused with words.
         let whole = admin::is_about_all(&request.op);
         if !self.tables.decoupled.is_empty() && !whole {

@@ -184,7 +184,6 @@ impl Mds {
             self.recovery.step = Step::FetchRoot;
             self.recovery_waits_for(Ino::ANCHOR, effects);
         } else {
-            self.namespace.be_without_root();
             self.list_segments(effects);
         }
     }

@@ -4,7 +4,7 @@
 //! [`StoreResult`]. A driver carries the operation out on a worker thread, or a simulator against
 //! a store in memory that may lose, tear or delay it.
 
-use types::{ClientId, Error, Ino, InoRange, Pool, Seq, Timestamp};
+use types::{ClientId, Error, Ino, InoRange, Pool, Rank, Seq, Timestamp};
 
 use crate::{DirRun, Manifest, Rows, Snapshot};
 
@@ -131,6 +131,31 @@ pub enum StoreOp {
     },
 }
 
+impl StoreOp {
+    /// Makes what a rank asks for of [`Ino::LINKS`] what the store calls it.
+    pub fn seen_by(&mut self, rank: Rank) {
+        match self {
+            Self::PurgeDir { ino }
+            | Self::LoadDir { ino }
+            | Self::LookUp { ino, .. }
+            | Self::CompactDir { ino }
+            | Self::CommitDir { ino, .. } => {
+                if *ino == Ino::LINKS {
+                    *ino = Ino::links_of(rank);
+                }
+            }
+            // A client's runs are of its own directories.
+            Self::AttachDirs { .. } | Self::ProveRuns { .. } | Self::TakeSnapshot { .. } => {}
+            Self::Append { .. }
+            | Self::Put { .. }
+            | Self::Get { .. }
+            | Self::List { .. }
+            | Self::Delete { .. }
+            | Self::PurgeData { .. } => {}
+        }
+    }
+}
+
 /// How an operation ended.
 #[derive(Debug)]
 pub enum StoreResult {
@@ -179,13 +204,13 @@ pub struct StoreFailure {
 
 /// Name of the object that holds what a rank must never forget.
 #[must_use]
-pub fn rank_name(rank: types::Rank) -> String {
+pub fn rank_name(rank: Rank) -> String {
     format!("rank/{:04x}", rank.0)
 }
 
 /// What the names of a rank's journal segments start with.
 #[must_use]
-pub fn journal_prefix(rank: types::Rank) -> String {
+pub fn journal_prefix(rank: Rank) -> String {
     format!("journal/mds.{:04x}/", rank.0)
 }
 

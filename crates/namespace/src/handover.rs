@@ -160,11 +160,4 @@ impl Namespace {
         }
         self.policy_generation += 1;
     }
-
-    /// A namespace of a rank that has no root of its own: it begins with the subtrees that it takes
-    /// in, in which no file has several names.
-    pub fn be_without_root(&mut self) {
-        let links = self.dir_mut(Ino::LINKS);
-        (links.complete, links.stored) = (true, false);
-    }
 }

@@ -11,12 +11,12 @@
 
 use std::collections::BTreeSet;
 
-use metastore::request::LoadedDir;
+use metastore::request::{LoadedDir, rank_name};
 use metastore::{
     Manifest, Purge, Rows, RunId, SNAPSHOTS_MAX, SNAPSHOTS_NAME, Snapshot, Snapshots, kept_name,
     kept_prefix, parse_kept, run_name, values_name,
 };
-use types::{DirFragId, Errno, Error, Frag, Ino, Pool, Result};
+use types::{DirFragId, Errno, Error, Frag, Ino, Pool, Rank, Result};
 
 use crate::carry::{optional, read_manifest, read_runs, resolve};
 use crate::{Expect, ObjectStore, Outcome, Version};
@@ -79,11 +79,37 @@ pub fn take_snapshot(store: &dyn ObjectStore, snapshot: &Snapshot) -> Result<u64
     })
 }
 
-/// A directory as it was when a snapshot was taken; `None` if the store had nothing of it.
+/// A directory as it was when a snapshot was taken; `None` if the store had nothing of it. [`Ino::LINKS`] is that
+/// of all ranks together: whoever reads the store does not ask who serves what.
 ///
 /// # Errors
 /// What the store said; `EBADMSG` if something is damaged.
 pub fn load_dir_at(store: &dyn ObjectStore, dir: Ino, number: u64) -> Result<Option<LoadedDir>> {
+    if dir == Ino::LINKS { load_links_at(store, number) } else { load_one_at(store, dir, number) }
+}
+
+fn load_links_at(store: &dyn ObjectStore, number: u64) -> Result<Option<LoadedDir>> {
+    let mut all = Vec::from_iter(load_one_at(store, Ino::LINKS, number)?);
+    for rank in (1..=u16::MAX).map(Rank) {
+        // Ranks are numbered without gaps, and each has a table.
+        if optional(store.get(&rank_name(rank)))?.is_none() {
+            break;
+        }
+        all.extend(load_one_at(store, Ino::links_of(rank), number)?);
+    }
+    if all.len() < 2 {
+        return Ok(all.pop());
+    }
+    let mut merged: Vec<_> = all.iter().flat_map(|loaded| loaded.rows.iter()).collect();
+    merged.sort_by(|left, right| left.name.cmp(right.name));
+    let mut rows = Rows::new();
+    merged.iter().for_each(|row| rows.push(row.name, row.value));
+    let mut manifest = all[0].manifest.clone();
+    manifest.entries = all.iter().map(|loaded| loaded.manifest.entries).sum();
+    Ok(Some(LoadedDir { manifest, rows }))
+}
+
+fn load_one_at(store: &dyn ObjectStore, dir: Ino, number: u64) -> Result<Option<LoadedDir>> {
     let Some(manifest) = manifest_at(store, whole(dir), number)? else { return Ok(None) };
     let rows = match manifest.runs.is_empty() {
         true => Rows::new(),

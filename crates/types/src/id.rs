@@ -103,7 +103,25 @@ impl Ino {
         Ino(root.0 | Self::ABOVE)
     }
 
-    /// Whether this is such a directory. No rank has numbers as large.
+    /// What [`Ino::LINKS`] of a rank is called in the object store, which has that of each rank. A rank knows of its own only.
+    #[must_use]
+    pub fn links_of(rank: Rank) -> Ino {
+        // No root has a number as small, so it is above none.
+        if rank.0 == 0 {
+            Ino::LINKS
+        } else {
+            Ino(Self::ABOVE | u64::from(rank.0) << 8 | Self::LINKS.0)
+        }
+    }
+
+    /// Whether this is [`Ino::links_of`] some rank.
+    #[must_use]
+    pub fn is_links(self) -> bool {
+        let rank = (self.0 & !Self::ABOVE) >> 8;
+        u16::try_from(rank).is_ok_and(|rank| self == Self::links_of(Rank(rank)))
+    }
+
+    /// Whether this is a hidden directory that only some ranks have. No rank has numbers as large.
     #[must_use]
     pub fn is_above(self) -> bool {
         self.0 & Self::ABOVE != 0

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use cudele::{Errno, Fs, Ino, NewFile, Policy, RenameFlags, Subtree};
+use cudele::{AttrChange, Errno, Fs, Ino, NewFile, Policy, RenameFlags, Subtree};
 use rustix::process::Pid;
 use types::Rank;
 
@@ -110,6 +110,63 @@ fn what_must_stay_says_why() {
     cluster.run(&["decouple", "/a", "batchfs"]);
     let error = fs.pin(below.ino, Rank(1)).unwrap_err();
     assert!(error.to_string().contains("decoupled a directory above it"), "{error}");
+}
+
+#[test]
+fn a_file_has_several_names_on_any_rank_but_all_on_the_same() {
+    let cluster = Cluster::up_with(&["--mds", "3"]);
+    for (rank, path) in ["/zero", "/one", "/two"].into_iter().enumerate() {
+        cluster.run(&["mkdir", path]);
+        cluster.run(&["mkdir", &format!("{path}/below")]);
+        pin(&cluster, path, u16::try_from(rank).unwrap());
+    }
+    let fs = cluster.mount();
+    for path in ["/zero", "/one", "/two"] {
+        let [dir, below] = [path, &format!("{path}/below")].map(|it| fs.open_dir(it).unwrap());
+        cluster.run_with_input(&["cp", "-", &format!("{path}/first")], path.as_bytes());
+        let file = dir.lookup("first").unwrap();
+        below.link(file.ino, "second").unwrap();
+        below.link(file.ino, "third").unwrap();
+        below.unlink("third").unwrap();
+        let change = AttrChange { mode: Some(0o600), ..AttrChange::default() };
+        fs.set_attr(file.ino, &change).unwrap();
+    }
+    let [zero, one] = ["/zero", "/one"].map(|path| fs.open_dir(path).unwrap());
+    let error = zero.link(one.lookup("first").unwrap().ino, "astray").unwrap_err();
+    assert_eq!(error.errno, Errno::CrossDevice, "{error}");
+    fs.sync().unwrap();
+    let both = |path: &str| {
+        let [first, second] = [format!("{path}/first"), format!("{path}/below/second")];
+        let [a, b] = [&first, &second].map(|path| cluster.json(&["stat", path]));
+        assert_eq!((&a["ino"], &a["nlink"], &a["mode"]), (&b["ino"], &b["nlink"], &b["mode"]));
+        assert_eq!((&a["nlink"], &a["size"]), (&2.into(), &path.len().into()), "{a}");
+        [first, second]
+            .iter()
+            .for_each(|it| assert_eq!(cluster.run(&["cp", it, "-"]), path.as_bytes()));
+    };
+    // A server that is killed, and ones that stop, find them again, each its own.
+    kill(&cluster, 1);
+    cluster.start();
+    ["/zero", "/one", "/two"].into_iter().for_each(both);
+    cluster.run(&["down"]);
+    let said = cluster.say(&["fsck"]);
+    assert!(said.contains("Everything adds up"), "{said}");
+    cluster.start();
+    ["/zero", "/one", "/two"].into_iter().for_each(both);
+    // They are in a branch, which is read from the store; and do not move.
+    cluster.run(&["branch", "create", "b", "/one"]);
+    let said = cluster.fails(1, &["mds", "pin", "/one", "0"]);
+    assert!(said.contains("several names"), "{said}");
+    cluster.run(&["rm", "/one/first"]);
+    let last = cluster.json(&["stat", "/one/below/second"]);
+    assert_eq!(last["nlink"], 1);
+    cluster.run(&["rm", "/one/below/second"]);
+    pin(&cluster, "/one", 0);
+    let kept = cluster.json(&["branch", "ls", "b", "/one/below/second"]);
+    assert_eq!((&kept[0]["ino"], &kept[0]["nlink"]), (&last["ino"], &2.into()), "{kept}");
+    cluster.run(&["down"]);
+    let said = cluster.say(&["fsck"]);
+    assert!(said.contains("Everything adds up"), "{said}");
 }
 
 /// Appends the creation of so many files to a decoupled subtree's journal.

@@ -28,6 +28,7 @@ mod mounts;
 mod nameless;
 mod policies;
 mod posix;
+mod ranks;
 mod sharing;
 mod steps;
 mod suites;

@@ -80,7 +80,7 @@ impl Mds {
         }
     }
 
-    /// Inodes with several names are rank 0's, with all their names.
+    /// Inodes with several names stay on their rank, with all their names: they do not know them.
     pub(super) fn check_links(&mut self, root: Ino) -> Result<(), Refused> {
         if !self.namespace.is_complete(Ino::LINKS) {
             return Err(cold(Ino::LINKS));
@@ -96,8 +96,18 @@ impl Mds {
         match self.namespace.linked_below(root) {
             None => Ok(()),
             Some(ino) => Err(busy(format!(
-                "it has a name of a file with several names ({ino}), which stay with mds.0"
+                "it has a name of a file with several names ({ino}), which stay where they are"
             ))),
+        }
+    }
+
+    /// Why a subtree must stay that could go when [`Mds::check_links`] was asked.
+    pub(super) fn linked_since(&mut self, root: Ino) -> Option<String> {
+        match self.check_links(root) {
+            Ok(()) => None,
+            Err(Refused::Failure(failure)) => Some(failure.text),
+            // Directories that were here were forgotten, to make room.
+            Err(Refused::Refusal(_)) => Some("memory is short; try again".into()),
         }
     }
 

@@ -133,9 +133,7 @@ impl Mds {
         if !self.namespace.is_complete(root) {
             return Err(cold(root));
         }
-        if self.rank == Rank(0) {
-            self.check_links(root)?;
-        }
+        self.check_links(root)?;
         let (stage, frozen) = (Stage::Drain, None);
         let (flushed, gone) = (0, None);
         self.authority.export = Some(Export { root, to, at, pinned, stage, frozen, flushed, gone });
@@ -198,6 +196,11 @@ impl Mds {
                     && !self.is_fetching_below(root)
                     && self.authority.passages.is_empty();
                 if open == 0 && at_rest {
+                    // A file may have got another name since that was looked at first; now nothing changes.
+                    if let Some(why) = self.linked_since(root) {
+                        self.abort_export(&why, effects);
+                        return None;
+                    }
                     return Some(Stage::Flush { seq: self.log.last() });
                 }
                 let since = self.authority.export.as_ref()?.frozen?;
