@@ -298,7 +298,7 @@ mod tests {
         let marks = scene(&chart("heat"), "t", &series).expect("there are values").marks;
         let radius = |mark: &Mark| match mark {
             Mark::Dot { radius, .. } => Some(*radius),
-            _ => None,
+            Mark::Line { .. } | Mark::Text { .. } => None,
         };
         assert_eq!(marks.iter().filter_map(radius).collect::<Vec<_>>(), [DISC / 2.0, DISC]);
     }

@@ -33,6 +33,7 @@ mod memory;
 mod merge;
 mod mounts;
 mod numbered;
+mod on_paper;
 mod overload;
 mod peer;
 mod persist;

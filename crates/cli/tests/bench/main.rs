@@ -555,6 +555,29 @@ fn ranks_with_a_share_of_a_processor_work_together() {
 }
 
 #[test]
+fn a_tree_on_three_ranks_forwards_what_one_rank_answers() {
+    if !has_shares("locality") {
+        return;
+    }
+    let rows = rows("locality", 2, &[]);
+    assert_eq!(names(&rows), ["one_rank", "three_even", "three_uneven"]);
+    let forwards: Vec<f64> = rows.iter().map(|row| row["forwards"].as_f64().unwrap()).collect();
+    assert!(forwards[0] == 0.0 && forwards[2] > 0.0 && forwards[1] > forwards[2], "{forwards:?}");
+    assert!(rows.iter().all(|row| row["moves"] == 0.0), "{rows:?}");
+}
+
+#[test]
+fn directories_are_hot_while_they_are_worked_in() {
+    if !has_shares("heat") {
+        return;
+    }
+    let rows = rows("heat", 10, &[]);
+    assert_eq!(rows[0]["name"], "job");
+    let warm = |row: &&Value| row["part_00"].as_f64() > Some(0.0);
+    assert!(rows[1..].iter().any(|row| warm(&row)), "{rows:?}");
+}
+
+#[test]
 fn a_compile_job_asks_for_the_same_under_every_policy() {
     if !has_shares("compile") {
         return;

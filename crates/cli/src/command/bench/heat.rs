@@ -16,7 +16,7 @@ const BENCH: &str = "heat";
 /// It records, and one rank has nowhere to move anything to.
 const POLICY: &str = "cudele";
 /// What rows call the directories of the tree.
-const PARTS: [&str; DIRECTORIES as usize] = [
+const PARTS: [&str; 16] = [
     "part_00", "part_01", "part_02", "part_03", "part_04", "part_05", "part_06", "part_07",
     "part_08", "part_09", "part_10", "part_11", "part_12", "part_13", "part_14", "part_15",
 ];
@@ -80,6 +80,7 @@ mod tests {
 
     #[test]
     fn only_directories_of_the_tree_are_parts() {
+        assert_eq!(PARTS.len() as u64, DIRECTORIES);
         assert_eq!(part(b"/bench.1/part.07"), Some(7));
         for other in [&b"/bench.1"[..], b"/part.16", b"/part.x", b"/\xff"] {
             assert_eq!(part(other), None);

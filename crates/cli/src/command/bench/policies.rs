@@ -4,13 +4,16 @@
 //! Everything begins on one rank, and four clients for each rank create files: in directories of their own
 //! (`private_…`), or all in one (`shared_…`), which is split when it has some thousand names. From there a
 //! policy takes it while the clients work, so what moving costs is in it. `speedup` is that of the whole job
-//! against `static`, which leaves everything there; `settled_speedup` that of the ranks in its last half. Rows `…_second_N` say
+//! against `static`, which leaves everything there; `settled_speedup` that of the ranks in its last half, and `simulated_settled_speedup`
+//! what the simulation says of the same (`on_paper`). Rows `…_second_N` say
 //! what each rank answered in each second of the first repetition.
 
-use cudele::Result;
+use balancer::simulate::Workload;
+use cudele::{Errno, Error, Result};
 
 use super::balancers::creates;
 use super::lab::Lab;
+use super::on_paper::{self, Costs};
 use super::rationed::{Measured, Rationed};
 use super::row::Row;
 use super::stats::{median, real, spread};
@@ -31,6 +34,7 @@ const POLICIES: [&str; 8] = [
 ];
 /// A directory with more names than this is split.
 const SPLIT: &str = "split_entries=1000";
+const SPLIT_AT: f64 = 1000.0;
 /// The policy in force where several ranks are, and how often the same job is done under it.
 const OURS: &str = "cudele";
 const JOBS: u32 = 10;
@@ -56,15 +60,19 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     let mut store = String::new();
     for repetition in 0..lab.repeat {
         let mut one = 0.0;
+        let mut client_seconds = 0.0;
         for (place, policy, row) in &mut rows {
             lab.progress(BENCH, repetition, &row.name);
             let rationed = started(lab, *place)?;
             let took = job(&rationed, (*place, policy), row)?;
             if *policy == POLICIES[0] {
                 one = rate(row, &took);
+                client_seconds = took.client_seconds_per_event();
             }
             row.note("speedup", rate(row, &took) / one.max(1e-9));
             row.note("settled_speedup", took.settled_per_second() / one.max(1e-9));
+            let costs = Costs { one_rank_per_second: one, client_seconds, split_entries: SPLIT_AT };
+            row.note("simulated_settled_speedup", simulated(policy, *place, row.clients, costs)?);
             if repetition == 0 {
                 seconds.extend(took.rows(BENCH, &row.name, row.clients));
             }
@@ -93,6 +101,18 @@ pub(crate) fn run_spread(lab: &mut Lab) -> Result<()> {
     row.note("spread_percent", (most - least) / median(&row.seconds).max(1e-9) * 100.0);
     lab.report(&store, [row]);
     Ok(())
+}
+
+/// What the simulation says of such a job.
+fn simulated(name: &str, place: Where, clients: u32, costs: Costs) -> Result<f64> {
+    let policy = balancer::preset(name)
+        .ok_or_else(|| Error::new(Errno::NotFound, name, "no shipped policy"))?;
+    let workload = match place {
+        Where::Private => Workload::Private,
+        Where::Shared => Workload::Shared,
+    };
+    let clients = u16::try_from(clients).unwrap_or(u16::MAX);
+    Ok(on_paper::settled_speedup(&policy, (workload, RANKS, clients), costs))
 }
 
 /// A cluster for it.

@@ -230,6 +230,15 @@ impl Measured {
         super::stats::median(&sums)
     }
 
+    /// Processor time of a client for each thing that it did.
+    pub(crate) fn client_seconds_per_event(&self) -> f64 {
+        let outcomes = &self.together.outcomes;
+        let (cpu, events) = outcomes.iter().fold((0.0, 0), |(cpu, events), outcome| {
+            (cpu + outcome.cpu_seconds, events + outcome.events)
+        });
+        cpu / real(events).max(1.0)
+    }
+
     /// A row for each second: what each rank answered in it.
     pub(crate) fn rows(&self, bench: &'static str, name: &str, clients: u32) -> Vec<Row> {
         let row = |(at, ranks): (usize, &Vec<f64>)| {
