@@ -57,13 +57,12 @@ impl Mds {
         if splits.any(|dir| self.namespace.is_within(*dir, root)) {
             return Err(busy("a directory in it is split; `cudele mds join` puts it together"));
         }
-        let is_part = |dir: Ino| list.get(dir).is_some_and(|it| it.part.is_some());
-        if self.namespace.ancestors(root).skip(1).any(is_part) {
+        if self.namespace.ancestors(root).skip(1).any(|dir| self.authority.is_part(dir)) {
             return Err(busy(
                 "it is in a directory that is split; `cudele mds join` puts that together",
             ));
         }
-        if !is_part(root) {
+        if !self.authority.is_part(root) {
             return Ok(());
         }
         let mut others = self.authority.other_roots();

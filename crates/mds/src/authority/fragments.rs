@@ -40,6 +40,18 @@ pub(crate) struct Split {
     pub(super) access: (u32, u32, u32),
 }
 
+impl super::Authority {
+    /// Directories that are split.
+    pub(crate) fn split_dirs(&self) -> impl Iterator<Item = Ino> {
+        self.splits.keys().copied()
+    }
+
+    /// Whether a directory is a fragment of another one.
+    pub(crate) fn is_part(&self, dir: Ino) -> bool {
+        self.list.get(dir).is_some_and(|it| it.part.is_some())
+    }
+}
+
 /// The directories of a list that are split.
 pub(super) fn splits(list: &Subtrees) -> Map<Ino, Split> {
     let dirs: Set<Ino> = list.iter().filter_map(|it| Some(it.part?.dir)).collect();

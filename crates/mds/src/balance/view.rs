@@ -150,7 +150,8 @@ impl Mds {
     /// Directories that cannot move because of something in them.
     fn fixed(&self) -> Set<Ino> {
         let decoupled = self.tables.decoupled.keys().copied();
-        let roots: Vec<Ino> = self.authority.named_roots().chain(decoupled).collect();
+        let split = self.authority.split_dirs();
+        let roots: Vec<Ino> = self.authority.named_roots().chain(decoupled).chain(split).collect();
         roots.into_iter().flat_map(|root| self.namespace.ancestors(root)).collect()
     }
 
@@ -165,6 +166,10 @@ impl Mds {
         if !decoupled.is_empty()
             && self.namespace.ancestors(ino).any(|above| decoupled.contains_key(&above))
         {
+            return false;
+        }
+        // What is in a fragment stays there, also fragments of fragments.
+        if self.namespace.ancestors(ino).skip(1).any(|above| self.authority.is_part(above)) {
             return false;
         }
         self.rank == Rank(0) || self.authority.is_own_root(ino)

@@ -2,7 +2,7 @@
 //! (`rationed`; Mantle, figures 4, 7 and 8).
 //!
 //! Everything begins on one rank, and four clients for each rank create files: in directories of their own
-//! (`private_…`), or all in one (`shared_…`), which is split when it has some thousand names. From there a
+//! (`private_…`), or all in one (`shared_…`), which is split when it has 14,000 names. From there a
 //! policy takes it while the clients work, so what moving costs is in it. `speedup` is that of the whole job
 //! against `static`, which leaves everything there; `settled_speedup` that of the ranks in its last half, and `simulated_settled_speedup`
 //! what the simulation says of the same (`on_paper`). Rows `…_second_N` say
@@ -32,9 +32,10 @@ const POLICIES: [&str; 8] = [
     "cephfs",
     "cudele",
 ];
-/// A directory with more names than this is split.
-const SPLIT: &str = "split_entries=1000";
-const SPLIT_AT: f64 = 1000.0;
+/// A directory with more names than this is split: fragments of the largest that this makes are not, because what is in a
+/// fragment stays with it.
+const SPLIT: &str = "split_entries=14000";
+const SPLIT_AT: f64 = 14_000.0;
 /// The policy in force where several ranks are, and how often the same job is done under it.
 const OURS: &str = "cudele";
 const JOBS: u32 = 10;

@@ -1,5 +1,6 @@
 //! `cudele mds ls|pin|split|join|fail|remove`: which ranks there are, and who serves what.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 
@@ -10,6 +11,9 @@ use types::Rank;
 
 use crate::context::Context;
 use crate::space;
+
+/// More fragments of a directory than this are counted; with `--json` all are listed.
+const FRAGMENTS_SHOWN: usize = 8;
 
 /// What is asked.
 #[derive(Debug, Subcommand)]
@@ -146,7 +150,7 @@ fn to_text(map: &ClusterMap, pinned: &[Pinned]) -> String {
         let of_rank = pinned.iter().filter(|pinned| pinned.rank == entry.rank);
         let everything = (entry.rank == Rank(0)).then(|| "everything else".to_owned());
         let of_rank = of_rank.filter(|it| it.rank != Rank(0) || it.fragment.is_some());
-        let paths: Vec<_> = everything.into_iter().chain(of_rank.map(shown)).collect();
+        let paths: Vec<_> = everything.into_iter().chain(all_shown(of_rank)).collect();
         let _ = writeln!(
             text,
             "{:<8}{:<11}{:>8}{:>12}{:>10}{:>12}  {}",
@@ -160,6 +164,27 @@ fn to_text(map: &ClusterMap, pinned: &[Pinned]) -> String {
         );
     }
     text
+}
+
+/// The paths of subtrees; of a directory with many fragments how many there are.
+fn all_shown<'a>(subtrees: impl Iterator<Item = &'a Pinned>) -> Vec<String> {
+    let mut fragments: BTreeMap<&[u8], Vec<&Pinned>> = BTreeMap::new();
+    let mut paths = Vec::new();
+    for pinned in subtrees {
+        match pinned.fragment {
+            Some(_) => fragments.entry(pinned.path.as_slice()).or_default().push(pinned),
+            None => paths.push(shown(pinned)),
+        }
+    }
+    for (path, of_path) in fragments {
+        if of_path.len() > FRAGMENTS_SHOWN {
+            let path = String::from_utf8_lossy(path);
+            paths.push(format!("{path} ({} fragments)", of_path.len()));
+        } else {
+            paths.extend(of_path.into_iter().map(shown));
+        }
+    }
+    paths
 }
 
 /// The path of a subtree; of a fragment with the bits with which the hashes of its names begin.
