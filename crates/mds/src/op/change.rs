@@ -33,12 +33,18 @@ impl Mds {
             }
             Op::Rmdir { parent, name } => {
                 let planned = self.namespace.plan_rmdir(cred, parent, name, time)?;
+                self.check_mounts(op)?;
                 Ok(self.carry_out(origin, parent, &planned, time))
             }
             Op::Rename { parent, name, new_parent, new_name, flags } => {
                 let (from, to) = ((parent, name), (new_parent, new_name));
+                // What was carried out before a crash was right then.
+                if !self.authority.is_plain() && replay.is_none() {
+                    self.check_rename(from, to, flags.exchange)?;
+                }
                 let planned = self.namespace.plan_rename(cred, from, to, flags, time)?;
                 let Some(planned) = planned else { return Ok(Performed::Answer(Answer::Done)) };
+                self.check_mounts(op)?;
                 Ok(self.carry_out_in_both(origin, (parent, new_parent), &planned, time))
             }
             Op::SetAttr { ino, ref change } => {

@@ -1,0 +1,68 @@
+//! Renames within one rank, where others serve what is in the directory that is renamed.
+//!
+//! A directory must not come below itself. Within what hangs together in memory the namespace sees to that. But
+//! this rank may serve several such trees, and the way from one to another leads through what other ranks serve:
+//! only the list of subtrees knows of it, and says nothing of where renames of others lead to meanwhile. So a
+//! directory in which another rank serves something stays in its tree.
+
+use types::{Errno, Ino};
+use wire::Op;
+
+use super::place::{busy, cold};
+use crate::Mds;
+use crate::op::{Refused, touched};
+
+impl Mds {
+    /// `EINVAL` if a directory would come below itself through subtrees of other ranks, `EBUSY` if it might.
+    pub(crate) fn check_rename(
+        &self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        exchanges: bool,
+    ) -> Result<(), Refused> {
+        let top = |dir| self.namespace.ancestors(dir).last();
+        if from.0 == to.0 || top(from.0) == top(to.0) {
+            return Ok(());
+        }
+        let back = exchanges.then_some((to, from.0));
+        for ((parent, name), new_parent) in [(from, to.0)].into_iter().chain(back) {
+            if let Ok(Some(ino)) = self.namespace.peek(parent, name)
+                && self.namespace.is_dir(ino)
+            {
+                self.check_tree(ino, new_parent)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What another rank serves is not removed, renamed, or replaced, although what was known of it when it
+    /// was here may say that it is empty.
+    pub(crate) fn check_mounts(&self, op: &Op<'_>) -> Result<(), Refused> {
+        if self.authority.is_plain() {
+            return Ok(());
+        }
+        for (parent, name) in touched(op).1.into_iter().flatten() {
+            if let Ok(Some(ino)) = self.namespace.peek(parent, name)
+                && self.authority.is_of_other(ino)
+            {
+                return Err(cold(ino));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_tree(&self, dir: Ino, new_parent: Ino) -> Result<(), Refused> {
+        if self.authority.other_roots().any(|root| !self.namespace.is_anchored(root)) {
+            return Err(busy(
+                "where directories stand that other ranks serve is being found out; try again in a moment",
+            ));
+        }
+        let inside = self.authority.other_roots();
+        let inside: Vec<Ino> = inside.filter(|it| self.namespace.is_within(*it, dir)).collect();
+        let Some(first) = inside.first() else { return Ok(()) };
+        if self.is_below(new_parent, &inside) {
+            return Err(Errno::Invalid.into());
+        }
+        Err(self.busy_with(*first))
+    }
+}
