@@ -9,7 +9,7 @@ fn subtrees_move_between_ranks_and_nothing_is_lost() {
     let (mut balanced, mut faulty_ticks) = (0, 0);
     let (mut splits, mut joins) = (0, 0);
     for seed in 0..SEEDS {
-        let report = sim::ranks::run(seed, false);
+        let report = sim::ranks::run(seed, false, false);
         assert_eq!(report.violation, None, "seed {seed:#x}");
         moves += report.moves;
         splits += report.splits;
