@@ -29,6 +29,7 @@ mod passage;
 mod pin;
 mod place;
 mod preload;
+mod rename;
 mod reshape;
 
 use metastore::request::{StoreFailure, StoreOp, StoreResult};

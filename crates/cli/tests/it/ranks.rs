@@ -393,6 +393,31 @@ fn a_rank_is_removed_while_clients_work() {
 }
 
 #[test]
+fn a_directory_is_not_put_below_itself_through_what_another_rank_serves() {
+    let cluster = Cluster::up_with(&["--mds", "2"]);
+    for path in ["/a", "/a/b", "/a/b/c", "/other"] {
+        cluster.run(&["mkdir", path]);
+    }
+    pin(&cluster, "/a/b", 1);
+    pin(&cluster, "/a/b/c", 0);
+    let said = cluster.fails(1, &["mv", "/a", "/a/b/c/a"]);
+    assert!(said.contains("EBUSY") && said.contains("/a/b"), "{said}");
+    let fs = cluster.mount();
+    let [top, c] = ["/", "/a/b/c"].map(|path| fs.open_dir(path).unwrap());
+    c.create("x", &NewFile::directory()).unwrap();
+    let exchange = RenameFlags { exchange: true, ..RenameFlags::default() };
+    let error = c.rename("x", &top, "a", exchange).unwrap_err();
+    assert_eq!(error.errno, Errno::Busy, "{error}");
+    // Within its tree it goes where it likes, with what is in it.
+    cluster.run(&["mv", "/a", "/other/a"]);
+    assert_eq!(cluster.json(&["stat", "/other/a/b/c/x"])["rank"], 0);
+    drop((top, c, fs));
+    cluster.run(&["down"]);
+    let said = cluster.say(&["fsck"]);
+    assert!(said.contains("Everything adds up"), "{said}");
+}
+
+#[test]
 fn a_file_is_renamed_from_a_directory_of_one_rank_to_one_of_another() {
     let cluster = Cluster::up_with(&["--mds", "2"]);
     cluster.run(&["mkdir", "/a"]);

@@ -37,6 +37,10 @@ impl Mds {
             }
             Op::Rename { parent, name, new_parent, new_name, flags } => {
                 let (from, to) = ((parent, name), (new_parent, new_name));
+                // What was carried out before a crash was right then.
+                if replay.is_none() {
+                    self.check_rename(from, to, flags.exchange)?;
+                }
                 let planned = self.namespace.plan_rename(cred, from, to, flags, time)?;
                 let Some(planned) = planned else { return Ok(Performed::Answer(Answer::Done)) };
                 Ok(self.carry_out_in_both(origin, (parent, new_parent), &planned, time))

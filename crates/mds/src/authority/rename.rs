@@ -1,0 +1,54 @@
+//! Renames within one rank, where others serve what is in the directory that is renamed.
+//!
+//! A directory must not come below itself. Within what hangs together in memory the namespace sees to that. But
+//! this rank may serve several such trees, and the way from one to another leads through what other ranks serve:
+//! only the list of subtrees knows of it, and says nothing of where renames of others lead to meanwhile. So a
+//! directory in which another rank serves something stays in its tree.
+
+use types::Ino;
+
+use super::place::busy;
+use crate::Mds;
+use crate::op::Refused;
+
+impl Mds {
+    /// `EBUSY` if a directory might come below itself through subtrees of other ranks.
+    pub(crate) fn check_rename(
+        &self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        exchanges: bool,
+    ) -> Result<(), Refused> {
+        let top = |dir| self.namespace.ancestors(dir).last();
+        if self.authority.is_plain() || from.0 == to.0 || top(from.0) == top(to.0) {
+            return Ok(());
+        }
+        self.check_tree(from)?;
+        if exchanges { self.check_tree(to) } else { Ok(()) }
+    }
+
+    fn check_tree(&self, (parent, name): (Ino, &[u8])) -> Result<(), Refused> {
+        let Ok(Some(dir)) = self.namespace.peek(parent, name) else { return Ok(()) };
+        if !self.namespace.is_dir(dir) {
+            return Ok(());
+        }
+        if self.authority.other_roots().any(|root| !self.namespace.is_anchored(root)) {
+            return Err(busy(
+                "where directories stand that other ranks serve is being found out; try again in a moment",
+            ));
+        }
+        let mut inside = self.authority.other_roots();
+        match inside.find(|root| self.namespace.is_within(*root, dir)) {
+            None => Ok(()),
+            Some(root) => {
+                let known = self.authority.list.get(root);
+                let path = known.map(|it| String::from_utf8_lossy(&it.path).into_owned());
+                Err(busy(format!(
+                    "another metadata server serves {} in it, and the new place is not in the same subtree; bring that \
+                     back first (`cudele mds pin`)",
+                    path.unwrap_or_default()
+                )))
+            }
+        }
+    }
+}
