@@ -369,45 +369,45 @@ impl Mending<'_> {
         }
     }
 
-    /// The record of an inode with several names, handed to `then`.
+    /// The record of an inode with several names and the directory that it is in, handed to `then`.
     fn linked(
         &self,
         ino: Ino,
-        then: impl FnOnce(&[u8], InodeRecord<'_>) -> Result<Option<String>>,
+        then: impl FnOnce(DirFragId, &[u8], InodeRecord<'_>) -> Result<Option<String>>,
     ) -> Result<Option<String>> {
-        let mut report = Report::default();
-        let read = fragment::read(self.store, whole(Ino::LINKS), &mut report)?;
-        let rows = read.map(|fragment| fragment.rows).unwrap_or_default();
         let is_it = |row: &metastore::Row<'_>| matches!(row.value, RowValue::Inode(record) if record.attr.ino == ino);
-        let mut one = Rows::new();
-        if let Some(row) = rows.iter().find(is_it) {
+        for dirfrag in objstore::links_dirs(self.store)?.into_iter().map(whole) {
+            let read = fragment::read(self.store, dirfrag, &mut Report::default())?;
+            let rows = read.map(|fragment| fragment.rows).unwrap_or_default();
+            let Some(row) = rows.iter().find(is_it) else { continue };
+            let mut one = Rows::new();
             one.push(row.name, row.value);
-        }
-        // It may go to another directory, which has other value segments.
-        let one = objstore::resolve(self.store, whole(Ino::LINKS), one)?;
-        if let Some(row) = one.last()
-            && let RowValue::Inode(record) = row.value
-        {
-            return then(row.name, record);
+            // It may go to another directory, which has other value segments.
+            let one = objstore::resolve(self.store, dirfrag, one)?;
+            if let Some(row) = one.last()
+                && let RowValue::Inode(record) = row.value
+            {
+                return then(dirfrag, row.name, record);
+            }
         }
         Ok(Some("it cannot be found".to_owned()))
     }
 
     fn count_names(&self, ino: Ino, has: u32) -> Result<Option<String>> {
-        self.linked(ino, |name, mut record| {
+        self.linked(ino, |dirfrag, name, mut record| {
             record.attr.nlink = has;
-            self.amend(whole(Ino::LINKS), &[Edit::Put(name, record)])
+            self.amend(dirfrag, &[Edit::Put(name, record)])
         })
     }
 
     /// An inode that has lost all its names gets one, and is an ordinary file again.
     fn one_name(&self, ino: Ino) -> Result<Option<String>> {
-        self.linked(ino, |name, mut record| {
+        self.linked(ino, |dirfrag, name, mut record| {
             record.attr.nlink = 1;
             if let Some(why) = self.found(ino, record)? {
                 return Ok(Some(why));
             }
-            self.amend(whole(Ino::LINKS), &[Edit::Remove(name)])
+            self.amend(dirfrag, &[Edit::Remove(name)])
         })
     }
 

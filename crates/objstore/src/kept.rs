@@ -88,14 +88,26 @@ pub fn load_dir_at(store: &dyn ObjectStore, dir: Ino, number: u64) -> Result<Opt
     if dir == Ino::LINKS { load_links_at(store, number) } else { load_one_at(store, dir, number) }
 }
 
-fn load_links_at(store: &dyn ObjectStore, number: u64) -> Result<Option<LoadedDir>> {
-    let mut all = Vec::from_iter(load_one_at(store, Ino::LINKS, number)?);
+/// What [`Ino::LINKS`] of each rank is called.
+///
+/// # Errors
+/// What the store said.
+pub fn links_dirs(store: &dyn ObjectStore) -> Result<Vec<Ino>> {
+    let mut dirs = vec![Ino::LINKS];
     for rank in (1..=u16::MAX).map(Rank) {
         // Ranks are numbered without gaps, and each has a table.
         if optional(store.get(&rank_name(rank)))?.is_none() {
             break;
         }
-        all.extend(load_one_at(store, Ino::links_of(rank), number)?);
+        dirs.push(Ino::links_of(rank));
+    }
+    Ok(dirs)
+}
+
+fn load_links_at(store: &dyn ObjectStore, number: u64) -> Result<Option<LoadedDir>> {
+    let mut all = Vec::new();
+    for dir in links_dirs(store)? {
+        all.extend(load_one_at(store, dir, number)?);
     }
     if all.len() < 2 {
         return Ok(all.pop());

@@ -36,7 +36,7 @@ pub use carry::{Carrier, Tuning, ValueReader, carry_out, purge_data, resolve};
 pub use counting::{Counters, Counting, Counts, OPERATIONS, Operation, Tally};
 pub use dir::Dir;
 pub use faulty::{Action, Faults, Faulty, Interlude, Rule};
-pub use kept::{change_snapshots, load_dir_at, read_snapshots, take_snapshot};
+pub use kept::{change_snapshots, links_dirs, load_dir_at, read_snapshots, take_snapshot};
 pub use memory::Memory;
 pub use name::{NAME_BYTES_MAX, check_name};
 pub use rados::Rados;

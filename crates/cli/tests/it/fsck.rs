@@ -45,7 +45,14 @@ fn found(cluster: &Cluster, arguments: &[&str]) -> (Vec<String>, Value) {
 
 /// Damages a store, and says what is found and what is there once it is mended.
 fn mended(damage: impl FnOnce(&Cluster, &dyn objstore::ObjectStore)) -> (Cluster, Vec<String>) {
-    let cluster = stopped();
+    mended_of(stopped(), damage)
+}
+
+/// The same of a cluster that is stopped.
+fn mended_of(
+    cluster: Cluster,
+    damage: impl FnOnce(&Cluster, &dyn objstore::ObjectStore),
+) -> (Cluster, Vec<String>) {
     damage(&cluster, &*objects(&cluster));
     let (codes, _) = found(&cluster, &[]);
     let (again, dry) = found(&cluster, &["--repair", "--dry-run"]);
@@ -125,19 +132,42 @@ fn a_manifest_that_is_damaged_is_set_aside() {
     assert_eq!(objects(&cluster).list("lost/").unwrap().len(), 1, "the damaged one is kept");
 }
 
+fn damage_runs(store: &dyn objstore::ObjectStore, manifest: &str) {
+    for run in runs(store, manifest) {
+        let (mut bytes, _) = store.get(&run).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        put(store, &run, &bytes);
+    }
+}
+
+#[test]
+fn names_of_a_file_are_counted_on_the_rank_that_has_it() {
+    let cluster = Cluster::up_with(&["--mds", "2"]);
+    for path in ["/one", "/one/d"] {
+        cluster.run(&["mkdir", path]);
+    }
+    cluster.run(&["mds", "pin", "/one", "1"]);
+    cluster.run_with_input(&["cp", "-", "/one/first"], b"content");
+    let fs = cluster.mount();
+    let file = fs.stat("/one/first").unwrap().ino;
+    fs.open_dir("/one/d").unwrap().link(file, "second").unwrap();
+    drop(fs);
+    cluster.run(&["down"]);
+    let (cluster, codes) =
+        mended_of(cluster, |cluster, store| damage_runs(store, &manifest_of(cluster, "/one/d")));
+    assert!(codes.contains(&"link_count".to_owned()), "{codes:?}");
+    assert!(cluster.names("/one/d").is_empty());
+    let first = cluster.json(&["stat", "/one/first"]);
+    assert_eq!((&first["nlink"], &first["rank"]), (&1.into(), &1.into()), "{first}");
+    assert_eq!(cluster.run(&["cp", "/one/first", "-"]), b"content");
+}
+
 /// Everything below has lost its name, and comes back in `/lost+found`; what was a hard link of a name that is
 /// lost counts one less.
 #[test]
 fn what_was_in_a_run_that_is_damaged_is_found_again() {
-    let (cluster, codes) = mended(|cluster, store| {
-        let manifest = manifest_of(cluster, "/a");
-        for run in runs(store, &manifest) {
-            let (mut bytes, _) = store.get(&run).unwrap();
-            let middle = bytes.len() / 2;
-            bytes[middle] ^= 1;
-            put(store, &run, &bytes);
-        }
-    });
+    let (cluster, codes) = mended(|cluster, store| damage_runs(store, &manifest_of(cluster, "/a")));
     assert!(codes.contains(&"unreadable".to_owned()), "{codes:?}");
     assert!(codes.contains(&"unreachable".to_owned()), "{codes:?}");
     assert!(codes.contains(&"link_count".to_owned()), "{codes:?}");
