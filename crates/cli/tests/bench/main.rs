@@ -561,8 +561,10 @@ fn a_tree_on_three_ranks_forwards_what_one_rank_answers() {
     }
     let rows = rows("locality", 2, &[]);
     assert_eq!(names(&rows), ["one_rank", "three_even", "three_uneven"]);
-    let forwards: Vec<f64> = rows.iter().map(|row| row["forwards"].as_f64().unwrap()).collect();
-    assert!(forwards[0] == 0.0 && forwards[2] > 0.0 && forwards[1] > forwards[2], "{forwards:?}");
+    assert_eq!(rows[0]["forwards"], 0.0);
+    // What was sent to another rank first is asked again there; clients count that themselves.
+    let [one, even, uneven] = [0, 1, 2].map(|at| rows[at]["requests"].as_f64().unwrap());
+    assert!(one < uneven && uneven < even, "{rows:?}");
     assert!(rows.iter().all(|row| row["moves"] == 0.0), "{rows:?}");
 }
 
