@@ -9,6 +9,10 @@ use crate::{Caller, Entry, Vfs};
 /// What is said of a store that does not say how large it is, in bytes: room for the largest file.
 const SPACE_UNKNOWN: u64 = cudele::FILE_BYTES_MAX;
 
+/// Access control lists, of which there are none. A file system that takes one and does not heed it leaves copies with the
+/// permissions that they had before it was set (`cp -p`, `mv`); one that refuses gets a `chmod` instead.
+const ACCESS_LISTS: &[u8] = b"system.posix_acl_";
+
 const SET_UID: u32 = 0o4000;
 const SET_GID: u32 = 0o2000;
 
@@ -97,10 +101,13 @@ impl Vfs {
     /// The value of an extended attribute.
     ///
     /// # Errors
-    /// `ENODATA`, `ESTALE`.
+    /// `ENODATA`, `ESTALE`; `EOPNOTSUPP` for access control lists.
     pub fn xattr(&self, caller: &Caller, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
         if is_virtual(name) {
             return self.virtual_xattr(caller, ino, name);
+        }
+        if name.starts_with(ACCESS_LISTS) {
+            return Err(Error::of(Errno::NotSupported, "access control list"));
         }
         self.run(ino, caller, |user| user.xattr(ino, name), |subtree| subtree.xattr(ino, name))
     }
@@ -116,7 +123,7 @@ impl Vfs {
     /// Sets or, without a value, removes an extended attribute.
     ///
     /// # Errors
-    /// `EPERM`, `ENODATA`, `EEXIST`, `EFBIG`, `ERANGE`, `EROFS`.
+    /// `EPERM`, `ENODATA`, `EEXIST`, `EFBIG`, `ERANGE`, `EROFS`; `EOPNOTSUPP` for access control lists.
     pub fn set_xattr(
         &self,
         caller: &Caller,
@@ -128,6 +135,9 @@ impl Vfs {
         self.check_writable()?;
         if is_virtual(name) {
             return self.set_virtual_xattr(caller, ino, name, value);
+        }
+        if name.starts_with(ACCESS_LISTS) && value.is_some() {
+            return Err(Error::of(Errno::NotSupported, "access control list"));
         }
         self.run(
             ino,

@@ -26,6 +26,7 @@ mod model;
 mod mounting;
 mod mounts;
 mod nameless;
+mod permissions;
 mod policies;
 mod posix;
 mod ranks;

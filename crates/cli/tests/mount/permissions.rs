@@ -1,0 +1,29 @@
+//! Permissions of what is copied and moved into a mount.
+
+use crate::mounts::{Mount, cluster, script, transcript};
+
+/// Who copies a file with its permissions sets an access control list that says the same, or, where there are none,
+/// the permissions.
+#[test]
+fn copies_and_what_is_moved_in_keep_their_permissions() {
+    let Some(world) = cluster() else { return };
+    let mount = Mount::new(&world);
+    let outside = world.path("outside");
+    std::fs::write(&outside, b"content").unwrap();
+    let text = "chmod 754 \"$2\" && cp -p \"$2\" \"$1/copied\" && cp -p \"$1/copied\" \"$1/again\" && \
+                mv \"$2\" \"$1/moved\" && stat -c %a \"$1/copied\" \"$1/again\" \"$1/moved\"";
+    let (well, said) =
+        transcript(&mut script(text, &[mount.at().as_os_str(), outside.as_os_str()]));
+    assert!(well, "{said}");
+    assert_eq!(said, "754\n754\n754\n");
+    let file = mount.path("copied");
+    let flags = rustix::fs::XattrFlags::empty();
+    // Of the owner, the group and all others, as `chmod` sets them.
+    let list = [(1_u16, 6_u16), (4, 4), (0x20, 4)].map(|(who, what)| {
+        [&who.to_le_bytes()[..], &what.to_le_bytes(), &u32::MAX.to_le_bytes()].concat()
+    });
+    let list = [&2_u32.to_le_bytes()[..], &list.concat()].concat();
+    let set = rustix::fs::setxattr(&file, "system.posix_acl_access", &list, flags);
+    assert_eq!(set, Err(rustix::io::Errno::OPNOTSUPP));
+    mount.end();
+}
