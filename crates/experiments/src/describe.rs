@@ -52,7 +52,7 @@ pub(crate) struct Run {
     /// A run that takes longer has failed.
     #[serde(default = "ten_minutes")]
     pub(crate) seconds_max: u64,
-    /// Whether it can measure a CephFS beside.
+    /// Whether it can measure a CephFS beside: then it runs again on the OSDs of that, with it.
     #[serde(default)]
     pub(crate) cephfs: bool,
     /// Whether it can measure a JuiceFS beside.

@@ -173,6 +173,9 @@ fn method(out: &mut String, figure: &Figure<'_>) {
         };
         let runs: String = results.runs.iter().map(run).collect();
         let _ = write!(out, "<p>Measured {}:</p><ul>{runs}</ul>", escape(&results.at));
+        if let Some(absent) = results.absent(about) {
+            let _ = write!(out, "<p>{}</p>", prose(&absent));
+        }
         let name = escape(&about.name);
         let _ = write!(out, "<p class=\"files\"><a href=\"{name}/results.json\">results.json</a>");
         for plot in &figure.plots {

@@ -48,6 +48,9 @@ pub(crate) fn text(figure: &Figure<'_>) -> String {
                 let (load, seconds) = (run.load_before, run.seconds);
                 let _ = writeln!(out, "`{}`: {seconds:.0} s, load before {load:.1}.", run.command);
             }
+            if let Some(absent) = results.absent(about) {
+                let _ = writeln!(out, "{absent}");
+            }
             out.push_str("Raw results: [results.json](results.json).\n");
         }
         None => out.push_str("There are no results yet.\n"),

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use types::{Errno, Error, Result};
 
+use crate::describe::Description;
 use crate::io;
 use crate::machine::Machine;
 
@@ -41,6 +42,20 @@ impl Results {
     pub(crate) fn rows(&self) -> impl Iterator<Item = &Value> {
         self.runs.iter().flat_map(|run| &run.rows)
     }
+
+    /// A sentence that names the peers that could have been measured beside, and were not there.
+    pub(crate) fn absent(&self, about: &Description) -> Option<String> {
+        let without = |option: &str| !self.runs.iter().any(|run| run.command.contains(option));
+        let cephfs = about.run.iter().any(|run| run.cephfs) && without(" --cephfs ");
+        let juicefs = about.run.iter().any(|run| run.juicefs) && without(" --juicefs ");
+        let names = match (cephfs, juicefs) {
+            (true, true) => "CephFS and JuiceFS were",
+            (true, false) => "CephFS was",
+            (false, true) => "JuiceFS was",
+            (false, false) => return None,
+        };
+        Some(format!("{names} not measured beside in this run (`scripts/peers` installs peers)."))
+    }
 }
 
 /// None if there are none.
@@ -61,4 +76,42 @@ pub(crate) fn write(path: &Path, results: &Results) -> Result<()> {
         text.map_err(|error| Error::new(Errno::Io, path.display().to_string(), error.to_string()))?;
     text.push('\n');
     crate::write(path, text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_was_not_there_is_said() {
+        let about = "figure = ''\ntitle = ''\norder = 1\nquestion = ''\nmethod = ''\nshape = ''\n\
+                     agrees = ''\n[[run]]\narguments = []\ncephfs = true\njuicefs = true";
+        let about: Description = toml::from_str(about).expect("a description");
+        let with = |command: &str| {
+            let machine = serde_json::from_value(serde_json::json!({
+                "processor": "", "cores": 1, "memory_mb": 1, "kernel": "", "file_system": "",
+                "compiler": "", "commit": "", "changed": false
+            }));
+            let run = Done {
+                command: command.to_owned(),
+                seconds: 0.0,
+                load_before: 0.0,
+                load_after: 0.0,
+                rows: Vec::new(),
+            };
+            let results = Results {
+                experiment: String::new(),
+                quick: false,
+                at: String::new(),
+                machine: machine.expect("a machine"),
+                runs: vec![run],
+            };
+            results.absent(&about)
+        };
+        let none = with("cudele bench untar").expect("nobody was there");
+        assert!(none.starts_with("CephFS and JuiceFS were not measured"), "{none}");
+        let one = with("cudele bench untar --juicefs FILE").expect("CephFS was not there");
+        assert!(one.starts_with("CephFS was not measured"), "{one}");
+        assert_eq!(with("cudele bench untar --juicefs FILE --cephfs FILE"), None);
+    }
 }

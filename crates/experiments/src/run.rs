@@ -24,6 +24,10 @@ const STEP: Duration = Duration::from_millis(50);
 const GRACE: Duration = Duration::from_secs(20);
 /// In small sizes, nothing may take longer.
 const QUICK_SECONDS_MAX: u64 = 120;
+/// Where a Ceph cluster keeps what is measured beside its CephFS; `cargo xtask ceph up` makes it.
+const POOL: &str = "test";
+/// Rows of Cudele on the OSDs of a CephFS have this behind their name.
+const ON_OSDS: &str = "osds";
 
 /// How to run.
 pub(crate) struct Runner<'a> {
@@ -48,36 +52,34 @@ impl Runner<'_> {
             runs: Vec::new(),
         };
         for run in &one.run {
-            results.runs.push(self.one(run)?);
+            results.runs.push(self.one(run, None)?);
+            if let Some(conf) = self.cephfs.filter(|_| run.cephfs) {
+                results.runs.push(self.one(run, Some(conf))?);
+            }
         }
         Ok(results)
     }
 
-    fn arguments(&self, run: &Run) -> Vec<String> {
+    /// With a Ceph cluster, the run is of its CephFS and of Cudele on the same OSDs.
+    fn arguments(&self, run: &Run, ceph: Option<&Path>) -> Vec<String> {
         let mut arguments = match (&run.quick, self.quick) {
             (Some(quick), true) => quick.clone(),
             (None, true) => run.arguments.iter().cloned().chain(["--quick".to_owned()]).collect(),
             (_, false) => run.arguments.clone(),
         };
-        if let Some(conf) = self.cephfs.filter(|_| run.cephfs) {
-            arguments.extend(["--cephfs".to_owned(), conf.display().to_string()]);
-        }
-        if let Some(program) = self.juicefs.filter(|_| run.juicefs) {
+        if let Some(conf) = ceph {
+            let conf = conf.display().to_string();
+            let store = format!("rados://{POOL}?conf={conf}");
+            arguments.extend(["--cephfs".to_owned(), conf, "--store".to_owned(), store]);
+        } else if let Some(program) = self.juicefs.filter(|_| run.juicefs) {
             arguments.extend(["--juicefs".to_owned(), program.display().to_string()]);
         }
         arguments
     }
 
-    fn one(&self, run: &Run) -> Result<Done> {
-        let arguments = self.arguments(run);
-        // The places of peers are this machine's business.
-        let is_peer = |argument: &str| ["--cephfs", "--juicefs"].contains(&argument);
-        let mut command = "cudele".to_owned();
-        for (at, argument) in arguments.iter().enumerate() {
-            let place = at > 0 && is_peer(&arguments[at - 1]);
-            command.push(' ');
-            command.push_str(if place { "FILE" } else { argument });
-        }
+    fn one(&self, run: &Run, ceph: Option<&Path>) -> Result<Done> {
+        let arguments = self.arguments(run, ceph);
+        let command = shown(&arguments);
         let load_before = machine::load();
         eprintln!("   {command} (load {load_before:.1})");
         let seconds_max = if self.quick { QUICK_SECONDS_MAX } else { run.seconds_max };
@@ -93,11 +95,12 @@ impl Runner<'_> {
             rows.ok_or_else(|| Error::new(Errno::Invalid, &command, "it printed no rows"))?;
         let mut rows: Vec<Value> =
             rows.iter().cloned().map(without_places).map(simulated).collect();
-        if let Some(tag) = &run.tag {
-            for row in &mut rows {
-                if let Some(name) = row["name"].as_str() {
-                    row["name"] = format!("{name}.{tag}").into();
-                }
+        for row in &mut rows {
+            if let Some(tag) = &run.tag {
+                tagged(row, tag);
+            }
+            if ceph.is_some() && !is_of_cephfs(row) {
+                tagged(row, ON_OSDS);
             }
         }
         Ok(Done { command, seconds, load_before, load_after: machine::load(), rows })
@@ -167,6 +170,32 @@ fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<std::proce
     Ok(None)
 }
 
+/// A command as results show it: the places of peers are this machine's business.
+fn shown(arguments: &[String]) -> String {
+    let mut command = "cudele".to_owned();
+    for (at, argument) in arguments.iter().enumerate() {
+        let of = at.checked_sub(1).map(|before| arguments[before].as_str());
+        command.push(' ');
+        command.push_str(match of {
+            Some("--cephfs" | "--juicefs") => "FILE",
+            Some("--store") => argument.split('?').next().unwrap_or_default(),
+            _ => argument,
+        });
+    }
+    command
+}
+
+fn tagged(row: &mut Value, tag: &str) {
+    if let Some(name) = row["name"].as_str() {
+        row["name"] = format!("{name}.{tag}").into();
+    }
+}
+
+/// CephFS has no other store than its OSDs.
+fn is_of_cephfs(row: &Value) -> bool {
+    row["name"].as_str().is_some_and(|name| name.contains("cephfs"))
+}
+
 /// Rows of the simulator are called after their policies, and their spread is that of the seeds.
 fn simulated(mut row: Value) -> Value {
     let Some(policy) = row["policy"].as_str().filter(|_| row.get("name").is_none()) else {
@@ -198,7 +227,18 @@ fn without_places(mut row: Value) -> Value {
 mod tests {
     use serde_json::json;
 
-    use super::{simulated, without_places};
+    use super::{is_of_cephfs, shown, simulated, tagged, without_places};
+
+    #[test]
+    fn commands_and_names_say_on_which_store_but_not_where() {
+        let arguments = ["bench", "creates", "--cephfs", "/a/c", "--store", "rados://test?conf=/a"];
+        let command = shown(&arguments.map(str::to_owned));
+        assert_eq!(command, "cudele bench creates --cephfs FILE --store rados://test");
+        let mut row = json!({"name": "sync_1_client"});
+        assert!(!is_of_cephfs(&row) && is_of_cephfs(&json!({"name": "cephfs_1_client"})));
+        tagged(&mut row, "osds");
+        assert_eq!(row["name"], "sync_1_client.osds");
+    }
 
     #[test]
     fn rows_say_nothing_of_places_and_all_have_names() {
