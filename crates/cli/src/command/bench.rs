@@ -69,6 +69,9 @@ use crate::context::Context;
 use cluster::Place;
 use lab::Lab;
 
+/// Eight ranks and their clients fit into two processors, also where a processor that slept takes long to wake.
+const SHARE_PERCENT: u8 = 5;
+
 /// Run an experiment and print its rows. Without --mon it runs on a cluster of its own, below
 /// --dir or the directory for temporary files, which is removed afterwards.
 #[derive(Debug, ClapArgs)]
@@ -86,6 +89,11 @@ pub(crate) struct Args {
     /// How often every measurement is repeated [default: 3, with --quick 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     repeat: Option<u32>,
+    /// Percent of one processor for each rank, where several are compared: so little that ranks limit, and
+    /// not the machine
+    #[arg(long, value_name = "N", default_value_t = SHARE_PERCENT,
+          value_parser = clap::value_parser!(u8).range(1..=100))]
+    share: u8,
     /// Object store; given several times, everything is measured on each, and shown side by side
     /// [default: a directory of files below the cluster's directory]
     #[arg(long, value_name = "URL")]
@@ -295,6 +303,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         files: args.files,
         clients: args.clients,
         repeat: args.repeat.unwrap_or(if quick { 1 } else { 3 }),
+        share: f64::from(args.share) / 100.0,
         quick,
         names: args.names.clone(),
         archive: args.archive.clone(),

@@ -21,6 +21,8 @@ pub(crate) struct Lab {
     pub(crate) clients: Option<u32>,
     /// How often every measurement is repeated.
     pub(crate) repeat: u32,
+    /// `--share`: the part of one processor that each of several ranks has.
+    pub(crate) share: f64,
     /// Small sizes, to see that everything works.
     pub(crate) quick: bool,
     /// Where real names are taken from.
@@ -59,6 +61,7 @@ impl Lab {
             files: None,
             clients: None,
             repeat: 1,
+            share: f64::from(super::SHARE_PERCENT) / 100.0,
             quick: false,
             names: PathBuf::from("/usr/share"),
             archive: None,

@@ -20,9 +20,6 @@ use super::row::Row;
 use super::share::Share;
 use super::stats::real;
 
-/// The share of one processor that each rank has: eight of them and their clients fit into two. With less, a
-/// rank would stand still for most of the time, and not be slow.
-pub(crate) const SHARE: f64 = 0.1;
 /// How often ranks decide: an experiment takes seconds, and not the ten minutes of the paper's.
 const INTERVAL: &str = "balance_interval_ms=500";
 const HALF_LIFE: &str = "balance_half_life_ms=500";
@@ -37,7 +34,9 @@ const RANKS: [&str; 8] =
 /// See the module documentation.
 pub(crate) struct Rationed {
     // It goes before the processes do.
-    share: Share,
+    limits: Share,
+    /// The part of one processor that each rank has.
+    share: f64,
     pub(crate) cluster: TestCluster,
     pids: Vec<u32>,
 }
@@ -46,6 +45,8 @@ pub(crate) struct Rationed {
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
     pub(crate) together: Together,
+    /// The part of one processor that each rank had.
+    share: f64,
     /// Processor time of the ranks.
     ranks_cpu: f64,
     /// Counters of all ranks together, how much they grew.
@@ -65,8 +66,8 @@ impl Rationed {
         let settings = [&[INTERVAL, HALF_LIFE], settings].concat();
         let cluster = lab.cluster_of(&settings, ranks)?;
         let pids = cluster.pids()?;
-        let share = Share::of(&pids, SHARE)?;
-        Ok(Self { share, cluster, pids })
+        let limits = Share::of(&pids, lab.share)?;
+        Ok(Self { limits, share: lab.share, cluster, pids })
     }
 
     /// Puts a shipped policy in force.
@@ -95,9 +96,9 @@ impl Rationed {
         let jobs: Vec<Job> = tasks.into_iter().map(|task| self.cluster.job(task)).collect();
         let crew = Crew::ready(&jobs, &self.cluster.state())?;
         let before = self.totals()?;
-        self.share.impose()?;
+        self.limits.impose()?;
         let watched = self.watch(|| crew.go());
-        self.share.lift()?;
+        self.limits.lift()?;
         let (together, seconds) = watched?;
         let cpu = self.cpu_seconds()?;
         std::thread::sleep(BEACON);
@@ -105,7 +106,8 @@ impl Rationed {
         let [forwards, moves, flushed] =
             [0, 1, 2].map(|at| after.counters[at] - before.counters[at]);
         let ranks_cpu = cpu - before.cpu;
-        Ok(Measured { together, ranks_cpu, forwards, moves, flushed, seconds })
+        let share = self.share;
+        Ok(Measured { together, share, ranks_cpu, forwards, moves, flushed, seconds })
     }
 
     fn cpu_seconds(&self) -> Result<f64> {
@@ -201,8 +203,8 @@ impl Measured {
         let clients: f64 = self.together.outcomes.iter().map(|it| it.cpu_seconds).sum();
         row.push(self.together.seconds);
         row.note("ranks", f64::from(ranks));
-        row.note("share_of_a_processor", SHARE);
-        row.note("share_used", self.ranks_cpu / seconds / f64::from(ranks) / SHARE);
+        row.note("share_of_a_processor", self.share);
+        row.note("share_used", self.ranks_cpu / seconds / f64::from(ranks) / self.share);
         row.note("clients_processors", clients / seconds);
         row.note("requests", self.together.outcomes.iter().map(|it| real(it.requests)).sum());
         row.note("forwards", self.forwards);

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use cudele::{Errno, Error, Result};
 
-/// How long a share is counted for: who has used his share up waits for the next of these.
-const PERIOD: Duration = Duration::from_millis(10);
+/// What a process may use before it has to wait: as little as kernels allow, so that a share is slow and does
+/// not stand still for long. The smaller the share, the longer the time that this is for.
+const QUOTA: Duration = Duration::from_millis(1);
 /// Where control groups are.
 const ROOT: &str = "/sys/fs/cgroup";
 const REMEDY: &str = "run it as root where /sys/fs/cgroup/cpu (version 1) or /sys/fs/cgroup with \
@@ -32,7 +33,7 @@ struct Group {
     parent: PathBuf,
     pid: u32,
     first_version: bool,
-    quota_micros: u128,
+    period_micros: u128,
 }
 
 impl Share {
@@ -99,14 +100,14 @@ impl Group {
         }
         let dir = parent.join(format!("cudele-bench.{}.{pid}", std::process::id()));
         fs::create_dir(&dir).map_err(|error| failed(&dir, &error))?;
-        let quota_micros = PERIOD.mul_f64(share).as_micros().max(1000);
-        let group = Self { dir, parent, pid, first_version, quota_micros };
+        let period_micros = QUOTA.div_f64(share).as_micros();
+        let group = Self { dir, parent, pid, first_version, period_micros };
         group.limit(false)?;
         Ok(group)
     }
 
     fn limit(&self, limited: bool) -> Result<()> {
-        let (period, quota) = (PERIOD.as_micros(), self.quota_micros);
+        let (period, quota) = (self.period_micros, QUOTA.as_micros());
         let files = if self.first_version {
             let quota = if limited { quota.to_string() } else { "-1".to_owned() };
             vec![("cpu.cfs_period_us", period.to_string()), ("cpu.cfs_quota_us", quota)]

@@ -15,7 +15,10 @@ fn a_group_has_its_share_and_is_gone_with_it() {
         let group = &share.groups[0];
         let file = if group.first_version { "cpu.cfs_quota_us" } else { "cpu.max" };
         let text = fs::read_to_string(group.dir.join(file)).unwrap();
-        assert_eq!(text.split_whitespace().next(), Some("1000"), "10 % of 10 ms");
+        assert_eq!(text.split_whitespace().next(), Some("1000"), "1 ms");
+        let period = if group.first_version { "cpu.cfs_period_us" } else { "cpu.max" };
+        let text = fs::read_to_string(group.dir.join(period)).unwrap();
+        assert_eq!(text.split_whitespace().last(), Some("10000"), "of 10 ms are 10 %");
         let procs = fs::read_to_string(group.dir.join("cgroup.procs")).unwrap();
         assert_eq!(procs.trim(), child.id().to_string());
         share.lift().unwrap();
