@@ -1,7 +1,7 @@
 -- Cudele's own balancer.
 --  * Load is work: the rate of requests times what one costs, and the requests that wait.
 --  * One matching of exporters and importers, which every rank finds alike, so no rank is filled twice.
---  * Calm: a surplus is a third of the mean, and lasts for two ticks unless it is large. What was just
+--  * Calm: a surplus is a fifth of the mean, and lasts for two ticks unless it is large. What was just
 --    sent counts for its importer until a heartbeat can know of it; ranks that were silent get nothing.
 --  * When levelling does not help, because one subtree is more than a rank's share, hot subtrees that
 --    share a rank are parted.
@@ -25,7 +25,7 @@ for rank = 1, #MDSs do
 end
 local mine = loads[whoami]
 -- A rank that has time left is no reason to give up locality.
-local over = mine > 1.3*mean and MDSs[whoami]["cpu"] > 50
+local over = mine > 1.2*mean and MDSs[whoami]["cpu"] > 50
 local state = {over = over and saved.over + 1 or 0}
 WRState(state)
 if over and (state.over >= 2 or mine > 1.5*mean) then

@@ -69,7 +69,7 @@ use crate::context::Context;
 use cluster::Place;
 use lab::Lab;
 
-/// Eight ranks and their clients fit into two processors, also where a processor that slept takes long to wake.
+/// Eight ranks and their clients fit into one processor.
 const SHARE_PERCENT: u8 = 5;
 
 /// Run an experiment and print its rows. Without --mon it runs on a cluster of its own, below

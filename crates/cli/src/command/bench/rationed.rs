@@ -1,6 +1,10 @@
 //! A cluster of several ranks, each with the same small share of one processor (`share`), and what they
 //! do while clients work: clients and the rest have what is left, so ranks limit and not the machine.
 //!
+//! All of them, and their clients, are on one processor. On several, a rank that works alone would find clients on its
+//! own, and ranks that take turns would find them on others, which sleep and cost a rank more to wake than a
+//! create does: that is what would be compared, and not what ranks do.
+//!
 //! Rates are those of such ranks, and say nothing of this machine. What can be compared is a speed-up,
 //! against all work on one rank under the same share. Who looks at the ranks meanwhile asks the monitor
 //! and the kernel, never the ranks.
@@ -17,7 +21,7 @@ use super::job::{Job, Task};
 use super::lab::Lab;
 use super::process;
 use super::row::Row;
-use super::share::Share;
+use super::share::{OneProcessor, Share};
 use super::stats::real;
 
 /// How often ranks decide: an experiment takes seconds, and not the ten minutes of the paper's.
@@ -38,6 +42,7 @@ pub(crate) struct Rationed {
     /// The part of one processor that each rank has.
     share: f64,
     pub(crate) cluster: TestCluster,
+    _processor: OneProcessor,
     pids: Vec<u32>,
 }
 
@@ -64,10 +69,11 @@ impl Rationed {
     /// As [`Lab::cluster`] and [`Share::of`].
     pub(crate) fn new(lab: &Lab, ranks: u16, settings: &[&str]) -> Result<Self> {
         let settings = [&[INTERVAL, HALF_LIFE], settings].concat();
+        let processor = OneProcessor::here()?;
         let cluster = lab.cluster_of(&settings, ranks)?;
         let pids = cluster.pids()?;
         let limits = Share::of(&pids, lab.share)?;
-        Ok(Self { limits, share: lab.share, cluster, pids })
+        Ok(Self { limits, share: lab.share, cluster, _processor: processor, pids })
     }
 
     /// Puts a shipped policy in force.
@@ -204,6 +210,7 @@ impl Measured {
         row.push(self.together.seconds);
         row.note("ranks", f64::from(ranks));
         row.note("share_of_a_processor", self.share);
+        row.note("processors", 1.0);
         row.note("share_used", self.ranks_cpu / seconds / f64::from(ranks) / self.share);
         row.note("clients_processors", clients / seconds);
         row.note("requests", self.together.outcomes.iter().map(|it| real(it.requests)).sum());

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cudele::{Errno, Error, Result};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// What a process may use before it has to wait: as little as kernels allow, so that a share is slow and does
 /// not stand still for long. The smaller the share, the longer the time that this is for.
@@ -34,6 +35,34 @@ struct Group {
     pid: u32,
     first_version: bool,
     period_micros: u128,
+}
+
+/// This thread, and what it starts, on one processor until it is dropped.
+#[derive(Debug)]
+pub(crate) struct OneProcessor {
+    before: CpuSet,
+}
+
+impl OneProcessor {
+    /// The last one that there is: interrupts mostly come to the first.
+    ///
+    /// # Errors
+    /// `EPERM` where processors may not be chosen.
+    pub(crate) fn here() -> Result<Self> {
+        let failed = |error: rustix::io::Errno| failed(Path::new("processor"), &error.into());
+        let before = sched_getaffinity(None).map_err(failed)?;
+        let mut one = CpuSet::new();
+        let last = (0..CpuSet::MAX_CPU).rfind(|cpu| before.is_set(*cpu));
+        one.set(last.unwrap_or_default());
+        sched_setaffinity(None, &one).map_err(failed)?;
+        Ok(Self { before })
+    }
+}
+
+impl Drop for OneProcessor {
+    fn drop(&mut self) {
+        let _ = sched_setaffinity(None, &self.before);
+    }
 }
 
 impl Share {

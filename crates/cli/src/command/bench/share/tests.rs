@@ -34,6 +34,15 @@ fn a_group_has_its_share_and_is_gone_with_it() {
 }
 
 #[test]
+fn one_processor_is_enough_while_it_is_asked_for() {
+    let before = sched_getaffinity(None).unwrap();
+    let one = OneProcessor::here().unwrap();
+    assert_eq!(sched_getaffinity(None).unwrap().count(), 1);
+    drop(one);
+    assert_eq!(sched_getaffinity(None).unwrap(), before);
+}
+
+#[test]
 fn where_processors_are_not_limited_by_groups_there_is_no_hierarchy() {
     let root = tempfile::tempdir().unwrap();
     assert_eq!(hierarchy(root.path()), None);
