@@ -39,6 +39,8 @@ const SPLIT_AT: f64 = 14_000.0;
 /// The policy in force where several ranks are, and how often the same job is done under it.
 const OURS: &str = "cudele";
 const JOBS: u32 = 10;
+/// Files of each client then: moving everything to its place takes seconds, and is not to be most of the job.
+const JOB_FILES: u64 = 48_000;
 const SPREAD: f64 = 10.0;
 
 /// Where clients work.
@@ -87,7 +89,7 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
 /// `job-spread`: the same job ten times under our own policy, each time with everything on one rank first.
 pub(crate) fn run_spread(lab: &mut Lab) -> Result<()> {
     let jobs = if lab.quick { lab.repeat } else { JOBS };
-    let files = lab.files(6_000, 40);
+    let files = lab.files(JOB_FILES, 40);
     let clients = u32::from(RANKS) * lab.clients(CLIENTS);
     let mut row = Row::new("job-spread", "private_cudele", files).clients(clients);
     row.limit("spread_percent", SPREAD);
