@@ -42,6 +42,7 @@ pub(crate) use export::Export;
 use fragments::Split;
 pub(crate) use import::Import;
 use passage::Passages;
+use place::Place;
 pub(crate) use preload::Preload;
 use reshape::Reshape;
 
@@ -81,6 +82,9 @@ pub(crate) struct Authority {
     reshape: Option<Reshape>,
     /// Names on their way to other ranks, and from them.
     passages: Passages,
+    /// The subtree that was to follow its name last, and when the next one is looked for.
+    followed: Ino,
+    follow_at: Option<Moment>,
     /// Directories with more names than they should have in one fragment, and when they are split.
     large: Vec<(Ino, Moment)>,
     /// Everything is here, and nothing is going anywhere: requests need not be looked at.
@@ -106,6 +110,8 @@ impl Authority {
             splits: Map::default(),
             reshape: None,
             passages: Passages::default(),
+            followed: Ino(0),
+            follow_at: None,
             large: Vec::new(),
             plain: rank == Rank(0),
             unclear: None,
@@ -135,7 +141,7 @@ impl Authority {
 
     /// The roots of the subtrees that this rank serves and whose names are another rank's.
     pub(crate) fn own_roots(&self) -> Vec<Ino> {
-        let own = self.list.iter().filter(|subtree| self.is_own(subtree));
+        let own = self.list.apart().filter(|subtree| self.is_own(subtree));
         own.map(|subtree| subtree.root).collect()
     }
 
@@ -145,17 +151,23 @@ impl Authority {
 
     /// Whether this rank serves the subtree with this root, and its name is another rank's.
     pub(crate) fn is_own_root(&self, root: Ino) -> bool {
-        self.list.get(root).is_some_and(|subtree| self.is_own(subtree))
+        self.list.apart_at(root).is_some_and(|subtree| self.is_own(subtree))
+    }
+
+    /// Whether another rank serves the subtree with this root.
+    pub(crate) fn is_of_other(&self, root: Ino) -> bool {
+        self.list.apart_at(root).is_some_and(|subtree| subtree.rank != self.rank)
     }
 
     /// The rank to which somebody has pinned the subtree with this root.
     pub(crate) fn pin_of(&self, root: Ino) -> Option<Rank> {
-        self.list.get(root).filter(|subtree| subtree.pinned).map(|subtree| subtree.rank)
+        let pinned = self.list.get(root).filter(|subtree| subtree.pinned)?;
+        Some(if pinned.joined { self.rank } else { pinned.rank })
     }
 
     /// The roots of the subtrees that other ranks serve and whose names are this rank's.
     pub(crate) fn other_roots(&self) -> impl Iterator<Item = Ino> {
-        let others = self.list.iter().filter(|subtree| {
+        let others = self.list.apart().filter(|subtree| {
             subtree.rank != self.rank && self.list.named_by(subtree) == self.rank
         });
         others.map(|subtree| subtree.root)
@@ -190,7 +202,7 @@ impl Authority {
     fn note_plain(&mut self) {
         let nothing = self.export.is_none() && self.imports.is_empty() && self.preloads.is_empty();
         let whole = self.splits.is_empty() && self.reshape.is_none() && self.passages.is_empty();
-        let all_here = self.list.iter().all(|subtree| subtree.rank == self.rank);
+        let all_here = self.list.apart().all(|subtree| subtree.rank == self.rank);
         self.plain = self.rank == Rank(0) && nothing && whole && all_here;
     }
 }
@@ -215,6 +227,7 @@ impl Mds {
         }
         self.fragments_tick(effects);
         self.split_large(effects);
+        self.follow_names(effects);
         self.authority_step(effects);
     }
 
@@ -229,7 +242,16 @@ impl Mds {
     /// Whether this rank is the authority of the subtree with this root, and serves it.
     #[must_use]
     pub fn serves(&self, root: Ino) -> bool {
-        let rank = self.authority.list.get(root).map_or(Rank(0), |subtree| subtree.rank);
+        let known = self.authority.list.get(root);
+        if let Some(joined) = known.filter(|subtree| subtree.joined) {
+            let here = match self.place(root) {
+                Place::Here => true,
+                Place::Unknown => joined.rank == self.rank,
+                Place::Moving(_) | Place::Other(_) => false,
+            };
+            return self.is_active() && here;
+        }
+        let rank = known.map_or(Rank(0), |subtree| subtree.rank);
         let arriving = self.authority.imports.iter().any(|import| import.root == root);
         self.is_active() && rank == self.rank && !arriving
     }
@@ -321,7 +343,7 @@ impl Mds {
 
     /// Says what holds above every subtree whose name is not here.
     pub(crate) fn set_all_above(&mut self) {
-        let own = self.authority.list.iter().filter(|it| self.authority.is_own(it));
+        let own = self.authority.list.apart().filter(|it| self.authority.is_own(it));
         let own: Vec<Subtree> = own.cloned().collect();
         own.iter().for_each(|subtree| self.set_above(subtree));
     }
@@ -332,7 +354,9 @@ impl Mds {
             self.authority.list.get(*root).is_some_and(|subtree| subtree.inode.is_empty())
         };
         let own = self.authority.own_roots().into_iter().filter(served);
-        own.into_iter().find(|root| !self.namespace.knows(*root))
+        // Its name is here as long as it is on its way.
+        let leaving: Vec<Ino> = self.authority.passages.leaving().collect();
+        own.into_iter().find(|root| !self.namespace.knows(*root) && !leaving.contains(root))
     }
 
     /// Goes on with what the list says.

@@ -211,10 +211,6 @@ impl Mds {
         self.wait_for(dir, Need::Whole, Waiter::Recovery, effects);
     }
 
-    pub(crate) fn preload_waits_for(&mut self, dir: Ino, effects: &mut Effects) {
-        self.wait_for(dir, Need::Whole, Waiter::Preload, effects);
-    }
-
     pub(crate) fn balancer_waits_for(&mut self, dir: Ino, effects: &mut Effects) {
         self.wait_for(dir, Need::Whole, Waiter::Balancer, effects);
     }
@@ -373,6 +369,7 @@ impl Mds {
         named.extend(self.opens.files());
         // Where they have their names.
         named.extend(self.authority.named_roots());
+        named.extend(self.preload_homes());
         named.extend(self.authority.exporting());
         // Merges name them by their numbers, and what is in them is refused if they are forgotten.
         named.extend(self.tables.decoupled.keys().copied());
@@ -416,6 +413,7 @@ impl Mds {
             self.checkpoint_again(target);
         }
         self.retry_waiting(dir, effects);
+        self.forget_others(dir);
     }
 
     /// Handles again whatever waited for a directory.

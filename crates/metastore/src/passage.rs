@@ -1,4 +1,4 @@
-//! A file's name on its way from the directory of one rank to that of another: a rename between two
+//! A name on its way from the directory of one rank to that of another: a rename between two
 //! authorities (F-13).
 //!
 //! The rank that has the name offers it in an object of its own, and stops serving the name. The
@@ -9,11 +9,14 @@
 //! ```text
 //! object := "CUDLPASS" format:u16 state:u8 from:varint to:varint ino:varint parent:varint name:bytes
 //!           new_parent:varint new_name:bytes no_replace:u8 time:signed inode:bytes
-//!           uid:varint gid:varint count:varint group:varint* crc:u32
+//!           uid:varint gid:varint count:varint group:varint* kind:u8 crc:u32
 //! ```
 //!
 //! `inode` is one block of a journal with one event, as in the list of subtrees. `docs/formats/rank.md` says it
 //! in words.
+//!
+//! Of a directory only the name goes: the rank that had it goes on serving the directory, as a subtree whose
+//! name is the other rank's. Format 1 has no `kind`, and knows only files.
 
 use crc32c::crc32c;
 use types::bytes::{Malformed, Put, Reader};
@@ -25,7 +28,11 @@ use crate::error::{FormatError, KNOWN_VERSION};
 pub const PASSAGES_PREFIX: &str = "mds/passage/";
 
 const MAGIC: &[u8; 8] = b"CUDLPASS";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
+/// The version that knows only files.
+const VERSION_FILES: u16 = 1;
+const FILE: u8 = 1;
+const DIRECTORY: u8 = 2;
 const CRC_BYTES: usize = 4;
 
 /// Name of the object of a passage: `id` is the rank's own count.
@@ -83,6 +90,8 @@ pub struct Passage {
     pub inode: Vec<u8>,
     /// On whose behalf.
     pub cred: Cred,
+    /// It is the name of a directory.
+    pub is_dir: bool,
 }
 
 impl Passage {
@@ -111,6 +120,7 @@ impl Passage {
         out.put_varint(u64::from(self.cred.gid));
         out.put_varint(self.cred.groups.len() as u64);
         self.cred.groups.iter().for_each(|gid| out.put_varint(u64::from(*gid)));
+        out.put_u8(if self.is_dir { DIRECTORY } else { FILE });
         let crc = crc32c(&out);
         out.put_u32(crc);
         out
@@ -131,7 +141,8 @@ fn read(bytes: &[u8]) -> Result<Passage, Malformed> {
         return Err(Reader::new(bytes).malformed("the magic of a name on its way"));
     }
     let start = reader;
-    if reader.u16()? != VERSION {
+    let version = reader.u16()?;
+    if !(VERSION_FILES..=VERSION).contains(&version) {
         return Err(start.malformed(KNOWN_VERSION));
     }
     let Some((body, crc)) = bytes.split_last_chunk::<CRC_BYTES>() else {
@@ -161,6 +172,12 @@ fn read(bytes: &[u8]) -> Result<Passage, Malformed> {
     let (uid, gid) = (reader.varint_u32()?, reader.varint_u32()?);
     let count = reader.length()?;
     let groups = (0..count).map(|_| reader.varint_u32()).collect::<Result<_, _>>()?;
+    let start = reader;
+    let is_dir = match if version == VERSION_FILES { FILE } else { reader.u8()? } {
+        FILE => false,
+        DIRECTORY => true,
+        _ => return Err(start.malformed("what it is the name of")),
+    };
     reader.end()?;
     Ok(Passage {
         state,
@@ -175,6 +192,7 @@ fn read(bytes: &[u8]) -> Result<Passage, Malformed> {
         time,
         inode,
         cred: Cred { uid, gid, groups },
+        is_dir,
     })
 }
 
@@ -202,15 +220,51 @@ mod tests {
             time: Timestamp(-3),
             inode: vec![1, 2, 3],
             cred: Cred { uid: 7, gid: 8, groups: vec![9, 10] },
+            is_dir: false,
         }
+    }
+
+    /// The same with another body, and a checksum that matches.
+    fn with_body(bytes: &[u8], change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        let mut body = bytes[..bytes.len() - CRC_BYTES].to_vec();
+        change(&mut body);
+        let crc = crc32c(&body);
+        body.put_u32(crc);
+        body
+    }
+
+    #[test]
+    fn version_1_is_read_and_is_about_a_file() {
+        let passage = passage(PassageState::Done);
+        let version_1 = with_body(&passage.encode(), |body| {
+            body[MAGIC.len()] = 1;
+            body.pop();
+        });
+        assert_eq!(Passage::decode("x", &version_1).unwrap(), passage);
+    }
+
+    #[test]
+    fn what_is_neither_a_file_nor_a_directory_is_refused() {
+        for kind in [0, 3, 255] {
+            let bytes = with_body(&passage(PassageState::Offered).encode(), |body| {
+                body.pop();
+                body.push(kind);
+            });
+            let text = Passage::decode("x", &bytes).unwrap_err().to_string();
+            assert!(text.contains("what it is the name of"), "{text}");
+        }
+        let newer = with_body(&passage(PassageState::Offered).encode(), |body| body[8] = 3);
+        assert!(Passage::decode("x", &newer).is_err());
     }
 
     #[test]
     fn what_is_written_is_read() {
         use PassageState::{Done, Offered, Taken, Withdrawn};
         for state in [Offered, Withdrawn, Taken, Done] {
-            let passage = passage(state);
-            assert_eq!(Passage::decode("x", &passage.encode()).unwrap(), passage);
+            for is_dir in [false, true] {
+                let passage = Passage { is_dir, ..passage(state) };
+                assert_eq!(Passage::decode("x", &passage.encode()).unwrap(), passage);
+            }
         }
     }
 

@@ -13,7 +13,7 @@
 //! part    := state:u8 dir:varint bits:u8 value:u32 mode:varint uid:varint gid:varint
 //! ```
 //!
-//! Format 3 has neither `outer` nor `decoupled`: subtrees were not in each other, and what went back to
+//! Format 4 has no subtrees that follow their names, and does not say which are joined (flags). Format 3 has neither `outer` nor `decoupled`: subtrees were not in each other, and what went back to
 //! rank 0 was a part of what is around it whatever the list said, so that is left out. Format 2 has no
 //! fragments, format 1 no flags either: who moved something then did so by hand. All are read.
 //!
@@ -35,7 +35,9 @@ use crate::error::{FormatError, KNOWN_VERSION};
 pub const SUBTREES_NAME: &str = "mds/subtrees";
 
 const MAGIC: &[u8; 8] = b"CUDLSUBT";
-const VERSION: u16 = 4;
+const VERSION: u16 = 5;
+/// The version that says neither which subtrees follow their names, nor which are joined.
+const VERSION_NESTED: u16 = 4;
 /// The version without flags.
 const VERSION_PINNED: u16 = 1;
 /// The version without fragments.
@@ -44,6 +46,8 @@ const VERSION_WHOLE: u16 = 2;
 const VERSION_FLAT: u16 = 3;
 const PINNED: u8 = 1;
 const FRAGMENT: u8 = 2;
+const FOLLOWS: u8 = 4;
+const JOINED: u8 = 8;
 const CRC_BYTES: usize = 4;
 /// How many subtrees there may be: the object stays small, and requests are compared with all.
 pub const SUBTREES_MAX: usize = 4096;
@@ -59,6 +63,12 @@ pub struct Subtree {
     pub moves: u64,
     /// Somebody wants it there: the balancer leaves it.
     pub pinned: bool,
+    /// It is apart from what is around its name only because its root was renamed: its rank gives it to the
+    /// one that has the name as soon as it can.
+    pub follows: bool,
+    /// It is where its name is, and a part of what is around it: it goes where that goes, and `rank` and `outer` decide
+    /// nothing. What stays known is how often it was moved, and whether somebody wants it where it is.
+    pub joined: bool,
     /// The path of the root when it was moved.
     pub path: Vec<u8>,
     /// The policy that the root inherits, canonical text; empty for the default.
@@ -123,6 +133,17 @@ impl Subtrees {
         self.list.len()
     }
 
+    /// Those that their ranks serve apart from what is around them.
+    pub fn apart(&self) -> impl Iterator<Item = &Subtree> {
+        self.list.iter().filter(|subtree| !subtree.joined)
+    }
+
+    /// The subtree with this root, if its rank serves it apart from what is around it.
+    #[must_use]
+    pub fn apart_at(&self, root: Ino) -> Option<&Subtree> {
+        self.get(root).filter(|subtree| !subtree.joined)
+    }
+
     /// The subtree with this root.
     #[must_use]
     pub fn get(&self, root: Ino) -> Option<&Subtree> {
@@ -158,6 +179,23 @@ impl Subtrees {
         self.get(subtree.outer).map_or(Rank(0), |outer| outer.rank)
     }
 
+    /// What is where its name is becomes a part of what is around it; a list of an older version did not say
+    /// which.
+    fn join(&mut self) {
+        let is_joined =
+            |it: &Subtree| it.part.is_none() && it.inode.is_empty() && it.rank == self.named_by(it);
+        let joined: Vec<bool> = self.list.iter().map(is_joined).collect();
+        self.list.iter_mut().zip(joined).for_each(|(subtree, joined)| subtree.joined = joined);
+        for at in 0..self.list.len() {
+            // Only a damaged list has rings.
+            for _ in 0..self.list.len() {
+                let outer = self.get(self.list[at].outer).filter(|outer| outer.joined);
+                let Some(around) = outer.map(|outer| outer.outer) else { break };
+                self.list[at].outer = around;
+            }
+        }
+    }
+
     /// The bytes of the object.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -165,13 +203,18 @@ impl Subtrees {
         out.put_u16(VERSION);
         out.put_varint(self.list.len() as u64);
         for subtree in &self.list {
-            let Subtree { root, rank, moves, pinned, path, policy, inode, part, outer, decoupled } =
+            let Subtree { root, rank, moves, path, policy, inode, part, outer, decoupled, .. } =
                 subtree;
             out.put_varint(root.0);
             out.put_varint(u64::from(rank.0));
             out.put_varint(*moves);
-            let fragment = if part.is_some() { FRAGMENT } else { 0 };
-            out.put_u8(fragment | if *pinned { PINNED } else { 0 });
+            let flags = [
+                (PINNED, subtree.pinned),
+                (FRAGMENT, part.is_some()),
+                (FOLLOWS, subtree.follows),
+                (JOINED, subtree.joined),
+            ];
+            out.put_u8(flags.iter().filter(|(_, is)| *is).map(|(flag, _)| flag).sum());
             out.put_bytes(path);
             out.put_bytes(policy.as_bytes());
             out.put_bytes(inode);
@@ -228,7 +271,11 @@ fn read(bytes: &[u8]) -> Result<Subtrees, Malformed> {
         let came_back = |it: &Subtree| it.rank == Rank(0) && it.inode.is_empty();
         list.retain(|subtree| !came_back(subtree) || subtree.part.is_some());
     }
-    Ok(Subtrees { list })
+    let mut subtrees = Subtrees { list };
+    if version <= VERSION_NESTED {
+        subtrees.join();
+    }
+    Ok(subtrees)
 }
 
 fn put_part(out: &mut Vec<u8>, part: &Part) {
@@ -271,11 +318,16 @@ fn subtree(reader: &mut Reader<'_>, version: u16) -> Result<Subtree, Malformed> 
     let moves = reader.varint()?;
     let start = *reader;
     let flags = if version == VERSION_PINNED { PINNED } else { reader.u8()? };
-    let known = if version <= VERSION_WHOLE { PINNED } else { PINNED | FRAGMENT };
+    let known = match version {
+        ..=VERSION_WHOLE => PINNED,
+        ..=VERSION_NESTED => PINNED | FRAGMENT,
+        _ => PINNED | FRAGMENT | FOLLOWS | JOINED,
+    };
     if flags & !known != 0 {
         return Err(start.malformed("known flags"));
     }
-    let pinned = flags & PINNED != 0;
+    let is = |flag| flags & flag != 0;
+    let (pinned, follows, joined) = (is(PINNED), is(FOLLOWS), is(JOINED));
     let path = reader.bytes()?.to_vec();
     let start = *reader;
     let policy = String::from_utf8(reader.bytes()?.to_vec());
@@ -288,7 +340,20 @@ fn subtree(reader: &mut Reader<'_>, version: u16) -> Result<Subtree, Malformed> 
         decoupled = reader.bytes()?.to_vec();
     }
     let rank = Rank(rank);
-    Ok(Subtree { root, rank, moves, pinned, path, policy, inode, part, outer, decoupled })
+    Ok(Subtree {
+        root,
+        rank,
+        moves,
+        pinned,
+        follows,
+        joined,
+        path,
+        policy,
+        inode,
+        part,
+        outer,
+        decoupled,
+    })
 }
 
 #[cfg(test)]

@@ -8,6 +8,21 @@ use wire::Message;
 pub(crate) fn store_op(op: &StoreOp) -> String {
     match op {
         StoreOp::Append { object, data } => format!("append {object} {}B", data.len()),
+        StoreOp::Put { object, data, .. } if object == metastore::SUBTREES_NAME => {
+            let list = metastore::Subtrees::decode(data).unwrap_or_default();
+            let all = list.iter().map(|it| {
+                let flags = [
+                    (it.joined, "j"),
+                    (it.follows, "f"),
+                    (it.pinned, "p"),
+                    (!it.inode.is_empty(), "i"),
+                ];
+                let flags: String =
+                    flags.iter().filter(|(is, _)| *is).map(|(_, text)| *text).collect();
+                format!("{}@{}{flags}<{}", it.root.0, it.rank.0, it.outer.0)
+            });
+            format!("put {object} {}", all.collect::<Vec<_>>().join(" "))
+        }
         StoreOp::Put { object, data, condition } => {
             format!("put {object} {}B if {condition:?}", data.len())
         }

@@ -14,9 +14,12 @@ mod balance;
 mod client;
 mod job;
 mod judge;
+mod moves;
 mod passing;
 mod register;
+mod report;
 mod script;
+mod tree;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,46 +37,17 @@ use balance::Balancing;
 use client::Client;
 use job::Job;
 use register::Registers;
+pub use report::RanksReport;
 use script::Script;
+use tree::Tree;
 
 const MS: u64 = 1_000_000;
 /// How long everything may take to come to rest when nothing is broken any more.
 const PATIENCE: u64 = 60_000 * MS;
 /// Directories that move.
 const DIRS: usize = 3;
-
-/// What a run did.
-#[derive(Clone, Debug, Default)]
-pub struct RanksReport {
-    /// The promise that was broken, if one was.
-    pub violation: Option<String>,
-    /// Answers that were judged.
-    pub judged: u64,
-    /// Subtrees that changed hands.
-    pub moves: u64,
-    /// Directories that were split, and put together.
-    pub splits: u64,
-    /// See `splits`.
-    pub joins: u64,
-    /// Moves that were refused or given up.
-    pub refused: u64,
-    /// Requests that were sent on to another rank.
-    pub redirected: u64,
-    /// Files that were renamed from a directory of one rank to one of another.
-    pub passed: u64,
-    /// Journals of a decoupled subtree that were merged.
-    pub merges: u64,
-    /// Servers that were killed.
-    pub crashes: u64,
-    /// Those of them that were killed while they had a subtree on its way.
-    pub crashes_moving: u64,
-    /// Subtrees that changed hands because a balancer wanted it.
-    pub balanced: u64,
-    /// Ticks in which a policy failed.
-    pub faulty_ticks: u64,
-    /// What happened, if that was asked for.
-    pub trace: Vec<String>,
-}
+/// Directories that move, and in which others are renamed.
+const BASES: usize = 3;
 
 #[derive(Debug)]
 enum Event {
@@ -130,6 +104,7 @@ struct World {
     balancing: Option<Balancing>,
     memory: Memory,
     job: Job,
+    tree: Tree,
     delay_max: u64,
     faults: bool,
     /// Nobody changes anything any more.
@@ -191,6 +166,7 @@ impl World {
             balancing,
             memory,
             job: Job::default(),
+            tree: Tree::default(),
             delay_max: rng.pick(&[1, 3, 10]) * MS,
             faults: rng.percent(85),
             at_rest: false,
@@ -243,17 +219,19 @@ impl World {
         for server in 0..self.servers.len() {
             self.schedule(1, Event::Start(server));
         }
-        // The first one moves subtrees, the last one has decoupled one, the others work.
-        for number in 0..=job::JOB as u64 {
+        // The first one moves subtrees, one has decoupled one, the last ones rename directories, the others
+        // work.
+        for number in 0..=tree::LAST as u64 {
             let remembers = self.rng.percent(50);
             self.clients.push(Client::new(ClientId(number + 1), remembers));
         }
-        for number in 0..DIRS {
+        for number in 0..DIRS + BASES {
             let name = format!("d{number}").into_bytes();
             self.clients[0].script.push_back(Script::MakeDir(Ino::ROOT, name));
         }
         self.schedule(MS, Event::Turn(0));
-        self.run_while(20_000 * MS, |world| world.clients[0].dirs.len() < DIRS);
+        self.run_while(20_000 * MS, |world| world.clients[0].dirs.len() < DIRS + BASES);
+        self.tree.bases = self.clients[0].dirs.split_off(DIRS);
         self.begin_job();
         self.schedule(MS, Event::Turn(0));
         self.run_while(20_000 * MS, |world| !world.clients[0].is_idle());

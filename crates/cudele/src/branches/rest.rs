@@ -77,7 +77,7 @@ fn check_ranks(store: &dyn ObjectStore) -> Result<()> {
         Err(error) if error.errno == Errno::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
-    match list.iter().find(|subtree| subtree.rank != Rank(0)) {
+    match list.apart().find(|subtree| subtree.rank != Rank(0)) {
         None => Ok(()),
         Some(subtree) => {
             let path = String::from_utf8_lossy(&subtree.path).into_owned();

@@ -211,6 +211,10 @@ impl Mds {
                 None
             }
             Stage::Flush { seq } => {
+                // Nothing is sent again of what was done with its name, or with what is above it.
+                if self.log.safe() < seq {
+                    return None;
+                }
                 let gone = self.leaves_behind(root);
                 let alone = gone.is_some();
                 self.authority.export.as_mut()?.gone = gone;
@@ -234,6 +238,13 @@ impl Mds {
                     return Some(Stage::Flush { seq: self.log.last() });
                 }
                 if !self.is_written_out(root, seq, effects) || self.authority.is_busy() {
+                    return None;
+                }
+                // What came a moment ago may be in it, or have others in it; nothing is looked for in what is frozen.
+                let lost = |it: Ino| !self.namespace.is_anchored(it);
+                let mut imports = self.authority.imports.iter().map(|import| import.root);
+                if self.authority.other_roots().any(lost) || imports.any(lost) {
+                    self.abort_export("a subtree in it has just come; try again", effects);
                     return None;
                 }
                 if self.is_importing_below(root) || !self.note_leaving(root, effects) {
@@ -318,6 +329,7 @@ impl Mds {
         }
         self.imports_again(false);
         self.reshape_listed(true);
+        self.passages_listed(Some(self.clock.now + RETRY));
     }
 
     /// What was to be written is written.
@@ -328,6 +340,7 @@ impl Mds {
             self.note_fragments();
         }
         self.reshape_listed(false);
+        self.passages_listed(None);
         if !self.import_acknowledged(effects)
             && let Some(Export { stage: Stage::Commit, .. }) = self.authority.export
         {
@@ -339,13 +352,15 @@ impl Mds {
     fn list_found(&mut self, effects: &mut Effects) {
         self.imports_again(true);
         self.reshape_listed(false);
+        self.passages_listed(Some(self.clock.now));
         let Some(Export { root, to, pinned, stage: Stage::Commit, .. }) = self.authority.export
         else {
             return;
         };
-        let known = self.authority.list.get(root);
-        let here = known.is_none_or(|subtree| subtree.rank == self.rank);
-        let noted = to == self.rank && known.is_some_and(|subtree| subtree.pinned == pinned);
+        let list = &self.authority.list;
+        let here = list.apart_at(root).is_none_or(|subtree| subtree.rank == self.rank);
+        let noted = list.get(root).is_some_and(|subtree| subtree.pinned == pinned);
+        let noted = to == self.rank && noted;
         if here && self.is_importing_below(root) {
             self.list_again(Stage::Retry(self.clock.now + RETRY));
         } else if here && !noted && to == self.rank {
@@ -362,6 +377,7 @@ impl Mds {
     /// The subtree is the other rank's.
     fn exported(&mut self, effects: &mut Effects) {
         let Some(export) = self.authority.export.take() else { return };
+        self.preload_fetched();
         let Export { root, to, at, frozen, flushed, .. } = export;
         if to == self.rank {
             self.authority.note_plain();
@@ -402,6 +418,7 @@ impl Mds {
     /// The subtree stays here. Not once the list may have been replaced.
     pub(crate) fn abort_export(&mut self, why: &str, effects: &mut Effects) {
         let Some(export) = self.authority.export.take() else { return };
+        self.preload_fetched();
         self.counters.exports_aborted += 1;
         self.authority.note_plain();
         self.tables.stay();

@@ -294,10 +294,13 @@ impl Mds {
         if self.is_split_or_about_to(dir) || self.authority.passages.is_about(dir) {
             return false;
         }
-        match &self.authority.export {
-            None => true,
-            Some(export) => !self.namespace.ancestors(dir).any(|above| export.root == above),
+        let exporting = self.authority.exporting();
+        let passages = &self.authority.passages;
+        if exporting.is_none() && passages.is_empty() {
+            return true;
         }
+        let goes = |above| exporting == Some(above) || passages.is_leaving(above);
+        !self.namespace.ancestors(dir).any(goes)
     }
 
     fn is_split_or_about_to(&self, dir: Ino) -> bool {

@@ -37,6 +37,8 @@ pub(crate) struct Import {
     /// What clients have decoupled in it.
     pub(super) decoupled: Vec<Ino>,
     stage: Stage,
+    /// Since when it is known here.
+    since: Moment,
 }
 
 impl Mds {
@@ -46,7 +48,8 @@ impl Mds {
             // What cannot be read is said when it is taken in.
             let moved = moved.and_then(Result::ok).unwrap_or_default();
             let decoupled = moved.into_iter().map(|moved| moved.root).collect();
-            self.authority.imports.push(Import { root, decoupled, stage: Stage::Begin });
+            let (stage, since) = (Stage::Begin, self.clock.now);
+            self.authority.imports.push(Import { root, decoupled, stage, since });
             self.authority.note_plain();
         }
     }
@@ -77,7 +80,8 @@ impl Mds {
             Stage::Begin => {
                 let subtree = self.authority.list.get(root)?.clone();
                 // A name that left may come back with it: first it leaves.
-                if !self.are_departures_decided() {
+                let since = self.authority.imports.iter().find(|it| it.root == root)?.since;
+                if !self.are_departures_decided(since) {
                     return None;
                 }
                 if self.is_named_here(&subtree) && !self.namespace.is_anchored(root) {
@@ -131,7 +135,16 @@ impl Mds {
     fn list_without_inode(&self, root: Ino) -> Option<Subtrees> {
         let subtree = self.authority.list.get(root)?.clone();
         let mut list = self.authority.list.clone();
-        list.put(Subtree { inode: Vec::new(), decoupled: Vec::new(), ..subtree });
+        let joined = self.is_named_here(&subtree) && subtree.part.is_none();
+        if joined {
+            // What is in it is in what it is a part of.
+            let inside = list.apart().filter(|it| it.outer == root).cloned();
+            for inner in inside.collect::<Vec<_>>() {
+                list.put(Subtree { outer: subtree.outer, ..inner });
+            }
+        }
+        let (inode, decoupled) = (Vec::new(), Vec::new());
+        list.put(Subtree { inode, decoupled, joined, ..subtree });
         Some(list)
     }
 

@@ -20,21 +20,21 @@ impl Mds {
     /// The nearest subtree around a directory whose name is here; `also` counts as the root of one.
     fn outer_of(&self, root: Ino, also: Ino) -> Ino {
         let mut above = self.namespace.ancestors(root).skip(1);
-        let is_root = |dir: &Ino| *dir == also || self.authority.list.get(*dir).is_some();
+        let is_root = |dir: &Ino| *dir == also || self.authority.list.apart_at(*dir).is_some();
         above.find(is_root).unwrap_or_default()
     }
 
     /// The subtrees whose names are in a subtree of this rank's.
     fn inner_of(&self, root: Ino) -> Vec<Ino> {
         let list = &self.authority.list;
-        let named = list.iter().filter(|it| it.root != root && list.named_by(it) == self.rank);
+        let named = list.apart().filter(|it| it.root != root && list.named_by(it) == self.rank);
         named.map(|it| it.root).filter(|it| self.namespace.is_within(*it, root)).collect()
     }
 
     /// A subtree in one that is to go to a rank which serves that subtree: it must be brought here first.
     pub(super) fn first_elsewhere(&self, root: Ino, to: Rank) -> Option<Answer> {
         let is_there = |it: &Ino| {
-            self.authority.list.get(*it).is_some_and(|it| it.rank == to && to != self.rank)
+            self.authority.list.apart_at(*it).is_some_and(|it| it.rank == to && to != self.rank)
         };
         let root = self.inner_of(root).into_iter().find(is_there)?;
         let elsewhere = Elsewhere { rank: to, root, ..Elsewhere::default() };
@@ -43,8 +43,12 @@ impl Mds {
 
     /// Whether a subtree that is being taken in belongs to one that is to go.
     pub(super) fn is_importing_below(&self, root: Ino) -> bool {
-        let mut imports = self.authority.imports.iter();
-        imports.any(|import| import.root == root || self.namespace.is_within(import.root, root))
+        let mut imports = self.authority.imports.iter().map(|import| import.root);
+        let list = &self.authority.list;
+        let is_named = |it| list.get(it).is_some_and(|subtree| self.is_named_here(subtree));
+        // Where its name is may have to be looked for.
+        let is_lost = |it| !self.namespace.is_anchored(it) && is_named(it);
+        imports.any(|it| it == root || self.namespace.is_within(it, root) || is_lost(it))
     }
 
     /// Whether the name of a subtree that comes is this rank's.
@@ -64,8 +68,10 @@ impl Mds {
         let before = self.authority.list.get(root);
         let part = before.and_then(|before| before.part);
         let moves = before.map_or(0, |before| before.moves) + u64::from(!stays);
-        let named_here = |it: &&Subtree| self.authority.list.named_by(it) == self.rank;
-        let (path, policy, outer) = match before.filter(|before| !named_here(before)) {
+        let named_here = |it: &&Subtree| it.joined || self.authority.list.named_by(it) == self.rank;
+        let elsewhere = before.filter(|before| !named_here(before));
+        let joined = stays && elsewhere.is_none() && part.is_none();
+        let (path, policy, outer) = match elsewhere {
             // The name, and what it inherits, is not here.
             Some(before) => (before.path.clone(), before.policy.clone(), before.outer),
             None => {
@@ -81,17 +87,24 @@ impl Mds {
         let inode = if stays { Vec::new() } else { inode };
         let decoupled = if stays { Vec::new() } else { self.moving_decoupled(root) };
         let mut list = self.authority.list.clone();
+        // What is joined goes with it anyway.
+        let is_in = |it: &&Subtree| it.joined && self.namespace.is_within(it.root, root);
+        let inside: Vec<Subtree> = self.authority.list.iter().filter(is_in).cloned().collect();
+        inside.into_iter().for_each(|subtree| list.put(Subtree { rank: to, ..subtree }));
         for inner in self.inner_of(root) {
-            let Some(subtree) = self.authority.list.get(inner).cloned() else { continue };
+            let Some(subtree) = list.get(inner).cloned() else { continue };
             // What this rank serves in it is a part of it, and goes with it.
             let rank = if subtree.rank == self.rank { to } else { subtree.rank };
-            list.put(Subtree { outer: self.outer_of(inner, root), rank, ..subtree });
+            let also = if joined { Ino(0) } else { root };
+            list.put(Subtree { outer: self.outer_of(inner, also), rank, ..subtree });
         }
         list.put(Subtree {
             root,
             rank: to,
             moves,
             pinned,
+            follows: false,
+            joined,
             path,
             policy,
             inode,

@@ -6,16 +6,21 @@
 //! nowhere, and a recovery finds both as they were. Whoever asked carries the offer from the one rank to
 //! the other; without it, the offer is withdrawn after a while.
 //!
+//! Of a directory only the name goes (`directory`), and it is served to nobody meanwhile, nor what is in it.
+//!
 //! Invariant: an inode is in at most one passage of a rank. One that left does not come back before
 //! its object is deleted: a recovery would take its name away once more.
 
 mod arrive;
 mod depart;
+mod directory;
+mod offer;
 mod recall;
 
 use std::collections::VecDeque;
 
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
+use namespace::Namespace;
 use types::{ConnId, Ino, Rank, Seq, Tid};
 use wire::{Answer, Failure};
 
@@ -58,16 +63,53 @@ impl Passages {
         leaving.or_else(|| self.arrivals.iter().find(comes).map(|it| it.dir))
     }
 
+    /// Whether a request waits that is about something in a directory: the directory is on its way itself, or
+    /// it is that one (`child`) in whose place one comes.
+    pub(super) fn holds_below(
+        &self,
+        namespace: &Namespace,
+        dir: Ino,
+        child: Option<Ino>,
+    ) -> Option<Ino> {
+        let leaves = |it: &&Departure| it.is_frozen() && it.is_of(dir);
+        if let Some(departure) = self.departures.iter().find(leaves) {
+            return Some(departure.passage.parent);
+        }
+        let child = child?;
+        let replaces = |it: &&Arrival| {
+            let is_it = it.is_frozen() && it.dir == dir && it.passage.is_dir;
+            is_it && namespace.name_of(child).is_some_and(|(_, name)| name == it.passage.new_name)
+        };
+        self.arrivals.iter().find(replaces).map(|it| it.dir)
+    }
+
     /// Whether nobody may be told anything to remember of a directory.
     pub(super) fn is_about(&self, dir: Ino) -> bool {
-        let leaves = |it: &Departure| it.is_frozen() && it.passage.parent == dir;
+        let leaves = |it: &Departure| it.is_open() && it.passage.parent == dir;
         self.departures.iter().any(leaves) || self.arrivals.iter().any(|it| it.dir == dir)
+    }
+
+    /// Whether a directory is on its way, or is about to be: nobody may be told anything to remember of what
+    /// is in it.
+    pub(super) fn is_leaving(&self, dir: Ino) -> bool {
+        self.departures.iter().any(|it| it.is_open() && it.is_of(dir))
     }
 
     /// The directories that must stay in memory.
     pub(super) fn directories(&self) -> impl Iterator<Item = Ino> {
-        let from = self.departures.iter().filter(|it| it.is_frozen()).map(|it| it.passage.parent);
+        self.ends().chain(self.leaving())
+    }
+
+    /// The directories that names are on their way from, or to.
+    pub(super) fn ends(&self) -> impl Iterator<Item = Ino> {
+        let from = self.departures.iter().filter(|it| it.is_open()).map(|it| it.passage.parent);
         from.chain(self.arrivals.iter().map(|it| it.dir))
+    }
+
+    /// The directories that are on their way from here.
+    pub(super) fn leaving(&self) -> impl Iterator<Item = Ino> {
+        let of_dirs = self.departures.iter().filter(|it| it.is_open() && it.passage.is_dir);
+        of_dirs.map(|it| it.passage.ino)
     }
 
     /// Whether the journal is to be written without delay.

@@ -128,7 +128,10 @@ impl Mds {
             names.filter_map(|(parent, name)| self.namespace.peek(parent, name).ok()?);
         named.find_map(|ino| {
             let on_its_way = self.is_on_its_way(ino).then_some(ino);
-            authority.passages.holds(ino).or(on_its_way)
+            // What a name is on its way to, or from, stays where it is meanwhile.
+            let mut passing = authority.passages.ends();
+            let around = || passing.find(|dir| self.namespace.is_within(*dir, ino));
+            authority.passages.holds(ino).or(on_its_way).or_else(around)
         })
     }
 
@@ -151,18 +154,24 @@ impl Mds {
             }
         }
         // What is served here around something that is served here takes that along when it goes.
-        let mut here = false;
+        let (mut here, mut child) = (false, None);
         for above in self.namespace.ancestors(ino) {
             if self.is_on_its_way(above) {
                 return Place::Moving(above);
             }
+            if !authority.passages.is_empty()
+                && let Some(dir) = authority.passages.holds_below(&self.namespace, above, child)
+            {
+                return Place::Moving(dir);
+            }
+            child = Some(above);
             // Only rank 0 splits and joins: elsewhere nobody would go on with who waits for that.
             if self.rank == Rank(0)
                 && let Some(dir) = self.reshaping(above)
             {
                 return Place::Moving(dir);
             }
-            match authority.list.get(above) {
+            match authority.list.apart_at(above) {
                 Some(subtree) if subtree.rank != self.rank && !here => {
                     return Place::Other(subtree.rank);
                 }
@@ -367,8 +376,11 @@ impl Mds {
             return busy("it comes from another rank; try again when it is here".into());
         }
         let mut passing = self.authority.passages.directories();
-        if passing.any(|it| self.namespace.is_within(it, dir)) {
-            return busy("a file is on its way between two ranks; try again in a moment".into());
+        let mut leaving = self.authority.passages.leaving();
+        if passing.any(|it| self.namespace.is_within(it, dir))
+            || leaving.any(|it| self.overlap(dir, it))
+        {
+            return busy("a name is on its way between two ranks; try again in a moment".into());
         }
         if self.authority.reshape.is_some() {
             return busy(
@@ -379,7 +391,7 @@ impl Mds {
         if splits.any(|split| self.overlap(dir, *split) || !self.namespace.is_anchored(*split)) {
             return busy(FRAGMENTED.into());
         }
-        for subtree in self.authority.list.iter() {
+        for subtree in self.authority.list.apart() {
             let Subtree { root, rank, path, .. } = subtree;
             if *rank != self.rank
                 && self.is_named_here(subtree)

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use namespace::Refusal;
-use types::{Ino, Rank};
+use types::{Ino, Rank, Set};
 
 use crate::{Effects, Mds};
 
@@ -94,17 +94,41 @@ impl Mds {
             let full = matches!(preload.goal, Goal::All(_))
                 && self.namespace.inodes() > self.settings.inodes_max / 2;
             let Some(dir) = preload.queue.pop_front().filter(|_| !full) else { return true };
+            // It may have gone since it was found.
+            if self.authority.is_of_other(dir) {
+                continue;
+            }
             match self.look_into(dir) {
-                Ok(dirs) => preload.queue.extend(dirs),
+                Ok(dirs) => match preload.goal {
+                    Goal::All(_) => preload.queue.extend(dirs),
+                    // Downwards first: what is above those that wait must stay in memory.
+                    Goal::Find(_) => dirs.into_iter().for_each(|dir| preload.queue.push_front(dir)),
+                },
                 Err(Refusal::Cold(cold)) => {
                     preload.queue.push_front(dir);
                     preload.waiting = true;
+                    // What is about to go would arrive when another rank has it.
+                    if self.is_frozen_for_export(dir) {
+                        return false;
+                    }
                     self.preload_waits_for(cold, effects);
                     return false;
                 }
                 Err(Refusal::Errno(_)) => {}
             }
         }
+    }
+
+    fn is_frozen_for_export(&self, dir: Ino) -> bool {
+        let frozen = self.authority.export.as_ref().filter(|export| export.is_frozen());
+        frozen.is_some_and(|export| self.namespace.is_within(dir, export.root))
+    }
+
+    /// The directories that have the names of those that are still to be looked into on the way to something.
+    pub(crate) fn preload_homes(&self) -> Set<Ino> {
+        let finds = |it: &&Preload| matches!(it.goal, Goal::Find(_));
+        let finds = self.authority.preloads.iter().filter(finds);
+        finds.flat_map(|it| &it.queue).filter_map(|dir| self.namespace.home_of(*dir)).collect()
     }
 
     /// The directories from which everything that this rank serves is reached.

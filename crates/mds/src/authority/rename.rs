@@ -6,10 +6,11 @@
 //! directory in which another rank serves something stays in its tree.
 
 use types::Ino;
+use wire::Op;
 
-use super::place::busy;
+use super::place::{busy, cold};
 use crate::Mds;
-use crate::op::Refused;
+use crate::op::{Refused, touched};
 
 impl Mds {
     /// `EBUSY` if a directory might come below itself through subtrees of other ranks.
@@ -27,6 +28,22 @@ impl Mds {
         if exchanges { self.check_tree(to) } else { Ok(()) }
     }
 
+    /// What another rank serves is not removed, renamed, or replaced, although what was known of it when it
+    /// was here may say that it is empty.
+    pub(crate) fn check_mounts(&self, op: &Op<'_>) -> Result<(), Refused> {
+        if self.authority.is_plain() {
+            return Ok(());
+        }
+        for (parent, name) in touched(op).1.into_iter().flatten() {
+            if let Ok(Some(ino)) = self.namespace.peek(parent, name)
+                && self.authority.is_of_other(ino)
+            {
+                return Err(cold(ino));
+            }
+        }
+        Ok(())
+    }
+
     fn check_tree(&self, (parent, name): (Ino, &[u8])) -> Result<(), Refused> {
         let Ok(Some(dir)) = self.namespace.peek(parent, name) else { return Ok(()) };
         if !self.namespace.is_dir(dir) {
@@ -40,15 +57,7 @@ impl Mds {
         let mut inside = self.authority.other_roots();
         match inside.find(|root| self.namespace.is_within(*root, dir)) {
             None => Ok(()),
-            Some(root) => {
-                let known = self.authority.list.get(root);
-                let path = known.map(|it| String::from_utf8_lossy(&it.path).into_owned());
-                Err(busy(format!(
-                    "another metadata server serves {} in it, and the new place is not in the same subtree; bring that \
-                     back first (`cudele mds pin`)",
-                    path.unwrap_or_default()
-                )))
-            }
+            Some(root) => Err(self.busy_with(root)),
         }
     }
 }

@@ -9,7 +9,7 @@ use metastore::request::StoreOp;
 use types::{Ino, Moment, Seq, Span, check_name};
 use wire::Op;
 
-use super::Fetches;
+use super::{Fetches, Waiter};
 use crate::op::touched;
 use crate::{Effects, Mds, Waiting};
 
@@ -54,6 +54,24 @@ impl Mds {
     /// Whether somebody waits for a directory.
     pub(crate) fn is_waited_for(&self, dir: Ino) -> bool {
         self.fetches.waiting.contains_key(&dir)
+    }
+
+    /// What another rank serves may have been read for what its root says. What is in it is not believed: it
+    /// may be in a directory of this rank meanwhile.
+    pub(super) fn forget_others(&mut self, dir: Ino) {
+        if self.is_active() && self.authority.is_of_other(dir) {
+            self.namespace.forget_dirs(&[dir]);
+        }
+    }
+
+    /// Who walks through directories goes on when one is here.
+    pub(crate) fn preload_waits_for(&mut self, dir: Ino, effects: &mut Effects) {
+        // One wakes all of them.
+        let waiting = self.fetches.waiting.get(&dir);
+        let known = |waiters: &Vec<Waiter>| waiters.iter().any(|it| matches!(it, Waiter::Preload));
+        if !waiting.is_some_and(known) {
+            self.wait_for(dir, Need::Whole, Waiter::Preload, effects);
+        }
     }
 
     /// Fetches what is needed of a directory, unless that has to wait. A directory that is being written

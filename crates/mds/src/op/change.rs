@@ -33,6 +33,7 @@ impl Mds {
             }
             Op::Rmdir { parent, name } => {
                 let planned = self.namespace.plan_rmdir(cred, parent, name, time)?;
+                self.check_mounts(op)?;
                 Ok(self.carry_out(origin, parent, &planned, time))
             }
             Op::Rename { parent, name, new_parent, new_name, flags } => {
@@ -43,6 +44,7 @@ impl Mds {
                 }
                 let planned = self.namespace.plan_rename(cred, from, to, flags, time)?;
                 let Some(planned) = planned else { return Ok(Performed::Answer(Answer::Done)) };
+                self.check_mounts(op)?;
                 Ok(self.carry_out_in_both(origin, (parent, new_parent), &planned, time))
             }
             Op::SetAttr { ino, ref change } => {

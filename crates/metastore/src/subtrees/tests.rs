@@ -11,6 +11,7 @@ fn subtrees() -> Subtrees {
             policy: "consistency: rpcs\n".into(),
             inode: vec![3; 40],
             pinned: rank == 2,
+            follows: rank == 0,
             part: None,
             outer: Ino(root >> 1),
             decoupled: vec![4; 30],
@@ -56,10 +57,25 @@ fn with_fragment() -> Subtrees {
 }
 
 #[test]
-fn the_bytes_of_version_4() {
-    assert_eq!(hex(&one(false).encode()), "4355444c53554254040001ac02010200022f61000000008a154115");
+fn the_bytes_of_version_5() {
+    assert_eq!(hex(&one(false).encode()), "4355444c53554254050001ac02010200022f61000000008be8cf72");
+    let mut follows = one(false);
+    let subtree = follows.get(Ino(300)).unwrap().clone();
+    follows.put(Subtree { follows: true, ..subtree });
+    assert_eq!(hex(&follows.encode()), "4355444c53554254050001ac02010204022f6100000000e66ad253");
+}
+
+#[test]
+fn version_4_is_read_and_nothing_follows_its_name() {
+    let hex = "4355444c53554254040001ac02010200022f61000000008a154115";
+    assert_eq!(Subtrees::decode(&bytes(hex)), Ok(one(false)));
+    let mut follows = bytes(hex);
+    let end = follows.len() - CRC_BYTES;
+    follows[15] |= FOLLOWS;
+    let crc = crc32c(&follows[..end]);
+    follows[end..].copy_from_slice(&crc.to_le_bytes());
+    assert!(Subtrees::decode(&follows).is_err());
     let version_4 = "4355444c5355425404000209000002000000030803000000a0ed830101020000ac02010201022f610000000097885e81";
-    assert_eq!(hex(&with_fragment().encode()), version_4);
     assert_eq!(Subtrees::decode(&bytes(version_4)), Ok(with_fragment()));
 }
 

@@ -1,23 +1,23 @@
-//! A file that goes to a directory of another rank, or comes from one (F-13).
+//! A name that goes to a directory of another rank, or comes from one (F-13).
 //!
-//! It leaves in a rename to the hidden directory above it, which means that nothing of it is here any more:
-//! the content is the other rank's. There it comes from nowhere, also by a rename.
+//! A file leaves in a rename to the hidden directory above it, which means that nothing of it is here any more:
+//! the content is the other rank's. There it comes from nowhere, also by a rename. A directory leaves in the
+//! same rename and stays in the hidden directory, with all that is in it: only its name is the other rank's.
 
 use journal::{Event, Snapshot};
 use types::{Cred, Errno, Ino, Timestamp, check_name};
 
-use super::Planned;
+use super::{Planned, WRITE};
 use crate::{Namespace, Refusal};
 
-/// The name that a file has in the hidden directory above it.
+/// The name that an inode has in the hidden directory above it.
 const HIDDEN_NAME: &[u8] = b"root";
 
 impl Namespace {
-    /// A file leaves its directory for one of another rank. The event has all that its inode says.
+    /// A name leaves its directory for one of another rank. The event has all that the inode says.
     ///
     /// # Errors
-    /// `ENOENT`, `EACCES`, `EPERM`; `EXDEV` for a directory, and for a file with several names; or
-    /// [`Refusal::Cold`].
+    /// `ENOENT`, `EACCES`, `EPERM`; `EXDEV` for a file with several names; or [`Refusal::Cold`].
     pub fn plan_departure<'a>(
         &self,
         cred: &Cred,
@@ -28,7 +28,10 @@ impl Namespace {
         let dir = self.writable_dir(cred, parent)?;
         let (ino, inode) = self.existing(parent, name)?;
         self.sticky(cred, dir, inode)?;
-        if inode.is_dir() || inode.home == Ino::LINKS || inode.nlink != 1 {
+        if inode.is_dir() {
+            // Its `..` changes, as in a rename within one rank.
+            self.allow(cred, inode, WRITE)?;
+        } else if inode.home == Ino::LINKS || inode.nlink != 1 {
             return Err(Errno::CrossDevice.into());
         }
         self.inode_up_to_date(ino)?;
@@ -46,10 +49,10 @@ impl Namespace {
         Ok((ino, Planned::with_extra(event, extra)))
     }
 
-    /// A file of another rank gets a name here.
+    /// An inode of another rank gets a name here.
     ///
     /// # Errors
-    /// `EEXIST` with `no_replace`, `EISDIR`, `ENOTDIR`, `EACCES`, `EPERM`, or [`Refusal::Cold`].
+    /// `EEXIST` with `no_replace`, `EISDIR`, `ENOTDIR`, `ENOTEMPTY`, `EACCES`, `EPERM`, or [`Refusal::Cold`].
     pub fn plan_arrival<'a>(
         &self,
         cred: &Cred,
@@ -66,10 +69,13 @@ impl Namespace {
             if no_replace {
                 return Err(Errno::Exists.into());
             }
-            if inode.is_dir() {
-                return Err(Errno::IsDirectory.into());
-            }
             self.sticky(cred, dir, inode)?;
+            match (moved.attr.is_dir(), inode.is_dir()) {
+                (false, true) => return Err(Errno::IsDirectory.into()),
+                (true, false) => return Err(Errno::NotDirectory.into()),
+                (true, true) => self.is_empty(target)?,
+                (false, false) => {}
+            }
         }
         Ok(Event::Rename {
             parent,

@@ -114,6 +114,9 @@ fn ranks(options: &Options, start: Instant) -> u64 {
         sum.splits += report.splits;
         sum.joins += report.joins;
         sum.passed += report.passed;
+        sum.passed_dirs += report.passed_dirs;
+        sum.busy_dirs += report.busy_dirs;
+        sum.kept_dirs += report.kept_dirs;
         sum.redirected += report.redirected;
         sum.crashes += report.crashes;
         sum.crashes_moving += report.crashes_moving;
@@ -126,13 +129,16 @@ fn ranks(options: &Options, start: Instant) -> u64 {
         }
     }
     println!(
-        "{done} seeds of several ranks, {} answers judged, {} subtrees moved and {} not, {} directories split and {} joined, {} names passed between ranks, {} requests sent on, {} servers killed, {} of them with a subtree on its way, {failures} failures",
+        "{done} seeds of several ranks, {} answers judged, {} subtrees moved and {} not, {} directories split and {} joined, {} names of files and {} of directories passed between ranks ({} were busy and {} stayed), {} requests sent on, {} servers killed, {} of them with a subtree on its way, {failures} failures",
         sum.judged,
         sum.moves,
         sum.refused,
         sum.splits,
         sum.joins,
         sum.passed,
+        sum.passed_dirs,
+        sum.busy_dirs,
+        sum.kept_dirs,
         sum.redirected,
         sum.crashes,
         sum.crashes_moving

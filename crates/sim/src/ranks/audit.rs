@@ -15,6 +15,7 @@ impl World {
         let mut dirs = self.clients[0].dirs.clone();
         let inner = self.inner();
         dirs.extend(inner.filter(|_| self.clients[0].moved_inner));
+        dirs.extend(self.tree.bases.iter().copied());
         // Who a subtree went to last may not have heard yet, nor who had what is around it.
         self.run_while(self.now + PATIENCE, |world| {
             let serves = |dir: Ino| {
@@ -34,6 +35,7 @@ impl World {
             self.clients[0].script.push_back(Script::List(dir));
             self.clients[0].script.push_back(Script::Stat(dir));
         }
+        self.audit_tree();
         self.schedule(1, Event::Turn(0));
         self.run_while(self.now + PATIENCE, |world| !world.is_done());
         if !self.is_done() {

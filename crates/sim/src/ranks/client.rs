@@ -9,6 +9,7 @@ use wire::{Answer, Failure, Message, Op};
 use super::job::{JOB, Step};
 use super::register::Place;
 use super::script::Script;
+use super::tree;
 use super::{Conn, Event, MS, World};
 
 #[derive(Debug)]
@@ -48,7 +49,7 @@ pub(super) struct Client {
     pub(super) asked: Option<Asked>,
     pub(super) script: VecDeque<Script>,
     pub(super) dirs: Vec<Ino>,
-    finished: bool,
+    pub(super) finished: bool,
     next_name: u64,
     /// Asked again after a while.
     pub(super) again: bool,
@@ -196,6 +197,7 @@ impl World {
             Some(script) => script,
             None if client == 0 || self.clients[client].finished => return,
             None if client == JOB => self.choose_job(),
+            None if client >= tree::FIRST => self.choose_tree(client),
             None => self.choose(client),
         };
         self.ask_first(client, script, self.now);
@@ -293,6 +295,9 @@ impl World {
 
     #[allow(clippy::too_many_lines, reason = "an arm for each answer")]
     fn answered(&mut self, client: usize, asked: Asked, result: Result<Answer, Failure>) {
+        if matches!(asked.script, Script::Tree(_)) {
+            return self.tree_answered(client, asked, result);
+        }
         let Asked { script, at, rank, stale, tid, mut so_far } = asked;
         let elsewhere = matches!(result, Ok(Answer::Elsewhere(_)));
         let again = result.as_ref().is_err_and(|failure| failure.errno == Errno::Again);
@@ -382,8 +387,7 @@ impl World {
                     return;
                 }
                 // After a restart only a walk brings it back.
-                let dirs = &self.clients[client].dirs;
-                return match dirs.iter().position(|dir| *dir == about) {
+                return match self.top(client, about) {
                     Some(name) => self.walk_first(client, script, name),
                     None => self.ask(client, script, rank, (at, stale + 1), so_far),
                 };
@@ -435,6 +439,12 @@ impl World {
         }
     }
 
+    /// The number in the name of a directory of the root.
+    fn top(&self, client: usize, dir: Ino) -> Option<usize> {
+        let all = self.clients[client].dirs.iter().chain(&self.tree.bases);
+        all.copied().position(|it| it == dir)
+    }
+
     /// Looks a directory up where its name is, and goes on then.
     fn walk_first(&mut self, client: usize, script: Script, name: usize) {
         let name = format!("d{name}").into_bytes();
@@ -443,7 +453,7 @@ impl World {
         // The other one may have gone back since, of which nobody told.
         let second = if let Script::Rename(_, (to, _)) = &script { Some(*to) } else { None };
         self.clients[client].script.push_front(script);
-        let at = |to| self.clients[client].dirs.iter().position(|dir| *dir == to);
+        let at = |to| self.top(client, to);
         if let Some((to, at)) = second.and_then(|to| Some((to, at(to)?))) {
             self.clients[client].places.remove(&to);
             let look = Script::Lookup((Ino::ROOT, format!("d{at}").into_bytes()));
@@ -451,47 +461,5 @@ impl World {
         }
         let script = Script::Lookup((Ino::ROOT, name));
         self.ask(client, script, Rank(0), (self.now, 0), SoFar::default());
-    }
-
-    /// Moves a directory to some rank, if the one who does that has nothing else to do.
-    pub(super) fn begin_move(&mut self) {
-        if self.clients[0].finished {
-            return;
-        }
-        if self.clients[0].is_idle() {
-            let mut dirs = self.clients[0].dirs.clone();
-            // One is in another: both move often.
-            dirs.extend(self.inner().into_iter().chain(self.inner()));
-            let dir = self.rng.pick(&dirs);
-            let rank = Rank(self.rng.index(self.servers.len()) as u16);
-            let parts = self.clients[0].fragments.parts(dir);
-            let todo = self.rng.below(10);
-            let (dir, scripts) = match (todo, parts) {
-                (0, Some(parts)) => {
-                    let home = parts.map(|part| Script::Export(part, Rank(0)));
-                    (dir, home.into_iter().chain([Script::Join(dir)]).collect())
-                }
-                (1..=7, Some(parts)) => {
-                    let part = self.rng.pick(&parts);
-                    (part, vec![Script::Export(part, rank)])
-                }
-                // The decoupled directory, and the one that it is in, stay in one piece.
-                (0..=3, None) if !self.is_about_job(dir) => {
-                    (dir, vec![Script::Split(dir), Script::Stat(dir)])
-                }
-                (8, _) => (dir, vec![Script::Stat(dir)]),
-                _ => (dir, vec![Script::Export(dir, rank)]),
-            };
-            if self.rng.percent(50) && self.faults {
-                // One of the two sides dies on the way.
-                let server = if self.rng.percent(50) { rank } else { self.clients[0].place(dir) };
-                let after = self.rng.between(1, 25);
-                self.servers[usize::from(server.0)].doomed = Some(after);
-            }
-            self.clients[0].script.extend(scripts);
-            self.schedule(1, Event::Turn(0));
-        }
-        let after = self.rng.between(5, 150) * MS;
-        self.schedule(after, Event::Move);
     }
 }

@@ -155,6 +155,7 @@ impl World {
                 Script::Job(step) => step.makes(place, ino),
                 Script::MakeDir(..)
                 | Script::MakeInner(..)
+                | Script::Tree(_)
                 | Script::Lookup(_)
                 | Script::List(_)
                 | Script::Touch(_)

@@ -6,6 +6,7 @@ use wire::{NewInode, Op};
 use super::job::Step;
 use super::passing::Passing;
 use super::register::Place;
+use super::tree;
 
 /// Something to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub(super) enum Script {
     Job(Step),
     /// A step of a rename between two ranks.
     Pass(Passing),
+    /// A step of who renames directories.
+    Tree(tree::Step),
 }
 
 impl Script {
@@ -39,6 +42,7 @@ impl Script {
         match self {
             Self::Job(step) => step.op(),
             Self::Pass(passing) => passing.op(),
+            Self::Tree(step) => step.op(),
             Self::MakeDir(parent, name) | Self::MakeInner(parent, name) => {
                 let new = NewInode {
                     mode: FileType::Directory.mode_bits() | 0o755,
@@ -72,6 +76,7 @@ impl Script {
         match self {
             Self::Job(step) => step.named(),
             Self::Pass(passing) => passing.named(),
+            Self::Tree(step) => step.named(),
             Self::MakeDir(dir, _)
             | Self::MakeInner(dir, _)
             | Self::List(dir)

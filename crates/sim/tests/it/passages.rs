@@ -70,6 +70,7 @@ fn passage() -> Passage {
         time: Timestamp(9),
         inode: buffer.take_blocks().concat(),
         cred: Cred::root(),
+        is_dir: false,
     }
 }
 

@@ -8,7 +8,10 @@ use types::{ConnId, Cred, Errno, Error, Ino, Moment, Origin, Rank, Seq, Tid};
 use wire::{Answer, Failure};
 
 use super::super::RETRY;
+use super::super::place::busy;
 use super::ENDED_MAX;
+use super::directory::MOUNT_POINT;
+use super::offer::failure_of;
 use crate::op::{Performed, Performing, Refused};
 use crate::{Effects, Mds, Waiting};
 
@@ -22,6 +25,11 @@ enum Stage {
     Flush(Seq),
     /// It is being taken.
     Taking,
+    /// It was taken, and the list of subtrees is to say whose the directory is and whose its name, not before
+    /// that time.
+    List(Moment),
+    /// The list is being replaced.
+    Listing,
     /// It was taken: the name is to come.
     Come,
     /// The journal has it up to here.
@@ -39,7 +47,7 @@ pub(super) struct Arrival {
     pub(super) dir: Ino,
     /// Who asked.
     at: Option<(ConnId, Tid)>,
-    passage: Passage,
+    pub(super) passage: Passage,
     version: u64,
     stage: Stage,
     /// It is not certain that it was not taken: the directory is served to nobody.
@@ -59,12 +67,25 @@ impl Arrival {
         (from, number): (Rank, u64),
         (passage, version): (Passage, u64),
     ) -> Self {
-        let (dir, stage) = (passage.new_parent, Stage::Come);
+        let dir = passage.new_parent;
+        let stage = if passage.is_dir { Stage::List(Moment(0)) } else { Stage::Come };
         Self { id, from, number, dir, at: None, passage, version, stage, frozen: true, came: false }
     }
 
     fn object(&self) -> String {
         passage_name(self.from, self.number)
+    }
+
+    /// What is to be done when it is taken.
+    fn taken(&self) -> Stage {
+        if self.passage.is_dir && !self.came { Stage::List(Moment(0)) } else { Stage::Come }
+    }
+
+    /// The list of subtrees was replaced by what this rank wanted, or not: then it is tried again at that time.
+    pub(super) fn listed(&mut self, again: Option<Moment>) {
+        if self.stage == Stage::Listing {
+            self.stage = again.map_or(Stage::Come, Stage::List);
+        }
     }
 }
 
@@ -142,6 +163,18 @@ impl Mds {
                 self.replace_passage(id, PassageState::Taken, effects)?;
                 Some(Stage::Taking)
             }
+            Stage::List(at) => {
+                if self.clock.now < at || self.authority.is_busy() {
+                    return None;
+                }
+                let passage = self.arrival(id)?.passage.clone();
+                if !self.finds(passage.new_parent) {
+                    return None;
+                }
+                let list = self.list_with_name(&passage)?;
+                self.put_list(list, effects);
+                Some(Stage::Listing)
+            }
             Stage::Come => self.take_name(id, effects),
             Stage::Came(seq) => {
                 if self.log.safe() < seq {
@@ -150,7 +183,7 @@ impl Mds {
                 self.replace_passage(id, PassageState::Done, effects)?;
                 Some(Stage::Telling)
             }
-            Stage::Looking | Stage::Taking | Stage::Telling => None,
+            Stage::Looking | Stage::Taking | Stage::Listing | Stage::Telling => None,
         }
     }
 
@@ -204,7 +237,7 @@ impl Mds {
             (Stage::Taking, Ok(StoreResult::Stored(version))) => {
                 arrival.version = *version;
                 arrival.passage.state = PassageState::Taken;
-                Stage::Come
+                arrival.taken()
             }
             (Stage::Telling, Ok(StoreResult::Stored(_))) => return self.arrived(id, effects),
             // Somebody was faster, or it is not known whether it was carried out.
@@ -226,10 +259,9 @@ impl Mds {
         match passage.state {
             PassageState::Withdrawn => return Err(Errno::Stale.into()),
             PassageState::Taken => {
-                if let Some(arrival) = self.arrival(id) {
-                    arrival.frozen = true;
-                }
-                return Ok(Some(Stage::Come));
+                let Some(arrival) = self.arrival(id) else { return Ok(None) };
+                arrival.frozen = true;
+                return Ok(Some(arrival.taken()));
             }
             PassageState::Done => {
                 self.arrived(id, effects);
@@ -249,8 +281,16 @@ impl Mds {
             return Ok(Some(Stage::Look(now + types::Span::from_millis(5))));
         }
         self.may_pass(dir)?;
+        if passage.is_dir && !self.may_come(&passage, effects)? {
+            return Ok(Some(Stage::Look(now + types::Span::from_millis(2))));
+        }
         match self.plan_to_come(&passage, &passage.cred, passage.no_replace).map(drop) {
             Ok(()) => {}
+            Err(Refused::Refusal(Refusal::Cold(cold)))
+                if passage.is_dir && cold != dir && self.is_elsewhere(cold) =>
+            {
+                return Err(busy(MOUNT_POINT));
+            }
             Err(Refused::Refusal(Refusal::Cold(cold))) => {
                 self.passage_waits_for(cold, effects);
                 return Ok(Some(Stage::Look(now + types::Span::from_millis(1))));
@@ -350,11 +390,7 @@ impl Mds {
         let passages = &mut self.authority.passages;
         let Some(place) = passages.arrivals.iter().position(|it| it.id == id) else { return };
         let arrival = passages.arrivals.swap_remove(place);
-        let failure: Failure = match refused {
-            Refused::Refusal(Refusal::Errno(errno)) => errno.into(),
-            Refused::Refusal(Refusal::Cold(_)) => Errno::Again.into(),
-            Refused::Failure(failure) => failure,
-        };
+        let failure = failure_of(refused);
         if let Some(at) = arrival.at {
             self.answer_passage(at, Err(failure), effects);
         }

@@ -1,18 +1,15 @@
 //! The rank that has a name offers it, and lets it go when it is taken.
 
-use journal::JournalBuffer;
 use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
 use metastore::{Passage, PassageState, passage_name};
 use namespace::{Mode, Refusal};
-use policy::Mechanism;
-use types::{ConnId, Cred, Errno, Ino, Moment, Origin, Seq, Span, Tid};
+use types::{ClientId, ConnId, Cred, Errno, Ino, Moment, Origin, Seq, Span, Tid};
 use wire::{Answer, Failure, Op, Request};
 
 use super::super::RETRY;
-use super::super::place::{Place, busy};
 use super::super::preload::Goal;
 use super::ENDED_MAX;
-use crate::op::{Performed, Performing, Refused};
+use crate::op::{Performed, Performing};
 use crate::{Effects, Mds, Phase, Waiting};
 
 /// How long an offer stands that nobody asks about.
@@ -21,7 +18,9 @@ const STANDS: Span = Span::from_millis(2000);
 const LOOK_AGAIN: Span = Span::from_millis(100);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+pub(super) enum Stage {
+    /// Nobody may remember anything of the directory any more, nor of what is in it. Requests go on.
+    Drain,
     /// What is known of the file and its directory is safe up to here: nothing of it will be sent again.
     Flush(Seq),
     /// The offer is being written.
@@ -42,6 +41,8 @@ enum Stage {
     Checking(Seq),
     /// Both have it.
     Ends(Seq),
+    /// The object is being deleted.
+    Deleting,
 }
 
 /// A name on its way to another rank.
@@ -50,18 +51,33 @@ pub(super) struct Departure {
     pub(super) id: u64,
     pub(super) passage: Passage,
     /// Who asked, until the offer is answered.
-    at: Option<(ConnId, Tid)>,
+    pub(super) at: Option<(ConnId, Tid)>,
     /// Who wants to know what became of it.
     waiting: Vec<(ConnId, Tid)>,
     stage: Stage,
     /// The directory was looked for, after a recovery.
     searched: bool,
+    /// When it was last looked whether the other rank has written down that it has the name, and when it was so that
+    /// it had not.
+    asked: Moment,
+    undone: Option<Moment>,
 }
 
 impl Departure {
+    /// Whether the name is still here.
+    pub(super) fn is_open(&self) -> bool {
+        use Stage::{Checking, Deleting, Ends, Gone};
+        !matches!(self.stage, Gone(..) | Checking(_) | Ends(_) | Deleting)
+    }
+
     /// Whether it is not decided, or not carried out, who has the name.
     pub(super) fn is_frozen(&self) -> bool {
-        !matches!(self.stage, Stage::Gone(..) | Stage::Checking(_) | Stage::Ends(_))
+        self.is_open() && self.stage != Stage::Drain
+    }
+
+    /// Whether it is about the name of this directory.
+    pub(super) fn is_of(&self, dir: Ino) -> bool {
+        self.passage.is_dir && self.passage.ino == dir
     }
 
     pub(super) fn is_about(&self, ino: Ino) -> bool {
@@ -74,7 +90,12 @@ impl Departure {
             PassageState::Offered | PassageState::Withdrawn => Stage::Look(now),
             PassageState::Taken | PassageState::Done => Stage::Go,
         };
-        Self { id, passage, at: None, waiting: Vec::new(), stage, searched: false }
+        Self::new(id, passage, None, stage)
+    }
+
+    fn new(id: u64, passage: Passage, at: Option<(ConnId, Tid)>, stage: Stage) -> Self {
+        let (waiting, searched, asked, undone) = (Vec::new(), false, Moment(0), None);
+        Self { id, passage, at, waiting, stage, searched, asked, undone }
     }
 
     fn object(&self) -> String {
@@ -100,15 +121,8 @@ impl Mds {
         if to == self.rank {
             return Err(Errno::Again.into());
         }
-        let (ino, planned) = self.namespace.plan_departure(cred, (parent, name), time)?;
-        if self.opens.files().any(|open| open == ino) {
-            return Err(cross(
-                "clients have the file open, and the two directories are served by different metadata servers",
-            ));
-        }
-        let mut buffer = JournalBuffer::new(Seq(1), true);
-        buffer.append(Origin::default(), &planned.event());
-        buffer.close_block();
+        let (ino, inode) = self.plan_offer(cred, (parent, name), time)?;
+        let is_dir = self.namespace.is_dir(ino);
         let passage = Passage {
             state: PassageState::Offered,
             from: self.rank,
@@ -120,44 +134,17 @@ impl Mds {
             new_name: new_name.to_vec(),
             no_replace,
             time,
-            inode: buffer.take_blocks().concat(),
+            inode,
             cred: cred.clone(),
+            is_dir,
         };
         let id = self.passage_number();
-        let stage = Stage::Flush(self.log.last());
-        let (at, waiting, searched) = (Some(at), Vec::new(), false);
-        let departure = Departure { id, passage, at, waiting, stage, searched };
+        let stage = if is_dir { Stage::Drain } else { Stage::Flush(self.log.last()) };
+        let departure = Departure::new(id, passage, Some(at), stage);
         self.authority.passages.departures.push(departure);
         self.authority.note_plain();
         self.passages_step(effects);
         Ok(Performed::Later)
-    }
-
-    /// Whether names may leave or enter a directory now.
-    pub(super) fn may_pass(&mut self, dir: Ino) -> Result<(), Refused> {
-        if self.phase != Phase::Active {
-            return Err(Errno::Again.into());
-        }
-        if !self.namespace.knows(dir) {
-            return Err(Errno::Stale.into());
-        }
-        let policy = self.namespace.effective_policy(dir).1;
-        if policy.policy.contains(Mechanism::LocalPersist) {
-            return Err(cross(
-                "its policy keeps logs with clients, which one metadata server replays",
-            ));
-        }
-        let mut decoupled = self.tables.decoupled.iter();
-        if decoupled.any(|(root, known)| !known.released && self.namespace.is_within(dir, *root)) {
-            return Err(cross("a client has decoupled a directory above it"));
-        }
-        if self.is_in_change(dir) {
-            return Err(busy("a policy is being changed"));
-        }
-        match self.place(dir) {
-            Place::Here => Ok(()),
-            Place::Moving(_) | Place::Other(_) | Place::Unknown => Err(Errno::Again.into()),
-        }
     }
 
     /// Answers when it is decided who has a name.
@@ -187,15 +174,22 @@ impl Mds {
         Ok(Performed::Later)
     }
 
-    /// Whether all names that were offered have left, or stay. Offers that stand are looked at.
-    pub(in crate::authority) fn are_departures_decided(&mut self) -> bool {
+    /// Whether all names that were offered have left, or stay. Offers that stand are looked at. None of those that
+    /// left comes back with a subtree that came after `since` before its object is deleted: the rank that took it
+    /// gives nothing away of which it has not written down that it has it.
+    pub(in crate::authority) fn are_departures_decided(&mut self, since: Moment) -> bool {
         let now = self.clock.now;
+        let mut decided = true;
         for departure in &mut self.authority.passages.departures {
-            if let Stage::Offered(_) = departure.stage {
-                departure.stage = Stage::Look(now);
-            }
+            let is_known = !departure.is_frozen() && departure.undone.is_some_and(|at| at >= since);
+            decided &= is_known;
+            departure.stage = match departure.stage {
+                Stage::Offered(_) => Stage::Look(now),
+                Stage::Gone(seq, at) if !is_known => Stage::Gone(seq, at.min(now)),
+                stage => stage,
+            };
         }
-        !self.authority.passages.departures.iter().any(Departure::is_frozen)
+        decided
     }
 
     pub(super) fn departures_step(&mut self, effects: &mut Effects) {
@@ -211,13 +205,21 @@ impl Mds {
         }
     }
 
-    fn departure(&mut self, id: u64) -> Option<&mut Departure> {
+    pub(super) fn departure(&mut self, id: u64) -> Option<&mut Departure> {
         self.authority.passages.departures.iter_mut().find(|it| it.id == id)
     }
 
     fn departure_next(&mut self, id: u64, stage: Stage, effects: &mut Effects) -> Option<Stage> {
         let now = self.clock.now;
         match stage {
+            Stage::Drain => {
+                let ino = self.departure(id)?.passage.ino;
+                let held = self.revoke_below(ClientId(0), ino, effects).is_some();
+                if self.phase == Phase::Active && (held || !self.is_merged_below(ino)) {
+                    return None;
+                }
+                self.drained(id, effects)
+            }
             Stage::Flush(seq) => {
                 if self.log.safe() < seq {
                     return None;
@@ -240,7 +242,16 @@ impl Mds {
                 self.get_passage(id, object, effects);
                 Some(Stage::Looking)
             }
-            Stage::Go => self.give_name(id, effects),
+            Stage::Go => {
+                let (ino, is_dir) = {
+                    let passage = &self.departure(id)?.passage;
+                    (passage.ino, passage.is_dir)
+                };
+                if is_dir && !self.is_listed_as_own(ino, effects) {
+                    return None;
+                }
+                self.give_name(id, effects)
+            }
             Stage::Gone(seq, at) => {
                 let done = self.departure(id)?.passage.state == PassageState::Done;
                 if done {
@@ -249,7 +260,9 @@ impl Mds {
                 if now < at {
                     return None;
                 }
-                let object = self.departure(id)?.object();
+                let departure = self.departure(id)?;
+                departure.asked = now;
+                let object = departure.object();
                 self.get_passage(id, object, effects);
                 Some(Stage::Checking(seq))
             }
@@ -258,12 +271,14 @@ impl Mds {
                     return None;
                 }
                 let objects = vec![self.departure(id)?.object()];
-                self.forget(StoreOp::Delete { objects }, effects);
-                self.authority.passages.departures.retain(|it| it.id != id);
-                self.authority.note_plain();
-                None
+                self.store(Waiting::Passage(id), StoreOp::Delete { objects }, effects);
+                Some(Stage::Deleting)
             }
-            Stage::Offer | Stage::Looking | Stage::Withdrawing | Stage::Checking(_) => None,
+            Stage::Offer
+            | Stage::Looking
+            | Stage::Withdrawing
+            | Stage::Checking(_)
+            | Stage::Deleting => None,
         }
     }
 
@@ -326,10 +341,22 @@ impl Mds {
             (Stage::Checking(seq), Ok(StoreResult::Bytes(bytes, _))) => {
                 let done = Passage::decode(&departure.object(), bytes)
                     .is_ok_and(|passage| passage.state == PassageState::Done);
-                if done { Stage::Ends(seq) } else { Stage::Gone(seq, now + LOOK_AGAIN) }
+                if done {
+                    Stage::Ends(seq)
+                } else {
+                    departure.undone = Some(departure.asked);
+                    Stage::Gone(seq, now + LOOK_AGAIN)
+                }
             }
             (Stage::Checking(seq), Ok(StoreResult::Missing)) => Stage::Ends(seq),
             (Stage::Checking(seq), _) => Stage::Gone(seq, now + RETRY),
+            (Stage::Deleting, Ok(_)) => {
+                self.authority.passages.departures.retain(|it| it.id != id);
+                self.authority.note_plain();
+                return true;
+            }
+            // It says that both have it as long as it is there.
+            (Stage::Deleting, Err(_)) => Stage::Gone(Seq(0), now + RETRY),
             // Somebody was faster, or it is not known whether it was carried out.
             (_, Ok(StoreResult::Conflict)) => Stage::Look(now),
             _ => again,
@@ -375,7 +402,8 @@ impl Mds {
 
     /// The name is the other rank's: it goes.
     fn give_name(&mut self, id: u64, effects: &mut Effects) -> Option<Stage> {
-        let Passage { parent, name, ino, time, .. } = self.departure(id)?.passage.clone();
+        let passage = self.departure(id)?.passage.clone();
+        let Passage { parent, name, ino, time, is_dir, .. } = passage;
         let there = self.is_found(id, parent)?;
         let mut seq = Seq(0);
         let planned = match self.namespace.peek(parent, &name) {
@@ -393,6 +421,7 @@ impl Mds {
                 seq = self.log.append(self.clock.now, Origin::default(), &event);
                 self.namespace.apply(seq, Mode::Live, &event);
             }
+            Ok(None) if is_dir && !self.is_root_here(ino, effects) => return None,
             Ok(None) => {}
             Err(Refusal::Cold(dir)) => {
                 self.passage_waits_for(dir, effects);
@@ -422,9 +451,4 @@ fn note_ended<T>(ended: &mut std::collections::VecDeque<T>, one: T) {
         ended.pop_front();
     }
     ended.push_back(one);
-}
-
-/// Why a name does not go to another rank: who asked may copy what it is the name of.
-pub(super) fn cross(text: &str) -> Refused {
-    Refused::Failure(Failure { errno: Errno::CrossDevice, text: text.into() })
 }

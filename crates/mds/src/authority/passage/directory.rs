@@ -1,0 +1,248 @@
+//! A directory that is renamed from a directory of one rank to one of another. Only its name goes: the rank that
+//! had it goes on serving the directory, which becomes a subtree of its own there, and the other rank has
+//! the name (`authority::nested`). So nothing of it is written or read, however much there is.
+//!
+//! Who takes the name says so in the list of subtrees before it has it, because it knows what the directory
+//! inherits there. The rank that serves the directory waits for that, and then puts its root into the hidden directory.
+//! Neither serves the directory before; a recovery of either does the rest, because the offer is deleted last.
+//!
+//! Nothing in the directory is served by another rank. So it cannot come below itself: the way there would lead
+//! through what another rank serves. And while it is on its way nothing in it can leave, nor come.
+
+use metastore::{Passage, SUBTREES_MAX, Subtree, Subtrees};
+use namespace::Refusal;
+use types::{ClientId, ConnId, Errno, Error, Ino, Moment, Span, Tid};
+
+use super::super::READ_LATELY;
+use super::super::place::{Place, busy};
+use super::offer::cross;
+use crate::op::Refused;
+use crate::{Effects, Mds, Phase};
+
+/// Why nothing is done with the name of a subtree that another rank serves.
+pub(super) const MOUNT_POINT: &str = "another rank serves the directory that has the new name; bring it back first with `cudele mds pin`";
+
+const SPLIT: &str = "it is, or is in, a directory that is split, or has one in it; `cudele mds join` puts it together";
+
+/// Directories that were renamed between ranks stay in the list of subtrees. They leave room for those that
+/// somebody pins.
+const RENAMED_MAX: usize = SUBTREES_MAX / 2;
+
+/// How long to wait between two attempts to have a subtree follow its name.
+const FOLLOW_INTERVAL: Span = Span::from_millis(100);
+
+impl Mds {
+    /// Whether another rank serves a directory.
+    pub(super) fn is_elsewhere(&self, dir: Ino) -> bool {
+        matches!(self.place(dir), Place::Other(_)) || self.namespace.is_split(dir)
+    }
+
+    /// Whether the name of a directory of this rank may go to another one now.
+    pub(super) fn may_go(&mut self, dir: Ino) -> Result<(), Refused> {
+        let authority = &self.authority;
+        let within = |root| self.namespace.is_within(root, dir);
+        let lost = |root: &Ino| !self.namespace.is_anchored(*root);
+        let moving = authority.export.as_ref().is_some_and(|export| within(export.root))
+            || authority.imports.iter().any(|import| lost(&import.root) || within(import.root))
+            || authority.reshape.is_some();
+        // What is on its way itself may be on its way to something in it.
+        let mut passing = authority.passages.directories().filter(|it| *it != dir);
+        let passing = passing.any(within);
+        if moving || passing || authority.other_roots().any(|root| lost(&root)) {
+            return Err(Errno::Again.into());
+        }
+        if let Some(root) = authority.other_roots().find(|root| within(*root)) {
+            return Err(self.busy_with(root));
+        }
+        self.check_whole(dir)?;
+        if self.tables.decoupled.keys().any(lost) {
+            return Err(Errno::Again.into());
+        }
+        let mut decoupled = self.tables.decoupled.iter().filter(|(_, known)| !known.released);
+        if decoupled.any(|(root, _)| within(*root)) {
+            return Err(cross("a client has decoupled a directory in it"));
+        }
+        self.check_policies(dir)
+    }
+
+    /// `EBUSY`, because of a subtree of another rank.
+    pub(in crate::authority) fn busy_with(&self, root: Ino) -> Refused {
+        let Some(subtree) = self.authority.list.get(root) else { return Errno::Busy.into() };
+        let path = String::from_utf8_lossy(&subtree.path);
+        let (rank, here) = (subtree.rank, self.rank.0);
+        busy(format!(
+            "{rank} serves {path}, whose name is in it; bring it back first with `cudele mds pin {path} {here}`"
+        ))
+    }
+
+    /// Fragments are served where their names say, and nothing in them is a subtree of its own.
+    fn check_whole(&self, dir: Ino) -> Result<(), Refused> {
+        let authority = &self.authority;
+        let is_part = |dir: Ino| authority.list.get(dir).is_some_and(|it| it.part.is_some());
+        let mut splits = authority.splits.keys();
+        let split = splits.any(|split| self.namespace.is_within(*split, dir));
+        if split || self.namespace.ancestors(dir).any(is_part) {
+            return Err(cross(SPLIT));
+        }
+        Ok(())
+    }
+
+    /// Whether a directory may come as it is offered. Says whether that is known: if not, it is asked again in
+    /// a moment.
+    pub(super) fn may_come(
+        &mut self,
+        passage: &Passage,
+        effects: &mut Effects,
+    ) -> Result<bool, Refused> {
+        let dir = passage.new_parent;
+        if !self.finds(dir) {
+            return Ok(false);
+        }
+        self.check_whole(dir)?;
+        if self.authority.reshape.is_some() {
+            return Ok(false);
+        }
+        let list = &self.authority.list;
+        if list.len() >= RENAMED_MAX && list.get(passage.ino).is_none() {
+            return Err(cross("too many directories were renamed between metadata servers"));
+        }
+        if self.is_below(dir, &[passage.ino]) {
+            return Err(Errno::Invalid.into());
+        }
+        let Ok(Some(target)) = self.namespace.peek(dir, &passage.new_name) else {
+            return Ok(true);
+        };
+        if self.authority.is_of_other(target) {
+            return Err(busy(MOUNT_POINT));
+        }
+        if self.tables.decoupled.get(&target).is_some_and(|known| !known.released) {
+            return Err(cross("a client has decoupled the directory that has the new name"));
+        }
+        if let Place::Moving(_) = self.place(target) {
+            return Ok(false);
+        }
+        let export = self.authority.export.as_ref();
+        if export.is_some_and(|export| self.namespace.is_within(export.root, target)) {
+            return Ok(false);
+        }
+        // Nobody makes anything in what is to be replaced.
+        Ok(self.revoke_below(ClientId(0), target, effects).is_none())
+    }
+
+    /// Whether a directory is in one of those, as the list of subtrees says: the way to it leads through
+    /// subtrees of other ranks.
+    pub(in crate::authority) fn is_below(&self, dir: Ino, others: &[Ino]) -> bool {
+        let list = &self.authority.list;
+        let mut at = self.nearest_root(dir);
+        for _ in 0..=list.len() {
+            if at == Ino(0) {
+                return false;
+            }
+            if others.contains(&at) {
+                return true;
+            }
+            at = list.apart_at(at).map_or(Ino(0), |subtree| subtree.outer);
+        }
+        // Only a damaged list has rings.
+        true
+    }
+
+    /// The root of the subtree that a directory of this rank is in; 0 for none.
+    fn nearest_root(&self, dir: Ino) -> Ino {
+        let list = &self.authority.list;
+        self.namespace
+            .ancestors(dir)
+            .find(|above| list.apart_at(*above).is_some())
+            .unwrap_or_default()
+    }
+
+    /// The list of subtrees in which this rank has the name of a directory that it took.
+    pub(super) fn list_with_name(&mut self, passage: &Passage) -> Option<Subtrees> {
+        let Passage { from, ino: root, new_parent, ref new_name, .. } = *passage;
+        let path = self.namespace.path_of(new_parent)?.join(new_name).to_bytes();
+        let (source, in_force) = self.namespace.effective_policy(new_parent);
+        let policy = source.map(|_| in_force.policy.to_yaml()).unwrap_or_default();
+        let outer = self.nearest_root(new_parent);
+        let before = self.authority.list.get(root).cloned();
+        // How often it was moved stays: it was not.
+        let before = before.unwrap_or_else(|| Subtree { root, ..Subtree::default() });
+        let mut list = self.authority.list.clone();
+        let (rank, follows, joined) = (from, !before.pinned, false);
+        list.put(Subtree { rank, follows, joined, path, policy, outer, ..before });
+        Some(list)
+    }
+
+    /// The list was replaced, or is known anew; `again` says that it is not as it was to be.
+    pub(in crate::authority) fn passages_listed(&mut self, again: Option<Moment>) {
+        self.authority.passages.arrivals.iter_mut().for_each(|it| it.listed(again));
+    }
+
+    /// Whether the list says that a directory that left is a subtree whose name is another rank's. If not, it
+    /// is read once more.
+    pub(super) fn is_listed_as_own(&mut self, root: Ino, effects: &mut Effects) -> bool {
+        if self.authority.is_own_root(root)
+            && let Some(subtree) = self.authority.list.get(root).cloned()
+        {
+            self.set_above(&subtree);
+            return true;
+        }
+        let lately = |at| self.clock.now.since(at) < READ_LATELY;
+        if !self.authority.read_at.is_some_and(lately) {
+            self.read_list(effects);
+        }
+        false
+    }
+
+    /// Whether a directory that left before a crash is in memory, in its hidden directory. If not, that is
+    /// fetched.
+    pub(super) fn is_root_here(&mut self, root: Ino, effects: &mut Effects) -> bool {
+        if self.namespace.knows(root) {
+            return true;
+        }
+        let above = Ino::above(root);
+        if self.namespace.is_complete(above) {
+            let cause = "the store has not got its root, which this rank serves";
+            let error = Error::new(Errno::BadMessage, root.to_string(), cause);
+            effects.fatal = Some(error.remedy("run `cudele fsck`"));
+        } else {
+            self.passage_waits_for(above, effects);
+        }
+        false
+    }
+
+    /// Has a subtree that was renamed away follow its name, if nothing else is going on.
+    pub(in crate::authority) fn follow_names(&mut self, effects: &mut Effects) {
+        let authority = &self.authority;
+        let busy = authority.export.is_some()
+            || !authority.imports.is_empty()
+            || !authority.passages.is_empty()
+            || authority.is_busy();
+        let now = self.clock.now;
+        // What clients had been told before a crash is carried out first, where it was.
+        let busy = busy || self.is_resend_busy() || self.phase != Phase::Active;
+        if busy || authority.follow_at.is_some_and(|at| now < at) {
+            return;
+        }
+        let list = &authority.list;
+        let follows = |it: &&Subtree| {
+            let to = list.named_by(it);
+            it.follows && it.rank == self.rank && to != self.rank && it.inode.is_empty()
+        };
+        // One after the other, those that cannot go at the end.
+        let after = authority.followed;
+        let next = list.apart().filter(follows).find(|it| it.root > after);
+        let Some((root, to)) = next.map(|it| (it.root, list.named_by(it))) else {
+            self.authority.followed = Ino(0);
+            return;
+        };
+        self.authority.followed = root;
+        self.authority.follow_at = Some(now + FOLLOW_INTERVAL);
+        let nobody = (ConnId::NOBODY, Tid(0));
+        if let Err(Refused::Refusal(Refusal::Cold(cold))) =
+            self.begin_export(nobody, (root, to), false)
+        {
+            self.preload_waits_for(cold, effects);
+        }
+        self.authority_step(effects);
+    }
+}

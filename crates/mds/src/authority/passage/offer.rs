@@ -1,0 +1,116 @@
+//! Whether a name may go to another rank, and what of it goes.
+
+use journal::JournalBuffer;
+use namespace::Refusal;
+use policy::Mechanism;
+use types::{Cred, Errno, Ino, Origin, Seq, Timestamp};
+use wire::Failure;
+
+use super::super::place::{Place, busy};
+use super::depart::Stage;
+use crate::op::Refused;
+use crate::{Effects, Mds, Phase};
+
+impl Mds {
+    /// What a name is of, and the inode as it goes, if it may go now.
+    pub(super) fn plan_offer(
+        &mut self,
+        cred: &Cred,
+        from: (Ino, &[u8]),
+        time: Timestamp,
+    ) -> Result<(Ino, Vec<u8>), Refused> {
+        let (ino, planned) = self.namespace.plan_departure(cred, from, time)?;
+        let mut buffer = JournalBuffer::new(Seq(1), true);
+        buffer.append(Origin::default(), &planned.event());
+        buffer.close_block();
+        if self.namespace.is_dir(ino) {
+            self.may_go(ino)?;
+        } else if self.opens.files().any(|open| open == ino) {
+            return Err(cross(
+                "clients have the file open, and the two directories are served by different metadata servers",
+            ));
+        }
+        Ok((ino, buffer.take_blocks().concat()))
+    }
+
+    /// Nobody remembers anything of a directory any more. Whether it may go is looked at again: requests
+    /// went on until now.
+    pub(super) fn drained(&mut self, id: u64, effects: &mut Effects) -> Option<Stage> {
+        let passage = self.departure(id)?.passage.clone();
+        let planned = if self.phase == Phase::Active && self.namespace.knows(passage.parent) {
+            self.may_pass(passage.parent)
+                .and_then(|()| {
+                    let from = (passage.parent, &passage.name[..]);
+                    self.plan_offer(&passage.cred, from, passage.time)
+                })
+                .and_then(
+                    |(ino, inode)| {
+                        if ino == passage.ino { Ok(inode) } else { Err(Errno::Again.into()) }
+                    },
+                )
+        } else {
+            Err(Errno::Again.into())
+        };
+        match planned {
+            Ok(inode) => {
+                self.departure(id)?.passage.inode = inode;
+                Some(Stage::Flush(self.log.last()))
+            }
+            Err(Refused::Refusal(Refusal::Cold(dir))) if !self.is_elsewhere(dir) => {
+                self.passage_waits_for(dir, effects);
+                None
+            }
+            Err(refused) => {
+                let departures = &mut self.authority.passages.departures;
+                let place = departures.iter().position(|it| it.id == id)?;
+                let departure = departures.swap_remove(place);
+                if let Some(at) = departure.at {
+                    self.answer_passage(at, Err(failure_of(refused)), effects);
+                }
+                self.thaw(passage.parent, effects);
+                None
+            }
+        }
+    }
+
+    /// Whether names may leave or enter a directory now.
+    pub(super) fn may_pass(&mut self, dir: Ino) -> Result<(), Refused> {
+        if self.phase != Phase::Active {
+            return Err(Errno::Again.into());
+        }
+        if !self.namespace.knows(dir) {
+            return Err(Errno::Stale.into());
+        }
+        let policy = self.namespace.effective_policy(dir).1;
+        if policy.policy.contains(Mechanism::LocalPersist) {
+            return Err(cross(
+                "its policy keeps logs with clients, which one metadata server replays",
+            ));
+        }
+        let mut decoupled = self.tables.decoupled.iter();
+        if decoupled.any(|(root, known)| !known.released && self.namespace.is_within(dir, *root)) {
+            return Err(cross("a client has decoupled a directory above it"));
+        }
+        if self.is_in_change(dir) {
+            return Err(busy("a policy is being changed"));
+        }
+        match self.place(dir) {
+            Place::Here => Ok(()),
+            Place::Moving(_) | Place::Other(_) | Place::Unknown => Err(Errno::Again.into()),
+        }
+    }
+}
+
+/// What who asked is told.
+pub(super) fn failure_of(refused: Refused) -> Failure {
+    match refused {
+        Refused::Refusal(Refusal::Errno(errno)) => errno.into(),
+        Refused::Refusal(Refusal::Cold(_)) => Errno::Again.into(),
+        Refused::Failure(failure) => failure,
+    }
+}
+
+/// Why a name does not go to another rank: who asked may copy what it is the name of.
+pub(super) fn cross(text: &str) -> Refused {
+    Refused::Failure(Failure { errno: Errno::CrossDevice, text: text.into() })
+}

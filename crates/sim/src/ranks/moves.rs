@@ -1,0 +1,53 @@
+//! Directories are moved, split and put together, while others work in them.
+
+use types::Rank;
+
+use super::script::Script;
+use super::{Event, MS, World};
+
+impl World {
+    /// Moves a directory to some rank, if the one who does that has nothing else to do.
+    pub(super) fn begin_move(&mut self) {
+        if self.clients[0].finished {
+            return;
+        }
+        if self.clients[0].is_idle() {
+            let mut dirs = self.clients[0].dirs.clone();
+            if self.rng.percent(30) {
+                dirs.extend(self.tree.bases.iter().copied());
+            }
+            // One is in another: both move often.
+            dirs.extend(self.inner().into_iter().chain(self.inner()));
+            let dir = self.rng.pick(&dirs);
+            let rank = Rank(self.rng.index(self.servers.len()) as u16);
+            let parts = self.clients[0].fragments.parts(dir);
+            let todo = self.rng.below(10);
+            let (dir, scripts) = match (todo, parts) {
+                (0, Some(parts)) => {
+                    let home = parts.map(|part| Script::Export(part, Rank(0)));
+                    (dir, home.into_iter().chain([Script::Join(dir)]).collect())
+                }
+                (1..=7, Some(parts)) => {
+                    let part = self.rng.pick(&parts);
+                    (part, vec![Script::Export(part, rank)])
+                }
+                // The decoupled directory, and the one that it is in, stay in one piece.
+                (0..=3, None) if !self.is_about_job(dir) && !self.tree.bases.contains(&dir) => {
+                    (dir, vec![Script::Split(dir), Script::Stat(dir)])
+                }
+                (8, _) => (dir, vec![Script::Stat(dir)]),
+                _ => (dir, vec![Script::Export(dir, rank)]),
+            };
+            if self.rng.percent(50) && self.faults {
+                // One of the two sides dies on the way.
+                let server = if self.rng.percent(50) { rank } else { self.clients[0].place(dir) };
+                let after = self.rng.between(1, 25);
+                self.servers[usize::from(server.0)].doomed = Some(after);
+            }
+            self.clients[0].script.extend(scripts);
+            self.schedule(1, Event::Turn(0));
+        }
+        let after = self.rng.between(5, 150) * MS;
+        self.schedule(after, Event::Move);
+    }
+}

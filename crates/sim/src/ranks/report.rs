@@ -1,0 +1,41 @@
+//! What a run of several ranks did.
+
+/// What a run did.
+#[derive(Clone, Debug, Default)]
+pub struct RanksReport {
+    /// The promise that was broken, if one was.
+    pub violation: Option<String>,
+    /// Answers that were judged.
+    pub judged: u64,
+    /// Subtrees that changed hands.
+    pub moves: u64,
+    /// Directories that were split, and put together.
+    pub splits: u64,
+    /// See `splits`.
+    pub joins: u64,
+    /// Moves that were refused or given up.
+    pub refused: u64,
+    /// Requests that were sent on to another rank.
+    pub redirected: u64,
+    /// Files that were renamed from a directory of one rank to one of another.
+    pub passed: u64,
+    /// Directories that were.
+    pub passed_dirs: u64,
+    /// Renames of directories that were refused because of what is served where, and because they may not
+    /// leave their rank.
+    pub busy_dirs: u64,
+    /// See `busy_dirs`.
+    pub kept_dirs: u64,
+    /// Journals of a decoupled subtree that were merged.
+    pub merges: u64,
+    /// Servers that were killed.
+    pub crashes: u64,
+    /// Those of them that were killed while they had a subtree on its way.
+    pub crashes_moving: u64,
+    /// Subtrees that changed hands because a balancer wanted it.
+    pub balanced: u64,
+    /// Ticks in which a policy failed.
+    pub faulty_ticks: u64,
+    /// What happened, if that was asked for.
+    pub trace: Vec<String>,
+}
