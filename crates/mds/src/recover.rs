@@ -382,7 +382,7 @@ impl Mds {
         if self.recovery.behind.passes_over(&record.event) {
             return true;
         }
-        while let Some(dir) = self.namespace.needs(&record.event) {
+        while let Some(dir) = self.namespace.needs_again(record.seq, &record.event) {
             if !self.recovery.behind.covers(dir) {
                 self.recovery_waits_for(dir, effects);
                 return false;

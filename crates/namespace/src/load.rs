@@ -188,9 +188,17 @@ impl Namespace {
     /// events need none, because planning them already fetched what they touch.
     #[must_use]
     pub fn needs(&self, event: &Event<'_>) -> Option<Ino> {
+        self.needs_again(Seq(u64::MAX), event)
+    }
+
+    /// As [`Namespace::needs`], for an event of this rank's journal at this position that is repeated: the
+    /// namespace may be ahead of it. A directory that got its name later is not what the event replaced, and
+    /// may be another rank's.
+    #[must_use]
+    pub fn needs_again(&self, seq: Seq, event: &Event<'_>) -> Option<Ino> {
         match *event {
             Event::Create(ref create) if is_dir(create) => {
-                self.takeover_needed((create.parent, create.name), create.ino)
+                self.takeover_needed(seq, (create.parent, create.name), create.ino)
             }
             Event::Create(_)
             | Event::Session { .. }
@@ -220,7 +228,7 @@ impl Namespace {
                 .or_else(|| self.links_needed(&moved))
                 .or_else(|| exchanged.and_then(|back| self.links_needed(&back)))
                 .or_else(|| {
-                    self.takeover_needed((new_parent, new_name), moved.attr.ino)
+                    self.takeover_needed(seq, (new_parent, new_name), moved.attr.ino)
                         .filter(|_| moved.attr.is_dir() && exchanged.is_none())
                 }),
             Event::SetAttr { ino, home, .. }
@@ -338,9 +346,15 @@ impl Namespace {
     }
 
     /// A directory that must be here before one takes the place of whatever is known to be there.
-    fn takeover_needed(&self, (parent, name): (Ino, &[u8]), winner: Ino) -> Option<Ino> {
+    fn takeover_needed(
+        &self,
+        seq: Seq,
+        (parent, name): (Ino, &[u8]),
+        winner: Ino,
+    ) -> Option<Ino> {
         let loser = self.dirs.get(&parent).and_then(|dir| dir.find(name))?.ino;
-        (loser != winner && self.is_dir(loser) && !self.is_complete(loser)).then_some(loser)
+        let known = self.inodes.get(loser).filter(|known| known.is_dir())?;
+        (loser != winner && known.version <= seq && !self.is_complete(loser)).then_some(loser)
     }
 
     /// A directory that must be here before [`Namespace::lose_again`].

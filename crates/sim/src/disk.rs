@@ -54,6 +54,11 @@ impl Disk {
         self.submitted.insert(token, op);
     }
 
+    /// An operation that has not taken effect yet.
+    pub(crate) fn submitted(&self, token: Token) -> Option<&StoreOp> {
+        self.submitted.get(&token)
+    }
+
     /// Whether nothing is under way.
     #[must_use]
     pub fn is_idle(&self) -> bool {

@@ -266,6 +266,7 @@ impl World {
             Event::ClientSawClose(conn) => self.client_closed(conn),
             Event::CarryOut(server, tenure, token) => {
                 if self.servers[server].tenure == tenure {
+                    self.check_writer(server, token);
                     self.servers[server].disk.carry_out(token, &mut self.rng);
                     let after = self.delay();
                     self.schedule(after, Event::Ended(server, tenure, token));

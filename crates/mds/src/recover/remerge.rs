@@ -65,7 +65,7 @@ impl Mds {
             {
                 let is_refused = |ino: Ino| refused.contains(&ino);
                 if *done >= part.start && !record.event.inode().is_some_and(is_refused) {
-                    if let Some(dir) = self.namespace.needs(&record.event) {
+                    if let Some(dir) = self.namespace.needs_again(seq, &record.event) {
                         return Some(dir);
                     }
                     self.namespace.apply(seq, Mode::Remerge, &record.event);

@@ -283,7 +283,7 @@ impl Server {
             let (block, _) = journal::Block::read(block, 0).expect("written just now");
             let mut events = block.events();
             while let Some(record) = events.next_event().expect("written just now") {
-                while let Some(dir) = namespace.needs(&record.event) {
+                while let Some(dir) = namespace.needs_again(seq, &record.event) {
                     store.load(namespace, dir);
                 }
                 namespace.apply(seq, Mode::Remerge, &record.event);
@@ -449,7 +449,7 @@ impl Server {
                 if record.seq < self.trimmed {
                     continue;
                 }
-                while let Some(dir) = self.namespace.needs(&record.event) {
+                while let Some(dir) = self.namespace.needs_again(record.seq, &record.event) {
                     assert!(!self.namespace.is_complete(dir), "{dir} was fetched before");
                     self.store.load(&mut self.namespace, dir);
                 }

@@ -1,11 +1,30 @@
-//! What must hold in the end, when everything is healed.
+//! What must hold always, and in the end, when everything is healed.
 
+use metastore::request::{StoreOp, Token};
+use metastore::{SUBTREES_NAME, Subtrees};
+use objstore::ObjectStore;
 use types::Ino;
 
 use super::script::Script;
 use super::{Event, PATIENCE, Server, World};
 
 impl World {
+    /// The directory that is the root of a subtree is written by the rank that serves it, and by no other one.
+    pub(super) fn check_writer(&mut self, server: usize, token: Token) {
+        let Some(StoreOp::CommitDir { ino, .. } | StoreOp::CompactDir { ino }) =
+            self.servers[server].disk.submitted(token)
+        else {
+            return;
+        };
+        let Ok((bytes, _)) = self.memory.get(SUBTREES_NAME) else { return };
+        let list = Subtrees::decode(&bytes).unwrap_or_default();
+        let served = list.apart_at(*ino).map(|subtree| subtree.rank);
+        if served.is_some_and(|rank| usize::from(rank.0) != server) {
+            let text = format!("mds.{server} writes {ino}, which is of another rank");
+            self.fail(text);
+        }
+    }
+
     /// Each directory has one authority, and holds what it should.
     pub(super) fn audit(&mut self) {
         if self.report.violation.is_some() {
