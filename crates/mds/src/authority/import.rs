@@ -84,6 +84,10 @@ impl Mds {
                 if !self.are_departures_decided(since) {
                     return None;
                 }
+                // Nothing is done in what is not this rank's for good.
+                if self.authority.imports.iter().any(|import| import.root == subtree.outer) {
+                    return None;
+                }
                 if self.is_named_here(&subtree) && !self.namespace.is_anchored(root) {
                     self.preload(Goal::Find(root));
                     return None;

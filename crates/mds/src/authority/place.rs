@@ -128,8 +128,9 @@ impl Mds {
             names.filter_map(|(parent, name)| self.namespace.peek(parent, name).ok()?);
         named.find_map(|ino| {
             let on_its_way = self.is_on_its_way(ino).then_some(ino);
-            // What a name is on its way to, or from, stays where it is meanwhile.
-            let mut passing = authority.passages.ends();
+            // What a name is on its way to, or from, stays where it is meanwhile, and what has a subtree in it
+            // that is on its way: the list says in which subtree its name is.
+            let mut passing = authority.passages.ends().chain(self.roots_on_their_way());
             let around = || passing.find(|dir| self.namespace.is_within(*dir, ino));
             authority.passages.holds(ino).or(on_its_way).or_else(around)
         })
@@ -192,9 +193,14 @@ impl Mds {
 
     /// Whether nothing may be done in the subtree with this root.
     fn is_on_its_way(&self, root: Ino) -> bool {
-        let authority = &self.authority;
-        authority.export.as_ref().is_some_and(|export| export.root == root && export.is_frozen())
-            || authority.imports.iter().any(|import| import.root == root)
+        self.roots_on_their_way().any(|it| it == root)
+    }
+
+    /// The roots of the subtrees in which nothing may be done.
+    fn roots_on_their_way(&self) -> impl Iterator<Item = Ino> {
+        let frozen = self.authority.export.iter().filter(|export| export.is_frozen());
+        let imports = self.authority.imports.iter().map(|import| import.root);
+        frozen.map(|export| export.root).chain(imports)
     }
 
     /// The root of a subtree on its way through which a path leads.

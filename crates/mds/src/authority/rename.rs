@@ -49,7 +49,11 @@ impl Mds {
         if !self.namespace.is_dir(dir) {
             return Ok(());
         }
-        if self.authority.other_roots().any(|root| !self.namespace.is_anchored(root)) {
+        let list = &self.authority.list;
+        let is_named = |root: &Ino| list.get(*root).is_some_and(|it| self.is_named_here(it));
+        let coming = self.authority.imports.iter().map(|import| import.root).filter(is_named);
+        let mut named = self.authority.other_roots().chain(coming);
+        if named.any(|root| !self.namespace.is_anchored(root)) {
             return Err(busy(
                 "where directories stand that other ranks serve is being found out; try again in a moment",
             ));

@@ -440,13 +440,13 @@ impl World {
     }
 
     /// The number in the name of a directory of the root.
-    fn top(&self, client: usize, dir: Ino) -> Option<usize> {
+    pub(super) fn top(&self, client: usize, dir: Ino) -> Option<usize> {
         let all = self.clients[client].dirs.iter().chain(&self.tree.bases);
         all.copied().position(|it| it == dir)
     }
 
     /// Looks a directory up where its name is, and goes on then.
-    fn walk_first(&mut self, client: usize, script: Script, name: usize) {
+    pub(super) fn walk_first(&mut self, client: usize, script: Script, name: usize) {
         let name = format!("d{name}").into_bytes();
         let about = self.clients[client].aimed(&script);
         self.clients[client].places.remove(&about);

@@ -66,6 +66,11 @@ impl Passing {
         }
     }
 
+    /// The rename that it is a step of.
+    fn whole(&self) -> Script {
+        Script::Rename(self.from.clone(), self.to.clone())
+    }
+
     /// Whether it is only asked what a name is.
     fn checks(&self) -> Option<Ino> {
         if let Step::Check(ino) = self.step { Some(ino) } else { None }
@@ -154,11 +159,15 @@ impl World {
             }
             (Step::Passed { ino, .. }, _) if again => self.check_passing(client, passing, ino),
             (Step::Depart, _) if again => {
-                // A fragment may be gone.
-                if errno == Some(Errno::Stale) {
-                    self.clients[client].fragments.forget(passing.dirs.0);
+                if errno != Some(Errno::Stale) {
+                    return self.pass_again(client, passing);
                 }
-                self.pass_again(client, passing);
+                // A fragment may be gone, or the directory may be where nobody told of.
+                self.clients[client].fragments.forget(passing.dirs.0);
+                match self.top(client, passing.from.0) {
+                    Some(name) => self.walk_first(client, passing.whole(), name),
+                    None => self.pass_again(client, passing),
+                }
             }
             (Step::Depart, Err(_)) if errno == Some(Errno::CrossDevice) => {
                 if !self.may_stay(passing) {
@@ -172,7 +181,7 @@ impl World {
 
     /// The rename was carried out.
     fn passing_ended(&mut self, client: usize, at: u64, passing: &Passing) {
-        let script = Script::Rename(passing.from.clone(), passing.to.clone());
+        let script = passing.whole();
         self.report.judged += 1;
         if let Err(violation) = self.judge(client, &script, at, &Ok(Answer::Done)) {
             return self.fail(format!("client.{client} {script:?}: {violation}"));
@@ -219,7 +228,6 @@ impl World {
     }
 
     fn pass_again(&mut self, client: usize, passing: &Passing) {
-        let script = Script::Rename(passing.from.clone(), passing.to.clone());
-        self.again(client, script, 2 * MS);
+        self.again(client, passing.whole(), 2 * MS);
     }
 }
