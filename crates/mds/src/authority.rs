@@ -159,6 +159,12 @@ impl Authority {
         self.list.apart_at(root).is_some_and(|subtree| subtree.rank != self.rank)
     }
 
+    /// Whether a subtree with this root is this rank's and not taken in yet. Nothing of it is read before: what
+    /// left this rank may have to be forgotten first.
+    pub(crate) fn is_coming(&self, root: Ino) -> bool {
+        self.imports.iter().any(|import| import.root == root)
+    }
+
     /// The rank to which somebody has pinned the subtree with this root.
     pub(crate) fn pin_of(&self, root: Ino) -> Option<Rank> {
         let pinned = self.list.get(root).filter(|subtree| subtree.pinned)?;
@@ -252,8 +258,7 @@ impl Mds {
             return self.is_active() && here;
         }
         let rank = known.map_or(Rank(0), |subtree| subtree.rank);
-        let arriving = self.authority.imports.iter().any(|import| import.root == root);
-        self.is_active() && rank == self.rank && !arriving
+        self.is_active() && rank == self.rank && !self.authority.is_coming(root)
     }
 
     /// Whether the journal is to be written without delay.
@@ -348,7 +353,7 @@ impl Mds {
         own.iter().for_each(|subtree| self.set_above(subtree));
     }
 
-    /// The root of a subtree that is served here and not in memory.
+    /// The root of a subtree that is served here and not in memory where it is.
     pub(crate) fn lacking_root(&self) -> Option<Ino> {
         let served = |root: &Ino| {
             self.authority.list.get(*root).is_some_and(|subtree| subtree.inode.is_empty())
@@ -356,7 +361,13 @@ impl Mds {
         let own = self.authority.own_roots().into_iter().filter(served);
         // Its name is here as long as it is on its way.
         let leaving: Vec<Ino> = self.authority.passages.leaving().collect();
-        own.into_iter().find(|root| !self.namespace.knows(*root) && !leaving.contains(root))
+        own.into_iter().find(|root| !self.is_in_hidden(*root) && !leaving.contains(root))
+    }
+
+    /// Whether a root is in memory where it is if its name is another rank's. What was read of a directory that
+    /// it left, and that was removed since, may say that it is there.
+    pub(crate) fn is_in_hidden(&self, root: Ino) -> bool {
+        self.namespace.home_of(root) == Some(Ino::above(root))
     }
 
     /// Goes on with what the list says.

@@ -380,6 +380,12 @@ impl Mds {
 
     /// Puts a slice of an arrived directory into the namespace.
     pub(crate) fn fetch_step(&mut self, effects: &mut Effects) {
+        let Some(dir) = self.fetches.arrived.front().map(|arrived| arrived.dir) else { return };
+        if self.is_not_ours(dir) {
+            self.fetches.arrived.pop_front();
+            self.namespace.finish_load(dir, Seq(0), Default::default());
+            return self.came(dir, effects);
+        }
         let Some(arrived) = self.fetches.arrived.front_mut() else { return };
         let Arrived { dir, ref rows, part, position, touched, ref mut done } = *arrived;
         let rank = self.rank;

@@ -254,7 +254,7 @@ impl Mds {
             Step::Replay => {}
             Step::FetchRoot => return self.find_root(effects),
             Step::FetchAbove(root) => {
-                if !self.namespace.knows(root) {
+                if !self.is_in_hidden(root) {
                     let cause = "the store has not got its root, which this rank serves";
                     let error = Error::new(Errno::BadMessage, root.to_string(), cause);
                     effects.fatal = Some(error.remedy("run `cudele fsck`"));

@@ -46,7 +46,8 @@ impl Mds {
         if self.namespace.knows(top) {
             queue.push_back(top);
         }
-        queue.extend(self.authority.own_roots());
+        let own = self.authority.own_roots().into_iter();
+        queue.extend(own.filter(|root| !self.authority.is_coming(*root)));
         self.search = Some(Search { goal, wanted, queue, waiting: false });
         self.search_on(effects);
     }
@@ -102,9 +103,9 @@ impl Mds {
         let entries = self.namespace.list(&Cred::root(), dir, None, usize::MAX, false)?;
         let dirs = entries.into_iter().filter(|entry| entry.attr.is_dir());
         let mut dirs: Vec<Ino> = dirs.map(|entry| entry.attr.ino).collect();
-        // What other ranks serve is not looked for here.
+        // What other ranks serve is not looked for here, nor what has not come yet.
         let others: Vec<Ino> = self.authority.other_roots().collect();
-        dirs.retain(|dir| !others.contains(dir));
+        dirs.retain(|dir| !others.contains(dir) && !self.authority.is_coming(*dir));
         Ok(dirs)
     }
 

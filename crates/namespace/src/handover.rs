@@ -95,7 +95,7 @@ impl Namespace {
         let astray: Vec<Ino> = astray.filter(|dir| clean(self, dir)).collect();
         let mut dirs = Vec::new();
         for dir in self.below(root).into_iter().chain(astray) {
-            assert!(clean(self, &dir), "what is handed over is stored");
+            assert!(clean(self, &dir), "{dir}: what is handed over is stored");
             dirs.extend(self.dirs.remove(&dir).map(|content| (dir, content)));
         }
         TakenOut { root, dirs }

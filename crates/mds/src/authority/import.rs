@@ -92,6 +92,10 @@ impl Mds {
                     self.preload(Goal::Find(root));
                     return None;
                 }
+                // What was read of it before it was given away is not how it is.
+                if self.is_fetching_below(root) {
+                    return None;
+                }
                 match self.take_in(&subtree) {
                     Ok(seq) => Some(Stage::Journal(seq)),
                     Err(error) => {

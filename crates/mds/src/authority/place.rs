@@ -229,7 +229,14 @@ impl Mds {
             return self.refuses_fragmented((conn, client), request, effects)
                 || self.send_fragments((conn, client), request, dir, effects);
         }
-        let Place::Other(rank) = self.place(dir) else { return false };
+        let rank = match self.place(dir) {
+            Place::Other(rank) => rank,
+            Place::Moving(root) if self.authority.is_coming(root) => {
+                self.park_until_returned(conn, client, request, root);
+                return true;
+            }
+            Place::Moving(_) | Place::Here | Place::Unknown => return false,
+        };
         if self.waits_for_list((conn, client), request, effects) {
             return true;
         }

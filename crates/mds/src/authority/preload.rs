@@ -94,8 +94,8 @@ impl Mds {
             let full = matches!(preload.goal, Goal::All(_))
                 && self.namespace.inodes() > self.settings.inodes_max / 2;
             let Some(dir) = preload.queue.pop_front().filter(|_| !full) else { return true };
-            // It may have gone since it was found.
-            if self.authority.is_of_other(dir) {
+            // It may have gone since it was found, and come back.
+            if self.authority.is_of_other(dir) || self.authority.is_coming(dir) {
                 continue;
             }
             match self.look_into(dir) {
@@ -134,7 +134,8 @@ impl Mds {
     /// The directories from which everything that this rank serves is reached.
     fn tops(&self) -> Vec<Ino> {
         let root = (self.rank == Rank(0)).then_some(Ino::ROOT);
-        root.into_iter().chain(self.authority.own_roots()).collect()
+        let own = self.authority.own_roots().into_iter();
+        root.into_iter().chain(own.filter(|root| !self.authority.is_coming(*root))).collect()
     }
 
     /// Where the names of subtrees that are elsewhere stand is known before it is asked: what is above

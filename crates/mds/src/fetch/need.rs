@@ -56,10 +56,16 @@ impl Mds {
         self.fetches.waiting.contains_key(&dir)
     }
 
-    /// What another rank serves may have been read for what its root says. What is in it is not believed: it
-    /// may be in a directory of this rank meanwhile.
+    /// Whether a directory is another rank's, or comes from one. It may have been read all the same, because of
+    /// what its root says, or before that was known. What is in it is not believed: it may be in a
+    /// directory of this rank meanwhile.
+    pub(super) fn is_not_ours(&self, dir: Ino) -> bool {
+        self.is_active() && (self.authority.is_of_other(dir) || self.authority.is_coming(dir))
+    }
+
+    /// Forgets a directory that was read for somebody who has seen by now that it is not this rank's.
     pub(super) fn forget_others(&mut self, dir: Ino) {
-        if self.is_active() && self.authority.is_of_other(dir) {
+        if self.is_not_ours(dir) {
             self.namespace.forget_dirs(&[dir]);
         }
     }

@@ -45,9 +45,9 @@ impl Mds {
         let moving = authority.export.as_ref().is_some_and(|export| within(export.root))
             || authority.imports.iter().any(|import| lost(&import.root) || within(import.root))
             || authority.reshape.is_some();
-        // What is on its way itself may be on its way to something in it.
-        let mut passing = authority.passages.directories().filter(|it| *it != dir);
-        let passing = passing.any(within);
+        // What comes into it may be what it would go to.
+        let others = authority.passages.leaving().filter(|it| *it != dir);
+        let passing = authority.passages.ends().chain(others).any(within);
         if moving || passing || authority.other_roots().any(|root| lost(&root)) {
             return Err(Errno::Again.into());
         }
@@ -196,7 +196,7 @@ impl Mds {
     /// Whether a directory that left before a crash is in memory, in its hidden directory. If not, that is
     /// fetched.
     pub(super) fn is_root_here(&mut self, root: Ino, effects: &mut Effects) -> bool {
-        if self.namespace.knows(root) {
+        if self.is_in_hidden(root) {
             return true;
         }
         let above = Ino::above(root);
