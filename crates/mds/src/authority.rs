@@ -162,7 +162,7 @@ impl Authority {
     /// Whether a subtree with this root is this rank's and not taken in yet. Nothing of it is read before: what
     /// left this rank may have to be forgotten first.
     pub(crate) fn is_coming(&self, root: Ino) -> bool {
-        self.imports.iter().any(|import| import.root == root)
+        self.imports.iter().any(|import| import.root == root && !import.is_taken_in())
     }
 
     /// The rank to which somebody has pinned the subtree with this root.
@@ -258,7 +258,8 @@ impl Mds {
             return self.is_active() && here;
         }
         let rank = known.map_or(Rank(0), |subtree| subtree.rank);
-        self.is_active() && rank == self.rank && !self.authority.is_coming(root)
+        let arriving = self.authority.imports.iter().any(|import| import.root == root);
+        self.is_active() && rank == self.rank && !arriving
     }
 
     /// Whether the journal is to be written without delay.

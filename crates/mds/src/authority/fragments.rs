@@ -316,7 +316,8 @@ impl Mds {
 
     /// A fragment permits what its directory does.
     fn permit_the_same(&mut self, part: Ino, access: (u32, u32, u32), effects: &mut Effects) {
-        let moving = self.authority.is_coming(part) || self.authority.exporting() == Some(part);
+        let importing = self.authority.imports.iter().any(|import| import.root == part);
+        let moving = importing || self.authority.exporting() == Some(part);
         if moving || self.access_of(part).is_none_or(|known| known == access) {
             return;
         }

@@ -41,6 +41,13 @@ pub(crate) struct Import {
     since: Moment,
 }
 
+impl Import {
+    /// Whether its root is in the namespace: then what is in it may be read.
+    pub(super) fn is_taken_in(&self) -> bool {
+        self.stage != Stage::Begin
+    }
+}
+
 impl Mds {
     pub(super) fn begin_import(&mut self, root: Ino) {
         if !self.authority.imports.iter().any(|import| import.root == root) {
