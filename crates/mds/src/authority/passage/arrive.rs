@@ -107,6 +107,7 @@ impl Mds {
             known.at = Some(at);
             return Ok(Performed::Later);
         }
+        self.may_begin()?;
         self.may_pass(dir)?;
         if from == self.rank {
             return Err(Errno::Stale.into());

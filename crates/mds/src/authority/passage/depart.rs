@@ -116,6 +116,7 @@ impl Mds {
         };
         let (cred, time) = (&request.cred, self.clock.time);
         types::check_name(new_name)?;
+        self.may_begin()?;
         self.may_pass(parent)?;
         self.check_target(to)?;
         if to == self.rank {

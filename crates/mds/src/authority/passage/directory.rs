@@ -99,9 +99,7 @@ impl Mds {
             return Ok(false);
         }
         self.check_whole(dir)?;
-        if self.authority.reshape.is_some() {
-            return Ok(false);
-        }
+        self.may_begin()?;
         let list = &self.authority.list;
         if list.len() >= RENAMED_MAX && list.get(passage.ino).is_none() {
             return Err(cross("too many directories were renamed between metadata servers"));

@@ -73,6 +73,12 @@ impl Mds {
         }
     }
 
+    /// Whether a name may be on its way that was not before. Who splits or joins a directory waits for those that
+    /// are.
+    pub(super) fn may_begin(&self) -> Result<(), Refused> {
+        if self.authority.reshape.is_some() { Err(Errno::Again.into()) } else { Ok(()) }
+    }
+
     /// Whether names may leave or enter a directory now.
     pub(super) fn may_pass(&mut self, dir: Ino) -> Result<(), Refused> {
         if self.phase != Phase::Active {
