@@ -346,12 +346,7 @@ impl Namespace {
     }
 
     /// A directory that must be here before one takes the place of whatever is known to be there.
-    fn takeover_needed(
-        &self,
-        seq: Seq,
-        (parent, name): (Ino, &[u8]),
-        winner: Ino,
-    ) -> Option<Ino> {
+    fn takeover_needed(&self, seq: Seq, (parent, name): (Ino, &[u8]), winner: Ino) -> Option<Ino> {
         let loser = self.dirs.get(&parent).and_then(|dir| dir.find(name))?.ino;
         let known = self.inodes.get(loser).filter(|known| known.is_dir())?;
         (loser != winner && known.version <= seq && !self.is_complete(loser)).then_some(loser)

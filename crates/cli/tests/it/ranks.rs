@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use cudele::{AttrChange, Errno, Fs, Ino, NewFile, Policy, RenameFlags, Subtree};
+use cudele::{AttrChange, Dir, Errno, Fs, Ino, NewFile, Policy, RenameFlags, Subtree};
 use rustix::process::Pid;
 use types::Rank;
 
@@ -534,4 +534,70 @@ fn files_go_to_and_fro_between_ranks_while_servers_are_killed() {
     let [here, gone] = if turns % 2 == 0 { ["/a", "/b"] } else { ["/b", "/a"] };
     assert_eq!(listed(&cluster, here), files);
     assert_eq!(listed(&cluster, gone).len(), 0);
+}
+
+/// Renames until nobody is in the way: a directory follows its name to the other rank.
+fn rename_again(from: &Dir, to: &Dir, name: &str) {
+    eventually("it has followed its name", || {
+        match from.rename(name, to, name, RenameFlags::default()) {
+            Ok(()) => true,
+            Err(error) => {
+                assert_eq!(error.errno, Errno::Busy, "{error}");
+                false
+            }
+        }
+    });
+}
+
+#[test]
+fn directories_go_to_and_fro_between_ranks_while_servers_are_killed() {
+    let cluster = Cluster::up_with(&["--mds", "2"]);
+    cluster.run(&["mkdir", "/a"]);
+    cluster.run(&["mkdir", "/b"]);
+    pin(&cluster, "/a", 1);
+    let fs = cluster.mount();
+    let dirs = ["/a", "/b"].map(|path| fs.open_dir(path).unwrap());
+    let mut inos = BTreeMap::new();
+    for name in (0..4).map(|number| format!("d{number}")) {
+        let ino = dirs[0].create(&name, &NewFile::directory()).unwrap().ino;
+        let inside = fs.open_dir(format!("/a/{name}")).unwrap();
+        let sub = inside.create("sub", &NewFile::directory()).unwrap().ino;
+        let file = inside.create("file", &NewFile::default()).unwrap().ino;
+        let within = BTreeMap::from([("sub".to_owned(), sub), ("file".to_owned(), file)]);
+        inos.insert(name, (ino, within));
+    }
+    fs.sync().unwrap();
+    let (done, made) = (AtomicBool::new(false), AtomicU64::new(0));
+    let turns = std::thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            let mut turn = 0;
+            while !done.load(Ordering::Acquire) {
+                for name in inos.keys() {
+                    rename_again(&dirs[turn % 2], &dirs[(turn + 1) % 2], name);
+                    made.fetch_add(1, Ordering::Release);
+                }
+                turn += 1;
+            }
+            turn
+        });
+        for number in 0..6 {
+            let so_far = made.load(Ordering::Acquire);
+            eventually("directories go on", || made.load(Ordering::Acquire) > so_far + 4);
+            kill(&cluster, number % 2);
+            cluster.start();
+        }
+        done.store(true, Ordering::Release);
+        worker.join().unwrap()
+    });
+    let [here, gone] = if turns % 2 == 0 { ["/a", "/b"] } else { ["/b", "/a"] };
+    let named = inos.iter().map(|(name, (ino, _))| (name.clone(), *ino)).collect();
+    assert_eq!(listed(&cluster, here), named);
+    assert_eq!(listed(&cluster, gone).len(), 0);
+    for (name, (_, within)) in &inos {
+        assert_eq!(listed(&cluster, &format!("{here}/{name}")), *within, "{name}");
+    }
+    drop((dirs, fs));
+    cluster.run(&["down"]);
+    let said = cluster.say(&["fsck"]);
+    assert!(said.contains("Everything adds up"), "{said}");
 }

@@ -1,10 +1,12 @@
 //! A mount of a namespace that several metadata servers serve.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::process::Command;
 
 use crate::fixture::World;
-use crate::mounts::{Mount, cluster};
+use crate::mounts::{Mount, cluster, until};
 
 fn number(dir: &Path, name: &str) -> u64 {
     let mut value = [0; 64];
@@ -49,5 +51,41 @@ fn sums_of_everything_below_are_those_of_all_ranks() {
     assert!(number(&job, "rctime") >= changed);
     let all = world.json(&["du", "/job"]);
     assert_eq!((&all["files"], &all["bytes"]), (&50.into(), &(50_100 - 1004 + 5).into()), "{all}");
+    mount.end();
+}
+
+#[test]
+fn a_directory_is_renamed_from_one_rank_to_another_by_mv_without_a_copy() {
+    // For what it says where nothing can be mounted.
+    if cluster().is_none() {
+        return;
+    }
+    let world = World::with(&["--mds", "2"]);
+    let mount = Mount::new(&world);
+    for dir in ["a", "a/dir", "a/dir/sub", "b"] {
+        fs::create_dir(mount.path(dir)).unwrap();
+    }
+    fs::write(mount.path("a/dir/sub/file"), vec![b'x'; 100_000]).unwrap();
+    world.run(&["mds", "pin", "/a", "1"]).done();
+    let inos = |top: &str| {
+        ["", "/sub", "/sub/file"]
+            .map(|below| fs::metadata(mount.path(&format!("{top}{below}"))).unwrap().ino())
+    };
+    let before = inos("a/dir");
+    let mv = |from: &str, to: &str| {
+        let mv = Command::new("mv").arg(mount.path(from)).arg(mount.path(to)).output().unwrap();
+        let said = String::from_utf8_lossy(&mv.stderr).into_owned();
+        assert!(mv.status.success() || said.contains("busy"), "{said}");
+        mv.status.success()
+    };
+    assert!(mv("a/dir", "b/other"));
+    assert_eq!(inos("b/other"), before);
+    assert_eq!(fs::read_dir(mount.path("a")).unwrap().count(), 0);
+    assert_eq!(fs::read(mount.path("b/other/sub/file")).unwrap(), vec![b'x'; 100_000]);
+    // When it has followed its name it goes back, with what came since.
+    fs::write(mount.path("b/other/sub/more"), b"more").unwrap();
+    until("it has followed its name", || mv("b/other", "a/dir"));
+    assert_eq!(inos("a/dir"), before);
+    assert_eq!(fs::read(mount.path("a/dir/sub/more")).unwrap(), b"more");
     mount.end();
 }
