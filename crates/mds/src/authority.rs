@@ -354,15 +354,20 @@ impl Mds {
         own.iter().for_each(|subtree| self.set_above(subtree));
     }
 
-    /// The root of a subtree that is served here and not in memory where it is.
-    pub(crate) fn lacking_root(&self) -> Option<Ino> {
+    /// The roots that are served here, in hidden directories.
+    pub(crate) fn served_roots(&self) -> Vec<Ino> {
         let served = |root: &Ino| {
             self.authority.list.get(*root).is_some_and(|subtree| subtree.inode.is_empty())
         };
-        let own = self.authority.own_roots().into_iter().filter(served);
         // Its name is here as long as it is on its way.
         let leaving: Vec<Ino> = self.authority.passages.leaving().collect();
-        own.into_iter().find(|root| !self.is_in_hidden(*root) && !leaving.contains(root))
+        let own = self.authority.own_roots().into_iter().filter(served);
+        own.filter(|root| !leaving.contains(root)).collect()
+    }
+
+    /// The root of a subtree that is served here and not in memory where it is.
+    pub(crate) fn lacking_root(&self) -> Option<Ino> {
+        self.served_roots().into_iter().find(|root| !self.is_in_hidden(*root))
     }
 
     /// Whether a root is in memory where it is if its name is another rank's. What was read of a directory that

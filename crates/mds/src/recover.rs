@@ -38,7 +38,9 @@ enum Step {
     ListPassages,
     /// One of them is read; these follow.
     ReadPassage(String, Vec<String>),
-    /// The inode of a subtree whose name is another rank's is fetched.
+    /// The inodes of subtrees whose names are another rank's are fetched, before the journal is replayed.
+    FetchHidden,
+    /// One of them is fetched that is not here when it was.
     FetchAbove(Ino),
     /// The directory that holds the root's inode is fetched.
     FetchRoot,
@@ -184,7 +186,7 @@ impl Mds {
             self.recovery.step = Step::FetchRoot;
             self.recovery_waits_for(Ino::ANCHOR, effects);
         } else {
-            self.list_segments(effects);
+            self.fetch_hidden(effects);
         }
     }
 
@@ -210,7 +212,7 @@ impl Mds {
     /// The directory that holds the root's inode is in memory.
     fn find_root(&mut self, effects: &mut Effects) {
         if self.namespace.knows(Ino::ROOT) {
-            return self.list_segments(effects);
+            return self.fetch_hidden(effects);
         }
         self.namespace.make_root(self.settings.root_owner, self.clock.time);
         let Some(mut capture) = self.namespace.begin_capture(Ino::ANCHOR) else { return };
@@ -253,6 +255,7 @@ impl Mds {
         match self.recovery.step {
             Step::Replay => {}
             Step::FetchRoot => return self.find_root(effects),
+            Step::FetchHidden => return self.fetch_hidden(effects),
             Step::FetchAbove(root) => {
                 if !self.is_in_hidden(root) {
                     let cause = "the store has not got its root, which this rank serves";

@@ -2,7 +2,7 @@
 
 use metastore::PASSAGES_PREFIX;
 use metastore::request::{StoreOp, StoreResult};
-use types::{Errno, Error};
+use types::{Errno, Error, Ino};
 
 use super::Step;
 use super::behind::Behind;
@@ -38,6 +38,21 @@ impl Mds {
             }
         }
         Ok(())
+    }
+
+    /// Fetches the roots that are in hidden directories. What the journal says of one is said of it there, and not
+    /// of what a directory remembers that it left long ago, and that was removed before it was written again.
+    pub(super) fn fetch_hidden(&mut self, effects: &mut Effects) {
+        let lacks = |above: &Ino| !self.namespace.is_complete(*above);
+        let served = self.served_roots().into_iter().map(Ino::above);
+        let next = served.filter(|above| !self.recovery.behind.covers(*above)).find(lacks);
+        match next {
+            None => self.list_segments(effects),
+            Some(above) => {
+                self.recovery.step = Step::FetchHidden;
+                self.recovery_waits_for(above, effects);
+            }
+        }
     }
 
     /// Reads what was being passed between ranks; then the namespace begins.
