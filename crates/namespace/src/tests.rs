@@ -3,6 +3,7 @@
 
 mod agreement;
 mod checkpoint;
+mod handover;
 mod judge;
 mod listing;
 mod merge;

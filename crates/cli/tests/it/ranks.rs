@@ -472,7 +472,7 @@ fn a_directory_is_renamed_from_a_directory_of_one_rank_to_one_of_another() {
     cluster.run_with_input(&["cp", "-", "/a/dir/sub/file"], b"content");
     let before = cluster.json(&["stat", "/a/dir"]);
     assert!(cluster.fails(1, &["mv", "/b/full", "/a/dir/sub/file"]).contains("ENOTDIR"));
-    cluster.run(&["mv", "/a/dir", "/b/empty"]);
+    cluster.run(&["mv", "--no-target-directory", "/a/dir", "/b/empty"]);
     let after = cluster.json(&["stat", "/b/empty"]);
     for same in ["ino", "mode", "mtime"] {
         assert_eq!(before[same], after[same], "{same}");
