@@ -113,10 +113,11 @@ struct World {
     traced: bool,
 }
 
-/// Runs a seed.
+/// Runs a seed; with `directories` they are renamed between ranks, too.
 #[must_use]
-pub fn run(seed: u64, trace: bool) -> RanksReport {
+pub fn run(seed: u64, trace: bool, directories: bool) -> RanksReport {
     let mut world = World::new(seed, trace);
+    world.settings.pass_directories = directories;
     // What happened before a panic is worth knowing.
     let ended = catch_unwind(AssertUnwindSafe(|| world.run()));
     if ended.is_err() {

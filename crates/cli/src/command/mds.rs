@@ -35,7 +35,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
     /// A setting for experiments: segment_bytes_max, dispatch, commit_interval_ms, commit_bytes,
-    /// segments_max, inodes_max, split_entries, reconnect_ms, recall_ms, evict_ms, dir_lease_ms,
+    /// segments_max, inodes_max, split_entries, pass_directories, reconnect_ms, recall_ms, evict_ms, dir_lease_ms,
     /// balance_interval_ms, balance_half_life_ms
     #[arg(long = "set", value_name = "NAME=VALUE")]
     settings: Vec<String>,
@@ -98,6 +98,7 @@ fn apply(settings: &mut Settings, text: &str) -> Result<()> {
         "commit_bytes" => settings.commit_bytes = value,
         "segments_max" => settings.segments_max = count.max(2),
         "split_entries" => settings.split_entries = value,
+        "pass_directories" => settings.pass_directories = value != 0,
         "inodes_max" => settings.inodes_max = value,
         "reconnect_ms" => settings.reconnect = Span::from_millis(value),
         "recall_ms" => settings.recall = Span::from_millis(value),

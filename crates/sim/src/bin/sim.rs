@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 const USAGE: &str = "\
 usage: sim [--seeds N] [--first S] [--seconds T] [--seed S] [--transcript] [--ranks]
+           [--directories]
 
   --seeds N      how many seeds to run (default 50)
   --first S      the first of them (default 0)
@@ -19,6 +20,7 @@ usage: sim [--seeds N] [--first S] [--seconds T] [--seed S] [--transcript] [--ra
   --seed S       run one seed, for example 0x2a
   --transcript   print everything that happens
   --ranks        only simulations of several ranks
+  --directories  directories are renamed from one rank to another, too
 ";
 
 #[derive(Debug)]
@@ -28,6 +30,7 @@ struct Options {
     seconds: u64,
     transcript: bool,
     ranks: bool,
+    directories: bool,
 }
 
 fn main() -> ExitCode {
@@ -102,7 +105,9 @@ fn ranks(options: &Options, start: Instant) -> u64 {
         if start.elapsed() >= Duration::from_secs(options.seconds) / 3 {
             break;
         }
-        let ended = std::panic::catch_unwind(|| sim::ranks::run(seed, options.transcript));
+        let ended = std::panic::catch_unwind(|| {
+            sim::ranks::run(seed, options.transcript, options.directories)
+        });
         done += 1;
         let report = ended.unwrap_or_else(|_| sim::ranks::RanksReport {
             violation: Some("panicked".into()),
@@ -147,11 +152,21 @@ fn ranks(options: &Options, start: Instant) -> u64 {
 }
 
 fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Options> {
-    let mut options =
-        Options { seeds: 50, first: 0, seconds: u64::MAX, transcript: false, ranks: false };
+    let mut options = Options {
+        seeds: 50,
+        first: 0,
+        seconds: u64::MAX,
+        transcript: false,
+        ranks: false,
+        directories: false,
+    };
     while let Some(argument) = arguments.next() {
         if argument == "--transcript" {
             options.transcript = true;
+            continue;
+        }
+        if argument == "--directories" {
+            options.directories = true;
             continue;
         }
         if argument == "--ranks" {

@@ -15,7 +15,7 @@ fn subtrees_move_between_ranks_and_nothing_is_lost() {
     let (mut splits, mut joins) = (0, 0);
     let (mut passed, mut passed_dirs) = (0, 0);
     for seed in 0..SEEDS {
-        let report = sim::ranks::run(seed, false);
+        let report = sim::ranks::run(seed, false, true);
         assert_eq!(report.violation, None, "seed {seed:#x}");
         moves += report.moves;
         splits += report.splits;
@@ -48,7 +48,7 @@ fn subtrees_move_between_ranks_and_nothing_is_lost() {
 #[test]
 fn seeds_that_found_something_stay_clean() {
     for seed in FOUND {
-        let report = sim::ranks::run(seed, false);
+        let report = sim::ranks::run(seed, false, true);
         assert_eq!(report.violation, None, "seed {seed:#x}");
     }
 }

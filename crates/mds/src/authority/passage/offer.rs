@@ -24,6 +24,9 @@ impl Mds {
         buffer.append(Origin::default(), &planned.event());
         buffer.close_block();
         if self.namespace.is_dir(ino) {
+            if !self.settings.pass_directories {
+                return Err(cross("the two directories are served by different metadata servers"));
+            }
             self.may_go(ino)?;
         } else if self.opens.files().any(|open| open == ino) {
             return Err(cross(
