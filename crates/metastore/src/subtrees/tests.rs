@@ -12,6 +12,7 @@ fn subtrees() -> Subtrees {
             inode: vec![3; 40],
             pinned: rank == 2,
             follows: rank == 0,
+            joined: rank == 1,
             part: None,
             outer: Ino(root >> 1),
             decoupled: vec![4; 30],
