@@ -320,7 +320,7 @@ fn subtree(reader: &mut Reader<'_>, version: u16) -> Result<Subtree, Malformed> 
     let flags = if version == VERSION_PINNED { PINNED } else { reader.u8()? };
     let known = match version {
         ..=VERSION_WHOLE => PINNED,
-        ..=VERSION_NESTED => PINNED | FRAGMENT,
+        VERSION_FLAT..=VERSION_NESTED => PINNED | FRAGMENT,
         _ => PINNED | FRAGMENT | FOLLOWS | JOINED,
     };
     if flags & !known != 0 {

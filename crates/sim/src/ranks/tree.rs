@@ -235,6 +235,7 @@ impl World {
     }
 
     /// A step was answered.
+    #[allow(clippy::too_many_lines, reason = "an arm for each answer")]
     pub(super) fn tree_answered(
         &mut self,
         client: usize,

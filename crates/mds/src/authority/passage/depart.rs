@@ -101,6 +101,16 @@ impl Departure {
     fn object(&self) -> String {
         passage_name(self.passage.from, self.id)
     }
+
+    /// What is next when the name is gone up to there, and the object says this.
+    fn checked(&mut self, seq: Seq, bytes: &[u8], now: Moment) -> Stage {
+        let passage = Passage::decode(&self.object(), bytes);
+        if passage.is_ok_and(|passage| passage.state == PassageState::Done) {
+            return Stage::Ends(seq);
+        }
+        self.undone = Some(self.asked);
+        Stage::Gone(seq, now + LOOK_AGAIN)
+    }
 }
 
 impl Mds {
@@ -184,11 +194,13 @@ impl Mds {
         for departure in &mut self.authority.passages.departures {
             let is_known = !departure.is_frozen() && departure.undone.is_some_and(|at| at >= since);
             decided &= is_known;
-            departure.stage = match departure.stage {
-                Stage::Offered(_) => Stage::Look(now),
-                Stage::Gone(seq, at) if !is_known => Stage::Gone(seq, at.min(now)),
-                stage => stage,
-            };
+            if let Stage::Offered(_) = departure.stage {
+                departure.stage = Stage::Look(now);
+            } else if let Stage::Gone(seq, at) = departure.stage
+                && !is_known
+            {
+                departure.stage = Stage::Gone(seq, at.min(now));
+            }
         }
         decided
     }
@@ -340,14 +352,7 @@ impl Mds {
                 return true;
             }
             (Stage::Checking(seq), Ok(StoreResult::Bytes(bytes, _))) => {
-                let done = Passage::decode(&departure.object(), bytes)
-                    .is_ok_and(|passage| passage.state == PassageState::Done);
-                if done {
-                    Stage::Ends(seq)
-                } else {
-                    departure.undone = Some(departure.asked);
-                    Stage::Gone(seq, now + LOOK_AGAIN)
-                }
+                departure.checked(seq, bytes, now)
             }
             (Stage::Checking(seq), Ok(StoreResult::Missing)) => Stage::Ends(seq),
             (Stage::Checking(seq), _) => Stage::Gone(seq, now + RETRY),
