@@ -1,0 +1,83 @@
+//! What could not be fetched: whoever waits for it is told so, or tries again.
+
+use metastore::request::StoreFailure;
+use types::{ClientId, ConnId, Ino};
+use wire::Message;
+
+use super::{Waiter, decode};
+use crate::op::Release;
+use crate::{Effects, Mds};
+
+impl Mds {
+    pub(super) fn fetch_failed(&mut self, dir: Ino, failure: &StoreFailure, effects: &mut Effects) {
+        self.fetches.under_way.remove(&dir);
+        if self.is_resend_busy() {
+            // A change that its client was told is applied must not fail now.
+            self.fetches.failed.push((dir, self.clock.now));
+            return;
+        }
+        let error = wire::Failure { errno: failure.error.errno, text: failure.error.to_string() };
+        let mut merge = None;
+        let needed = self.fetches.needed.remove(&dir);
+        for waiter in self.fetches.waiting.remove(&dir).unwrap_or_default() {
+            match waiter {
+                Waiter::Merge if self.merge_waits_on(error.errno) => merge = Some(waiter),
+                Waiter::Question(conn, frame) => self.fail_frame(conn, &frame, &error, effects),
+                Waiter::Changes(client) => self.fail_change(client, &error, effects),
+                Waiter::Ahead(client) => self.fail_ahead(client, &error, effects),
+                Waiter::Merge => self.fail_merge(&error, effects),
+                // It is merged, and still its client's: who merges it again is harmless.
+                Waiter::Release(Release { at: (conn, tid), .. }) => {
+                    self.reply_error(conn, tid, error.clone(), effects);
+                }
+                Waiter::Recovery => effects.fatal = Some(failure.error.clone()),
+                // It is tried again when some time has passed.
+                Waiter::Search => self.search_fetched(),
+                Waiter::Preload => self.preload_fetched(),
+                Waiter::Balancer => self.balancer_fetched(effects),
+            }
+        }
+        if let Some(merge) = merge {
+            self.fetches.needed.extend(needed.map(|needed| (dir, needed)));
+            let waiters = self.fetches.waiting.entry(dir).or_default();
+            if waiters.is_empty() {
+                self.fetches.failed.push((dir, self.clock.now));
+            }
+            waiters.push(merge);
+        }
+    }
+
+    /// What waits first of what a client sent ahead fails.
+    fn fail_ahead(&mut self, client: ClientId, error: &wire::Failure, effects: &mut Effects) {
+        let frame = self.sessions.get_mut(client).ahead.waiting.pop_front();
+        if let (Some(conn), Some(frame)) = (self.sessions.conn_of(client), frame)
+            && let Some(Message::Request(request)) = decode(&frame)
+        {
+            self.refuse(conn, client, &request, error.clone(), effects);
+        }
+        self.retry_ahead(client, effects);
+    }
+
+    /// The first blocked change of a client fails; the others need not.
+    fn fail_change(&mut self, client: ClientId, error: &wire::Failure, effects: &mut Effects) {
+        let frame = self.sessions.get_mut(client).blocked.pop_front();
+        if let (Some(conn), Some(frame)) = (self.sessions.conn_of(client), frame)
+            && let Some(Message::Request(request)) = decode(&frame)
+        {
+            self.refuse(conn, client, &request, error.clone(), effects);
+        }
+        self.retry_changes(client, effects);
+    }
+
+    fn fail_frame(
+        &mut self,
+        conn: ConnId,
+        frame: &[u8],
+        error: &wire::Failure,
+        effects: &mut Effects,
+    ) {
+        if let Some(Message::Request(request)) = decode(frame) {
+            self.reply_error(conn, request.tid, error.clone(), effects);
+        }
+    }
+}
