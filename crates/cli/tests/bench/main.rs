@@ -540,7 +540,7 @@ fn ranks_with_a_share_of_a_processor_work_together() {
     if !has_shares("balancers") {
         return;
     }
-    let rows = rows("balancers", 40, &[]);
+    let rows = rows("balancers", 40, &["--share", "10"]);
     let private = ["private_2_ranks", "private_4_ranks", "private_8_ranks", "shared_4_ranks"];
     assert_eq!(names(&rows)[..4], private);
     for row in &rows[..4] {
