@@ -548,7 +548,6 @@ fn rename_again(from: &Dir, to: &Dir, name: &str) {
 }
 
 #[test]
-#[ignore = "a client gives up now and then when both servers send it on; `pass_directories` is off unless asked for"]
 fn directories_go_to_and_fro_between_ranks_while_servers_are_killed() {
     let cluster = Cluster::up_with(&["--mds", "2", "--set", "pass_directories=1"]);
     cluster.run(&["mkdir", "/a"]);

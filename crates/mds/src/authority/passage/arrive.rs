@@ -15,6 +15,10 @@ use super::offer::failure_of;
 use crate::op::{Performed, Performing, Refused};
 use crate::{Effects, Mds, Waiting};
 
+/// There is no such offer for this rank any more: the rename is to be begun anew. Not `ESTALE`, which says that the
+/// directory is not here: who asked would go on to other ranks, which would send it back.
+const LOST: Refused = Refused::Refusal(Refusal::Errno(Errno::Again));
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// The offer is to be looked at, not before that time.
@@ -110,7 +114,7 @@ impl Mds {
         self.may_begin()?;
         self.may_pass(dir)?;
         if from == self.rank {
-            return Err(Errno::Stale.into());
+            return Err(LOST);
         }
         let id = self.passage_number();
         self.authority.passages.arrivals.push(Arrival {
@@ -232,7 +236,7 @@ impl Mds {
                 return if arrival.came {
                     self.arrived(id, effects);
                 } else {
-                    self.not_taken(id, Errno::Stale.into(), effects);
+                    self.not_taken(id, LOST, effects);
                 };
             }
             (Stage::Taking, Ok(StoreResult::Stored(version))) => {
@@ -255,10 +259,10 @@ impl Mds {
         let Some(arrival) = self.arrival(id) else { return Ok(None) };
         let (passage, dir) = (arrival.passage.clone(), arrival.dir);
         if passage.to != self.rank || passage.new_parent != dir {
-            return Err(Errno::Stale.into());
+            return Err(LOST);
         }
         match passage.state {
-            PassageState::Withdrawn => return Err(Errno::Stale.into()),
+            PassageState::Withdrawn => return Err(LOST),
             PassageState::Taken => {
                 let Some(arrival) = self.arrival(id) else { return Ok(None) };
                 arrival.frozen = true;
