@@ -47,7 +47,9 @@ impl Fs {
                     let arrives = Op::Arrive { dir: new_parent, from, passage };
                     let arrived = self.request_ranked(cred, arrives, &[], None);
                     let decides = Op::Passed { dir: parent, passage };
-                    let decided = self.request_ranked(cred, decides, &[], None);
+                    // Only who made the offer is asked: another rank may have made one with the same number.
+                    let link = self.link_to(from);
+                    let decided = link.and_then(|link| link.request(cred, decides, &[]));
                     match (arrived, decided) {
                         (Ok(_), _) | (_, Ok(_)) => return Ok(Answer::Done),
                         (Err(error), _) if !is_passing(&error) => return Err(error),
