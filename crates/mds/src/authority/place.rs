@@ -9,7 +9,7 @@ use super::decoupled::decoupled_of;
 use super::preload::Goal;
 use super::{LIST, Preload, READ_LATELY};
 use crate::op::{Refused, touched};
-use crate::{Effects, Mds};
+use crate::{Effects, Mds, Phase};
 
 /// Why something cannot be done with a directory as a whole.
 const FRAGMENTED: &str = "a directory is split; put it together first with `cudele mds join PATH`; `cudele mds ls` shows it";
@@ -126,7 +126,18 @@ impl Mds {
         let names = touched(op).1.into_iter().flatten();
         let mut named =
             names.filter_map(|(parent, name)| self.namespace.peek(parent, name).ok()?);
+        // A directory that a recovery looks for is not found any more if what it is in goes to where was looked.
+        let is_lost = |dir: &Ino| !self.namespace.is_anchored(*dir);
+        let moves = matches!(*op, Op::Rename { parent, new_parent, .. } if parent != new_parent);
+        let lost = if moves && self.phase == Phase::Active {
+            authority.passages.ends().find(is_lost)
+        } else {
+            None
+        };
         named.find_map(|ino| {
+            if lost.is_some() && self.namespace.is_dir(ino) {
+                return lost;
+            }
             let on_its_way = self.is_on_its_way(ino).then_some(ino);
             // What a name is on its way to, or from, stays where it is meanwhile, and what has a subtree in it
             // that is on its way: the list says in which subtree its name is.

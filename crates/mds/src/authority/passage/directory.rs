@@ -47,7 +47,8 @@ impl Mds {
             || authority.reshape.is_some();
         // What comes into it may be what it would go to.
         let others = authority.passages.leaving().filter(|it| *it != dir);
-        let passing = authority.passages.ends().chain(others).any(within);
+        let mut ends = authority.passages.ends();
+        let passing = ends.any(|end| lost(&end) || within(end)) || others.into_iter().any(within);
         if moving || passing || authority.other_roots().any(|root| lost(&root)) {
             return Err(Errno::Again.into());
         }
