@@ -35,8 +35,7 @@ pub struct Settings {
     /// With more names than this a directory, or a fragment of one, is split, where there are several
     /// ranks (B-04); 0 for never, because what is about all of a directory is refused while it is split.
     pub split_entries: u64,
-    /// Whether directories are renamed from one rank to another (F-13). Not unless it is asked for: it has not
-    /// been simulated for long enough.
+    /// Whether directories are renamed from one rank to another (F-13), or refused (`EXDEV`).
     pub pass_directories: bool,
     /// How long clients of the previous tenure have for sending unsafe requests again.
     pub reconnect: Span,
@@ -89,7 +88,7 @@ impl Default for Settings {
             inodes_max: 64 << 20,
             about_bytes: 16 << 20,
             split_entries: 0,
-            pass_directories: false,
+            pass_directories: true,
             reconnect: Span::from_millis(2000),
             recall: Span::from_millis(30_000),
             demand: Span::from_millis(10_000),

@@ -464,7 +464,7 @@ fn a_file_is_renamed_from_a_directory_of_one_rank_to_one_of_another() {
 
 #[test]
 fn a_directory_is_renamed_from_a_directory_of_one_rank_to_one_of_another() {
-    let cluster = Cluster::up_with(&["--mds", "2", "--set", "pass_directories=1"]);
+    let cluster = Cluster::up_with(&["--mds", "2"]);
     for dir in ["/a", "/b", "/a/dir", "/a/dir/sub", "/b/empty", "/b/full", "/b/full/x"] {
         cluster.run(&["mkdir", dir]);
     }
@@ -549,7 +549,7 @@ fn rename_again(from: &Dir, to: &Dir, name: &str) {
 
 #[test]
 fn directories_go_to_and_fro_between_ranks_while_servers_are_killed() {
-    let cluster = Cluster::up_with(&["--mds", "2", "--set", "pass_directories=1"]);
+    let cluster = Cluster::up_with(&["--mds", "2"]);
     cluster.run(&["mkdir", "/a"]);
     cluster.run(&["mkdir", "/b"]);
     pin(&cluster, "/a", 1);

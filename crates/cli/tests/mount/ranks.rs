@@ -60,7 +60,7 @@ fn a_directory_is_renamed_from_one_rank_to_another_by_mv_without_a_copy() {
     if cluster().is_none() {
         return;
     }
-    let world = World::with(&["--mds", "2", "--set", "pass_directories=1"]);
+    let world = World::with(&["--mds", "2"]);
     let mount = Mount::new(&world);
     for dir in ["a", "a/dir", "a/dir/sub", "b"] {
         fs::create_dir(mount.path(dir)).unwrap();
