@@ -26,7 +26,7 @@ fn kill(cluster: &Cluster, rank: u64) {
 
 #[test]
 fn a_subtree_is_served_by_the_rank_it_is_pinned_to_and_looks_the_same() {
-    let cluster = Cluster::up_with(&["--mds", "2"]);
+    let cluster = Cluster::up_with(&["--mds", "2", "--set", "pass_directories=0"]);
     cluster.run(&["mkdir", "/a"]);
     cluster.run(&["mkdir", "/a/b"]);
     cluster.run_with_input(&["cp", "-", "/a/b/file"], b"content");
