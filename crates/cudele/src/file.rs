@@ -94,7 +94,7 @@ impl Fs {
 
     /// What a subtree held when somebody asked is merged.
     pub(crate) fn say_merged(&self, root: Ino) -> Result<()> {
-        self.link_of(root).request(&Cred::root(), Op::Return { dir: root }, &[]).map(drop)
+        self.link_of(root).request(&Cred::root(), Op::Yield { ino: root }, &[]).map(drop)
     }
 
     /// Whether a file that is open is shared, as far as answers have arrived.

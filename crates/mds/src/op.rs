@@ -270,6 +270,10 @@ impl Mds {
             Op::Open { ino, write } => self.open(conn, client, request, (ino, write), effects),
             Op::Close { ino, write } => self.close_file(client, (ino, write), effects),
             Op::Reopen { ino, access } => self.reopen(client, (ino, access), effects),
+            Op::Yield { ino } if self.is_root_of(client, ino) => {
+                self.end_demand(ino, effects);
+                Ok(Performed::Answer(Answer::Done))
+            }
             Op::Yield { ino } => self.yield_file((conn, request.tid), client, ino, effects),
             Op::Lock { ino, lock, wait } => {
                 self.lock((conn, request.tid), (ino, client), (lock, wait), effects)
@@ -280,7 +284,6 @@ impl Mds {
             }
             Op::Return { dir } => {
                 self.returned(client, dir, effects);
-                self.demand_met(client, dir, effects);
                 Ok(Performed::Answer(Answer::Done))
             }
             Op::Settle => {

@@ -117,7 +117,8 @@ pub enum Op<'a> {
     Close { ino: Ino, write: bool },
     /// Tells a server that does not know it what the client has open.
     Reopen { ino: Ino, access: Access },
-    /// The answer to a recall: what was not written is written, and the file is shared from now on.
+    /// The answer to a recall: what was not written is written, and the file is shared from now on. Of the root of a subtree that
+    /// the client has decoupled: what it held is merged.
     Yield { ino: Ino },
     /// Makes a file at least this long.
     Grow { ino: Ino, size: u64 },

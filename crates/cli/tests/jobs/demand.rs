@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use cudele::{Cluster, Errno, Fs, Locator, NewFile, Notice, Policy, Subtree};
+use cudele::{AttrChange, Cluster, Errno, Fs, Locator, NewFile, Notice, Policy, Subtree};
 
 use crate::fixture::World;
 
@@ -18,13 +18,18 @@ fn connect(world: &World) -> Arc<Cluster> {
 /// A job that holds some files, and its client.
 fn job(cluster: &Arc<Cluster>) -> (Arc<Fs>, Subtree) {
     let fs = cluster.mount().unwrap();
+    let subtree = job_of(&fs);
+    (fs, subtree)
+}
+
+fn job_of(fs: &Arc<Fs>) -> Subtree {
     fs.make_dir("/job", 0o755).unwrap();
     let text = "consistency: append_client_journal+volatile_apply\nmerge: on_demand";
     let mut subtree = fs.decouple("/job", &Policy::parse(text).unwrap().policy).unwrap();
     for number in 0..FILES {
         append(&mut subtree, number);
     }
-    (fs, subtree)
+    subtree
 }
 
 fn append(subtree: &mut Subtree, number: u64) {
@@ -96,6 +101,30 @@ fn a_job_that_pauses_is_told_and_merges() {
         let _ = subtree.meet_demand().unwrap();
     }
     assert_eq!(looker.join().unwrap().unwrap_err().errno, Errno::NotFound);
+}
+
+#[test]
+fn who_forgets_the_root_has_not_merged() {
+    let world = World::new();
+    let cluster = connect(&world);
+    let fs = cluster.mount().unwrap();
+    let (tell, told) = mpsc::channel();
+    fs.listen(move |notice| {
+        let _ = tell.send(notice);
+    })
+    .unwrap();
+    let mut subtree = job_of(&fs);
+    // Its client remembers what is in the root.
+    assert_eq!(fs.open_dir("/job").unwrap().list().unwrap().len(), 0);
+    let others = cluster.mount().unwrap();
+    let looker = std::thread::spawn(move || cluster.mount().unwrap().stat("/job/f0").map(|_| ()));
+    let recall = Notice::Recall { ino: subtree.root() };
+    assert_eq!(told.recv_timeout(PATIENCE), Ok(recall));
+    // That is taken from it before this is answered.
+    let change = AttrChange { mode: Some(0o700), ..AttrChange::default() };
+    others.set_attr(subtree.root(), &change).unwrap();
+    assert_eq!(subtree.meet_demand(), Ok(true));
+    assert_eq!(looker.join().unwrap(), Ok(()));
 }
 
 #[test]

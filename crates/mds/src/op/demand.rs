@@ -2,8 +2,9 @@
 //! until that client has merged.
 //!
 //! The client is told ([`Message::Recall`] of the root), merges what it holds, and says so
-//! ([`Op::Return`]). For a moment behind that ([`crate::Settings::demand_quiet`]) everybody is told what is
-//! there, so that reading a tree costs its owner a merge a second and not one for each name. A client
+//! ([`Op::Yield`] of the root; not [`Op::Return`], with which it also forgets the root directory when
+//! the very merge takes that from it). For a moment behind that ([`crate::Settings::demand_quiet`])
+//! everybody is told what is there, so that reading a tree costs its owner a merge a second and not one for each name. A client
 //! that is gone, or says nothing for [`crate::Settings::demand`], holds nobody up for longer: then others see what it
 //! merged before.
 //!
@@ -72,14 +73,13 @@ impl Mds {
         })
     }
 
-    /// A client has merged what was asked for.
-    pub(crate) fn demand_met(&mut self, client: ClientId, root: Ino, effects: &mut Effects) {
-        if self.tables.decoupled.get(&root).is_some_and(|owner| owner.client == client) {
-            self.end_demand(root, effects);
-        }
+    /// Whether this is the root of a subtree that a client has decoupled.
+    pub(crate) fn is_root_of(&self, client: ClientId, ino: Ino) -> bool {
+        self.tables.decoupled.get(&ino).is_some_and(|owner| owner.client == client)
     }
 
-    fn end_demand(&mut self, root: Ino, effects: &mut Effects) {
+    /// What was asked for is merged, or will not be: whoever waits is told what is there.
+    pub(crate) fn end_demand(&mut self, root: Ino, effects: &mut Effects) {
         if self.demands.asked.remove(&root).is_some() {
             self.demands.quiet.insert(root, self.clock.now + self.settings.demand_quiet);
             self.retry_returned(root, effects);
