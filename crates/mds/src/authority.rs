@@ -74,7 +74,8 @@ pub(crate) struct Authority {
     proposed: Option<Subtrees>,
     /// Inodes that were forgotten with a subtree, and the root of the subtree.
     moved: Map<Ino, Ino>,
-    export: Option<Export>,
+    /// At once; none is in another one.
+    exports: Vec<Export>,
     imports: Vec<Import>,
     preloads: Vec<Preload>,
     /// The directories that are split, as the list says.
@@ -104,7 +105,7 @@ impl Authority {
             writing: false,
             proposed: None,
             moved: Map::default(),
-            export: None,
+            exports: Vec::new(),
             imports: Vec::new(),
             preloads: Vec::new(),
             splits: Map::default(),
@@ -124,19 +125,23 @@ impl Authority {
         self.plain
     }
 
-    /// The root of the subtree that is on its way to another rank: all of it must stay in memory.
-    pub(crate) fn exporting(&self) -> Option<Ino> {
-        self.export.as_ref().map(|export| export.root)
+    /// The roots of the subtrees that are on their way to other ranks: all of them must stay in memory.
+    pub(crate) fn exporting(&self) -> impl Iterator<Item = Ino> {
+        self.exports.iter().map(|export| export.root)
+    }
+
+    fn export_of(&self, root: Ino) -> Option<&Export> {
+        self.exports.iter().find(|export| export.root == root)
     }
 
     /// Whether a subtree is on its way to another rank.
     pub(crate) fn is_exporting(&self) -> bool {
-        self.export.is_some()
+        !self.exports.is_empty()
     }
 
     /// Whether the server may stop.
     pub(crate) fn is_idle(&self) -> bool {
-        self.export.is_none() && !self.writing && self.passages.is_idle()
+        self.exports.is_empty() && !self.writing && self.passages.is_idle()
     }
 
     /// The roots of the subtrees that this rank serves and whose names are another rank's.
@@ -182,7 +187,7 @@ impl Authority {
     /// The roots whose names must be known where they are: what is above them stays in memory.
     pub(crate) fn named_roots(&self) -> impl Iterator<Item = Ino> {
         let moving = self.imports.iter().map(|import| import.root);
-        let moving = moving.chain(self.export.iter().map(|export| export.root));
+        let moving = moving.chain(self.exporting());
         self.other_roots()
             .chain(moving)
             .chain(self.splits.keys().copied())
@@ -206,7 +211,8 @@ impl Authority {
     }
 
     fn note_plain(&mut self) {
-        let nothing = self.export.is_none() && self.imports.is_empty() && self.preloads.is_empty();
+        let nothing =
+            self.exports.is_empty() && self.imports.is_empty() && self.preloads.is_empty();
         let whole = self.splits.is_empty() && self.reshape.is_none() && self.passages.is_empty();
         let all_here = self.list.apart().all(|subtree| subtree.rank == self.rank);
         self.plain = self.rank == Rank(0) && nothing && whole && all_here;
@@ -240,7 +246,7 @@ impl Mds {
     /// Whether a subtree is on its way from this rank, or to it.
     #[must_use]
     pub fn is_moving(&self) -> bool {
-        self.authority.export.is_some()
+        self.authority.is_exporting()
             || !self.authority.imports.is_empty()
             || self.authority.reshape.is_some()
     }
@@ -272,7 +278,7 @@ impl Mds {
 
     /// Goes on with what moves, as far as it can. Called after every input.
     pub(crate) fn authority_step(&mut self, effects: &mut Effects) {
-        if self.authority.export.is_some() {
+        if self.authority.is_exporting() {
             self.export_step(effects);
         }
         if !self.authority.preloads.is_empty() {

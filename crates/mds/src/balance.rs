@@ -7,7 +7,7 @@
 //!    so it is run beside the rank's work, and requests go on meanwhile.
 //! 2. With the answer the heartbeat goes to the other ranks, through the monitor.
 //! 3. What is to be remembered is stored (`policy`), then what was decided is carried out (`moves`),
-//!    one export after the other.
+//!    several exports side by side.
 //!
 //! Nothing is decided unless all ranks are active, were heard of lately, and have the same version of
 //! the policy: what cannot be compared is not compared.
@@ -191,7 +191,7 @@ impl Mds {
         let now = self.clock.now;
         self.count_hits(now);
         self.read_policy(effects);
-        self.next_move(effects);
+        self.next_moves(effects);
         let interval = self.settings.balance_interval;
         let next = *self.balance.next_tick.get_or_insert(now + interval);
         // What nobody answers was not asked.

@@ -48,6 +48,8 @@ pub struct Counters {
     pub exports_aborted: u64,
     /// Of the last export.
     pub export_freeze_micros: u64,
+    /// Sessions that had to give something back for the last one.
+    pub export_flushed: u64,
     /// Of all exports together.
     pub export_freezes_micros: u64,
     pub snapshots: u64,

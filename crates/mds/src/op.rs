@@ -418,7 +418,7 @@ impl Mds {
         }
         if conn == ConnId::BALANCER {
             let Message::Reply(Reply { result, .. }) = reply else { return };
-            return self.balancer_moved(result.map(drop), effects);
+            return self.balancer_moved(tid, result.map(drop), effects);
         }
         if conn == ConnId::MONITOR {
             reply.append_frame(&mut effects.to_monitor);

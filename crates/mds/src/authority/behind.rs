@@ -47,7 +47,7 @@ impl Mds {
     /// Whether the journal says something of the frozen subtree behind `seq`, or behind what a recovery is to pass over:
     /// the root of a subtree in it came back.
     pub(super) fn journal_says_more(&self, root: Ino, seq: Seq) -> bool {
-        let gone = self.authority.export.as_ref().and_then(|export| export.gone.as_ref());
+        let gone = self.authority.export_of(root).and_then(|export| export.gone.as_ref());
         let is_later = |dir: Ino, last| self.namespace.journalled_up_to(dir) > last;
         match gone {
             Some(gone) => gone.dirs.iter().any(|dir| is_later(*dir, gone.last)),
@@ -83,7 +83,7 @@ impl Mds {
 
     /// Whether the store has the frozen subtree as it is, and nothing that counts is in the journal.
     pub(super) fn is_written_out(&mut self, root: Ino, seq: Seq, effects: &mut Effects) -> bool {
-        let alone = self.authority.export.as_ref().is_some_and(|export| export.gone.is_some());
+        let alone = self.authority.export_of(root).is_some_and(|export| export.gone.is_some());
         // Runs that are being merged here must not be replaced when another rank serves them.
         if alone {
             if !self.is_written_below(root, Seq(u64::MAX)) {

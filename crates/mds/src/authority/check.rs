@@ -8,11 +8,12 @@ use super::place::{busy, cold};
 use crate::Mds;
 use crate::op::Refused;
 
+/// So many subtrees leave a rank side by side: each has its changes written, and waits for the store a few times.
+const EXPORTS_MAX: usize = 16;
+
 impl Mds {
     pub(super) fn check_subtree(&self, root: Ino) -> Result<(), Refused> {
-        if let Some(export) = &self.authority.export {
-            return Err(busy(format!("another subtree is on its way to {}", export.to)));
-        }
+        self.check_exports(root)?;
         if self.snapshots.is_any() {
             return Err(busy("a snapshot is being taken"));
         }
@@ -29,6 +30,18 @@ impl Mds {
         }
         self.check_decoupled(root)?;
         self.check_policies(root)
+    }
+
+    /// What is on its way does not overlap, and is not too much.
+    pub(super) fn check_exports(&self, root: Ino) -> Result<(), Refused> {
+        let exports = &self.authority.exports;
+        if let Some(export) = exports.iter().find(|export| self.overlap(root, export.root)) {
+            return Err(busy(format!("it, or what is above or below it, is on its way to {}", export.to)));
+        }
+        if exports.len() >= EXPORTS_MAX {
+            return Err(busy(format!("{EXPORTS_MAX} other subtrees are on their way")));
+        }
+        Ok(())
     }
 
     /// Policies stay as they are, and none of them keeps logs with clients.

@@ -61,7 +61,7 @@ impl Mds {
     pub(super) fn note_leaving(&mut self, root: Ino, effects: &mut Effects) -> bool {
         let moves = self.authority.list.get(root).map_or(0, |before| before.moves) + 1;
         let roots = self.decoupled_below(root);
-        if let Some(gone) = self.authority.export.as_ref().and_then(|export| export.gone.as_ref()) {
+        if let Some(gone) = self.authority.export_of(root).and_then(|export| export.gone.as_ref()) {
             let first = self.first_in_journal();
             self.tables.note_gone(gone, first);
         }
@@ -122,7 +122,7 @@ impl Mds {
     /// Whether it is not decided who has a decoupled subtree.
     pub(crate) fn is_moving_decoupled(&self, subtree: Ino) -> bool {
         let leaves = |root| self.namespace.is_within(subtree, root);
-        self.authority.exporting().is_some_and(leaves)
+        self.authority.exporting().any(leaves)
             || matches!(self.place(subtree), Place::Moving(_))
     }
 

@@ -6,21 +6,26 @@
 //! 3. *Freeze*: from here on requests for the subtree wait. Files in it are closed, what it changed is
 //!    in the store, and a recovery will pass over what the journal says of it (`behind`); or, where it cannot,
 //!    the journal begins behind its last event.
-//! 4. *Commit*: the list of subtrees is replaced. If that is done, the subtree is the other rank's;
+//! 4. *Commit* (`commit`): the list of subtrees is replaced. If that is done, the subtree is the other rank's;
 //!    as long as it is not known whether it is done, nobody is answered.
+//!
+//! Subtrees that do not overlap go side by side: what takes long is waiting for the store and for clients. Those that
+//! are ready together share one replacement of the list.
 //!
 //! Until the commit the subtree is this rank's, whoever crashes: nothing was written that a recovery
 //! would not write. Afterwards nothing of it is in this rank's memory, and nothing that counts in its
 //! journal.
 
+mod commit;
+
 use journal::Event;
-use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
-use metastore::{SUBTREES_NAME, Subtrees};
+use metastore::SUBTREES_NAME;
+use metastore::request::StoreOp;
 use types::{ClientId, ConnId, Cred, Errno, Ino, Moment, Origin, Rank, Seq, Span, Tid};
 use wire::Failure;
 
 use super::place::{Place, cold};
-use super::{MOVED_MAX, RETRY};
+use super::MOVED_MAX;
 use crate::op::{Performed, Performing};
 use crate::tables::Gone;
 use crate::{Effects, Mds, Phase, Waiting};
@@ -72,6 +77,8 @@ pub(crate) struct Export {
     pub(super) pinned: bool,
     pub(super) stage: Stage,
     pub(super) frozen: Option<Moment>,
+    /// The list may be replaced, as was found in this step.
+    pub(super) ready: bool,
     /// Sessions that had to give something back.
     pub(super) flushed: u64,
     /// What a recovery will pass over; nothing if the journal is to begin behind it.
@@ -135,49 +142,64 @@ impl Mds {
         }
         self.check_links(root)?;
         let (stage, frozen) = (Stage::Drain, None);
-        let (flushed, gone) = (0, None);
-        self.authority.export = Some(Export { root, to, at, pinned, stage, frozen, flushed, gone });
+        let (flushed, ready, gone) = (0, false, None);
+        let export = Export { root, to, at, pinned, stage, frozen, ready, flushed, gone };
+        self.authority.exports.push(export);
         self.authority.note_plain();
         Ok(Performed::Later)
     }
 
     /// Goes on with what is on its way, as far as it can.
     pub(super) fn export_step(&mut self, effects: &mut Effects) {
-        while let Some(stage) = self.authority.export.as_ref().map(|export| export.stage) {
-            let Some(next) = self.export_next(stage, effects) else { return };
-            match &mut self.authority.export {
-                Some(export) => export.stage = next,
-                None => return,
+        let roots: Vec<Ino> = self.authority.exporting().collect();
+        for root in roots {
+            while let Some((to, stage)) = self.authority.export_of(root).map(|it| (it.to, it.stage))
+                && let Some(next) = self.export_next((root, to), stage, effects)
+            {
+                self.set_export_stage(root, next);
             }
         }
+        self.commit_ready(effects);
+    }
+
+    pub(super) fn set_export_stage(&mut self, root: Ino, stage: Stage) {
+        if let Some(export) = self.export_mut(root) {
+            export.stage = stage;
+        }
+    }
+
+    fn export_mut(&mut self, root: Ino) -> Option<&mut Export> {
+        self.authority.exports.iter_mut().find(|export| export.root == root)
     }
 
     /// The next stage, if this one is done.
     #[allow(clippy::too_many_lines, reason = "an arm for each stage")]
-    fn export_next(&mut self, stage: Stage, effects: &mut Effects) -> Option<Stage> {
-        let (root, to) = self.authority.export.as_ref().map(|export| (export.root, export.to))?;
+    fn export_next(
+        &mut self,
+        (root, to): (Ino, Rank),
+        stage: Stage,
+        effects: &mut Effects,
+    ) -> Option<Stage> {
         let now = self.clock.now;
         match stage {
             Stage::Note => {
-                if self.authority.is_busy() {
-                    return None;
-                }
-                self.commit(root, to, effects).then_some(Stage::Commit)
+                self.export_mut(root)?.ready = true;
+                None
             }
             Stage::Drain => {
                 if self.phase != Phase::Active {
-                    self.abort_export("the metadata server is stopping", effects);
+                    self.abort_export(root, "the metadata server is stopping", effects);
                     return None;
                 }
                 let before = self.counters.revokes;
                 let held = self.revoke_below(ClientId(0), root, effects).is_some();
                 let flushed = self.counters.revokes - before;
-                self.authority.export.as_mut()?.flushed += flushed;
+                self.export_mut(root)?.flushed += flushed;
                 (!held && self.is_merged_below(root)).then(|| self.copy(root, 0, effects))
             }
             Stage::Copy { seq, round, since } => {
                 if self.phase != Phase::Active {
-                    self.abort_export("the metadata server is stopping", effects);
+                    self.abort_export(root, "the metadata server is stopping", effects);
                     return None;
                 }
                 if !self.is_copied(root, seq, effects) {
@@ -186,7 +208,14 @@ impl Mds {
                 if now.since(since) >= ROUND_SHORT && round < ROUNDS_MAX {
                     return Some(self.copy(root, round + 1, effects));
                 }
-                self.authority.export.as_mut()?.frozen = Some(now);
+                // One may have been renamed into the other; what is frozen stays where it is.
+                let overlaps = |other: Ino| other != root && self.overlap(root, other);
+                if self.authority.exporting().any(overlaps) {
+                    let why = "what is above or below it is on its way, too; try again";
+                    self.abort_export(root, why, effects);
+                    return None;
+                }
+                self.export_mut(root)?.frozen = Some(now);
                 Some(Stage::Close)
             }
             Stage::Close => {
@@ -198,15 +227,15 @@ impl Mds {
                 if open == 0 && at_rest {
                     // A file may have got another name since that was looked at first; now nothing changes.
                     if let Some(why) = self.linked_since(root) {
-                        self.abort_export(&why, effects);
+                        self.abort_export(root, &why, effects);
                         return None;
                     }
                     return Some(Stage::Flush { seq: self.log.last() });
                 }
-                let since = self.authority.export.as_ref()?.frozen?;
+                let since = self.authority.export_of(root)?.frozen?;
                 if now.since(since) >= CLOSE_WITHIN {
                     let text = format!("clients have {open} files open in it");
-                    self.abort_export(&text, effects);
+                    self.abort_export(root, &text, effects);
                 }
                 None
             }
@@ -217,7 +246,7 @@ impl Mds {
                 }
                 let gone = self.leaves_behind(root);
                 let alone = gone.is_some();
-                self.authority.export.as_mut()?.gone = gone;
+                self.export_mut(root)?.gone = gone;
                 if alone {
                     self.settle_for_export(root, effects);
                     return Some(Stage::Write { seq });
@@ -237,21 +266,26 @@ impl Mds {
                 if self.journal_says_more(root, seq) {
                     return Some(Stage::Flush { seq: self.log.last() });
                 }
-                if !self.is_written_out(root, seq, effects) || self.authority.is_busy() {
+                if !self.is_written_out(root, seq, effects) {
                     return None;
                 }
                 // What came a moment ago may be in it, or have others in it; nothing is looked for in what is frozen.
                 let lost = |it: Ino| !self.namespace.is_anchored(it);
                 let mut imports = self.authority.imports.iter().map(|import| import.root);
                 if self.authority.other_roots().any(lost) || imports.any(lost) {
-                    self.abort_export("a subtree in it has just come; try again", effects);
+                    self.abort_export(root, "a subtree in it has just come; try again", effects);
                     return None;
                 }
                 if self.is_importing_below(root) || !self.note_leaving(root, effects) {
                     return None;
                 }
-                // If it cannot be, the next one may have begun.
-                self.commit(root, to, effects).then_some(Stage::Commit)
+                if self.first_elsewhere(root, to).is_some() {
+                    let why = "a subtree in it went there first; try again";
+                    self.abort_export(root, why, effects);
+                    return None;
+                }
+                self.export_mut(root)?.ready = true;
+                None
             }
             Stage::Commit => None,
             Stage::Retry(until) => {
@@ -268,124 +302,21 @@ impl Mds {
 
     /// Whether the journal is to be written without delay.
     pub(crate) fn export_wants_journal(&self) -> bool {
-        self.authority.export.as_ref().is_some_and(Export::is_frozen)
-    }
-
-    /// Replaces the list. Returns whether that is under way.
-    fn commit(&mut self, root: Ino, to: Rank, effects: &mut Effects) -> bool {
-        if self.first_elsewhere(root, to).is_some() {
-            self.abort_export("a subtree in it went there first; try again", effects);
-            return false;
-        }
-        let Some(list) = self.list_with(root, to) else {
-            self.abort_export("its root is not here any more", effects);
-            return false;
-        };
-        self.put_list(list, effects);
-        true
-    }
-
-    pub(super) fn put_list(&mut self, list: Subtrees, effects: &mut Effects) {
-        let condition = match self.authority.version {
-            Some(version) => Condition::Version(version),
-            None => Condition::Absent,
-        };
-        self.authority.writing = true;
-        let (object, data) = (SUBTREES_NAME.to_owned(), list.encode());
-        self.authority.proposed = Some(list);
-        self.store(Waiting::Subtrees, StoreOp::Put { object, data, condition }, effects);
-    }
-
-    /// The list was replaced, or not; or it was read to find that out.
-    pub(super) fn list_written(
-        &mut self,
-        result: Result<StoreResult, Box<StoreFailure>>,
-        effects: &mut Effects,
-    ) {
-        let again = Stage::Retry(self.clock.now + RETRY);
-        match result {
-            Ok(StoreResult::Stored(version)) => self.list_replaced(version, effects),
-            Ok(StoreResult::Conflict) => {
-                // Another rank replaced it; or it was this one, and its answer was lost.
-                self.authority.writing = true;
-                let object = SUBTREES_NAME.to_owned();
-                self.store(Waiting::Subtrees, StoreOp::Get { object }, effects);
-            }
-            Ok(read @ (StoreResult::Bytes(..) | StoreResult::Missing)) => {
-                if let Err(error) = self.take_list(&read) {
-                    effects.fatal = Some(error);
-                    return;
-                }
-                self.list_found(effects);
-            }
-            Ok(_) | Err(_) => self.list_again(again),
-        }
-    }
-
-    fn list_again(&mut self, stage: Stage) {
-        if let Some(export) = self.authority.export.as_mut().filter(|it| it.stage == Stage::Commit)
-        {
-            export.stage = stage;
-        }
-        self.imports_again(false);
-        self.reshape_listed(true);
-        self.passages_listed(Some(self.clock.now + RETRY));
-    }
-
-    /// What was to be written is written.
-    fn list_replaced(&mut self, version: u64, effects: &mut Effects) {
-        self.authority.version = Some(version);
-        if let Some(list) = self.authority.proposed.take() {
-            self.authority.list = list;
-            self.note_fragments();
-        }
-        self.reshape_listed(false);
-        self.passages_listed(None);
-        if !self.import_acknowledged(effects)
-            && let Some(Export { stage: Stage::Commit, .. }) = self.authority.export
-        {
-            self.exported(effects);
-        }
-    }
-
-    /// The list is known anew while something was to be written to it.
-    fn list_found(&mut self, effects: &mut Effects) {
-        self.imports_again(true);
-        self.reshape_listed(false);
-        self.passages_listed(Some(self.clock.now));
-        let Some(Export { root, to, pinned, stage: Stage::Commit, .. }) = self.authority.export
-        else {
-            return;
-        };
-        let list = &self.authority.list;
-        let here = list.apart_at(root).is_none_or(|subtree| subtree.rank == self.rank);
-        let noted = list.get(root).is_some_and(|subtree| subtree.pinned == pinned);
-        let noted = to == self.rank && noted;
-        if here && self.is_importing_below(root) {
-            self.list_again(Stage::Retry(self.clock.now + RETRY));
-        } else if here && !noted && to == self.rank {
-            self.commit(root, to, effects);
-        } else if here && !noted {
-            // A subtree in it may have come meanwhile: whether the store has all of it is looked at again.
-            let seq = self.log.last();
-            self.authority.export.iter_mut().for_each(|it| it.stage = Stage::Flush { seq });
-        } else {
-            self.exported(effects);
-        }
+        self.authority.exports.iter().any(Export::is_frozen)
     }
 
     /// The subtree is the other rank's.
-    fn exported(&mut self, effects: &mut Effects) {
-        let Some(export) = self.authority.export.take() else { return };
+    pub(super) fn exported(&mut self, root: Ino, effects: &mut Effects) {
+        let Some(export) = self.end_export(root) else { return };
         self.preload_fetched();
-        let Export { root, to, at, frozen, flushed, .. } = export;
+        let Export { to, at, frozen, flushed, .. } = export;
         if to == self.rank {
             self.authority.note_plain();
             self.go_on_with_held(effects);
             return self.answer_export(at, Ok(()), effects);
         }
         self.compaction.forget();
-        self.tables.note_went();
+        self.tables.note_went(root);
         // Who waits is told first: to forget takes a while if there is much.
         let out = self.namespace.take_out(root);
         let froze = frozen.map_or(Span(0), |since| self.clock.now.since(since));
@@ -402,29 +333,37 @@ impl Mds {
         self.tables_tick(effects);
         self.go_on_with_held(effects);
         self.counters.exports += 1;
+        self.counters.export_flushed = flushed;
         self.counters.sessions_flushed += flushed;
         self.last_beacon = None;
         self.answer_export(at, Ok(()), effects);
     }
 
+    fn end_export(&mut self, root: Ino) -> Option<Export> {
+        let at = self.authority.exports.iter().position(|export| export.root == root)?;
+        Some(self.authority.exports.remove(at))
+    }
+
     /// The server stops: what is not decided yet stays here.
     pub(crate) fn stop_export(&mut self, effects: &mut Effects) {
-        let decided = |export: &Export| matches!(export.stage, Stage::Commit | Stage::Retry(_));
-        if self.authority.export.as_ref().is_some_and(|export| !decided(export)) {
-            self.abort_export("the metadata server is stopping", effects);
+        let decided = |export: &&Export| matches!(export.stage, Stage::Commit | Stage::Retry(_));
+        let open = self.authority.exports.iter().filter(|export| !decided(export));
+        let open: Vec<Ino> = open.map(|export| export.root).collect();
+        for root in open {
+            self.abort_export(root, "the metadata server is stopping", effects);
         }
     }
 
     /// The subtree stays here. Not once the list may have been replaced.
-    pub(crate) fn abort_export(&mut self, why: &str, effects: &mut Effects) {
-        let Some(export) = self.authority.export.take() else { return };
+    pub(super) fn abort_export(&mut self, root: Ino, why: &str, effects: &mut Effects) {
+        let Some(export) = self.end_export(root) else { return };
         self.preload_fetched();
         self.counters.exports_aborted += 1;
         self.authority.note_plain();
-        self.tables.stay();
+        self.tables.stay(root);
         let failure = Failure { errno: Errno::Busy, text: format!("it was not moved: {why}") };
         self.answer_export(export.at, Err(failure), effects);
-        self.retry_returned(export.root, effects);
+        self.retry_returned(root, effects);
         self.go_on_with_held(effects);
     }
 }

@@ -264,8 +264,7 @@ impl Mds {
     pub(super) fn split_large(&mut self, effects: &mut Effects) {
         let now = self.clock.now;
         let Some(at) = self.authority.large.iter().position(|(_, at)| *at <= now) else { return };
-        if !self.is_active() || self.authority.reshape.is_some() || self.authority.export.is_some()
-        {
+        if !self.is_active() || self.authority.reshape.is_some() || self.authority.is_exporting() {
             return;
         }
         let (dir, _) = self.authority.large.swap_remove(at);
@@ -294,12 +293,13 @@ impl Mds {
         if self.is_split_or_about_to(dir) || self.authority.passages.is_about(dir) {
             return false;
         }
-        let exporting = self.authority.exporting();
         let passages = &self.authority.passages;
-        if exporting.is_none() && passages.is_empty() {
+        if !self.authority.is_exporting() && passages.is_empty() {
             return true;
         }
-        let goes = |above| exporting == Some(above) || passages.is_leaving(above);
+        let goes = |above| {
+            self.authority.export_of(above).is_some() || passages.is_leaving(above)
+        };
         !self.namespace.ancestors(dir).any(goes)
     }
 
@@ -317,7 +317,7 @@ impl Mds {
     /// A fragment permits what its directory does.
     fn permit_the_same(&mut self, part: Ino, access: (u32, u32, u32), effects: &mut Effects) {
         let importing = self.authority.imports.iter().any(|import| import.root == part);
-        let moving = importing || self.authority.exporting() == Some(part);
+        let moving = importing || self.authority.export_of(part).is_some();
         if moving || self.access_of(part).is_none_or(|known| known == access) {
             return;
         }

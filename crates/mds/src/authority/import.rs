@@ -37,6 +37,8 @@ pub(crate) struct Import {
     /// What clients have decoupled in it.
     pub(super) decoupled: Vec<Ino>,
     stage: Stage,
+    /// The list may be replaced, as was found in this step.
+    ready: bool,
     /// Since when it is known here.
     since: Moment,
 }
@@ -55,8 +57,8 @@ impl Mds {
             // What cannot be read is said when it is taken in.
             let moved = moved.and_then(Result::ok).unwrap_or_default();
             let decoupled = moved.into_iter().map(|moved| moved.root).collect();
-            let (stage, since) = (Stage::Begin, self.clock.now);
-            self.authority.imports.push(Import { root, decoupled, stage, since });
+            let (stage, ready, since) = (Stage::Begin, false, self.clock.now);
+            self.authority.imports.push(Import { root, decoupled, stage, ready, since });
             self.authority.note_plain();
         }
     }
@@ -70,6 +72,27 @@ impl Mds {
                 self.set_import_stage(root, next);
             }
         }
+        self.acknowledge_ready(effects);
+    }
+
+    /// Replaces the list once for all subtrees that may be served then.
+    fn acknowledge_ready(&mut self, effects: &mut Effects) {
+        let mut ready = Vec::new();
+        for import in &mut self.authority.imports {
+            if std::mem::take(&mut import.ready) {
+                ready.push(import.root);
+            }
+        }
+        // Then it is found out once more.
+        if ready.is_empty() || self.authority.is_busy() {
+            return;
+        }
+        let mut list = self.authority.list.clone();
+        for root in ready {
+            list = self.list_without_inode(list, root);
+            self.set_import_stage(root, Stage::Acknowledge);
+        }
+        self.put_list(list, effects);
     }
 
     fn import_stage(&self, root: Ino) -> Option<Stage> {
@@ -112,7 +135,7 @@ impl Mds {
                 }
             }
             Stage::Journal(seq) => {
-                if self.log.safe() < seq || self.authority.is_busy() {
+                if self.log.safe() < seq || self.authority.list.get(root).is_none() {
                     return None;
                 }
                 if !self.has_taken_decoupled(root, effects) {
@@ -123,9 +146,8 @@ impl Mds {
                     self.tables_tick(effects);
                     return None;
                 }
-                let list = self.list_without_inode(root)?;
-                self.put_list(list, effects);
-                Some(Stage::Acknowledge)
+                self.authority.imports.iter_mut().find(|it| it.root == root)?.ready = true;
+                None
             }
             Stage::Acknowledge => None,
             Stage::Retry(until) => {
@@ -147,9 +169,9 @@ impl Mds {
         !self.authority.imports.is_empty()
     }
 
-    fn list_without_inode(&self, root: Ino) -> Option<Subtrees> {
-        let subtree = self.authority.list.get(root)?.clone();
-        let mut list = self.authority.list.clone();
+    /// A list that says that a subtree is taken in, and all else as the one that is given.
+    fn list_without_inode(&self, mut list: Subtrees, root: Ino) -> Subtrees {
+        let Some(subtree) = list.get(root).cloned() else { return list };
         let joined = self.is_named_here(&subtree) && subtree.part.is_none();
         if joined {
             // What is in it is in what it is a part of.
@@ -160,7 +182,7 @@ impl Mds {
         }
         let (inode, decoupled) = (Vec::new(), Vec::new());
         list.put(Subtree { inode, decoupled, joined, ..subtree });
-        Some(list)
+        list
     }
 
     /// Whether the store knows whose the decoupled subtrees are that came, and this rank where they
@@ -225,14 +247,14 @@ impl Mds {
         self.namespace.set_above(subtree.root, path, subtree.policy.as_bytes());
     }
 
-    /// The list was replaced for the sake of an import. Says whether that is so.
-    pub(super) fn import_acknowledged(&mut self, effects: &mut Effects) -> bool {
-        let done = |import: &&Import| import.stage == Stage::Acknowledge;
-        let Some(root) = self.authority.imports.iter().find(done).map(|import| import.root) else {
-            return false;
-        };
-        self.imported(root, effects);
-        true
+    /// The list was replaced for the sake of imports. Says whether that is so.
+    pub(super) fn imports_acknowledged(&mut self, effects: &mut Effects) -> bool {
+        let done = self.authority.imports.iter().filter(|it| it.stage == Stage::Acknowledge);
+        let done: Vec<Ino> = done.map(|import| import.root).collect();
+        for root in &done {
+            self.imported(*root, effects);
+        }
+        !done.is_empty()
     }
 
     /// The list is not as it was to be, or it is not known: what was to be written to it is tried

@@ -56,9 +56,10 @@ impl Mds {
         self.authority.list.named_by(subtree) == self.rank
     }
 
-    /// The list in which a subtree is another rank's.
-    pub(super) fn list_with(&mut self, root: Ino, to: Rank) -> Option<Subtrees> {
-        let pinned = self.authority.export.as_ref().is_some_and(|export| export.pinned);
+    /// A list in which a subtree is another rank's, and all else is as in the one that is given.
+    pub(super) fn list_with(&mut self, mut list: Subtrees, root: Ino) -> Option<Subtrees> {
+        let export = self.authority.export_of(root)?;
+        let (to, pinned) = (export.to, export.pinned);
         let stays = to == self.rank;
         let planned = self.namespace.offer(root, (Ino::above(root), ROOT_NAME))?;
         let mut buffer = JournalBuffer::new(Seq(1), true);
@@ -86,7 +87,6 @@ impl Mds {
         // Nobody takes in what stays.
         let inode = if stays { Vec::new() } else { inode };
         let decoupled = if stays { Vec::new() } else { self.moving_decoupled(root) };
-        let mut list = self.authority.list.clone();
         // What is joined goes with it anyway.
         let is_in = |it: &&Subtree| it.joined && self.namespace.is_within(it.root, root);
         let inside: Vec<Subtree> = self.authority.list.iter().filter(is_in).cloned().collect();

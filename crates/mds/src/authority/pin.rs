@@ -20,15 +20,14 @@ impl Mds {
         if root == Ino::ROOT {
             return Err(busy("the root of the namespace stays with mds.0"));
         }
-        if let Some(export) = &self.authority.export {
-            return Err(busy(format!("another subtree is on its way to {}", export.to)));
-        }
+        self.check_exports(root)?;
         if self.authority.list.len() >= SUBTREES_MAX && self.authority.list.get(root).is_none() {
             return Err(Errno::NoSpace.into());
         }
         let (stage, to) = (Stage::Note, self.rank);
-        let export = Export { root, to, at, pinned, stage, frozen: None, flushed: 0, gone: None };
-        self.authority.export = Some(export);
+        let (frozen, ready, flushed, gone) = (None, false, 0, None);
+        let export = Export { root, to, at, pinned, stage, frozen, ready, flushed, gone };
+        self.authority.exports.push(export);
         self.authority.note_plain();
         Ok(Performed::Later)
     }

@@ -119,7 +119,7 @@ impl Mds {
     /// its way itself.
     fn held_by_name(&self, op: &Op<'_>) -> Option<Ino> {
         let authority = &self.authority;
-        let moves = authority.export.is_some() || !authority.imports.is_empty();
+        let moves = authority.is_exporting() || !authority.imports.is_empty();
         if (authority.passages.is_empty() && !moves) || !op.is_change() {
             return None;
         }
@@ -209,7 +209,7 @@ impl Mds {
 
     /// The roots of the subtrees in which nothing may be done.
     fn roots_on_their_way(&self) -> impl Iterator<Item = Ino> {
-        let frozen = self.authority.export.iter().filter(|export| export.is_frozen());
+        let frozen = self.authority.exports.iter().filter(|export| export.is_frozen());
         let imports = self.authority.imports.iter().map(|import| import.root);
         frozen.map(|export| export.root).chain(imports)
     }
@@ -389,9 +389,8 @@ impl Mds {
             return Ok(());
         }
         let busy = |text: String| Err(Refused::Failure(Failure { errno: Errno::Busy, text }));
-        if let Some(export) = &self.authority.export
-            && self.overlap(dir, export.root)
-        {
+        let mut exports = self.authority.exports.iter();
+        if let Some(export) = exports.find(|export| self.overlap(dir, export.root)) {
             return busy(format!("it is on its way to {}; try again when it is there", export.to));
         }
         // What is said of it now, the list would take back.

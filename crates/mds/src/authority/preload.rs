@@ -120,8 +120,8 @@ impl Mds {
     }
 
     fn is_frozen_for_export(&self, dir: Ino) -> bool {
-        let frozen = self.authority.export.as_ref().filter(|export| export.is_frozen());
-        frozen.is_some_and(|export| self.namespace.is_within(dir, export.root))
+        let mut frozen = self.authority.exports.iter().filter(|export| export.is_frozen());
+        frozen.any(|export| self.namespace.is_within(dir, export.root))
     }
 
     /// The directories that have the names of those that are still to be looked into on the way to something.

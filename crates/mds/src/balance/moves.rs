@@ -1,4 +1,4 @@
-//! Carrying decisions out: one export after the other, and what became of each.
+//! Carrying decisions out: several exports side by side, and what became of each.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -15,6 +15,8 @@ use crate::{Effects, Mds};
 
 /// Moves of one decision at most: who wants more moves the rest at the next tick.
 const MOVES_MAX: usize = 64;
+/// Moves that are under way at once. Most of what one takes is waiting for the store and for clients.
+const SIDE_BY_SIDE: usize = 8;
 /// Directories that are fetched for one move at most: what is cold has no load.
 const FETCHES_MAX: u32 = 256;
 
@@ -28,8 +30,6 @@ pub(crate) struct Move {
     fetches: u32,
     path: Vec<u8>,
     above: Vec<DirFragId>,
-    /// Sessions that had been flushed before it began, and when it did.
-    flushed: u64,
     since: Moment,
 }
 
@@ -37,7 +37,11 @@ pub(crate) struct Move {
 #[derive(Debug, Default)]
 pub(super) struct Moves {
     waiting: VecDeque<Move>,
-    under_way: Option<Move>,
+    /// Each under the number that it has as a request.
+    under_way: Vec<(Tid, Move)>,
+    /// Those that wait for a directory.
+    fetching: Vec<Move>,
+    last: u64,
     pub(super) carried_out: u64,
     pub(super) refused: u64,
     /// What moves took lately.
@@ -46,7 +50,7 @@ pub(super) struct Moves {
 
 impl Moves {
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.under_way.is_none()
+        self.waiting.is_empty() && self.under_way.is_empty() && self.fetching.is_empty()
     }
 
     pub(super) fn mean_seconds(&self) -> Option<f64> {
@@ -80,7 +84,6 @@ impl Mds {
             fetches: 0,
             path: Vec::new(),
             above: Vec::new(),
-            flushed: 0,
             since: self.clock.now,
         }
     }
@@ -91,24 +94,38 @@ impl Mds {
         self.balance.refused.retain(|_, until| *until > ticks);
     }
 
-    /// Begins the next move, if none is under way.
-    pub(super) fn next_move(&mut self, effects: &mut Effects) {
-        if self.balance.moves.under_way.is_some() || self.is_moving() {
-            return;
+    /// Begins the next moves, unless something else is on its way.
+    pub(super) fn next_moves(&mut self, effects: &mut Effects) {
+        loop {
+            let moves = &self.balance.moves;
+            let busy = moves.under_way.len() >= SIDE_BY_SIDE || !moves.fetching.is_empty();
+            if busy || self.is_moving_otherwise() {
+                return;
+            }
+            let Some(next) = self.balance.moves.waiting.pop_front() else { return };
+            self.begin_move(next, effects);
         }
-        let Some(mut next) = self.balance.moves.waiting.pop_front() else { return };
-        let Move { root, to, tick, pinned, fetches, .. } = next;
+    }
+
+    /// Whether something is on its way that no policy has decided.
+    fn is_moving_otherwise(&self) -> bool {
+        self.is_moving() && self.balance.moves.under_way.is_empty()
+    }
+
+    fn begin_move(&mut self, mut next: Move, effects: &mut Effects) {
+        let Move { root, to, pinned, fetches, .. } = next;
         next.path = self.namespace.path_of(root).map_or_else(Vec::new, |path| path.to_bytes());
         next.above = self.namespace.ancestors(root).skip(1).map(whole).collect();
-        next.flushed = self.counters.sessions_flushed;
         next.since = self.clock.now;
-        self.balance.moves.under_way = Some(next);
-        let failure = match self.begin_export((ConnId::BALANCER, Tid(tick)), (root, to), pinned) {
-            Ok(Performed::Later) => return,
+        self.balance.moves.last += 1;
+        let tid = Tid(self.balance.moves.last);
+        let failure = match self.begin_export((ConnId::BALANCER, tid), (root, to), pinned) {
+            Ok(Performed::Later) => return self.balance.moves.under_way.push((tid, next)),
             Ok(Performed::Answer(_) | Performed::Changed { .. }) => {
-                return self.balancer_moved(Ok(()), effects);
+                return self.move_ended(next, Ok(()), effects);
             }
             Err(Refused::Refusal(Refusal::Cold(dir))) if fetches < FETCHES_MAX => {
+                self.balance.moves.fetching.push(next);
                 return self.balancer_waits_for(dir, effects);
             }
             Err(Refused::Refusal(Refusal::Cold(_))) => {
@@ -118,22 +135,34 @@ impl Mds {
             Err(Refused::Refusal(Refusal::Errno(errno))) => errno.into(),
             Err(Refused::Failure(failure)) => failure,
         };
-        self.balancer_moved(Err(failure), effects);
+        self.move_ended(next, Err(failure), effects);
     }
 
     /// A directory came that a move waits for, or it did not: it is tried once more.
     pub(crate) fn balancer_fetched(&mut self, effects: &mut Effects) {
-        let Some(mut waits) = self.balance.moves.under_way.take() else { return };
-        waits.fetches += 1;
-        self.balance.moves.waiting.push_front(waits);
-        self.next_move(effects);
+        for mut waits in std::mem::take(&mut self.balance.moves.fetching) {
+            waits.fetches += 1;
+            self.balance.moves.waiting.push_front(waits);
+        }
+        self.next_moves(effects);
     }
 
-    /// A move ended.
-    pub(crate) fn balancer_moved(&mut self, result: Result<(), Failure>, effects: &mut Effects) {
-        let Some(done) = self.balance.moves.under_way.take() else { return };
+    /// The export of a move ended.
+    pub(crate) fn balancer_moved(
+        &mut self,
+        tid: Tid,
+        result: Result<(), Failure>,
+        effects: &mut Effects,
+    ) {
+        let moves = &mut self.balance.moves.under_way;
+        let Some(at) = moves.iter().position(|(known, _)| *known == tid) else { return };
+        let (_, done) = moves.remove(at);
+        self.move_ended(done, result, effects);
+    }
+
+    fn move_ended(&mut self, done: Move, result: Result<(), Failure>, effects: &mut Effects) {
         let now = self.clock.now;
-        let Move { root, to, tick, path, above, flushed, since, .. } = done;
+        let Move { root, to, tick, path, above, since, .. } = done;
         let failure = match result {
             Ok(()) => {
                 self.balance.moves.carried_out += 1;
@@ -158,7 +187,7 @@ impl Mds {
             to,
             failure,
             frozen_micros: if moved { self.counters.export_freeze_micros } else { 0 },
-            flushed: self.counters.sessions_flushed - flushed,
+            flushed: if moved { self.counters.export_flushed } else { 0 },
         };
         self.tell_balanced(What::Move(record), effects);
     }

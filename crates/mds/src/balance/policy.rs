@@ -196,7 +196,7 @@ impl Mds {
         let Some(moves) = self.balance.storing.take() else { return };
         if stored {
             self.plan_moves(moves);
-            self.next_move(effects);
+            self.next_moves(effects);
         } else {
             // It is stored with the next decision; what was decided on it is not carried out.
             self.balance.saved = None;

@@ -92,7 +92,7 @@ impl Mds {
     /// Writes what changed in a subtree that goes to another rank.
     pub(crate) fn settle_for_export(&mut self, root: Ino, effects: &mut Effects) {
         let mut waiting = self.checkpoint.settling.waiting.iter();
-        if waiting.any(|settled| settled.then == Then::Export) {
+        if waiting.any(|settled| settled.then == Then::Export && settled.subtree == root) {
             return;
         }
         let seq = self.last_seq();

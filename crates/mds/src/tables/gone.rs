@@ -82,7 +82,8 @@ impl Tables {
         if self.gone.all.contains(gone) {
             return;
         }
-        self.gone.all.retain(|it| it.went && it.last >= first);
+        let counts = |it: &Gone| if it.went { it.last >= first } else { it.root != gone.root };
+        self.gone.all.retain(counts);
         self.gone.all.push(gone.clone());
         self.dirty = true;
     }
@@ -93,9 +94,9 @@ impl Tables {
         named.map(|gone| gone.dirs.len()).sum()
     }
 
-    /// The subtree that was about to go went.
-    pub(crate) fn note_went(&mut self) {
-        for gone in self.gone.all.iter_mut().filter(|gone| !gone.went) {
+    /// A subtree that was about to go went.
+    pub(crate) fn note_went(&mut self, root: Ino) {
+        for gone in self.gone.all.iter_mut().filter(|gone| !gone.went && gone.root == root) {
             gone.went = true;
             self.gone.unstored = true;
             self.dirty = true;
@@ -103,9 +104,9 @@ impl Tables {
     }
 
     /// It stays after all.
-    pub(super) fn gone_stays(&mut self) {
+    pub(super) fn gone_stays(&mut self, root: Ino) {
         let before = self.gone.all.len();
-        self.gone.all.retain(|gone| gone.went);
+        self.gone.all.retain(|gone| gone.went || gone.root != root);
         self.dirty |= self.gone.all.len() != before;
     }
 
@@ -121,8 +122,9 @@ impl Tables {
             gone.went = moves(gone.root) >= gone.moves;
             self.gone.unstored |= gone.went;
         }
-        self.dirty |= self.gone.unstored;
-        self.gone_stays();
+        let before = self.gone.all.len();
+        self.gone.all.retain(|gone| gone.went);
+        self.dirty |= self.gone.unstored || self.gone.all.len() != before;
         &self.gone.all
     }
 }
@@ -173,7 +175,7 @@ mod tests {
     fn what_stays_is_not_passed_over() {
         let mut tables = begun();
         tables.note_gone(&gone(1, 100), Seq(1));
-        tables.stay();
+        tables.stay(ROOT);
         assert_eq!(next(&tables).recover_gone(|_| 1), []);
     }
 
@@ -181,9 +183,9 @@ mod tests {
     fn what_the_journal_does_not_name_any_more_is_forgotten_with_the_next_one() {
         let mut tables = begun();
         tables.note_gone(&gone(1, 100), Seq(1));
-        tables.note_went();
+        tables.note_went(ROOT);
         tables.note_gone(&gone(3, 200), Seq(100));
-        tables.note_went();
+        tables.note_went(ROOT);
         assert_eq!(next(&tables).recover_gone(|_| 0).len(), 2);
         assert_eq!([1, 100, 101, 201].map(|first| tables.gone_dirs(Seq(first))), [4, 4, 2, 0]);
         tables.note_gone(&gone(5, 300), Seq(201));
@@ -194,7 +196,7 @@ mod tests {
     fn a_put_that_failed_did_not_say_it() {
         let mut tables = begun();
         tables.note_gone(&gone(1, 100), Seq(1));
-        tables.note_went();
+        tables.note_went(ROOT);
         tables.gone.put_begins();
         tables.gone.put_ended(false);
         assert!(!tables.is_gone_stored());

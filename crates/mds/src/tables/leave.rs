@@ -83,22 +83,25 @@ impl Tables {
     /// the store knows.
     pub(crate) fn leave(&mut self, leaving: (Ino, u64), roots: &[Ino]) -> bool {
         for (root, known) in &mut self.decoupled {
-            let now = roots.contains(root).then_some(leaving);
-            if known.leaving != now {
-                known.leaving = now;
+            let goes = roots.contains(root);
+            let noted = known.leaving.is_some_and(|(with, _)| with == leaving.0);
+            if goes && known.leaving != Some(leaving) || !goes && noted {
+                known.leaving = goes.then_some(leaving);
                 self.dirty = true;
             }
         }
         self.is_idle()
     }
 
-    /// They stay after all.
-    pub(crate) fn stay(&mut self) {
-        for known in self.decoupled.values_mut().filter(|known| known.leaving.is_some()) {
-            known.leaving = None;
-            self.dirty = true;
+    /// What was to go with a subtree stays after all, as that does.
+    pub(crate) fn stay(&mut self, subtree: Ino) {
+        for known in self.decoupled.values_mut() {
+            if known.leaving.is_some_and(|(with, _)| with == subtree) {
+                known.leaving = None;
+                self.dirty = true;
+            }
         }
-        self.gone_stays();
+        self.gone_stays(subtree);
     }
 
     /// A decoupled subtree of this rank that goes to another one, as that one is told. What was given
@@ -197,7 +200,7 @@ mod tests {
     fn what_stayed_does_not_leave_with_the_next_move() {
         let (mut tables, _) = decoupled(Rank(0));
         tables.leave((OUTER, 3), &[SUBTREE]);
-        tables.stay();
+        tables.stay(OUTER);
         tables.leave((OUTER, 3), &[]);
         assert_eq!(tables.drop_left(|_| 3), []);
     }

@@ -42,7 +42,7 @@ impl Mds {
         let authority = &self.authority;
         let within = |root| self.namespace.is_within(root, dir);
         let lost = |root: &Ino| !self.namespace.is_anchored(*root);
-        let moving = authority.export.as_ref().is_some_and(|export| within(export.root))
+        let moving = authority.exporting().any(within)
             || authority.imports.iter().any(|import| lost(&import.root) || within(import.root))
             || authority.reshape.is_some();
         // What comes into it may be what it would go to.
@@ -120,8 +120,7 @@ impl Mds {
         if let Place::Moving(_) = self.place(target) {
             return Ok(false);
         }
-        let export = self.authority.export.as_ref();
-        if export.is_some_and(|export| self.namespace.is_within(export.root, target)) {
+        if self.authority.exporting().any(|root| self.namespace.is_within(root, target)) {
             return Ok(false);
         }
         // Nobody makes anything in what is to be replaced.
@@ -212,7 +211,7 @@ impl Mds {
     /// Has a subtree that was renamed away follow its name, if nothing else is going on.
     pub(in crate::authority) fn follow_names(&mut self, effects: &mut Effects) {
         let authority = &self.authority;
-        let busy = authority.export.is_some()
+        let busy = authority.is_exporting()
             || !authority.imports.is_empty()
             || !authority.passages.is_empty()
             || authority.is_busy();

@@ -139,7 +139,7 @@ impl Mds {
         if self.authority.reshape.is_some() {
             return Err(busy("another directory is being split or joined"));
         }
-        if self.authority.export.is_some() || !self.authority.imports.is_empty() {
+        if self.authority.is_exporting() || !self.authority.imports.is_empty() {
             return Err(busy("a subtree is on its way; try again when it is there"));
         }
         self.check_at_rest(dir)

@@ -1,0 +1,137 @@
+//! Replacing the list of subtrees: the moment in which subtrees change hands.
+
+use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
+use metastore::{SUBTREES_NAME, Subtrees};
+use types::{Ino, Moment};
+
+use super::{Export, Stage};
+use crate::authority::RETRY;
+use crate::{Effects, Mds, Waiting};
+
+impl Mds {
+    /// Replaces the list once for all subtrees that may go now.
+    pub(super) fn commit_ready(&mut self, effects: &mut Effects) {
+        let mut ready = Vec::new();
+        for export in &mut self.authority.exports {
+            if std::mem::take(&mut export.ready) {
+                ready.push(export.root);
+            }
+        }
+        // Then it is found out once more.
+        if ready.is_empty() || self.authority.is_busy() {
+            return;
+        }
+        let mut list = self.authority.list.clone();
+        let mut any = false;
+        for root in ready {
+            match self.list_with(list.clone(), root) {
+                Some(with) => {
+                    list = with;
+                    any = true;
+                    self.set_export_stage(root, Stage::Commit);
+                }
+                None => self.abort_export(root, "its root is not here any more", effects),
+            }
+        }
+        if any {
+            self.put_list(list, effects);
+        }
+    }
+
+    fn exports_at(&self, stage: Stage) -> Vec<Ino> {
+        let exports = self.authority.exports.iter().filter(|export| export.stage == stage);
+        exports.map(|export| export.root).collect()
+    }
+
+    pub(in crate::authority) fn put_list(&mut self, list: Subtrees, effects: &mut Effects) {
+        let condition = match self.authority.version {
+            Some(version) => Condition::Version(version),
+            None => Condition::Absent,
+        };
+        self.authority.writing = true;
+        let (object, data) = (SUBTREES_NAME.to_owned(), list.encode());
+        self.authority.proposed = Some(list);
+        self.store(Waiting::Subtrees, StoreOp::Put { object, data, condition }, effects);
+    }
+
+    /// The list was replaced, or not; or it was read to find that out.
+    pub(in crate::authority) fn list_written(
+        &mut self,
+        result: Result<StoreResult, Box<StoreFailure>>,
+        effects: &mut Effects,
+    ) {
+        match result {
+            Ok(StoreResult::Stored(version)) => self.list_replaced(version, effects),
+            Ok(StoreResult::Conflict) => {
+                // Another rank replaced it; or it was this one, and its answer was lost.
+                self.authority.writing = true;
+                let object = SUBTREES_NAME.to_owned();
+                self.store(Waiting::Subtrees, StoreOp::Get { object }, effects);
+            }
+            Ok(read @ (StoreResult::Bytes(..) | StoreResult::Missing)) => {
+                if let Err(error) = self.take_list(&read) {
+                    effects.fatal = Some(error);
+                    return;
+                }
+                self.list_found(effects);
+            }
+            Ok(_) | Err(_) => self.list_again(),
+        }
+    }
+
+    fn list_again(&mut self) {
+        let until = self.clock.now + RETRY;
+        self.retry_exports(until);
+        self.imports_again(false);
+        self.reshape_listed(true);
+        self.passages_listed(Some(until));
+    }
+
+    fn retry_exports(&mut self, until: Moment) {
+        for root in self.exports_at(Stage::Commit) {
+            self.set_export_stage(root, Stage::Retry(until));
+        }
+    }
+
+    /// What was to be written is written.
+    fn list_replaced(&mut self, version: u64, effects: &mut Effects) {
+        self.authority.version = Some(version);
+        if let Some(list) = self.authority.proposed.take() {
+            self.authority.list = list;
+            self.note_fragments();
+        }
+        self.reshape_listed(false);
+        self.passages_listed(None);
+        if !self.imports_acknowledged(effects) {
+            for root in self.exports_at(Stage::Commit) {
+                self.exported(root, effects);
+            }
+        }
+    }
+
+    /// The list is known anew while something was to be written to it.
+    fn list_found(&mut self, effects: &mut Effects) {
+        self.imports_again(true);
+        self.reshape_listed(false);
+        self.passages_listed(Some(self.clock.now));
+        for root in self.exports_at(Stage::Commit) {
+            let Some(Export { to, pinned, .. }) = self.authority.export_of(root) else { continue };
+            let (to, pinned) = (*to, *pinned);
+            let list = &self.authority.list;
+            let here = list.apart_at(root).is_none_or(|subtree| subtree.rank == self.rank);
+            let noted = list.get(root).is_some_and(|subtree| subtree.pinned == pinned);
+            let noted = to == self.rank && noted;
+            if here && self.is_importing_below(root) {
+                self.set_export_stage(root, Stage::Retry(self.clock.now + RETRY));
+            } else if here && !noted && to == self.rank {
+                self.set_export_stage(root, Stage::Note);
+            } else if here && !noted {
+                // A subtree in it may have come meanwhile: whether the store has all of it is looked at again.
+                let seq = self.log.last();
+                self.set_export_stage(root, Stage::Flush { seq });
+            } else {
+                self.exported(root, effects);
+            }
+        }
+    }
+}
