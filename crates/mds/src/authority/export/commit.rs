@@ -121,7 +121,8 @@ impl Mds {
             let here = list.apart_at(root).is_none_or(|subtree| subtree.rank == self.rank);
             let noted = list.get(root).is_some_and(|subtree| subtree.pinned == pinned);
             let noted = to == self.rank && noted;
-            if here && self.is_importing_below(root) {
+            if here && self.authority.imports.iter().any(|import| import.root == root) {
+                // It went, and came back.
                 self.set_export_stage(root, Stage::Retry(self.clock.now + RETRY));
             } else if here && !noted && to == self.rank {
                 self.set_export_stage(root, Stage::Note);
