@@ -36,7 +36,10 @@ impl Mds {
     pub(super) fn check_exports(&self, root: Ino) -> Result<(), Refused> {
         let exports = &self.authority.exports;
         if let Some(export) = exports.iter().find(|export| self.overlap(root, export.root)) {
-            return Err(busy(format!("it, or what is above or below it, is on its way to {}", export.to)));
+            return Err(busy(format!(
+                "it, or what is above or below it, is on its way to {}",
+                export.to
+            )));
         }
         if exports.len() >= EXPORTS_MAX {
             return Err(busy(format!("{EXPORTS_MAX} other subtrees are on their way")));

@@ -122,8 +122,7 @@ impl Mds {
     /// Whether it is not decided who has a decoupled subtree.
     pub(crate) fn is_moving_decoupled(&self, subtree: Ino) -> bool {
         let leaves = |root| self.namespace.is_within(subtree, root);
-        self.authority.exporting().any(leaves)
-            || matches!(self.place(subtree), Place::Moving(_))
+        self.authority.exporting().any(leaves) || matches!(self.place(subtree), Place::Moving(_))
     }
 
     /// The other rank that has a subtree, if that is known.

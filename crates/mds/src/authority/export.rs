@@ -24,8 +24,8 @@ use metastore::request::StoreOp;
 use types::{ClientId, ConnId, Cred, Errno, Ino, Moment, Origin, Rank, Seq, Span, Tid};
 use wire::Failure;
 
-use super::place::{Place, cold};
 use super::MOVED_MAX;
+use super::place::{Place, cold};
 use crate::op::{Performed, Performing};
 use crate::tables::Gone;
 use crate::{Effects, Mds, Phase, Waiting};

@@ -297,9 +297,7 @@ impl Mds {
         if !self.authority.is_exporting() && passages.is_empty() {
             return true;
         }
-        let goes = |above| {
-            self.authority.export_of(above).is_some() || passages.is_leaving(above)
-        };
+        let goes = |above| self.authority.export_of(above).is_some() || passages.is_leaving(above);
         !self.namespace.ancestors(dir).any(goes)
     }
 
