@@ -63,7 +63,7 @@ pub use decide::{Decision, Outcome, decide, decide_until};
 pub use fault::{Fault, FaultKind};
 pub use heartbeat::Heartbeat;
 pub use policy::{Hooks, Policy};
-pub use presets::{PRESETS, Preset, default_policy, preset};
+pub use presets::{DEFAULT_POLICY, NO_POLICY, PRESETS, Preset, default_policy, preset};
 pub use question::{Answer, Question};
 pub use record::{Ended, MoveRecord, RECORDED_UNITS_MAX, Record, TickRecord, Wanted, Warm, What};
 pub use saved::{BYTES_MAX as STATE_BYTES_MAX, Scalar, State};

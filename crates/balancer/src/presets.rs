@@ -34,7 +34,7 @@ presets! {
     "adaptable", "whoever has more than half of all load levels it (aggressive)";
     "adaptable-conservative", "as adaptable, but only if much load would move";
     "adaptable-too-aggressive", "levels at every tick whatever is above the mean";
-    "static", "moves nothing but what is pinned";
+    "static", "moves nothing but what is pinned: no balancer";
     "hash", "every directory goes where its hash says";
 }
 
@@ -45,10 +45,15 @@ pub fn preset(name: &str) -> Option<Policy> {
     Policy::parse(preset.name, preset.text).ok()
 }
 
-/// The policy in force where nobody set one: CephFS's, of the paper's Table 1.
+/// The name of the policy in force where nobody set one: CephFS's, of the paper's Table 1.
+pub const DEFAULT_POLICY: &str = "cephfs";
+/// The name of the policy that moves nothing but what is pinned: for whoever wants no balancer.
+pub const NO_POLICY: &str = "static";
+
+/// The policy in force where nobody set one.
 #[must_use]
 pub fn default_policy() -> Policy {
-    preset("cephfs").expect("a test compiles every shipped policy")
+    preset(DEFAULT_POLICY).expect("a test compiles every shipped policy")
 }
 
 #[cfg(test)]

@@ -9,6 +9,8 @@
 //! 3. What is to be remembered is stored (`policy`), then what was decided is carried out (`moves`),
 //!    several exports side by side.
 //!
+//! A rank that is alone asks nothing and says nothing: it has nobody to give anything to.
+//!
 //! Nothing is decided unless all ranks are active, were heard of lately, and have the same version of
 //! the policy: what cannot be compared is not compared.
 //!
@@ -201,6 +203,9 @@ impl Mds {
         // What was missed while the process stood still is not made up for.
         let on_time = now.since(next) < interval;
         self.balance.next_tick = Some(if on_time { next + interval } else { now + interval });
+        if self.rank_count() < 2 {
+            return;
+        }
         self.balance.ticks += 1;
         self.balance.asked = Some(now);
         let question = self.question_now(now);

@@ -10,7 +10,7 @@
 
 pub(crate) mod log;
 
-use balancer::{Policy, SOURCE_BYTES_MAX};
+use balancer::{DEFAULT_POLICY, NO_POLICY, Policy, SOURCE_BYTES_MAX};
 use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult, Token};
 use types::{Clock, ConnId, Errno, Timestamp};
 use wire::{BalancerEntry, Failure, Message, MonAnswer};
@@ -19,8 +19,6 @@ use crate::effects::Asker;
 use crate::{Effects, Mon, explain, failure};
 use log::Log;
 
-/// The policy in force where nobody set one.
-pub const DEFAULT_BALANCER: &str = "static";
 /// How many versions the map names.
 const VERSIONS_MAX: usize = 32;
 /// How long the name of a policy may be.
@@ -200,7 +198,7 @@ impl Mon {
     }
 
     /// What to go back to, as the next version: the newest earlier policy that is another one and did
-    /// not fail.
+    /// not fail. Before the first one nothing was balanced, so that is what remains.
     fn good_balancer(&self, time: Timestamp) -> Option<BalancerEntry> {
         let known = &self.ledger.map().balancers;
         let (current, earlier) = known.split_last()?;
@@ -211,9 +209,11 @@ impl Mon {
                 other.failed && (other.object, &other.name) == (entry.object, &entry.name)
             })
         };
-        let good = earlier.iter().rev().find(|entry| !same(entry) && !failed(entry))?;
+        let good = earlier.iter().rev().find(|entry| !same(entry) && !failed(entry)).cloned();
+        let nothing = || BalancerEntry { name: NO_POLICY.to_owned(), ..BalancerEntry::default() };
+        let good = good.or_else(|| Some(nothing()).filter(|entry| !same(entry)))?;
         let version = current.version + 1;
-        Some(BalancerEntry { version, time, failed: false, ..good.clone() })
+        Some(BalancerEntry { version, time, failed: false, ..good })
     }
 
     fn install(&mut self, asker: Option<Asker>, entry: BalancerEntry, effects: &mut Effects) {
@@ -233,7 +233,7 @@ impl Mon {
     /// A map that never had a balancer gets one.
     pub(crate) fn begin_balancing(&mut self, time: Timestamp) {
         if self.ledger.map().balancers.is_empty() {
-            let name = DEFAULT_BALANCER.to_owned();
+            let name = DEFAULT_POLICY.to_owned();
             let entry = BalancerEntry { version: 1, name, time, ..BalancerEntry::default() };
             self.record_balancer(entry);
         }

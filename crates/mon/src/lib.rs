@@ -29,7 +29,6 @@ use metastore::request::{MAP_NAME, StoreFailure, StoreResult, Token};
 use types::{ClientId, Clock, ConnId, Errno, Error};
 use wire::{ClusterMap, Cred, Failure, Message, MonAnswer, MonOp};
 
-pub use balancing::DEFAULT_BALANCER;
 pub use effects::Effects;
 pub use input::{Input, Settings};
 

@@ -27,7 +27,7 @@ fn the_whole_namespace_has_branches_too() {
 
 #[test]
 fn a_subtree_of_another_rank_is_branched_where_it_is() {
-    let cluster = Cluster::up_with(&["--mds", "2"]);
+    let cluster = Cluster::by_hand(&["--mds", "2"]);
     cluster.run(&["mkdir", "-p", "/proj/dir"]);
     write(&cluster, "/proj/dir/file", "base");
     cluster.run(&["mds", "pin", "/proj", "1"]);

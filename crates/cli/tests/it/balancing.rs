@@ -11,9 +11,12 @@ use serde_json::Value;
 
 use crate::cluster::{Cluster, eventually};
 
+const OFTEN: [&str; 6] =
+    ["--mds", "2", "--set", "balance_interval_ms=150", "--set", "balance_half_life_ms=500"];
+
+/// A cluster that balances nothing until it is told how.
 fn cluster() -> Cluster {
-    let settings = ["balance_interval_ms=150", "balance_half_life_ms=500"];
-    Cluster::up_with(&["--mds", "2", "--set", settings[0], "--set", settings[1]])
+    Cluster::by_hand(&OFTEN)
 }
 
 fn ranks(cluster: &Cluster) -> Vec<Value> {
@@ -52,7 +55,7 @@ fn load_moves_off_an_overloaded_rank_and_clients_lose_nothing() {
             .map(|(fs, path)| scope.spawn(move || work(fs, path, done, made)))
             .collect();
         let facts = cluster.json(&["balancer", "set", "greedy-spill"]);
-        assert_eq!((&facts["policy"], &facts["version"]), (&"greedy-spill".into(), &2.into()));
+        assert_eq!((&facts["policy"], &facts["version"]), (&"greedy-spill".into(), &3.into()));
         eventually("load moved to the other rank", || {
             let subtrees = ranks(&cluster)[1]["subtrees"].as_array().unwrap().len();
             subtrees > 0
@@ -93,6 +96,41 @@ fn load_moves_off_an_overloaded_rank_and_clients_lose_nothing() {
     assert!(svg.contains("/a</text>") && svg.contains("<rect"), "{svg}");
     replayed(&cluster);
     outlives_the_monitor(&cluster);
+}
+
+#[test]
+fn servers_balance_as_cephfs_does_unless_they_are_told_otherwise() {
+    let cluster = Cluster::up_with(&OFTEN);
+    assert_eq!(cluster.json(&["balancer", "get"])["policy"], "cephfs");
+    ["/a", "/b"].iter().for_each(|dir| drop(cluster.run(&["mkdir", dir])));
+    let (done, made) = (AtomicBool::new(false), AtomicU64::new(0));
+    let mounted = ["/a", "/b"].map(|path| (cluster.mount(), path));
+    std::thread::scope(|scope| {
+        for (fs, path) in &mounted {
+            scope.spawn(|| work(fs, path, &done, &made));
+        }
+        eventually("load moved to the other rank", || {
+            let log = log(&cluster, &["--moves"]);
+            log.iter().any(|row| row["kind"] == "move" && row["moved"] == true)
+        });
+        done.store(true, Ordering::Release);
+    });
+    let ticks = log(&cluster, &[]);
+    let tick = ticks.iter().find(|row| row["outcome"] == "moves").unwrap();
+    assert_eq!(tick["policy"], "cephfs", "{tick}");
+    // Who wants none of it goes back to nothing.
+    assert_eq!(cluster.json(&["balancer", "revert"])["policy"], "static");
+}
+
+#[test]
+fn a_server_that_is_alone_decides_nothing() {
+    let cluster = Cluster::up_with(&OFTEN[2..]);
+    assert_eq!(cluster.json(&["balancer", "get"])["policy"], "cephfs");
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    assert_eq!(log(&cluster, &[]), Vec::<Value>::new());
+    // With a second one it does.
+    cluster.run(&["up", "--mds", "2"]);
+    eventually("it decides", || !log(&cluster, &["--rank", "0"]).is_empty());
 }
 
 /// What was recorded of the cluster's load goes through a policy on paper.

@@ -53,6 +53,13 @@ impl Cluster {
         cluster
     }
 
+    /// The same with nothing that moves by itself: a test of several servers says who has what.
+    pub(crate) fn by_hand(options: &[&str]) -> Self {
+        let cluster = Self::up_with(options);
+        cluster.run(&["balancer", "set", "static"]);
+        cluster
+    }
+
     /// A place for a cluster that does not run.
     pub(crate) fn down() -> Self {
         let home = tempfile::Builder::new().prefix("cudele-it.").tempdir().unwrap();

@@ -20,7 +20,7 @@ fn names(fs: &Arc<Fs>, path: &str) -> BTreeMap<Vec<u8>, Ino> {
 
 #[test]
 fn a_directory_that_is_split_looks_the_same_and_each_name_is_in_its_fragment() {
-    let cluster = Cluster::up_with(&["--mds", "2"]);
+    let cluster = Cluster::by_hand(&["--mds", "2"]);
     cluster.run(&["mkdir", "/d"]);
     let fs = cluster.mount();
     let dir = fs.open_dir("/d").unwrap();
@@ -86,7 +86,7 @@ fn a_directory_that_is_split_looks_the_same_and_each_name_is_in_its_fragment() {
 
 #[test]
 fn an_empty_directory_that_is_split_is_removed_with_its_fragments() {
-    let cluster = Cluster::up_with(&["--mds", "2"]);
+    let cluster = Cluster::by_hand(&["--mds", "2"]);
     cluster.run(&["mkdir", "/d"]);
     cluster.run(&["mds", "split", "/d", "--ranks", "1"]);
     let fs = cluster.mount();
@@ -105,7 +105,7 @@ fn an_empty_directory_that_is_split_is_removed_with_its_fragments() {
 
 #[test]
 fn a_directory_is_split_when_it_is_large() {
-    let cluster = Cluster::up_with(&["--mds", "2", "--set", "split_entries=100"]);
+    let cluster = Cluster::by_hand(&["--mds", "2", "--set", "split_entries=100"]);
     cluster.run(&["mkdir", "/d"]);
     let fs = cluster.mount();
     let dir = fs.open_dir("/d").unwrap();
@@ -174,7 +174,7 @@ impl Drop for End<'_> {
 
 #[test]
 fn clients_create_in_one_directory_while_its_fragments_move_and_servers_are_killed() {
-    let cluster = Cluster::up_with(&["--mds", "3"]);
+    let cluster = Cluster::by_hand(&["--mds", "3"]);
     cluster.run(&["mkdir", "/d"]);
     let (done, made) = (AtomicBool::new(false), AtomicU64::new(0));
     let clients = [cluster.mount(), cluster.mount(), cluster.mount()];

@@ -143,7 +143,7 @@ fn damage_runs(store: &dyn objstore::ObjectStore, manifest: &str) {
 
 #[test]
 fn names_of_a_file_are_counted_on_the_rank_that_has_it() {
-    let cluster = Cluster::up_with(&["--mds", "2"]);
+    let cluster = Cluster::by_hand(&["--mds", "2"]);
     for path in ["/one", "/one/d"] {
         cluster.run(&["mkdir", path]);
     }

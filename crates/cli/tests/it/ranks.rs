@@ -26,7 +26,7 @@ fn kill(cluster: &Cluster, rank: u64) {
 
 #[test]
 fn a_subtree_is_served_by_the_rank_it_is_pinned_to_and_looks_the_same() {
-    let cluster = Cluster::up_with(&["--mds", "2", "--set", "pass_directories=0"]);
+    let cluster = Cluster::by_hand(&["--mds", "2", "--set", "pass_directories=0"]);
     cluster.run(&["mkdir", "/a"]);
     cluster.run(&["mkdir", "/a/b"]);
     cluster.run_with_input(&["cp", "-", "/a/b/file"], b"content");
@@ -62,7 +62,7 @@ fn a_subtree_is_served_by_the_rank_it_is_pinned_to_and_looks_the_same() {
 
 #[test]
 fn what_came_back_goes_with_what_is_around_it() {
-    let cluster = Cluster::up_with(&["--mds", "2"]);
+    let cluster = Cluster::by_hand(&["--mds", "2"]);
     cluster.run(&["mkdir", "/a"]);
     cluster.run(&["mkdir", "/a/b"]);
     cluster.run_with_input(&["cp", "-", "/a/b/file"], b"content");
@@ -91,7 +91,7 @@ fn what_came_back_goes_with_what_is_around_it() {
 
 #[test]
 fn what_must_stay_says_why() {
-    let cluster = Cluster::up_with(&["--mds", "2"]);
+    let cluster = Cluster::by_hand(&["--mds", "2"]);
     cluster.run(&["mkdir", "/a"]);
     let fs = cluster.mount();
     let dir = fs.open_dir("/a").unwrap();
@@ -114,7 +114,7 @@ fn what_must_stay_says_why() {
 
 #[test]
 fn a_file_has_several_names_on_any_rank_but_all_on_the_same() {
-    let cluster = Cluster::up_with(&["--mds", "3"]);
+    let cluster = Cluster::by_hand(&["--mds", "3"]);
     for (rank, path) in ["/zero", "/one", "/two"].into_iter().enumerate() {
         cluster.run(&["mkdir", path]);
         cluster.run(&["mkdir", &format!("{path}/below")]);
@@ -189,7 +189,7 @@ fn listed(cluster: &Cluster, path: &str) -> BTreeMap<String, Ino> {
 
 #[test]
 fn a_decoupled_subtree_goes_along_and_its_client_works_on() {
-    let cluster = Cluster::up_with(&["--mds", "2"]);
+    let cluster = Cluster::by_hand(&["--mds", "2"]);
     cluster.run(&["mkdir", "/a"]);
     cluster.run(&["mkdir", "/a/job"]);
     let fs = cluster.mount();
@@ -248,7 +248,7 @@ fn work(
 
 #[test]
 fn clients_work_on_while_their_subtree_goes_to_and_fro_and_servers_are_killed() {
-    let cluster = Cluster::up_with(&["--mds", "2"]);
+    let cluster = Cluster::by_hand(&["--mds", "2"]);
     cluster.run(&["mkdir", "/a"]);
     cluster.run(&["mkdir", "/b"]);
     let (done, made) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -287,7 +287,7 @@ fn clients_work_on_while_their_subtree_goes_to_and_fro_and_servers_are_killed() 
 
 #[test]
 fn a_standby_takes_over_a_rank_that_lost_its_server() {
-    let cluster = Cluster::up_with(&["--mds", "2", "--standby", "1"]);
+    let cluster = Cluster::by_hand(&["--mds", "2", "--standby", "1"]);
     cluster.run(&["mkdir", "/a"]);
     pin(&cluster, "/a", 1);
     let fs = cluster.mount();
@@ -324,7 +324,7 @@ fn ranks_are_added_and_ended_while_clients_work() {
 
 #[test]
 fn subtrees_are_in_each_other_and_each_is_served_by_its_own_rank() {
-    let cluster = Cluster::up_with(&["--mds", "3"]);
+    let cluster = Cluster::by_hand(&["--mds", "3"]);
     cluster.run(&["mkdir", "/a"]);
     cluster.run(&["mkdir", "/a/b"]);
     cluster.run(&["mkdir", "/a/b/c"]);
@@ -362,7 +362,7 @@ fn subtrees_are_in_each_other_and_each_is_served_by_its_own_rank() {
 
 #[test]
 fn a_rank_is_removed_while_clients_work() {
-    let cluster = Cluster::up_with(&["--mds", "3"]);
+    let cluster = Cluster::by_hand(&["--mds", "3"]);
     cluster.run(&["mkdir", "/a"]);
     cluster.run(&["mkdir", "/b"]);
     let fs = cluster.mount();
@@ -394,7 +394,7 @@ fn a_rank_is_removed_while_clients_work() {
 
 #[test]
 fn a_directory_is_not_put_below_itself_through_what_another_rank_serves() {
-    let cluster = Cluster::up_with(&["--mds", "2"]);
+    let cluster = Cluster::by_hand(&["--mds", "2"]);
     for path in ["/a", "/a/b", "/a/b/c", "/other"] {
         cluster.run(&["mkdir", path]);
     }
@@ -419,7 +419,7 @@ fn a_directory_is_not_put_below_itself_through_what_another_rank_serves() {
 
 #[test]
 fn a_file_is_renamed_from_a_directory_of_one_rank_to_one_of_another() {
-    let cluster = Cluster::up_with(&["--mds", "2"]);
+    let cluster = Cluster::by_hand(&["--mds", "2"]);
     cluster.run(&["mkdir", "/a"]);
     cluster.run(&["mkdir", "/b"]);
     pin(&cluster, "/a", 1);
@@ -464,7 +464,7 @@ fn a_file_is_renamed_from_a_directory_of_one_rank_to_one_of_another() {
 
 #[test]
 fn a_directory_is_renamed_from_a_directory_of_one_rank_to_one_of_another() {
-    let cluster = Cluster::up_with(&["--mds", "2"]);
+    let cluster = Cluster::by_hand(&["--mds", "2"]);
     for dir in ["/a", "/b", "/a/dir", "/a/dir/sub", "/b/empty", "/b/full", "/b/full/x"] {
         cluster.run(&["mkdir", dir]);
     }
@@ -492,7 +492,7 @@ fn a_directory_is_renamed_from_a_directory_of_one_rank_to_one_of_another() {
 
 #[test]
 fn files_go_to_and_fro_between_ranks_while_servers_are_killed() {
-    let cluster = Cluster::up_with(&["--mds", "2"]);
+    let cluster = Cluster::by_hand(&["--mds", "2"]);
     cluster.run(&["mkdir", "/a"]);
     cluster.run(&["mkdir", "/b"]);
     pin(&cluster, "/a", 1);
@@ -549,7 +549,7 @@ fn rename_again(from: &Dir, to: &Dir, name: &str) {
 
 #[test]
 fn directories_go_to_and_fro_between_ranks_while_servers_are_killed() {
-    let cluster = Cluster::up_with(&["--mds", "2"]);
+    let cluster = Cluster::by_hand(&["--mds", "2"]);
     cluster.run(&["mkdir", "/a"]);
     cluster.run(&["mkdir", "/b"]);
     pin(&cluster, "/a", 1);

@@ -22,6 +22,7 @@ fn sums_of_everything_below_are_those_of_all_ranks() {
         return;
     }
     let world = World::with(&["--mds", "3"]);
+    world.run(&["balancer", "set", "static"]).done();
     let mount = Mount::new(&world);
     let job = mount.path("job");
     // Each of the five directories is in the one before.
@@ -61,6 +62,7 @@ fn a_directory_is_renamed_from_one_rank_to_another_by_mv_without_a_copy() {
         return;
     }
     let world = World::with(&["--mds", "2"]);
+    world.run(&["balancer", "set", "static"]).done();
     let mount = Mount::new(&world);
     for dir in ["a", "a/dir", "a/dir/sub", "b"] {
         fs::create_dir(mount.path(dir)).unwrap();

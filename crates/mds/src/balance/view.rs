@@ -44,7 +44,7 @@ impl Mds {
     }
 
     /// How many ranks there are: those of the map, and this one.
-    fn rank_count(&self) -> u16 {
+    pub(super) fn rank_count(&self) -> u16 {
         let known = self.map.iter().flat_map(|map| &map.mds).map(|entry| entry.rank.0 + 1);
         known.chain([self.rank.0 + 1]).max().unwrap_or(1)
     }

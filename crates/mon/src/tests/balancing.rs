@@ -84,10 +84,6 @@ fn a_policy_that_is_not_stored_is_not_in_force() {
 #[test]
 fn who_asks_for_the_one_before_gets_it_as_a_new_version() {
     let mut bench = two_ranks();
-    bench.ask(9, 1, MonOp::RevertBalancer);
-    bench.check_last(&expect![
-        "  to conn.9: tid:1 ENODATA: no balancer policy was in force before static"
-    ]);
     for (tid, name) in [(2, "one"), (3, "two")] {
         bench.ask(9, tid, set(name));
         bench.settle();
@@ -102,6 +98,34 @@ fn who_asks_for_the_one_before_gets_it_as_a_new_version() {
     bench.input(Input::Start);
     bench.settle();
     assert_eq!(bench.stored_map().balancer(), entry);
+}
+
+#[test]
+fn where_nobody_set_a_policy_it_is_that_of_cephfs_and_going_back_balances_nothing() {
+    for by_hand in [true, false] {
+        let mut bench = two_ranks();
+        let entry = bench.stored_map().balancer();
+        assert_eq!((entry.version, entry.object, entry.name.as_str()), (1, 0, "cephfs"));
+        if by_hand {
+            bench.ask(9, 1, MonOp::RevertBalancer);
+        } else {
+            bench.given_up(1, 0, 1, "line 1: bad");
+        }
+        bench.settle();
+        let entry = bench.stored_map().balancer();
+        assert_eq!((entry.version, entry.object, entry.name.as_str()), (2, 0, "static"));
+    }
+}
+
+#[test]
+fn where_nothing_is_balanced_and_nothing_was_there_is_nothing_to_go_back_to() {
+    let mut bench = two_ranks();
+    bench.given_up(1, 0, 1, "line 1: bad");
+    bench.settle();
+    bench.ask(9, 1, MonOp::RevertBalancer);
+    bench.check_last(&expect![
+        "  to conn.9: tid:1 ENODATA: no balancer policy was in force before static"
+    ]);
 }
 
 #[test]
@@ -129,7 +153,10 @@ fn what_a_rank_has_given_up_is_given_up_by_all_and_never_gone_back_to() {
     bench.ask(9, 4, MonOp::RevertBalancer);
     bench.settle();
     let entry = bench.stored_map().balancer();
-    assert_eq!((entry.version, entry.object, entry.name.as_str()), (7, 0, crate::DEFAULT_BALANCER));
+    assert_eq!(
+        (entry.version, entry.object, entry.name.as_str()),
+        (7, 0, balancer::DEFAULT_POLICY)
+    );
 }
 
 #[test]

@@ -56,7 +56,8 @@ impl TestCluster {
         Self::start_ranks(place, settings, 1)
     }
 
-    /// Starts a cluster with so many ranks.
+    /// Starts a cluster with so many ranks. Nothing moves by itself: whoever measures a balancer puts its
+    /// policy in force.
     pub(crate) fn start_ranks(place: &Place, settings: &[String], ranks: u16) -> Result<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -102,7 +103,11 @@ impl TestCluster {
         }
         let cluster = Cluster::connect(&Locator::monitor_of(&dir))?;
         let store = String::new();
-        Self { home, state, own: Some(dir), cluster, store, mds: None }.with_store()
+        let it = Self { home, state, own: Some(dir), cluster, store, mds: None }.with_store()?;
+        if ranks > 1 {
+            it.shipped_balancer(balancer::NO_POLICY)?;
+        }
+        Ok(it)
     }
 
     fn with_store(mut self) -> Result<Self> {
@@ -195,9 +200,11 @@ impl TestCluster {
         Ok(())
     }
 
-    /// Puts a balancer policy in force.
-    pub(crate) fn set_balancer(&self, name: &str, text: &str) -> Result<()> {
-        self.cluster.set_balancer(name, text).map(drop)
+    /// Puts a shipped balancer policy in force.
+    pub(crate) fn shipped_balancer(&self, name: &str) -> Result<()> {
+        let policy = balancer::preset(name)
+            .ok_or_else(|| Error::new(Errno::NotFound, name, "no shipped policy"))?;
+        self.cluster.set_balancer(name, policy.text()).map(drop)
     }
 
     /// The metadata server, as the monitor knows it.

@@ -12,7 +12,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use cudele::{Cluster, Errno, Error, MdsEntry, Result};
+use cudele::{Cluster, MdsEntry, Result};
 use types::Rank;
 
 use super::cluster::TestCluster;
@@ -63,7 +63,7 @@ pub(crate) struct Measured {
 }
 
 impl Rationed {
-    /// A cluster with so many ranks that decide twice in a second, and no balancer policy.
+    /// A cluster with so many ranks that decide twice in a second, and a balancer policy that moves nothing.
     ///
     /// # Errors
     /// As [`Lab::cluster`] and [`Share::of`].
@@ -78,9 +78,7 @@ impl Rationed {
 
     /// Puts a shipped policy in force.
     pub(crate) fn policy(&self, name: &str) -> Result<()> {
-        let policy = balancer::preset(name)
-            .ok_or_else(|| Error::new(Errno::NotFound, name, "no shipped policy"))?;
-        self.cluster.set_balancer(name, policy.text())
+        self.cluster.shipped_balancer(name)
     }
 
     /// Empty directories.
