@@ -8,6 +8,7 @@
 //! While only rank 0 was heard of, all of this costs two comparisons for a request.
 
 mod across;
+mod link;
 mod pinned;
 mod remove;
 
@@ -196,6 +197,9 @@ impl Fs {
     /// Makes a request of the rank that serves the directory that it names, split or not.
     pub(crate) fn request_whole(&self, cred: &Cred, op: Op<'_>) -> Result<Answer> {
         match self.request_one(cred, op) {
+            Err(error) if error.errno == Errno::CrossDevice && matches!(op, Op::Link { .. }) => {
+                self.link_across(cred, &op, error)
+            }
             Err(error) if error.errno == Errno::CrossDevice => self.rename_across(cred, &op, error),
             answer => answer,
         }
@@ -457,6 +461,7 @@ fn named(op: &Op<'_>) -> Option<Ino> {
         | Op::CancelLock { ino, .. }
         | Op::GetLock { ino, .. }
         | Op::Export { dir: ino, .. }
+        | Op::Gather { ino, .. }
         | Op::Split { dir: ino }
         | Op::Join { dir: ino }
         | Op::Depart { parent: ino, .. }

@@ -23,6 +23,7 @@ mod check;
 mod decoupled;
 mod export;
 mod fragments;
+mod gather;
 mod import;
 mod nested;
 mod passage;

@@ -319,6 +319,9 @@ impl Mds {
             Op::Export { dir, rank } => {
                 self.export((conn, request.tid), &request.cred, (dir, rank))
             }
+            Op::Gather { ino, rank } => {
+                self.gather((conn, request.tid), &request.cred, (ino, rank))
+            }
             Op::Split { dir } => self.split((conn, request.tid), &request.cred, dir),
             Op::Join { dir } => self.join((conn, request.tid), &request.cred, dir, effects),
             Op::Depart { .. } => self.depart((conn, request.tid), request, effects),

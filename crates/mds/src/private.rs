@@ -38,6 +38,7 @@ impl Mds {
                 | Op::Merge { .. }
                 | Op::Adopt { .. }
                 | Op::Export { .. }
+                | Op::Gather { .. }
                 | Op::Snapshot { .. }
                 | Op::WriteDown { .. }
         );

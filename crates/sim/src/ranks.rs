@@ -14,6 +14,7 @@ mod balance;
 mod client;
 mod job;
 mod judge;
+mod linking;
 mod moves;
 mod passing;
 mod register;
@@ -97,6 +98,8 @@ struct World {
     events: BTreeMap<(u64, u64), Event>,
     servers: Vec<Server>,
     settings: Settings,
+    /// Files get several names.
+    links: bool,
     conns: BTreeMap<ConnId, Conn>,
     next_conn: u64,
     clients: Vec<Client>,
@@ -157,6 +160,7 @@ impl World {
         Self {
             servers: servers.collect(),
             settings,
+            links: rng.percent(60),
             now: 0,
             order: 0,
             events: BTreeMap::new(),

@@ -138,6 +138,10 @@ pub enum Op<'a> {
     /// Has a directory and everything below it served by another rank, while clients work there
     /// (B-03). Answered when that rank is the authority.
     Export { dir: Ino, rank: Rank },
+    /// Has a directory served by another rank because a file of that rank is to get a name in it; of a file
+    /// the directory that has its only name. Nothing that somebody has pinned goes. Whoever asks must be
+    /// allowed to make names there. Answered as `Export`.
+    Gather { ino: Ino, rank: Rank },
     /// Takes a snapshot of a directory and everything below it: what is visible now. Whoever asks
     /// chooses an `id` that nobody has chosen before (BF-03).
     Snapshot { dir: Ino, id: u64 },
@@ -284,6 +288,10 @@ impl Op<'_> {
                 put_ino(out, 37, dir);
                 out.put_varint(u64::from(rank.0));
             }
+            Op::Gather { ino, rank } => {
+                put_ino(out, 52, ino);
+                out.put_varint(u64::from(rank.0));
+            }
             Op::Snapshot { dir, id } => put_number(out, 45, dir, id),
             Op::Adopt { subtree, branch, block } => {
                 put_name(out, 46, subtree, branch);
@@ -414,6 +422,7 @@ impl<'a> Op<'a> {
             51 => Op::Passed { dir: ino(reader)?, passage: reader.varint()? },
             38 => Op::WriteDown { parent: ino(reader)?, name: reader.bytes()? },
             37 => Op::Export { dir: ino(reader)?, rank: crate::map::rank(reader)? },
+            52 => Op::Gather { ino: ino(reader)?, rank: crate::map::rank(reader)? },
             45 => Op::Snapshot { dir: ino(reader)?, id: reader.varint()? },
             46 => Op::Adopt {
                 subtree: ino(reader)?,

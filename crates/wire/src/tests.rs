@@ -99,6 +99,7 @@ fn ops() -> Vec<Op<'static>> {
         Op::Return { dir: ino },
         Op::Settle,
         Op::Export { dir: ino, rank: Rank(2) },
+        Op::Gather { ino, rank: Rank(1) },
         Op::Snapshot { dir: ino, id: u64::MAX },
         Op::Adopt { subtree: ino, branch: b"nightly", block: true },
         Op::Accessed { ino, at: Timestamp(-5) },

@@ -22,6 +22,7 @@ mod fsck;
 mod full;
 mod lifecycle;
 mod linearizability;
+mod links;
 mod names;
 mod policies;
 mod ranks;

@@ -9,8 +9,8 @@ use wire::{Answer, Op};
 use crate::Fs;
 
 /// How long it is tried while subtrees move, or servers start anew.
-const WITHIN: Duration = Duration::from_secs(20);
-const RETRY: Duration = Duration::from_millis(5);
+pub(super) const WITHIN: Duration = Duration::from_secs(20);
+pub(super) const RETRY: Duration = Duration::from_millis(5);
 
 impl Fs {
     /// Carries a rename out that one server refused because another one has the other directory.
@@ -70,7 +70,7 @@ impl Fs {
     }
 
     /// Finds out who serves two directories.
-    fn locate(&self, cred: &Cred, dirs: [Ino; 2]) -> Result<()> {
+    pub(super) fn locate(&self, cred: &Cred, dirs: [Ino; 2]) -> Result<()> {
         for ino in dirs {
             self.request_ranked(cred, Op::GetAttr { ino }, &[], None)?;
         }
@@ -93,6 +93,6 @@ impl Fs {
 }
 
 /// Whether something is another way in a moment.
-fn is_passing(error: &Error) -> bool {
+pub(super) fn is_passing(error: &Error) -> bool {
     matches!(error.errno, Errno::Again | Errno::Stale)
 }

@@ -103,16 +103,22 @@ impl Mds {
         if !self.namespace.has_links() {
             return Ok(());
         }
-        let mut unknown = self.namespace.below(root).into_iter();
-        let unknown = unknown.find(|dir| !self.namespace.is_complete(*dir));
-        if let Some(dir) = unknown.or_else(|| self.unknown_below(root)) {
-            return Err(cold(dir));
-        }
+        self.check_known(root)?;
         match self.namespace.linked_below(root) {
             None => Ok(()),
             Some(ino) => Err(busy(format!(
                 "it has a name of a file with several names ({ino}), which stay where they are"
             ))),
+        }
+    }
+
+    /// Everything in a subtree must be in memory.
+    pub(super) fn check_known(&self, root: Ino) -> Result<(), Refused> {
+        let mut below = self.namespace.below(root).into_iter();
+        let unknown = below.find(|dir| !self.namespace.is_complete(*dir));
+        match unknown.or_else(|| self.unknown_below(root)) {
+            Some(dir) => Err(cold(dir)),
+            None => Ok(()),
         }
     }
 

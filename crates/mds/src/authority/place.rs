@@ -37,7 +37,10 @@ impl Mds {
     ) -> bool {
         let op = &request.op;
         // Whether a subtree may move is judged by where everything is now.
-        let moves = matches!(op, Op::Export { .. } | Op::Split { .. } | Op::Join { .. });
+        let moves = matches!(
+            op,
+            Op::Export { .. } | Op::Gather { .. } | Op::Split { .. } | Op::Join { .. }
+        );
         if moves && self.waits_for_list((conn, client), request, effects) {
             return true;
         }

@@ -309,5 +309,12 @@ impl Mds {
 
 /// Whether a request is about a subtree or a directory as a whole.
 pub(super) fn is_about_all(op: &Op<'_>) -> bool {
-    matches!(op, Op::Export { .. } | Op::Split { .. } | Op::Join { .. } | Op::Snapshot { .. })
+    matches!(
+        op,
+        Op::Export { .. }
+            | Op::Gather { .. }
+            | Op::Split { .. }
+            | Op::Join { .. }
+            | Op::Snapshot { .. }
+    )
 }

@@ -102,6 +102,7 @@ impl Mds {
             | Op::Sync
             | Op::Settle
             | Op::Export { .. }
+            | Op::Gather { .. }
             | Op::Snapshot { .. }
             | Op::Adopt { .. }
             | Op::WriteDown { .. }

@@ -69,6 +69,7 @@ impl Mds {
             | Op::Return { .. }
             | Op::Settle
             | Op::Export { .. }
+            | Op::Gather { .. }
             | Op::Snapshot { .. }
             | Op::Adopt { .. }
             | Op::WriteDown { .. }

@@ -34,6 +34,7 @@ pub(crate) fn touched<'a>(op: &Op<'a>) -> Touched<'a> {
         | Op::Grow { ino, .. }
         | Op::Append { ino, .. }
         | Op::Export { dir: ino, .. }
+        | Op::Gather { ino, .. }
         | Op::Split { dir: ino }
         | Op::Join { dir: ino }
         | Op::Snapshot { dir: ino, .. }

@@ -122,6 +122,9 @@ fn ranks(options: &Options, start: Instant) -> u64 {
         sum.passed_dirs += report.passed_dirs;
         sum.busy_dirs += report.busy_dirs;
         sum.kept_dirs += report.kept_dirs;
+        sum.linked += report.linked;
+        sum.gathered += report.gathered;
+        sum.apart += report.apart;
         sum.redirected += report.redirected;
         sum.crashes += report.crashes;
         sum.crashes_moving += report.crashes_moving;
@@ -134,7 +137,7 @@ fn ranks(options: &Options, start: Instant) -> u64 {
         }
     }
     println!(
-        "{done} seeds of several ranks, {} answers judged, {} subtrees moved and {} not, {} directories split and {} joined, {} names of files and {} of directories passed between ranks ({} were busy and {} stayed), {} requests sent on, {} servers killed, {} of them with a subtree on its way, {failures} failures",
+        "{done} seeds of several ranks, {} answers judged, {} subtrees moved and {} not, {} directories split and {} joined, {} names of files and {} of directories passed between ranks ({} were busy and {} stayed), {} second names made after {} directories moved for them and {} not, {} requests sent on, {} servers killed, {} of them with a subtree on its way, {failures} failures",
         sum.judged,
         sum.moves,
         sum.refused,
@@ -144,6 +147,9 @@ fn ranks(options: &Options, start: Instant) -> u64 {
         sum.passed_dirs,
         sum.busy_dirs,
         sum.kept_dirs,
+        sum.linked,
+        sum.gathered,
+        sum.apart,
         sum.redirected,
         sum.crashes,
         sum.crashes_moving

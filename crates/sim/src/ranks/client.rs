@@ -101,6 +101,7 @@ impl Client {
     fn aimed(&self, script: &Script) -> Ino {
         if let Op::Lookup { parent: dir, .. }
         | Op::Create { parent: dir, .. }
+        | Op::Link { parent: dir, .. }
         | Op::Unlink { parent: dir, .. }
         | Op::Rename { parent: dir, .. }
         | Op::List { dir, .. } = self.fragments.aim(script.op())
@@ -278,6 +279,11 @@ impl World {
                     Script::Lookup(to)
                 }
             }
+            5 if exists => {
+                let to = dir(self);
+                let to = mine(self, to);
+                self.choose_link(place.clone(), to).unwrap_or(Script::Lookup(place))
+            }
             4 | 5 => Script::Lookup(place),
             6 => {
                 let other = 1 + self.rng.index(self.clients.len() - 1);
@@ -310,6 +316,9 @@ impl World {
             }
             let after = self.rng.between(1, 4 * MS);
             return self.schedule(after, Event::Turn(client));
+        }
+        if self.linking_answered(client, (&script, at), &result) {
+            return;
         }
         if self.passing_answered(client, (&script, at), &result) {
             return;

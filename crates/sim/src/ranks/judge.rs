@@ -77,6 +77,11 @@ impl World {
                 self.registers.changed(from.clone(), None, when);
                 self.registers.changed(to.clone(), ino, when);
             }
+            (Script::Link(link), Ok(Answer::Done | Answer::Attr(_))) => {
+                self.report.linked += 1;
+                self.registers.linked.insert(link.ino);
+                self.registers.changed(link.to.clone(), Some(link.ino), when);
+            }
             (Script::Rename(from, to), Err(_)) if errno == Some(Errno::CrossDevice) => {
                 let known = &self.clients[client];
                 if known.home(from) == known.home(to) {
@@ -88,6 +93,9 @@ impl World {
             (Script::Lookup(place), Ok(Answer::Attr(attr))) => {
                 if !self.may_be(client, place, Some(attr.ino), when) {
                     return Err("the name was never that then");
+                }
+                if !self.counts_names(client, place, attr.nlink) {
+                    return Err("the file has more names, or fewer");
                 }
             }
             (Script::Lookup(place), Err(_)) if errno == Some(Errno::NotFound) => {
@@ -149,6 +157,7 @@ impl World {
                 }
                 Script::Create(other) => other == place && ino.is_some(),
                 Script::Unlink(other) => other == place && ino.is_none(),
+                Script::Link(link) => link.to == *place && ino.is_some(),
                 Script::Rename(from, to) => {
                     (from == place && ino.is_none()) || (to == place && ino.is_some())
                 }
@@ -156,6 +165,7 @@ impl World {
                 Script::MakeDir(..)
                 | Script::MakeInner(..)
                 | Script::Tree(_)
+                | Script::Gather(_)
                 | Script::Lookup(_)
                 | Script::List(_)
                 | Script::Touch(_)

@@ -222,9 +222,12 @@ impl World {
         true
     }
 
-    /// Whether a name may be refused to go: what a client has decoupled has names of its own only.
+    /// Whether a name may be refused to go: what a client has decoupled has names of its own only, and all names
+    /// of a file are on one rank.
     fn may_stay(&self, passing: &Passing) -> bool {
-        self.is_about_job(passing.from.0) || self.is_about_job(passing.to.0)
+        let ino = self.registers.now(&passing.from);
+        let several = ino.is_some_and(|ino| self.registers.had_several(ino));
+        several || self.is_about_job(passing.from.0) || self.is_about_job(passing.to.0)
     }
 
     fn pass_again(&mut self, client: usize, passing: &Passing) {

@@ -1,7 +1,7 @@
 //! What the answers about a name may be: it is changed by one client, one change after the other, so
 //! its value at every moment is known but for when exactly each change took place.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use types::Ino;
 
@@ -20,6 +20,7 @@ struct Span {
 #[derive(Debug, Default)]
 pub(super) struct Registers {
     names: BTreeMap<Place, Vec<Span>>,
+    pub(super) linked: BTreeSet<Ino>,
 }
 
 impl Registers {
@@ -57,6 +58,17 @@ impl Registers {
                 .iter()
                 .any(|span| span.ino == ino && span.from <= answered && asked <= span.until),
         }
+    }
+
+    /// How many names a file has.
+    pub(super) fn names_of(&self, ino: Ino) -> usize {
+        let last = self.names.values().filter_map(|spans| spans.last());
+        last.filter(|span| span.ino == Some(ino)).count()
+    }
+
+    /// Whether a file has, or had, several names.
+    pub(super) fn had_several(&self, ino: Ino) -> bool {
+        self.linked.contains(&ino)
     }
 
     /// The names in a directory that exist.

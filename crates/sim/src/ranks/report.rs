@@ -26,6 +26,12 @@ pub struct RanksReport {
     pub busy_dirs: u64,
     /// See `busy_dirs`.
     pub kept_dirs: u64,
+    /// Directories that went to another rank because a file was to get a name there.
+    pub gathered: u64,
+    /// Names that there were not because neither directory could go.
+    pub apart: u64,
+    /// Names of files that had one already.
+    pub linked: u64,
     /// Journals of a decoupled subtree that were merged.
     pub merges: u64,
     /// Servers that were killed.

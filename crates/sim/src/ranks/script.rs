@@ -4,6 +4,7 @@ use types::{FileType, Ino, Rank, RenameFlags};
 use wire::{NewInode, Op};
 
 use super::job::Step;
+use super::linking::{Gathering, Link};
 use super::passing::Passing;
 use super::register::Place;
 use super::tree;
@@ -18,6 +19,9 @@ pub(super) enum Script {
     Unlink(Place),
     /// To a name that does not exist, perhaps in another directory.
     Rename(Place, Place),
+    /// To a name that does not exist.
+    Link(Link),
+    Gather(Gathering),
     Lookup(Place),
     List(Ino),
     /// What a client of one directory does with it.
@@ -43,6 +47,8 @@ impl Script {
             Self::Job(step) => step.op(),
             Self::Pass(passing) => passing.op(),
             Self::Tree(step) => step.op(),
+            Self::Link(link) => link.op(),
+            Self::Gather(gathering) => gathering.op(),
             Self::MakeDir(parent, name) | Self::MakeInner(parent, name) => {
                 let new = NewInode {
                     mode: FileType::Directory.mode_bits() | 0o755,
@@ -77,6 +83,8 @@ impl Script {
             Self::Job(step) => step.named(),
             Self::Pass(passing) => passing.named(),
             Self::Tree(step) => step.named(),
+            Self::Link(link) => link.to.0,
+            Self::Gather(gathering) => gathering.named(),
             Self::MakeDir(dir, _)
             | Self::MakeInner(dir, _)
             | Self::List(dir)

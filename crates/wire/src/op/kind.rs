@@ -43,6 +43,7 @@ impl Op<'_> {
             | Op::Return { .. }
             | Op::Settle
             | Op::Export { .. }
+            | Op::Gather { .. }
             | Op::WriteDown { .. }
             | Op::Held { .. }
             | Op::Split { .. }
@@ -104,6 +105,7 @@ impl Op<'_> {
             Op::Return { .. } => "return",
             Op::Settle => "settle",
             Op::Export { .. } => "export",
+            Op::Gather { .. } => "gather",
             Op::WriteDown { .. } => "writedown",
             Op::Held { .. } => "held",
             Op::Split { .. } => "split",

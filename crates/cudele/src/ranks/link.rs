@@ -1,0 +1,115 @@
+//! A file gets a name in a directory that another rank serves: all names of a file are on one rank, so the
+//! directory comes to the file, or else the file's directory to the new name (B-02).
+
+use std::time::{Duration, Instant};
+
+use types::{Cred, Errno, Error, Ino, Rank, Result};
+use wire::{Answer, Op};
+
+use super::across::{RETRY, WITHIN, is_passing};
+use crate::Fs;
+
+/// How long servers may disagree on who has something.
+const AGREE_WITHIN: Duration = Duration::from_secs(1);
+
+impl Fs {
+    /// Carries a link out that one server refused because another one has the file. `refused` is how it said so.
+    pub(super) fn link_across(&self, cred: &Cred, op: &Op<'_>, refused: Error) -> Result<Answer> {
+        let Op::Link { ino, parent, name } = *op else { return Err(refused) };
+        let start = Instant::now();
+        let mut is_checked = false;
+        loop {
+            self.locate(cred, [parent, ino])?;
+            let (at, file_at) = (self.place(parent), self.place(ino));
+            let is_together = at == file_at;
+            if !is_together {
+                if !is_checked {
+                    self.check_link(cred, ino, (parent, name))?;
+                    is_checked = true;
+                }
+                self.bring_together(cred, (parent, at), (ino, file_at), start)?;
+            }
+            match self.request_ranked(cred, *op, &[], None) {
+                // What came together may have parted again meanwhile.
+                Err(error) if error.errno == Errno::CrossDevice && start.elapsed() < WITHIN => {
+                    if is_together && self.place(parent) == self.place(ino) {
+                        std::thread::sleep(RETRY);
+                    }
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Nothing moves for a name that cannot be.
+    fn check_link(&self, cred: &Cred, ino: Ino, (parent, name): (Ino, &[u8])) -> Result<()> {
+        let answer = self.request_ranked(cred, Op::GetAttr { ino }, &[], None)?;
+        if matches!(&answer, Answer::Attr(attr) if attr.is_dir()) {
+            return Err(Error::of(Errno::NotPermitted, "link"));
+        }
+        match self.request_ranked(cred, Op::Lookup { parent, name }, &[], None) {
+            Ok(Answer::Attr(_) | Answer::Elsewhere(_)) => Err(Error::of(Errno::Exists, "link")),
+            Err(error) if error.errno == Errno::NotFound => Ok(()),
+            Err(error) => Err(error),
+            // The directory was split: who asks for the link is told so.
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// Has one rank serve a directory and a file.
+    fn bring_together(
+        &self,
+        cred: &Cred,
+        (dir, at): (Ino, Rank),
+        (ino, file_at): (Ino, Rank),
+        start: Instant,
+    ) -> Result<()> {
+        let Some(why) = self.gather(cred, (dir, file_at), start)? else { return Ok(()) };
+        let Some(other) = self.gather(cred, (ino, at), start)? else { return Ok(()) };
+        let cause = format!(
+            "{file_at} serves the file, {at} the directory of the new name; that one does not go there: {why}; \
+             nor does the directory of the file: {other}"
+        );
+        let error = Error::new(Errno::CrossDevice, "link", cause);
+        Err(error.remedy("`cudele mds pin` brings both to one server, or copy the file"))
+    }
+
+    /// Has a directory, or the one that has a file's name, served by another rank. Says why not, if it is refused.
+    fn gather(
+        &self,
+        cred: &Cred,
+        (ino, rank): (Ino, Rank),
+        start: Instant,
+    ) -> Result<Option<String>> {
+        loop {
+            match self.request_ranked(cred, Op::Gather { ino, rank }, &[], None) {
+                Ok(Answer::Done) => {
+                    self.set_place(ino, rank);
+                    return Ok(None);
+                }
+                // The directory was split meanwhile.
+                Ok(_) => return Ok(Some("it is split".into())),
+                Err(error) if is_passing(&error) && start.elapsed() < within(&error) => {
+                    std::thread::sleep(RETRY);
+                }
+                Err(error) if is_refusal(&error) || error.errno == Errno::Again => {
+                    return Ok(Some(error.cause));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// How long it is tried again. What no server knows is gone, unless it is between two of them.
+fn within(error: &Error) -> Duration {
+    if error.errno == Errno::Stale { AGREE_WITHIN } else { WITHIN }
+}
+
+/// Whether a server was asked and does not do it.
+fn is_refusal(error: &Error) -> bool {
+    matches!(
+        error.errno,
+        Errno::Busy | Errno::Access | Errno::NotPermitted | Errno::NoSpace | Errno::CrossDevice
+    )
+}

@@ -1,0 +1,92 @@
+//! A directory that goes to another rank so that a file has all its names there: inodes with several names
+//! stay on their rank with all of them, so a second name on another rank needs the one directory, or the
+//! other, to move first.
+//!
+//! What goes, goes as any export, and comes back as any other does when the file has lost its other names.
+//! Who may make names in a directory may ask for it, so more is refused than to who administrates: what
+//! somebody has pinned stays, whatever is around it or in it.
+
+use types::{ConnId, Cred, Errno, Ino, Rank, Tid};
+use wire::Answer;
+
+use super::place::{Place, busy};
+use crate::Mds;
+use crate::op::{Performed, Performing, Refused};
+
+/// Bits of a mode: to make names in a directory.
+const WRITE_AND_SEARCH: u32 = 3;
+
+impl Mds {
+    /// Begins to give a directory, or the one that has a file's only name, to another rank.
+    pub(crate) fn gather(
+        &mut self,
+        at: (ConnId, Tid),
+        cred: &Cred,
+        (ino, to): (Ino, Rank),
+    ) -> Performing {
+        let dir = self.gathered(ino)?;
+        self.namespace.access(cred, dir, WRITE_AND_SEARCH)?;
+        if self.place(dir) != Place::Here || self.authority.is_exporting() {
+            return Err(Errno::Again.into());
+        }
+        // It has come meanwhile; and a pin is not given up for that.
+        if to == self.rank {
+            return Ok(Performed::Answer(Answer::Done));
+        }
+        // Not looked at further: everything is in it.
+        if dir == Ino::ROOT {
+            return Err(busy("the root of the namespace stays with mds.0"));
+        }
+        if self.authority.is_part(dir) {
+            return Err(busy("it is a fragment of a directory that is split"));
+        }
+        self.check_pins(dir)?;
+        match self.begin_export(at, (dir, to), false)? {
+            Performed::Answer(Answer::Elsewhere(inner)) => {
+                let list = &self.authority.list;
+                let path = list.get(inner.root).map(|it| String::from_utf8_lossy(&it.path));
+                let path = path.unwrap_or_default();
+                Err(busy(format!("{path} in it is served by {to}, and has to come back first")))
+            }
+            performed => Ok(performed),
+        }
+    }
+
+    /// The directory that is meant.
+    fn gathered(&self, ino: Ino) -> Result<Ino, Refused> {
+        if self.namespace.is_dir(ino) {
+            return Ok(ino);
+        }
+        match self.namespace.home_of(ino) {
+            None => Err(Errno::Stale.into()),
+            Some(Ino::LINKS) => Err(busy("the file has several names already, which stay there")),
+            Some(home) if self.namespace.is_dir(home) => Ok(home),
+            Some(_) => Err(busy("the file has no name")),
+        }
+    }
+
+    /// What somebody has pinned stays, with what is in it; and so does what it is in.
+    fn check_pins(&self, dir: Ino) -> Result<(), Refused> {
+        let list = &self.authority.list;
+        let pinned = |it: &Ino| list.get(*it).is_some_and(|subtree| subtree.pinned);
+        if let Some(at) = self.namespace.ancestors(dir).find(pinned) {
+            return Err(self.pinned(at));
+        }
+        // What another rank serves in it does not move, the rest would go along.
+        let here = list.iter().filter(|it| it.pinned && (it.joined || it.rank == self.rank));
+        let here: Vec<Ino> = here.map(|it| it.root).collect();
+        if here.iter().any(|it| !self.namespace.is_anchored(*it)) {
+            self.check_known(dir)?;
+        }
+        match here.into_iter().find(|it| self.namespace.is_within(*it, dir)) {
+            Some(at) => Err(self.pinned(at)),
+            None => Ok(()),
+        }
+    }
+
+    fn pinned(&self, at: Ino) -> Refused {
+        let path = self.authority.list.get(at).map(|it| String::from_utf8_lossy(&it.path));
+        let path = path.unwrap_or_default();
+        busy(format!("{path} is pinned; `cudele mds unpin {path}` leaves it to the servers"))
+    }
+}

@@ -1,0 +1,163 @@
+//! One more name for a file whose names another rank has: the one directory goes to the other's rank first, or
+//! the other one, and if both stay there is no such name (B-02).
+
+use types::{Errno, Ino, Rank};
+use wire::{Answer, Failure, Op};
+
+use super::client::SoFar;
+use super::register::Place;
+use super::script::Script;
+use super::{Event, MS, World};
+
+/// A name that is to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Link {
+    pub(super) from: Place,
+    pub(super) to: Place,
+    pub(super) ino: Ino,
+}
+
+/// A directory that is to go for that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Gathering {
+    link: Link,
+    /// The directory, or its fragment, or the file whose directory is meant.
+    ino: Ino,
+    to: Rank,
+    /// The other one was refused.
+    is_second: bool,
+}
+
+impl Link {
+    pub(super) fn op(&self) -> Op<'_> {
+        Op::Link { ino: self.ino, parent: self.to.0, name: &self.to.1 }
+    }
+}
+
+impl Gathering {
+    pub(super) fn op(&self) -> Op<'_> {
+        Op::Gather { ino: self.ino, rank: self.to }
+    }
+
+    pub(super) fn named(&self) -> Ino {
+        self.ino
+    }
+}
+
+impl World {
+    /// A name for what has one already, if there is such a thing.
+    pub(super) fn choose_link(&self, from: Place, to: Place) -> Option<Script> {
+        let ino = self.registers.now(&from)?;
+        let stays = |place: &Place| self.is_about_job(place.0);
+        let may_be = self.registers.now(&to).is_none() && !stays(&from) && !stays(&to);
+        (self.links && may_be).then_some(Script::Link(Link { from, to, ino }))
+    }
+
+    /// Says whether the answer was one on the way to a name, or makes a way necessary.
+    pub(super) fn linking_answered(
+        &mut self,
+        client: usize,
+        (script, at): (&Script, u64),
+        result: &Result<Answer, Failure>,
+    ) -> bool {
+        let errno = result.as_ref().err().map(|failure| failure.errno);
+        match (script, errno) {
+            // Who serves the one directory may know nothing of the file.
+            (Script::Link(link), Some(Errno::CrossDevice | Errno::Stale)) => {
+                self.bring_together(client, link, at);
+            }
+            (Script::Gather(gathering), _) => {
+                self.gather_answered(client, (gathering, at), result);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn bring_together(&mut self, client: usize, link: &Link, at: u64) {
+        let known = &self.clients[client];
+        let homes = (known.home(&link.from), known.home(&link.to));
+        let ranks = (known.place(homes.0), known.place(homes.1));
+        if ranks.0 == ranks.1 {
+            return self.locate_link(client, link);
+        }
+        let (link, ino, to) = (link.clone(), homes.1, ranks.0);
+        let gathering = Gathering { link, ino, to, is_second: false };
+        self.ask(client, Script::Gather(gathering), ranks.1, (at, 0), SoFar::default());
+    }
+
+    /// Looks up where both directories are, and then the file, and goes on.
+    fn locate_link(&mut self, client: usize, link: &Link) {
+        let known = &mut self.clients[client];
+        for (dir, name) in [&link.from, &link.to] {
+            let home = known.fragments.home(*dir, name);
+            if home != *dir {
+                known.fragments.forget(home);
+            }
+            known.places.remove(dir);
+        }
+        known.script.push_front(Script::Link(link.clone()));
+        known.script.push_front(Script::Lookup(link.from.clone()));
+        for dir in [link.from.0, link.to.0] {
+            if let Some(at) = self.top(client, dir) {
+                let look = Script::Lookup((Ino::ROOT, format!("d{at}").into_bytes()));
+                self.clients[client].script.push_front(look);
+            }
+        }
+        self.clients[client].again = true;
+        self.schedule(2 * MS, Event::Turn(client));
+    }
+
+    fn gather_answered(
+        &mut self,
+        client: usize,
+        (gathering, at): (&Gathering, u64),
+        result: &Result<Answer, Failure>,
+    ) {
+        let Gathering { link, ino, to, is_second } = gathering;
+        match result {
+            Ok(Answer::Done) => {
+                self.report.gathered += 1;
+                let home = self.clients[client].home(&link.from);
+                let gone = if *is_second { home } else { *ino };
+                self.clients[client].places.insert(gone, *to);
+                let rank = self.clients[client].place(self.clients[client].home(&link.to));
+                let script = Script::Link(link.clone());
+                self.ask(client, script, rank, (at, 0), SoFar::default());
+            }
+            Ok(Answer::Fragments(fragments)) => {
+                self.clients[client].fragments.note(fragments);
+                self.clients[client].places.extend(fragments.parts);
+                self.locate_link(client, link);
+            }
+            Ok(Answer::Elsewhere(elsewhere)) if elsewhere.root == Ino(0) => {
+                self.locate_link(client, link);
+            }
+            Err(failure) if matches!(failure.errno, Errno::Again | Errno::Stale) => {
+                self.locate_link(client, link);
+            }
+            Err(failure) if failure.errno == Errno::Busy && !is_second => {
+                let known = &self.clients[client];
+                let ranks = (
+                    known.place(known.home(&link.from)),
+                    known.place(known.home(&link.to)),
+                );
+                let (link, ino, is_second) = (link.clone(), link.ino, true);
+                let gathering = Gathering { link, ino, to: ranks.1, is_second };
+                self.ask(client, Script::Gather(gathering), ranks.0, (at, 0), SoFar::default());
+            }
+            Err(failure) if failure.errno == Errno::Busy => {
+                self.report.apart += 1;
+                self.schedule(MS, Event::Turn(client));
+            }
+            _ => self.fail(format!("client.{client} {gathering:?} got {result:?}")),
+        }
+    }
+
+    /// Whether a file of a client has as many names as it should.
+    pub(super) fn counts_names(&self, client: usize, place: &Place, nlink: u32) -> bool {
+        let is_own = place.1.starts_with(format!("c{client}.").as_bytes());
+        let known = self.registers.now(place).filter(|_| is_own);
+        known.is_none_or(|ino| self.registers.names_of(ino) == nlink as usize)
+    }
+}
