@@ -279,7 +279,7 @@ impl World {
                     Script::Lookup(to)
                 }
             }
-            5 if exists => {
+            5 if exists && self.links => {
                 let to = dir(self);
                 let to = mine(self, to);
                 self.choose_link(place.clone(), to).unwrap_or(Script::Lookup(place))
@@ -400,6 +400,16 @@ impl World {
                     Some(name) => self.walk_first(client, script, name),
                     None => self.ask(client, script, rank, (at, stale + 1), so_far),
                 };
+            }
+            // A fragment with a name of a file that has several may not come back.
+            Err(failure)
+                if failure.errno == Errno::Again
+                    && matches!(script, Script::Join(_))
+                    && self.links
+                    && self.rng.percent(20) =>
+            {
+                self.report.refused += 1;
+                return self.schedule(MS, Event::Turn(client));
             }
             Err(failure) if failure.errno == Errno::Again => {
                 self.once_more(client, script);

@@ -50,7 +50,7 @@ impl World {
         let ino = self.registers.now(&from)?;
         let stays = |place: &Place| self.is_about_job(place.0);
         let may_be = self.registers.now(&to).is_none() && !stays(&from) && !stays(&to);
-        (self.links && may_be).then_some(Script::Link(Link { from, to, ino }))
+        may_be.then_some(Script::Link(Link { from, to, ino }))
     }
 
     /// Says whether the answer was one on the way to a name, or makes a way necessary.

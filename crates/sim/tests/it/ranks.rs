@@ -15,6 +15,7 @@ fn subtrees_move_between_ranks_and_nothing_is_lost() {
     let (mut balanced, mut faulty_ticks) = (0, 0);
     let (mut splits, mut joins) = (0, 0);
     let (mut passed, mut passed_dirs) = (0, 0);
+    let (mut linked, mut gathered, mut apart) = (0, 0, 0);
     for seed in 0..SEEDS {
         let report = sim::ranks::run(seed, false, true);
         assert_eq!(report.violation, None, "seed {seed:#x}");
@@ -23,6 +24,9 @@ fn subtrees_move_between_ranks_and_nothing_is_lost() {
         joins += report.joins;
         passed += report.passed;
         passed_dirs += report.passed_dirs;
+        linked += report.linked;
+        gathered += report.gathered;
+        apart += report.apart;
         crashes_moving += report.crashes_moving;
         redirected += report.redirected;
         balanced += report.balanced;
@@ -43,6 +47,10 @@ fn subtrees_move_between_ranks_and_nothing_is_lost() {
     assert!(
         passed > SEEDS && passed_dirs > 10 * SEEDS,
         "{passed} files and {passed_dirs} directories went from one rank to another"
+    );
+    assert!(
+        linked > SEEDS && gathered > SEEDS / 20 && apart > SEEDS / 20,
+        "{linked} second names, {gathered} directories that went for them, {apart} times none could"
     );
 }
 
