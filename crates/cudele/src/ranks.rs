@@ -197,10 +197,7 @@ impl Fs {
     /// Makes a request of the rank that serves the directory that it names, split or not.
     pub(crate) fn request_whole(&self, cred: &Cred, op: Op<'_>) -> Result<Answer> {
         match self.request_one(cred, op) {
-            Err(error) if error.errno == Errno::CrossDevice && matches!(op, Op::Link { .. }) => {
-                self.link_across(cred, &op, error)
-            }
-            Err(error) if error.errno == Errno::CrossDevice => self.rename_across(cred, &op, error),
+            Err(error) => self.across(cred, &op, error),
             answer => answer,
         }
     }

@@ -13,9 +13,27 @@ pub(super) const WITHIN: Duration = Duration::from_secs(20);
 pub(super) const RETRY: Duration = Duration::from_millis(5);
 
 impl Fs {
+    /// Carries out what one server refused because of what another one serves, if there is a way. `refused` is
+    /// how it said so.
+    pub(super) fn across(&self, cred: &Cred, op: &Op<'_>, refused: Error) -> Result<Answer> {
+        match (op, refused.errno) {
+            (Op::Link { .. }, Errno::CrossDevice) => self.link_across(cred, op, refused),
+            (Op::Rename { .. }, Errno::CrossDevice) => self.rename_across(cred, op, refused),
+            (Op::Rmdir { .. } | Op::Rename { .. }, Errno::Busy) => {
+                match self.change_at_home(cred, op, refused) {
+                    Err(error) if error.errno == Errno::CrossDevice => {
+                        self.rename_across(cred, op, error)
+                    }
+                    answer => answer,
+                }
+            }
+            _ => Err(refused),
+        }
+    }
+
     /// Carries a rename out that one server refused because another one has the other directory.
     /// `refused` is how it said so.
-    pub(super) fn rename_across(&self, cred: &Cred, op: &Op<'_>, refused: Error) -> Result<Answer> {
+    fn rename_across(&self, cred: &Cred, op: &Op<'_>, refused: Error) -> Result<Answer> {
         let Op::Rename { parent, name, new_parent, new_name, flags } = *op else {
             return Err(refused);
         };

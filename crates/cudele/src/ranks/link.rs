@@ -74,6 +74,29 @@ impl Fs {
         Err(error.remedy("`cudele mds pin` brings both to one server, or copy the file"))
     }
 
+    /// Removes or renames a directory that another rank serves than its name: nobody has pinned it there, so it
+    /// comes back. Who gave a file a name in it must not be left with a directory that stays for ever.
+    pub(super) fn change_at_home(
+        &self,
+        cred: &Cred,
+        op: &Op<'_>,
+        refused: Error,
+    ) -> Result<Answer> {
+        let (Op::Rmdir { parent, name } | Op::Rename { parent, name, .. }) = *op else {
+            return Err(refused);
+        };
+        let found = self.request_ranked(cred, Op::Lookup { parent, name }, &[], None);
+        let Ok(Answer::Attr(dir)) = found else { return Err(refused) };
+        let home = self.place(parent);
+        if !dir.is_dir() || self.place(dir.ino) == home {
+            return Err(refused);
+        }
+        match self.gather(cred, (dir.ino, home), Instant::now())? {
+            None => self.request_ranked(cred, *op, &[], None),
+            Some(_) => Err(refused),
+        }
+    }
+
     /// Has a directory, or the one that has a file's name, served by another rank. Says why not, if it is refused.
     fn gather(
         &self,

@@ -138,10 +138,8 @@ impl World {
             }
             Err(failure) if failure.errno == Errno::Busy && !is_second => {
                 let known = &self.clients[client];
-                let ranks = (
-                    known.place(known.home(&link.from)),
-                    known.place(known.home(&link.to)),
-                );
+                let ranks =
+                    (known.place(known.home(&link.from)), known.place(known.home(&link.to)));
                 let (link, ino, is_second) = (link.clone(), link.ino, true);
                 let gathering = Gathering { link, ino, to: ranks.1, is_second };
                 self.ask(client, Script::Gather(gathering), ranks.0, (at, 0), SoFar::default());
