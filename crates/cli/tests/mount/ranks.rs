@@ -91,3 +91,32 @@ fn a_directory_is_renamed_from_one_rank_to_another_by_mv_without_a_copy() {
     assert_eq!(fs::read(mount.path("a/dir/sub/more")).unwrap(), b"more");
     mount.end();
 }
+
+#[test]
+fn a_file_gets_a_name_in_a_directory_of_another_rank_by_ln() {
+    // For what it says where nothing can be mounted.
+    if cluster().is_none() {
+        return;
+    }
+    let world = World::with(&["--mds", "2"]);
+    let mount = Mount::new(&world);
+    for dir in ["a", "b"] {
+        fs::create_dir(mount.path(dir)).unwrap();
+    }
+    world.run(&["mds", "pin", "/a", "1"]).done();
+    // Who links has both directories, and files in them, open and remembered.
+    fs::write(mount.path("a/file"), b"content").unwrap();
+    fs::write(mount.path("b/other"), b"another").unwrap();
+    let open = fs::File::open(mount.path("a/file")).unwrap();
+    assert_eq!(fs::read_dir(mount.path("b")).unwrap().count(), 1);
+    fs::hard_link(mount.path("a/file"), mount.path("b/name")).unwrap();
+    let [file, name] = ["a/file", "b/name"].map(|it| fs::metadata(mount.path(it)).unwrap());
+    assert_eq!((file.ino(), file.nlink(), name.nlink()), (name.ino(), 2, 2));
+    assert_eq!(fs::read(mount.path("b/name")).unwrap(), b"content");
+    assert_eq!(fs::read(mount.path("b/other")).unwrap(), b"another");
+    drop(open);
+    // The directory that went is removed as any other.
+    fs::remove_dir_all(mount.path("b")).unwrap();
+    assert_eq!(fs::metadata(mount.path("a/file")).unwrap().nlink(), 1);
+    mount.end();
+}

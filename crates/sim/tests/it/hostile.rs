@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "the harness of tests")]
 
-use types::{Attr, AttrChange, ClientId, Cred, Errno, Ino, RenameFlags, Tid, Timestamp};
+use types::{Attr, AttrChange, ClientId, Cred, Errno, Ino, Rank, RenameFlags, Tid, Timestamp};
 use wire::{Access, Answer, Message, NewInode, Op, Replay, Request, WantsAlone};
 
 use crate::server::{World, conn};
@@ -99,6 +99,8 @@ fn nothing_is_done_ahead_in_what_one_has_not_alone() {
         Op::Extend { subtree: parent, count: 1 },
         Op::Release { subtree: parent, unused: wire::Unused::default() },
         Op::TakeOver { subtree: parent },
+        Op::Gather { ino, rank: Rank(9) },
+        Op::Gather { ino: parent, rank: Rank(0) },
         Op::Settle,
         Op::Sync,
     ];
