@@ -32,6 +32,7 @@ fn lock() -> Lock {
     }
 }
 
+#[allow(clippy::too_many_lines, reason = "a line for each operation")]
 fn ops() -> Vec<Op<'static>> {
     let (parent, name, ino) = (Ino(1), &b"name\xff"[..], Ino(1 << 40));
     let new =

@@ -41,15 +41,16 @@ impl Mds {
             return Err(busy("it is a fragment of a directory that is split"));
         }
         self.check_pins(dir)?;
-        match self.begin_export(at, (dir, to), false)? {
-            Performed::Answer(Answer::Elsewhere(inner)) => {
-                let list = &self.authority.list;
-                let path = list.get(inner.root).map(|it| String::from_utf8_lossy(&it.path));
-                let path = path.unwrap_or_default();
-                Err(busy(format!("{path} in it is served by {to}, and has to come back first")))
-            }
-            performed => Ok(performed),
+        let performed = self.begin_export(at, (dir, to), false)?;
+        if let Performed::Answer(Answer::Elsewhere(inner)) = &performed {
+            let list = &self.authority.list;
+            let path = list.get(inner.root).map(|it| String::from_utf8_lossy(&it.path));
+            let path = path.unwrap_or_default();
+            return Err(busy(format!(
+                "{path} in it is served by {to}, and has to come back first"
+            )));
         }
+        Ok(performed)
     }
 
     /// The directory that is meant.

@@ -77,11 +77,7 @@ impl World {
                 self.registers.changed(from.clone(), None, when);
                 self.registers.changed(to.clone(), ino, when);
             }
-            (Script::Link(link), Ok(Answer::Done | Answer::Attr(_))) => {
-                self.report.linked += 1;
-                self.registers.linked.insert(link.ino);
-                self.registers.changed(link.to.clone(), Some(link.ino), when);
-            }
+            (Script::Link(link), Ok(Answer::Done | Answer::Attr(_))) => self.linked(link, when),
             (Script::Rename(from, to), Err(_)) if errno == Some(Errno::CrossDevice) => {
                 let known = &self.clients[client];
                 if known.home(from) == known.home(to) {

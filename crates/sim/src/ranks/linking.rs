@@ -152,6 +152,13 @@ impl World {
         }
     }
 
+    /// A file has a name more.
+    pub(super) fn linked(&mut self, link: &Link, when: (u64, u64)) {
+        self.report.linked += 1;
+        self.registers.linked.insert(link.ino);
+        self.registers.changed(link.to.clone(), Some(link.ino), when);
+    }
+
     /// Whether a file of a client has as many names as it should.
     pub(super) fn counts_names(&self, client: usize, place: &Place, nlink: u32) -> bool {
         let is_own = place.1.starts_with(format!("c{client}.").as_bytes());
