@@ -490,6 +490,35 @@ fn a_directory_is_renamed_from_a_directory_of_one_rank_to_one_of_another() {
     assert!(said.contains("Everything adds up"), "{said}");
 }
 
+/// Moves everything from one directory to the other and back, again and again, while each server is killed
+/// three times, in turn: whenever so many more were moved. Returns how often everything was moved.
+fn to_and_fro(
+    cluster: &Cluster,
+    dirs: &[Dir; 2],
+    between: u64,
+    move_all: impl Fn(&Dir, &Dir, &AtomicU64) + Sync,
+) -> usize {
+    let (done, made) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            let mut turn = 0;
+            while !done.load(Ordering::Acquire) {
+                move_all(&dirs[turn % 2], &dirs[(turn + 1) % 2], &made);
+                turn += 1;
+            }
+            turn
+        });
+        for number in 0..6 {
+            let so_far = made.load(Ordering::Acquire);
+            eventually("moving goes on", || made.load(Ordering::Acquire) > so_far + between);
+            kill(cluster, number % 2);
+            cluster.start();
+        }
+        done.store(true, Ordering::Release);
+        worker.join().unwrap()
+    })
+}
+
 #[test]
 fn files_go_to_and_fro_between_ranks_while_servers_are_killed() {
     let cluster = Cluster::by_hand(&["--mds", "2"]);
@@ -502,29 +531,12 @@ fn files_go_to_and_fro_between_ranks_while_servers_are_killed() {
         .map(|number| dirs[0].create(format!("f{number}"), &NewFile::default()).unwrap().ino)
         .collect();
     fs.sync().unwrap();
-    let (done, made) = (AtomicBool::new(false), AtomicU64::new(0));
-    let turns = std::thread::scope(|scope| {
-        let worker = scope.spawn(|| {
-            let mut turn = 0;
-            while !done.load(Ordering::Acquire) {
-                let (from, to) = (&dirs[turn % 2], &dirs[(turn + 1) % 2]);
-                for number in 0..inos.len() {
-                    let name = format!("f{number}");
-                    from.rename(&name, to, &name, RenameFlags::default()).unwrap();
-                    made.fetch_add(1, Ordering::Release);
-                }
-                turn += 1;
-            }
-            turn
-        });
-        for number in 0..6 {
-            let so_far = made.load(Ordering::Acquire);
-            eventually("files go on", || made.load(Ordering::Acquire) > so_far + 15);
-            kill(&cluster, number % 2);
-            cluster.start();
+    let turns = to_and_fro(&cluster, &dirs, 15, |from, to, made| {
+        for number in 0..inos.len() {
+            let name = format!("f{number}");
+            from.rename(&name, to, &name, RenameFlags::default()).unwrap();
+            made.fetch_add(1, Ordering::Release);
         }
-        done.store(true, Ordering::Release);
-        worker.join().unwrap()
     });
     let names = inos.iter().enumerate();
     let files: BTreeMap<String, Ino> =
@@ -565,27 +577,11 @@ fn directories_go_to_and_fro_between_ranks_while_servers_are_killed() {
         inos.insert(name, (ino, within));
     }
     fs.sync().unwrap();
-    let (done, made) = (AtomicBool::new(false), AtomicU64::new(0));
-    let turns = std::thread::scope(|scope| {
-        let worker = scope.spawn(|| {
-            let mut turn = 0;
-            while !done.load(Ordering::Acquire) {
-                for name in inos.keys() {
-                    rename_again(&dirs[turn % 2], &dirs[(turn + 1) % 2], name);
-                    made.fetch_add(1, Ordering::Release);
-                }
-                turn += 1;
-            }
-            turn
-        });
-        for number in 0..6 {
-            let so_far = made.load(Ordering::Acquire);
-            eventually("directories go on", || made.load(Ordering::Acquire) > so_far + 4);
-            kill(&cluster, number % 2);
-            cluster.start();
+    let turns = to_and_fro(&cluster, &dirs, 4, |from, to, made| {
+        for name in inos.keys() {
+            rename_again(from, to, name);
+            made.fetch_add(1, Ordering::Release);
         }
-        done.store(true, Ordering::Release);
-        worker.join().unwrap()
     });
     let [here, gone] = if turns % 2 == 0 { ["/a", "/b"] } else { ["/b", "/a"] };
     let named = inos.iter().map(|(name, (ino, _))| (name.clone(), *ino)).collect();
