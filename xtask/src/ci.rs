@@ -13,6 +13,11 @@ use crate::run::{Cargo, Failure, Outcome};
 
 /// Simulations in every run; `cargo xtask sim` runs as many as there is time for.
 const SEEDS: &str = "250";
+/// Those with several servers that pass subtrees, files and directories to one another.
+const SEEDS_OF_RANKS: &str = "200";
+
+/// The simulator, with options of its own after this.
+const SIM: [&str; 6] = ["run", "--quiet", "-p", "xtask", "--", "sim"];
 
 /// Where the property tests take their seed from.
 const PROPERTY_SEED: &str = "PROPTEST_RNG_SEED";
@@ -63,7 +68,12 @@ fn steps(tools: Tools) -> Vec<Step> {
         step("tests", tests(tools)),
         step(
             "simulation",
-            [cargo(&["run", "--quiet", "-p", "xtask", "--", "sim", "--seeds", SEEDS])],
+            [
+                cargo(&[&SIM[..], &["--seeds", SEEDS]].concat()),
+                cargo(
+                    &[&SIM[..], &["--ranks", "--directories", "--seeds", SEEDS_OF_RANKS]].concat(),
+                ),
+            ],
         ),
         step("rados", rados()),
     ]);
