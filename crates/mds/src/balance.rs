@@ -9,7 +9,8 @@
 //! 3. What is to be remembered is stored (`policy`), then what was decided is carried out (`moves`),
 //!    several exports side by side.
 //!
-//! A rank that is alone asks nothing and says nothing: it has nobody to give anything to.
+//! A rank that is alone asks nothing and says nothing under the policy that nobody has set: it has nobody to give
+//! anything to. Whoever has set one wants to see what it says.
 //!
 //! Nothing is decided unless all ranks are active, were heard of lately, and have the same version of
 //! the policy: what cannot be compared is not compared.
@@ -203,7 +204,7 @@ impl Mds {
         // What was missed while the process stood still is not made up for.
         let on_time = now.since(next) < interval;
         self.balance.next_tick = Some(if on_time { next + interval } else { now + interval });
-        if self.rank_count() < 2 {
+        if self.rank_count() < 2 && self.balance.entry.name == balancer::DEFAULT_POLICY {
             return;
         }
         self.balance.ticks += 1;

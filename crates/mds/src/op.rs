@@ -74,7 +74,7 @@ impl Mds {
     pub(crate) fn request(&mut self, conn: ConnId, request: &Request<'_>, effects: &mut Effects) {
         self.counters.requests += 1;
         match self.phase {
-            Phase::Active if self.is_resending(request) => {
+            Phase::Active if self.is_resending(conn, request) => {
                 let frame = Message::Request(request.clone()).to_frame();
                 return self.early.push_back((conn, frame));
             }
@@ -229,6 +229,9 @@ impl Mds {
         failure: Failure,
         effects: &mut Effects,
     ) {
+        if self.comes_late(client, request) {
+            return;
+        }
         if request.op.is_mutation() && client.0 != 0 {
             self.sessions.get_mut(client).refuse(request.tid);
         }

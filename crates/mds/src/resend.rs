@@ -5,6 +5,10 @@
 //! only, where it is found by name alone. Whoever asks for the first time is told `ESTALE` and
 //! walks the path again; a change that is sent again cannot do that, so what it is about is looked
 //! for before it is carried out.
+//!
+//! What was answered may have been built on what another client asked whose answer got lost: that one asks
+//! again without a position, as if for the first time. So what cannot be carried out any more in its first order
+//! comes once more behind what others had asked (`Turn`).
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -16,6 +20,18 @@ use crate::op::touched;
 use crate::search::Goal;
 use crate::{Effects, Mds, Phase};
 
+/// Whose turn it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Turn {
+    /// What was sent again, in its first order.
+    #[default]
+    Sent,
+    /// What was asked by clients of which nothing came too late.
+    Asked,
+    /// What could not be carried out in its first order, and what its clients sent behind it.
+    Late,
+}
+
 /// The state of the reconnection.
 #[derive(Debug, Default)]
 pub(crate) struct Resend {
@@ -26,6 +42,9 @@ pub(crate) struct Resend {
     /// answers are lost then, the changes are not, or others could come before them.
     ordered: VecDeque<(ClientId, Vec<u8>)>,
     busy: bool,
+    turn: Turn,
+    /// What could not be carried out, and what its clients had sent behind it.
+    late: VecDeque<(ClientId, Vec<u8>)>,
     /// The server was told to stop meanwhile.
     stop: bool,
     /// Directories were recovered whose place in the tree is not known yet.
@@ -36,6 +55,10 @@ impl Resend {
     /// Whether what was sent again is being carried out.
     pub(crate) fn is_busy(&self) -> bool {
         self.busy
+    }
+
+    fn is_late(&self, client: ClientId) -> bool {
+        self.late.iter().any(|(late, _)| *late == client)
     }
 }
 
@@ -201,6 +224,7 @@ impl Mds {
         let with_client = |(_, conn, frame)| Some((sessions.client(conn)?, frame));
         self.resend.ordered = resent.into_iter().filter_map(with_client).collect();
         self.resend.busy = true;
+        self.resend.turn = Turn::Sent;
         self.resend_on(effects);
         self.beacon_tick(effects);
     }
@@ -211,8 +235,23 @@ impl Mds {
     }
 
     /// Whether a request must wait because not all that was sent again is done.
-    pub(crate) fn is_resending(&self, request: &Request<'_>) -> bool {
-        self.resend.busy && request.replay.is_none()
+    pub(crate) fn is_resending(&self, conn: ConnId, request: &Request<'_>) -> bool {
+        let is_late = || self.sessions.client(conn).is_none_or(|client| self.resend.is_late(client));
+        let has_turn = || self.resend.turn == Turn::Asked && !is_late();
+        self.resend.busy && request.replay.is_none() && !has_turn()
+    }
+
+    /// Whether a request that cannot be carried out comes once more: it was answered before the crash, so
+    /// what it needs may be what somebody asked who does not know that it was done.
+    pub(crate) fn comes_late(&mut self, client: ClientId, request: &Request<'_>) -> bool {
+        let answered = request.replay.is_some_and(|replay| replay.seq != Seq(0));
+        let resend = &mut self.resend;
+        let may = resend.busy && resend.turn == Turn::Sent && !self.early.is_empty();
+        if !may || !answered || request.ahead || client.0 == 0 {
+            return false;
+        }
+        resend.late.push_back((client, Message::Request(request.clone()).to_frame()));
+        true
     }
 
     /// Whether what was sent again is being carried out.
@@ -239,15 +278,38 @@ impl Mds {
         }
     }
 
+    /// Nothing is left of whose turn it was.
+    fn resend_turn(&mut self, effects: &mut Effects) {
+        match self.resend.turn {
+            Turn::Sent if !self.resend.late.is_empty() => {
+                self.resend.turn = Turn::Asked;
+                for (conn, frame) in std::mem::take(&mut self.early) {
+                    // Whoever has no turn yet is put back.
+                    self.take_frame(conn, &frame, effects);
+                }
+            }
+            Turn::Asked => {
+                self.resend.turn = Turn::Late;
+                self.resend.ordered = std::mem::take(&mut self.resend.late);
+            }
+            Turn::Sent | Turn::Late => self.resend.busy = false,
+        }
+    }
+
     /// Goes on with what was sent again, unless it waits for a directory; then with all else.
     pub(crate) fn resend_on(&mut self, effects: &mut Effects) {
         while self.resend.busy && !self.sessions.is_any_blocked() {
             match self.resend.ordered.pop_front() {
+                Some((client, frame))
+                    if self.resend.turn == Turn::Sent && self.resend.is_late(client) =>
+                {
+                    self.resend.late.push_back((client, frame));
+                }
                 Some((client, frame)) => match self.sessions.conn_of(client) {
                     Some(conn) => self.take_frame(conn, &frame, effects),
                     None => self.take_frame_of_absent(client, &frame, effects),
                 },
-                None => self.resend.busy = false,
+                None => self.resend_turn(effects),
             }
         }
         if !self.resend.busy && std::mem::take(&mut self.resend.stop) {

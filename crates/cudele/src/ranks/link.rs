@@ -88,12 +88,27 @@ impl Fs {
         let found = self.request_ranked(cred, Op::Lookup { parent, name }, &[], None);
         let Ok(Answer::Attr(dir)) = found else { return Err(refused) };
         let home = self.place(parent);
-        if !dir.is_dir() || self.place(dir.ino) == home {
+        if !dir.is_dir() {
             return Err(refused);
         }
+        // Where it is known to be may be where its name is: if it is there, this is answered at once.
         match self.gather(cred, (dir.ino, home), Instant::now())? {
-            None => self.request_ranked(cred, *op, &[], None),
-            Some(_) => Err(refused),
+            None => {
+                let start = Instant::now();
+                loop {
+                    let result = self.request_ranked(cred, *op, &[], None);
+                    // Who has the name may not have heard yet that the directory came.
+                    let is_busy = matches!(&result, Err(error) if error.errno == Errno::Busy);
+                    if !is_busy || start.elapsed() >= AGREE_WITHIN {
+                        return result;
+                    }
+                    std::thread::sleep(RETRY);
+                }
+            }
+            Some(why) => {
+                let cause = format!("{}; it does not come by itself: {why}", refused.cause);
+                Err(Error { cause, ..refused })
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use metastore::Subtree;
 use namespace::Refusal;
-use types::{ClientId, ConnId, Errno, Ino, Path, Rank, Tid, Timestamp};
+use types::{ClientId, ConnId, Errno, Ino, Path, Rank, Span, Tid, Timestamp};
 use wire::{Answer, Elsewhere, Failure, Op, Request};
 
 use super::decoupled::decoupled_of;
@@ -83,6 +83,16 @@ impl Mds {
         match other {
             None => false,
             Some(_) if here => {
+                // A directory that was to come for it may be this rank's since a moment ago.
+                if let Op::Link { parent, .. } = *op {
+                    // The other is where the fragment is, perhaps.
+                    if self.namespace.is_split(parent) {
+                        return false;
+                    }
+                    if self.waits_for_list((conn, client), request, effects) {
+                        return true;
+                    }
+                }
                 let text = "the two are served by different metadata servers".into();
                 let failure = Failure { errno: Errno::CrossDevice, text };
                 self.refuse(conn, client, request, failure, effects);
@@ -376,7 +386,9 @@ impl Mds {
         request: &Request<'_>,
         effects: &mut Effects,
     ) -> bool {
-        let lately = |at| self.clock.now.since(at) < READ_LATELY;
+        // Who makes a link has just been told that what it is about came here.
+        let came = matches!(request.op, Op::Link { .. });
+        let lately = |at| self.clock.now.since(at) < if came { Span(1) } else { READ_LATELY };
         if self.authority.read_at.is_some_and(lately) && !self.authority.is_busy() {
             return false;
         }

@@ -113,6 +113,13 @@ impl Client {
     }
 }
 
+/// So often a rank is asked for a name of a file that it does not know.
+const AGREE: u32 = 5;
+
+fn is_stale(result: &Result<Answer, Failure>) -> bool {
+    result.as_ref().is_err_and(|failure| failure.errno == Errno::Stale)
+}
+
 impl World {
     pub(super) fn connect(&mut self, client: usize, rank: Rank) {
         let server = &self.servers[usize::from(rank.0)];
@@ -316,6 +323,10 @@ impl World {
             }
             let after = self.rng.between(1, 4 * MS);
             return self.schedule(after, Event::Turn(client));
+        }
+        if matches!(script, Script::Link(_)) && stale < AGREE && is_stale(&result) {
+            // What has just come is not known at once.
+            return self.ask(client, script, rank, (at, stale + 1), so_far);
         }
         if self.linking_answered(client, (&script, at), &result) {
             return;

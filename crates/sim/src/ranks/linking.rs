@@ -15,7 +15,12 @@ pub(super) struct Link {
     pub(super) from: Place,
     pub(super) to: Place,
     pub(super) ino: Ino,
+    /// How often the directories were looked for.
+    rounds: u32,
 }
+
+/// So often, and who makes a link gives it up, as clients do after a while.
+const ROUNDS_MAX: u32 = 30;
 
 /// A directory that is to go for that.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +55,7 @@ impl World {
         let ino = self.registers.now(&from)?;
         let stays = |place: &Place| self.is_about_job(place.0);
         let may_be = self.registers.now(&to).is_none() && !stays(&from) && !stays(&to);
-        may_be.then_some(Script::Link(Link { from, to, ino }))
+        may_be.then_some(Script::Link(Link { from, to, ino, rounds: 0 }))
     }
 
     /// Says whether the answer was one on the way to a name, or makes a way necessary.
@@ -88,6 +93,11 @@ impl World {
 
     /// Looks up where both directories are, and then the file, and goes on.
     fn locate_link(&mut self, client: usize, link: &Link) {
+        if link.rounds == ROUNDS_MAX {
+            self.report.apart += 1;
+            return self.schedule(MS, Event::Turn(client));
+        }
+        let link = &Link { rounds: link.rounds + 1, ..link.clone() };
         let known = &mut self.clients[client];
         for (dir, name) in [&link.from, &link.to] {
             let home = known.fragments.home(*dir, name);
