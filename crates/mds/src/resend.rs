@@ -236,7 +236,8 @@ impl Mds {
 
     /// Whether a request must wait because not all that was sent again is done.
     pub(crate) fn is_resending(&self, conn: ConnId, request: &Request<'_>) -> bool {
-        let is_late = || self.sessions.client(conn).is_none_or(|client| self.resend.is_late(client));
+        let is_late =
+            || self.sessions.client(conn).is_none_or(|client| self.resend.is_late(client));
         let has_turn = || self.resend.turn == Turn::Asked && !is_late();
         self.resend.busy && request.replay.is_none() && !has_turn()
     }
