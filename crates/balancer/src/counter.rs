@@ -177,25 +177,28 @@ impl LoadTable {
         self.nested.get(&id).map_or_else(Counts::default, |all| all.at(now, self.half_life))
     }
 
-    /// A fragment became several: each has an equal share of what it had.
-    pub fn split(&mut self, id: DirFragId, into: &[DirFragId]) {
-        for table in [&mut self.own, &mut self.nested] {
-            let Some(old) = table.remove(&id) else { continue };
-            let share = 1.0 / f64::from(u32::try_from(into.len()).unwrap_or(u32::MAX)).max(1.0);
-            for part in into {
-                table.insert(*part, Fading { counts: old.counts.times(share), at: old.at });
+    /// A directory was split into parts that stand in it: each has an equal share of what was done in the directory
+    /// itself.
+    pub fn split(&mut self, id: DirFragId, parts: &[DirFragId]) {
+        let Some(old) = self.own.remove(&id) else { return };
+        let share = 1.0 / f64::from(u32::try_from(parts.len()).unwrap_or(u32::MAX)).max(1.0);
+        for part in parts {
+            let counts = old.counts.times(share);
+            for table in [&mut self.own, &mut self.nested] {
+                table.insert(*part, Fading { counts, at: old.at });
             }
         }
     }
 
-    /// Several fragments became one, which has what all of them had.
-    pub fn join(&mut self, parts: &[DirFragId], into: DirFragId, now: Moment) {
-        for table in [&mut self.own, &mut self.nested] {
-            let had = parts.iter().filter_map(|part| table.remove(part));
-            let sum =
-                had.fold(Counts::default(), |sum, old| sum.plus(&old.at(now, self.half_life)));
-            table.insert(into, Fading { counts: sum, at: now });
+    /// The reverse: what was done in parts of a directory was done in it.
+    pub fn join(&mut self, parts: &[DirFragId], id: DirFragId, now: Moment) {
+        let mut sum = self.own(id, now);
+        for part in parts {
+            sum = sum.plus(&self.own(*part, now));
+            self.own.remove(part);
+            self.nested.remove(part);
         }
+        self.own.insert(id, Fading { counts: sum, at: now });
     }
 
     /// A subtree left: its fragment is forgotten here, and `above`, the fragments that lead to it,

@@ -89,6 +89,13 @@ impl Namespace {
         taken
     }
 
+    /// Forgets how a directory was used since somebody asked.
+    pub fn forget_hits(&mut self, ino: Ino) {
+        if let Some(dir) = self.dirs.get_mut(&ino) {
+            dir.hits = Hits::default();
+        }
+    }
+
     /// Whether [`Namespace::take_hits`] would return something.
     #[must_use]
     pub fn has_hits(&self) -> bool {

@@ -39,16 +39,18 @@ fn a_hit_counts_for_the_fragment_and_for_all_above_it() {
 #[test]
 fn fragments_share_what_their_directory_had_and_give_it_back() {
     let mut table = LoadTable::new(LoadTable::HALF_LIFE);
-    table.hit(&[id(5)], Kind::InodeWrite, 80.0, seconds(0));
-    let parts: Vec<_> = (0..8u32)
-        .map(|part| DirFragId { ino: Ino(5), frag: Frag { bits: 3, value: part << 29 } })
-        .collect();
+    table.hit(&[id(5), id(1)], Kind::InodeWrite, 80.0, seconds(0));
+    table.hit(&[id(50), id(5), id(1)], Kind::InodeWrite, 4.0, seconds(0));
+    let parts: Vec<_> = (60..68).map(id).collect();
     table.split(id(5), &parts);
+    // What is below it is no fragment's.
     assert_eq!(table.nested(parts[3], seconds(0)).inode_writes, 10.0);
-    assert_eq!(table.nested(id(5), seconds(0)).inode_writes, 0.0);
+    assert_eq!(table.own(id(5), seconds(0)).inode_writes, 0.0);
+    assert_eq!(table.nested(id(5), seconds(0)).inode_writes, 84.0);
     table.join(&parts, id(5), seconds(5));
-    assert_eq!(table.nested(id(5), seconds(5)).inode_writes, 40.0);
-    assert_eq!(table.len(), 1);
+    assert_eq!(table.own(id(5), seconds(5)).inode_writes, 40.0);
+    assert_eq!(table.nested(id(5), seconds(5)).inode_writes, 42.0);
+    assert_eq!(table.len(), 3);
 }
 
 #[test]

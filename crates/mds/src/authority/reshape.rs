@@ -207,6 +207,7 @@ impl Mds {
                 self.reshaped(effects);
                 return Ok(None);
             }
+            self.count_before_reshape();
             return Ok(Some(Stage::Move));
         }
         if self.authority.is_busy() {
@@ -274,6 +275,7 @@ impl Mds {
                 let cursor = last.filter(|_| !joins);
                 self.authority.reshape.iter_mut().for_each(|it| it.cursor.clone_from(&cursor));
                 self.restore_times(dir, &parts, times);
+                self.forget_moved(dir, &parts);
                 return Ok(None);
             }
         }
@@ -282,6 +284,7 @@ impl Mds {
         }
         self.restore_times(dir, &parts, times);
         self.note_freed();
+        self.count_after_reshape(dir, &parts, joins);
         Ok(Some(Stage::Flush(self.log.last())))
     }
 

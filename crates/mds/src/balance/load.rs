@@ -56,6 +56,34 @@ impl Mds {
         }
     }
 
+    /// Counts what was used up to here: names are about to be moved between a directory and its fragments.
+    pub(crate) fn count_before_reshape(&mut self) {
+        let now = self.clock.now;
+        for (dir, hits) in self.namespace.take_hits(usize::MAX) {
+            let above = self.namespace.ancestors(dir).filter(|ino| is_counted(*ino));
+            let mut path: Vec<DirFragId> = above.map(whole).collect();
+            self.count(&mut path, hits, now);
+        }
+    }
+
+    /// Some names were moved, which is nobody's load.
+    pub(crate) fn forget_moved(&mut self, dir: Ino, parts: &[Ino]) {
+        for ino in parts.iter().chain([&dir]) {
+            self.namespace.forget_hits(*ino);
+        }
+    }
+
+    /// All names were moved: what load there is stays with them.
+    pub(crate) fn count_after_reshape(&mut self, dir: Ino, parts: &[Ino], joins: bool) {
+        self.forget_moved(dir, parts);
+        let parts: Vec<DirFragId> = parts.iter().copied().map(whole).collect();
+        if joins {
+            self.balance.table.join(&parts, whole(dir), self.clock.now);
+        } else {
+            self.balance.table.split(whole(dir), &parts);
+        }
+    }
+
     fn count(&mut self, path: &mut Vec<DirFragId>, hits: Hits, now: Moment) {
         let table = &mut self.balance.table;
         if table.len() >= KNOWN_MAX {

@@ -8,7 +8,7 @@ use types::{ConnId, DirFragId, Ino, Moment, Rank, Tid};
 use wire::Failure;
 
 use super::REFUSED_TICKS;
-use super::load::whole;
+use super::load::{number, whole};
 use super::view::seconds;
 use crate::op::{Performed, Refused};
 use crate::{Effects, Mds};
@@ -30,6 +30,8 @@ pub(crate) struct Move {
     fetches: u32,
     path: Vec<u8>,
     above: Vec<DirFragId>,
+    /// How many were under way at once, with this one.
+    beside: usize,
     since: Moment,
 }
 
@@ -44,7 +46,7 @@ pub(super) struct Moves {
     last: u64,
     pub(super) carried_out: u64,
     pub(super) refused: u64,
-    /// What moves took lately.
+    /// What moves took lately, each a share of the time that those side by side took.
     mean_seconds: Option<f64>,
 }
 
@@ -84,6 +86,7 @@ impl Mds {
             fetches: 0,
             path: Vec::new(),
             above: Vec::new(),
+            beside: 1,
             since: self.clock.now,
         }
     }
@@ -120,7 +123,12 @@ impl Mds {
         self.balance.moves.last += 1;
         let tid = Tid(self.balance.moves.last);
         let failure = match self.begin_export((ConnId::BALANCER, tid), (root, to), pinned) {
-            Ok(Performed::Later) => return self.balance.moves.under_way.push((tid, next)),
+            Ok(Performed::Later) => {
+                let under_way = &mut self.balance.moves.under_way;
+                under_way.push((tid, next));
+                let count = under_way.len();
+                return under_way.iter_mut().for_each(|(_, it)| it.beside = it.beside.max(count));
+            }
             Ok(Performed::Answer(_) | Performed::Changed { .. }) => {
                 return self.move_ended(next, Ok(()), effects);
             }
@@ -162,12 +170,12 @@ impl Mds {
 
     fn move_ended(&mut self, done: Move, result: Result<(), Failure>, effects: &mut Effects) {
         let now = self.clock.now;
-        let Move { root, to, tick, path, above, since, .. } = done;
+        let Move { root, to, tick, path, above, beside, since, .. } = done;
         let failure = match result {
             Ok(()) => {
                 self.balance.moves.carried_out += 1;
                 self.balance.table.left(whole(root), &above, now);
-                let took = seconds(now.since(since));
+                let took = seconds(now.since(since)) / number(beside as u64);
                 let mean = &mut self.balance.moves.mean_seconds;
                 *mean = Some(mean.map_or(took, |mean| mean * 0.75 + took * 0.25));
                 String::new()
