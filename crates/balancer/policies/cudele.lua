@@ -1,13 +1,14 @@
 -- Cudele's own balancer.
---  * Load is work: the rate of requests times what one costs, and the requests that wait.
+--  * Load is work: the rate of requests times what one costs, and the requests that wait. Waiting
+--    alone is no surplus: who does no more work than the others would send what they then send back.
 --  * One matching of exporters and importers, which every rank finds alike, so no rank is filled twice.
 --  * Calm: a surplus is a fifth of the mean, and lasts for two ticks unless it is large. What was just
 --    sent counts for its importer until a heartbeat can know of it; ranks that were silent get nothing.
---  * When levelling does not help, because one subtree is more than a rank's share, hot subtrees that
---    share a rank are parted.
+--  * When levelling does not help, because one subtree is more than a rank's share, fewer and fewer
+--    ranks are levelled, until hot subtrees that share a rank are parted.
 --  * Worth it: what moves must save more work, over half a minute, than moving costs.
 -- Settings
-need_max = 1.2 -- what is a little more than wanted may go
+need_max = 1.9 -- what comes nearer to what is wanted than nothing may go
 -- Metadata load
 metaload = IRD + IWR + READDIR + 2*FETCH + 4*STORE
 -- Metadata server load
@@ -24,11 +25,13 @@ for rank = 1, #MDSs do
     mean = mean + loads[rank]/#MDSs
 end
 local mine = loads[whoami]
+local work, allwork = MDSs[whoami]["req"]*MDSs[whoami]["cost"], 0
+for rank = 1, #MDSs do allwork = allwork + MDSs[rank]["req"]*MDSs[rank]["cost"] end
 -- A rank that has time left is no reason to give up locality.
-local over = mine > 1.2*mean and MDSs[whoami]["cpu"] > 50
+local over = mine > 1.2*mean and work*#MDSs > 1.05*allwork and MDSs[whoami]["cpu"] > 50
 local state = {over = over and saved.over + 1 or 0}
 WRState(state)
-if over and (state.over >= 2 or mine > 1.5*mean) then
+if over and (state.over >= 2 or mine > 2*mean) then
 -- Where policy
     local exporters, importers = {}, {}
     for rank = 1, #MDSs do
@@ -45,11 +48,19 @@ if over and (state.over >= 2 or mine > 1.5*mean) then
     end
     table.sort(exporters, larger)
     table.sort(importers, larger)
-    -- Levelling did not help: what is hot is more than one rank's share. Then half of the
-    -- difference to the emptiest rank is room enough for one of several that are hot.
-    if state.over >= 2 and mine > 1.6*mean and #importers > 0 then
-        exporters = {{rank = whoami, left = (mine - loads[importers[1].rank])/2}}
-        importers = {{rank = importers[1].rank, left = exporters[1].left}}
+    -- Levelling did not help: what is hot is more than one rank's share. Among fewer ranks it is less.
+    if state.over >= 4 and mine > 1.6*mean and #importers > 0 then
+        local ways = max(1, #importers//8^(state.over - 3))
+        local level = mine
+        for at = 1, ways do level = level + loads[importers[at].rank] end
+        level = level/(ways + 1)
+        exporters = {{rank = whoami, left = mine - level}}
+        local emptiest = {}
+        for at = 1, ways do
+            local rank = importers[at].rank
+            emptiest[at] = {rank = rank, left = max(0, level - loads[rank])}
+        end
+        importers = emptiest
     end
     local e, i = 1, 1
     while e <= #exporters and i <= #importers do

@@ -73,4 +73,4 @@ pub use settings::Settings;
 pub use source::{Dialect, SOURCE_BYTES_MAX};
 pub use traverse::Export;
 pub use versions::{FAILURES_MAX, PROOF_TICKS, Verdict, Versions};
-pub use view::{Metrics, RANKS_MAX, UNITS_MAX, Unit, View};
+pub use view::{Metrics, RANKS_MAX, UNITS_MAX, Unit, View, is_settled};

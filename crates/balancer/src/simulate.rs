@@ -209,6 +209,8 @@ struct RankState {
     busy_seconds: f64,
     /// Work of migrations that still has to be done.
     debt_seconds: f64,
+    /// When something went last.
+    moved_at: f64,
 }
 
 /// Runs `policy` on every rank of a cluster. `expired` ends a decision that takes too long, and so
@@ -236,6 +238,7 @@ fn run(policy: &Policy, setup: &Setup, load: Load<'_>, expired: &Expired) -> Rep
     let ranks = usize::from(setup.ranks);
     let first = |rng: &mut Rng| RankState {
         offset_seconds: rng.unit() * setup.model.tick_seconds,
+        moved_at: -setup.model.tick_seconds,
         ..RankState::default()
     };
     let mut cluster = Cluster {

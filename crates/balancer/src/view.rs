@@ -53,6 +53,14 @@ impl Metrics {
     }
 }
 
+/// Whether what a rank measured in an interval of `tick_seconds` says what it has, where nothing came to it or
+/// went from it for `quiet_seconds`. If not, the mechanism skips the tick: what is still being fetched, and what
+/// clients have yet to find, would be taken for a difference in load.
+#[must_use]
+pub fn is_settled(quiet_seconds: f64, tick_seconds: f64) -> bool {
+    quiet_seconds >= 0.9 * tick_seconds
+}
+
 /// A directory fragment, with everything below it that this rank has: what can be moved.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Unit {

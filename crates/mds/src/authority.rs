@@ -77,6 +77,8 @@ pub(crate) struct Authority {
     moved: Map<Ino, Ino>,
     /// At once; none is in another one.
     exports: Vec<Export>,
+    /// When a subtree went last.
+    pub(crate) went_at: Option<Moment>,
     imports: Vec<Import>,
     preloads: Vec<Preload>,
     /// The directories that are split, as the list says.
@@ -107,6 +109,7 @@ impl Authority {
             proposed: None,
             moved: Map::default(),
             exports: Vec::new(),
+            went_at: None,
             imports: Vec::new(),
             preloads: Vec::new(),
             splits: Map::default(),

@@ -41,18 +41,19 @@ const SILENT_TICKS: u64 = 3;
 /// How many ticks a directory is left alone that could not be moved.
 const REFUSED_TICKS: u64 = 6;
 
-/// What the process takes of the machine, as its driver measures it.
+/// What the process takes of the machine, as its driver measures it. What is counted is so since the process began: a
+/// tick says how much it grew, so that all that it says is of the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Vitals {
-    /// CPU in per cent of what the process may use.
-    pub cpu_percent: f64,
-    /// Memory in per cent of what it may use.
+    /// Memory in per cent of what the process may use.
     pub mem_percent: f64,
-    /// CPU that it has taken since it began, in seconds of what it may use: of a share of a processor
-    /// they are as many times longer.
+    /// CPU that it has taken, in seconds of what it may use: of a share of a processor they are as many times
+    /// longer.
     pub cpu_seconds: f64,
-    /// Requests that were waiting when the process looked for them, on average.
-    pub queue: f64,
+    /// Requests that it found waiting when it looked for them.
+    pub found: u64,
+    /// How often it looked and found some.
+    pub looks: u64,
 }
 
 /// What another rank said last.
@@ -76,8 +77,8 @@ pub(crate) struct Balance {
     /// What was counted before the rank served anybody is nobody's load.
     begun: bool,
     vitals: Vitals,
-    /// Requests, CPU and time at the last tick.
-    before: (u64, f64, Moment),
+    /// Requests, vitals and time at the last tick.
+    before: (u64, Vitals, Moment),
     heard: BTreeMap<Rank, Heard>,
     sent: u64,
     versions: Versions,
@@ -111,7 +112,7 @@ impl Balance {
             counting: false,
             begun: false,
             vitals: Vitals::default(),
-            before: (0, 0.0, Moment(0)),
+            before: (0, Vitals::default(), Moment(0)),
             heard: BTreeMap::new(),
             sent: 0,
             versions: Versions::new(0, balancer::default_policy()),

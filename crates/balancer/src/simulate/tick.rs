@@ -3,7 +3,7 @@
 use types::Rank;
 
 use super::{Cluster, STEP_SECONDS, count};
-use crate::{Counts, Decision, Metrics, Unit, View, decide_until, heartbeat};
+use crate::{Counts, Decision, Metrics, Unit, View, decide_until, heartbeat, is_settled};
 
 /// What has had less than this is not offered for moving.
 const COLD: f64 = 0.01;
@@ -18,6 +18,9 @@ impl Cluster<'_> {
             if now >= offset && due(now) > due(now - STEP_SECONDS) {
                 self.beat(rank, now);
                 let (view, parts) = self.view(rank, now);
+                if !is_settled(now - self.ranks[rank].moved_at, every) {
+                    continue;
+                }
                 let state = self.ranks[rank].state.clone();
                 let decision = decide_until(self.policy, &view, &state, self.expired);
                 self.note(second, rank, &decision);
@@ -124,6 +127,7 @@ impl Cluster<'_> {
             for end in [rank, to] {
                 self.ranks[end].debt_seconds += cost;
             }
+            self.ranks[rank].moved_at = now + STEP_SECONDS + freeze;
             self.report.migrations += 1;
             self.report.inodes_moved += inodes;
             self.report.sessions_flushed += sessions as u64;

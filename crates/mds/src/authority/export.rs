@@ -315,6 +315,7 @@ impl Mds {
             self.go_on_with_held(effects);
             return self.answer_export(at, Ok(()), effects);
         }
+        self.authority.went_at = Some(self.clock.now);
         self.compaction.forget();
         self.tables.note_went(root);
         // Who waits is told first: to forget takes a while if there is much.

@@ -51,20 +51,24 @@ impl Mds {
 
     /// What the rank says of itself; loads are the policy's to say.
     fn own_metrics(&mut self, now: Moment) -> Metrics {
-        let vitals = self.balance.vitals;
-        let last = (self.counters.requests, vitals.cpu_seconds, now);
+        let last = (self.counters.requests, self.balance.vitals, now);
         let before = std::mem::replace(&mut self.balance.before, last);
         let requests = number(last.0 - before.0);
+        let (vitals, earlier) = (last.1, before.1);
         let passed = seconds(now.since(before.2)).max(1e-3);
-        let cost = if requests > 0.0 { (last.1 - before.1).max(0.0) / requests } else { 0.0 };
+        // What it may use can have changed meanwhile.
+        let busy = (vitals.cpu_seconds - earlier.cpu_seconds).clamp(0.0, passed);
+        let found = vitals.found.saturating_sub(earlier.found);
+        let looks = vitals.looks.saturating_sub(earlier.looks);
         Metrics {
             auth: 0.0,
             all: 0.0,
-            cpu_percent: vitals.cpu_percent,
+            cpu_percent: busy / passed * 100.0,
             mem_percent: vitals.mem_percent,
-            queue: vitals.queue,
+            // Of those that were there one is being served.
+            queue: number(found.saturating_sub(looks)) / number(looks.max(1)),
             requests_per_second: requests / passed,
-            request_seconds: cost,
+            request_seconds: if requests > 0.0 { busy / requests } else { 0.0 },
             inodes: number(self.namespace.inodes()),
             age_seconds: 0.0,
         }
@@ -81,6 +85,10 @@ impl Mds {
         }
         if self.is_moving() || !self.balance.moves.is_empty() || self.balance.storing.is_some() {
             return Some("what was decided before is still being carried out".to_owned());
+        }
+        let quiet = seconds(now.since(self.authority.went_at.unwrap_or_default()));
+        if !balancer::is_settled(quiet, seconds(self.settings.balance_interval)) {
+            return Some("what moved a moment ago is not in the loads yet".to_owned());
         }
         for rank in (0..self.rank_count()).map(Rank).filter(|rank| *rank != self.rank) {
             match state(rank) {

@@ -37,6 +37,8 @@ pub(super) struct Balancing {
     rng: Rng,
     entry: BalancerEntry,
     pub(super) interval: Span,
+    /// What each machine says of itself, and when one said it.
+    vitals: (u64, Vitals),
 }
 
 impl Balancing {
@@ -59,7 +61,7 @@ impl Balancing {
         let name = name.to_owned();
         let entry = BalancerEntry { version: 2, object, name, ..BalancerEntry::default() };
         let interval = Span::from_millis(rng.pick(&[15, 40, 90]));
-        Some(Self { rng, entry, interval })
+        Some(Self { rng, entry, interval, vitals: Default::default() })
     }
 }
 
@@ -71,13 +73,18 @@ impl World {
 
     /// The machine is as loaded as it is.
     pub(super) fn load_machine(&mut self, server: usize, tenure: u64) {
-        let Some(Balancing { rng, .. }) = &mut self.balancing else { return };
+        let Some(Balancing { rng, vitals: (at, vitals), .. }) = &mut self.balancing else { return };
         if rng.below(20) != 0 {
             return;
         }
-        let cpu_percent = f64::from(u32::try_from(rng.below(101)).unwrap_or_default());
-        let seconds = f64::from(u32::try_from(self.now / MS).unwrap_or_default()) / 1000.0;
-        let vitals = Vitals { cpu_percent, mem_percent: 1.0, cpu_seconds: seconds, queue: 0.5 };
+        let part = f64::from(u32::try_from(rng.below(101)).unwrap_or_default()) / 100.0;
+        let passed = f64::from(u32::try_from((self.now - *at) / MS).unwrap_or_default()) / 1000.0;
+        *at = self.now;
+        vitals.mem_percent = 1.0;
+        vitals.cpu_seconds += part * passed;
+        vitals.found += 3;
+        vitals.looks += 2;
+        let vitals = *vitals;
         self.handle(server, tenure, Input::Vitals(vitals));
     }
 
