@@ -4,8 +4,8 @@
 --  * One matching of exporters and importers, which every rank finds alike, so no rank is filled twice.
 --  * Calm: a surplus is a fifth of the mean, and lasts for two ticks unless it is large. What was just
 --    sent counts for its importer until a heartbeat can know of it; ranks that were silent get nothing.
---  * When levelling does not help, because one subtree is more than a rank's share, fewer and fewer
---    ranks are levelled, until hot subtrees that share a rank are parted.
+--  * When levelling does not help, because one directory is more than a rank's share, fewer ranks are
+--    levelled, so few that it may go: hot directories that share a rank are parted.
 --  * Worth it: what moves must save more work, over half a minute, than moving costs.
 -- Settings
 need_max = 1.9 -- what comes nearer to what is wanted than nothing may go
@@ -48,19 +48,25 @@ if over and (state.over >= 2 or mine > 2*mean) then
     end
     table.sort(exporters, larger)
     table.sort(importers, larger)
-    -- Levelling did not help: what is hot is more than one rank's share. Among fewer ranks it is less.
-    if state.over >= 4 and mine > 1.6*mean and #importers > 0 then
-        local ways = max(1, #importers//8^(state.over - 3))
-        local level = mine
-        for at = 1, ways do level = level + loads[importers[at].rank] end
-        level = level/(ways + 1)
-        exporters = {{rank = whoami, left = mine - level}}
-        local emptiest = {}
-        for at = 1, ways do
-            local rank = importers[at].rank
-            emptiest[at] = {rank = rank, left = max(0, level - loads[rank])}
+    -- Levelling did not help, because one directory is more than a rank's share. Among fewer ranks
+    -- it is less, unless it is more than half of what is here: then it has to be divided.
+    if state.over >= 2 and mine > 1.6*mean and #importers > 0 then
+        local ways, level = #importers, mean
+        local function gets() return level - loads[importers[1].rank] end
+        while ways > 0 and hottest*mine > 1.9*gets() do
+            ways, level = ways//2, mine
+            for at = 1, ways do level = level + loads[importers[at].rank] end
+            level = level/(ways + 1)
         end
-        importers = emptiest
+        if ways > 0 and ways < #importers then
+            exporters = {{rank = whoami, left = mine - level}}
+            local emptiest = {}
+            for at = 1, ways do
+                local rank = importers[at].rank
+                emptiest[at] = {rank = rank, left = max(0, level - loads[rank])}
+            end
+            importers = emptiest
+        end
     end
     local e, i = 1, 1
     while e <= #exporters and i <= #importers do

@@ -143,6 +143,7 @@ impl Environment {
         globals.set("whoami", view.whoami.0 + 1)?;
         globals.set("tick", view.tick_seconds)?;
         globals.set("movecost", view.move_seconds)?;
+        globals.set("hottest", view.hottest())?;
         for (name, value) in view.auth.named() {
             globals.set(name, value)?;
         }

@@ -101,6 +101,20 @@ pub struct View {
 }
 
 impl View {
+    /// Of all that was done in what this rank has, the part that was done in the one directory or fragment where most
+    /// was, without what is below it (`hottest`): less cannot be moved of it.
+    #[must_use]
+    pub fn hottest(&self) -> f64 {
+        let mut own: Vec<f64> = self.units.iter().map(|unit| unit.counts.sum()).collect();
+        for unit in &self.units {
+            if let Some(above) = unit.parent.and_then(|parent| own.get_mut(parent)) {
+                *above -= unit.counts.sum();
+            }
+        }
+        let most = own.into_iter().fold(0.0, f64::max);
+        (most / self.auth.sum().max(f64::MIN_POSITIVE)).min(1.0)
+    }
+
     /// Looks whether a decision can be made of this.
     ///
     /// # Errors

@@ -36,7 +36,7 @@ end
 print(whoami, #MDSs, #targets, total, i)
 print(IRD, IWR, READDIR, FETCH, STORE)
 print(authmetaload, authmetadata, allmetaload, allmetadata)
-print(max(3, 4), min(3, 4), Max(3, 4), Min(3, 4), tick, movecost)
+print(max(3, 4), min(3, 4), Max(3, 4), Min(3, 4), tick, movecost, hottest)
 if false then"#;
     expect_test::expect![[r#"
         auth 11
@@ -53,7 +53,7 @@ if false then"#;
         2 3 3 27 nil
         1 2 3 4 5
         2 2 4 4
-        4 3 4 3 10 0.01"#]]
+        4 3 4 3 10 0.01 0.25"#]]
     .assert_eq(&said(&mantle(code), &full_view(), &State::Nothing).join("\n"));
 }
 
