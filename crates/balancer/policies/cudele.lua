@@ -16,12 +16,14 @@ mdsload = MDSs[i]["req"]*MDSs[i]["cost"] + MDSs[i]["q"]
 -- When policy
 local saved = RDState()
 if type(saved) ~= "table" or type(saved.over) ~= "number" then saved = {over = 0} end
+-- What was to be sent in the last tick is there, if this rank has less for it.
+local went = saved.sum and saved.mine - MDSs[whoami]["load"] > saved.sum/2
 local loads, mean = {}, 0
 for rank = 1, #MDSs do
     loads[rank] = MDSs[rank]["load"]
-    -- Its heartbeat left before what was sent in the last tick came.
+    -- Its heartbeat left before what was sent came.
     local sent = saved[rank]
-    if sent and MDSs[rank]["age"] > 0.9*tick then loads[rank] = loads[rank] + sent end
+    if went and sent and MDSs[rank]["age"] > 0.9*tick then loads[rank] = loads[rank] + sent end
     mean = mean + loads[rank]/#MDSs
 end
 local mine = loads[whoami]
@@ -29,7 +31,7 @@ local work, allwork = MDSs[whoami]["req"]*MDSs[whoami]["cost"], 0
 for rank = 1, #MDSs do allwork = allwork + MDSs[rank]["req"]*MDSs[rank]["cost"] end
 -- A rank that has time left is no reason to give up locality.
 local over = mine > 1.2*mean and work*#MDSs > 1.05*allwork and MDSs[whoami]["cpu"] > 50
-local state = {over = over and saved.over + 1 or 0}
+local state = {over = over and saved.over + 1 or 0, mine = mine, sum = 0}
 WRState(state)
 if over and (state.over >= 2 or mine > 2*mean) then
 -- Where policy
@@ -77,6 +79,7 @@ if over and (state.over >= 2 or mine > 2*mean) then
         if exporters[e].rank == whoami and saves > movecost then
             targets[to] = targets[to] + authmetaload*amount/mine
             state[to] = (state[to] or 0) + amount
+            state.sum = state.sum + amount
         end
         exporters[e].left = exporters[e].left - amount
         importers[i].left = importers[i].left - amount
