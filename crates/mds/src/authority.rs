@@ -89,8 +89,7 @@ pub(crate) struct Authority {
     /// The subtree that was to follow its name last, and when the next one is looked for.
     followed: Ino,
     follow_at: Option<Moment>,
-    /// Directories with more names than they should have in one fragment, and when they are split.
-    large: Vec<(Ino, Moment)>,
+    sizes: fragments::Sizes,
     /// Everything is here, and nothing is going anywhere: requests need not be looked at.
     plain: bool,
     /// Up to here the journal may name directories that are not in memory any more (`behind`).
@@ -117,7 +116,7 @@ impl Authority {
             passages: Passages::default(),
             followed: Ino(0),
             follow_at: None,
-            large: Vec::new(),
+            sizes: fragments::Sizes::default(),
             plain: rank == Rank(0),
             unclear: None,
         }
@@ -242,7 +241,7 @@ impl Mds {
             self.read_list(effects);
         }
         self.fragments_tick(effects);
-        self.split_large(effects);
+        self.sizes_tick(effects);
         self.follow_names(effects);
         self.authority_step(effects);
     }

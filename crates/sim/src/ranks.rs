@@ -153,6 +153,7 @@ impl World {
             reconnect: Span::from_millis(400),
             inodes_max: rng.pick(&[20, 1 << 20]),
             capture_rows: rng.pick(&[1, 4096]),
+            split_entries: if seed.is_multiple_of(5) { 6 } else { 0 },
             balance_interval: interval,
             balance_half_life: Span::from_millis(200),
             ..Settings::default()

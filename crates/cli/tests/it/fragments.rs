@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cudele::{Errno, Fs, Ino, NewFile, RenameFlags};
 use rustix::process::{Pid, Signal, kill_process};
+use types::Rank;
 
 use crate::cluster::{Cluster, eventually};
 
@@ -134,6 +135,38 @@ fn a_directory_is_split_when_it_is_large() {
         assert_eq!((names(fs, "/d").len(), fs.stat("/d").unwrap().size), (901, 901));
         assert_eq!(fs.stat("/d/g899").unwrap().ino, names(fs, "/d")[&b"g899".to_vec()]);
     }
+}
+
+#[test]
+fn a_large_directory_of_another_rank_is_split_and_put_together_when_it_shrinks() {
+    let cluster = Cluster::by_hand(&["--mds", "2", "--set", "split_entries=100"]);
+    cluster.run(&["mkdir", "/d"]);
+    cluster.run(&["mds", "pin", "/d", "1"]);
+    let fs = cluster.mount();
+    let dir = fs.open_dir("/d").unwrap();
+    let create = |names: std::ops::Range<u32>| {
+        for number in names {
+            dir.create(format!("f{number}"), &NewFile::default()).unwrap();
+        }
+    };
+    // Somebody wants it there.
+    create(0..150);
+    assert!(fs.fragments(dir.ino()).unwrap().is_empty());
+    cluster.run(&["mds", "unpin", "/d"]);
+    create(150..151);
+    eventually("it is split", || fs.fragments(dir.ino()).unwrap().len() == 8);
+    let (part, _) = fs.fragments(dir.ino()).unwrap()[3];
+    fs.pin(part, Rank(1)).unwrap();
+    for number in 10..151 {
+        dir.unlink(format!("f{number}")).unwrap();
+    }
+    assert_eq!(names(&fs, "/d").len(), 10);
+    assert_eq!(fs.fragments(dir.ino()).unwrap()[3], (part, Rank(1)));
+    fs.unpin(part).unwrap();
+    eventually("it is in one piece", || fs.fragments(dir.ino()).unwrap().is_empty());
+    assert_eq!((names(&fs, "/d").len(), fs.stat("/d").unwrap().size), (10, 10));
+    create(10..60);
+    assert_eq!(names(&cluster.mount(), "/d").len(), 60);
 }
 
 fn kill(cluster: &Cluster, rank: u64) {

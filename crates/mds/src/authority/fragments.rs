@@ -9,25 +9,22 @@
 //! ([`Answer::Fragments`]), and from then on asks the one that has the name. What the directory permits is
 //! in the list, too, and every rank sees to it that its fragments permit the same.
 
+mod size;
+
+pub(super) use size::Sizes;
+
 use metastore::{PartState, Subtrees};
-use namespace::Refusal;
 use types::{
-    AttrChange, ClientId, ConnId, Cred, Frag, Ino, Map, Origin, Path, Rank, Set, Span, Tid,
-    Timestamp, name_hash,
+    AttrChange, ClientId, ConnId, Cred, Frag, Ino, Map, Origin, Path, Rank, Set, Timestamp,
+    name_hash,
 };
 use wire::{Answer, Fragments, Op, Request};
 
 use super::preload::Goal;
-use crate::op::Refused;
 use crate::{Effects, Mds};
 
 /// How often a fragment can be split.
 const DEPTH_MAX: usize = (Frag::BITS_MAX / Frag::SPLIT_BITS) as usize;
-/// Large directories that wait until they are split.
-const LARGE_MAX: usize = 64;
-/// When it is tried again to split a directory that could not be split.
-const SPLIT_AGAIN: Span = Span::from_millis(1000);
-
 /// A directory that is split, or is about to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Split {
@@ -240,45 +237,6 @@ impl Mds {
                 }
             }
             self.say_what_is_permitted(dir, &split, effects);
-        }
-    }
-
-    /// A name was given in a directory: notes if it has more of them than it should have undivided.
-    #[inline]
-    pub(crate) fn note_size(&mut self, dir: Ino) {
-        let most = self.settings.split_entries;
-        if most != 0 && self.rank == Rank(0) && self.has_ranks() {
-            self.note_if_large(dir, most);
-        }
-    }
-
-    fn note_if_large(&mut self, dir: Ino, most: u64) {
-        let large = self.namespace.names_here(dir) > most;
-        let known = &mut self.authority.large;
-        if large && known.len() < LARGE_MAX && !known.iter().any(|(known, _)| *known == dir) {
-            known.push((dir, self.clock.now));
-        }
-    }
-
-    /// Splits what has become large. What cannot be split now is tried again later.
-    pub(super) fn split_large(&mut self, effects: &mut Effects) {
-        let now = self.clock.now;
-        let Some(at) = self.authority.large.iter().position(|(_, at)| *at <= now) else { return };
-        if !self.is_active() || self.authority.reshape.is_some() || self.authority.is_exporting() {
-            return;
-        }
-        let (dir, _) = self.authority.large.swap_remove(at);
-        let most = self.settings.split_entries;
-        if most == 0 || self.namespace.names_here(dir) <= most {
-            return;
-        }
-        match self.split((ConnId::NOBODY, Tid(0)), &Cred::root(), dir) {
-            Ok(_) => {}
-            Err(Refused::Refusal(Refusal::Cold(cold))) if cold != crate::fetch::NUMBERS => {
-                self.authority.large.push((dir, now + SPLIT_AGAIN));
-                self.preload_waits_for(cold, effects);
-            }
-            Err(_) => self.authority.large.push((dir, now + SPLIT_AGAIN)),
         }
     }
 

@@ -67,7 +67,7 @@ impl Mds {
     }
 
     /// What somebody has pinned stays, with what is in it; and so does what it is in.
-    fn check_pins(&self, dir: Ino) -> Result<(), Refused> {
+    pub(super) fn check_pins(&self, dir: Ino) -> Result<(), Refused> {
         let list = &self.authority.list;
         let pinned = |it: &Ino| list.get(*it).is_some_and(|subtree| subtree.pinned);
         if let Some(at) = self.namespace.ancestors(dir).find(pinned) {

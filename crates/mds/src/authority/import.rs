@@ -275,6 +275,7 @@ impl Mds {
         // What came with it may have left with something else.
         self.authority.moved.clear();
         self.preload(Goal::All(root));
+        self.note_came(root);
         self.last_beacon = None;
         self.retry_returned(root, effects);
         self.go_on_with_held(effects);

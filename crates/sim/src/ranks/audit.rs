@@ -6,7 +6,7 @@ use objstore::ObjectStore;
 use types::Ino;
 
 use super::script::Script;
-use super::{Event, PATIENCE, Server, World};
+use super::{Event, PATIENCE, World};
 
 impl World {
     /// The directory that is the root of a subtree is written by the rank that serves it, and by no other one.
@@ -63,9 +63,16 @@ impl World {
         let dirs = self.clients[0].dirs.clone();
         let leaves: Vec<Ino> =
             dirs.into_iter().flat_map(|dir| self.clients[0].fragments.leaves(dir)).collect();
+        let serving = |world: &Self, leaf: Ino| {
+            let servers = world.servers.iter().filter_map(|it| it.mds.as_ref());
+            servers.filter(|mds| mds.serves(leaf)).count()
+        };
+        // Small fragments go to the first rank by themselves.
+        self.run_while(self.now + PATIENCE, |world| {
+            leaves.iter().any(|leaf| serving(world, *leaf) != 1)
+        });
         for leaf in leaves {
-            let serves = |server: &&Server| server.mds.as_ref().is_some_and(|it| it.serves(leaf));
-            let serving = self.servers.iter().filter(serves).count();
+            let serving = serving(self, leaf);
             if serving != 1 && self.report.violation.is_none() {
                 return self.fail(format!("{leaf} is served by {serving} ranks"));
             }

@@ -205,7 +205,10 @@ impl World {
             Some(script) => script,
             None if client == 0 || self.clients[client].finished => return,
             None if client == JOB => self.choose_job(),
-            None if client >= tree::FIRST => self.choose_tree(client),
+            // They do not look for names in fragments.
+            None if client >= tree::FIRST && self.settings.split_entries == 0 => {
+                self.choose_tree(client)
+            }
             None => self.choose(client),
         };
         self.ask_first(client, script, self.now);

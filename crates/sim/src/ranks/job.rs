@@ -111,7 +111,8 @@ impl World {
         let dir = self.clients[0].dirs[0];
         let path = b"/d0".to_vec();
         self.job = Job { above, dir, name, path, ..Job::default() };
-        if self.rng.percent(60) {
+        // The model's client does not look for it in fragments.
+        if self.settings.split_entries == 0 && self.rng.percent(60) {
             self.clients[0].script.push_back(Script::MakeInner(dir, NAME.to_vec()));
         }
     }

@@ -1,0 +1,170 @@
+//! Directories that are split when they have many names, and put together when they have few.
+//!
+//! Rank 0 does both, and only it knows how; but every rank knows how many names it has. A directory that is
+//! large where another rank serves it goes to rank 0, and so does a fragment that has become small. When rank 0
+//! has all fragments of a directory, and all of them together are small, they are put together. What somebody has
+//! pinned stays where it is, as it is.
+
+use metastore::PartState;
+use namespace::Refusal;
+use types::{ConnId, Cred, Frag, Ino, Moment, Rank, Span, Tid};
+
+use super::Split;
+use crate::authority::place::cold;
+use crate::op::{Performed, Performing, Refused};
+use crate::{Effects, Mds};
+
+/// Large directories that wait until they are split.
+const LARGE_MAX: usize = 64;
+/// When it is tried again to split a directory that could not be split, and how often it is looked whether one has
+/// become small.
+const AGAIN: Span = Span::from_millis(1000);
+/// A directory is put together when it has less than this part of the names at which it is split: it is not to be split
+/// and put together in turns.
+const SMALL: u64 = 4;
+/// Its fragments began with an eighth each. One with a fourth of that has become small.
+const SMALL_PART: u64 = 32;
+/// Nobody waits for it.
+const ITSELF: (ConnId, Tid) = (ConnId::NOBODY, Tid(0));
+
+/// What waits until its size is right again.
+#[derive(Debug, Default)]
+pub(crate) struct Sizes {
+    /// Directories with more names than they should have in one fragment, and when they are split.
+    large: Vec<(Ino, Moment)>,
+    /// When it was looked for small ones.
+    looked: Option<Moment>,
+}
+
+impl Mds {
+    /// A name was given in a directory: notes if it has more of them than it should have undivided.
+    #[inline]
+    pub(crate) fn note_size(&mut self, dir: Ino) {
+        let most = self.settings.split_entries;
+        if most != 0 && self.has_ranks() {
+            self.note_if_large(dir, most);
+        }
+    }
+
+    fn note_if_large(&mut self, dir: Ino, most: u64) {
+        let large = self.namespace.names_here(dir) > most;
+        let known = &mut self.authority.sizes.large;
+        if large && known.len() < LARGE_MAX && !known.iter().any(|(known, _)| *known == dir) {
+            known.push((dir, self.clock.now));
+        }
+    }
+
+    /// A directory came here, maybe because it is large.
+    pub(in crate::authority) fn note_came(&mut self, dir: Ino) {
+        let known = &mut self.authority.sizes.large;
+        if self.settings.split_entries != 0 && self.rank == Rank(0) && known.len() < LARGE_MAX {
+            known.push((dir, self.clock.now));
+        }
+    }
+
+    /// Splits what has become large, and puts together what has become small.
+    pub(in crate::authority) fn sizes_tick(&mut self, effects: &mut Effects) {
+        if self.settings.split_entries == 0 || !self.is_active() || self.is_moving() {
+            return;
+        }
+        let now = self.clock.now;
+        let mut large = self.authority.sizes.large.iter();
+        if let Some(at) = large.position(|(_, at)| *at <= now) {
+            let (dir, _) = self.authority.sizes.large.swap_remove(at);
+            return self.split_large(dir, effects);
+        }
+        let sizes = &mut self.authority.sizes;
+        if sizes.looked.is_none_or(|at| now.since(at) >= AGAIN) {
+            sizes.looked = Some(now);
+            self.join_small(effects);
+        }
+    }
+
+    /// What cannot be done now is tried again later.
+    fn split_large(&mut self, dir: Ino, effects: &mut Effects) {
+        if !self.namespace.knows(dir) {
+            return;
+        }
+        let complete = self.namespace.is_complete(dir);
+        if complete && self.namespace.names_here(dir) <= self.settings.split_entries {
+            return;
+        }
+        let done = if !complete {
+            Err(cold(dir))
+        } else if self.rank == Rank(0) {
+            self.split(ITSELF, &Cred::root(), dir)
+        } else if self.authority.is_part(dir) {
+            // It would be split there, and its fragments could not come back.
+            return;
+        } else {
+            self.send_home(dir)
+        };
+        if let Err(refused) = done {
+            self.authority.sizes.large.push((dir, self.clock.now + AGAIN));
+            self.fetch_for(&refused, effects);
+        }
+    }
+
+    fn fetch_for(&mut self, refused: &Refused, effects: &mut Effects) {
+        if let Refused::Refusal(Refusal::Cold(cold)) = refused
+            && *cold != crate::fetch::NUMBERS
+        {
+            self.preload_waits_for(*cold, effects);
+        }
+    }
+
+    /// Only rank 0 splits directories, and puts them together.
+    fn send_home(&mut self, dir: Ino) -> Performing {
+        self.check_pins(dir)?;
+        self.begin_export(ITSELF, (dir, Rank(0)), false)
+    }
+
+    fn join_small(&mut self, effects: &mut Effects) {
+        let settled = |(_, split): &(&Ino, &Split)| split.state == PartState::Settled;
+        let splits = self.authority.splits.iter().filter(settled);
+        let splits: Vec<_> = splits.map(|(dir, split)| (*dir, split.parts)).collect();
+        for (dir, parts) in splits {
+            let done = match self.rank {
+                Rank(0) => self.join_if_small((dir, parts), effects),
+                _ => self.send_small(dir),
+            };
+            match done {
+                // One after the other.
+                Ok(true) => return,
+                Ok(false) => {}
+                Err(refused) => self.fetch_for(&refused, effects),
+            }
+        }
+    }
+
+    /// Begins to put a directory together, if it has few names. Of what is not in memory nobody knows that.
+    fn join_if_small(
+        &mut self,
+        (dir, parts): (Ino, [Ino; Frag::SPLIT_WAYS]),
+        effects: &mut Effects,
+    ) -> Result<bool, Refused> {
+        let list = &self.authority.list;
+        let pinned = |part: &Ino| list.get(*part).is_some_and(|subtree| subtree.pinned);
+        let known = |part: &Ino| self.namespace.is_complete(*part);
+        let all = self.parts_here(dir).len() == parts.len() && parts.iter().all(known);
+        if !all || parts.iter().any(pinned) {
+            return Ok(false);
+        }
+        let names: u64 = parts.iter().map(|part| self.namespace.names_here(*part)).sum();
+        if names >= self.settings.split_entries / SMALL {
+            return Ok(false);
+        }
+        let joined = self.join(ITSELF, &Cred::root(), dir, effects)?;
+        Ok(matches!(joined, Performed::Later))
+    }
+
+    /// Begins to give a fragment of a directory to rank 0, if it has few names.
+    fn send_small(&mut self, dir: Ino) -> Result<bool, Refused> {
+        let most = self.settings.split_entries / SMALL_PART;
+        let small = |part: &Ino| {
+            self.namespace.is_complete(*part) && self.namespace.names_here(*part) <= most
+        };
+        let Some(part) = self.parts_here(dir).into_iter().find(small) else { return Ok(false) };
+        Ok(matches!(self.send_home(part)?, Performed::Later))
+    }
+}
