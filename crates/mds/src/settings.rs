@@ -33,7 +33,8 @@ pub struct Settings {
     /// told about, where it is not known exactly.
     pub about_bytes: u64,
     /// With more names than this a directory, or a fragment of one, is split, where there are several
-    /// ranks (B-04); 0 for never, because what is about all of a directory is refused while it is split.
+    /// ranks, and with less than a quarter of it put together again (B-04); 0 for never, because what is about all of
+    /// a directory is refused while it is split.
     pub split_entries: u64,
     /// Whether directories are renamed from one rank to another (F-13), or refused (`EXDEV`).
     pub pass_directories: bool,
