@@ -39,8 +39,10 @@ const SPLIT_AT: f64 = 14_000.0;
 /// The policy in force where several ranks are, and how often the same job is done under it.
 const OURS: &str = "cudele";
 const JOBS: u32 = 10;
+/// No policy: directories are given to the ranks in turn.
+const PLACED: &str = "placed";
 /// Files of each client then: moving everything to its place takes seconds, and is not to be most of the job.
-const JOB_FILES: u64 = 48_000;
+const JOB_FILES: u64 = 24_000;
 const SPREAD: f64 = 10.0;
 
 /// Where clients work.
@@ -86,23 +88,29 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     Ok(())
 }
 
-/// `job-spread`: the same job ten times under our own policy, each time with everything on one rank first.
+/// `job-spread`: the same job ten times under our own policy, each time with everything on one rank first; and in turn
+/// with it, the same with directories placed by hand and no policy: what differs there differs without a balancer.
 pub(crate) fn run_spread(lab: &mut Lab) -> Result<()> {
     let jobs = if lab.quick { lab.repeat } else { JOBS };
     let files = lab.files(JOB_FILES, 40);
     let clients = u32::from(RANKS) * lab.clients(CLIENTS);
-    let mut row = Row::new("job-spread", "private_cudele", files).clients(clients);
-    row.limit("spread_percent", SPREAD);
+    let row = |name: &str| Row::new("job-spread", name.to_owned(), files).clients(clients);
+    let mut rows = [(OURS, row("private_cudele")), (PLACED, row("private_placed"))];
+    rows[0].1.limit("spread_percent", SPREAD);
     let mut store = String::new();
     for repetition in 0..jobs {
-        lab.progress("job-spread", repetition, OURS);
-        let rationed = started(lab, Where::Private)?;
-        job(&rationed, (Where::Private, OURS), &mut row)?;
-        rationed.cluster.store().clone_into(&mut store);
+        for (policy, row) in &mut rows {
+            lab.progress("job-spread", repetition, policy);
+            let rationed = started(lab, Where::Private)?;
+            job(&rationed, (Where::Private, policy), row)?;
+            rationed.cluster.store().clone_into(&mut store);
+        }
     }
-    let (least, most) = spread(&row.seconds);
-    row.note("spread_percent", (most - least) / median(&row.seconds).max(1e-9) * 100.0);
-    lab.report(&store, [row]);
+    for (_, row) in &mut rows {
+        let (least, most) = spread(&row.seconds);
+        row.note("spread_percent", (most - least) / median(&row.seconds).max(1e-9) * 100.0);
+    }
+    lab.report(&store, rows.map(|(_, row)| row));
     Ok(())
 }
 
@@ -133,7 +141,10 @@ fn job(rationed: &Rationed, (place, policy): (Where, &str), row: &mut Row) -> Re
             dir.iter().cycle().take(usize::try_from(row.clients).unwrap_or(1)).cloned().collect()
         }
     };
-    rationed.policy(policy)?;
+    if policy == PLACED {
+        rationed.spread(&dirs, RANKS)?;
+    }
+    rationed.policy(if policy == PLACED { POLICIES[0] } else { policy })?;
     let took = rationed.work(creates(&dirs, 0, row.files))?;
     took.note(row, RANKS);
     row.note("unevenness", took.unevenness());
