@@ -34,6 +34,8 @@ pub(crate) struct Sizes {
     large: Vec<(Ino, Moment)>,
     /// When it was looked for small ones.
     looked: Option<Moment>,
+    /// Those that were found then. Who has just had one split may be about to pin its fragments.
+    small: Vec<Ino>,
 }
 
 impl Mds {
@@ -65,6 +67,10 @@ impl Mds {
     /// Splits what has become large, and puts together what has become small.
     pub(in crate::authority) fn sizes_tick(&mut self, effects: &mut Effects) {
         if self.settings.split_entries == 0 || !self.is_active() || self.is_moving() {
+            return;
+        }
+        // What was answered before a crash is carried out first, where it was.
+        if self.resend.is_busy() {
             return;
         }
         let now = self.clock.now;
@@ -123,9 +129,14 @@ impl Mds {
         let settled = |(_, split): &(&Ino, &Split)| split.state == PartState::Settled;
         let splits = self.authority.splits.iter().filter(settled);
         let splits: Vec<_> = splits.map(|(dir, split)| (*dir, split.parts)).collect();
+        let before = std::mem::take(&mut self.authority.sizes.small);
         for (dir, parts) in splits {
             let done = match self.rank {
-                Rank(0) => self.join_if_small((dir, parts), effects),
+                Rank(0) if !self.is_small(dir, parts) => Ok(false),
+                Rank(0) => {
+                    self.authority.sizes.small.push(dir);
+                    if before.contains(&dir) { self.join_itself(dir, effects) } else { Ok(false) }
+                }
                 _ => self.send_small(dir),
             };
             match done {
@@ -137,32 +148,30 @@ impl Mds {
         }
     }
 
-    /// Begins to put a directory together, if it has few names. Of what is not in memory nobody knows that.
-    fn join_if_small(
-        &mut self,
-        (dir, parts): (Ino, [Ino; Frag::SPLIT_WAYS]),
-        effects: &mut Effects,
-    ) -> Result<bool, Refused> {
+    /// Whether a directory has few names, all of them here. Of what is not in memory nobody knows that.
+    fn is_small(&self, dir: Ino, parts: [Ino; Frag::SPLIT_WAYS]) -> bool {
         let list = &self.authority.list;
         let pinned = |part: &Ino| list.get(*part).is_some_and(|subtree| subtree.pinned);
         let known = |part: &Ino| self.namespace.is_complete(*part);
         let all = self.parts_here(dir).len() == parts.len() && parts.iter().all(known);
         if !all || parts.iter().any(pinned) {
-            return Ok(false);
+            return false;
         }
         let names: u64 = parts.iter().map(|part| self.namespace.names_here(*part)).sum();
-        if names >= self.settings.split_entries / SMALL {
-            return Ok(false);
-        }
+        names.saturating_mul(SMALL) < self.settings.split_entries
+    }
+
+    fn join_itself(&mut self, dir: Ino, effects: &mut Effects) -> Result<bool, Refused> {
         let joined = self.join(ITSELF, &Cred::root(), dir, effects)?;
         Ok(matches!(joined, Performed::Later))
     }
 
     /// Begins to give a fragment of a directory to rank 0, if it has few names.
     fn send_small(&mut self, dir: Ino) -> Result<bool, Refused> {
-        let most = self.settings.split_entries / SMALL_PART;
+        let most = self.settings.split_entries;
         let small = |part: &Ino| {
-            self.namespace.is_complete(*part) && self.namespace.names_here(*part) <= most
+            let names = self.namespace.names_here(*part);
+            self.namespace.is_complete(*part) && names.saturating_mul(SMALL_PART) <= most
         };
         let Some(part) = self.parts_here(dir).into_iter().find(small) else { return Ok(false) };
         Ok(matches!(self.send_home(part)?, Performed::Later))
