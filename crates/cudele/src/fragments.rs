@@ -58,14 +58,21 @@ impl Known {
 impl Fs {
     /// Splits a directory, or a fragment of one, into eight fragments by the hashes of its names, while
     /// clients work there, and gives them to these ranks in turn; without any they stay where they are.
-    /// A directory that is split already keeps its fragments, and they are given to the ranks.
+    /// A directory that is split already keeps its fragments, and those of its fragments, and they are given to the ranks.
     ///
     /// # Errors
     /// `EBUSY` if it must stay as it is, with the reason; `EPERM` for others than root and the owner of
     /// the namespace; those of [`Fs::pin`].
     pub fn split(&self, dir: Ino, ranks: &[Rank]) -> Result<()> {
-        self.call(Op::Split { dir })?;
-        let parts = self.fragments(dir)?;
+        let until = Instant::now() + ARRIVE_WITHIN;
+        while let Err(error) = self.call(Op::Split { dir }) {
+            // Another directory is being split, or on its way.
+            if error.errno != Errno::Again || Instant::now() >= until {
+                return Err(error);
+            }
+            std::thread::sleep(RETRY);
+        }
+        let parts = self.all_fragments(dir)?;
         for ((part, at), rank) in parts.into_iter().zip(ranks.iter().cycle()) {
             if at != *rank {
                 self.pin(part, *rank)?;
@@ -128,6 +135,19 @@ impl Fs {
         let Answer::Fragments(fragments) = answer else { return Ok(Vec::new()) };
         self.note_fragments(&fragments);
         Ok(fragments.parts.to_vec())
+    }
+
+    /// The fragments of a directory that are not split themselves.
+    fn all_fragments(&self, dir: Ino) -> Result<Vec<(Ino, Rank)>> {
+        let mut leaves = Vec::new();
+        for (part, rank) in self.fragments(dir)? {
+            let inner = self.all_fragments(part)?;
+            if inner.is_empty() {
+                leaves.push((part, rank));
+            }
+            leaves.extend(inner);
+        }
+        Ok(leaves)
     }
 
     /// Makes a request of whoever has what it is about.

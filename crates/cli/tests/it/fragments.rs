@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cudele::{Errno, Fs, Ino, NewFile, RenameFlags};
 use rustix::process::{Pid, Signal, kill_process};
-use types::Rank;
+use types::{Frag, Rank, name_hash};
 
 use crate::cluster::{Cluster, eventually};
 
@@ -175,6 +175,55 @@ fn kill(cluster: &Cluster, rank: u64) {
     let pid = Pid::from_raw(i32::try_from(entry["pid"].as_i64().unwrap()).unwrap()).unwrap();
     kill_process(pid, Signal::KILL).unwrap();
     eventually("the server is gone", || rustix::process::test_kill_process(pid).is_err());
+}
+
+#[test]
+fn a_large_fragment_of_another_rank_is_split_and_its_fragments_are_served_by_several() {
+    let cluster = Cluster::by_hand(&["--mds", "3", "--set", "split_entries=100"]);
+    cluster.run(&["mkdir", "/d"]);
+    let fs = cluster.mount();
+    let dir = fs.open_dir("/d").unwrap();
+    fs.split(dir.ino(), &[Rank(1)]).unwrap();
+    let (part, at) = fs.fragments(dir.ino()).unwrap()[0];
+    assert_eq!(at, Rank(1));
+    for number in 0..1200 {
+        dir.create(format!("f{number}"), &NewFile::default()).unwrap();
+    }
+    // Somebody wants it there.
+    assert!(fs.fragments(part).unwrap().is_empty());
+    fs.unpin(part).unwrap();
+    dir.create("more", &NewFile::default()).unwrap();
+    let in_first = |name: &String| Frag::WHOLE.place_of(name_hash(name.as_bytes())) == 0;
+    let name = (0..).map(|number| format!("g{number}")).find(in_first).unwrap();
+    dir.create(name, &NewFile::default()).unwrap();
+    eventually("the fragment is split", || fs.fragments(part).unwrap().len() == 8);
+    cluster.run(&["mds", "split", "/d", "--ranks", "1,2,0"]);
+    let ranks = fs.fragments(part).unwrap().into_iter().map(|(_, rank)| rank.0);
+    assert_eq!(ranks.collect::<Vec<_>>(), [1, 2, 0, 1, 2, 0, 1, 2]);
+    let check = |files: usize| {
+        for fs in [&fs, &cluster.mount()] {
+            let names = names(fs, "/d");
+            assert_eq!((names.len(), fs.stat("/d").unwrap().size), (files, files as u64));
+            for (name, ino) in names.iter().step_by(20) {
+                let path = format!("/d/{}", String::from_utf8_lossy(name));
+                assert_eq!(fs.stat(&path).unwrap().ino, *ino);
+            }
+        }
+    };
+    check(1202);
+    for (at, rank) in [2, 0, 1].into_iter().enumerate() {
+        kill(&cluster, rank);
+        cluster.start();
+        for number in 0..400 {
+            dir.unlink(format!("f{}", 400 * at + number)).unwrap();
+        }
+        check(1202 - 400 * (at + 1));
+    }
+    // They come back, however deep they are.
+    cluster.run(&["mds", "join", "/d"]);
+    check(2);
+    cluster.run(&["down"]);
+    cluster.run(&["fsck"]);
 }
 
 /// Creates files in one directory until it is told to stop.

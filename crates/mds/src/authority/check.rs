@@ -63,7 +63,7 @@ impl Mds {
         Ok(())
     }
 
-    /// What is split stays with rank 0, and nothing else that moves is in it or around it.
+    /// What is split stays with rank 0, and so does everything in it but its fragments, and theirs.
     fn check_fragments(&self, root: Ino) -> Result<(), Refused> {
         if self.authority.reshape.is_some() {
             return Err(busy("a directory is being split or joined"));
@@ -73,7 +73,8 @@ impl Mds {
         if splits.any(|dir| self.namespace.is_within(*dir, root)) {
             return Err(busy("a directory in it is split; `cudele mds join` puts it together"));
         }
-        if self.namespace.ancestors(root).skip(1).any(|dir| self.authority.is_part(dir)) {
+        let whole = self.whole_of(root).unwrap_or(root);
+        if self.namespace.ancestors(whole).skip(1).any(|dir| self.authority.is_part(dir)) {
             return Err(busy(
                 "it is in a directory that is split; `cudele mds join` puts that together",
             ));

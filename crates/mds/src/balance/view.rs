@@ -176,8 +176,9 @@ impl Mds {
         {
             return false;
         }
-        // What is in a fragment stays there, also fragments of fragments.
-        if self.namespace.ancestors(ino).skip(1).any(|above| self.authority.is_part(above)) {
+        // What is in a fragment stays there, but for fragments of fragments.
+        let whole = self.whole_of(ino).unwrap_or(ino);
+        if self.namespace.ancestors(whole).skip(1).any(|above| self.authority.is_part(above)) {
             return false;
         }
         self.rank == Rank(0) || self.authority.is_own_root(ino)

@@ -395,12 +395,14 @@ impl World {
                 // It is there: it may be that another rank has it, or that this one has not heard.
                 // Whoever asks for two directories finds out whether one rank has both.
                 let known = &self.clients[client];
-                if let Script::Rename(_, to) = &script
+                if let Script::Rename(from, to) = &script
                     && known.home(to) != to.0
                 {
-                    // It may be that fragment that is gone.
-                    let gone = known.home(to);
-                    self.clients[client].fragments.forget(gone);
+                    // It may be either fragment that is gone.
+                    let gone = [known.home(from), known.home(to)];
+                    for gone in gone {
+                        self.clients[client].fragments.forget(gone);
+                    }
                     return self.ask_first(client, script, at);
                 }
                 if let Script::Rename(from, to) = &script
@@ -450,12 +452,6 @@ impl World {
         }
         let after = self.rng.between(1, 4 * MS);
         self.schedule(after, Event::Turn(client));
-    }
-
-    /// Whether a fragment was to move that is gone since that was planned.
-    fn is_part_gone(&self, script: &Script) -> bool {
-        let Script::Export(dir, _) = script else { return false };
-        !self.clients[0].dirs.contains(dir) && self.inner() != Some(*dir)
     }
 
     /// Whoever was told to try again does so a little later. Who joins finds out where the fragments are,

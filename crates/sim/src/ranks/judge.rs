@@ -110,8 +110,7 @@ impl World {
                 }
             }
             (Script::Export(dir, _), Ok(Answer::Done)) => {
-                self.report.moves += 1;
-                self.clients[client].moved_inner |= self.inner() == Some(*dir);
+                self.count_move(client, *dir);
             }
             (Script::Split(_), Ok(Answer::Done)) => self.report.splits += 1,
             (Script::Join(_), Ok(Answer::Done)) => self.report.joins += 1,
@@ -123,6 +122,14 @@ impl World {
             _ => return Err("no such answer was possible"),
         }
         Ok(())
+    }
+
+    fn count_move(&mut self, client: usize, dir: Ino) {
+        self.report.moves += 1;
+        let known = &self.clients[client].fragments;
+        let inner = known.whole_of(dir).and_then(|part| known.whole_of(part));
+        self.report.inner_moves += u64::from(inner.is_some());
+        self.clients[client].moved_inner |= self.inner() == Some(dir);
     }
 
     /// A listing has exactly the client's own names; the first client, which has none, sees all when

@@ -1,6 +1,6 @@
 //! Directories are moved, split and put together, while others work in them.
 
-use types::Rank;
+use types::{Frag, Ino, Rank};
 
 use super::script::Script;
 use super::{Event, MS, World};
@@ -23,14 +23,8 @@ impl World {
             let parts = self.clients[0].fragments.parts(dir);
             let todo = self.rng.below(10);
             let (dir, scripts) = match (todo, parts) {
-                (0, Some(parts)) => {
-                    let home = parts.map(|part| Script::Export(part, Rank(0)));
-                    (dir, home.into_iter().chain([Script::Join(dir)]).collect())
-                }
-                (1..=7, Some(parts)) => {
-                    let part = self.rng.pick(&parts);
-                    (part, vec![Script::Export(part, rank)])
-                }
+                (0, Some(parts)) => (dir, put_together(dir, parts)),
+                (1..=7, Some(parts)) => self.move_part(parts, rank),
                 // The decoupled directory, and the one that it is in, stay in one piece.
                 (0..=3, None) if !self.is_about_job(dir) && !self.tree.bases.contains(&dir) => {
                     (dir, vec![Script::Split(dir), Script::Stat(dir)])
@@ -50,4 +44,38 @@ impl World {
         let after = self.rng.between(5, 150) * MS;
         self.schedule(after, Event::Move);
     }
+
+    /// Whether a fragment was to move that is gone since that was planned.
+    pub(super) fn is_part_gone(&self, script: &Script) -> bool {
+        let (Script::Export(dir, _) | Script::Split(dir) | Script::Join(dir) | Script::Stat(dir)) =
+            script
+        else {
+            return false;
+        };
+        self.top(0, *dir).is_none() && self.inner() != Some(*dir)
+    }
+
+    /// A fragment goes somewhere, or is split again, or put together.
+    fn move_part(&mut self, parts: [Ino; Frag::SPLIT_WAYS], rank: Rank) -> (Ino, Vec<Script>) {
+        let part = self.rng.pick(&parts);
+        let todo = self.rng.below(10);
+        match (todo, self.clients[0].fragments.parts(part)) {
+            (0..=1, Some(inner)) => (part, put_together(part, inner)),
+            (2..=8, Some(inner)) => {
+                let inner = self.rng.pick(&inner);
+                (inner, vec![Script::Export(inner, rank)])
+            }
+            (0..=2, None) => {
+                let home = Script::Export(part, Rank(0));
+                (part, vec![home, Script::Split(part), Script::Stat(part)])
+            }
+            (3, None) => (part, vec![Script::Stat(part)]),
+            _ => (part, vec![Script::Export(part, rank)]),
+        }
+    }
+}
+
+fn put_together(dir: Ino, parts: [Ino; Frag::SPLIT_WAYS]) -> Vec<Script> {
+    let home = parts.map(|part| Script::Export(part, Rank(0)));
+    home.into_iter().chain([Script::Join(dir)]).collect()
 }

@@ -9,6 +9,8 @@ pub struct RanksReport {
     pub judged: u64,
     /// Subtrees that changed hands.
     pub moves: u64,
+    /// Those of them that were fragments of fragments.
+    pub inner_moves: u64,
     /// Directories that were split, and put together.
     pub splits: u64,
     /// See `splits`.

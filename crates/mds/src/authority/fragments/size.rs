@@ -99,9 +99,6 @@ impl Mds {
             Err(cold(dir))
         } else if self.rank == Rank(0) {
             self.split(ITSELF, &Cred::root(), dir)
-        } else if self.authority.is_part(dir) {
-            // It would be split there, and its fragments could not come back.
-            return;
         } else {
             self.send_home(dir)
         };

@@ -136,11 +136,17 @@ impl Mds {
             let text = format!("{} serves it; only mds.0 splits and joins directories", self.rank);
             return Err(busy(text));
         }
-        if self.authority.reshape.is_some() {
-            return Err(busy("another directory is being split or joined"));
-        }
-        if self.authority.is_exporting() || !self.authority.imports.is_empty() {
-            return Err(busy("a subtree is on its way; try again when it is there"));
+        // One at a time: whoever asks tries again.
+        let under_way = if self.authority.reshape.is_some() {
+            Some("another directory is being split or joined")
+        } else if self.authority.is_exporting() || !self.authority.imports.is_empty() {
+            Some("a subtree is on its way")
+        } else {
+            None
+        };
+        if let Some(text) = under_way {
+            let failure = Failure { errno: Errno::Again, text: text.into() };
+            return Err(Refused::Failure(failure));
         }
         self.check_at_rest(dir)
     }
