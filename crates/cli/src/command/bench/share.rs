@@ -1,9 +1,11 @@
 //! A fixed share of a processor for processes, each in a control group of its own, of either version.
 //!
 //! On a machine with few processors ranks would share them, and more ranks would only be more
-//! processes. With a small share each, ranks limit and not the machine.
+//! processes. With a small share each, ranks limit and not the machine; and each uses its share when it is its turn (`turns`).
 //!
 //! Invariant: dropping it, nothing is limited any more, and no group is left behind.
+
+mod turns;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +14,7 @@ use std::time::Duration;
 use cudele::{Errno, Error, Result};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// What a process may use before it has to wait: as little as kernels allow, so that a share is slow and does
+/// What a process may use at least before it has to wait: as little as kernels allow, so that a share is slow and does
 /// not stand still for long. The smaller the share, the longer the time that this is for.
 const QUOTA: Duration = Duration::from_millis(1);
 /// Where control groups are.
@@ -34,7 +36,9 @@ struct Group {
     parent: PathBuf,
     pid: u32,
     first_version: bool,
-    period_micros: u128,
+    period: Duration,
+    /// What it may use in a period.
+    quota: Duration,
 }
 
 /// This thread, and what it starts, on one processor until it is dropped.
@@ -71,11 +75,14 @@ impl Share {
     /// # Errors
     /// `EPERM`, or whatever keeps a control group from being made, with a remedy.
     pub(crate) fn of(pids: &[u32], share: f64) -> Result<Self> {
+        let tick = turns::Tick::of_this_machine();
+        let period = tick.period(pids.len(), QUOTA.div_f64(share));
         let mut groups = Vec::new();
         for pid in pids {
             // What was made goes with what failed.
-            groups.push(Group::make(*pid, share)?);
+            groups.push(Group::make(*pid, (period, share))?);
         }
+        turns::take_turns(&groups, tick)?;
         Ok(Self { groups })
     }
 
@@ -92,7 +99,7 @@ impl Share {
 
 /// Fails as [`Share::of`] would.
 pub(crate) fn possible() -> Result<()> {
-    Group::empty(0, 1.0).map(drop)
+    Group::empty(0, (QUOTA, 1.0)).map(drop)
 }
 
 /// Where groups with a share are made, and whether they are of the first version.
@@ -111,14 +118,14 @@ fn failed(path: &Path, error: &std::io::Error) -> Error {
 }
 
 impl Group {
-    fn make(pid: u32, share: f64) -> Result<Self> {
-        let group = Self::empty(pid, share)?;
+    fn make(pid: u32, limit: (Duration, f64)) -> Result<Self> {
+        let group = Self::empty(pid, limit)?;
         let procs = group.dir.join("cgroup.procs");
         fs::write(&procs, pid.to_string()).map_err(|error| failed(&procs, &error))?;
         Ok(group)
     }
 
-    fn empty(pid: u32, share: f64) -> Result<Self> {
+    fn empty(pid: u32, (period, share): (Duration, f64)) -> Result<Self> {
         let Some((parent, first_version)) = hierarchy(Path::new(ROOT)) else {
             let cause = "this machine has no control groups that limit processors";
             return Err(Error::new(Errno::NotSupported, ROOT, cause).remedy(REMEDY));
@@ -129,20 +136,25 @@ impl Group {
         }
         let dir = parent.join(format!("cudele-bench.{}.{pid}", std::process::id()));
         fs::create_dir(&dir).map_err(|error| failed(&dir, &error))?;
-        let period_micros = QUOTA.div_f64(share).as_micros();
-        let group = Self { dir, parent, pid, first_version, period_micros };
+        let quota = period.mul_f64(share);
+        let group = Self { dir, parent, pid, first_version, period, quota };
         group.limit(false)?;
         Ok(group)
     }
 
     fn limit(&self, limited: bool) -> Result<()> {
-        let (period, quota) = (self.period_micros, QUOTA.as_micros());
+        self.set(limited.then_some(self.period))
+    }
+
+    /// Limits it to its quota in such periods, or no more.
+    fn set(&self, period: Option<Duration>) -> Result<()> {
+        let (quota, length) = (self.quota.as_micros(), period.unwrap_or(self.period).as_micros());
         let files = if self.first_version {
-            let quota = if limited { quota.to_string() } else { "-1".to_owned() };
-            vec![("cpu.cfs_period_us", period.to_string()), ("cpu.cfs_quota_us", quota)]
+            let quota = if period.is_some() { quota.to_string() } else { "-1".to_owned() };
+            vec![("cpu.cfs_period_us", length.to_string()), ("cpu.cfs_quota_us", quota)]
         } else {
-            let quota = if limited { quota.to_string() } else { "max".to_owned() };
-            vec![("cpu.max", format!("{quota} {period}"))]
+            let quota = if period.is_some() { quota.to_string() } else { "max".to_owned() };
+            vec![("cpu.max", format!("{quota} {length}"))]
         };
         files.into_iter().try_for_each(|(name, text)| {
             let file = self.dir.join(name);
