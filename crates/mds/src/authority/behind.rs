@@ -6,11 +6,16 @@
 //! changed in the subtree. Otherwise everything is written, of the whole rank, until the journal can begin
 //! behind the subtree's last event.
 
-use types::{Ino, Seq};
+use types::{Ino, Seq, Span};
 
 use super::export::Stage;
 use crate::tables::{GONE_MAX, Gone};
 use crate::{Effects, Mds};
+
+/// Names, and directories, that are written while requests wait: a few milliseconds, mostly for waiting for a disk, and that
+/// takes as long however few they are.
+const LITTLE: u64 = 1024;
+const LITTLE_DIRS: usize = 2;
 
 impl Mds {
     /// Directories that the journal names up to here may not be in memory any more, or it may say
@@ -55,14 +60,29 @@ impl Mds {
         }
     }
 
-    /// Begins to write what changed.
-    pub(super) fn copy(&mut self, root: Ino, round: u32, effects: &mut Effects) -> Stage {
-        if self.may_leave_behind(root) {
-            self.settle_for_export(root, effects);
-        } else {
+    /// Begins to write what changed, unless it is so little that it may as well be written while requests wait.
+    pub(super) fn copy(
+        &mut self,
+        root: Ino,
+        (round, before): (u32, Span),
+        effects: &mut Effects,
+    ) -> Stage {
+        let mut seq = self.log.last();
+        if !self.may_leave_behind(root) {
             self.checkpoint_all();
+        } else if self.is_little_to_write(root) {
+            seq = Seq(0);
+        } else {
+            self.settle_for_export(root, effects);
         }
-        Stage::Copy { seq: self.log.last(), round, since: self.clock.now }
+        Stage::Copy { seq, round, since: self.clock.now, before }
+    }
+
+    fn is_little_to_write(&self, root: Ino) -> bool {
+        let dirs = self.namespace.unstored_directories().into_iter();
+        let dirs: Vec<Ino> = dirs.filter(|dir| self.namespace.is_within(*dir, root)).collect();
+        let changed: u64 = dirs.iter().map(|dir| self.namespace.dirty_entries(*dir)).sum();
+        dirs.len() <= LITTLE_DIRS && changed <= LITTLE
     }
 
     /// Whether what changed up to there is written.

@@ -33,7 +33,8 @@ use crate::{Effects, Mds, Phase, Waiting};
 /// How long clients may keep files open in a subtree that waits for them, frozen. Programs that open,
 /// write and close do so in less; who has a file open for long keeps the subtree where it is.
 const CLOSE_WITHIN: Span = Span::from_millis(500);
-/// Rounds of copying; another one is worth it only if the last took long.
+/// Rounds of copying. Another one is worth it only if the last took long, and not more than half as long as the one before: where as
+/// much changes in a round as is written in it, the last one is not going to be shorter.
 const ROUNDS_MAX: u32 = 4;
 const ROUND_SHORT: Span = Span::from_millis(10);
 /// The name of a root in the directory above it.
@@ -49,6 +50,8 @@ pub(super) enum Stage {
         seq: Seq,
         round: u32,
         since: Moment,
+        /// What the round before took.
+        before: Span,
     },
     /// Files are closed, and what is fetched arrives.
     Close,
@@ -195,9 +198,10 @@ impl Mds {
                 let held = self.revoke_below(ClientId(0), root, effects).is_some();
                 let flushed = self.counters.revokes - before;
                 self.export_mut(root)?.flushed += flushed;
-                (!held && self.is_merged_below(root)).then(|| self.copy(root, 0, effects))
+                let first = (0, Span(u64::MAX));
+                (!held && self.is_merged_below(root)).then(|| self.copy(root, first, effects))
             }
-            Stage::Copy { seq, round, since } => {
+            Stage::Copy { seq, round, since, before } => {
                 if self.phase != Phase::Active {
                     self.abort_export(root, "the metadata server is stopping", effects);
                     return None;
@@ -205,8 +209,10 @@ impl Mds {
                 if !self.is_copied(root, seq, effects) {
                     return None;
                 }
-                if now.since(since) >= ROUND_SHORT && round < ROUNDS_MAX {
-                    return Some(self.copy(root, round + 1, effects));
+                let took = now.since(since);
+                let shorter = took.0 <= before.0 / 2;
+                if took >= ROUND_SHORT && shorter && round < ROUNDS_MAX {
+                    return Some(self.copy(root, (round + 1, took), effects));
                 }
                 // One may have been renamed into the other; what is frozen stays where it is.
                 let overlaps = |other: Ino| other != root && self.overlap(root, other);
