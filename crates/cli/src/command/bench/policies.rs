@@ -32,8 +32,7 @@ const POLICIES: [&str; 8] = [
     "cephfs",
     "cudele",
 ];
-/// A directory with more names than this is split: fragments of the largest that this makes are not, because what is in a
-/// fragment stays with it.
+/// A directory with more names than this is split, and none of its fragments: every policy has the same eight to give away.
 const SPLIT: &str = "split_entries=14000";
 const SPLIT_AT: f64 = 14_000.0;
 /// The policy in force where several ranks are, and how often the same job is done under it.
