@@ -36,6 +36,9 @@ const CLIENTS: u32 = 8;
 const PRIVATE: [(u16, &str, f64); 3] =
     [(2, "private_2_ranks", 1.9), (4, "private_4_ranks", 3.6), (8, "private_8_ranks", 6.8)];
 const SHARED_RANKS: u16 = 4;
+/// Clients for each rank then. Each asks all ranks, so that with fewer most of them wait for one rank while the others have
+/// nothing to do.
+const SHARED_CLIENTS: u32 = 16;
 const SHARED_GOAL: f64 = 2.5;
 
 pub(crate) fn run(lab: &mut Lab) -> Result<()> {
@@ -49,6 +52,7 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
             row
         })
         .collect();
+    let clients = lab.clients(if lab.quick { 2 } else { SHARED_CLIENTS });
     let mut shared =
         Row::new(BENCH, "shared_4_ranks", files).clients(u32::from(SHARED_RANKS) * clients);
     shared.goal("speedup", SHARED_GOAL);
