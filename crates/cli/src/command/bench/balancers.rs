@@ -3,7 +3,7 @@
 //!
 //! - `private_N_ranks`: eight clients for each rank (`--clients`) create files in directories of their own,
 //!   which are pinned evenly. `speedup` is against the same clients with all directories on one rank.
-//! - `shared_4_ranks`: as many clients create files in one directory, which is split, with its fragments
+//! - `shared_4_ranks`: sixteen clients for each rank create files in one directory, which is split, with its fragments
 //!   spread evenly.
 //! - `tick`: what the logic of balancing costs a rank, of its processor time: two clusters in turn, one that
 //!   decides a hundred times as often as it would, and one that never does; a hundredth of the difference. What is used is
