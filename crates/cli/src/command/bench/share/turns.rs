@@ -12,9 +12,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, Timespec, clock_getres, clock_gettime};
 
-use super::{
-    CpuSet, Errno, Error, Group, Result, failed, fs, sched_getaffinity, sched_setaffinity,
-};
+use super::{CpuSet, Errno, Error, Group, Result, failed, fs, sched_setaffinity};
 
 /// How near to its turn is near enough.
 const NEAR: Duration = Duration::from_micros(150);
@@ -118,16 +116,11 @@ pub(super) fn remainder(time: Duration, of: Duration) -> Duration {
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
 }
 
-/// This thread may run on every processor.
+/// This thread may run on every processor, if that is allowed.
 fn anywhere() {
     let mut all = CpuSet::new();
     (0..CpuSet::MAX_CPU).for_each(|cpu| all.set(cpu));
-    let before = sched_getaffinity(None);
-    if sched_setaffinity(None, &all).is_err()
-        && let Ok(before) = before
-    {
-        let _ = sched_setaffinity(None, &before);
-    }
+    let _ = sched_setaffinity(None, &all);
 }
 
 impl Group {
@@ -164,7 +157,9 @@ impl Busy {
     fn in_group(group: &Group) -> Result<Self> {
         let procs = group.dir.join("cgroup.procs");
         let mut command = Command::new("sh");
-        command.args(["-c", "while :; do :; done"]).stdin(Stdio::null());
+        // It ends with this process, also if that is killed.
+        let text = "while kill -0 $PPID 2>/dev/null; do :; done";
+        command.args(["-c", text]).stdin(Stdio::null());
         let busy = command.spawn().map(Self).map_err(|error| failed(&procs, &error))?;
         fs::write(&procs, busy.0.id().to_string()).map_err(|error| failed(&procs, &error))?;
         Ok(busy)
