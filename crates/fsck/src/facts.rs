@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use journal::{Block, Event};
 use mds::RankTable;
 use metastore::{Row, RowValue};
 use types::{DirFragId, FileType, Ino, Seq};
@@ -57,6 +58,23 @@ impl Facts {
                 }
             }
         }
+    }
+
+    /// Takes in the inodes with several names that the list of subtrees has, and no rank yet.
+    pub(crate) fn add_handed_over(&mut self, blocks: &[u8]) -> Result<(), String> {
+        let mut offset = 0;
+        while offset < blocks.len() {
+            let (block, next) = Block::read(blocks, offset).map_err(|error| error.to_string())?;
+            let mut events = block.events();
+            while let Some(record) = events.next_event().map_err(|error| error.to_string())? {
+                if let Event::Rename { parent: Ino::LINKS, moved, .. } = record.event {
+                    self.links.insert(moved.attr.ino, moved.attr.nlink);
+                    self.files.push(moved.attr.ino);
+                }
+            }
+            offset = next;
+        }
+        Ok(())
     }
 
     pub(crate) fn sort(&mut self) {

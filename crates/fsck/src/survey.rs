@@ -184,10 +184,15 @@ pub(crate) fn read_tables(
     }
     if survey.subtrees
         && let Some(bytes) = read(store, SUBTREES_NAME, report)?
-        && let Err(error) = Subtrees::decode(&bytes)
     {
-        let kind = Kind::Unreadable(error.to_string());
-        report.findings.push(Finding::object(SUBTREES_NAME, kind));
+        let list = Subtrees::decode(&bytes).map_err(|error| error.to_string());
+        let taken = list.and_then(|list| {
+            let mut handed = list.iter().filter(|subtree| !subtree.inode.is_empty());
+            handed.try_for_each(|subtree| facts.add_handed_over(&subtree.inode))
+        });
+        if let Err(cause) = taken {
+            report.findings.push(Finding::object(SUBTREES_NAME, Kind::Unreadable(cause)));
+        }
     }
     Ok(())
 }

@@ -24,6 +24,7 @@ mod decoupled;
 mod export;
 mod fragments;
 mod gather;
+mod handover;
 mod import;
 mod nested;
 mod passage;
@@ -135,6 +136,14 @@ impl Authority {
 
     fn export_of(&self, root: Ino) -> Option<&Export> {
         self.exports.iter().find(|export| export.root == root)
+    }
+
+    /// The root of the subtree on its way with which an inode with several names goes, or comes.
+    fn linked_on_its_way(&self, ino: Ino) -> Option<Ino> {
+        let goes = |it: &&Export| it.is_frozen() && it.linked.binary_search(&ino).is_ok();
+        let comes = |it: &&Import| it.linked.binary_search(&ino).is_ok();
+        let leaving = self.exports.iter().find(goes).map(|it| it.root);
+        leaving.or_else(|| self.imports.iter().find(comes).map(|it| it.root))
     }
 
     /// Whether a subtree is on its way to another rank.

@@ -251,6 +251,13 @@ impl Mds {
         committing.map_or(dirty, |since| since.min(dirty))
     }
 
+    /// The position of the oldest change of a directory that the store has not got; the last there is if it has all.
+    pub(crate) fn unstored_since(&self, dir: Ino) -> Seq {
+        let writing = self.checkpoint.committing.iter().filter(|(ino, _)| *ino == dir);
+        let writing = writing.map(|(_, since)| *since);
+        writing.chain(self.namespace.dirty_since(dir)).min().unwrap_or(Seq(u64::MAX))
+    }
+
     /// Deletes the segments that nothing depends on, and answers whoever waited for that.
     pub(crate) fn trim(&mut self, effects: &mut Effects) {
         let unwritten = self.oldest_unwritten();

@@ -46,6 +46,8 @@ pub struct Counters {
     pub forwards: u64,
     pub exports: u64,
     pub exports_aborted: u64,
+    /// Inodes with several names that went along.
+    pub exported_linked: u64,
     /// Of the last export.
     pub export_freeze_micros: u64,
     /// Sessions that had to give something back for the last one.
@@ -108,6 +110,7 @@ impl Counters {
             ("forwards", self.forwards),
             ("exports", self.exports),
             ("exports_aborted", self.exports_aborted),
+            ("exported_linked", self.exported_linked),
             ("export_freeze_micros", self.export_freeze_micros),
             ("export_freezes_micros", self.export_freezes_micros),
             ("snapshots", self.snapshots),

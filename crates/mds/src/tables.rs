@@ -28,7 +28,7 @@ use wire::{Answer, DecoupledSubtree, Failure};
 
 use free::Free;
 use gone::GoneList;
-pub(crate) use gone::{GONE_MAX, Gone};
+pub(crate) use gone::{GONE_MAX, Gone, LINKED_MAX};
 pub(crate) use leave::Moved;
 pub(crate) use numbers::GivenBack;
 use numbers::RESERVE;

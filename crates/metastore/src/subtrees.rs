@@ -3,8 +3,8 @@
 //! The nearest directory above an inode that the object names decides, and rank 0 where there is
 //! none. The object is replaced by compare-and-swap and nothing else, and that is the moment in which
 //! a subtree changes hands (B-03): so there is one authority at any time, whatever crashes. With each
-//! subtree goes what its new authority needs to begin: its root's inode, the policy that the root
-//! inherits, and what the table of its rank says of clients that have decoupled something in it.
+//! subtree goes what its new authority needs to begin: its root's inode and those with several names, the policy that
+//! the root inherits, and what the table of its rank says of clients that have decoupled something in it.
 //!
 //! ```text
 //! object  := "CUDLSUBT" format:u16 count:varint subtree* crc:u32
@@ -13,7 +13,7 @@
 //! part    := state:u8 dir:varint bits:u8 value:u32 mode:varint uid:varint gid:varint
 //! ```
 //!
-//! Format 4 has no subtrees that follow their names, and does not say which are joined (flags). Format 3 has neither `outer` nor `decoupled`: subtrees were not in each other, and what went back to
+//! Format 5 hands over no inodes with several names: those stayed. Format 4 has no subtrees that follow their names, and does not say which are joined (flags). Format 3 has neither `outer` nor `decoupled`: subtrees were not in each other, and what went back to
 //! rank 0 was a part of what is around it whatever the list said, so that is left out. Format 2 has no
 //! fragments, format 1 no flags either: who moved something then did so by hand. All are read.
 //!
@@ -35,7 +35,7 @@ use crate::error::{FormatError, KNOWN_VERSION};
 pub const SUBTREES_NAME: &str = "mds/subtrees";
 
 const MAGIC: &[u8; 8] = b"CUDLSUBT";
-const VERSION: u16 = 5;
+const VERSION: u16 = 6;
 /// The version that says neither which subtrees follow their names, nor which are joined.
 const VERSION_NESTED: u16 = 4;
 /// The version without flags.
@@ -73,7 +73,8 @@ pub struct Subtree {
     pub path: Vec<u8>,
     /// The policy that the root inherits, canonical text; empty for the default.
     pub policy: String,
-    /// The root's inode when it was moved: one block of a journal with one event.
+    /// The root's inode when it was moved, and those that have several names, all of them in it: blocks of a journal
+    /// with one event for each.
     pub inode: Vec<u8>,
     /// The fragment that the root stands for, if it is one.
     pub part: Option<Part>,

@@ -356,6 +356,9 @@ impl Namespace {
         if to.0.is_above() && !moved.attr.is_dir() {
             return self.apply_departure(when, from, ino);
         }
+        if to.0 == Ino::LINKS && !moved.attr.is_dir() {
+            return self.apply_linked(when, moved);
+        }
         if when.merges() && moved.attr.is_dir() && self.is_within(to.0, ino) {
             // Somebody moved the destination below what is to be moved there.
             return Outcome::Rejected;

@@ -55,16 +55,6 @@ impl Namespace {
         self.set_inherited(above, policy);
     }
 
-    /// Whether a directory of a subtree names an inode that is not stored there: one with several
-    /// names. As far as the directories are in memory.
-    #[must_use]
-    pub fn linked_below(&self, root: Ino) -> Option<Ino> {
-        self.below(root).into_iter().find_map(|dir| {
-            let mut entries = self.dirs.get(&dir)?.list(None);
-            entries.find_map(|(_, dentry)| dentry.is_remote().then_some(dentry.ino))
-        })
-    }
-
     /// The directories of a subtree that are in memory, its root first.
     #[must_use]
     pub fn below(&self, root: Ino) -> Vec<Ino> {

@@ -100,6 +100,8 @@ struct World {
     settings: Settings,
     /// Files get several names.
     links: bool,
+    /// All of them in one directory, which can go to other ranks then.
+    links_inside: bool,
     conns: BTreeMap<ConnId, Conn>,
     next_conn: u64,
     clients: Vec<Client>,
@@ -163,6 +165,7 @@ impl World {
             settings,
             // Not by chance: seeds that have found something do what they did before there were links.
             links: seed & 0b101 == 1,
+            links_inside: seed & 0b1_0101 == 0b1_0001,
             now: 0,
             order: 0,
             events: BTreeMap::new(),

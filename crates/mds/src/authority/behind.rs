@@ -45,14 +45,28 @@ impl Mds {
         if self.tables.gone_dirs(self.first_in_journal()) + dirs.len() > GONE_MAX {
             return None;
         }
+        Some(self.gone(root, dirs))
+    }
+
+    /// What a recovery is to forget of a subtree that goes when the journal begins behind it: the inodes with
+    /// several names, which the store may have as this rank's for a while.
+    pub(super) fn leaves_linked(&self, root: Ino) -> Option<Gone> {
+        let gone = self.gone(root, Vec::new());
+        (!gone.linked.is_empty()).then_some(gone)
+    }
+
+    fn gone(&self, root: Ino, dirs: Vec<Ino>) -> Gone {
         let moves = self.authority.list.get(root).map_or(0, |before| before.moves) + 1;
-        Some(Gone { root, moves, last: self.log.last(), dirs, went: false })
+        let linked = self.authority.export_of(root).map(|export| export.linked.clone());
+        let linked = linked.unwrap_or_default();
+        Gone { root, moves, last: self.log.last(), dirs, linked, went: false }
     }
 
     /// Whether the journal says something of the frozen subtree behind `seq`, or behind what a recovery is to pass over:
     /// the root of a subtree in it came back.
     pub(super) fn journal_says_more(&self, root: Ino, seq: Seq) -> bool {
-        let gone = self.authority.export_of(root).and_then(|export| export.gone.as_ref());
+        let export = self.authority.export_of(root).filter(|export| export.alone);
+        let gone = export.and_then(|export| export.gone.as_ref());
         let is_later = |dir: Ino, last| self.namespace.journalled_up_to(dir) > last;
         match gone {
             Some(gone) => gone.dirs.iter().any(|dir| is_later(*dir, gone.last)),
@@ -103,7 +117,7 @@ impl Mds {
 
     /// Whether the store has the frozen subtree as it is, and nothing that counts is in the journal.
     pub(super) fn is_written_out(&mut self, root: Ino, seq: Seq, effects: &mut Effects) -> bool {
-        let alone = self.authority.export_of(root).is_some_and(|export| export.gone.is_some());
+        let alone = self.authority.export_of(root).is_some_and(|export| export.alone);
         // Runs that are being merged here must not be replaced when another rank serves them.
         if alone {
             if !self.is_written_below(root, Seq(u64::MAX)) {

@@ -7,9 +7,12 @@ use types::{Errno, Ino};
 use super::place::{busy, cold};
 use crate::Mds;
 use crate::op::Refused;
+use crate::tables::LINKED_MAX;
 
 /// So many subtrees leave a rank side by side: each has its changes written, and waits for the store a few times.
 const EXPORTS_MAX: usize = 16;
+/// What inodes with several names that leave together may keep besides their attributes.
+const LINKED_BYTES_MAX: usize = 4 << 20;
 
 impl Mds {
     pub(super) fn check_subtree(&self, root: Ino) -> Result<(), Refused> {
@@ -96,21 +99,32 @@ impl Mds {
         }
     }
 
-    /// Inodes with several names stay on their rank, with all their names: they do not know them.
-    pub(super) fn check_links(&mut self, root: Ino) -> Result<(), Refused> {
+    /// The inodes with several names that go with a subtree: it has all their names. They do not know them.
+    pub(super) fn check_links(&mut self, root: Ino) -> Result<Vec<Ino>, Refused> {
         if !self.namespace.is_complete(Ino::LINKS) {
             return Err(cold(Ino::LINKS));
         }
         if !self.namespace.has_links() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         self.check_known(root)?;
-        match self.namespace.linked_below(root) {
-            None => Ok(()),
-            Some(ino) => Err(busy(format!(
-                "it has a name of a file with several names ({ino}), which stay where they are"
-            ))),
+        let linked = self.namespace.linked_below(root).map_err(|named| {
+            let path = self.namespace.path_of(named.dir).unwrap_or_else(types::Path::root);
+            let path = path.join(&named.name);
+            busy(format!(
+                "{path} ({}) has other names that are not in it, and all names of a file are on one rank",
+                named.ino
+            ))
+        })?;
+        let bytes: usize = linked.iter().map(|ino| self.namespace.extra_bytes(*ino)).sum();
+        if linked.len() > LINKED_MAX || bytes > LINKED_BYTES_MAX {
+            return Err(busy(format!(
+                "{} files in it have several names, with {bytes} bytes in their inodes; {LINKED_MAX} files and \
+                 {LINKED_BYTES_MAX} bytes can go at once",
+                linked.len()
+            )));
         }
+        Ok(linked)
     }
 
     /// Everything in a subtree must be in memory.
@@ -123,14 +137,13 @@ impl Mds {
         }
     }
 
-    /// Why a subtree must stay that could go when [`Mds::check_links`] was asked.
-    pub(super) fn linked_since(&mut self, root: Ino) -> Option<String> {
-        match self.check_links(root) {
-            Ok(()) => None,
-            Err(Refused::Failure(failure)) => Some(failure.text),
+    /// As [`Mds::check_links`], for a subtree that could go when that was asked: why it must stay.
+    pub(super) fn linked_now(&mut self, root: Ino) -> Result<Vec<Ino>, String> {
+        self.check_links(root).map_err(|refused| match refused {
+            Refused::Failure(failure) => failure.text,
             // Directories that were here were forgotten, to make room.
-            Err(Refused::Refusal(_)) => Some("memory is short; try again".into()),
-        }
+            Refused::Refusal(_) => "memory is short; try again".into(),
+        })
     }
 
     /// A directory of a subtree that is not in memory at all.

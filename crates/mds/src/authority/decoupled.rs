@@ -62,8 +62,8 @@ impl Mds {
         let moves = self.authority.list.get(root).map_or(0, |before| before.moves) + 1;
         let roots = self.decoupled_below(root);
         if let Some(gone) = self.authority.export_of(root).and_then(|export| export.gone.as_ref()) {
-            let first = self.first_in_journal();
-            self.tables.note_gone(gone, first);
+            let behind = (self.first_in_journal(), self.unstored_since(Ino::LINKS));
+            self.tables.note_gone(gone, behind);
         }
         let stored = self.tables.leave((root, moves), &roots);
         if !stored {

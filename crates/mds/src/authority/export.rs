@@ -84,11 +84,32 @@ pub(crate) struct Export {
     pub(super) ready: bool,
     /// Sessions that had to give something back.
     pub(super) flushed: u64,
-    /// What a recovery will pass over; nothing if the journal is to begin behind it.
+    /// The inodes with several names that go with it, in order: nothing is done with them any more.
+    pub(super) linked: Vec<Ino>,
+    /// What a recovery will pass over, or forget.
     pub(super) gone: Option<Gone>,
+    /// It passes over the directories; else the journal is to begin behind what it says of them.
+    pub(super) alone: bool,
 }
 
 impl Export {
+    /// A subtree that stays where it is, as far as nothing else is said.
+    pub(super) fn new((root, to): (Ino, Rank), at: (ConnId, Tid)) -> Self {
+        Self {
+            root,
+            to,
+            at,
+            pinned: false,
+            stage: Stage::Note,
+            frozen: None,
+            ready: false,
+            flushed: 0,
+            linked: Vec::new(),
+            gone: None,
+            alone: false,
+        }
+    }
+
     /// Whether requests for the subtree wait.
     pub(crate) fn is_frozen(&self) -> bool {
         self.frozen.is_some()
@@ -144,9 +165,7 @@ impl Mds {
             return Err(cold(root));
         }
         self.check_links(root)?;
-        let (stage, frozen) = (Stage::Drain, None);
-        let (flushed, ready, gone) = (0, false, None);
-        let export = Export { root, to, at, pinned, stage, frozen, ready, flushed, gone };
+        let export = Export { pinned, stage: Stage::Drain, ..Export::new((root, to), at) };
         self.authority.exports.push(export);
         self.authority.note_plain();
         Ok(Performed::Later)
@@ -225,16 +244,27 @@ impl Mds {
                 Some(Stage::Close)
             }
             Stage::Close => {
-                let open = self.opens.files().filter(|ino| self.namespace.is_within(*ino, root));
-                let open = open.count();
+                let linked = &self.authority.export_of(root)?.linked;
+                let goes = |ino: &Ino| {
+                    self.namespace.is_within(*ino, root) || linked.binary_search(ino).is_ok()
+                };
+                let open = self.opens.files().filter(goes).count();
                 let at_rest = self.is_merged_below(root)
                     && !self.is_fetching_below(root)
                     && self.authority.passages.is_empty();
                 if open == 0 && at_rest {
                     // A file may have got another name since that was looked at first; now nothing changes.
-                    if let Some(why) = self.linked_since(root) {
-                        self.abort_export(root, &why, effects);
-                        return None;
+                    let linked = match self.linked_now(root) {
+                        Ok(linked) => linked,
+                        Err(why) => {
+                            self.abort_export(root, &why, effects);
+                            return None;
+                        }
+                    };
+                    // Some of them may be open.
+                    if self.authority.export_of(root)?.linked != linked {
+                        self.export_mut(root)?.linked = linked;
+                        return Some(Stage::Close);
                     }
                     return Some(Stage::Flush { seq: self.log.last() });
                 }
@@ -252,7 +282,9 @@ impl Mds {
                 }
                 let gone = self.leaves_behind(root);
                 let alone = gone.is_some();
-                self.export_mut(root)?.gone = gone;
+                let gone = gone.or_else(|| self.leaves_linked(root));
+                let export = self.export_mut(root)?;
+                (export.gone, export.alone) = (gone, alone);
                 if alone {
                     self.settle_for_export(root, effects);
                     return Some(Stage::Write { seq });
@@ -315,7 +347,7 @@ impl Mds {
     pub(super) fn exported(&mut self, root: Ino, effects: &mut Effects) {
         let Some(export) = self.end_export(root) else { return };
         self.preload_fetched();
-        let Export { to, at, frozen, flushed, .. } = export;
+        let Export { to, at, frozen, flushed, linked, gone, .. } = export;
         if to == self.rank {
             self.authority.note_plain();
             self.go_on_with_held(effects);
@@ -331,7 +363,11 @@ impl Mds {
         self.counters.export_freezes_micros += froze.0 / 1000;
         self.authority.note_plain();
         self.retry_returned(root, effects);
-        let gone = self.namespace.forget_out(out);
+        let last = gone.map_or(Seq(0), |gone| gone.last);
+        self.namespace.forget_linked(&linked, last);
+        let mut gone = self.namespace.forget_out(out);
+        self.counters.exported_linked += linked.len() as u64;
+        gone.extend(linked);
         if self.authority.moved.len() + gone.len() > MOVED_MAX {
             self.authority.moved.clear();
         }

@@ -8,13 +8,11 @@
 //! Directories are fetched when they are needed, and all of them in the background, because clients
 //! name inodes by their numbers.
 
-use journal::{Block, Event};
 use metastore::{Subtree, Subtrees};
-use namespace::Mode;
-use types::{Errno, Error, Ino, Moment, Origin, Path, Seq, Timestamp};
+use types::{Errno, Error, Ino, Moment, Path, Seq};
 
-use super::RETRY;
 use super::preload::Goal;
+use super::{RETRY, handover};
 use crate::tables::Moved;
 use crate::{Effects, Mds};
 
@@ -36,6 +34,8 @@ pub(crate) struct Import {
     pub(crate) root: Ino,
     /// What clients have decoupled in it.
     pub(super) decoupled: Vec<Ino>,
+    /// The inodes with several names that come with it, in order.
+    pub(super) linked: Vec<Ino>,
     stage: Stage,
     /// The list may be replaced, as was found in this step.
     ready: bool,
@@ -57,8 +57,10 @@ impl Mds {
             // What cannot be read is said when it is taken in.
             let moved = moved.and_then(Result::ok).unwrap_or_default();
             let decoupled = moved.into_iter().map(|moved| moved.root).collect();
+            let linked = self.authority.list.get(root).map(handover::linked);
+            let linked = linked.unwrap_or_default();
             let (stage, ready, since) = (Stage::Begin, false, self.clock.now);
-            self.authority.imports.push(Import { root, decoupled, stage, ready, since });
+            self.authority.imports.push(Import { root, decoupled, linked, stage, ready, since });
             self.authority.note_plain();
         }
     }
@@ -201,38 +203,23 @@ impl Mds {
         self.tables.is_idle() && !self.authority.preloads.iter().any(looked_for)
     }
 
-    /// Puts the root into the namespace. Returns the position of the event that did.
+    /// Puts the root into the namespace, and the inodes with several names. Returns the position of the last event
+    /// that did.
     fn take_in(&mut self, subtree: &Subtree) -> Result<Seq, Error> {
-        let Subtree { root, path, inode, .. } = subtree;
+        let Subtree { root, path, .. } = subtree;
         let out = self.namespace.take_out(*root);
         self.namespace.forget_out(out);
         self.set_above(subtree);
-        let about = || Error::new(Errno::BadMessage, metastore::SUBTREES_NAME, "a root's inode");
-        let (block, _) = Block::read(inode, 0).map_err(|_| about())?;
-        let mut events = block.events();
-        let record = events.next_event().ok().flatten().ok_or_else(about)?;
-        let Event::Rename { moved, .. } = record.event else { return Err(about()) };
-        let above = (Ino::above(*root), super::export::ROOT_NAME.to_vec());
         let (home, name) = if self.is_named_here(subtree) {
-            let known = self.namespace.name_of(*root);
-            known.ok_or_else(|| about().about(String::from_utf8_lossy(path).into_owned()))?
+            self.namespace.name_of(*root).ok_or_else(|| {
+                let cause = "the name of a subtree that comes is not known here";
+                Error::new(Errno::BadMessage, metastore::SUBTREES_NAME, cause)
+                    .about(String::from_utf8_lossy(path).into_owned())
+            })?
         } else {
-            above
+            (Ino::above(*root), super::export::ROOT_NAME.to_vec())
         };
-        // The directory of the name does not change with it.
-        let time = self.namespace.getattr(home).map_or(Timestamp(0), |attr| attr.mtime);
-        let event = Event::Rename {
-            parent: home,
-            name: &name,
-            new_parent: home,
-            new_name: &name,
-            moved,
-            exchanged: None,
-            replaced: Ino(0),
-            time,
-        };
-        let seq = self.log.append(self.clock.now, Origin::default(), &event);
-        self.namespace.apply(seq, Mode::Replay, &event);
+        let seq = self.take_inodes(subtree, (home, &name))?;
         self.take_decoupled(subtree)?;
         self.counters.imports += 1;
         Ok(seq)

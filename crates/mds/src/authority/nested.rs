@@ -8,12 +8,10 @@
 //! Invariant: a root that its rank serves in a hidden directory does not have its name on the same rank.
 //! So what is around a subtree does not go to the rank of that subtree before the subtree itself has come back.
 
-use journal::JournalBuffer;
 use metastore::{Subtree, Subtrees};
-use types::{Ino, Origin, Rank, Seq};
+use types::{Ino, Rank};
 use wire::{Answer, Elsewhere};
 
-use super::export::ROOT_NAME;
 use crate::Mds;
 
 impl Mds {
@@ -61,11 +59,8 @@ impl Mds {
         let export = self.authority.export_of(root)?;
         let (to, pinned) = (export.to, export.pinned);
         let stays = to == self.rank;
-        let planned = self.namespace.offer(root, (Ino::above(root), ROOT_NAME))?;
-        let mut buffer = JournalBuffer::new(Seq(1), true);
-        buffer.append(Origin::default(), &planned.event());
-        buffer.close_block();
-        let inode = buffer.take_blocks().concat();
+        // Nobody takes in what stays.
+        let inode = if stays { Vec::new() } else { self.hand_over(root, &export.linked)? };
         let before = self.authority.list.get(root);
         let part = before.and_then(|before| before.part);
         let moves = before.map_or(0, |before| before.moves) + u64::from(!stays);
@@ -84,8 +79,6 @@ impl Mds {
                 (path, policy, outer)
             }
         };
-        // Nobody takes in what stays.
-        let inode = if stays { Vec::new() } else { inode };
         let decoupled = if stays { Vec::new() } else { self.moving_decoupled(root) };
         // What is joined goes with it anyway.
         let is_in = |it: &&Subtree| it.joined && self.namespace.is_within(it.root, root);

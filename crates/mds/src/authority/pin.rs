@@ -5,7 +5,7 @@ use metastore::SUBTREES_MAX;
 use types::{ConnId, Errno, Ino, Rank, Tid};
 use wire::{Failure, MdsState};
 
-use super::export::{Export, Stage};
+use super::export::Export;
 use super::place::busy;
 use crate::Mds;
 use crate::op::{Performed, Performing, Refused};
@@ -24,9 +24,7 @@ impl Mds {
         if self.authority.list.len() >= SUBTREES_MAX && self.authority.list.get(root).is_none() {
             return Err(Errno::NoSpace.into());
         }
-        let (stage, to) = (Stage::Note, self.rank);
-        let (frozen, ready, flushed, gone) = (None, false, 0, None);
-        let export = Export { root, to, at, pinned, stage, frozen, ready, flushed, gone };
+        let export = Export { pinned, ..Export::new((root, self.rank), at) };
         self.authority.exports.push(export);
         self.authority.note_plain();
         Ok(Performed::Later)

@@ -165,6 +165,9 @@ impl Mds {
         if let Some(import) = authority.imports.iter().find(|it| it.decoupled.contains(&ino)) {
             return Place::Moving(import.root);
         }
+        if let Some(root) = authority.linked_on_its_way(ino) {
+            return Place::Moving(root);
+        }
         if let Some(dir) = authority.passages.holds(ino) {
             return Place::Moving(dir);
         }

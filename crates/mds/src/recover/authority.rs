@@ -40,17 +40,20 @@ impl Mds {
         Ok(())
     }
 
-    /// Fetches the roots that are in hidden directories. What the journal says of one is said of it there, and not
+    /// Fetches the inodes with several names if some of them went: all of those are forgotten where that is due. And the
+    /// roots that are in hidden directories: what the journal says of one is said of it there, and not
     /// of what a directory remembers that it left long ago, and that was removed before it was written again.
     pub(super) fn fetch_hidden(&mut self, effects: &mut Effects) {
-        let lacks = |above: &Ino| !self.namespace.is_complete(*above);
+        let lacks = |dir: &Ino| !self.namespace.is_complete(*dir);
+        let links = self.recovery.behind.has_linked().then_some(Ino::LINKS);
         let served = self.served_roots().into_iter().map(Ino::above);
-        let next = served.filter(|above| !self.recovery.behind.covers(*above)).find(lacks);
+        let served = served.filter(|above| !self.recovery.behind.covers(*above));
+        let next = links.into_iter().chain(served).find(lacks);
         match next {
             None => self.list_segments(effects),
-            Some(above) => {
+            Some(dir) => {
                 self.recovery.step = Step::FetchHidden;
-                self.recovery_waits_for(above, effects);
+                self.recovery_waits_for(dir, effects);
             }
         }
     }

@@ -17,25 +17,35 @@ use crate::tables::Gone;
 #[derive(Debug, Default)]
 pub(super) struct Behind {
     /// Subtrees, the one that went first at the end.
-    pending: Vec<(Seq, Vec<Ino>)>,
+    pending: Vec<Left>,
     dirs: Set<Ino>,
+}
+
+/// What went with one subtree.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Left {
+    last: Seq,
+    dirs: Vec<Ino>,
+    linked: Vec<Ino>,
 }
 
 impl Behind {
     pub(super) fn new(all: &[Gone]) -> Self {
         // Each of them may have been the root of a subtree whose name was another rank's.
-        let dirs =
-            |gone: &Gone| gone.dirs.iter().flat_map(|dir| [*dir, Ino::above(*dir)]).collect();
-        let mut pending: Vec<(Seq, Vec<Ino>)> =
-            all.iter().map(|gone| (gone.last, dirs(gone))).collect();
-        pending.sort_by_key(|(last, _)| std::cmp::Reverse(*last));
+        let left = |gone: &Gone| Left {
+            last: gone.last,
+            dirs: gone.dirs.iter().flat_map(|dir| [*dir, Ino::above(*dir)]).collect(),
+            linked: gone.linked.clone(),
+        };
+        let mut pending: Vec<Left> = all.iter().map(left).collect();
+        pending.sort_by_key(|left| std::cmp::Reverse(left.last));
         let mut behind = Self { pending, dirs: Set::default() };
         behind.count();
         behind
     }
 
     fn count(&mut self) {
-        self.dirs = self.pending.iter().flat_map(|(_, dirs)| dirs).copied().collect();
+        self.dirs = self.pending.iter().flat_map(|left| &left.dirs).copied().collect();
     }
 
     /// Whether a directory goes later than what is being repeated.
@@ -45,17 +55,22 @@ impl Behind {
 
     /// Whether something went before this event.
     pub(super) fn is_due(&self, seq: Seq) -> bool {
-        self.pending.last().is_some_and(|(last, _)| *last < seq)
+        self.pending.last().is_some_and(|left| left.last < seq)
     }
 
-    /// The directories of what went before this event.
-    fn take_due(&mut self, seq: Seq) -> Vec<Ino> {
-        let mut dirs = Vec::new();
+    /// What went before this event.
+    fn take_due(&mut self, seq: Seq) -> Vec<Left> {
+        let mut due = Vec::new();
         while self.is_due(seq) {
-            dirs.extend(self.pending.pop().into_iter().flat_map(|(_, dirs)| dirs));
+            due.extend(self.pending.pop());
         }
         self.count();
-        dirs
+        due
+    }
+
+    /// Whether inodes with several names went: then their directory must be here.
+    pub(super) fn has_linked(&self) -> bool {
+        self.pending.iter().any(|left| !left.linked.is_empty())
     }
 
     /// Whether an event says nothing of any other directory, now or later.
@@ -82,8 +97,10 @@ impl Mds {
     /// Forgets what went before an event.
     pub(super) fn forget_behind(&mut self, seq: Seq) {
         if self.recovery.behind.is_due(seq) {
-            let dirs = self.recovery.behind.take_due(seq);
-            self.namespace.forget_dirs(&dirs);
+            for left in self.recovery.behind.take_due(seq) {
+                self.namespace.forget_linked(&left.linked, left.last);
+                self.namespace.forget_dirs(&left.dirs);
+            }
         }
     }
 }
@@ -94,7 +111,8 @@ mod tests {
 
     fn gone(last: u64, dirs: &[u64]) -> Gone {
         let dirs = dirs.iter().copied().map(Ino).collect();
-        Gone { root: Ino(9), moves: 1, last: Seq(last), dirs, went: true }
+        let linked = vec![Ino(last)];
+        Gone { root: Ino(9), moves: 1, last: Seq(last), dirs, linked, went: true }
     }
 
     #[test]
@@ -102,11 +120,16 @@ mod tests {
         let mut behind = Behind::new(&[gone(100, &[9, 10]), gone(200, &[9]), gone(150, &[11])]);
         assert!([9, 10, 11].iter().all(|dir| behind.covers(Ino(*dir))) && !behind.covers(Ino(12)));
         assert!(!behind.is_due(Seq(100)) && behind.is_due(Seq(101)));
-        let with_above = |dirs: [u64; 2]| dirs.map(Ino).map(|dir| [dir, Ino::above(dir)]).concat();
-        assert_eq!(behind.take_due(Seq(101)), with_above([9, 10]));
+        let left = |last: u64, dirs: &[u64]| Left {
+            last: Seq(last),
+            dirs: dirs.iter().copied().map(Ino).flat_map(|dir| [dir, Ino::above(dir)]).collect(),
+            linked: vec![Ino(last)],
+        };
+        assert_eq!(behind.take_due(Seq(101)), [left(100, &[9, 10])]);
         assert!(behind.covers(Ino::above(Ino(9))) && !behind.covers(Ino::above(Ino(10))));
         assert!(behind.covers(Ino(9)) && !behind.covers(Ino(10)));
-        assert_eq!(behind.take_due(Seq(u64::MAX)), with_above([11, 9]));
-        assert!(behind.pending.is_empty() && !behind.covers(Ino(9)));
+        assert!(behind.has_linked());
+        assert_eq!(behind.take_due(Seq(u64::MAX)), [left(150, &[11]), left(200, &[9])]);
+        assert!(behind.pending.is_empty() && !behind.covers(Ino(9)) && !behind.has_linked());
     }
 }

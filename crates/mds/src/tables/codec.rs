@@ -14,7 +14,9 @@ use crate::session::{Left, Remembered};
 const MAGIC: &[u8; 8] = b"CUDLRANK";
 /// Version 2 has numbers that were given back, version 3 clients that remember, version 4 what goes to
 /// other ranks, version 5 what went and is still in the journal. Earlier tables are read, and written anew as this.
-const VERSION: u16 = 5;
+const VERSION: u16 = 6;
+/// The first version that says which inodes with several names went.
+const VERSION_LINKED: u16 = 6;
 
 impl Tables {
     pub(super) fn encode(&self) -> Vec<u8> {
@@ -66,8 +68,9 @@ impl Tables {
         if reader.take(8)? != MAGIC {
             return Err(Malformed { offset: 0, expected: "the table of a rank" });
         }
-        if !(1..=VERSION).contains(&reader.u16()?) {
-            return Err(Malformed { offset: 8, expected: "format version 1 to 5" });
+        let version = reader.u16()?;
+        if !(1..=VERSION).contains(&version) {
+            return Err(Malformed { offset: 8, expected: "format version 1 to 6" });
         }
         self.epoch = Epoch(reader.varint()?);
         self.next = reader.varint()?;
@@ -110,7 +113,7 @@ impl Tables {
         // Or before subtrees left the journal behind.
         let mut gone = GoneList::default();
         if reader.offset() + 4 < bytes.len() {
-            gone = GoneList::decode(&mut reader)?;
+            gone = GoneList::decode(&mut reader, version >= VERSION_LINKED)?;
         }
         let body = reader.offset();
         if reader.u32()? != crc(&bytes[..body]) {

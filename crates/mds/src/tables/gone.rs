@@ -16,6 +16,8 @@ use super::Tables;
 
 /// So many directories are noted. What has more of them goes when the journal is trimmed.
 pub(crate) const GONE_MAX: usize = 4096;
+/// So many inodes with several names go with a subtree. What has more of them stays: the list of subtrees carries all of them.
+pub(crate) const LINKED_MAX: usize = 16_384;
 
 /// See the module documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +28,9 @@ pub(crate) struct Gone {
     /// The journal may name it up to here.
     pub(crate) last: Seq,
     pub(crate) dirs: Vec<Ino>,
+    /// The inodes with several names that go with it: they are not in its directories, but in that of the rank. What
+    /// the journal says of them up to `last` is repeated, and then they are forgotten.
+    pub(crate) linked: Vec<Ino>,
     /// It is known that it went.
     pub(crate) went: bool,
 }
@@ -50,48 +55,69 @@ impl GoneList {
 
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.put_varint(self.all.len() as u64);
-        for Gone { root, moves, last, dirs, went } in &self.all {
+        for Gone { root, moves, last, dirs, linked, went } in &self.all {
             [root.0, *moves, last.0].into_iter().for_each(|value| out.put_varint(value));
             out.put_u8(u8::from(*went));
-            out.put_varint(dirs.len() as u64);
-            dirs.iter().for_each(|dir| out.put_varint(dir.0));
+            for inos in [dirs, linked] {
+                out.put_varint(inos.len() as u64);
+                inos.iter().for_each(|ino| out.put_varint(ino.0));
+            }
         }
     }
 
-    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+    /// `has_linked`: tables of older versions say nothing of inodes with several names.
+    pub(super) fn decode(reader: &mut Reader<'_>, has_linked: bool) -> Result<Self, Malformed> {
         let mut all = Vec::new();
         for _ in 0..reader.length()? {
             let (root, moves) = (Ino(reader.varint()?), reader.varint()?);
             let (last, went) = (Seq(reader.varint()?), reader.u8()? != 0);
-            let start = *reader;
-            let count = reader.length()?;
-            if count > GONE_MAX {
-                return Err(start.malformed("not too many directories"));
-            }
-            let dirs = (0..count).map(|_| Ok(Ino(reader.varint()?))).collect::<Result<_, _>>()?;
-            all.push(Gone { root, moves, last, dirs, went });
+            let dirs = read_inos(reader, GONE_MAX, "not too many directories")?;
+            let linked = if has_linked {
+                read_inos(reader, LINKED_MAX, "not too many inodes with several names")?
+            } else {
+                Vec::new()
+            };
+            all.push(Gone { root, moves, last, dirs, linked, went });
         }
         Ok(Self { all, ..Self::default() })
     }
 }
 
+fn read_inos(
+    reader: &mut Reader<'_>,
+    max: usize,
+    expected: &'static str,
+) -> Result<Vec<Ino>, Malformed> {
+    let start = *reader;
+    let count = reader.length()?;
+    if count > max {
+        return Err(start.malformed(expected));
+    }
+    (0..count).map(|_| Ok(Ino(reader.varint()?))).collect()
+}
+
 impl Tables {
     /// Notes a subtree that is about to go, unless it is noted. What a journal that begins at `first`
-    /// does not name is forgotten.
-    pub(crate) fn note_gone(&mut self, gone: &Gone, first: Seq) {
+    /// does not name is forgotten, if the store has what has changed before `unstored` in the directory of inodes with
+    /// several names.
+    pub(crate) fn note_gone(&mut self, gone: &Gone, (first, unstored): (Seq, Seq)) {
         if self.gone.all.contains(gone) {
             return;
         }
-        let counts = |it: &Gone| if it.went { it.last >= first } else { it.root != gone.root };
+        let counts = |it: &Gone| match it.went {
+            true => it.last >= first || (!it.linked.is_empty() && it.last >= unstored),
+            false => it.root != gone.root,
+        };
         self.gone.all.retain(counts);
         self.gone.all.push(gone.clone());
         self.dirty = true;
     }
 
-    /// How many directories of subtrees that went a journal names that begins at `first`.
+    /// How many directories, and inodes with several names, of subtrees that went a journal names that begins at
+    /// `first`.
     pub(crate) fn gone_dirs(&self, first: Seq) -> usize {
         let named = self.gone.all.iter().filter(|gone| gone.went && gone.last >= first);
-        named.map(|gone| gone.dirs.len()).sum()
+        named.map(|gone| gone.dirs.len() + gone.linked.len()).sum()
     }
 
     /// A subtree that was about to go went.
@@ -138,7 +164,8 @@ mod tests {
     const ROOT: Ino = Ino(60);
 
     fn gone(moves: u64, last: u64) -> Gone {
-        Gone { root: ROOT, moves, last: Seq(last), dirs: vec![ROOT, Ino(70)], went: false }
+        let (dirs, linked) = (vec![ROOT, Ino(70)], Vec::new());
+        Gone { root: ROOT, moves, last: Seq(last), dirs, linked, went: false }
     }
 
     fn begun() -> Tables {
@@ -156,7 +183,7 @@ mod tests {
     #[test]
     fn a_crash_finds_that_it_went_by_what_the_list_says() {
         let mut tables = begun();
-        tables.note_gone(&gone(3, 100), Seq(1));
+        tables.note_gone(&gone(3, 100), (Seq(1), Seq(u64::MAX)));
         for (moves, went) in [(2, false), (3, true), (4, true)] {
             let mut after = next(&tables);
             let found = after.recover_gone(|_| moves).to_vec();
@@ -174,7 +201,7 @@ mod tests {
     #[test]
     fn what_stays_is_not_passed_over() {
         let mut tables = begun();
-        tables.note_gone(&gone(1, 100), Seq(1));
+        tables.note_gone(&gone(1, 100), (Seq(1), Seq(u64::MAX)));
         tables.stay(ROOT);
         assert_eq!(next(&tables).recover_gone(|_| 1), []);
     }
@@ -182,20 +209,33 @@ mod tests {
     #[test]
     fn what_the_journal_does_not_name_any_more_is_forgotten_with_the_next_one() {
         let mut tables = begun();
-        tables.note_gone(&gone(1, 100), Seq(1));
+        tables.note_gone(&gone(1, 100), (Seq(1), Seq(u64::MAX)));
         tables.note_went(ROOT);
-        tables.note_gone(&gone(3, 200), Seq(100));
+        tables.note_gone(&gone(3, 200), (Seq(100), Seq(u64::MAX)));
         tables.note_went(ROOT);
         assert_eq!(next(&tables).recover_gone(|_| 0).len(), 2);
         assert_eq!([1, 100, 101, 201].map(|first| tables.gone_dirs(Seq(first))), [4, 4, 2, 0]);
-        tables.note_gone(&gone(5, 300), Seq(201));
+        tables.note_gone(&gone(5, 300), (Seq(201), Seq(u64::MAX)));
         assert_eq!(next(&tables).recover_gone(|_| 5), [Gone { went: true, ..gone(5, 300) }]);
+    }
+
+    #[test]
+    fn what_has_several_names_is_known_until_the_store_knows_that_it_went() {
+        let mut tables = begun();
+        let linked = Gone { linked: vec![Ino(80), Ino(90)], dirs: Vec::new(), ..gone(1, 100) };
+        tables.note_gone(&linked, (Seq(1), Seq(u64::MAX)));
+        tables.note_went(ROOT);
+        tables.note_gone(&Gone { root: Ino(61), ..gone(1, 200) }, (Seq(150), Seq(100)));
+        let known = next(&tables).recover_gone(|_| 0).to_vec();
+        assert_eq!(known, [Gone { went: true, ..linked }]);
+        tables.note_gone(&Gone { root: Ino(62), ..gone(1, 300) }, (Seq(150), Seq(101)));
+        assert_eq!(next(&tables).recover_gone(|_| 0), []);
     }
 
     #[test]
     fn a_put_that_failed_did_not_say_it() {
         let mut tables = begun();
-        tables.note_gone(&gone(1, 100), Seq(1));
+        tables.note_gone(&gone(1, 100), (Seq(1), Seq(u64::MAX)));
         tables.note_went(ROOT);
         tables.gone.put_begins();
         tables.gone.put_ended(false);

@@ -58,12 +58,24 @@ fn with_fragment() -> Subtrees {
 }
 
 #[test]
-fn the_bytes_of_version_5() {
-    assert_eq!(hex(&one(false).encode()), "4355444c53554254050001ac02010200022f61000000008be8cf72");
+fn the_bytes_of_version_6() {
+    assert_eq!(hex(&one(false).encode()), "4355444c53554254060001ac02010200022f610000000088ef5cda");
+    assert_eq!(hex(&follows().encode()), "4355444c53554254060001ac02010204022f6100000000e56d41fb");
+}
+
+#[test]
+fn version_5_is_read() {
+    let hex = "4355444c53554254050001ac02010200022f61000000008be8cf72";
+    assert_eq!(Subtrees::decode(&bytes(hex)), Ok(one(false)));
+    let hex = "4355444c53554254050001ac02010204022f6100000000e66ad253";
+    assert_eq!(Subtrees::decode(&bytes(hex)), Ok(follows()));
+}
+
+fn follows() -> Subtrees {
     let mut follows = one(false);
     let subtree = follows.get(Ino(300)).unwrap().clone();
     follows.put(Subtree { follows: true, ..subtree });
-    assert_eq!(hex(&follows.encode()), "4355444c53554254050001ac02010204022f6100000000e66ad253");
+    follows
 }
 
 #[test]

@@ -116,6 +116,7 @@ fn ranks(options: &Options, start: Instant) -> u64 {
         sum.judged += report.judged;
         sum.moves += report.moves;
         sum.inner_moves += report.inner_moves;
+        sum.linked_moves += report.linked_moves;
         sum.refused += report.refused;
         sum.splits += report.splits;
         sum.joins += report.joins;
@@ -138,10 +139,11 @@ fn ranks(options: &Options, start: Instant) -> u64 {
         }
     }
     println!(
-        "{done} seeds of several ranks, {} answers judged, {} subtrees moved ({} of them fragments of fragments) and {} not, {} directories split and {} joined, {} names of files and {} of directories passed between ranks ({} were busy and {} stayed), {} second names made after {} directories moved for them and {} not, {} requests sent on, {} servers killed, {} of them with a subtree on its way, {failures} failures",
+        "{done} seeds of several ranks, {} answers judged, {} subtrees moved ({} of them fragments of fragments, {} with files that have several names) and {} not, {} directories split and {} joined, {} names of files and {} of directories passed between ranks ({} were busy and {} stayed), {} second names made after {} directories moved for them and {} not, {} requests sent on, {} servers killed, {} of them with a subtree on its way, {failures} failures",
         sum.judged,
         sum.moves,
         sum.inner_moves,
+        sum.linked_moves,
         sum.refused,
         sum.splits,
         sum.joins,

@@ -290,7 +290,7 @@ impl World {
                 }
             }
             5 if exists && self.links => {
-                let to = dir(self);
+                let to = if self.links_inside { place.0 } else { dir(self) };
                 let to = mine(self, to);
                 self.choose_link(place.clone(), to).unwrap_or(Script::Lookup(place))
             }

@@ -129,6 +129,9 @@ impl World {
         let known = &self.clients[client].fragments;
         let inner = known.whole_of(dir).and_then(|part| known.whole_of(part));
         self.report.inner_moves += u64::from(inner.is_some());
+        let mut names = self.registers.in_dir(dir).into_values();
+        let linked = names.any(|ino| self.registers.had_several(ino));
+        self.report.linked_moves += u64::from(linked);
         self.clients[client].moved_inner |= self.inner() == Some(dir);
     }
 

@@ -11,6 +11,8 @@ pub struct RanksReport {
     pub moves: u64,
     /// Those of them that were fragments of fragments.
     pub inner_moves: u64,
+    /// Those of them that had names of files with several names, all in them.
+    pub linked_moves: u64,
     /// Directories that were split, and put together.
     pub splits: u64,
     /// See `splits`.

@@ -1,0 +1,120 @@
+//! The inodes that the list of subtrees carries from one rank to another: that of a subtree's root, and those with
+//! several names, all of them in it.
+
+use journal::{Block, Event, JournalBuffer};
+use metastore::Subtree;
+use namespace::{Mode, name_in_links};
+use types::{Errno, Error, Ino, Origin, Seq, Timestamp};
+
+use super::export::ROOT_NAME;
+use crate::Mds;
+
+/// Shows the event of each inode that comes with a subtree, the root's first.
+///
+/// # Errors
+/// `EBADMSG` if that is not what is there.
+fn each(
+    subtree: &Subtree,
+    mut show: impl FnMut(&Event<'_>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let malformed = |what: String| Error::new(Errno::BadMessage, metastore::SUBTREES_NAME, what);
+    let mut offset = 0;
+    while offset < subtree.inode.len() {
+        let block = Block::read(&subtree.inode, offset);
+        let (block, next) = block.map_err(|error| malformed(error.to_string()))?;
+        let mut events = block.events();
+        while let Some(record) =
+            events.next_event().map_err(|error| malformed(error.to_string()))?
+        {
+            show(&record.event)?;
+        }
+        offset = next;
+    }
+    Ok(())
+}
+
+/// The inode with several names that an event hands over.
+fn linked_of(event: &Event<'_>) -> Option<Ino> {
+    match *event {
+        Event::Rename { parent: Ino::LINKS, new_parent: Ino::LINKS, ref moved, .. }
+            if !moved.attr.is_dir() =>
+        {
+            Some(moved.attr.ino)
+        }
+        _ => None,
+    }
+}
+
+/// The inodes with several names that come with a subtree, in order. What cannot be read is said when it is taken in.
+pub(super) fn linked(subtree: &Subtree) -> Vec<Ino> {
+    let mut linked = Vec::new();
+    let read = each(subtree, |event| {
+        linked.extend(linked_of(event));
+        Ok(())
+    });
+    if read.is_err() {
+        linked.clear();
+    }
+    linked.sort_unstable();
+    linked
+}
+
+impl Mds {
+    /// What the list says of the inodes that go with a subtree. `None` if one of them is not here.
+    pub(super) fn hand_over(&self, root: Ino, linked: &[Ino]) -> Option<Vec<u8>> {
+        let mut buffer = JournalBuffer::new(Seq(1), true);
+        let planned = self.namespace.offer(root, (Ino::above(root), ROOT_NAME))?;
+        buffer.append(Origin::default(), &planned.event());
+        for ino in linked {
+            let name = name_in_links(*ino);
+            let planned = self.namespace.offer_linked(*ino, &name)?;
+            buffer.append(Origin::default(), &planned.event());
+        }
+        buffer.close_block();
+        Some(buffer.take_blocks().concat())
+    }
+
+    /// Journals the inodes that come with a subtree, and puts them where they belong here: the root under the name
+    /// that is given. Returns the position of the last event.
+    pub(super) fn take_inodes(
+        &mut self,
+        subtree: &Subtree,
+        (home, name): (Ino, &[u8]),
+    ) -> Result<Seq, Error> {
+        // The directory of the name does not change with it.
+        let time = self.namespace.getattr(home).map_or(Timestamp(0), |attr| attr.mtime);
+        let mut seq = None;
+        each(subtree, |event| {
+            let event = match *event {
+                Event::Rename { moved, .. } if seq.is_none() && moved.attr.is_dir() => {
+                    Event::Rename {
+                        parent: home,
+                        name,
+                        new_parent: home,
+                        new_name: name,
+                        moved,
+                        exchanged: None,
+                        replaced: Ino(0),
+                        time,
+                    }
+                }
+                _ if seq.is_some() && linked_of(event).is_some() => *event,
+                _ => {
+                    let expected = "an event that is none of an inode that changes hands";
+                    return Err(Error::new(Errno::BadMessage, metastore::SUBTREES_NAME, expected));
+                }
+            };
+            let at = self.log.append(self.clock.now, Origin::default(), &event);
+            self.namespace.apply(at, Mode::Replay, &event);
+            seq = Some(at);
+            Ok(())
+        })?;
+        seq.ok_or_else(|| {
+            Error::new(
+                Errno::BadMessage,
+                metastore::SUBTREES_NAME,
+                "a subtree without its root's inode",
+            )
+        })
+    }
+}
