@@ -2,18 +2,24 @@
 
 use std::sync::Arc;
 
-use cudele::{Errno, Fs, Ino};
+use cudele::{AttrChange, Errno, Fs, Ino, NewFile};
 use rustix::process::Pid;
 use types::Rank;
 
 use crate::cluster::Cluster;
 
-fn kill_all(cluster: &Cluster) {
+/// Kills the servers of these ranks.
+fn kill(cluster: &Cluster, ranks: impl Fn(u64) -> bool) {
     let status = cluster.json(&["mds", "ls"]);
-    for entry in status["ranks"].as_array().unwrap() {
+    let entries = status["ranks"].as_array().unwrap().iter();
+    for entry in entries.filter(|entry| ranks(entry["rank"].as_u64().unwrap())) {
         let pid = i32::try_from(entry["pid"].as_i64().unwrap()).unwrap();
         Cluster::kill_process(Pid::from_raw(pid).unwrap());
     }
+}
+
+fn kill_all(cluster: &Cluster) {
+    kill(cluster, |_| true);
 }
 
 /// `/zero` and `/one` on the ranks that they are called by, which nobody wants there.
@@ -92,6 +98,94 @@ fn a_directory_comes_to_a_file_that_is_to_have_a_name_there() {
     link(&fs, "/one/file", "/zero/renamed", "second").unwrap();
     assert_eq!(rank_of(&cluster, "/zero/renamed"), 1);
     cluster.run(&["rm", "-r", "/zero"]);
+    adds_up(&cluster);
+}
+
+/// The `round` in which `/many` is as it should be: three names for each file, in three directories, and what was
+/// said of the file through one of them.
+fn has_all(cluster: &Cluster, fs: &Arc<Fs>, round: u32) {
+    let dirs = ["/many", "/many/x", "/many/x/y"].map(|path| fs.open_dir(path).unwrap());
+    for number in 0..FILES {
+        let found = dirs.each_ref().map(|dir| dir.lookup(&format!("f{number}")).unwrap());
+        let [first, ..] = &found;
+        assert!(found.iter().all(|attr| (attr.ino, attr.nlink) == (first.ino, 3)), "{found:?}");
+        assert_eq!(first.mode & 0o777, 0o600 + round, "f{number}: {first:?}");
+    }
+    let content = cluster.run(&["cp", "/many/x/y/large", "-"]);
+    assert_eq!(content.len(), LARGE);
+    assert_eq!(cluster.run(&["cp", "/many/x/y/f0", "-"]), b"content");
+}
+
+const FILES: u32 = 60;
+/// Not in its inode.
+const LARGE: usize = 100_000;
+
+#[test]
+fn files_with_several_names_go_with_the_subtree_that_has_all_of_them() {
+    let cluster = Cluster::by_hand(&["--mds", "3"]);
+    for path in ["/many", "/many/x", "/many/x/y"] {
+        cluster.run(&["mkdir", path]);
+    }
+    cluster.run_with_input(&["cp", "-", "/many/f0"], b"content");
+    cluster.run_with_input(&["cp", "-", "/many/large"], &vec![7; LARGE]);
+    let fs = cluster.mount();
+    let dirs = ["/many", "/many/x", "/many/x/y"].map(|path| fs.open_dir(path).unwrap());
+    for number in 1..FILES {
+        dirs[0].create(&format!("f{number}"), &NewFile::default()).unwrap();
+    }
+    let name = |number: u32| if number == FILES { "large".into() } else { format!("f{number}") };
+    for number in 0..=FILES {
+        let ino = dirs[0].lookup(&name(number)).unwrap().ino;
+        dirs[1].link(ino, &name(number)).unwrap();
+        dirs[2].link(ino, &name(number)).unwrap();
+    }
+    let say = |round: u32| {
+        for number in 0..FILES {
+            // Through one of the names, and the others say the same.
+            let ino = dirs[round as usize % 3].lookup(&name(number)).unwrap().ino;
+            let mode = Some(0o600 + round);
+            fs.set_attr(ino, &AttrChange { mode, ..AttrChange::default() }).unwrap();
+            // One name goes and comes.
+            dirs[1].unlink(&name(number)).unwrap();
+            dirs[1].link(ino, &name(number)).unwrap();
+        }
+    };
+    // Whoever is killed when: they are on the one rank, or on the other.
+    let mut at = 0;
+    for round in 0..8 {
+        say(round);
+        let to = (at + 1) % 3;
+        let mut moving =
+            cluster.command(&["mds", "pin", "/many", &to.to_string()]).spawn().unwrap();
+        match round % 4 {
+            0 => assert!(moving.wait().unwrap().success()),
+            victim => {
+                let killed = if victim == 1 { at } else { to };
+                kill(&cluster, |rank| rank == killed);
+                cluster.start();
+                // It may have been told that a server is gone.
+                let _ = moving.wait().unwrap();
+                if victim == 3 {
+                    fs.sync().unwrap();
+                    kill_all(&cluster);
+                    cluster.start();
+                }
+            }
+        }
+        has_all(&cluster, &fs, round);
+        at = rank_of(&cluster, "/many");
+        if round % 4 == 0 {
+            assert_eq!(at, to);
+        }
+    }
+    // With its last name a file is gone, wherever it was.
+    cluster.run(&["rm", "/many/f1"]);
+    cluster.run(&["rm", "/many/x/f1"]);
+    assert_eq!(cluster.json(&["stat", "/many/x/y/f1"])["nlink"], 1);
+    cluster.run(&["rm", "-r", "/many/x"]);
+    assert_eq!(cluster.json(&["stat", "/many/f2"])["nlink"], 1);
+    cluster.run(&["mds", "pin", "/many", "0"]);
+    cluster.run(&["rm", "-r", "/many"]);
     adds_up(&cluster);
 }
 

@@ -93,15 +93,16 @@ fn what_came_back_goes_with_what_is_around_it() {
 fn what_must_stay_says_why() {
     let cluster = Cluster::by_hand(&["--mds", "2"]);
     cluster.run(&["mkdir", "/a"]);
+    cluster.run(&["mkdir", "/b"]);
     let fs = cluster.mount();
-    let dir = fs.open_dir("/a").unwrap();
+    let [dir, other] = ["/a", "/b"].map(|path| fs.open_dir(path).unwrap());
     let file = dir.create("one", &NewFile::default()).unwrap();
-    dir.link(file.ino, "two").unwrap();
+    other.link(file.ino, "two").unwrap();
     let error = fs.pin(dir.ino(), Rank(1)).unwrap_err();
     assert_eq!(error.errno, Errno::Busy);
+    assert!(error.to_string().contains("/a/one"), "{error}");
     assert!(error.to_string().contains("several names"), "{error}");
-    dir.unlink("two").unwrap();
-    dir.unlink("one").unwrap();
+    other.unlink("two").unwrap();
     let error = fs.pin(dir.ino(), Rank(9)).unwrap_err();
     assert_eq!(error.errno, Errno::Again);
     assert_eq!(fs.pin(Ino::ROOT, Rank(1)).unwrap_err().errno, Errno::Busy);
@@ -153,10 +154,12 @@ fn a_file_has_several_names_on_any_rank_but_all_on_the_same() {
     assert!(said.contains("Everything adds up"), "{said}");
     cluster.start();
     ["/zero", "/one", "/two"].into_iter().for_each(both);
-    // They are in a branch, which is read from the store; and do not move.
+    // They are in a branch, which is read from the store, and go with the directory that has all of them only.
     cluster.run(&["branch", "create", "b", "/one"]);
-    let said = cluster.fails(1, &["mds", "pin", "/one", "0"]);
+    let said = cluster.fails(1, &["mds", "pin", "/one/below", "0"]);
     assert!(said.contains("several names"), "{said}");
+    pin(&cluster, "/one", 2);
+    both("/one");
     cluster.run(&["rm", "/one/first"]);
     let last = cluster.json(&["stat", "/one/below/second"]);
     assert_eq!(last["nlink"], 1);

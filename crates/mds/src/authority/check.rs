@@ -112,7 +112,7 @@ impl Mds {
             let path = self.namespace.path_of(named.dir).unwrap_or_else(types::Path::root);
             let path = path.join(&named.name);
             busy(format!(
-                "{path} ({}) has other names that are not in it, and all names of a file are on one rank",
+                "{path} ({}) is a file with several names, of which some are not in it; all are on one rank",
                 named.ino
             ))
         })?;
