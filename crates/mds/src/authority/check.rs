@@ -129,7 +129,8 @@ impl Mds {
 
     /// Everything in a subtree must be in memory.
     pub(super) fn check_known(&self, root: Ino) -> Result<(), Refused> {
-        let mut below = self.namespace.below(root).into_iter();
+        let below = self.namespace.below(root).into_iter();
+        let mut below = below.filter(|dir| !self.authority.is_of_other(*dir));
         let unknown = below.find(|dir| !self.namespace.is_complete(*dir));
         match unknown.or_else(|| self.unknown_below(root)) {
             Some(dir) => Err(cold(dir)),

@@ -358,20 +358,17 @@ impl Mds {
         self.tables.note_went(root);
         // Who waits is told first: to forget takes a while if there is much.
         let out = self.namespace.take_out(root);
+        // Nothing but that they are not here says where they are.
+        self.namespace.forget_linked(&linked, gone.map_or(Seq(0), |gone| gone.last));
+        self.counters.exported_linked += linked.len() as u64;
+        self.note_moved(root, linked);
         let froze = frozen.map_or(Span(0), |since| self.clock.now.since(since));
         self.counters.export_freeze_micros = froze.0 / 1000;
         self.counters.export_freezes_micros += froze.0 / 1000;
         self.authority.note_plain();
         self.retry_returned(root, effects);
-        let last = gone.map_or(Seq(0), |gone| gone.last);
-        self.namespace.forget_linked(&linked, last);
-        let mut gone = self.namespace.forget_out(out);
-        self.counters.exported_linked += linked.len() as u64;
-        gone.extend(linked);
-        if self.authority.moved.len() + gone.len() > MOVED_MAX {
-            self.authority.moved.clear();
-        }
-        self.authority.moved.extend(gone.into_iter().take(MOVED_MAX).map(|ino| (ino, root)));
+        let forgotten = self.namespace.forget_out(out);
+        self.note_moved(root, forgotten);
         self.drop_left();
         self.tables_tick(effects);
         self.go_on_with_held(effects);
@@ -380,6 +377,15 @@ impl Mds {
         self.counters.sessions_flushed += flushed;
         self.last_beacon = None;
         self.answer_export(at, Ok(()), effects);
+    }
+
+    /// Remembers with which subtree inodes went, unless there are too many.
+    fn note_moved(&mut self, root: Ino, inos: Vec<Ino>) {
+        let moved = &mut self.authority.moved;
+        if moved.len() + inos.len() > MOVED_MAX {
+            moved.clear();
+        }
+        moved.extend(inos.into_iter().take(MOVED_MAX).map(|ino| (ino, root)));
     }
 
     fn end_export(&mut self, root: Ino) -> Option<Export> {

@@ -1,5 +1,7 @@
 //! What must hold always, and in the end, when everything is healed.
 
+use std::collections::BTreeMap;
+
 use metastore::request::{StoreOp, Token};
 use metastore::{SUBTREES_NAME, Subtrees};
 use objstore::ObjectStore;
@@ -67,6 +69,7 @@ impl World {
             let servers = world.servers.iter().filter_map(|it| it.mds.as_ref());
             servers.filter(|mds| mds.serves(leaf)).count()
         };
+        self.audit_links();
         // Small fragments go to the first rank by themselves.
         self.run_while(self.now + PATIENCE, |world| {
             leaves.iter().any(|leaf| serving(world, *leaf) != 1)
@@ -75,6 +78,26 @@ impl World {
             let serving = serving(self, leaf);
             if serving != 1 && self.report.violation.is_none() {
                 return self.fail(format!("{leaf} is served by {serving} ranks"));
+            }
+        }
+    }
+
+    /// Each file that has, or had, several names is kept by one rank, and none is that has lost all of them. As far as
+    /// ranks have in memory what they keep.
+    fn audit_links(&mut self) {
+        let mut kept: BTreeMap<Ino, Vec<usize>> = BTreeMap::new();
+        for (number, server) in self.servers.iter().enumerate() {
+            let Some(mds) = &server.mds else { continue };
+            for (_, ino) in mds.namespace().names_in(Ino::LINKS, None, usize::MAX) {
+                kept.entry(ino).or_default().push(number);
+            }
+        }
+        for (ino, ranks) in kept {
+            if ranks.len() > 1 {
+                return self.fail(format!("{ino} is kept by the ranks {ranks:?}"));
+            }
+            if self.registers.names_of(ino) == 0 {
+                return self.fail(format!("{ino} has no name, and rank {ranks:?} keeps it"));
             }
         }
     }

@@ -107,6 +107,8 @@ impl Client {
         | Op::List { dir, .. } = self.fragments.aim(script.op())
         {
             dir
+        } else if let Script::Say(place, ..) = script {
+            self.home(place)
         } else {
             script.named()
         }
@@ -299,6 +301,7 @@ impl World {
                 let other = 1 + self.rng.index(self.clients.len() - 1);
                 Script::Lookup((place.0, format!("c{other}.{}", self.rng.below(4)).into_bytes()))
             }
+            7 if exists && self.links => self.choose_to_say(place),
             7 => Script::Touch(place.0),
             8 => Script::List(place.0),
             _ => {
@@ -330,6 +333,14 @@ impl World {
         if matches!(script, Script::Link(_)) && stale < AGREE && is_stale(&result) {
             // What has just come is not known at once.
             return self.ask(client, script, rank, (at, stale + 1), so_far);
+        }
+        if let Script::Say(place, ..) = &script
+            && is_stale(&result)
+        {
+            // After a restart only its name brings it back.
+            let look = Script::Lookup(place.clone());
+            self.clients[client].script.push_front(script);
+            return self.again(client, look, MS);
         }
         if self.linking_answered(client, (&script, at), &result) {
             return;

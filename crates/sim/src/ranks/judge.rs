@@ -93,6 +93,9 @@ impl World {
                 if !self.counts_names(client, place, attr.nlink) {
                     return Err("the file has more names, or fewer");
                 }
+                if !self.is_as_said(client, place, attr) {
+                    return Err("that was not said of the file last");
+                }
             }
             (Script::Lookup(place), Err(_)) if errno == Some(Errno::NotFound) => {
                 if !self.may_be(client, place, None, when) {
@@ -100,6 +103,9 @@ impl World {
                 }
             }
             (Script::Touch(_), Ok(Answer::Done)) => {}
+            (Script::Say(_, ino, mode), Ok(Answer::Done)) => {
+                self.registers.said.insert(*ino, *mode);
+            }
             (Script::List(dir), Ok(Answer::Entries { entries, .. })) => {
                 let listed = entries.iter().map(|(name, attr)| (name.clone(), attr.ino)).collect();
                 self.judge_listing(client, *dir, listed)?;
@@ -175,6 +181,7 @@ impl World {
                 | Script::Lookup(_)
                 | Script::List(_)
                 | Script::Touch(_)
+                | Script::Say(..)
                 | Script::Split(_)
                 | Script::Join(_)
                 | Script::Stat(_)

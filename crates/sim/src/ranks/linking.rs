@@ -162,6 +162,21 @@ impl World {
         }
     }
 
+    /// Something to say of a file, which is the same through all of its names.
+    pub(super) fn choose_to_say(&mut self, place: Place) -> Script {
+        let ino = self.registers.now(&place).filter(|_| !self.is_about_job(place.0));
+        let Some(ino) = ino else { return Script::Lookup(place) };
+        let before = self.registers.said.get(&ino).copied().unwrap_or(0);
+        Script::Say(place, ino, (before + 1) & types::MODE_PERMISSIONS)
+    }
+
+    /// Whether a file of a client is as that client said last.
+    pub(super) fn is_as_said(&self, client: usize, place: &Place, attr: &types::Attr) -> bool {
+        let is_own = place.1.starts_with(format!("c{client}.").as_bytes());
+        let said = self.registers.said.get(&attr.ino).filter(|_| is_own);
+        said.is_none_or(|said| attr.mode & types::MODE_PERMISSIONS == *said)
+    }
+
     /// A file has a name more.
     pub(super) fn linked(&mut self, link: &Link, when: (u64, u64)) {
         self.report.linked += 1;

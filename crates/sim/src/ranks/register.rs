@@ -21,6 +21,8 @@ struct Span {
 pub(super) struct Registers {
     names: BTreeMap<Place, Vec<Span>>,
     pub(super) linked: BTreeSet<Ino>,
+    /// What was said last of a file by who changes its names.
+    pub(super) said: BTreeMap<Ino, u32>,
 }
 
 impl Registers {

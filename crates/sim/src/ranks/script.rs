@@ -26,6 +26,8 @@ pub(super) enum Script {
     List(Ino),
     /// What a client of one directory does with it.
     Touch(Ino),
+    /// What a client says of a file, by its number: permissions that no other file ever had.
+    Say(Place, Ino, u32),
     Export(Ino, Rank),
     Split(Ino),
     Join(Ino),
@@ -71,6 +73,11 @@ impl Script {
                     types::AttrChange { mode: Some(0o755), ..types::AttrChange::default() };
                 Op::SetAttr { ino: *dir, change }
             }
+            Self::Say(_, ino, mode) => {
+                let change =
+                    types::AttrChange { mode: Some(*mode), ..types::AttrChange::default() };
+                Op::SetAttr { ino: *ino, change }
+            }
             Self::Export(dir, rank) => Op::Export { dir: *dir, rank: *rank },
             Self::Split(dir) => Op::Split { dir: *dir },
             Self::Join(dir) => Op::Join { dir: *dir },
@@ -96,7 +103,8 @@ impl Script {
             | Self::Create((dir, _))
             | Self::Unlink((dir, _))
             | Self::Rename((dir, _), _)
-            | Self::Lookup((dir, _)) => *dir,
+            | Self::Lookup((dir, _))
+            | Self::Say((dir, _), ..) => *dir,
         }
     }
 }
