@@ -467,8 +467,8 @@ impl Namespace {
         let Some(inode) = self.inodes.get_mut(dir) else {
             if !when.merges() {
                 let touched = &mut self.dir_mut(dir).touched;
-                // In a replay the store may have said more already.
-                if touched.is_none_or(|(_, known)| known < seq) {
+                // In a replay the store may have said more already. Events of a merge are of one position.
+                if touched.is_none_or(|(_, known)| known <= seq) {
                     *touched = Some((time, seq));
                 }
             }
