@@ -106,7 +106,7 @@ fn a_directory_comes_to_a_file_that_is_to_have_a_name_there() {
 fn has_all(cluster: &Cluster, fs: &Arc<Fs>, round: u32) {
     let dirs = ["/many", "/many/x", "/many/x/y"].map(|path| fs.open_dir(path).unwrap());
     for number in 0..FILES {
-        let found = dirs.each_ref().map(|dir| dir.lookup(&format!("f{number}")).unwrap());
+        let found = dirs.each_ref().map(|dir| dir.lookup(format!("f{number}")).unwrap());
         let [first, ..] = &found;
         assert!(found.iter().all(|attr| (attr.ino, attr.nlink) == (first.ino, 3)), "{found:?}");
         assert_eq!(first.mode & 0o777, 0o600 + round, "f{number}: {first:?}");
@@ -131,23 +131,23 @@ fn files_with_several_names_go_with_the_subtree_that_has_all_of_them() {
     let fs = cluster.mount();
     let dirs = ["/many", "/many/x", "/many/x/y"].map(|path| fs.open_dir(path).unwrap());
     for number in 1..FILES {
-        dirs[0].create(&format!("f{number}"), &NewFile::default()).unwrap();
+        dirs[0].create(format!("f{number}"), &NewFile::default()).unwrap();
     }
     let name = |number: u32| if number == FILES { "large".into() } else { format!("f{number}") };
     for number in 0..=FILES {
-        let ino = dirs[0].lookup(&name(number)).unwrap().ino;
-        dirs[1].link(ino, &name(number)).unwrap();
-        dirs[2].link(ino, &name(number)).unwrap();
+        let ino = dirs[0].lookup(name(number)).unwrap().ino;
+        dirs[1].link(ino, name(number)).unwrap();
+        dirs[2].link(ino, name(number)).unwrap();
     }
     let say = |round: u32| {
         for number in 0..FILES {
             // Through one of the names, and the others say the same.
-            let ino = dirs[round as usize % 3].lookup(&name(number)).unwrap().ino;
+            let ino = dirs[round as usize % 3].lookup(name(number)).unwrap().ino;
             let mode = Some(0o600 + round);
             fs.set_attr(ino, &AttrChange { mode, ..AttrChange::default() }).unwrap();
             // One name goes and comes.
-            dirs[1].unlink(&name(number)).unwrap();
-            dirs[1].link(ino, &name(number)).unwrap();
+            dirs[1].unlink(name(number)).unwrap();
+            dirs[1].link(ino, name(number)).unwrap();
         }
     };
     // Whoever is killed when: they are on the one rank, or on the other.

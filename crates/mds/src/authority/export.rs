@@ -147,8 +147,8 @@ impl Mds {
         (root, to): (Ino, Rank),
         pinned: bool,
     ) -> Performing {
-        // Who balances decided that a while ago.
-        if self.place(root) != Place::Here {
+        // Who balances decided that a while ago. And what was answered before a crash is carried out first, where it was.
+        if self.place(root) != Place::Here || self.is_resend_busy() {
             return Err(Errno::Again.into());
         }
         if to == self.rank {

@@ -35,14 +35,9 @@ fn each(
 
 /// The inode with several names that an event hands over.
 fn linked_of(event: &Event<'_>) -> Option<Ino> {
-    match *event {
-        Event::Rename { parent: Ino::LINKS, new_parent: Ino::LINKS, ref moved, .. }
-            if !moved.attr.is_dir() =>
-        {
-            Some(moved.attr.ino)
-        }
-        _ => None,
-    }
+    let Event::Rename { parent, new_parent, ref moved, .. } = *event else { return None };
+    let linked = (parent, new_parent) == (Ino::LINKS, Ino::LINKS) && !moved.attr.is_dir();
+    linked.then_some(moved.attr.ino)
 }
 
 /// The inodes with several names that come with a subtree, in order. What cannot be read is said when it is taken in.
@@ -85,23 +80,21 @@ impl Mds {
         let time = self.namespace.getattr(home).map_or(Timestamp(0), |attr| attr.mtime);
         let mut seq = None;
         each(subtree, |event| {
-            let event = match *event {
-                Event::Rename { moved, .. } if seq.is_none() && moved.attr.is_dir() => {
-                    Event::Rename {
-                        parent: home,
-                        name,
-                        new_parent: home,
-                        new_name: name,
-                        moved,
-                        exchanged: None,
-                        replaced: Ino(0),
-                        time,
-                    }
-                }
-                _ if seq.is_some() && linked_of(event).is_some() => *event,
-                _ => {
-                    let expected = "an event that is none of an inode that changes hands";
-                    return Err(Error::new(Errno::BadMessage, metastore::SUBTREES_NAME, expected));
+            let event = match (*event, seq) {
+                (Event::Rename { moved, .. }, None) if moved.attr.is_dir() => Event::Rename {
+                    parent: home,
+                    name,
+                    new_parent: home,
+                    new_name: name,
+                    moved,
+                    exchanged: None,
+                    replaced: Ino(0),
+                    time,
+                },
+                (event, Some(_)) if linked_of(&event).is_some() => event,
+                (event, _) => {
+                    let cause = format!("{:?} of no inode that changes hands", event.kind());
+                    return Err(Error::new(Errno::BadMessage, metastore::SUBTREES_NAME, cause));
                 }
             };
             let at = self.log.append(self.clock.now, Origin::default(), &event);

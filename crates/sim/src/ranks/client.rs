@@ -334,13 +334,8 @@ impl World {
             // What has just come is not known at once.
             return self.ask(client, script, rank, (at, stale + 1), so_far);
         }
-        if let Script::Say(place, ..) = &script
-            && is_stale(&result)
-        {
-            // After a restart only its name brings it back.
-            let look = Script::Lookup(place.clone());
-            self.clients[client].script.push_front(script);
-            return self.again(client, look, MS);
+        if is_stale(&result) && self.looks_for_what_it_says(client, &script) {
+            return;
         }
         if self.linking_answered(client, (&script, at), &result) {
             return;

@@ -90,12 +90,7 @@ impl World {
                 if !self.may_be(client, place, Some(attr.ino), when) {
                     return Err("the name was never that then");
                 }
-                if !self.counts_names(client, place, attr.nlink) {
-                    return Err("the file has more names, or fewer");
-                }
-                if !self.is_as_said(client, place, attr) {
-                    return Err("that was not said of the file last");
-                }
+                self.judge_file(client, place, attr)?;
             }
             (Script::Lookup(place), Err(_)) if errno == Some(Errno::NotFound) => {
                 if !self.may_be(client, place, None, when) {
@@ -103,9 +98,7 @@ impl World {
                 }
             }
             (Script::Touch(_), Ok(Answer::Done)) => {}
-            (Script::Say(_, ino, mode), Ok(Answer::Done)) => {
-                self.registers.said.insert(*ino, *mode);
-            }
+            (Script::Say(_, ino, mode), Ok(Answer::Done)) => self.registers.say(*ino, *mode),
             (Script::List(dir), Ok(Answer::Entries { entries, .. })) => {
                 let listed = entries.iter().map(|(name, attr)| (name.clone(), attr.ino)).collect();
                 self.judge_listing(client, *dir, listed)?;

@@ -170,11 +170,12 @@ impl World {
         Script::Say(place, ino, (before + 1) & types::MODE_PERMISSIONS)
     }
 
-    /// Whether a file of a client is as that client said last.
-    pub(super) fn is_as_said(&self, client: usize, place: &Place, attr: &types::Attr) -> bool {
-        let is_own = place.1.starts_with(format!("c{client}.").as_bytes());
-        let said = self.registers.said.get(&attr.ino).filter(|_| is_own);
-        said.is_none_or(|said| attr.mode & types::MODE_PERMISSIONS == *said)
+    /// Of what something is said may not be known after a restart: its name brings it back.
+    pub(super) fn looks_for_what_it_says(&mut self, client: usize, script: &Script) -> bool {
+        let Script::Say(place, ..) = script else { return false };
+        self.clients[client].script.push_front(script.clone());
+        self.again(client, Script::Lookup(place.clone()), MS);
+        true
     }
 
     /// A file has a name more.
@@ -184,10 +185,22 @@ impl World {
         self.registers.changed(link.to.clone(), Some(link.ino), when);
     }
 
-    /// Whether a file of a client has as many names as it should.
-    pub(super) fn counts_names(&self, client: usize, place: &Place, nlink: u32) -> bool {
+    /// Whether a file of a client has as many names as it should, and is as that client said last.
+    pub(super) fn judge_file(
+        &self,
+        client: usize,
+        place: &Place,
+        attr: &types::Attr,
+    ) -> Result<(), &'static str> {
         let is_own = place.1.starts_with(format!("c{client}.").as_bytes());
-        let known = self.registers.now(place).filter(|_| is_own);
-        known.is_none_or(|ino| self.registers.names_of(ino) == nlink as usize)
+        let Some(ino) = self.registers.now(place).filter(|_| is_own) else { return Ok(()) };
+        if self.registers.names_of(ino) != attr.nlink as usize {
+            return Err("the file has more names, or fewer");
+        }
+        let said = self.registers.said.get(&ino);
+        if said.is_some_and(|said| attr.mode & types::MODE_PERMISSIONS != *said) {
+            return Err("that was not said of the file last");
+        }
+        Ok(())
     }
 }

@@ -62,6 +62,11 @@ impl Registers {
         }
     }
 
+    /// Something was said of a file.
+    pub(super) fn say(&mut self, ino: Ino, mode: u32) {
+        self.said.insert(ino, mode);
+    }
+
     /// How many names a file has.
     pub(super) fn names_of(&self, ino: Ino) -> usize {
         let last = self.names.values().filter_map(|spans| spans.last());
