@@ -381,6 +381,16 @@ impl Mds {
         self.waits_for_list((conn, client), request, effects)
     }
 
+    /// Whether the list is known as it was a moment ago.
+    pub(super) fn has_read_lately(&self) -> bool {
+        self.has_read_since(READ_LATELY)
+    }
+
+    fn has_read_since(&self, span: Span) -> bool {
+        let lately = |at| self.clock.now.since(at) < span;
+        self.authority.read_at.is_some_and(lately) && !self.authority.is_busy()
+    }
+
     /// Lets a request wait until the list was read, if that was not done lately: what is in it may
     /// have come here meanwhile.
     fn waits_for_list(
@@ -391,8 +401,7 @@ impl Mds {
     ) -> bool {
         // Who makes a link has just been told that what it is about came here.
         let came = matches!(request.op, Op::Link { .. });
-        let lately = |at| self.clock.now.since(at) < if came { Span(1) } else { READ_LATELY };
-        if self.authority.read_at.is_some_and(lately) && !self.authority.is_busy() {
+        if self.has_read_since(if came { Span(1) } else { READ_LATELY }) {
             return false;
         }
         self.park_until_returned(conn, client, request, LIST);

@@ -106,7 +106,12 @@ impl Mds {
             return Err(cross("too many directories were renamed between metadata servers"));
         }
         if self.is_below(dir, &[passage.ino]) {
-            return Err(Errno::Invalid.into());
+            // It may have been renamed out of there since the list was read.
+            if self.has_read_lately() {
+                return Err(Errno::Invalid.into());
+            }
+            self.read_list(effects);
+            return Ok(false);
         }
         let Ok(Some(target)) = self.namespace.peek(dir, &passage.new_name) else {
             return Ok(true);
