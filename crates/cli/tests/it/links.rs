@@ -211,6 +211,32 @@ fn a_file_comes_with_its_directory_if_the_other_one_is_pinned() {
 }
 
 #[test]
+fn one_of_several_names_is_renamed_into_a_directory_of_another_rank() {
+    let cluster = Cluster::up_with(&["--mds", "2"]);
+    two_directories(&cluster);
+    cluster.run(&["mkdir", "/zero/below"]);
+    cluster.run_with_input(&["cp", "-", "/zero/below/old"], b"is replaced");
+    let fs = cluster.mount();
+    let ino = link(&fs, "/one/file", "/one", "second").unwrap();
+    cluster.run(&["mv", "/one/second", "/zero/below/old"]);
+    let names = ["/one/file", "/zero/below/old"];
+    are_one(&cluster, names);
+    assert_eq!((fs.stat(names[1]).unwrap().ino, rank_of(&cluster, "/zero/below")), (ino, 1));
+    assert_eq!(rank_of(&cluster, "/zero"), 0);
+    fs.sync().unwrap();
+    kill_all(&cluster);
+    cluster.start();
+    are_one(&cluster, names);
+    // What is pinned stays, and says so.
+    cluster.run(&["mkdir", "/zero/other"]);
+    cluster.run(&["mds", "pin", "/zero/other", "0"]);
+    let said = cluster.fails(1, &["mv", "/one/file", "/zero/other/third"]);
+    assert!(said.contains("EXDEV") && said.contains("/zero/other is pinned"), "{said}");
+    are_one(&cluster, names);
+    adds_up(&cluster);
+}
+
+#[test]
 fn a_name_that_neither_directory_can_go_for_is_refused_with_the_reasons() {
     let cluster = Cluster::up_with(&["--mds", "2"]);
     two_directories(&cluster);

@@ -41,6 +41,7 @@ impl Fs {
             return Err(refused);
         }
         let start = Instant::now();
+        let mut is_gathered = false;
         loop {
             let (from, to) = (self.place(parent), self.place(new_parent));
             if from == to {
@@ -81,6 +82,10 @@ impl Fs {
                 }
                 Ok(answer) => return Err(crate::fs::unexpected(&answer)),
                 Err(error) if is_passing(&error) => self.wait_or(start, error)?,
+                Err(error) if error.errno == Errno::CrossDevice && !is_gathered => {
+                    self.bring_for_several((cred, start), (parent, name), new_parent, error)?;
+                    is_gathered = true;
+                }
                 Err(error) => return Err(error),
             }
             self.locate(cred, [parent, new_parent])?;

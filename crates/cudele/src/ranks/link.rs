@@ -1,5 +1,6 @@
-//! A file gets a name in a directory that another rank serves: all names of a file are on one rank, so the
-//! directory comes to the file, or else the file's directory to the new name (B-02).
+//! A file gets a name in a directory that another rank serves, or one of several is renamed into it: all names of a
+//! file are on one rank, so the directory comes to the file, or else, where it has one name only, the file's directory to the
+//! new name (B-02).
 
 use std::time::{Duration, Instant};
 
@@ -72,6 +73,33 @@ impl Fs {
         );
         let error = Error::new(Errno::CrossDevice, "link", cause);
         Err(error.remedy("`cudele mds pin` brings both to one server, or copy the file"))
+    }
+
+    /// Has the directory to which a file with several names is renamed served by the rank that has all of them. `refused` is
+    /// how that rank said that the file does not go alone.
+    pub(super) fn bring_for_several(
+        &self,
+        (cred, start): (&Cred, Instant),
+        (parent, name): (Ino, &[u8]),
+        new_parent: Ino,
+        refused: Error,
+    ) -> Result<()> {
+        let found = self.request_ranked(cred, Op::Lookup { parent, name }, &[], None);
+        let Ok(Answer::Attr(file)) = found else { return Err(refused) };
+        if file.is_dir() || file.nlink < 2 {
+            return Err(refused);
+        }
+        let at = self.place(parent);
+        match self.gather(cred, (new_parent, at), start)? {
+            None => Ok(()),
+            Some(why) => {
+                let cause = format!(
+                    "{at} serves all names of the file, and the directory of the new one does not go there: {why}"
+                );
+                let error = Error::new(Errno::CrossDevice, "rename", cause);
+                Err(error.remedy("`cudele mds pin` brings both to one server, or copy the file"))
+            }
+        }
     }
 
     /// Removes or renames a directory that another rank serves than its name: nobody has pinned it there, so it
