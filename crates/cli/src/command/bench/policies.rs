@@ -41,7 +41,7 @@ const JOBS: u32 = 10;
 /// No policy: directories are given to the ranks in turn.
 const PLACED: &str = "placed";
 /// Files of each client then: moving everything to its place takes seconds, and is not to be most of the job.
-const JOB_FILES: u64 = 24_000;
+const JOB_FILES: u64 = 60_000;
 const SPREAD: f64 = 10.0;
 
 /// Where clients work.
