@@ -545,6 +545,7 @@ fn ranks_with_a_share_of_a_processor_work_together() {
     assert_eq!(names(&rows)[..4], private);
     for row in &rows[..4] {
         assert!(row["speedup"].as_f64() > Some(0.0), "{row}");
+        assert!(row["of_the_best"].as_f64() <= row["speedup"].as_f64(), "{row}");
         assert!(row["one_rank_per_second"].as_f64() > Some(0.0), "{row}");
         assert!(row["clients_processors"].as_f64() > Some(0.0), "{row}");
         assert_eq!(row["share_of_a_processor"], 0.1, "{row}");
