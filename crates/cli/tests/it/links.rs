@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cudele::{AttrChange, Errno, Fs, Ino, NewFile};
+use cudele::{AttrChange, Cred, Errno, Fs, Ino, NewFile, RenameFlags};
 use rustix::process::Pid;
 use types::Rank;
 
@@ -233,6 +233,73 @@ fn one_of_several_names_is_renamed_into_a_directory_of_another_rank() {
     let said = cluster.fails(1, &["mv", "/one/file", "/zero/other/third"]);
     assert!(said.contains("EXDEV") && said.contains("/zero/other is pinned"), "{said}");
     are_one(&cluster, names);
+    adds_up(&cluster);
+}
+
+#[test]
+fn a_file_that_does_not_go_alone_is_renamed_into_a_directory_of_another_rank() {
+    let cluster = Cluster::up_with(&["--mds", "2"]);
+    two_directories(&cluster);
+    for dir in ["/zero/below", "/zero/open", "/zero/other"] {
+        cluster.run(&["mkdir", dir]);
+    }
+    let fs = cluster.mount();
+    let [one, below, open] =
+        ["/one", "/zero/below", "/zero/open"].map(|path| fs.open_dir(path).unwrap());
+    // It had several names.
+    let ino = link(&fs, "/one/file", "/one", "second").unwrap();
+    one.unlink("second").unwrap();
+    let flags = RenameFlags::default();
+    one.rename("file", &below, "had several", flags).unwrap();
+    let found = fs.stat("/zero/below/had several").unwrap();
+    assert_eq!((found.ino, found.nlink), (ino, 1));
+    assert_eq!(rank_of(&cluster, "/zero/below"), 1);
+    // Somebody has it open.
+    fs.listen(|_| {}).unwrap();
+    let file = one.create("open", &NewFile::default()).unwrap();
+    fs.open_as(&Cred::root(), file.ino, true).unwrap();
+    one.rename("open", &open, "still open", flags).unwrap();
+    fs.append_as(&Cred::root(), file.ino, 3).unwrap();
+    fs.close_file(file.ino, true);
+    let found = fs.stat("/zero/open/still open").unwrap();
+    assert_eq!((found.ino, found.size), (file.ino, 3));
+    // What is pinned stays, so the other directory goes; and with two that are, nothing does.
+    cluster.run(&["mds", "pin", "/zero/other", "0"]);
+    let ino = link(&fs, "/zero/below/had several", "/zero/below", "third").unwrap();
+    let other = fs.open_dir("/zero/other").unwrap();
+    below.rename("had several", &other, "once more", flags).unwrap();
+    are_one(&cluster, ["/zero/below/third", "/zero/other/once more"]);
+    assert_eq!(fs.stat("/zero/other/once more").unwrap().ino, ino);
+    assert_eq!(rank_of(&cluster, "/zero/below"), 0);
+    fs.sync().unwrap();
+    kill_all(&cluster);
+    cluster.start();
+    assert_eq!(cluster.run(&["cp", "/zero/other/once more", "-"]), b"content");
+    adds_up(&cluster);
+}
+
+#[test]
+fn two_names_of_different_ranks_are_exchanged() {
+    let cluster = Cluster::up_with(&["--mds", "2"]);
+    two_directories(&cluster);
+    cluster.run(&["mkdir", "/zero/below"]);
+    cluster.run_with_input(&["cp", "-", "/zero/below/other"], b"other");
+    let fs = cluster.mount();
+    let [one, below] = ["/one", "/zero/below"].map(|path| fs.open_dir(path).unwrap());
+    let flags = RenameFlags { exchange: true, ..RenameFlags::default() };
+    let error = one.rename("absent", &below, "other", flags).unwrap_err();
+    assert_eq!((error.errno, rank_of(&cluster, "/zero/below")), (Errno::NotFound, 0));
+    one.rename("file", &below, "other", flags).unwrap();
+    assert_eq!(cluster.run(&["cp", "/one/file", "-"]), b"other");
+    assert_eq!(cluster.run(&["cp", "/zero/below/other", "-"]), b"content");
+    cluster.run(&["mkdir", "/zero/pinned"]);
+    cluster.run(&["mds", "pin", "/zero/pinned", "0"]);
+    cluster.run(&["mds", "pin", "/one", "1"]);
+    cluster.run_with_input(&["cp", "-", "/zero/pinned/stays"], b"stays");
+    let pinned = fs.open_dir("/zero/pinned").unwrap();
+    let error = one.rename("file", &pinned, "stays", flags).unwrap_err();
+    assert_eq!(error.errno, Errno::CrossDevice, "{error}");
+    assert!(error.to_string().contains("/zero/pinned is pinned"), "{error}");
     adds_up(&cluster);
 }
 

@@ -38,7 +38,7 @@ impl Fs {
             return Err(refused);
         };
         if flags.exchange {
-            return Err(refused);
+            return self.exchange_across(cred, op, refused);
         }
         let start = Instant::now();
         let mut is_gathered = false;
@@ -83,7 +83,7 @@ impl Fs {
                 Ok(answer) => return Err(crate::fs::unexpected(&answer)),
                 Err(error) if is_passing(&error) => self.wait_or(start, error)?,
                 Err(error) if error.errno == Errno::CrossDevice && !is_gathered => {
-                    self.bring_for_several((cred, start), (parent, name), new_parent, error)?;
+                    self.bring_for_rename((cred, start), (parent, name), new_parent, error)?;
                     is_gathered = true;
                 }
                 Err(error) => return Err(error),

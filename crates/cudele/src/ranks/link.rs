@@ -1,6 +1,6 @@
-//! A file gets a name in a directory that another rank serves, or one of several is renamed into it: all names of a
-//! file are on one rank, so the directory comes to the file, or else, where it has one name only, the file's directory to the
-//! new name (B-02).
+//! What one rank must have both directories of: a file gets a name in a directory that another rank serves, two names
+//! are exchanged, or a file is renamed that does not go alone. All names of a file are on one rank, so the one directory
+//! comes to the other (B-02, F-13).
 
 use std::time::{Duration, Instant};
 
@@ -17,23 +17,54 @@ impl Fs {
     /// Carries a link out that one server refused because another one has the file. `refused` is how it said so.
     pub(super) fn link_across(&self, cred: &Cred, op: &Op<'_>, refused: Error) -> Result<Answer> {
         let Op::Link { ino, parent, name } = *op else { return Err(refused) };
+        let check = || self.check_link(cred, ino, (parent, name));
+        self.request_together(cred, op, (parent, ino), check)
+    }
+
+    /// Exchanges two names that different ranks have.
+    pub(super) fn exchange_across(
+        &self,
+        cred: &Cred,
+        op: &Op<'_>,
+        refused: Error,
+    ) -> Result<Answer> {
+        let Op::Rename { parent, name, new_parent, new_name, .. } = *op else {
+            return Err(refused);
+        };
+        // Nothing moves for what is not there.
+        let check = || {
+            let names = [(parent, name), (new_parent, new_name)];
+            names.into_iter().try_for_each(|(parent, name)| {
+                self.request_ranked(cred, Op::Lookup { parent, name }, &[], None).map(drop)
+            })
+        };
+        self.request_together(cred, op, (new_parent, parent), check)
+    }
+
+    /// Has one rank serve a directory and a file, or another directory, and then asks it. `check` says before that
+    /// whether it is worth while.
+    fn request_together(
+        &self,
+        cred: &Cred,
+        op: &Op<'_>,
+        (dir, ino): (Ino, Ino),
+        check: impl FnOnce() -> Result<()>,
+    ) -> Result<Answer> {
+        let operation = if matches!(op, Op::Link { .. }) { "link" } else { "rename" };
         let start = Instant::now();
-        let mut is_checked = false;
+        let mut check = Some(check);
         loop {
-            self.locate(cred, [parent, ino])?;
-            let (at, file_at) = (self.place(parent), self.place(ino));
-            let is_together = at == file_at;
+            self.locate(cred, [dir, ino])?;
+            let (at, other_at) = (self.place(dir), self.place(ino));
+            let is_together = at == other_at;
             if !is_together {
-                if !is_checked {
-                    self.check_link(cred, ino, (parent, name))?;
-                    is_checked = true;
-                }
-                self.bring_together(cred, (parent, at), (ino, file_at), start)?;
+                check.take().map_or(Ok(()), |check| check())?;
+                self.bring_together(cred, operation, (dir, at), (ino, other_at), start)?;
             }
             match self.request_ranked(cred, *op, &[], None) {
                 // What came together may have parted again meanwhile.
                 Err(error) if error.errno == Errno::CrossDevice && start.elapsed() < WITHIN => {
-                    if is_together && self.place(parent) == self.place(ino) {
+                    if is_together && self.place(dir) == self.place(ino) {
                         std::thread::sleep(RETRY);
                     }
                 }
@@ -57,27 +88,29 @@ impl Fs {
         }
     }
 
-    /// Has one rank serve a directory and a file.
+    /// Has one rank serve a directory and a file, or another directory: the first comes to the second, or else the
+    /// other way round.
     fn bring_together(
         &self,
         cred: &Cred,
+        operation: &'static str,
         (dir, at): (Ino, Rank),
-        (ino, file_at): (Ino, Rank),
+        (ino, other_at): (Ino, Rank),
         start: Instant,
     ) -> Result<()> {
-        let Some(why) = self.gather(cred, (dir, file_at), start)? else { return Ok(()) };
+        let Some(why) = self.gather(cred, (dir, other_at), start)? else { return Ok(()) };
         let Some(other) = self.gather(cred, (ino, at), start)? else { return Ok(()) };
         let cause = format!(
-            "{file_at} serves the file, {at} the directory of the new name; that one does not go there: {why}; \
+            "{other_at} serves the file, {at} the directory of the new name; that one does not go there: {why}; \
              nor does the directory of the file: {other}"
         );
-        let error = Error::new(Errno::CrossDevice, "link", cause);
+        let error = Error::new(Errno::CrossDevice, operation, cause);
         Err(error.remedy("`cudele mds pin` brings both to one server, or copy the file"))
     }
 
-    /// Has the directory to which a file with several names is renamed served by the rank that has all of them. `refused` is
-    /// how that rank said that the file does not go alone.
-    pub(super) fn bring_for_several(
+    /// Has one rank serve the directory of a file and the one to which it is renamed, because the file does not go
+    /// alone: it has, or had, several names, or somebody has it open. `refused` is how that was said.
+    pub(super) fn bring_for_rename(
         &self,
         (cred, start): (&Cred, Instant),
         (parent, name): (Ino, &[u8]),
@@ -86,20 +119,11 @@ impl Fs {
     ) -> Result<()> {
         let found = self.request_ranked(cred, Op::Lookup { parent, name }, &[], None);
         let Ok(Answer::Attr(file)) = found else { return Err(refused) };
-        if file.is_dir() || file.nlink < 2 {
+        if file.is_dir() {
             return Err(refused);
         }
-        let at = self.place(parent);
-        match self.gather(cred, (new_parent, at), start)? {
-            None => Ok(()),
-            Some(why) => {
-                let cause = format!(
-                    "{at} serves all names of the file, and the directory of the new one does not go there: {why}"
-                );
-                let error = Error::new(Errno::CrossDevice, "rename", cause);
-                Err(error.remedy("`cudele mds pin` brings both to one server, or copy the file"))
-            }
-        }
+        let (at, file_at) = (self.place(new_parent), self.place(parent));
+        self.bring_together(cred, "rename", (new_parent, at), (parent, file_at), start)
     }
 
     /// Removes or renames a directory that another rank serves than its name: nobody has pinned it there, so it
