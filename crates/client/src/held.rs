@@ -19,6 +19,28 @@ pub(crate) struct Held {
     subtrees: BTreeMap<Ino, bool>,
 }
 
+/// What a client has of a file, on its way from the session with one server to that with another.
+#[derive(Clone, Debug, Default)]
+pub struct Carried {
+    open: Open,
+    locks: Vec<((LockKind, u64), LockRanges)>,
+}
+
+impl Carried {
+    /// What a server is told that may have it, and is to have it no more.
+    pub(crate) fn given_up(&self, ino: Ino) -> Vec<Op<'static>> {
+        let open = self.open;
+        let mut told = Vec::new();
+        for (write, count) in [(false, open.reading), (true, open.writing)] {
+            told.extend((count > 0).then_some(Op::Close { ino, write }));
+        }
+        let locks = self.locks.iter().flat_map(|(_, ranges)| ranges.iter());
+        let unlock = |lock: &Lock| Lock { mode: LockMode::Unlock, ..*lock };
+        told.extend(locks.map(|lock| Op::Lock { ino, lock: unlock(lock), wait: false }));
+        told
+    }
+}
+
 /// How often a file is open.
 #[derive(Clone, Copy, Debug, Default)]
 struct Open {
@@ -175,20 +197,76 @@ impl Held {
         self.locked(ino, Lock { mode: LockMode::Unlock, ..lock });
     }
 
+    /// Whether a file is open, as far as is known, or locked.
+    pub(crate) fn has(&self, ino: Ino) -> bool {
+        self.opens.contains_key(&ino) || self.locks_of(ino).next().is_some()
+    }
+
+    fn locks_of(&self, ino: Ino) -> impl Iterator<Item = (&(Ino, LockKind, u64), &LockRanges)> {
+        self.locks.iter().filter(move |((of, ..), _)| *of == ino)
+    }
+
+    /// Takes out what there is of a file, but for those who are opening it, of which so many for reading, and so many for
+    /// writing, are not answered yet.
+    pub(crate) fn take_out(&mut self, ino: Ino, (reading, writing): (u32, u32)) -> Carried {
+        let mut open = Open::default();
+        if let Some(known) = self.opens.get_mut(&ino) {
+            open = *known;
+            open.reading = known.reading.saturating_sub(reading);
+            open.writing = known.writing.saturating_sub(writing);
+            known.reading -= open.reading;
+            known.writing -= open.writing;
+            (known.granted, known.recalled, known.shared) = (false, false, false);
+            if known.reading == 0 && known.writing == 0 {
+                self.opens.remove(&ino);
+            }
+        }
+        let locks =
+            self.locks_of(ino).map(|((_, kind, owner), ranges)| ((*kind, *owner), ranges.clone()));
+        let locks = locks.collect();
+        self.locks.retain(|(of, ..), _| *of != ino);
+        Carried { open, locks }
+    }
+
+    /// Puts in what was taken out elsewhere. Returns what the server is to be told: that nothing is open, if so; and
+    /// nothing, if it knows.
+    pub(crate) fn put_in(&mut self, ino: Ino, carried: Carried) -> Vec<Op<'static>> {
+        let Carried { open, locks } = carried;
+        let mut told = Vec::new();
+        for ((kind, owner), ranges) in locks {
+            told.extend(ranges.iter().map(|lock| Op::Lock { ino, lock: *lock, wait: false }));
+            self.locks.entry((ino, kind, owner)).or_insert(ranges);
+        }
+        if open.reading > 0 || open.writing > 0 {
+            let known = self.opens.entry(ino).or_default();
+            known.reading += open.reading;
+            known.writing += open.writing;
+            known.granted = true;
+            known.shared |= open.shared;
+        }
+        match self.opens.get(&ino) {
+            Some(known) if known.granted => told.push(reopen(ino, known)),
+            Some(_) | None => told.push(reopen(ino, &Open::default())),
+        }
+        told
+    }
+
     /// What a server is told that does not know it. What it wants it will say.
     pub(crate) fn tell(&mut self) -> impl Iterator<Item = Op<'static>> {
         for open in self.opens.values_mut() {
             (open.granted, open.recalled) = (true, false);
         }
         self.early.clear();
-        let opens = self.opens.iter().map(|(ino, open)| {
-            let Open { reading, writing, shared, .. } = *open;
-            let access = Access { read: reading > 0, write: writing > 0, shared };
-            Op::Reopen { ino: *ino, access }
-        });
+        let opens = self.opens.iter().map(|(ino, open)| reopen(*ino, open));
         let locks = self.locks.iter().flat_map(|((ino, ..), ranges)| {
             ranges.iter().map(|lock| Op::Lock { ino: *ino, lock: *lock, wait: false })
         });
         opens.chain(locks)
     }
+}
+
+/// How a server is told that a file is open.
+fn reopen(ino: Ino, open: &Open) -> Op<'static> {
+    let Open { reading, writing, shared, .. } = *open;
+    Op::Reopen { ino, access: Access { read: reading > 0, write: writing > 0, shared } }
 }

@@ -28,6 +28,7 @@ pub use branch::{
 pub use cache::VALID;
 pub use decoupled::{Decoupled, Grant, View};
 pub use fragments::FragmentMap;
+pub use held::Carried;
 pub use left::{Left, LogNeed, in_order};
 pub use runs::{Behind, ByReference, ByValue, Part, Piece, Worth, may_go_by_value};
 pub use session::{Effects, Input, Known, Session};

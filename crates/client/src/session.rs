@@ -14,10 +14,11 @@
 mod again;
 mod ahead;
 mod mark;
+mod tell;
 
 use std::collections::VecDeque;
 
-use types::{ClientId, Cred, Epoch, Ino, Lock, Map, Moment, Seq, Stripe, Tid};
+use types::{ClientId, Cred, Epoch, Ino, Lock, Map, Moment, Rank, Seq, Stripe, Tid};
 use wire::{Answer, Failure, Hello, Message, Op, Replay, Reply, Request, Welcome};
 
 pub use ahead::Known;
@@ -58,6 +59,9 @@ pub struct Effects {
     /// The server has come so far with what was sent ahead that it was heard: see
     /// [`Session::send_ahead`].
     pub settled: bool,
+    /// Files that are open, or locked, and that another rank serves now: they go to the session with that one
+    /// ([`Session::take_out`]).
+    pub moved: Vec<(Rank, Vec<Ino>)>,
     /// Files on which a lock is lost: somebody else took it while the connection was down.
     pub locks_lost: Vec<Ino>,
 }
@@ -326,6 +330,7 @@ impl Session {
                 }
             }
             Input::Message(Message::Revoke { dir }) => self.revoked(dir, effects),
+            Input::Message(Message::Moved { to, files }) => effects.moved.push((to, files)),
             Input::Message(
                 Message::Hello(_)
                 | Message::Request(_)
@@ -393,22 +398,6 @@ impl Session {
             effects.frames.extend_from_slice(frame);
         }
         self.end_of_ahead(ahead, restarted, effects);
-    }
-
-    /// Tells the server what the client has. That needs nothing of the namespace.
-    fn tell_held(&mut self, effects: &mut Effects) {
-        self.told.clear();
-        let held: Vec<_> = self.held.tell().collect();
-        for op in held {
-            let tid = Tid(self.next_tid);
-            self.next_tid += 1;
-            if let Op::Lock { ino, lock, .. } = op {
-                self.told.insert(tid, (ino, lock));
-            }
-            let request = Request::new(tid, self.heard(tid), Cred::root(), op);
-            let request = Request { replay: Some(Replay::default()), ..request };
-            Message::Request(request).append_frame(&mut effects.frames);
-        }
     }
 
     /// Tells the server that everything was sent again. Nobody waits for the answer.

@@ -2,6 +2,8 @@
 //! inode number. The content itself is read and written by the caller: inline content with
 //! [`Op::SetData`], all else in the object store.
 
+use std::sync::Arc;
+
 use types::{Attr, ClientId, Cred, Ino, Lock, Result};
 use wire::{Answer, Op, Opened};
 
@@ -30,13 +32,13 @@ impl Fs {
     /// Ends one [`Fs::open_as`] of the same kind. Nobody waits for the server, which is told if it
     /// was the last one.
     pub fn close_file(&self, ino: Ino, write: bool) {
-        self.link_of(ino).close_file(ino, write, false);
+        self.at_holder(ino, |link| link.close_file(ino, write, false));
     }
 
     /// As [`Fs::close_file`], for one who makes many requests: the server is told with the next one,
     /// or by [`Fs::tell`].
     pub fn close_file_soon(&self, ino: Ino, write: bool) {
-        self.link_of(ino).close_file(ino, write, true);
+        self.at_holder(ino, |link| link.close_file(ino, write, true));
     }
 
     /// Tells the server what it was not told yet. It need not know soon: until then it only keeps
@@ -62,14 +64,16 @@ impl Fs {
     /// # Errors
     /// As [`Fs::yield_file`].
     pub fn yield_recalled(&self, ino: Ino) -> Result<bool> {
-        self.link_of(ino).yield_recalled(&Cred::root(), ino)
+        // The answer is not waited for there: it may come only when something else has gone to another rank.
+        let link = self.at_holder(ino, Arc::clone);
+        link.yield_recalled(&Cred::root(), ino)
     }
 
     /// Whether a file that is open was recalled, and is to be given up. What was recalled while the
     /// answer to [`Fs::open_as`] was on its way is found here by who has that answer.
     #[must_use]
     pub fn is_recalled(&self, ino: Ino) -> bool {
-        self.link_of(ino).lock().session.is_recalled(ino)
+        self.at_holder(ino, |link| link.lock().session.is_recalled(ino))
     }
 
     /// A decoupled subtree is merged when others ask for it.
@@ -100,7 +104,7 @@ impl Fs {
     /// Whether a file that is open is shared, as far as answers have arrived.
     #[must_use]
     pub fn is_shared(&self, ino: Ino) -> bool {
-        self.link_of(ino).lock().session.is_shared(ino)
+        self.at_holder(ino, |link| link.lock().session.is_shared(ino))
     }
 
     /// Makes a file at least `size` bytes long; its mtime is now.

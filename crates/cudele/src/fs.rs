@@ -27,7 +27,7 @@ pub struct Fs {
     pub(crate) link: Arc<Link>,
     pub(crate) strong_logs: Arc<StrongLogs>,
     observed: Observed,
-    pub(crate) ranks: Ranks,
+    pub(crate) ranks: Arc<Ranks>,
 }
 
 impl Fs {
@@ -46,7 +46,7 @@ impl Fs {
             link,
             strong_logs,
             observed,
-            ranks: Ranks::default(),
+            ranks: Arc::default(),
         };
         fs.link.connect(&mut fs.link.lock(), Instant::now())?;
         Ok(fs)

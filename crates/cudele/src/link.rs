@@ -12,6 +12,7 @@
 
 mod ahead;
 mod connect;
+mod held;
 mod listen;
 
 use std::collections::BTreeMap;
@@ -31,6 +32,7 @@ use crate::strong_log::StrongLogs;
 use crate::{Cluster, Notice, Stage};
 
 use ahead::Telling;
+pub(crate) use listen::Heard;
 use listen::Listening;
 
 /// Bytes of news that wait for the next request.
@@ -121,9 +123,12 @@ impl State {
         }
         self.effects.completed = completed;
         let recalled = self.effects.recalled.drain(..);
-        self.listening.notices.extend(recalled.map(|ino| Notice::Recall { ino }));
+        let heard = &mut self.listening.heard;
+        heard.extend(recalled.map(|ino| Heard::Notice(Notice::Recall { ino })));
         let lost = self.effects.locks_lost.drain(..);
-        self.listening.notices.extend(lost.map(|ino| Notice::LockLost { ino }));
+        heard.extend(lost.map(|ino| Heard::Notice(Notice::LockLost { ino })));
+        let moved = self.effects.moved.drain(..);
+        heard.extend(moved.map(|(to, files)| Heard::Moved(to, files)));
         self.note_settled();
     }
 
@@ -269,17 +274,6 @@ impl Link {
         }
     }
 
-    /// Gives a file up if the server wants that. Nothing can be opened or closed between the
-    /// question and the answer: what is open when the server hears it is what it wanted. Says
-    /// whether it was wanted.
-    pub(crate) fn yield_recalled(&self, cred: &Cred, ino: Ino) -> Result<bool> {
-        let state = self.lock();
-        if !state.session.is_recalled(ino) {
-            return Ok(false);
-        }
-        self.request_now(state, cred, Op::Yield { ino }, &[]).map(|_| true)
-    }
-
     fn request_now<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -304,18 +298,13 @@ impl Link {
         self.wait_for(state, tid, asked)
     }
 
-    /// Closes what was opened, and waits for nothing. The server is told now or, if that can wait,
-    /// with the next request; at once if somebody is known to wait for it.
-    pub(crate) fn close_file(&self, ino: Ino, write: bool, can_wait: bool) {
-        let mut state = self.lock();
-        let shared = &mut *state;
-        let first = shared.effects.frames.is_empty();
-        let awaited = shared.session.close(ino, write, &mut shared.effects);
-        if awaited || !can_wait || shared.effects.frames.len() >= UNTOLD_BYTES_MAX {
-            drop(self.send(state));
-        } else if first {
-            self.tell_later(&mut state);
-        }
+    /// Whose server this is connected to.
+    pub(crate) fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    pub(crate) fn cluster(&self) -> &Cluster {
+        &self.cluster
     }
 
     /// Tells the server what it was not told yet.
@@ -373,7 +362,7 @@ impl Link {
             Ok(message) => {
                 state.take_message(message);
                 state.receiver = Some(receiver);
-                if !state.listening.notices.is_empty() {
+                if !state.listening.heard.is_empty() {
                     self.wake_listener(&mut state);
                 }
                 self.send(state)

@@ -41,8 +41,8 @@ impl Fs {
 
     fn listen_by(&self, handler: ranks::Handler) -> Result<()> {
         for link in self.ranks.others() {
-            ranks::listen_on(&link, handler.clone())?;
+            ranks::listen_on(&self.ranks, &self.link, &link, handler.clone())?;
         }
-        ranks::listen_on(&self.link, handler)
+        ranks::listen_on(&self.ranks, &self.link, &self.link, handler)
     }
 }

@@ -8,7 +8,9 @@
 //! While only rank 0 was heard of, all of this costs two comparisons for a request.
 
 mod across;
+mod carry;
 mod link;
+mod links;
 mod pinned;
 mod remove;
 
@@ -23,6 +25,7 @@ use wire::{Answer, Elsewhere, Op, WantsAlone};
 use crate::link::Link;
 use crate::{Fs, Notice};
 
+pub(crate) use links::{listen_on, tell_on};
 pub use pinned::Pinned;
 
 /// How long a rank that is to serve a subtree may take to notice that.
@@ -49,6 +52,8 @@ pub(crate) struct Ranks {
     redirected: AtomicU64,
     pub(crate) fragments: crate::fragments::Known,
     known: Mutex<Known>,
+    /// Held while what is open goes from one session to another.
+    carrying: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -100,6 +105,18 @@ impl Ranks {
         self.lock().wants_alone = wants;
     }
 
+    fn set_place(&self, ino: Ino, rank: Rank) {
+        let mut known = self.lock();
+        if ino.given_by() == rank {
+            known.places.remove(&ino);
+            return;
+        }
+        if known.places.len() >= PLACES_MAX {
+            known.places.clear();
+        }
+        known.places.insert(ino, rank);
+    }
+
     /// The links to other ranks than 0.
     pub(crate) fn others(&self) -> Vec<Arc<Link>> {
         if !self.several.load(Ordering::Acquire) {
@@ -107,35 +124,6 @@ impl Ranks {
         }
         self.lock().links.values().cloned().collect()
     }
-}
-
-/// Listens on a link, on a thread of its own.
-pub(crate) fn listen_on(link: &Arc<Link>, handler: Handler) -> Result<()> {
-    if !link.begin_listening() {
-        return Ok(());
-    }
-    let link = link.clone();
-    let handle = move || {
-        link.listen(|notice| {
-            let mut handler = handler.lock().unwrap_or_else(PoisonError::into_inner);
-            handler(notice);
-        });
-    };
-    start("cudele-listen", handle)
-}
-
-/// Tells a server regularly what was done in directories that this client has alone.
-pub(crate) fn tell_on(link: &Arc<Link>, wants: WantsAlone) -> Result<()> {
-    if !link.begin_telling(wants) {
-        return Ok(());
-    }
-    let link = link.clone();
-    start("cudele-tell", move || link.tell_regularly())
-}
-
-fn start(name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
-    let started = std::thread::Builder::new().name(name.into()).spawn(run);
-    started.map(drop).map_err(|error| Error::new(Errno::Again, "thread", error.to_string()))
 }
 
 impl Fs {
@@ -166,27 +154,7 @@ impl Fs {
     }
 
     fn link_to(&self, rank: Rank) -> Result<Arc<Link>> {
-        if rank == Rank(0) {
-            return Ok(self.shared_link());
-        }
-        if let Some(link) = self.ranks.lock().links.get(&rank) {
-            return Ok(link.clone());
-        }
-        let known = self.cluster().status()?.mds;
-        if !known.iter().any(|entry| entry.rank == rank) {
-            return Err(Error::new(Errno::Stale, rank.to_string(), "there is no such rank"));
-        }
-        let mut known = self.ranks.lock();
-        let made = || Arc::new(self.link().to_rank(rank));
-        let link = known.links.entry(rank).or_insert_with(made).clone();
-        let (handler, wants) = (known.handler.clone(), known.wants_alone);
-        drop(known);
-        self.ranks.several.store(true, Ordering::Release);
-        if let Some(handler) = handler {
-            listen_on(&link, handler)?;
-        }
-        tell_on(&link, wants)?;
-        Ok(link)
+        self.ranks.link_to(&self.link, rank)
     }
 
     /// Requests that were sent on are counted.
@@ -330,7 +298,7 @@ impl Fs {
                     }
                 }
                 Ok(answer) => {
-                    self.note_place(&op, rank);
+                    self.note_found(&op, rank, hops);
                     self.learn(rank, &answer);
                     return Ok(answer);
                 }
@@ -382,16 +350,18 @@ impl Fs {
         }
     }
 
+    /// As [`Fs::note_place`], of what was perhaps thought to be elsewhere.
+    fn note_found(&self, op: &Op<'_>, rank: Rank, hops: usize) {
+        self.note_place(op, rank);
+        if hops > 1
+            && let Some(ino) = named(op)
+        {
+            self.carry_found(ino, rank);
+        }
+    }
+
     pub(crate) fn set_place(&self, ino: Ino, rank: Rank) {
-        let mut known = self.ranks.lock();
-        if ino.given_by() == rank {
-            known.places.remove(&ino);
-            return;
-        }
-        if known.places.len() >= PLACES_MAX {
-            known.places.clear();
-        }
-        known.places.insert(ino, rank);
+        self.ranks.set_place(ino, rank);
     }
 
     /// What a rank names is there, too.

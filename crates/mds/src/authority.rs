@@ -27,6 +27,7 @@ mod gather;
 mod handover;
 mod import;
 mod nested;
+mod opened;
 mod passage;
 mod pin;
 mod place;
@@ -81,6 +82,8 @@ pub(crate) struct Authority {
     /// When a subtree went last.
     pub(crate) went_at: Option<Moment>,
     imports: Vec<Import>,
+    /// Of files on their way here.
+    closed: opened::Closed,
     preloads: Vec<Preload>,
     /// The directories that are split, as the list says.
     splits: Map<Ino, Split>,
@@ -111,6 +114,7 @@ impl Authority {
             exports: Vec::new(),
             went_at: None,
             imports: Vec::new(),
+            closed: opened::Closed::default(),
             preloads: Vec::new(),
             splits: Map::default(),
             reshape: None,

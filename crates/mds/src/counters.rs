@@ -48,6 +48,10 @@ pub struct Counters {
     pub exports_aborted: u64,
     /// Inodes with several names that went along.
     pub exported_linked: u64,
+    /// Open files that came with a subtree, of which their clients did not tell in time.
+    pub unheard_open: u64,
+    /// Files that somebody had open, or locked, and that went to another rank with a subtree.
+    pub exported_open: u64,
     /// Of the last export.
     pub export_freeze_micros: u64,
     /// Sessions that had to give something back for the last one.
@@ -108,14 +112,8 @@ impl Counters {
             ("store_failures", self.store_failures),
             ("hits", self.requests - self.forwards),
             ("forwards", self.forwards),
-            ("exports", self.exports),
-            ("exports_aborted", self.exports_aborted),
-            ("exported_linked", self.exported_linked),
-            ("export_freeze_micros", self.export_freeze_micros),
-            ("export_freezes_micros", self.export_freezes_micros),
             ("snapshots", self.snapshots),
             ("snapshot_freeze_micros", self.snapshot_freeze_micros),
-            ("imports", self.imports),
             ("splits", self.splits),
             ("joins", self.joins),
             ("directories_split", mds.authority.splits_here(mds.rank)),
@@ -131,7 +129,24 @@ impl Counters {
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into_iter()
+        .chain(self.of_moves())
         .chain(mds.balance.counters())
         .collect()
+    }
+
+    /// What became of subtrees that went to other ranks, or came from there.
+    fn of_moves(&self) -> impl Iterator<Item = (String, u64)> {
+        [
+            ("exports", self.exports),
+            ("exports_aborted", self.exports_aborted),
+            ("exported_linked", self.exported_linked),
+            ("exported_open", self.exported_open),
+            ("export_freeze_micros", self.export_freeze_micros),
+            ("export_freezes_micros", self.export_freezes_micros),
+            ("imports", self.imports),
+            ("unheard_open", self.unheard_open),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into_iter()
     }
 }

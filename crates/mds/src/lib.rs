@@ -373,6 +373,7 @@ impl Mds {
             | Message::MonReply { .. }
             | Message::Beacon(_)
             | Message::Map(_)
+            | Message::Moved { .. }
             | Message::Recall { .. }
             | Message::Revoke { .. }
             | Message::Heartbeat(_)
@@ -396,6 +397,7 @@ impl Mds {
             | Message::Chunk { .. }
             | Message::MonRequest { .. }
             | Message::MonReply { .. }
+            | Message::Moved { .. }
             | Message::Recall { .. }
             | Message::Revoke { .. }
             | Message::Batch(_)

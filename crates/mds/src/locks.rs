@@ -176,6 +176,22 @@ impl<T> Locks<T> {
         }
     }
 
+    /// The files that have locks, or are waited for.
+    pub(crate) fn files(&self) -> impl Iterator<Item = Ino> {
+        self.files.keys().copied()
+    }
+
+    /// Who has locks in a file.
+    pub(crate) fn clients(&self, ino: Ino) -> impl Iterator<Item = ClientId> {
+        self.files.get(&ino).into_iter().flat_map(|file| file.held.keys().map(|owner| owner.1))
+    }
+
+    /// A file is another rank's, with all its locks. Returns the tickets of those who wait.
+    pub(crate) fn remove(&mut self, ino: Ino) -> Vec<T> {
+        let waiting = self.files.remove(&ino).map(|file| file.waiting).unwrap_or_default();
+        waiting.into_iter().map(|wish| wish.ticket).collect()
+    }
+
     /// How many files have locks, or are waited for.
     pub(crate) fn len(&self) -> usize {
         self.files.len()

@@ -278,6 +278,11 @@ impl Mds {
                 Ok(Performed::Answer(Answer::Done))
             }
             Op::Yield { ino } => self.yield_file((conn, request.tid), client, ino, effects),
+            Op::Lock { ino, .. } | Op::GetLock { ino, .. } | Op::CancelLock { ino, .. }
+                if self.is_locked_elsewhere(ino, request) =>
+            {
+                Err(Errno::Stale.into())
+            }
             Op::Lock { ino, lock, wait } => {
                 self.lock((conn, request.tid), (ino, client), (lock, wait), effects)
             }

@@ -111,6 +111,23 @@ impl Opens {
         }
     }
 
+    /// Whether a client has a file open.
+    pub(crate) fn has(&self, client: ClientId, ino: Ino) -> bool {
+        self.files.get(&ino).is_some_and(|file| file.openers.contains_key(&client))
+    }
+
+    /// Who has a file open.
+    pub(crate) fn clients(&self, ino: Ino) -> impl Iterator<Item = ClientId> {
+        self.files.get(&ino).into_iter().flat_map(|file| file.openers.keys().copied())
+    }
+
+    /// A file is another rank's, with all who have it open. Returns the yields that wait for an answer.
+    pub(crate) fn remove(&mut self, ino: Ino) -> Vec<(ConnId, Tid)> {
+        self.shared.remove(&ino);
+        let file = self.files.remove(&ino);
+        file.and_then(|file| file.sharing).map(|sharing| sharing.yields).unwrap_or_default()
+    }
+
     /// A client has a file open.
     pub(crate) fn enter(&mut self, client: ClientId, ino: Ino, write: bool) {
         let file = self.files.entry(ino).or_default();
@@ -157,6 +174,11 @@ impl Opens {
         !file.shared && file.sharing.is_none()
     }
 
+    /// Whether a file is on its way to being shared.
+    pub(crate) fn is_becoming_shared(&self, ino: Ino) -> bool {
+        self.files.get(&ino).is_some_and(|file| file.sharing.is_some())
+    }
+
     /// Whether a file is shared.
     pub(crate) fn is_shared(&self, ino: Ino) -> bool {
         self.files.get(&ino).is_some_and(|file| file.shared)
@@ -198,9 +220,17 @@ impl Opens {
     }
 
     /// A client tells what it has open. Returns who is to be told that the file is shared.
+    ///
+    /// What is known already is not taken for new: what the client was asked to give up since, it gives up.
     pub(crate) fn reopen(&mut self, client: ClientId, ino: Ino, access: Access) -> Vec<ClientId> {
         let file = self.files.entry(ino).or_default();
         let Access { read, write, shared } = access;
+        if let Some(known) = file.openers.get_mut(&client)
+            && (known.read, known.write) == (read, write)
+        {
+            known.keeps &= !shared;
+            return Vec::new();
+        }
         file.openers.insert(client, Opener { read, write, keeps: !shared });
         file.shared |= shared || file.is_contested(client, write);
         if file.shared {

@@ -97,7 +97,7 @@ fn in_first_order(requests: &mut Vec<(Seq, ConnId, Vec<u8>)>) {
 
 /// Whether a request tells what a client has, wherever it was before.
 fn is_held(op: &Op<'_>) -> bool {
-    matches!(op, Op::Reopen { .. } | Op::Lock { .. })
+    matches!(op, Op::Reopen { .. } | Op::Close { .. } | Op::Lock { .. })
 }
 
 impl Mds {

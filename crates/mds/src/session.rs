@@ -442,6 +442,7 @@ impl Mds {
         let crashed = self.tables.crashed();
         let welcome = Welcome { epoch, completed, safe, fenced: false, crashed };
         effects.outbox.send(conn, &Message::Welcome(welcome));
+        self.ask_for_opens_of(hello.client, effects);
     }
 
     /// Hears a client no more, whatever it has under way.

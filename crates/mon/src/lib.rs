@@ -158,6 +158,7 @@ impl Mon {
             | Message::Chunk { .. }
             | Message::MonReply { .. }
             | Message::Map(_)
+            | Message::Moved { .. }
             | Message::Recall { .. }
             | Message::Revoke { .. }
             | Message::Stop => self.close(conn, effects),

@@ -154,6 +154,7 @@ impl Oracle {
             | Message::MonReply { .. }
             | Message::Beacon(_)
             | Message::Map(_)
+            | Message::Moved { .. }
             | Message::Recall { .. }
             | Message::Stop => Err(format!("the server sent {message:?} to a client")),
         }

@@ -32,7 +32,7 @@ impl Vfs {
         }
         // Before it is asked for: whoever closes the file must know that there may be one.
         held(&self.locked).insert((ino, owner));
-        self.fs.lock(ino, lock_of(owner, range), wait)
+        self.walked(ino, || self.fs.lock(ino, lock_of(owner, range), wait))
     }
 
     /// Ends another thread's wait for this very lock with `EINTR`.
@@ -46,7 +46,7 @@ impl Vfs {
     /// # Errors
     /// If no server answers.
     pub fn lock_in_the_way(&self, ino: Ino, owner: u64, range: &Range) -> Result<Option<Range>> {
-        let found = self.fs.get_lock(ino, lock_of(owner, range))?;
+        let found = self.walked(ino, || self.fs.get_lock(ino, lock_of(owner, range)))?;
         Ok(found.map(|(client, lock)| {
             // A process of another machine has no number here.
             let pid = if client == self.fs.client() { lock.pid } else { 0 };

@@ -35,7 +35,7 @@ pub use types::{Cred, RenameFlags, XattrFlags};
 pub use unused::Unused;
 
 /// The version of the protocol. Peers of different versions refuse each other in the first frame.
-pub const VERSION: u8 = 5;
+pub const VERSION: u8 = 6;
 
 /// Entry point of the fuzz targets.
 #[doc(hidden)]

@@ -1,12 +1,12 @@
 //! Messages: what one frame carries.
 
 use types::bytes::{Malformed, Put, Reader};
-use types::{Attr, ClientId, Cred, Epoch, Errno, Ino, Seq, Span, Stripe, Tid, Timestamp};
+use types::{Attr, ClientId, Cred, Epoch, Errno, Ino, Rank, Seq, Span, Stripe, Tid, Timestamp};
 
 use crate::answer::Answer;
 use crate::batch::Batch;
 use crate::codec::{attr, boolean, list, option, put_attr, put_list, put_option, string};
-use crate::map::ClusterMap;
+use crate::map::{ClusterMap, rank};
 use crate::mon::{Beacon, MonAnswer, MonOp};
 use crate::op::{Op, flags, ino};
 
@@ -212,6 +212,14 @@ pub enum Message<'a> {
         /// The file.
         ino: Ino,
     },
+    /// Server to client: files that the client has open, or locks in, are served by another rank from now on, which is to
+    /// be told so (`Op::Reopen`).
+    Moved {
+        /// Who serves them.
+        to: Rank,
+        /// The files. If there are none, some are about to go: who connects now is asked about them in time.
+        files: Vec<Ino>,
+    },
     /// Server to client: forget what you know of a directory and of the files in it, and say so
     /// (`Op::Return`): somebody else changes it.
     Revoke {
@@ -307,6 +315,11 @@ impl Message<'_> {
             Message::Revoke { dir } => {
                 out.put_u8(12);
                 out.put_varint(dir.0);
+            }
+            Message::Moved { to, files } => {
+                out.put_u8(16);
+                out.put_varint(u64::from(to.0));
+                put_list(out, files, |out, ino| out.put_varint(ino.0));
             }
             Message::Batch(batch) => {
                 out.put_u8(13);
@@ -411,6 +424,7 @@ impl<'a> Message<'a> {
             13 => Message::Batch(Batch::new(reader.bytes()?)),
             14 => Message::Heartbeat(reader.bytes()?),
             15 => Message::Balanced(reader.bytes()?),
+            16 => Message::Moved { to: rank(reader)?, files: list(reader, ino)? },
             _ => return Err(start.malformed("a known message")),
         })
     }

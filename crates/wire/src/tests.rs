@@ -228,6 +228,7 @@ fn messages() -> Vec<Message<'static>> {
         Message::Stop,
         Message::Recall { ino: Ino(1 << 40) },
         Message::Revoke { dir: Ino(1 << 41) },
+        Message::Moved { to: Rank(3), files: vec![Ino(1 << 40), Ino(1 << 41)] },
         Message::Batch(Batch::new(b"some bytes")),
         Message::Heartbeat(b"beat"),
         Message::Balanced(b"record"),
@@ -487,7 +488,7 @@ fn the_examples_of_the_page_are_what_is_sent() {
     let request = Message::Request(request).to_frame();
     let parts = [
         (4, "length of the payload: 21"),
-        (1, "version 5"),
+        (1, "version 6"),
         (3, "reserved"),
         (4, "checksum"),
         (1, "message 3: Request"),
@@ -509,7 +510,7 @@ fn the_examples_of_the_page_are_what_is_sent() {
     let reply = Message::MonReply { tid: Tid(1), result: Err(failure) }.to_frame();
     let parts = [
         (4, "length of the payload: 11"),
-        (1, "version 5"),
+        (1, "version 6"),
         (3, "reserved"),
         (4, "checksum"),
         (1, "message 7: MonReply"),

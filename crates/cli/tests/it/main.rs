@@ -24,6 +24,7 @@ mod lifecycle;
 mod linearizability;
 mod links;
 mod names;
+mod opened;
 mod policies;
 mod ranks;
 mod rename;

@@ -1,6 +1,7 @@
 //! A mount of a namespace that several metadata servers serve.
 
 use std::fs;
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
@@ -118,5 +119,47 @@ fn a_file_gets_a_name_in_a_directory_of_another_rank_by_ln() {
     // The directory that went is removed as any other.
     fs::remove_dir_all(mount.path("b")).unwrap();
     assert_eq!(fs::metadata(mount.path("a/file")).unwrap().nlink(), 1);
+    mount.end();
+}
+
+#[test]
+fn a_program_goes_on_with_what_it_has_open_while_its_directory_moves() {
+    // For what it says where nothing can be mounted.
+    if cluster().is_none() {
+        return;
+    }
+    let world = World::with(&["--mds", "3"]);
+    world.run(&["balancer", "set", "static"]).done();
+    let mount = Mount::new(&world);
+    fs::create_dir(mount.path("job")).unwrap();
+    let mut log = fs::File::create_new(mount.path("job/log")).unwrap();
+    log.write_all(b"line 0\n").unwrap();
+    log.lock().unwrap();
+    let reader = fs::File::open(mount.path("job/log")).unwrap();
+    let other = fs::File::open(mount.path("job/log")).unwrap();
+    for round in 1..=9 {
+        world.run(&["mds", "pin", "/job", &(round % 3).to_string()]).done();
+        log.write_all(format!("line {round}\n").as_bytes()).unwrap();
+        if round % 2 == 0 {
+            log.sync_all().unwrap();
+        }
+        assert_eq!(reader.metadata().unwrap().len(), 7 * (round + 1));
+        assert!(matches!(other.try_lock(), Err(fs::TryLockError::WouldBlock)), "round {round}");
+        // What others see, of what was written down.
+        if round % 2 == 0 {
+            let lines = world.run(&["cp", "/job/log", "-"]).done().out;
+            assert_eq!(lines.lines().count() as u64, round + 1, "{lines}");
+        }
+    }
+    // It has no name any more, and stays where it was.
+    fs::remove_file(mount.path("job/log")).unwrap();
+    world.run(&["mds", "pin", "/job", "1"]).done();
+    log.write_all(b"the end").unwrap();
+    assert_eq!(io::read_to_string(&reader).unwrap().lines().count(), 11);
+    log.unlock().unwrap();
+    other.lock().unwrap();
+    drop((log, reader, other));
+    world.run(&["mds", "pin", "/job", "0"]).done();
+    fs::remove_dir(mount.path("job")).unwrap();
     mount.end();
 }

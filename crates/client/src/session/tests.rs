@@ -73,6 +73,45 @@ fn lock(mode: LockMode, start: u64, end: u64) -> Lock {
 }
 
 #[test]
+fn what_is_open_goes_to_the_session_with_the_rank_that_serves_it_now() {
+    let [mut one, mut other] = [Bench::connected(), Bench::connected()];
+    let tid = one.call(Op::Open { ino: FILE, write: true });
+    one.answer(tid, 0, Ok(Answer::Opened(Opened::default())));
+    let tid = one.call(Op::Lock { ino: FILE, lock: lock(LockMode::Read, 0, 9), wait: false });
+    one.answer(tid, 0, Ok(Answer::Done));
+    // This one is not answered: it is asked again at the other one.
+    let pending = one.call(Op::Open { ino: FILE, write: false });
+    one.sent();
+    let carried = one.session.take_out(FILE, &mut one.effects);
+    let unlock = Op::Lock { ino: FILE, lock: lock(LockMode::Unlock, 0, 9), wait: false };
+    let closed = format!("again: {:?}", Op::Close { ino: FILE, write: true });
+    assert_eq!(one.sent(), [closed, format!("again: {unlock:?}")]);
+    one.answer(pending, 0, Err(Errno::Remote.into()));
+    assert_eq!(one.sent(), [""; 0]);
+    assert!(!one.session.has(FILE));
+    other.session.put_in(FILE, Some(carried), &mut other.effects);
+    let access = Access { read: false, write: true, shared: false };
+    let told = [
+        format!(
+            "again: {:?}",
+            Op::Lock { ino: FILE, lock: lock(LockMode::Read, 0, 9), wait: false }
+        ),
+        format!("again: {:?}", Op::Reopen { ino: FILE, access }),
+    ];
+    assert_eq!(other.sent(), told);
+    // It is recalled and closed there, and told again there.
+    other.session.handle(Input::Message(Message::Recall { ino: FILE }), &mut other.effects);
+    assert_eq!(std::mem::take(&mut other.effects.recalled), [FILE]);
+    assert_eq!(other.welcome(2).len(), 4, "hello, what is open and locked, the end");
+    assert!(other.session.close(FILE, true, &mut other.effects) || !other.sent().is_empty());
+    // What is not open is told, too: somebody waits for it.
+    let other_file = Ino(FILE.0 + 1);
+    other.session.put_in(other_file, None, &mut other.effects);
+    let nothing = Op::Reopen { ino: other_file, access: Access::default() };
+    assert_eq!(other.sent(), [format!("again: {nothing:?}")]);
+}
+
+#[test]
 fn what_is_open_and_locked_is_told_with_every_connection() {
     let mut bench = Bench::connected();
     for write in [false, true, true] {

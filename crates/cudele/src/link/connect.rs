@@ -33,6 +33,12 @@ impl Fs {
 }
 
 impl Link {
+    /// Connects to the server, unless that was done.
+    pub(crate) fn be_connected(&self) -> Result<()> {
+        let mut state = self.lock();
+        if state.sender.is_some() { Ok(()) } else { self.connect(&mut state, Instant::now()) }
+    }
+
     /// The connection is gone: makes another one for those who wait. If that fails they all are
     /// told.
     pub(super) fn restore(&self, state: &mut State, error: &Error) {

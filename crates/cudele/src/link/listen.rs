@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Condvar, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use types::{Errno, Error};
+use types::{Errno, Error, Ino, Rank};
 
 use super::{Link, State};
 use crate::Notice;
@@ -18,11 +18,19 @@ const IDLE: Duration = Duration::from_millis(1);
 /// How long to wait before the server is looked for again that was away for long.
 const AWAY: Duration = Duration::from_secs(1);
 
+/// What the server said unasked.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    Notice(Notice),
+    /// Files that are open here are served by another rank.
+    Moved(Rank, Vec<Ino>),
+}
+
 /// What the listener shares with those who ask.
 #[derive(Debug, Default)]
 pub(crate) struct Listening {
     /// What the server said unasked and the listener has not handed out.
-    pub(super) notices: std::collections::VecDeque<Notice>,
+    pub(super) heard: std::collections::VecDeque<Heard>,
     /// There is a listener.
     pub(super) present: bool,
     /// It sleeps until there is something to hand out, or nobody reads any more.
@@ -31,13 +39,13 @@ pub(crate) struct Listening {
 
 impl Link {
     /// Hands out what the server says unasked, until the link is closed or the client fenced.
-    pub(crate) fn listen(&self, mut handle: impl FnMut(Notice)) {
+    pub(crate) fn listen(&self, mut handle: impl FnMut(Heard)) {
         let mut state = self.lock();
         let mut asked = state.requests;
         while !self.closed.load(Ordering::Acquire) && !state.fenced {
-            if let Some(notice) = state.listening.notices.pop_front() {
+            if let Some(heard) = state.listening.heard.pop_front() {
                 drop(state);
-                handle(notice);
+                handle(heard);
                 state = self.lock();
             } else if std::mem::replace(&mut asked, state.requests) != state.requests {
                 state = wait(&self.listener, state, IDLE);

@@ -3,7 +3,7 @@
 //! 1. *Drain*: nobody may remember anything of it any more, and nobody is told anything to remember.
 //!    Requests go on.
 //! 2. *Copy*: what changed in it is written to the metadata store, until little is left. Requests go on.
-//! 3. *Freeze*: from here on requests for the subtree wait. Files in it are closed, what it changed is
+//! 3. *Freeze*: from here on requests for the subtree wait. What clients give up in it is given up, what it changed is
 //!    in the store, and a recovery will pass over what the journal says of it (`behind`); or, where it cannot,
 //!    the journal begins behind its last event.
 //! 4. *Commit* (`commit`): the list of subtrees is replaced. If that is done, the subtree is the other rank's;
@@ -30,8 +30,7 @@ use crate::op::{Performed, Performing};
 use crate::tables::Gone;
 use crate::{Effects, Mds, Phase, Waiting};
 
-/// How long clients may keep files open in a subtree that waits for them, frozen. Programs that open,
-/// write and close do so in less; who has a file open for long keeps the subtree where it is.
+/// How long a subtree waits, frozen, for clients to give up for others what they have open, and for what is fetched.
 const CLOSE_WITHIN: Span = Span::from_millis(500);
 /// Rounds of copying. Another one is worth it only if the last took long, and not more than half as long as the one before: where as
 /// much changes in a round as is written in it, the last one is not going to be shorter.
@@ -53,7 +52,7 @@ pub(super) enum Stage {
         /// What the round before took.
         before: Span,
     },
-    /// Files are closed, and what is fetched arrives.
+    /// Files are given up that others wait for, and what is fetched arrives.
     Close,
     /// The journal has everything up to here.
     Flush {
@@ -78,6 +77,8 @@ pub(crate) struct Export {
     pub(super) at: (ConnId, Tid),
     /// Whether somebody wants it there, and not the balancer.
     pub(super) pinned: bool,
+    /// Clients know to which rank it goes.
+    pub(super) announced: bool,
     pub(super) stage: Stage,
     pub(super) frozen: Option<Moment>,
     /// The list may be replaced, as was found in this step.
@@ -100,6 +101,7 @@ impl Export {
             to,
             at,
             pinned: false,
+            announced: false,
             stage: Stage::Note,
             frozen: None,
             ready: false,
@@ -209,6 +211,9 @@ impl Mds {
                 None
             }
             Stage::Drain => {
+                if !std::mem::replace(&mut self.export_mut(root)?.announced, true) {
+                    self.announce_move((root, to), effects);
+                }
                 if self.phase != Phase::Active {
                     self.abort_export(root, "the metadata server is stopping", effects);
                     return None;
@@ -245,14 +250,15 @@ impl Mds {
             }
             Stage::Close => {
                 let linked = &self.authority.export_of(root)?.linked;
-                let goes = |ino: &Ino| {
-                    self.namespace.is_within(*ino, root) || linked.binary_search(ino).is_ok()
-                };
-                let open = self.opens.files().filter(goes).count();
+                let contested = self.contested_below(root, linked);
                 let at_rest = self.is_merged_below(root)
                     && !self.is_fetching_below(root)
                     && self.authority.passages.is_empty();
-                if open == 0 && at_rest {
+                if let Some(why) = self.too_many_open(root, linked) {
+                    self.abort_export(root, &why, effects);
+                    return None;
+                }
+                if contested == 0 && at_rest {
                     // A file may have got another name since that was looked at first; now nothing changes.
                     let linked = match self.linked_now(root) {
                         Ok(linked) => linked,
@@ -270,7 +276,8 @@ impl Mds {
                 }
                 let since = self.authority.export_of(root)?.frozen?;
                 if now.since(since) >= CLOSE_WITHIN {
-                    let text = format!("clients have {open} files open in it");
+                    let text =
+                        format!("clients have {contested} files open in it that others wait for");
                     self.abort_export(root, &text, effects);
                 }
                 None
@@ -356,6 +363,7 @@ impl Mds {
         self.authority.went_at = Some(self.clock.now);
         self.compaction.forget();
         self.tables.note_went(root);
+        self.send_opens_after((root, to), &linked, effects);
         // Who waits is told first: to forget takes a while if there is much.
         let out = self.namespace.take_out(root);
         // Nothing but that they are not here says where they are.

@@ -1,15 +1,15 @@
-//! The inodes that the list of subtrees carries from one rank to another: that of a subtree's root, and those with
-//! several names, all of them in it.
+//! What the list of subtrees carries from one rank to another: the inode of a subtree's root, those with several
+//! names, all of them in it, and which clients have which files open in it.
 
 use journal::{Block, Event, JournalBuffer};
 use metastore::Subtree;
 use namespace::{Mode, name_in_links};
-use types::{Errno, Error, Ino, Origin, Seq, Timestamp};
+use types::{ClientId, Errno, Error, Ino, Origin, Seq, Tid, Timestamp};
 
 use super::export::ROOT_NAME;
 use crate::Mds;
 
-/// Shows the event of each inode that comes with a subtree, the root's first.
+/// Shows the event of each inode that comes with a subtree, the root's first, and then those of open files.
 ///
 /// # Errors
 /// `EBADMSG` if that is not what is there.
@@ -40,6 +40,25 @@ fn linked_of(event: &Event<'_>) -> Option<Ino> {
     linked.then_some(moved.attr.ino)
 }
 
+/// The open file, and whose it is, that an event says.
+fn opened_of(event: &Event<'_>) -> Option<(ClientId, Ino)> {
+    let Event::Session { client, tid } = *event else { return None };
+    Some((client, Ino(tid.0)))
+}
+
+/// The clients that have files open, or locked, in a subtree that comes, with these. As [`linked`].
+pub(super) fn opened(subtree: &Subtree) -> Vec<(ClientId, Ino)> {
+    let mut opened = Vec::new();
+    let read = each(subtree, |event| {
+        opened.extend(opened_of(event));
+        Ok(())
+    });
+    if read.is_err() {
+        opened.clear();
+    }
+    opened
+}
+
 /// The inodes with several names that come with a subtree, in order. What cannot be read is said when it is taken in.
 pub(super) fn linked(subtree: &Subtree) -> Vec<Ino> {
     let mut linked = Vec::new();
@@ -55,7 +74,8 @@ pub(super) fn linked(subtree: &Subtree) -> Vec<Ino> {
 }
 
 impl Mds {
-    /// What the list says of the inodes that go with a subtree. `None` if one of them is not here.
+    /// What the list says of the inodes that go with a subtree, and of who has files open in it. `None` if one of
+    /// these inodes is not here.
     pub(super) fn hand_over(&self, root: Ino, linked: &[Ino]) -> Option<Vec<u8>> {
         let mut buffer = JournalBuffer::new(Seq(1), true);
         let planned = self.namespace.offer(root, (Ino::above(root), ROOT_NAME))?;
@@ -64,6 +84,10 @@ impl Mds {
             let name = name_in_links(*ino);
             let planned = self.namespace.offer_linked(*ino, &name)?;
             buffer.append(Origin::default(), &planned.event());
+        }
+        for (client, ino) in self.holders_below(root, linked) {
+            let event = Event::Session { client, tid: Tid(ino.0) };
+            buffer.append(Origin::default(), &event);
         }
         buffer.close_block();
         Some(buffer.take_blocks().concat())
@@ -92,6 +116,8 @@ impl Mds {
                     time,
                 },
                 (event, Some(_)) if linked_of(&event).is_some() => event,
+                // Clients tell of it.
+                (event, Some(_)) if opened_of(&event).is_some() => return Ok(()),
                 (event, _) => {
                     let cause = format!("{:?} of no inode that changes hands", event.kind());
                     return Err(Error::new(Errno::BadMessage, metastore::SUBTREES_NAME, cause));

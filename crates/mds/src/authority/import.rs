@@ -8,8 +8,10 @@
 //! Directories are fetched when they are needed, and all of them in the background, because clients
 //! name inodes by their numbers.
 
+use std::collections::BTreeSet;
+
 use metastore::{Subtree, Subtrees};
-use types::{Errno, Error, Ino, Moment, Path, Seq};
+use types::{ClientId, Errno, Error, Ino, Moment, Path, Seq};
 
 use super::preload::Goal;
 use super::{RETRY, handover};
@@ -36,6 +38,14 @@ pub(crate) struct Import {
     pub(super) decoupled: Vec<Ino>,
     /// The inodes with several names that come with it, in order.
     pub(super) linked: Vec<Ino>,
+    /// The files that clients have open in it, as the list says.
+    pub(super) opened: Vec<(ClientId, Ino)>,
+    /// Those of which is still to be heard.
+    pub(super) awaited: BTreeSet<(ClientId, Ino)>,
+    /// Those who are connected were asked.
+    pub(super) asked: bool,
+    /// Since when nothing else is waited for.
+    pub(super) asks_since: Option<Moment>,
     stage: Stage,
     /// The list may be replaced, as was found in this step.
     ready: bool,
@@ -59,13 +69,27 @@ impl Mds {
             let decoupled = moved.into_iter().map(|moved| moved.root).collect();
             let linked = self.authority.list.get(root).map(handover::linked);
             let linked = linked.unwrap_or_default();
-            let (stage, ready, since) = (Stage::Begin, false, self.clock.now);
-            self.authority.imports.push(Import { root, decoupled, linked, stage, ready, since });
+            let opened = self.authority.list.get(root).map(handover::opened);
+            let opened = opened.unwrap_or_default();
+            let awaited = self.unheard(&opened);
+            self.authority.imports.push(Import {
+                root,
+                decoupled,
+                linked,
+                opened,
+                awaited,
+                asked: false,
+                asks_since: None,
+                stage: Stage::Begin,
+                ready: false,
+                since: self.clock.now,
+            });
             self.authority.note_plain();
         }
     }
 
     pub(super) fn import_step(&mut self, effects: &mut Effects) {
+        self.ask_for_opens(effects);
         let roots: Vec<Ino> = self.authority.imports.iter().map(|import| import.root).collect();
         for root in roots {
             while let Some(stage) = self.import_stage(root)
@@ -148,7 +172,12 @@ impl Mds {
                     self.tables_tick(effects);
                     return None;
                 }
-                self.authority.imports.iter_mut().find(|it| it.root == root)?.ready = true;
+                let (now, patience) = (self.clock.now, self.settings.reconnect);
+                let import = self.authority.imports.iter_mut().find(|it| it.root == root)?;
+                if !import.awaits(now, patience) {
+                    self.counters.unheard_open += import.awaited.len() as u64;
+                    import.ready = true;
+                }
                 None
             }
             Stage::Acknowledge => None,

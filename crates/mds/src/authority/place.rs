@@ -47,7 +47,7 @@ impl Mds {
         let mut other = None;
         let mut here = false;
         let whole = decoupled_of(op);
-        for ino in touched(op).0.into_iter().flatten().chain(whole) {
+        for ino in touched(op).0.into_iter().chain([whole, self.held_by(request)]).flatten() {
             match self.place(ino) {
                 Place::Unknown if whole == Some(ino) => {
                     if !self.tables.decoupled.contains_key(&ino)
@@ -361,8 +361,9 @@ impl Mds {
         request: &Request<'_>,
         effects: &mut Effects,
     ) -> bool {
-        let named = touched(&request.op).0;
-        if !self.has_ranks() || named.into_iter().flatten().all(|ino| self.namespace.knows(ino)) {
+        let named = touched(&request.op).0.into_iter().flatten();
+        let named: Vec<Ino> = named.chain(self.held_by(request)).collect();
+        if !self.has_ranks() || named.iter().all(|ino| self.namespace.knows(*ino)) {
             return false;
         }
         let all = |preload: &&Preload| matches!(preload.goal, Goal::All(_));
@@ -371,7 +372,7 @@ impl Mds {
             self.park_until_returned(conn, client, request, key);
             return true;
         }
-        let mut unfound = named.into_iter().flatten().filter(|ino| self.is_unfound_part(*ino));
+        let mut unfound = named.into_iter().filter(|ino| self.is_unfound_part(*ino));
         if let Some(part) = unfound.next() {
             self.park_until_returned(conn, client, request, part);
             self.preload(Goal::Find(part));

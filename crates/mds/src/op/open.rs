@@ -119,15 +119,20 @@ impl Mds {
         Ok(Performed::Answer(Answer::Done))
     }
 
-    /// A client tells what it had open before its connection broke or the server was restarted.
+    /// A client tells what it had open before its connection broke, the server was restarted, or the file became this
+    /// rank's; or that it has it open no more.
     pub(crate) fn reopen(
         &mut self,
         client: ClientId,
         (ino, access): (Ino, Access),
         effects: &mut Effects,
     ) -> Performing {
-        let told = self.opens.reopen(client, ino, access);
-        self.recall(ino, &told, effects);
+        let is_closed = !access.read && !access.write;
+        if !is_closed {
+            let told = self.opens.reopen(client, ino, access);
+            self.recall(ino, &told, effects);
+        }
+        self.heard_of(client, (ino, is_closed), effects);
         Ok(Performed::Answer(Answer::Done))
     }
 

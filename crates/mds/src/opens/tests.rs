@@ -104,3 +104,15 @@ fn what_clients_tell_a_restarted_server_is_shared_if_they_are_in_each_others_way
     assert_eq!(opens.reopen(C, FILE, Access { write, ..Access::default() }), [A, B, C]);
     assert!(opens.is_shared(FILE));
 }
+
+#[test]
+fn what_is_told_twice_is_not_kept_anew() {
+    let mut opens = Opens::default();
+    let access = Access { write: true, ..Access::default() };
+    assert_eq!(opens.reopen(A, FILE, access), []);
+    assert_eq!(opens.begin(FILE, B, Moment(10)), [A]);
+    assert!(!opens.yielded(A, FILE));
+    assert_eq!(opens.reopen(A, FILE, access), [], "said before it was asked");
+    assert!(opens.start_moving(FILE) && opens.finish(FILE, Some(Seq(3))).is_some());
+    assert!(opens.is_shared(FILE));
+}

@@ -401,6 +401,7 @@ fn show_message(message: &Message<'_>) -> String {
         | Message::Batch(_)
         | Message::Heartbeat(_)
         | Message::Balanced(_)
+        | Message::Moved { .. }
         | Message::Stop => format!("{message:?}").to_lowercase(),
     }
 }

@@ -1,0 +1,75 @@
+//! A link for each rank, and the threads that serve it.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use types::{Errno, Error, Rank, Result};
+use wire::WantsAlone;
+
+use super::carry::Carrier;
+use super::{Handler, Ranks};
+use crate::link::{Heard, Link};
+
+impl Ranks {
+    /// The link to a rank. `zero` is that to rank 0.
+    pub(super) fn link_to(self: &Arc<Self>, zero: &Arc<Link>, rank: Rank) -> Result<Arc<Link>> {
+        if rank == Rank(0) {
+            return Ok(zero.clone());
+        }
+        if let Some(link) = self.lock().links.get(&rank) {
+            return Ok(link.clone());
+        }
+        let known = zero.cluster().status()?.mds;
+        if !known.iter().any(|entry| entry.rank == rank) {
+            return Err(Error::new(Errno::Stale, rank.to_string(), "there is no such rank"));
+        }
+        let mut known = self.lock();
+        let made = || Arc::new(zero.to_rank(rank));
+        let link = known.links.entry(rank).or_insert_with(made).clone();
+        let (handler, wants) = (known.handler.clone(), known.wants_alone);
+        drop(known);
+        self.several.store(true, Ordering::Release);
+        if let Some(handler) = handler {
+            listen_on(self, zero, &link, handler)?;
+        }
+        tell_on(&link, wants)?;
+        Ok(link)
+    }
+}
+
+/// Listens on a link, on a thread of its own. `zero` is the link to rank 0.
+pub(crate) fn listen_on(
+    ranks: &Arc<Ranks>,
+    zero: &Arc<Link>,
+    link: &Arc<Link>,
+    handler: Handler,
+) -> Result<()> {
+    if !link.begin_listening() {
+        return Ok(());
+    }
+    let (link, mut carrier) = (link.clone(), Carrier::new(ranks, zero));
+    let handle = move || {
+        link.listen(|heard| match heard {
+            Heard::Notice(notice) => {
+                let mut handler = handler.lock().unwrap_or_else(PoisonError::into_inner);
+                handler(notice);
+            }
+            Heard::Moved(to, files) => carrier.carry(to, files),
+        });
+    };
+    start("cudele-listen", handle)
+}
+
+/// Tells a server regularly what was done in directories that this client has alone.
+pub(crate) fn tell_on(link: &Arc<Link>, wants: WantsAlone) -> Result<()> {
+    if !link.begin_telling(wants) {
+        return Ok(());
+    }
+    let link = link.clone();
+    start("cudele-tell", move || link.tell_regularly())
+}
+
+pub(super) fn start(name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
+    let started = std::thread::Builder::new().name(name.into()).spawn(run);
+    started.map(drop).map_err(|error| Error::new(Errno::Again, "thread", error.to_string()))
+}
