@@ -24,6 +24,8 @@ pub(crate) struct Held {
 pub struct Carried {
     open: Open,
     locks: Vec<((LockKind, u64), LockRanges)>,
+    /// It is the root of a subtree that is merged on demand, and whether somebody asks for it.
+    offered: Option<bool>,
 }
 
 impl Carried {
@@ -197,9 +199,10 @@ impl Held {
         self.locked(ino, Lock { mode: LockMode::Unlock, ..lock });
     }
 
-    /// Whether a file is open, as far as is known, or locked.
+    /// Whether a file is open, as far as is known, or locked, or the root of a subtree that is merged on demand.
     pub(crate) fn has(&self, ino: Ino) -> bool {
-        self.opens.contains_key(&ino) || self.locks_of(ino).next().is_some()
+        let is_offered = self.subtrees.contains_key(&ino);
+        is_offered || self.opens.contains_key(&ino) || self.locks_of(ino).next().is_some()
     }
 
     fn locks_of(&self, ino: Ino) -> impl Iterator<Item = (&(Ino, LockKind, u64), &LockRanges)> {
@@ -225,13 +228,15 @@ impl Held {
             self.locks_of(ino).map(|((_, kind, owner), ranges)| ((*kind, *owner), ranges.clone()));
         let locks = locks.collect();
         self.locks.retain(|(of, ..), _| *of != ino);
-        Carried { open, locks }
+        Carried { open, locks, offered: self.subtrees.remove(&ino) }
     }
 
-    /// Puts in what was taken out elsewhere. Returns what the server is to be told: that nothing is open, if so; and
-    /// nothing, if it knows.
+    /// Puts in what was taken out elsewhere. Returns what the server is to be told: what is open, or that nothing is.
     pub(crate) fn put_in(&mut self, ino: Ino, carried: Carried) -> Vec<Op<'static>> {
-        let Carried { open, locks } = carried;
+        let Carried { open, locks, offered } = carried;
+        if let Some(asked) = offered {
+            *self.subtrees.entry(ino).or_default() |= asked;
+        }
         let mut told = Vec::new();
         for ((kind, owner), ranges) in locks {
             told.extend(ranges.iter().map(|lock| Op::Lock { ino, lock: *lock, wait: false }));

@@ -83,17 +83,17 @@ impl Fs {
 
     /// A subtree is not this client's any more.
     pub(crate) fn withdraw(&self, root: Ino) {
-        self.link_of(root).lock().session.offer(root, false);
+        self.at_holder(root, |link| link.lock().session.offer(root, false));
     }
 
     /// Whether somebody waits for a subtree to be merged.
     pub(crate) fn is_demanded(&self, root: Ino) -> bool {
-        self.link_of(root).lock().session.is_demanded(root)
+        self.at_holder(root, |link| link.lock().session.is_demanded(root))
     }
 
     /// The same; who asks from now on asks for more.
     pub(crate) fn take_demand(&self, root: Ino) -> bool {
-        self.link_of(root).lock().session.take_demand(root)
+        self.at_holder(root, |link| link.lock().session.take_demand(root))
     }
 
     /// What a subtree held when somebody asked is merged.

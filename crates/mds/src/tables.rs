@@ -307,6 +307,12 @@ impl Tables {
 
     /// Who has a subtree with this root, or was given this number with one and has it still. Until it is
     /// certain that a merge with which it was given back need not be repeated, it is not given back.
+    /// Who merges the decoupled subtree with this root when somebody asks for it.
+    pub(crate) fn offered_by(&self, root: Ino) -> Option<ClientId> {
+        let held = self.decoupled.get(&root).filter(|held| held.on_demand && !held.released);
+        held.map(|held| held.client)
+    }
+
     pub(crate) fn holder_of(&self, ino: Ino) -> Option<ClientId> {
         let is_given = |ranges: &[InoRange]| ranges.iter().any(|range| range.contains(ino));
         let held = self.decoupled.iter().find(|(root, it)| **root == ino || is_given(&it.ranges));

@@ -104,6 +104,36 @@ fn a_job_that_pauses_is_told_and_merges() {
 }
 
 #[test]
+fn a_job_is_asked_by_whichever_server_its_subtree_went_to() {
+    let world = World::with(&["--mds", "3"]);
+    let cluster = connect(&world);
+    let fs = cluster.mount().unwrap();
+    let (tell, told) = mpsc::channel();
+    fs.listen(move |notice| {
+        if let Notice::Recall { ino } = notice {
+            let _ = tell.send(ino);
+        }
+    })
+    .unwrap();
+    fs.make_dir("/jobs", 0o755).unwrap();
+    fs.make_dir("/jobs/job", 0o755).unwrap();
+    let text = "consistency: append_client_journal+volatile_apply\nmerge: on demand";
+    let mut subtree = fs.decouple("/jobs/job", &Policy::parse(text).unwrap().policy).unwrap();
+    // On each once: one that was just told of a merge asks for no other one for a moment.
+    for round in 1..=3 {
+        append(&mut subtree, round);
+        world.run(&["mds", "pin", "/jobs", &(round % 3).to_string()]).done();
+        let looker = std::thread::spawn({
+            let cluster = cluster.clone();
+            move || cluster.mount().unwrap().stat(format!("/jobs/job/f{round}"))
+        });
+        assert_eq!(told.recv_timeout(PATIENCE), Ok(subtree.root()), "round {round}");
+        assert_eq!(subtree.meet_demand(), Ok(true));
+        assert!(looker.join().unwrap().is_ok(), "round {round}");
+    }
+}
+
+#[test]
 fn who_forgets_the_root_has_not_merged() {
     let world = World::new();
     let cluster = connect(&world);

@@ -28,7 +28,7 @@ impl Session {
         }
     }
 
-    /// Whether a file is open, as far as is known, or locked.
+    /// Whether a file is open, as far as is known, or locked, or the root of a subtree that is merged on demand.
     #[must_use]
     pub fn has(&self, ino: Ino) -> bool {
         self.held.has(ino)

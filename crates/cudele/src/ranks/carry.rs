@@ -16,11 +16,12 @@ impl Ranks {
         self.carrying.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The link in whose session a file is open. `zero` is the link to rank 0.
-    fn holder(&self, zero: &Arc<Link>, ino: Ino, but: Option<Rank>) -> Option<Arc<Link>> {
-        let others = self.others();
-        let mut links = others.iter().chain([zero]).filter(|link| Some(link.rank()) != but);
-        links.find(|link| link.lock().session.has(ino)).cloned()
+    /// The links in whose sessions a file is open, but that to one rank. `zero` is the link to rank 0.
+    fn holders(&self, zero: &Arc<Link>, ino: Ino, but: Option<Rank>) -> Vec<Arc<Link>> {
+        let mut links = self.others();
+        links.push(zero.clone());
+        links.retain(|link| Some(link.rank()) != but && link.lock().session.has(ino));
+        links
     }
 
     /// Has what is open of files in other sessions told to the rank that serves them; and of those that are in none,
@@ -31,8 +32,11 @@ impl Ranks {
         let carrying = self.carrying();
         for ino in files {
             self.set_place(*ino, to);
-            let from = self.holder(zero, *ino, Some(to));
-            link.put_in(*ino, from.map(|from| from.take_out(*ino)));
+            let from = self.holders(zero, *ino, Some(to));
+            from.iter().for_each(|from| link.put_in(*ino, Some(from.take_out(*ino))));
+            if from.is_empty() {
+                link.put_in(*ino, None);
+            }
         }
         link.tell();
         drop(carrying);
@@ -80,15 +84,15 @@ impl Fs {
         }
         let carrying = self.ranks.carrying();
         let is_here = link.lock().session.has(ino);
-        let holder = if is_here { None } else { self.ranks.holder(&self.link, ino, None) };
-        let result = act(&holder.unwrap_or(link));
+        let holders = if is_here { Vec::new() } else { self.ranks.holders(&self.link, ino, None) };
+        let result = act(holders.first().unwrap_or(&link));
         drop(carrying);
         result
     }
 
     /// A file was found on another rank than was thought: what is open of it goes there, if nobody has said so.
     pub(super) fn carry_found(&self, ino: Ino, rank: Rank) {
-        if self.ranks.holder(&self.link, ino, Some(rank)).is_some() {
+        if !self.ranks.holders(&self.link, ino, Some(rank)).is_empty() {
             // If it cannot be reached, whoever asks it is told.
             let _ = self.ranks.carry(&self.link, (rank, &[ino]));
         }

@@ -364,6 +364,7 @@ impl Mds {
         self.compaction.forget();
         self.tables.note_went(root);
         self.send_opens_after((root, to), &linked, effects);
+        let decoupled = self.decoupled_below(root);
         // Who waits is told first: to forget takes a while if there is much.
         let out = self.namespace.take_out(root);
         // Nothing but that they are not here says where they are.
@@ -378,6 +379,8 @@ impl Mds {
         let forgotten = self.namespace.forget_out(out);
         self.note_moved(root, forgotten);
         self.drop_left();
+        // Who waits for them to be merged waits at the other rank.
+        decoupled.into_iter().for_each(|root| self.demand_elsewhere(root, effects));
         self.tables_tick(effects);
         self.go_on_with_held(effects);
         self.counters.exports += 1;

@@ -288,6 +288,9 @@ impl Mds {
     /// The subtree is served from now on.
     fn imported(&mut self, root: Ino, effects: &mut Effects) {
         self.authority.imports.retain(|import| import.root != root);
+        if self.authority.imports.is_empty() {
+            self.authority.closed.clear();
+        }
         // What came with it may have left with something else.
         self.authority.moved.clear();
         self.preload(Goal::All(root));

@@ -1,4 +1,5 @@
-//! What clients have open, or locked, in a subtree that goes to another rank (F-13).
+//! What clients have open, or locked, in a subtree that goes to another rank (F-13); and what they have decoupled in it and
+//! merge when somebody asks for it, because they are asked by the rank that serves it.
 //!
 //! It is known in memory only, and to the clients whose it is. So the rank that gives the subtree away tells them who
 //! has it now ([`Message::Moved`]), and they tell that one what they have, as they would tell a server that was restarted. The
@@ -17,7 +18,7 @@ use super::Import;
 use super::place::Place;
 use crate::{Effects, Mds};
 
-/// Open files that go with a subtree at most, counted for each client that has them.
+/// Open files, and offers to merge, that go with a subtree at most, counted for each client that has them.
 const OPEN_MAX: usize = 16_384;
 /// Files that were closed while they were on their way here, of which that is remembered.
 const CLOSED_MAX: usize = 1024;
@@ -25,6 +26,12 @@ const CLOSED_MAX: usize = 1024;
 /// Files on their way here that clients have told of before the list of subtrees did.
 #[derive(Debug, Default)]
 pub(super) struct Closed(BTreeSet<(ClientId, Ino)>);
+
+impl Closed {
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
 
 impl Import {
     /// Whether something is still to be heard of files that clients have open in it, and not for too long.
@@ -42,13 +49,15 @@ impl Mds {
         self.opens.files().chain(self.locks.files()).filter(goes).collect()
     }
 
-    /// Who has which of them, in order.
+    /// Who has which of them, or has decoupled which directory, in order.
     pub(super) fn holders_below(&self, root: Ino, linked: &[Ino]) -> Vec<(ClientId, Ino)> {
         let mut pairs = BTreeSet::new();
         for ino in self.held_below(root, linked) {
             let clients = self.opens.clients(ino).chain(self.locks.clients(ino));
             pairs.extend(clients.map(|client| (client, ino)));
         }
+        let owners = self.decoupled_below(root).into_iter();
+        pairs.extend(owners.filter_map(|ino| Some((self.tables.offered_by(ino)?, ino))));
         pairs.into_iter().collect()
     }
 

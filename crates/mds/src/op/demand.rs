@@ -78,6 +78,13 @@ impl Mds {
         self.tables.decoupled.get(&ino).is_some_and(|owner| owner.client == client)
     }
 
+    /// The subtree is another rank's: whoever waits asks that one.
+    pub(crate) fn demand_elsewhere(&mut self, root: Ino, effects: &mut Effects) {
+        if self.demands.asked.remove(&root).is_some() {
+            self.retry_returned(root, effects);
+        }
+    }
+
     /// What was asked for is merged, or will not be: whoever waits is told what is there.
     pub(crate) fn end_demand(&mut self, root: Ino, effects: &mut Effects) {
         if self.demands.asked.remove(&root).is_some() {
