@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use cudele::{AttrChange, Cluster, Errno, Fs, Locator, NewFile, Notice, Policy, Subtree};
+use cudele::{AttrChange, Cluster, Errno, Fs, Ino, Locator, NewFile, Notice, Policy, Subtree};
 
 use crate::fixture::World;
 
@@ -30,6 +30,18 @@ fn job_of(fs: &Arc<Fs>) -> Subtree {
         append(&mut subtree, number);
     }
     subtree
+}
+
+/// What the client is asked to merge.
+fn listen(fs: &Fs) -> mpsc::Receiver<Ino> {
+    let (tell, told) = mpsc::channel();
+    fs.listen(move |notice| {
+        if let Notice::Recall { ino } = notice {
+            let _ = tell.send(ino);
+        }
+    })
+    .unwrap();
+    told
 }
 
 fn append(subtree: &mut Subtree, number: u64) {
@@ -72,13 +84,7 @@ fn a_job_that_pauses_is_told_and_merges() {
     let world = World::new();
     let cluster = connect(&world);
     let fs = cluster.mount().unwrap();
-    let (tell, told) = mpsc::channel();
-    fs.listen(move |notice| {
-        if let Notice::Recall { ino } = notice {
-            let _ = tell.send(ino);
-        }
-    })
-    .unwrap();
+    let told = listen(&fs);
     fs.make_dir("/job", 0o755).unwrap();
     let text = "consistency: append_client_journal+volatile_apply\nmerge: on demand";
     let mut subtree = fs.decouple("/job", &Policy::parse(text).unwrap().policy).unwrap();
@@ -108,13 +114,7 @@ fn a_job_is_asked_by_whichever_server_its_subtree_went_to() {
     let world = World::with(&["--mds", "3"]);
     let cluster = connect(&world);
     let fs = cluster.mount().unwrap();
-    let (tell, told) = mpsc::channel();
-    fs.listen(move |notice| {
-        if let Notice::Recall { ino } = notice {
-            let _ = tell.send(ino);
-        }
-    })
-    .unwrap();
+    let told = listen(&fs);
     fs.make_dir("/jobs", 0o755).unwrap();
     fs.make_dir("/jobs/job", 0o755).unwrap();
     let text = "consistency: append_client_journal+volatile_apply\nmerge: on demand";

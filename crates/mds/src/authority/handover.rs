@@ -46,29 +46,27 @@ fn opened_of(event: &Event<'_>) -> Option<(ClientId, Ino)> {
     Some((client, Ino(tid.0)))
 }
 
-/// The clients that have files open, or locked, in a subtree that comes, with these. As [`linked`].
-pub(super) fn opened(subtree: &Subtree) -> Vec<(ClientId, Ino)> {
-    let mut opened = Vec::new();
+/// What comes with a subtree, of one kind. What cannot be read is said when it is taken in.
+fn all_of<T>(subtree: &Subtree, of: impl Fn(&Event<'_>) -> Option<T>) -> Vec<T> {
+    let mut all = Vec::new();
     let read = each(subtree, |event| {
-        opened.extend(opened_of(event));
+        all.extend(of(event));
         Ok(())
     });
     if read.is_err() {
-        opened.clear();
+        all.clear();
     }
-    opened
+    all
 }
 
-/// The inodes with several names that come with a subtree, in order. What cannot be read is said when it is taken in.
+/// The clients that have files open, or locked, in a subtree that comes, with these.
+pub(super) fn opened(subtree: &Subtree) -> Vec<(ClientId, Ino)> {
+    all_of(subtree, opened_of)
+}
+
+/// The inodes with several names that come with a subtree, in order.
 pub(super) fn linked(subtree: &Subtree) -> Vec<Ino> {
-    let mut linked = Vec::new();
-    let read = each(subtree, |event| {
-        linked.extend(linked_of(event));
-        Ok(())
-    });
-    if read.is_err() {
-        linked.clear();
-    }
+    let mut linked = all_of(subtree, linked_of);
     linked.sort_unstable();
     linked
 }
