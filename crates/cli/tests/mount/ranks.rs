@@ -4,7 +4,9 @@ use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal};
 
 use crate::fixture::World;
 use crate::mounts::{Mount, cluster, until};
@@ -162,4 +164,62 @@ fn a_program_goes_on_with_what_it_has_open_while_its_directory_moves() {
     world.run(&["mds", "pin", "/job", "0"]).done();
     fs::remove_dir(mount.path("job")).unwrap();
     mount.end();
+}
+
+/// Appends numbered lines of 16 bytes to a file, until there is another one, and says how many.
+const APPENDS: &str = r#"exec 3>>"$1"; n=0
+until [ -e "$3" ]; do printf '%s %013d\n' "$2" $n >&3 || exit 1; n=$((n + 1)); done
+echo $n"#;
+const LINE: u64 = 16;
+
+#[test]
+fn programs_on_two_mounts_append_to_one_log_while_it_moves_and_servers_are_killed() {
+    // For what it says where nothing can be mounted.
+    if cluster().is_none() {
+        return;
+    }
+    let world = World::with(&["--mds", "3"]);
+    world.run(&["balancer", "set", "static"]).done();
+    let mounts = [Mount::new(&world), Mount::new(&world)];
+    fs::create_dir(mounts[0].path("job")).unwrap();
+    fs::write(mounts[0].path("job/log"), "").unwrap();
+    let stop = world.path("stop");
+    let programs = [0, 1].map(|program: usize| {
+        let log = mounts[program].path("job/log");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", APPENDS, "sh"]).arg(log).arg(program.to_string()).arg(&stop);
+        shell.stdout(Stdio::piped()).spawn().unwrap()
+    });
+    for round in 0..9_usize {
+        let before = fs::metadata(mounts[0].path("job/log")).unwrap().len();
+        let mut moves =
+            world.command(&["mds", "pin", "/job", &(round % 3).to_string()]).spawn().unwrap();
+        // Once it is the one that it goes to, once the one that it comes from, once another one.
+        let killed = round / 3 % 3;
+        let pid = world.json(&["mds", "ls"])["ranks"][killed]["pid"].as_i64().unwrap();
+        let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+        rustix::process::kill_process(pid, Signal::KILL).unwrap();
+        until("it is missed", || world.json(&["mds", "ls"])["ranks"][killed]["state"] != "active");
+        world.run(&["up"]).done();
+        let _ = moves.wait().unwrap();
+        until("the programs go on", || {
+            let after = fs::metadata(mounts[1].path("job/log"));
+            after.is_ok_and(|after| after.len() >= before + 20 * LINE)
+        });
+    }
+    fs::write(&stop, "").unwrap();
+    let counts = programs.map(|program| {
+        let ended = program.wait_with_output().unwrap();
+        assert!(ended.status.success());
+        String::from_utf8(ended.stdout).unwrap().trim().parse::<usize>().unwrap()
+    });
+    let log = fs::read_to_string(mounts[0].path("job/log")).unwrap();
+    assert!(log == fs::read_to_string(mounts[1].path("job/log")).unwrap());
+    for (program, count) in counts.into_iter().enumerate() {
+        let own: Vec<&str> =
+            log.lines().filter(|line| line.starts_with(&program.to_string())).collect();
+        let all: Vec<String> = (0..count).map(|number| format!("{program} {number:013}")).collect();
+        assert!(own == all, "program {program}: {} of {count} lines", own.len());
+    }
+    mounts.into_iter().for_each(Mount::end);
 }
