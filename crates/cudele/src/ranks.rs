@@ -267,7 +267,8 @@ impl Fs {
                     std::thread::sleep(RETRY);
                 }
                 rank = elsewhere.rank;
-                self.note_place(&op, rank);
+                // What is open is told there before it is changed by this.
+                self.note_found(&op, rank, true);
                 told_at = Some(Instant::now());
                 asked.clear();
             }
@@ -298,7 +299,7 @@ impl Fs {
                     }
                 }
                 Ok(answer) => {
-                    self.note_found(&op, rank, hops);
+                    self.note_found(&op, rank, !asked.is_empty());
                     self.learn(rank, &answer);
                     return Ok(answer);
                 }
@@ -350,12 +351,10 @@ impl Fs {
         }
     }
 
-    /// As [`Fs::note_place`], of what was perhaps thought to be elsewhere.
-    fn note_found(&self, op: &Op<'_>, rank: Rank, hops: usize) {
+    /// As [`Fs::note_place`], of what was thought to be elsewhere if `is_news`.
+    fn note_found(&self, op: &Op<'_>, rank: Rank, is_news: bool) {
         self.note_place(op, rank);
-        if hops > 1
-            && let Some(ino) = named(op)
-        {
+        if is_news && let Some(ino) = named(op) {
             self.carry_found(ino, rank);
         }
     }

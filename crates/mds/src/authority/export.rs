@@ -276,8 +276,11 @@ impl Mds {
                 }
                 let since = self.authority.export_of(root)?.frozen?;
                 if now.since(since) >= CLOSE_WITHIN {
-                    let text =
-                        format!("clients have {contested} files open in it that others wait for");
+                    let text = if contested == 0 {
+                        "something of it is still being read, or on its way".to_owned()
+                    } else {
+                        format!("clients have {contested} files open in it that others wait for")
+                    };
                     self.abort_export(root, &text, effects);
                 }
                 None
