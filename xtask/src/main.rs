@@ -20,6 +20,8 @@ mod experiment;
 mod fuzz;
 mod hook;
 mod instructions;
+mod message;
+mod prose;
 mod python;
 mod run;
 mod rust;
@@ -38,6 +40,9 @@ usage: cargo xtask CHORE [ARGUMENT]...
   ci [STEP]...       what every change must pass, cheapest step first, with times;
                      with names, only those steps            (also: test, cargo ci)
   tidy               the checks the compiler does not make: layers, sizes, docs, ...
+  words [PATH]...    how plainly comments and pages are written, with every sentence that
+                     STYLE.md asks to be written in another way; `--list` prints the lines
+                     that xtask/words.txt needs
   sim [OPTION]...    run the simulator with assertions on; the options are its own,
                      for example --seeds 50, --seconds 40, --seed 0x2a
   properties [RUNS]  run the property tests with other seeds, 10 times or as often as told
@@ -63,7 +68,9 @@ usage: cargo xtask CHORE [ARGUMENT]...
   python wheel DIRECTORY
                      build the wheel
   fix                rewrite the sources: rustfmt and what clippy can repair
-  hook               install the pre-commit hook: format check and tidy
+  hook               install the git hooks: format check, tidy, and the commit message's form
+  commit-message FILE
+                     check the form of the commit message in a file, as the hook does
 ";
 
 fn main() -> ExitCode {
@@ -91,6 +98,11 @@ fn chore(root: &Path, arguments: &[&str]) -> Outcome {
     match *name {
         "ci" | "test" => ci::run(root, rest),
         "tidy" => no_arguments(rest).and_then(|()| tidy::run(root)),
+        "commit-message" => match rest {
+            [file] => message::check(root, file),
+            _ => Err(Failure::Usage("commit-message takes the file with the message".into())),
+        },
+        "words" => tidy::show_words(root, rest),
         "sim" => sim(root, rest),
         "properties" => properties(root, rest),
         "fuzz" => fuzz::run(root, rest),

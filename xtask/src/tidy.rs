@@ -14,6 +14,7 @@ mod layers;
 mod purity;
 mod semantics;
 mod sizes;
+mod words;
 
 use std::fmt;
 use std::path::Path;
@@ -54,7 +55,7 @@ impl fmt::Display for Finding {
 
 type Check = fn(&Tree) -> Vec<Finding>;
 
-const CHECKS: [Check; 9] = [
+const CHECKS: [Check; 10] = [
     layers::check,
     edges::check,
     purity::check,
@@ -64,6 +65,7 @@ const CHECKS: [Check; 9] = [
     docs::check,
     semantics::check,
     hygiene::check,
+    words::check,
 ];
 
 fn findings(tree: &Tree) -> Vec<Finding> {
@@ -82,6 +84,18 @@ pub(crate) fn run(root: &Path) -> Outcome {
     }
     println!("tidy: {} files, {} faults", tree.files.len(), found.len());
     if found.is_empty() { Ok(()) } else { Err(Failure::Reported) }
+}
+
+/// Prints how plainly the crates and pages below the paths are written, and each fault; with
+/// `--list` instead the lines that `xtask/words.txt` needs.
+pub(crate) fn show_words(root: &Path, paths: &[&str]) -> Outcome {
+    let tree = Tree::load(root)
+        .map_err(|error| Failure::Failed(format!("cannot read the repository: {error}")))?;
+    match paths {
+        ["--list"] => words::list(&tree),
+        paths => words::show(&tree, paths),
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -460,3 +460,46 @@ mod hygiene {
         assert_eq!(check(&tree).len(), 1);
     }
 }
+
+mod words {
+    use super::*;
+    use crate::tidy::words::check;
+
+    const PLAIN: &str = "//! The server rejects a create in a frozen directory.\n";
+    const HEADLESS: &str = "//! Who waits for the journal does not wait for itself.\n";
+
+    fn with_list(source: &str, list: &str) -> Vec<String> {
+        let tree = Tree::of(&[("crates/x/src/lib.rs", source), ("xtask/words.txt", list)]);
+        check(&tree).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn plain_comments_pass_and_others_are_quoted() {
+        assert_eq!(with_list(PLAIN, ""), [""; 0]);
+        let found = with_list(HEADLESS, "");
+        assert!(found[0].contains("100.0 % of the sentences have no noun"), "{found:?}");
+        assert!(found[0].contains("crates/x/src/lib.rs:1: Who waits"), "{found:?}");
+    }
+
+    #[test]
+    fn the_list_excuses_and_only_shrinks() {
+        assert_eq!(with_list(HEADLESS, "# why\ncrates/x 100.0 100.0 0.0 0\n"), [""; 0]);
+        let found = with_list(HEADLESS, "crates/x 50.0 100.0 0.0 0\n");
+        assert!(found[0].contains("crates/x: 100.0 %"), "{found:?}");
+        let found = with_list(HEADLESS, "crates/x 100.0 300.0 0.0 0\n");
+        assert!(found[0].contains("lower the entry to `crates/x 100.0 100.0 0.0 0`"), "{found:?}");
+        let found = with_list(PLAIN, "crates/x 100.0 100.0 0.0 0\n");
+        assert!(found[0].contains("remove the entry"), "{found:?}");
+        let found = with_list(PLAIN, "crates/y 1.0 1.0 1.0 0\n");
+        assert!(found[0].contains("crates/y does not exist"), "{found:?}");
+        let found = with_list(PLAIN, "crates/x 1.0\n");
+        assert!(found[0].contains("not an entry"), "{found:?}");
+    }
+
+    #[test]
+    fn pages_count_by_themselves_and_the_changelog_does_not() {
+        let page = "Whoever reads this page reads a vague page.\n";
+        caught(check, "docs/a.md", page, "docs/a.md: 100.0 %");
+        clean(check, "CHANGELOG.md", page);
+    }
+}
