@@ -1,7 +1,7 @@
-//! The C library, laid out as C programs look for it: header, shared and static library, and what
-//! pkg-config knows.
+//! The C library in the layout that C programs expect: header, shared and static library, and a
+//! file for pkg-config.
 //!
-//! Invariant: what is installed can be moved, whole, to another place.
+//! Invariant: the installed directory can be moved as a whole to another place.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -15,7 +15,7 @@ const USAGE: &str = "write `cargo xtask capi install PREFIX`";
 const ABI: &str = "0";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What a static library of this project needs of the system.
+/// System libraries that a static library of this project needs.
 const PRIVATE: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl";
 
 /// Builds it and lays it out below a directory, or only lays out a shared library that was built
@@ -58,7 +58,7 @@ fn install(root: &Path, prefix: &Path, shared: &Path, fixed: Option<&Path>) -> O
     Ok(())
 }
 
-/// What pkg-config is told.
+/// The content of the file for pkg-config.
 fn description() -> String {
     format!(
         "prefix=${{pcfiledir}}/../..\n\
@@ -74,7 +74,7 @@ fn description() -> String {
     )
 }
 
-/// Replaces a file, whoever has it open: a program that runs keeps the library that it began with.
+/// Replaces a file even while programs have it open: a running program keeps its old library.
 fn copy(from: &Path, to: &Path) -> Outcome {
     let new = to.with_extension("new");
     fs::copy(from, &new).map_err(|error| failed(from, &error))?;

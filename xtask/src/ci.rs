@@ -1,7 +1,7 @@
-//! What every change must pass, in one list: a developer, the hook of a build machine and
-//! `scripts/test` all run this one.
+//! The checks that every change must pass, in one list: a developer, the hook of a build machine
+//! and `scripts/test` all run this list.
 //!
-//! A step that fails does not stop the others: one run reports everything that is wrong.
+//! A failed step does not stop the later steps: one run reports all faults.
 //!
 //! Invariants: cheapest step first; the last line printed is `N passed, N failed`, counting steps;
 //! the run fails if any step does.
@@ -88,11 +88,11 @@ fn steps(tools: Tools) -> Vec<Step> {
 
 /// nextest runs each test in its own process, and several binaries at once, but no doc tests.
 ///
-/// Property tests draw the same cases in every run, so that a run says something about the change
-/// and not about its luck; `cargo xtask properties` draws others.
+/// Property tests draw the same cases in every run, so that a failure comes from the change and not
+/// from chance; `cargo xtask properties` draws other cases.
 fn tests(tools: Tools) -> Vec<Cargo> {
     let seeded = |arguments: &[&str]| Cargo::new(arguments).with(PROPERTY_SEED, "1");
-    // What the tests of the mount run is built before.
+    // The tests of the mount run these programs, so they are built first.
     let built = Cargo::new(&["run", "--quiet", "-p", "xtask", "--", "tools"]);
     if tools.nextest {
         let doc = ["test", "--quiet", "--workspace", "--doc"];
@@ -115,8 +115,8 @@ fn rados() -> Vec<Cargo> {
     vec![tests("objstore"), tests("cli")]
 }
 
-/// The tests of the Python package, in a virtual environment. They fail where there is no Python with venv,
-/// or no PyPI, unless `CUDELE_TEST_PYTHON=skip`.
+/// The tests of the Python package, in a virtual environment. They fail on a machine without
+/// Python's venv or without PyPI, unless `CUDELE_TEST_PYTHON=skip`.
 fn python() -> Option<Step> {
     if std::env::var("CUDELE_TEST_PYTHON").is_ok_and(|wish| wish == "skip") {
         println!("--- python: left out, as CUDELE_TEST_PYTHON=skip says");

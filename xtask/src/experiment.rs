@@ -1,7 +1,7 @@
 //! The published figures: builds the program as it is shipped, and has `crates/experiments` run it.
 //!
-//! Not here: what an experiment is (`experiments/`), and how it is drawn. This crate is built first of
-//! all, and stays light.
+//! Not here: the experiments themselves (`experiments/`) and their drawing. This crate is built
+//! first and stays light.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ pub(crate) fn run(root: &Path, options: &[&str]) -> Outcome {
         .run(root)
 }
 
-/// Where cargo puts what it builds.
+/// The build directory of cargo.
 fn target(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir))
 }

@@ -1,7 +1,7 @@
 //! Starts a fuzz target of `fuzz/`, if the tools for it are here.
 //!
-//! Fuzzing needs a nightly compiler and cargo-fuzz; neither is needed for anything else, so nothing
-//! is installed: what is missing is named.
+//! Fuzzing needs a nightly compiler and cargo-fuzz. No other chore needs them, so this chore
+//! installs nothing and names each missing program.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ const INSTALL: &str = "fuzzing needs a nightly compiler and cargo-fuzz:
   rustup toolchain install nightly --profile minimal
   cargo install --locked cargo-fuzz";
 
-/// What was asked for.
+/// The request on the command line.
 #[derive(Debug, Eq, PartialEq)]
 struct Request<'a> {
     /// Without one, the targets are listed.

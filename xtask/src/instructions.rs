@@ -1,13 +1,12 @@
-//! What a create costs the cores of server and client, in instructions: a ratchet.
+//! The cost of a create in the cores of server and client, in instructions: a ratchet.
 //!
-//! Times depend on the machine and on what else it does; instructions hardly do, so a change that makes
-//! creates dearer is found where no benchmark could tell it from noise. `crates/daemon/examples/
-//! creates.rs` drives the cores as values, and callgrind counts what its functions `served` (the server)
-//! and `answered` (a client that answers itself) execute. Two runs with different numbers of files, and
-//! the difference of the two: what happens once is in both.
+//! Times depend on the machine and its load; instruction counts hardly do, so this check finds
+//! slower creates that a benchmark could not tell from noise. `crates/daemon/examples/creates.rs`
+//! drives the cores as values, and callgrind counts the instructions of its functions `served` (the
+//! server) and `answered` (a client that answers itself). Two runs have different numbers of files,
+//! and the difference of the two leaves out the cost of starting.
 //!
-//! Without valgrind nothing is checked, and a line says so; where `CUDELE_VALGRIND=required` is set,
-//! that is a failure.
+//! Without valgrind this check prints a line and passes; with `CUDELE_VALGRIND=required` it fails.
 //!
 //! Invariant: the stored numbers are changed by hand only, with the change that explains it.
 
@@ -20,16 +19,16 @@ use crate::run::{Cargo, Failure, Outcome};
 const STORED: &str = "xtask/instructions.toml";
 /// Files of the two runs.
 const FILES: [u64; 2] = [20_000, 40_000];
-/// What differs less than this many hundredths is the same: another libc has another allocator.
+/// Differences below this percentage are ignored: another libc has another allocator.
 const SLACK_PERCENT: u64 = 5;
-/// What is counted: the number's name in the file, the function, and what the program is told.
+/// The counted functions: the number's name in the file, the function, and the program's arguments.
 const COUNTED: [(&str, &str, &[&str]); 3] = [
     ("create", "served", &[]),
     ("create_ahead", "served", &["ahead"]),
     ("create_ahead_client", "answered", &["ahead"]),
 ];
 
-/// Counts, and compares with what is stored.
+/// Counts the instructions and compares them with the stored numbers.
 pub(crate) fn check(root: &Path) -> Outcome {
     if let Some(why) = impossible() {
         if std::env::var_os("CUDELE_VALGRIND").is_some_and(|value| value == "required") {

@@ -1,11 +1,11 @@
 //! The project's chores, in the project's language: `cargo xtask` lists them.
 //!
-//! For everything a developer or a build machine does beyond plain `cargo build` and `cargo test`:
-//! the checks the compiler does not make (`tidy`), the list of what a change must pass (`ci`), long
-//! simulations and fuzzing. Not for anything a user of the file system runs.
+//! For all work of a developer or a build machine beyond plain `cargo build` and `cargo test`: the
+//! checks that the compiler does not make (`tidy`), the list of checks that a change must pass
+//! (`ci`), long simulations and fuzzing. A user of the file system needs none of it.
 //!
-//! Invariant: only `fix`, `hook`, `experiment`, `capi install` and `python wheel` change files outside the
-//! build directory.
+//! Invariant: only `fix`, `hook`, `experiment`, `capi install` and `python wheel` change files
+//! outside the build directory.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -157,7 +157,7 @@ fn properties(root: &Path, arguments: &[&str]) -> Outcome {
     ci::properties(root, runs)
 }
 
-/// Repairs what can be repaired. clippy goes first because what it writes is not formatted.
+/// Repairs format and lints. Clippy runs first, because its repairs are not formatted.
 fn fix(root: &Path) -> Outcome {
     let clippy = ["clippy", "--workspace", "--all-targets", "--fix", "--allow-dirty"];
     Cargo::new(&clippy).and(&["--allow-staged"]).run(root)?;

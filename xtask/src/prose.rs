@@ -124,7 +124,7 @@ pub(crate) struct Fault {
     pub(crate) line: usize,
     /// The sentence, or the comment line that is too wide.
     pub(crate) sentence: String,
-    /// For people: what counts against it.
+    /// For people: the broken rule.
     pub(crate) why: &'static str,
 }
 

@@ -1,10 +1,11 @@
 //! The Python package: tested in a virtual environment, and built as a wheel.
 //!
-//! The tests of every change run the extension that cargo has built for the tests of the program, laid out
-//! as a wheel would be; `test all` builds the wheel itself, installs it, and tries it with libraries that
-//! people use. What comes from PyPI is pinned in `crates/pyapi/requirements.txt` and its neighbours.
+//! The tests of every change run the extension that cargo has built for the tests of the program,
+//! in the layout of a wheel; `test all` builds the wheel itself, installs it, and tests it with
+//! popular libraries. `crates/pyapi/requirements.txt` and its neighbours pin the packages from
+//! PyPI.
 //!
-//! Invariant: nothing of the source tree is on Python's path, so that what is tested is what is packed.
+//! Invariant: Python's path has no directory of the source tree, so the tests see the packed files.
 
 use std::env;
 use std::fs;
@@ -67,7 +68,7 @@ fn all(root: &Path, options: &[&str]) -> Outcome {
 struct Place {
     root: PathBuf,
     target: PathBuf,
-    /// What is installed in the environment: a file of the package without its ending.
+    /// The packages of the environment: a requirements file of the package without its ending.
     requirements: &'static str,
     environment: PathBuf,
 }
@@ -89,7 +90,7 @@ impl Place {
         command
     }
 
-    /// Makes the virtual environment, unless the one that is there has all of it.
+    /// Makes the virtual environment, unless a complete one exists.
     fn install(&self) -> Outcome {
         let package = self.root.join(PACKAGE);
         let wanted = package.join(self.requirements).with_extension("txt");
@@ -154,7 +155,7 @@ fn lay_out(place: &Place, library: &Path) -> Result<PathBuf, Failure> {
     Ok(site)
 }
 
-/// What the wheel says of itself to others, as `pyproject.toml` has it.
+/// The wheel's entry points, as `pyproject.toml` has them.
 fn entry_points(place: &Place) -> Result<String, Failure> {
     let path = place.root.join(PACKAGE).join("pyproject.toml");
     let text = fs::read_to_string(&path).map_err(|error| failed(&path, &error))?;

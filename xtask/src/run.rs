@@ -14,13 +14,13 @@ use std::process::{Command, Stdio};
 pub(crate) enum Failure {
     /// The chore was called wrongly; the usage text helps (exit code 2).
     Usage(String),
-    /// The chore could not be done; the message says why and what to do (exit code 1).
+    /// The chore failed; the message has the reason and the remedy (exit code 1).
     Failed(String),
     /// The chore was done and found faults, which are already on the terminal (exit code 1).
     Reported,
 }
 
-/// What every chore returns.
+/// The result of every chore.
 pub(crate) type Outcome = Result<(), Failure>;
 
 /// One call of cargo: its arguments and the variables set for it.

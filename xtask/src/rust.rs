@@ -1,7 +1,7 @@
 //! Just enough of Rust's lexical rules to tell code from comments and literals.
 //!
-//! Not a parser: tidy asks about words, attributes and lines, and a fence that mistakes a string
-//! for code is one nobody trusts.
+//! Not a parser: tidy searches for words, attributes and lines, and a check that mistakes a string
+//! for code would lose the developers' trust.
 //!
 //! Invariant: [`code_only`] keeps every line break and the number of characters, so a position in
 //! its result is a position in the source.

@@ -3,7 +3,7 @@
 //! Every check is a function from the [`Tree`] to its findings: it reads nothing else, so its tests
 //! plant one fault in a tree of strings. Nothing here repairs anything.
 //!
-//! Invariant: a finding names the place, what is wrong and what to do about it.
+//! Invariant: a finding names the place, the fault and the remedy.
 
 mod allows;
 mod docs;
@@ -74,7 +74,7 @@ fn findings(tree: &Tree) -> Vec<Finding> {
     found
 }
 
-/// Checks the repository at `root` and prints what it finds.
+/// Checks the repository at `root` and prints the findings.
 pub(crate) fn run(root: &Path) -> Outcome {
     let tree = Tree::load(root)
         .map_err(|error| Failure::Failed(format!("cannot read the repository: {error}")))?;

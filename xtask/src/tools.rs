@@ -1,7 +1,7 @@
-//! Programs that test any file system, and that nobody here wrote: the tests of the mount run them.
+//! Third-party programs that test any file system: the tests of the mount run them.
 //!
-//! Each is built once, from crates.io, in exactly one version, below the build directory. What a
-//! distribution has packages of is not here: `SUITES` names those.
+//! Each program is built once, from crates.io, in exactly one version, below the build directory.
+//! Programs that a distribution packages are not here: `SUITES` names those.
 //!
 //! Invariant: a test that needs one of them fails without it, and names this chore.
 
@@ -9,20 +9,20 @@ use std::path::{Path, PathBuf};
 
 use crate::run::{Cargo, Failure, Outcome};
 
-/// Program and version. A newer one may test more: change it here, and see what it finds.
+/// Program and version. A newer version may test more: change it here, and read its findings.
 const TOOLS: [(&str, &str); 2] = [("pjdfstest", "0.2.2"), ("fsx", "0.3.2")];
 
-/// What the longer suites use besides, as Debian calls it.
+/// Debian packages that the longer suites need besides.
 const SUITES: [&str; 9] =
     ["stress-ng", "fio", "dbench", "fsmark", "git", "gcc", "make", "sqlite3", "rsync"];
 
-/// Builds what is not there yet.
+/// Builds the missing programs.
 pub(crate) fn install(root: &Path) -> Outcome {
     let place = place(root);
     TOOLS.iter().try_for_each(|tool| build(root, &place, tool))
 }
 
-/// Where they are: beside what cargo builds, so that whoever keeps that keeps them.
+/// The programs' directory: inside the build directory, so that a cache of the latter keeps them.
 fn place(root: &Path) -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     root.join(target.unwrap_or_else(|| PathBuf::from("target"))).join("tools")
@@ -41,10 +41,12 @@ fn build(root: &Path, place: &Path, (name, version): &(&str, &str)) -> Outcome {
         .run(root)
 }
 
-/// What says whether a mount is a file system, if nothing else is asked for: pjdfstest and fsx.
+/// The tests that judge whether a mount is a file system, unless the caller names some: pjdfstest
+/// and fsx.
 const MOUNT_TESTS: [&str; 2] = ["posix::", "fsx::"];
 
-/// Runs tests of the mount with the object store in a real Ceph cluster, which is made for that and removed.
+/// Runs tests of the mount with the object store in a real Ceph cluster, which lives as long as the
+/// tests.
 pub(crate) fn mount_on_ceph(root: &Path, tests: &[&str]) -> Outcome {
     install(root)?;
     let dir = place(root).with_file_name("ceph-mount");
@@ -61,7 +63,7 @@ pub(crate) fn mount_on_ceph(root: &Path, tests: &[&str]) -> Outcome {
     ran.and(ceph("down"))
 }
 
-/// Runs the longer suites, or those whose names contain the argument.
+/// Runs the longer suites, or only the suites with the argument in their names.
 pub(crate) fn suites(root: &Path, arguments: &[&str]) -> Outcome {
     let missing = |program: &&&str| {
         // A package is not always called as its program is.

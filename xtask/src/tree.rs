@@ -1,7 +1,7 @@
 //! The files of the repository, as tidy sees them.
 //!
-//! Holds what git tracks or would track (new files count, ignored ones do not). Not a file system:
-//! a test builds a tree from strings and plants one fault in it.
+//! Holds the files that git tracks or would track (new files count, ignored ones do not). Not a
+//! file system: a test builds a tree from strings and plants one fault in it.
 //!
 //! Invariant: files are sorted by path, and a path has forward slashes and starts at the top.
 
@@ -117,7 +117,7 @@ impl Tree {
     }
 }
 
-/// What git tracks or would track; None when git is not there or this is no repository.
+/// The files that git tracks or would track; None without git or outside a repository.
 fn tracked(root: &Path) -> Option<BTreeSet<String>> {
     let list = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
     let output = Command::new("git").args(list).current_dir(root).output().ok()?;

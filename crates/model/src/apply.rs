@@ -1,17 +1,17 @@
 //! Journal events, carried out blindly: the rules of merging.
 //!
-//! *The journal wins, name by name.* What an event gives a name to has it afterwards, whoever had
-//! it; names that no event mentions stay. Where a directory takes the place of a directory, it
-//! takes over the names in it. An inode that somebody moved since stays where it is. An event
-//! that would remove a directory with entries, put one below itself, or give or take a name in one
-//! that is gone, is rejected.
+//! *The journal wins, name by name.* After an event its inode has the event's name, even if another
+//! inode had it before; names that no event mentions stay. A directory that replaces a directory
+//! takes over the names in it. An inode that another client moved since stays in its new place. An
+//! event is rejected if it would remove a directory with entries, put a directory below itself, or
+//! give or take a name in a removed directory.
 
 use journal::{Create, Event, Snapshot};
 use types::{Attr, Ino, Timestamp};
 
 use crate::{Model, Node};
 
-/// What applying an event did beyond what it says.
+/// The side effects of applying an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Nothing.
@@ -23,8 +23,8 @@ pub enum Outcome {
 }
 
 impl Model {
-    /// Carries out an event of a journal that is merged. `extra` decodes what snapshots carry of
-    /// extended attributes: the namespace's encoding is no business of the model.
+    /// Applies an event of a journal that is merged. `extra` decodes the extended attributes of a
+    /// snapshot: the model does not know the namespace's encoding.
     pub fn apply(&mut self, event: &Event<'_>, extra: impl Fn(&[u8], &mut Node)) -> Outcome {
         let node = |snapshot: &Snapshot<'_>| {
             let data = snapshot.data.to_vec();
@@ -97,7 +97,7 @@ impl Model {
         let Create { size, time, mtime, atime, data, .. } = *create;
         self.touch(parent, time);
         if self.nodes.contains_key(&ino) {
-            // This journal was merged before. Whatever became of the inode since stays.
+            // This journal was merged before. Later changes of the inode stay.
             return Outcome::Done;
         }
         let mut attr = Attr { ino, mode, uid, gid, rdev, stripe, size, ..Attr::default() };
@@ -151,7 +151,7 @@ impl Model {
         if moved.attr.is_dir() && self.is_within(to.0, ino) {
             return Outcome::Rejected;
         }
-        // Somebody else's inode under the old name is none of this event's business.
+        // The event must not touch another inode that has taken the old name.
         if self.peek(from.0, from.1).is_none_or(|named| named == ino) {
             self.touch(from.0, time);
         }
@@ -181,8 +181,9 @@ impl Model {
         if first == Outcome::Done { second } else { first }
     }
 
-    /// Whether an inode is not under the name that an event takes it from: somebody moved it
-    /// since, or this journal was merged before. If it is gone, it will be back.
+    /// Whether an inode has left the name from which an event takes it: another client moved it
+    /// since, or this journal was merged before. A later event of the journal brings a removed
+    /// inode back.
     fn stays(&self, from: (Ino, &[u8]), ino: Ino) -> bool {
         self.peek(from.0, from.1) != Some(ino) && self.nodes.contains_key(&ino)
     }
@@ -221,7 +222,7 @@ impl Model {
         self.give_name(at, ino, time)
     }
 
-    /// Points a name to an inode, whatever it named before.
+    /// Points a name to an inode and replaces an earlier entry.
     fn give_name(&mut self, at: (Ino, &[u8]), ino: Ino, time: Timestamp) -> Outcome {
         match self.names.insert((at.0, at.1.to_vec()), ino) {
             None => Outcome::Done,
@@ -236,8 +237,8 @@ impl Model {
         }
     }
 
-    /// A directory takes over the names of one whose place it takes. Names that both have stay
-    /// the winner's, and where both are directories the same happens one level down.
+    /// A directory takes over the names of a directory that it replaces. Of a name in both, the
+    /// winner's entry stays; if both entries are directories, the same happens one level down.
     fn adopt(&mut self, loser: Ino, winner: Ino) {
         let names: Vec<_> = self.entries(loser).map(|(name, ino)| (name.to_vec(), ino)).collect();
         for (name, ino) in names {

@@ -1,12 +1,12 @@
-//! The namespace once more, naively: the executable specification that crate `namespace` is
-//! tested against.
+//! A second, naive namespace: the executable specification that crate `namespace` is tested
+//! against.
 //!
-//! Two maps hold everything: inodes by number, and inode numbers by directory and name. What can
-//! be counted is counted and never stored (links, entries, sub-directories), so that it cannot be
-//! wrong. Requests (`request`) check the rules of POSIX and change the maps at once, without
-//! events in between; `apply` carries out journal events blindly, as a merge does.
+//! Two maps hold everything: inodes by number, and inode numbers by directory and name. Counts
+//! (links, entries, sub-directories) are computed and never stored, so that they cannot be wrong.
+//! Requests (`request`) check the rules of POSIX and change the maps at once, without events in
+//! between; `apply` applies journal events blindly, as a merge does.
 //!
-//! What this crate is not: fast, small, or used outside tests. It shares no code with crate
+//! This crate is neither fast nor small, and only tests use it. It shares no code with crate
 //! `namespace`, knows no pages, no checkpoints and no directories that are not in memory.
 //!
 //! Invariant: every inode but the root has a name.
@@ -21,7 +21,7 @@ use types::{Attr, Errno, FileType, Ino, Timestamp};
 pub use apply::Outcome;
 pub use request::New;
 
-/// An inode. Its attributes are complete but for what can be counted.
+/// An inode. Its attributes are complete except for the counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
     /// Attributes; `nlink` and, for a directory, `size` mean nothing here.
@@ -62,7 +62,7 @@ impl Model {
         self.nodes.get(&ino)
     }
 
-    /// What a name stands for.
+    /// The inode that a name points to.
     #[must_use]
     pub fn peek(&self, dir: Ino, name: &[u8]) -> Option<Ino> {
         self.names.get(&(dir, name.to_vec())).copied()

@@ -1,5 +1,5 @@
-//! Requests: each checks the rules of POSIX, in the order in which the system checks them, and
-//! then does what it says. Refused requests change nothing.
+//! Requests: each checks the rules of POSIX, in the order in which the system checks them, and then
+//! changes the maps. Rejected requests change nothing.
 
 use types::{
     Attr, AttrChange, Cred, Errno, FILE_BYTES_MAX, FileType, INLINE_BYTES_MAX, Ino,
@@ -79,7 +79,7 @@ impl Model {
     /// Looks a name up.
     ///
     /// # Errors
-    /// `ENOENT`, `ENOTDIR`, `EACCES`, `ESTALE`, and what [`check_name`] says.
+    /// `ENOENT`, `ENOTDIR`, `EACCES`, `ESTALE`, and the errors of [`check_name`].
     pub fn lookup(&self, cred: &Cred, dir: Ino, name: &[u8]) -> Result<Attr, Errno> {
         allow(cred, &self.directory(dir)?.attr, EXECUTE)?;
         self.getattr(self.named(dir, name)?.0)

@@ -124,15 +124,15 @@ impl Attr {
     }
 }
 
-/// The one number in which formats keep what only device files and only regular files have: a device
-/// number, or [`Stripe::code`].
+/// The one number in which formats keep a value that only device files and only regular files have:
+/// a device number, or [`Stripe::code`].
 #[must_use]
 pub fn device_or_stripe(mode: u32, rdev: u32, stripe: Stripe) -> u32 {
     if mode & MODE_TYPE == FileType::Regular.mode_bits() { stripe.code() } else { rdev }
 }
 
-/// What [`device_or_stripe`] made one number of. A regular file whose number is no stripe is striped
-/// as usual: before there were stripes the number meant nothing there.
+/// The reverse of [`device_or_stripe`]. A regular file whose number is no stripe has the default
+/// striping: files older than stripes have an arbitrary number here.
 #[must_use]
 pub fn device_and_stripe(mode: u32, number: u32) -> (u32, Stripe) {
     if mode & MODE_TYPE == FileType::Regular.mode_bits() {
@@ -142,7 +142,7 @@ pub fn device_and_stripe(mode: u32, number: u32) -> (u32, Stripe) {
     }
 }
 
-/// Which attributes to change, and to what (`setattr`). `None` leaves one as it is.
+/// The attributes that a `setattr` changes. `None` leaves an attribute as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AttrChange {
     /// New permission bits (the type cannot change).

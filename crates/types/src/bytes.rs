@@ -1,16 +1,16 @@
 //! Little-endian bytes: the primitives that every format of the project is written with.
 //!
-//! [`Reader`] never panics and never allocates: whatever it is given, it returns a value or
-//! [`Malformed`] with the offset at which the bytes stopped making sense.
+//! [`Reader`] never panics and never allocates: for any input it returns a value or [`Malformed`]
+//! with the offset at which the bytes stopped making sense.
 
 use crate::{Errno, Error};
 
 /// The bytes do not follow the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed {
-    /// Where, in bytes from the start of what was being read.
+    /// The offset of the fault, in bytes from the start of the input.
     pub offset: usize,
-    /// What was expected there.
+    /// The value that the reader expected there.
     pub expected: &'static str,
 }
 
@@ -243,7 +243,7 @@ impl<'a> Reader<'a> {
     /// A varint length, then so many bytes.
     ///
     /// # Errors
-    /// If the length is larger than what is left.
+    /// If the length is larger than the rest of the input.
     pub fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
         let length = self.length()?;
         self.take(length)

@@ -1,6 +1,7 @@
-//! On whose behalf, and how: what goes with a request unchanged from the client to the rules.
+//! The identity of a caller and the manner of a call: both go with a request unchanged from the
+//! client to the rules.
 
-/// On whose behalf a request is made.
+/// The identity for which a request is made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cred {
     /// User; 0 may do everything.
@@ -43,7 +44,7 @@ pub struct RenameFlags {
 /// How to set an extended attribute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XattrFlags {
-    /// Fail with `EEXIST` if it is there (`XATTR_CREATE`).
+    /// Fail with `EEXIST` if the attribute exists (`XATTR_CREATE`).
     pub create: bool,
     /// Fail with `ENODATA` if it is not (`XATTR_REPLACE`).
     pub replace: bool,

@@ -36,7 +36,7 @@ macro_rules! errnos {
 }
 
 errnos! {
-    /// Not permitted to anybody but the owner or root.
+    /// Permitted only to the owner or root.
     NotPermitted = 1, "EPERM", "operation not permitted";
     /// No such name or inode.
     NotFound = 2, "ENOENT", "no such file or directory";
@@ -50,7 +50,7 @@ errnos! {
     Again = 11, "EAGAIN", "not now, try again";
     /// Permission denied.
     Access = 13, "EACCES", "permission denied";
-    /// A decoupled subtree blocks others, or somebody holds the lock.
+    /// A decoupled subtree blocks other clients, or another owner holds the lock.
     Busy = 16, "EBUSY", "device or resource busy";
     /// The name exists.
     Exists = 17, "EEXIST", "file exists";
@@ -84,7 +84,7 @@ errnos! {
     Loop = 40, "ELOOP", "too many symbolic links";
     /// No such extended attribute.
     NoData = 61, "ENODATA", "no such attribute";
-    /// Another metadata server serves what was asked for: ask that one.
+    /// Another metadata server has the authority: send the request there.
     Remote = 66, "EREMOTE", "served by another metadata server";
     /// The bytes are not in the format they claim: truncated, corrupt or foreign.
     BadMessage = 74, "EBADMSG", "bad message";
@@ -92,7 +92,7 @@ errnos! {
     NotSupported = 95, "EOPNOTSUPP", "operation not supported";
     /// The address is in use.
     AddressInUse = 98, "EADDRINUSE", "address already in use";
-    /// Nobody answered in time.
+    /// No answer came in time.
     TimedOut = 110, "ETIMEDOUT", "timed out";
     /// Nobody listens there.
     Refused = 111, "ECONNREFUSED", "connection refused";
@@ -120,16 +120,16 @@ impl fmt::Display for Errno {
 
 impl std::error::Error for Errno {}
 
-/// An error for people: what it is about, why it failed, what to do.
+/// An error for people: its object, its cause, and its remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// The one error number it maps to.
     pub errno: Errno,
     /// The path, object or option it is about; may be empty.
     pub subject: String,
-    /// What went wrong, in words.
+    /// The cause, in words.
     pub cause: String,
-    /// What to do about it; may be empty.
+    /// The remedy; may be empty.
     pub remedy: String,
 }
 
@@ -146,7 +146,7 @@ impl Error {
         Self::new(errno, subject, errno.text())
     }
 
-    /// Adds what to do.
+    /// Adds the remedy.
     #[must_use]
     pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = remedy.into();

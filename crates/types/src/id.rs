@@ -54,16 +54,17 @@ id!(
 );
 
 impl Rank {
-    /// Stands for no rank: what is pinned to it is pinned to none.
+    /// No rank: a subtree pinned to it is not pinned.
     pub const NONE: Rank = Rank(u16::MAX);
 }
 
 impl ConnId {
-    /// Stands for the connection of a server to the monitor.
+    /// The connection of a server to the monitor.
     pub const MONITOR: ConnId = ConnId(0);
-    /// Stands for whoever asked for work that a server does on its own: nobody is answered.
+    /// The requester of work that a server does without a request: no reply is sent.
     pub const NOBODY: ConnId = ConnId(u64::MAX);
-    /// Stands for a server's balancer, which has it move something: it is told how that ended.
+    /// A server's balancer as the requester of a move: the reply notifies the balancer of the
+    /// result.
     pub const BALANCER: ConnId = ConnId(u64::MAX - 1);
 }
 
@@ -75,8 +76,8 @@ impl Ino {
     pub const LINKS: Ino = Ino(2);
     /// The hidden directory whose only entry, `root`, is home to the root's inode.
     pub const ANCHOR: Ino = Ino(3);
-    /// The directory `/lost+found`, in which mending puts what has lost its name. It is there only if
-    /// something has.
+    /// The directory `/lost+found`, in which a repair puts inodes without a name. It exists only
+    /// while it has entries.
     pub const LOST_AND_FOUND: Ino = Ino(4);
     /// The first number a rank or client may be given.
     pub const FIRST_FREE: u64 = 1 << 40;
@@ -89,7 +90,7 @@ impl Ino {
         InoRange { start, end: start + Self::FIRST_FREE }
     }
 
-    /// The rank that gave the number out; rank 0 for those that nobody did.
+    /// The rank that allocated the number; rank 0 for the fixed numbers.
     #[must_use]
     pub fn given_by(self) -> Rank {
         let space = (self.0 / Self::FIRST_FREE).saturating_sub(1);
@@ -103,7 +104,8 @@ impl Ino {
         Ino(root.0 | Self::ABOVE)
     }
 
-    /// What [`Ino::LINKS`] of a rank is called in the object store, which has that of each rank. A rank knows of its own only.
+    /// The number that the object store uses for [`Ino::LINKS`] of a rank. The store has this
+    /// directory of each rank; a rank knows only its own.
     #[must_use]
     pub fn links_of(rank: Rank) -> Ino {
         // No root has a number as small, so it is above none.
@@ -131,9 +133,8 @@ impl Ino {
 }
 
 impl Seq {
-    /// Positions in the journal of a rank are larger than this: those of different ranks can be told
-    /// from each other, because what the metadata store holds of a subtree may have been written by
-    /// several.
+    /// Lower bound of the positions in the journal of a rank. Positions of different ranks never
+    /// overlap, because several ranks may have written the metadata store's objects of one subtree.
     #[must_use]
     pub fn before_first(rank: Rank) -> Seq {
         Seq(u64::from(rank.0) << Self::RANK_SHIFT)
@@ -197,8 +198,8 @@ impl InoRange {
     }
 }
 
-/// A part of a directory: the names whose hash starts with the `bits` high bits of `value`.
-/// The whole directory is [`Frag::WHOLE`].
+/// A part of a directory: the names whose hash starts with the `bits` high bits of `value`. The
+/// whole directory is [`Frag::WHOLE`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Frag {
     /// How many leading bits are fixed, 0 to 24.

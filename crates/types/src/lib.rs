@@ -32,8 +32,8 @@ pub use time::{Clock, Moment, Span, Timestamp};
 /// says otherwise.
 pub const INLINE_BYTES: u32 = 4096;
 
-/// No file of more bytes is ever stored inline. A shorter one may be: who reads it must ask, because
-/// who wrote it decided. Not more than the smallest [`Stripe`].
+/// A larger file is never stored inline. A smaller file may be: its writer decided, so a reader
+/// must ask. Not more than the smallest [`Stripe`].
 pub const INLINE_BYTES_MAX: usize = 65_536;
 
 /// The longest a file may be: 1 EiB.

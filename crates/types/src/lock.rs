@@ -9,7 +9,7 @@ pub enum LockKind {
     Posix,
 }
 
-/// What a lock keeps others from.
+/// The access that a lock denies to other owners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LockMode {
     /// Writing: several may hold it.
@@ -27,9 +27,9 @@ pub struct Lock {
     pub kind: LockKind,
     /// Its mode.
     pub mode: LockMode,
-    /// Whose it is among those of one client.
+    /// The owner among the owners of one client.
     pub owner: u64,
-    /// The process that is named to others.
+    /// The process that `F_GETLK` names to other processes.
     pub pid: u32,
     /// The first byte.
     pub start: u64,
@@ -58,7 +58,7 @@ impl Lock {
 pub struct LockRanges(Vec<Lock>);
 
 impl LockRanges {
-    /// Puts a lock in the place of what the owner has in its range; the rest stays.
+    /// Replaces the owner's locks in the range of this one; locks outside the range stay.
     pub fn set(&mut self, lock: Lock) {
         let mut ranges = Vec::with_capacity(self.0.len() + 2);
         for old in self.0.drain(..) {

@@ -1,10 +1,10 @@
-//! How large the objects are that the content of a file is striped over, and in which pool they are.
+//! The size and the pool of the objects over which the content of a file is striped.
 
 /// A file is striped over objects of so many bytes, unless its directory says otherwise.
 pub const STRIPE_BYTES: u64 = Stripe::DEFAULT.bytes();
 
-/// A pool of the object store, by the number that the store gave it; 0 is where the store keeps
-/// content that nobody chose a pool for. Stores without pools know no other.
+/// A pool of the object store, by the number that the store gave it; 0 is the store's default pool.
+/// Stores without pools know only 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pool(pub u8);
 
@@ -13,10 +13,10 @@ impl Pool {
     pub const USUAL: Self = Self(0);
 }
 
-/// The size of the objects that a file's content is striped over, a power of two from 64 KiB to
-/// 64 MiB, and the pool that they are in (E-03). Both are chosen when the file is created and never
-/// change, because the names of the objects follow from them. Every stripe has room for whatever may
-/// be inline ([`INLINE_BYTES_MAX`](crate::INLINE_BYTES_MAX)), so that content leaves its inode as one
+/// The size of the objects over which a file's content is striped, a power of two from 64 KiB to 64
+/// MiB, and their pool (E-03). Both are chosen when the file is created and never change, because
+/// the names of the objects follow from them. Every stripe has room for all content that may be
+/// inline ([`INLINE_BYTES_MAX`](crate::INLINE_BYTES_MAX)), so that content leaves its inode as one
 /// object.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stripe {
@@ -68,15 +68,15 @@ impl Stripe {
         size.div_ceil(self.bytes())
     }
 
-    /// The binary logarithm of its bytes, or 0 for the usual one, and 256 times the pool's number:
-    /// formats leave out what is 0.
+    /// The binary logarithm of the stripe's bytes, or 0 for the default, plus 256 times the pool's
+    /// number: formats leave out a value of 0.
     #[must_use]
     pub fn code(self) -> u32 {
         let log = if self.log == Self::DEFAULT.log { 0 } else { self.log };
         u32::from(log) | u32::from(self.pool.0) << 8
     }
 
-    /// What [`Stripe::code`] made a number of.
+    /// The reverse of [`Stripe::code`].
     #[must_use]
     pub fn from_code(code: u32) -> Option<Self> {
         let [log, pool, 0, 0] = code.to_le_bytes() else { return None };

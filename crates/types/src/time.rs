@@ -47,8 +47,7 @@ impl Span {
     }
 }
 
-/// What the driver's clocks showed when an input arrived: one reading for everything the input
-/// causes.
+/// The driver's clocks at the arrival of an input: one reading for all effects of the input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Clock {
     /// For measuring: how long ago, and until when.

@@ -1,4 +1,4 @@
-//! What is code and what is not, in the places where a simple search goes wrong.
+//! Code and other text are told apart in the places where a simple search goes wrong.
 
 use super::*;
 

@@ -1,8 +1,8 @@
-//! What the documents name exists.
+//! Files, items and links that the documents name exist.
 //!
 //! Three things are checked: the hop tables of `docs/walkthrough/` (each file exists and each item
-//! occurs in it), links between documents, and paths in backticks. That a text is *true* is for a
-//! reader; that it points somewhere is for a machine.
+//! occurs in it), links between documents, and paths in backticks. A machine can check that a link
+//! has a target; only a reader can check that the text is *true*.
 //!
 //! Invariant: a renamed file or function breaks the build until the documents follow.
 

@@ -1,9 +1,11 @@
-//! Who may silence the lints that keep input and output, clocks and chance out of the core.
+//! The files that may silence the lints against input, output, clocks and random numbers in the
+//! core.
 //!
-//! clippy enforces the bans of `clippy.toml`; this check keeps the list of those who may opt out,
-//! so that one more exception is a change to this file and not a line nobody notices.
+//! Clippy enforces the bans of `clippy.toml`; this check keeps the list of exceptions, so that a
+//! new exception is a visible change to this file.
 //!
-//! Invariant: an opt-out for a whole crate or module says why, in words that one search finds: "I/O edge: ".
+//! Invariant: an opt-out for a whole crate or module gives its reason after the words "I/O edge: ",
+//! so that one search finds all opt-outs.
 
 use super::Finding;
 use crate::rust::{Attribute, attributes, contains_word};
@@ -39,7 +41,7 @@ const TOO_WIDE: [&str; 5] =
 
 const REASON: &str = "I/O edge: ";
 
-/// Whether a file may use what `clippy.toml` bans.
+/// Whether a file may use the functions that `clippy.toml` bans.
 pub(super) fn is_edge(file: &File) -> bool {
     file.crate_name().is_some_and(|name| EDGES.contains(&name))
         || SIM_EDGES.iter().any(|prefix| file.path.starts_with(prefix))

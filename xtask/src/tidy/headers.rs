@@ -1,4 +1,4 @@
-//! Every module opens by saying what it is for.
+//! Every module opens with its purpose.
 //!
 //! Whether it says it well is for a reviewer; that it says something at all is for a machine. Test
 //! modules are exempt: their names are sentences.

@@ -1,7 +1,7 @@
-//! Things that creep in when nobody looks: notes of unfinished work, blobs, blanks at the ends of
-//! lines, and paths of the machine a file was written on.
+//! Leftovers that no reviewer looks for: notes of unfinished work, blobs, blanks at the ends of
+//! lines, and paths of the machine on which a file was written.
 //!
-//! Test data is exempt from the last two: its bytes are what they are.
+//! Test data is exempt from the last two: its bytes are fixed.
 
 use super::Finding;
 use crate::rust::contains_word;
@@ -27,7 +27,7 @@ const HOME: &str = concat!("/ho", "me/");
 
 const EXAMPLE_HOMES: [&str; 4] = ["alice", "bob", "carol", "user"];
 
-/// Finds what no file of the repository should have.
+/// Finds content that no file of the repository should have.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     tree.files.iter().flat_map(check_file).collect()
 }
@@ -80,7 +80,7 @@ fn machine_path(line: &str) -> Option<&'static str> {
     })
 }
 
-/// Whether what follows `/home/` is an example or no name at all.
+/// Whether the name after `/home/` is an example or empty.
 fn is_example(rest: &str) -> bool {
     let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_' && c != '-');
     let name = &rest[..end.unwrap_or(rest.len())];

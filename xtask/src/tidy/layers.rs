@@ -1,7 +1,7 @@
 //! Which crate may depend on which: dependencies point up this table and never sideways.
 //!
-//! The core (rows 1 to 6) decides and remembers; rows 7 to 10 carry its decisions out. Keeping the
-//! third-party list of the core short is what keeps it quick to build and free of hidden input.
+//! The core (rows 1 to 6) decides and remembers; rows 7 to 10 carry its decisions out. A short list
+//! of third-party libraries keeps the core quick to build and free of hidden input.
 //!
 //! Invariant: every crate of the workspace has a row.
 
@@ -50,21 +50,21 @@ const CORE_ROW: u8 = 6;
 const EDGE_ROW: u8 = 7;
 const EDGE_USES_ROW: u8 = 4;
 
-/// What a core crate may take from outside the workspace.
+/// Libraries from outside the workspace that a core crate may use.
 const CORE_LIBRARIES: [&str; 5] = ["thiserror", "crc32c", "hashbrown", "xxhash-rust", "blake3"];
 
-/// What the policy crate may use besides: policies are files that people write.
+/// Further libraries of the policy crate: policies are files that people write.
 const POLICY_LIBRARIES: [&str; 3] = ["serde", "serde_json", "serde-saphyr"];
 
-/// What the balancer crate may use besides: its policies are scripts, and the engine that runs them is
-/// a value that is handed a script and gives a result.
+/// Further libraries of the balancer crate: its policies are scripts, and the script engine is a
+/// value that takes a script and returns a result.
 const BALANCER_LIBRARIES: [&str; 1] = ["mlua"];
 
-/// What the tests of a core crate may use besides.
+/// Further libraries of the tests of a core crate.
 const TEST_LIBRARIES: [&str; 2] = ["proptest", "expect-test"];
 
-/// What any crate may be tested against: the executable specification, which knows events only, and
-/// a real Ceph cluster, which knows nothing of this project.
+/// Crates that any crate may be tested against: the executable specification, which knows events
+/// only, and a real Ceph cluster, which knows nothing of this project.
 const FOR_TESTS: [&str; 2] = ["model", "testceph"];
 
 /// The row of a crate.
@@ -124,7 +124,7 @@ fn check_manifest(file: &File) -> Vec<Finding> {
 
 /// One dependency of a manifest.
 struct Dependency {
-    /// The package's own name, whatever it is called here.
+    /// The package's own name, which may differ from the name in this manifest.
     name: String,
     /// Only tests use it.
     test: bool,

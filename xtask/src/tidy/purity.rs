@@ -10,7 +10,7 @@ use super::{Finding, edges, layers};
 use crate::rust::{code_only, contains_word};
 use crate::tree::{File, Tree};
 
-/// A module or type and what takes its place.
+/// A module or type and its replacement.
 const BANNED_IN_CORE: [(&str, &str); 14] = [
     ("std::fs", "emit an effect; the driver does the I/O"),
     ("std::net::TcpStream", "emit an effect; the driver does the I/O"),
@@ -28,8 +28,8 @@ const BANNED_IN_CORE: [(&str, &str); 14] = [
     ("async", "the core does not wait"),
 ];
 
-/// What the tests of the core may name all the same: golden files are files, and a variable says
-/// whether to rewrite them.
+/// Exceptions for the tests of the core: golden files are files, and a variable decides whether a
+/// test rewrites them.
 const ALLOWED_IN_TESTS: [&str; 2] = ["std::fs", "std::env"];
 
 const BANNED_EVERYWHERE: [(&str, &str); 3] = [
@@ -64,7 +64,7 @@ fn check_file(file: &File) -> Vec<Finding> {
 }
 
 /// Writes `use std::{fs, net::X};` as `use std::fs, std::net::X;`: the search is for whole paths.
-/// One level of braces at a time, on one line or over several; what is not a `use` stays as it is.
+/// One level of braces at a time, on one line or over several; other code stays as it is.
 fn spelled_out(code: &str) -> String {
     let mut out = String::with_capacity(code.len());
     let mut rest = code;
@@ -79,7 +79,7 @@ fn spelled_out(code: &str) -> String {
 
 fn expand(statement: &str) -> String {
     let mut out = String::with_capacity(statement.len());
-    // What has been opened so far, and the path since the last comma or brace.
+    // The open braces so far, and the path since the last comma or brace.
     let mut opened: Vec<String> = Vec::new();
     let mut path = String::new();
     for c in statement.trim_start_matches("use ").chars() {

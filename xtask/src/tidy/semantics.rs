@@ -1,8 +1,8 @@
-//! What `docs/semantics.md` promises is tested under the same name.
+//! Each promise of `docs/semantics.md` has a test of the same name.
 //!
-//! Every heading of level 3 there is a promise, and its words are the name of a test function of some
-//! crate: in lower case, with underscores for spaces and without punctuation. That the test shows
-//! what the paragraph says is for a reader.
+//! Every heading of level 3 there is a promise, and its words are the name of a test function of
+//! some crate: in lower case, with underscores for spaces and without punctuation. A reader must
+//! judge whether the test shows what the paragraph promises.
 //!
 //! Invariant: nothing is promised without a test, and no test of a promise outlives it.
 
@@ -56,7 +56,7 @@ fn headings(document: &File) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// What the test of a heading is called.
+/// The name of the test of a heading.
 fn test_name(heading: &str) -> String {
     let letters = heading.chars().filter_map(|letter| match letter {
         ' ' | '_' => Some('_'),

@@ -9,7 +9,7 @@ fn manifest(name: &str, dependencies: &str) -> String {
     MANIFEST.replace("NAME", name) + dependencies
 }
 
-/// What one check says about one file.
+/// The findings of one check about one file.
 fn faults(check: Check, path: &str, text: &str) -> Vec<String> {
     check(&Tree::of(&[(path, text)])).iter().map(ToString::to_string).collect()
 }
@@ -323,7 +323,7 @@ mod docs {
 
     const HEAD: &str = "| hop | file | item | what happens |\n|---|---|---|---|\n";
 
-    /// What is said about a walkthrough with one row, beside a crate with one function.
+    /// The findings about a walkthrough with one row, beside a crate with one function.
     fn hop(row: &str) -> Vec<String> {
         let document = format!("{HEAD}{row}\n");
         let tree = Tree::of(&[
@@ -380,7 +380,7 @@ mod semantics {
     use super::*;
     use crate::tidy::semantics::check;
 
-    /// What is said about a document beside a crate with this source, and one with the document's
+    /// The findings about a document beside a crate with this source, and one with the document's
     /// own tests.
     fn said(document: &str, elsewhere: &str, own: &str) -> Vec<String> {
         let tree = Tree::of(&[

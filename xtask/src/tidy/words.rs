@@ -3,7 +3,7 @@
 //! The list `xtask/words.txt` has the crates and pages that are not there yet, each with the
 //! figures that it may not exceed: `name headless% pronouns vague wide`.
 //!
-//! Invariant: an entry is at most a tenth above the present figures, so what was gained stays.
+//! Invariant: an entry is at most a tenth above the present figures, so an improvement stays.
 
 use std::collections::BTreeMap;
 
