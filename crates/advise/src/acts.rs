@@ -3,15 +3,15 @@
 use crate::process::{Path, Processes, clean};
 use crate::strace::{Call, Line, Lines};
 
-/// What was done to a path.
+/// An act on a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// A name was made; exclusively if somebody else's would have been an error.
+    /// A name was made; exclusively if an existing name would have been an error.
     Made {
         /// `O_EXCL`, and everything that is not `open`.
         exclusive: bool,
     },
-    /// A name could not be made because it was there.
+    /// A create failed because the name existed.
     WasThere,
     /// Attributes or content were changed.
     Changed,
@@ -44,7 +44,7 @@ pub struct Act {
     pub time: Option<f64>,
 }
 
-/// What one `strace` has written.
+/// The output of one `strace`.
 #[derive(Clone, Debug)]
 pub struct Trace<'a> {
     /// The text.
@@ -73,8 +73,8 @@ pub struct Acts {
 }
 
 impl Trace<'_> {
-    /// Reads traces, each that of a client, or with `each_process` each process of them. Only what is below `root`
-    /// counts.
+    /// Reads traces, each of one client, or with `each_process` each process of them. Only paths
+    /// below `root` count.
     #[must_use]
     pub fn read(traces: &[Trace<'_>], root: &[u8], each_process: bool) -> Acts {
         let mut acts = Acts::default();
@@ -235,7 +235,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Calls whose first argument is a descriptor.
+    /// Calls with a descriptor as first argument.
     fn with_descriptor(&mut self, call: &Call<'_>) {
         let Some(first) = call.argument(0) else { return };
         if call.result < 0 {

@@ -1,14 +1,16 @@
-//! Which promises an application needs, and what each would cost it: from what it was seen to do (F-11).
+//! The promises that an application needs, and the cost of each, from a trace of its system calls
+//! (F-11).
 //!
-//! [`Trace::read`] takes what `strace` wrote and turns it into *acts* on paths below one directory: made, changed,
-//! looked at, made durable, locked. [`judge`] says which of the nine cells of Table II would have been safe for
-//! those acts, and shows for each of the others the lines that forbid it. [`predict`] says how long the same
-//! changes take under a cell, from what each mechanism costs on a machine.
+//! [`Trace::read`] takes the output of `strace` and turns it into *acts* on paths below one
+//! directory: made, changed, looked at, made durable, locked. [`judge`] finds the cells of Table II
+//! that would have been safe for those acts, and shows for each other cell the lines that forbid
+//! it. [`predict`] computes the time that the same changes take under a cell, from the cost of each
+//! mechanism on a machine.
 //!
 //! Not here: running anything, reading files, measuring.
 //!
-//! Invariant: a line that is not understood is counted and never guessed at; so a verdict is about what the
-//! trace shows, and says how much of it that was.
+//! Invariant: an unknown line is counted and never guessed at; so a verdict covers the understood
+//! part of the trace, and names its share.
 
 mod acts;
 mod predict;

@@ -1,15 +1,17 @@
-//! How long changes take under a cell, from what mechanisms cost (F-11).
+//! The time of changes under a cell, from the cost of mechanisms (F-11).
 //!
-//! Each mechanism costs something at once and something for each change; a composition costs the sum of its
-//! mechanisms, because `+` is one after the other. Reading is not predicted: what is remembered costs nothing, what
-//! is not costs a request in every cell.
+//! Each mechanism has a fixed cost and a cost for each change; a composition costs the sum of its
+//! mechanisms, because `+` runs one after the other. Reading is not predicted: in every cell a
+//! cached read costs nothing and another read costs one request.
 
 use policy::{Cell, Guarantee, Mechanism};
 
-/// What a mechanism costs on a machine: seconds by the number of changes, through what was measured.
+/// The cost of a mechanism on a machine: seconds by the number of changes, interpolated between
+/// measurements.
 ///
-/// Not one straight line through all of it: what is paid once (a wait for the disk) and what is paid for each
-/// change differ by the factor of a thousand, and a line through two large measurements guesses the former.
+/// Not one straight line through all measurements: the fixed cost (a wait for the disk) and the
+/// cost of each change differ by a factor of a thousand, and a line through two large measurements
+/// guesses the fixed cost.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Curve {
     /// `(changes, seconds)`, by changes; no two with the same number of them.
@@ -17,8 +19,8 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// The curve through measurements of `(changes, seconds)`, in any order. Of several with the same number of
-    /// changes the last one counts.
+    /// The curve through measurements of `(changes, seconds)`, in any order. The last of several
+    /// measurements with the same number of changes counts.
     #[must_use]
     pub fn through(measured: &[(f64, f64)]) -> Self {
         let mut points: Vec<(f64, f64)> = Vec::new();
@@ -32,8 +34,8 @@ impl Curve {
         Self { points }
     }
 
-    /// Seconds of so many changes: between two measurements on the line through them, beyond them on with the
-    /// line through the nearest two. With one measurement, in proportion.
+    /// Seconds for a number of changes: between two measurements on the line through them, beyond
+    /// them on the line through the nearest two. With one measurement, in proportion.
     #[must_use]
     pub fn of(&self, changes: f64) -> f64 {
         let (Some(first), Some(last)) = (self.points.first(), self.points.last()) else {
@@ -46,7 +48,7 @@ impl Curve {
         };
         let each = (high.1 - low.1) / (high.0 - low.0);
         if changes < first.0 {
-            // What is paid once is not less than nothing, and not more than all that was measured.
+            // The fixed cost is at least 0 and at most the smallest measurement.
             let once = (first.1 - each * first.0).clamp(0.0, first.1);
             return once + (first.1 - once) / first.0 * changes;
         }
@@ -58,7 +60,7 @@ impl Curve {
     }
 }
 
-/// What mechanisms cost on a machine, as `cudele bench mechanisms` measures them.
+/// The costs of mechanisms on a machine, as `cudele bench mechanisms` measures them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Costs {
     /// `append_client_journal`.
@@ -75,21 +77,21 @@ pub struct Costs {
     pub rpcs: Curve,
     /// `rpcs` and `stream` together.
     pub stream: Curve,
-    /// `rpcs` with the client's log of them, which waits for the client's disk at each; not known of costs that
-    /// were measured by an older version.
+    /// `rpcs` with the client's log of them, which waits for the client's disk at each; None for
+    /// costs that an older version measured.
     pub logged: Option<Curve>,
     /// Bytes of journal for each change.
     pub bytes: f64,
 }
 
-/// What a program does.
+/// The acts of a program, in numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Job {
     /// Names made, changed and removed, by each client.
     pub changes: f64,
 }
 
-/// What a job costs under a cell.
+/// The cost of a job under a cell.
 #[derive(Clone, Copy, Debug)]
 pub struct Prediction {
     /// The cell.
@@ -144,12 +146,12 @@ mod tests {
         for (changes, seconds) in [(100.0, 2.0), (600.0, 7.0), (1100.0, 12.0), (3100.0, 52.0)] {
             near(curve.of(changes), seconds);
         }
-        // Beyond what was measured it goes on as it came.
+        // Beyond the measurements the nearest line continues.
         near(curve.of(0.0), 1.0);
         near(curve.of(10_100.0), 192.0);
-        // What is paid once is never less than nothing.
+        // The fixed cost is never negative.
         near(Curve::through(&[(100.0, 1.0), (200.0, 9.0)]).of(50.0), 0.5);
-        // What is noise more than a line is no line.
+        // A falling line is noise, and no line is drawn through noise.
         let noise = Curve::through(&[(100.0, 2.0), (200.0, 1.0)]);
         near(noise.of(400.0), 2.0);
         near(noise.of(50.0), 2.0);

@@ -1,4 +1,4 @@
-//! What a process has: its directory, its descriptors, and who it is a thread of.
+//! The state of a process: its directory, its descriptors, and the process of which it is a thread.
 //!
 //! Paths are joined and cleaned of `.` and `..` as text: a trace does not show symbolic links.
 
@@ -13,7 +13,7 @@ pub(crate) type Path = Vec<u8>;
 pub(crate) struct Process {
     /// Where it works; nothing if the trace has not shown it.
     cwd: Option<Path>,
-    /// What its descriptors are of, and whether every write to them is durable.
+    /// The file of each descriptor, and whether every write to it is durable.
     open: BTreeMap<i64, (Path, bool)>,
 }
 
@@ -89,7 +89,7 @@ impl Process {
         clean(base.as_deref(), &path)
     }
 
-    /// What a descriptor is of.
+    /// The file of a descriptor.
     pub(crate) fn path_of(&self, argument: &str) -> Option<Path> {
         let number = descriptor(argument)?;
         if let Some((path, _)) = self.open.get(&number) {

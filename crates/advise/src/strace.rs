@@ -1,7 +1,7 @@
-//! A line of `strace`: who, when, which call, with what arguments and result.
+//! A line of `strace`: process, time, call, arguments and result.
 //!
-//! Understood: `strace -f`, with or without `-o`, `-t`, `-tt`, `-ttt`, `-r`, `-y`, `-T`. Calls that are interrupted by
-//! those of others (`<unfinished ...>`, `<... resumed>`) are put together again.
+//! Understood: `strace -f`, with or without `-o`, `-t`, `-tt`, `-ttt`, `-r`, `-y`, `-T`. A call
+//! that another process's call interrupts (`<unfinished ...>`, `<... resumed>`) is joined again.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 pub(crate) struct Call<'a> {
     /// The thread; 0 if the trace is of one process and does not say.
     pub(crate) thread: u64,
-    /// Seconds since whatever the trace counts from, if it says.
+    /// Seconds since the start of the trace's clock, if the trace has times.
     pub(crate) time: Option<f64>,
     pub(crate) name: &'a str,
     pub(crate) arguments: Vec<&'a str>,
@@ -20,10 +20,10 @@ pub(crate) struct Call<'a> {
     pub(crate) error: Option<&'a str>,
 }
 
-/// What a line is.
+/// The kind of a line.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Line {
-    /// The text of a whole call, with whose it is and when it began.
+    /// The text of a whole call, with its process and the time of its start.
     Call(u64, Option<f64>, String),
     /// A thread ended, and when.
     Ended(u64, Option<f64>),
@@ -40,7 +40,7 @@ pub(crate) struct Lines {
     begun: BTreeMap<u64, (Option<f64>, String)>,
 }
 
-/// The number that begins a text, and what follows it and the blanks behind it.
+/// The number at the start of a text, and the text behind the following blanks.
 fn number(text: &str) -> Option<(u64, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     Some((text.get(..end)?.parse().ok()?, text.get(end..)?))

@@ -1,9 +1,10 @@
 //! Which cells would have been safe.
 //!
-//! A client that looks at what another made relies on visibility: an *invisible* subtree never shows it, a *weak* one
-//! shows it when the other has merged, which is when it ends. A client that is refused a name, or waits for a
-//! lock, relies on being one of several at the same place: only *strong* answers that. A client that calls `fsync` was
-//! promised durability: *none* does not keep that.
+//! A client that looks at another client's work relies on visibility: an *invisible* subtree never
+//! shows it, a *weak* one shows it after the other client has merged, which happens at its end. A
+//! client that cannot make an existing name, or waits for a lock, relies on sharing one place with
+//! other clients: only *strong* answers that. A client that calls `fsync` was promised durability:
+//! *none* breaks that promise.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,9 +15,9 @@ use crate::acts::{Act, Acts, Kind};
 /// Why a cell is not safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
-    /// It looks at what another client made.
+    /// The client looks at another client's work.
     Looks,
-    /// It looks at what another client made that still works.
+    /// The client looks at the work of another client that is still running.
     LooksAtOnce,
     /// It is refused a name because another client has it.
     Excluded,
@@ -29,7 +30,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// As a sentence goes on: "the program …".
+    /// The end of a sentence that begins with "the program …".
     #[must_use]
     pub fn says(self) -> &'static str {
         match self {
@@ -58,15 +59,15 @@ impl Reason {
 /// The lines that show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evidence {
-    /// The trace and the line of who relies on something.
+    /// The trace and the line of the act that relies on a promise.
     pub line: (usize, usize),
-    /// Of what it relies on.
+    /// The trace and the line of the act on which it relies.
     pub on: Option<(usize, usize)>,
     /// About which path.
     pub path: Vec<u8>,
 }
 
-/// What is not safe, and why.
+/// An unsafe cell, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forbidden {
     /// Why.
@@ -77,7 +78,7 @@ pub struct Forbidden {
     pub evidence: Vec<Evidence>,
 }
 
-/// What is safe for a program, as far as its trace shows.
+/// The safe cells for a program, as far as its trace shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Advice {
     /// Every reason against something, in order.
@@ -98,7 +99,7 @@ impl Advice {
         Cell::all().filter(|cell| self.against(*cell).next().is_none())
     }
 
-    /// The weakest that is safe and shows its result to others in the end.
+    /// The weakest safe cell that shows its result to other clients in the end.
     #[must_use]
     pub fn best(&self) -> Option<Cell> {
         let shown = self.safe().filter(|cell| cell.consistency != Consistency::Invisible);
@@ -122,14 +123,14 @@ impl Advice {
     }
 }
 
-/// Who changed a path last.
+/// The last change of a path.
 #[derive(Clone, Debug)]
 struct Seen {
     client: usize,
     line: (usize, usize),
 }
 
-/// Says what the acts of a program allow.
+/// Judges which cells the acts of a program allow.
 #[must_use]
 pub fn judge(acts: &Acts) -> Advice {
     let mut advice = Advice::default();
@@ -254,10 +255,10 @@ mod tests {
         let still = "1 1.0 mkdir(\"/job/d\", 0755) = 0\n1 3.0 mkdir(\"/job/f\", 0755) = 0";
         let found = advice(&[still, later], false);
         assert_eq!(safe(&found), ["strong-none", "strong-local", "strong-global"]);
-        // Without times nobody knows.
+        // Without times the order is unknown.
         let found = advice(&["mkdir(\"d\", 0755) = 0", "stat(\"d\", {...}) = 0"], false);
         assert!(found.against(Cell::from_name("weak-local").unwrap()).next().is_some());
-        // Of one client it is nobody's business.
+        // Acts of one client alone rely on no visibility.
         assert!(
             advice(&["1 mkdir(\"d\", 0755) = 0\n2 stat(\"/job/d\", {...}) = 0"], false)
                 .reasons

@@ -20,7 +20,7 @@ use crate::event::{Create, Event};
 
 /// Length of a block header in bytes.
 pub const HEADER_BYTES: usize = 28;
-/// Blocks are closed at this size; only an event that is larger by itself makes a larger block.
+/// Blocks are closed at this size; only a single larger event makes a larger block.
 pub const BLOCK_BYTES: usize = 64 * 1024;
 /// The largest payload a reader accepts.
 pub const PAYLOAD_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -51,7 +51,7 @@ pub struct Block<'a> {
     pub first_seq: Seq,
     /// How many events it holds.
     pub count: u32,
-    /// Offset of the payload in what the block was read from.
+    /// Offset of the payload in the bytes from which the block was read.
     pub(crate) base: usize,
     payload: &'a [u8],
     origins: bool,

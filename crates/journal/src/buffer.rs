@@ -28,7 +28,7 @@ pub struct JournalBuffer {
 }
 
 impl JournalBuffer {
-    /// An empty journal whose first event will be `first_seq`. With `origins`, events carry the
+    /// An empty journal that begins with event `first_seq`. With `origins`, events carry the
     /// request that caused them.
     #[must_use]
     pub fn new(first_seq: Seq, origins: bool) -> Self {

@@ -1,9 +1,9 @@
 //! Events to bytes and back, each as a difference to the event before it.
 //!
-//! A run of creates in one directory is what metadata-heavy jobs do, so that is what is cheapest:
-//! one flag byte, one byte for the lengths of the shared and the new part of the name, and the new
-//! part. Everything that follows its predecessor's pattern (same directory, next inode, same mode
-//! and owner, same coarse time, next request id) takes no space at all.
+//! Metadata-heavy jobs make runs of creates in one directory, so these are the cheapest: one flag
+//! byte, one byte for the lengths of the shared and the new part of the name, and the new part. A
+//! field that follows its predecessor's pattern (same directory, next inode, same mode and owner,
+//! same coarse time, next request id) takes no space at all.
 #![allow(
     clippy::cast_possible_truncation,
     reason = "name lengths are at most 255, and varints put their low seven bits"
@@ -47,8 +47,8 @@ const DETAILS_KNOWN: u8 = SIZE | MTIME_NANOS | MTIME_SECONDS | ATIME | RDEV | DA
 
 const NANOS: i64 = 1_000_000_000;
 
-/// What the next event is compared with. Reset at the start of every block, so that a block can
-/// be read without those before it.
+/// The values with which the next event is compared. Reset at the start of every block, so that a
+/// block can be read without the blocks before it.
 #[derive(Clone, Debug)]
 struct Context {
     parent: u64,

@@ -1,4 +1,4 @@
-//! What can be wrong with journal bytes.
+//! Faults of journal bytes.
 
 use types::bytes::Malformed;
 use types::{Errno, Error};
@@ -8,7 +8,7 @@ use types::{Errno, Error};
 pub struct JournalError {
     /// Where, in bytes from the start of the segment.
     pub offset: u64,
-    /// What is wrong there.
+    /// The fault at the offset.
     pub cause: String,
 }
 
@@ -21,7 +21,7 @@ impl JournalError {
         Self::new(base + malformed.offset, format!("expected {}", malformed.expected))
     }
 
-    /// For people: names the journal and says what to do. Maps to `EBADMSG`.
+    /// For people: names the journal and the remedy. Maps to `EBADMSG`.
     #[must_use]
     pub fn in_journal(&self, journal: &str) -> Error {
         Error::new(Errno::BadMessage, journal, self.to_string()).remedy(

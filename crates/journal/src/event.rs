@@ -5,8 +5,8 @@ use types::{Attr, AttrChange, ClientId, FileType, Ino, Stripe, Tid, Timestamp};
 
 /// One change of a namespace. Borrowed: planning and decoding build events without allocating.
 ///
-/// Events say *what is so afterwards*, not how it came about: replaying one that already took
-/// effect changes nothing. Permission and existence were checked, if at all, before.
+/// Events hold *the resulting state*, not the steps towards it: replaying an event that already
+/// took effect changes nothing. Permission and existence were checked, if at all, before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     /// A new inode under a name: file, directory, symbolic link, device, FIFO or socket.
@@ -49,7 +49,7 @@ pub enum Event<'a> {
         /// When.
         time: Timestamp,
     },
-    /// A name moves, replacing what had the new name; or two names swap.
+    /// A name moves and replaces an entry of the new name; or two names swap.
     Rename {
         /// Old directory.
         parent: Ino,
@@ -61,10 +61,11 @@ pub enum Event<'a> {
         new_name: &'a [u8],
         /// The inode that moves, as it is afterwards.
         moved: Snapshot<'a>,
-        /// The inode that moves the other way (`RENAME_EXCHANGE`); without it, whatever had the
-        /// new name is replaced.
+        /// The inode that moves the other way (`RENAME_EXCHANGE`); without it, an entry of the new
+        /// name is replaced.
         exchanged: Option<Snapshot<'a>>,
-        /// What had the new name and is replaced, as with `ino` of [`Event::Unlink`]; 0 for nothing.
+        /// The inode that had the new name and is replaced, as with `ino` of [`Event::Unlink`]; 0
+        /// for none.
         replaced: Ino,
         /// When.
         time: Timestamp,
@@ -117,18 +118,18 @@ pub enum Event<'a> {
         /// When.
         time: Timestamp,
     },
-    /// Every request of `client` up to `tid` has been carried out: what makes requests idempotent
-    /// across a restart. Written at the start of each segment.
+    /// Every request of `client` up to `tid` is complete: this makes requests idempotent across a
+    /// restart. Written at the start of each segment.
     Session {
         /// The client.
         client: ClientId,
         /// Its newest completed request.
         tid: Tid,
     },
-    /// Some creates of a client journal that is kept as an object were applied at this point, in
-    /// memory only: recovery applies them again from the object. A merge goes on between requests,
-    /// so it is recorded in slices, each where it happened. What else a client journal holds
-    /// follows as events of its own.
+    /// Some creates of a client journal that is stored as an object were applied at this point, in
+    /// memory only: recovery applies them again from the object. A merge runs between requests, so
+    /// it is recorded in slices, each at its position. The other events of a client journal follow
+    /// as events of their own.
     Merged {
         /// Root of the decoupled subtree.
         subtree: Ino,
@@ -142,13 +143,13 @@ pub enum Event<'a> {
         events: u64,
         /// Whether the merge is complete.
         last: bool,
-        /// What the slice did to others, as [`Loss::all`] reads it. The store may already have the
-        /// winner's name while what became of the loser is only in memory.
+        /// The entries that the slice replaced, as [`Loss::all`] reads them. The store may already
+        /// have the winner's name while only the memory has the change of the loser.
         losses: &'a [u8],
     },
     /// A directory was about to be written to the metadata store with changes that no journal
-    /// holds. If the store has that write, replay forgets what earlier events made of the
-    /// directory and takes what is stored.
+    /// holds. If the store has that write, replay drops the effect of earlier events on the
+    /// directory and takes the stored directory.
     Stored {
         /// The directory.
         dir: Ino,
@@ -281,9 +282,9 @@ impl EventKind {
 }
 
 impl<'a> Event<'a> {
-    /// An event that says nothing, in the place of one that was erased from a journal or lost from
-    /// it, so that those behind it keep their positions. No client has the number 0, whatever the
-    /// number of the request.
+    /// An event without effect, in the place of an event that was erased from a journal or lost
+    /// from it, so that the events behind it keep their positions. No client has the number 0, so
+    /// the number of the request has no meaning.
     pub const NOTHING: Event<'static> = Event::Session { client: ClientId(0), tid: Tid(0) };
 
     /// Whether it says nothing.
@@ -292,8 +293,8 @@ impl<'a> Event<'a> {
         matches!(self, Self::Session { client: ClientId(0), .. })
     }
 
-    /// What stands in the place of this event when it is erased. Of a create, the number of the
-    /// inode stays: it was used, and must not be used again.
+    /// The replacement of this event when it is erased. The inode number of a create stays: it was
+    /// used, and must not be used again.
     #[must_use]
     pub fn erased(&self) -> Event<'static> {
         let tid = match *self {
@@ -314,8 +315,8 @@ impl<'a> Event<'a> {
         Event::Session { client: ClientId(0), tid }
     }
 
-    /// The file whose content it says is somewhere else, in the object store, and how long that is:
-    /// not of a file without content, nor of one whose content is in the event.
+    /// The file whose content is in the object store according to the event, and the content's
+    /// length: not for a file without content, nor for content inside the event.
     #[inline]
     #[must_use]
     pub fn content_elsewhere(&self) -> Option<(Ino, u64)> {
@@ -338,7 +339,7 @@ impl<'a> Event<'a> {
         (size > 0).then_some((ino, size))
     }
 
-    /// The inode that the event numbered, or that the create in whose place it stands did.
+    /// The inode that the event numbered, or that the erased create numbered.
     #[must_use]
     pub fn numbered(&self) -> Option<Ino> {
         match *self {
@@ -424,12 +425,12 @@ impl<'a> Event<'a> {
     }
 }
 
-/// What the creates of a merge did to others: the `losses` of an [`Event::Merged`].
+/// The entries that the creates of a merge replaced: the `losses` of an [`Event::Merged`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
     /// The directory that took over the names of the loser, or 0.
     pub winner: Ino,
-    /// A directory whose place was taken; without a winner, an inode that lost names.
+    /// A replaced directory; without a winner, an inode that lost names.
     pub loser: Ino,
     /// How many names. Without a winner and 0: a create of this inode was not carried out.
     pub names: u32,
@@ -438,7 +439,7 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// Appends it to others.
+    /// Appends the loss to a list.
     pub fn put(&self, losses: &mut Vec<u8>) {
         losses.put_varint(self.winner.0);
         losses.put_varint(self.loser.0);
@@ -452,13 +453,13 @@ impl Loss {
         Self { winner: Ino(0), loser: ino, names: 0, time }
     }
 
-    /// The inode whose create was not carried out, if it is about one.
+    /// The inode of a rejected create, if the loss is about one.
     #[must_use]
     pub fn create(&self) -> Option<Ino> {
         (self.winner.0 == 0 && self.names == 0).then_some(self.loser)
     }
 
-    /// Reads losses. Ends at what is malformed.
+    /// Reads losses. Ends at the first malformed one.
     pub fn all(losses: &[u8]) -> impl Iterator<Item = Self> {
         let mut reader = Reader::new(losses);
         std::iter::from_fn(move || {

@@ -9,11 +9,11 @@
 //! * a *block* ([`block`]) is up to 64 KiB of events behind a checksum;
 //! * an *event* ([`Event`]) is delta-encoded against the one before it in the block (`codec`).
 //!
-//! What this crate is not: it reads and writes no files, knows no namespace, and decides nothing
-//! about trimming. The byte layout is documented in `docs/formats/journal.md`.
+//! This crate reads and writes no files, knows no namespace, and decides nothing about trimming.
+//! The byte layout is documented in `docs/formats/journal.md`.
 //!
-//! Invariant: decoding never panics and never trusts a length; whatever the bytes, the result is
-//! events or a [`JournalError`] with the offset where they stopped making sense.
+//! Invariant: decoding never panics and never trusts a length; for any bytes, the result is events
+//! or a [`JournalError`] with the offset where they stopped making sense.
 
 pub mod block;
 mod buffer;

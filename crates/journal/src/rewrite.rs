@@ -1,9 +1,9 @@
-//! Segments written anew, with events erased and damage closed.
+//! Rewrites segments: events are erased and damage is closed.
 //!
 //! Nothing moves: an event that stays keeps its position, because merges, manifests and the
-//! segments that follow go by it. In the place of an event that is erased or was lost stands one that
-//! says nothing ([`Event::erased`], [`Event::NOTHING`]).
-//! A block in which nothing is erased stays what it is, byte by byte.
+//! following segments refer to positions. An event without effect replaces an erased or lost event
+//! ([`Event::erased`], [`Event::NOTHING`]). A block without erased events stays the same, byte by
+//! byte.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use crate::event::Event;
 use crate::segment::SegmentHeader;
 use crate::survey::{Intact, Survey};
 
-/// A segment that was written anew.
+/// A segment that was rewritten.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rewritten {
     /// The segment.
@@ -28,8 +28,8 @@ pub struct Rewritten {
     pub next_seq: Seq,
 }
 
-/// Writes a segment anew: of all positions in `range`, and with those events that `keep` wants. It
-/// is asked once for each event that can be read, in order, also outside of the range.
+/// Rewrites a segment: all positions in `range`, with the events that `keep` accepts. `keep` is
+/// called once for each readable event, in order, also outside of the range.
 pub fn rewrite(
     survey: &Survey<'_>,
     range: &Range<Seq>,
@@ -47,9 +47,10 @@ pub fn rewrite(
     out
 }
 
-/// A journal of its own of the events that `keep` wants, in order, at positions from 2 on. Servers
-/// remember by its first block how far they applied a journal, so it begins with an event that says
-/// nothing but what follows it: no other selection, and not the whole journal, begins so.
+/// A new journal of the events that `keep` accepts, in order, at positions from 2 on. Servers
+/// identify a partly applied journal by its first block, so the new journal begins with an event
+/// that only describes the following events: no other selection, and not the whole journal, begins
+/// so.
 pub fn extract(survey: &Survey<'_>, keep: &mut dyn FnMut(&Record<'_>) -> bool) -> Vec<u8> {
     let mut events = JournalBuffer::new(Seq(2), false);
     survey.each(&mut |record| {

@@ -23,10 +23,10 @@ use crate::error::JournalError;
 /// Length of a segment header in bytes.
 pub const HEADER_BYTES: usize = 52;
 const MAGIC: &[u8; 8] = b"CUDLJRN1";
-/// 1 knew nothing of stripes, and says in the place where they are what is read as the usual one.
+/// Version 1 had no stripes; the value in their place is read as the default stripe.
 const VERSION: u16 = 2;
 
-/// Who wrote a journal.
+/// The writer of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writer {
     /// A metadata server.
@@ -43,7 +43,7 @@ pub enum Writer {
     },
 }
 
-/// What stands at the start of a segment.
+/// The start of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
     /// Who wrote it.
@@ -93,11 +93,11 @@ impl SegmentHeader {
         Self::claimed(bytes)
     }
 
-    /// What a header says, whether its checksum matches or not: for repairing it. Never to be
-    /// believed without looking.
+    /// The fields of a header, even if its checksum does not match: for repairs. Callers must
+    /// verify each field.
     ///
     /// # Errors
-    /// Truncated, from a newer version, or it says what no header says.
+    /// The header is truncated, from a newer version, or has a value that no header has.
     pub fn claimed(bytes: &[u8]) -> Result<Self, JournalError> {
         let Some(header) = bytes.get(..HEADER_BYTES) else {
             return Err(JournalError::new(0, "too short for a journal"));
@@ -183,11 +183,11 @@ pub struct Scan {
     pub events: u64,
     /// Position after the last intact event.
     pub next_seq: Seq,
-    /// What stands after the intact part, if anything.
+    /// The damage behind the intact part, if any.
     pub damage: Option<Damage>,
 }
 
-/// What follows the intact part of a segment.
+/// The bytes behind the intact part of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// Where and what.

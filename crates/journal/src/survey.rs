@@ -1,11 +1,11 @@
 //! A survey of a segment that may be damaged: every stretch of it that can still be read, and
 //! every one that cannot.
 //!
-//! [`crate::segment::scan`] says how far a segment can be trusted, which is what servers and
-//! clients go by. A survey goes on behind the damage. It is for people who repair journals.
+//! [`crate::segment::scan`] ends at the first damage, and servers and clients trust nothing behind
+//! it. A survey continues behind the damage. It serves people who repair journals.
 //!
-//! Invariant: positions only grow. A block is believed if it continues what was believed before it,
-//! or skips no more events than [`GAP_EVENTS_MAX`]; whatever else stands between is damage.
+//! Invariant: positions only grow. A block is believed if it continues the believed blocks before
+//! it, or skips no more events than [`GAP_EVENTS_MAX`]; all other bytes between are damage.
 
 use std::ops::Range;
 
@@ -15,13 +15,13 @@ use crate::block::{Block, Record};
 use crate::error::JournalError;
 use crate::segment::{SegmentHeader, SegmentReader, find_block};
 
-/// The most events that may be missing between the blocks of a segment. A block that claims more is
-/// taken for a stray one: closing the gaps would take more than what is left is worth.
+/// The most events that may be missing between the blocks of a segment. A block that claims more
+/// counts as a stray one: filling such a gap would cost more than the remaining events are worth.
 pub const GAP_EVENTS_MAX: u64 = 1 << 24;
 /// Fewest bytes of an event.
 const EVENT_BYTES_MIN: u64 = 2;
 
-/// A stretch of a segment that is not what was written.
+/// A damaged stretch of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
     /// Where, in bytes from the start of the segment. Empty if only positions are missing.
@@ -64,7 +64,7 @@ pub struct Intact<'a> {
 pub struct Survey<'a> {
     /// The verified header.
     pub header: SegmentHeader,
-    /// What is damaged, in order.
+    /// The damage, in order.
     pub damage: Vec<Region>,
     /// Events that can be read.
     pub events: u64,
@@ -79,7 +79,7 @@ impl<'a> Survey<'a> {
     /// Reads a segment from end to end.
     ///
     /// # Errors
-    /// If the header is unusable: without it nothing says whose events these are.
+    /// If the header is unusable: only the header names the writer of the events.
     pub fn of(bytes: &'a [u8]) -> Result<Self, JournalError> {
         let reader = SegmentReader::open(bytes)?;
         let header = reader.header;
@@ -157,7 +157,7 @@ impl<'a> Survey<'a> {
         self.blocks.push(Intact { block, events, whole, bytes: &bytes[range] });
     }
 
-    /// Notes the damage at `from`, and returns where reading goes on.
+    /// Records the damage at `from`, and returns the offset of the next readable block.
     fn skip(&mut self, bytes: &'a [u8], from: usize, error: JournalError) -> usize {
         let expected = self.next_seq;
         let mut at = from;

@@ -335,7 +335,7 @@ fn reads_v1() {
     let stored = from_hex(include_str!("../testdata/v1/three_events.hex"));
     assert_eq!(count(&stored), Ok(3));
     assert_eq!(stored[8], 1);
-    // Nothing but the version of its header tells it from what is written now.
+    // Only the version of its header differs from the current format.
     assert_eq!(stored[HEADER_BYTES..], example(Stripe::DEFAULT)[HEADER_BYTES..]);
 }
 

@@ -5,11 +5,11 @@
 //! and binds tighter, so that `append_client_journal+local_persist||global_persist+volatile_apply`
 //! persists twice at once between the append and the apply. Parentheses group.
 //!
-//! This module says what is composed, not what it guarantees (see [`crate::Cell`]) nor how it is
-//! run. Invariant: a composition made by [`Composition::parse`], [`Composition::serial`] or
-//! [`Composition::parallel`] is canonical: groups have at least two members, none of which is
-//! empty or a group of the same kind. Two canonical compositions that mean the same order are
-//! equal, and the text of one reads back as itself.
+//! This module holds the order of mechanisms. Their guarantees are in [`crate::Cell`], and their
+//! execution is not here. Invariant: a composition made by [`Composition::parse`],
+//! [`Composition::serial`] or [`Composition::parallel`] is canonical: a group has at least two
+//! members, and no member is empty or a group of the same kind. Two canonical compositions of the
+//! same order are equal, and the text of a composition reads back as the same composition.
 
 mod parse;
 

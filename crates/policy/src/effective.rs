@@ -1,9 +1,9 @@
-//! The effective composition: what runs when a policy has both a consistency and a durability
-//! expression.
+//! The effective composition: the mechanisms that run if a policy has both a consistency and a
+//! durability expression.
 //!
-//! Invariant: the durability expression begins only when every update of the consistency
-//! expression has been carried, and ends before what follows that (P-13): append, then persist,
-//! then apply.
+//! Invariant: the durability expression begins only after every update of the consistency
+//! expression was appended, and ends before the mechanisms that follow (P-13): append, then
+//! persist, then apply.
 
 use crate::{Composition, Mechanism};
 

@@ -1,9 +1,9 @@
 //! Policy files: from a text to a [`Policy`], or to the first fault with its place.
 //!
-//! A file is YAML, JSON, or the brace form in which the systems this one descends from were
-//! described: like JSON, without commas between members. Two readers, [`brace`] and
-//! [`yaml`], turn a text into members, a key and a value each with its place; this module alone
-//! knows what keys and values mean. See `docs/formats/policy.md`.
+//! A file is YAML, JSON, or the brace form of the published policy files: like JSON, without commas
+//! between members. Two readers, [`brace`] and [`yaml`], turn a text into members, a key and
+//! a value each with its place; this module alone knows the meaning of keys and values. See
+//! `docs/formats/policy.md`.
 //!
 //! Invariant: nothing is guessed or ignored. Every member of a file either sets one field of the
 //! policy or is an error.
@@ -53,9 +53,9 @@ pub struct PolicyError {
     pub column: usize,
     /// The key it is about; empty where there is none.
     pub key: String,
-    /// What is wrong, in words.
+    /// The cause, in words.
     pub cause: String,
-    /// What to do about it.
+    /// The remedy.
     pub remedy: String,
 }
 
@@ -88,12 +88,12 @@ impl From<PolicyError> for Error {
     }
 }
 
-/// A policy that was read, and what makes little sense in it.
+/// A policy that was read, and its warnings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parsed {
-    /// The policy, with defaults for what the file leaves out.
+    /// The policy, with defaults for keys that the file leaves out.
     pub policy: Policy,
-    /// What makes little sense in it (P-12).
+    /// Warnings about parts that have no effect or an unexpected one (P-12).
     pub warnings: Vec<Warning>,
 }
 
@@ -114,8 +114,8 @@ impl From<Policy> for Parsed {
 }
 
 impl Policy {
-    /// Reads a policy file: YAML, JSON or the brace form without commas. What is left out
-    /// has its default, and so an empty file behaves like POSIX.
+    /// Reads a policy file: YAML, JSON or the brace form without commas. A missing key has
+    /// its default, and so an empty file behaves like POSIX.
     ///
     /// # Errors
     /// [`PolicyError`] (EINVAL) for the first fault: malformed text, an unknown or repeated key, a
@@ -131,7 +131,7 @@ impl Policy {
         scan.fault.map_or(Ok(policy.into()), Err)
     }
 
-    /// Reads a policy file whose bytes may not even be text. See [`Policy::parse`].
+    /// Reads a policy file of arbitrary bytes. See [`Policy::parse`].
     ///
     /// # Errors
     /// [`PolicyError`] as [`Policy::parse`], and for the first byte that is not UTF-8.
@@ -176,7 +176,7 @@ struct Member {
     value_at: usize,
 }
 
-/// What a reader found: the members up to the fault, if there is one.
+/// The result of a reader: the members up to the first fault.
 struct Scan {
     members: Vec<Member>,
     fault: Option<PolicyError>,
@@ -283,7 +283,7 @@ fn set(policy: &mut Policy, source: &str, key: &str, member: &Member) -> Result<
     Ok(())
 }
 
-/// The value of one member, to be read as what its key demands.
+/// The value of one member; its key decides how it is read.
 struct Value<'a> {
     source: &'a str,
     key: &'a str,
@@ -331,7 +331,7 @@ impl Value<'_> {
         })
     }
 
-    /// The name of a pool, and the number that a store gave it, if it is there.
+    /// The name of a pool, and the number that a store gave it, if the value has one.
     fn pool(&self) -> Result<(String, Pool), PolicyError> {
         let (name, number) = match self.member.value.trim().split_once('#') {
             None => (self.member.value.trim(), Some(Pool::USUAL)),
@@ -340,7 +340,7 @@ impl Value<'_> {
                 (name, number.map(Pool).filter(|number| *number != Pool::USUAL))
             }
         };
-        // What begins with a letter YAML takes for text, but for these.
+        // YAML takes a word that begins with a letter for text, with these exceptions.
         let is_text = |name: &str| {
             let begins = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic());
             let other = ["null", "true", "false", "yes", "no", "on", "off", "y", "n"];
@@ -368,7 +368,7 @@ impl Value<'_> {
         })
     }
 
-    /// The value, and what is wrong with it.
+    /// The error about this value.
     fn fault(&self, what: &str, remedy: impl Into<String>) -> PolicyError {
         let cause = format!("{} {what}", text::quoted(&self.member.value));
         fault(self.source, self.member.value_at, self.key, cause, remedy)

@@ -1,15 +1,15 @@
 //! Policies: which consistency and durability a subtree has, and by which mechanisms.
 //!
-//! A [`Policy`] composes seven [`Mechanism`]s with two operators into a [`Composition`]; a
-//! [`Cell`] says what a composition guarantees; [`Warning`]s say what in it makes little sense;
-//! [`Preset`]s are policies that ship with the system. Policy files are described in
-//! `docs/formats/policy.md`.
+//! A [`Policy`] composes seven [`Mechanism`]s with two operators into a [`Composition`]; a [`Cell`]
+//! has the guarantees of a composition; [`Warning`]s name its parts that have no useful effect;
+//! [`Preset`]s are policies that ship with the system. `docs/formats/policy.md` describes policy
+//! files.
 //!
 //! This crate decides nothing about when mechanisms run and runs none: it is pure, without I/O,
 //! clock or state. It does not inherit policies along paths either; the namespace does.
 //!
-//! Invariant: any bytes are read either as a policy or as one error that names a place, and what
-//! is read is never guessed.
+//! Invariant: any bytes are read either as a policy or as one error that names a place; the reader
+//! never guesses.
 
 mod composition;
 mod effective;

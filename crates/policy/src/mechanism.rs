@@ -26,7 +26,7 @@ pub enum Mechanism {
     GlobalPersist,
 }
 
-/// Who carries a mechanism out (M-08).
+/// The process that executes a mechanism (M-08).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Performer {
     /// The client alone.
@@ -106,7 +106,7 @@ impl Mechanism {
         ALIASES.iter().filter(move |(_, meant)| *meant == self).map(|(alias, _)| *alias)
     }
 
-    /// Who carries it out (M-08).
+    /// The process that executes the mechanism (M-08).
     #[must_use]
     pub const fn performed_by(self) -> Performer {
         match self {
@@ -120,7 +120,7 @@ impl Mechanism {
         }
     }
 
-    /// What it does, in one sentence.
+    /// The mechanism's effect, in one sentence.
     #[must_use]
     pub const fn description(self) -> &'static str {
         match self {
@@ -153,13 +153,13 @@ impl Mechanism {
         matches!(self, Self::Rpcs | Self::AppendClientJournal)
     }
 
-    /// Whether it makes a client's journal visible to others.
+    /// Whether the mechanism makes a client's journal visible to other clients.
     #[must_use]
     pub const fn applies(self) -> bool {
         matches!(self, Self::VolatileApply | Self::NonvolatileApply)
     }
 
-    /// Whether it writes a client's journal somewhere to be kept.
+    /// Whether the mechanism writes a client's journal to durable storage.
     #[must_use]
     pub const fn persists(self) -> bool {
         matches!(self, Self::LocalPersist | Self::GlobalPersist)

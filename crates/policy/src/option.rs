@@ -1,7 +1,7 @@
 //! The settings of a policy beside its two expressions, each with the words a file uses.
 //!
 //! They are names and nothing more; their effects live with the monitor, the metadata server and
-//! the client. Invariant: `from_name` reads back what `name` (or `Display`) writes.
+//! the client. Invariant: `from_name` reads back the text that `name` (or `Display`) writes.
 
 use std::fmt;
 
@@ -53,37 +53,39 @@ choices! {
 choices! {
     /// When an operation is acknowledged to the application.
     Ack {
-        /// As soon as everybody it is meant for can see it.
+        /// As soon as all clients that may see the change can see it.
         #[default]
         Applied = "applied",
         /// Only when it is durable.
         Safe = "safe",
-        /// By the client itself, as long as nobody else looks at the directory: the server hears of
-        /// it some milliseconds later, or before anybody else sees the directory.
+        /// By the client itself, as long as no other client looks at the directory: the server
+        /// receives the change some milliseconds later, or before another client sees the
+        /// directory.
         Async = "async",
     }
 }
 
 choices! {
-    /// How clients may remember what they were told of directories.
+    /// How clients may cache the content of directories.
     Cache {
-        /// With capabilities: the server knows who remembers, and takes that back before a change.
+        /// With capabilities: the server knows each client that caches, and revokes its capability
+        /// before a change.
         #[default]
         Caps = "caps",
-        /// With leases: the server knows only until when anybody may remember, and a change waits for
-        /// that.
+        /// With leases: the server knows only the time until which any client may cache, and a
+        /// change waits for the expiry.
         Lease = "lease",
     }
 }
 
 choices! {
-    /// What several clients that have the same file open see of each other's writes.
+    /// How soon clients with the same file open see each other's writes.
     Sharing {
         /// Everything, when the write returns.
         #[default]
         Strict = "strict",
-        /// What was flushed, when they open the file again: clients go on gathering what is written and
-        /// remembering what was read (lazy I/O, S-01).
+        /// Flushed writes, at the next open: clients keep their write-back buffers and cached reads
+        /// (lazy I/O, S-01).
         Lazy = "lazy",
     }
 }
@@ -102,19 +104,19 @@ choices! {
 }
 
 choices! {
-    /// How a merge tells the server what its client did.
+    /// The form in which a merge sends the client's changes to the server.
     MergeBy {
         /// Event by event: the journal is transferred and applied (M-04).
         #[default]
         Value = "value",
-        /// As sorted runs in the object store, which the server links (design idea 5). What cannot be
-        /// told so goes by value.
+        /// As sorted runs in the object store, which the server links (design idea 5). Changes that
+        /// a run cannot hold go by value.
         Reference = "reference",
     }
 }
 
 choices! {
-    /// What happens when the allocated inodes are used up.
+    /// The behaviour at the end of the allocated inodes.
     Limit {
         /// Another range is granted without the application noticing.
         #[default]
@@ -144,8 +146,8 @@ pub enum MergeTrigger {
     /// Whenever the part before is merged and there is nothing else to do, at most once a second,
     /// and at the end. Written `idle`.
     WhenIdle,
-    /// When somebody else first asks for something in the subtree, who waits for it (BF-04), and at the
-    /// end. Written `on_demand`.
+    /// At the first request of another client in the subtree, which waits for the merge (BF-04),
+    /// and at the end. Written `on_demand`.
     OnDemand,
     /// Whenever so many updates are pending, and at the end. Written `at 5000 updates`.
     AtUpdates {
@@ -155,9 +157,9 @@ pub enum MergeTrigger {
 }
 
 impl MergeTrigger {
-    /// Reads `at_end` (or `close`), `idle`, `on_demand`, `every N` with the unit `s`, `m` or `h`, or `at N updates`, in any case,
-    /// with spaces or underscores between the words. `None` for anything else, and for numbers
-    /// out of bounds.
+    /// Reads `at_end` (or `close`), `idle`, `on_demand`, `every N` with the unit `s`, `m` or `h`,
+    /// or `at N updates`, in any case, with spaces or underscores between the words. `None` for
+    /// anything else, and for numbers out of bounds.
     #[must_use]
     pub fn from_name(words: &str) -> Option<Self> {
         // A hyphen would be a sign here, and so it separates nothing, unlike in other words.

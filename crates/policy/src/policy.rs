@@ -1,7 +1,7 @@
 //! The policy of a subtree as a value, and its canonical texts.
 //!
-//! How policy files are read is the business of `file`; what a composition guarantees, of
-//! [`Cell`]. Invariant: the text [`Policy::to_yaml`] writes reads back as an equal policy.
+//! Module `file` reads policy files; [`Cell`] has the guarantees of a composition. Invariant: the
+//! text [`Policy::to_yaml`] writes reads back as an equal policy.
 
 use std::fmt::Write as _;
 
@@ -17,8 +17,8 @@ pub const ALLOCATED_INODES_DEFAULT: u64 = 100;
 /// The largest number of inodes a policy may ask for.
 pub const ALLOCATED_INODES_MAX: u64 = 1 << 40;
 
-/// What a subtree wants: which mechanisms carry, keep and show its updates, and the terms on which
-/// it is decoupled. The default behaves like POSIX.
+/// The policy of a subtree: the mechanisms that carry, persist and publish its updates, and the
+/// terms of its decoupling. The default behaves like POSIX.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Policy {
     /// How updates are carried and shown; by default `rpcs`.
@@ -28,13 +28,12 @@ pub struct Policy {
     /// How many files the application intends to create, from 1 to [`ALLOCATED_INODES_MAX`];
     /// by default [`ALLOCATED_INODES_DEFAULT`].
     pub allocated_inodes: u64,
-    /// How requests of others are answered while the subtree is decoupled; by default allowed
+    /// The reply to requests of other clients while the subtree is decoupled; by default allowed
     ///
     pub interfere: InterferePolicy,
     /// When operations are acknowledged; by default when applied.
     pub ack: Ack,
-    /// How clients may remember what they were told of the subtree's directories; by default with
-    /// capabilities.
+    /// How clients may cache the subtree's directories; by default with capabilities.
     pub cache: Cache,
     /// Whether creates beyond `allocated_inodes` fail with EDQUOT; by default another range is
     /// granted instead. Written `limit: hard` or `limit: soft`.
@@ -43,20 +42,19 @@ pub struct Policy {
     pub check: Check,
     /// When updates are merged, if the policy applies them at all; by default at the end (P-03).
     pub merge: MergeTrigger,
-    /// How a merge tells what was done; by default event by event.
+    /// The form in which a merge sends changes; by default event by event.
     pub merge_by: MergeBy,
-    /// How many bytes a file may have and still be kept in its inode, up to [`types::INLINE_BYTES_MAX`]; by
-    /// default [`INLINE_BYTES`].
+    /// The largest content, in bytes, that stays in its inode, up to [`types::INLINE_BYTES_MAX`];
+    /// by default [`INLINE_BYTES`].
     pub inline_bytes: u32,
     /// How the content of new files is striped if it is not kept in their inodes; by default
     /// [`Stripe::DEFAULT`]. Written `stripe_bytes: 4194304`.
     pub stripe: Stripe,
-    /// What several clients that have a file open see of each other's writes; by default everything at
-    /// once.
+    /// How soon clients with a file open see each other's writes; by default at once.
     pub sharing: Sharing,
-    /// The pool of the object store for content of new files that is not kept in their inodes, by
-    /// name; by default the store's own. Written `data_pool: fast`, and `data_pool: fast#3` when the
-    /// store has said that its number is 3: then [`Stripe::pool`] of `stripe` is that (E-03).
+    /// The pool of the object store for content of new files outside their inodes, by name; by
+    /// default the store's own pool. Written `data_pool: fast`, and `data_pool: fast#3` once the
+    /// store has resolved the name to number 3: then [`Stripe::pool`] of `stripe` is 3 (E-03).
     pub data_pool: Option<String>,
 }
 
@@ -109,13 +107,13 @@ impl Policy {
         self.contains(Mechanism::Stream)
     }
 
-    /// Whether the system makes a client's journal visible to others.
+    /// Whether the system makes a client's journal visible to other clients.
     #[must_use]
     pub fn applies(&self) -> bool {
         self.any(Mechanism::applies)
     }
 
-    /// Whether a client's journal is kept somewhere outside its memory.
+    /// Whether a client's journal is persisted outside its memory.
     #[must_use]
     pub fn persists(&self) -> bool {
         self.any(Mechanism::persists)
@@ -138,7 +136,7 @@ impl Policy {
         Cell::of(&self.effective())
     }
 
-    /// What makes little sense in it (P-12).
+    /// Parts of the policy that have no effect or an unexpected one (P-12).
     #[must_use]
     pub fn warnings(&self) -> Vec<Warning> {
         let effective = self.effective();
@@ -180,8 +178,8 @@ impl Policy {
         }
     }
 
-    /// The canonical text, with every key in a fixed order, a pool only if one is named; it reads back as an equal policy.
-    /// Policies are stored in this form.
+    /// The canonical text, with every key in a fixed order, a pool only if the policy names one; it
+    /// reads back as an equal policy. Policies are stored in this form.
     #[must_use]
     pub fn to_yaml(&self) -> String {
         let mut text = String::new();

@@ -10,7 +10,7 @@ use crate::{Cell, Policy, text};
 pub struct Preset {
     /// The name by which commands know it.
     pub name: &'static str,
-    /// What it is for, in one sentence.
+    /// The preset's purpose, in one sentence.
     pub description: &'static str,
     /// The policy file.
     pub text: &'static str,

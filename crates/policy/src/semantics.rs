@@ -1,8 +1,8 @@
 //! What compositions mean: the nine combinations of consistency and durability (Table II), the
 //! composition that gives each, and the combination that an arbitrary composition gives.
 //!
-//! It speaks of compositions whose mechanisms have all completed (P-08); what holds while they
-//! run is known only to whoever runs them. Invariant: a cell never claims more than survives. A
+//! The module judges compositions whose mechanisms have all completed (P-08); only the executing
+//! process knows the state before that. Invariant: a cell never claims more than survives. A
 //! mechanism counts only where the order makes it cover every update.
 
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::{Composition, Mechanism, text};
 /// When other clients see an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Consistency {
-    /// Never, unless somebody merges explicitly (P-02).
+    /// Never, until an explicit merge (P-02).
     Invisible,
     /// At some time in the future: when it is merged (P-03).
     Weak,
@@ -88,8 +88,8 @@ pub fn composition_of(consistency: Consistency, durability: Durability) -> Compo
     Composition::serial(mechanisms.into_iter().flatten().map(Composition::One))
 }
 
-/// The mechanism that gives the durability: the server keeps what the server was sent, and the
-/// client what it holds.
+/// The mechanism that gives the durability: the server persists the requests, and the client
+/// persists its journal.
 fn keeper(consistency: Consistency, durability: Durability) -> Option<Mechanism> {
     match (durability, consistency) {
         (Durability::None, _) => None,
@@ -104,9 +104,9 @@ fn keeper(consistency: Consistency, durability: Durability) -> Option<Mechanism>
 /// One cell of Table II: a consistency with a durability (M-10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cell {
-    /// When others see an update.
+    /// The time at which other clients see an update.
     pub consistency: Consistency,
-    /// What an update survives.
+    /// The failures that an update survives.
     pub durability: Durability,
 }
 
@@ -141,11 +141,12 @@ impl Cell {
         (consistency, durability.map_or(Composition::Nothing, Composition::One))
     }
 
-    /// The cell that a complete composition gives, or `None` where it carries no updates at all,
-    /// or carries some by RPC and others by a client's journal, so that no single answer holds.
+    /// The cell that a complete composition gives, or `None` where it carries no updates at all, or
+    /// carries some by RPC and some by a client's journal, so that no single answer holds.
     ///
-    /// A mechanism counts only if it begins after everything it must cover. Nonvolatile apply
-    /// makes updates both visible and globally durable. Stream keeps only what was sent by RPC.
+    /// A mechanism counts only if it begins after all mechanisms that it must cover. Nonvolatile
+    /// apply makes updates both visible and globally durable. Stream persists only updates that
+    /// were sent by RPC.
     #[must_use]
     pub fn of(composition: &Composition) -> Option<Self> {
         let order = Order::of(composition);
@@ -172,7 +173,7 @@ impl Cell {
         Some(Self { consistency, durability })
     }
 
-    /// What it promises, for people.
+    /// The cell's promise, for people.
     #[must_use]
     pub fn guarantee(self) -> Guarantee {
         Guarantee::of(self)
@@ -186,8 +187,8 @@ impl fmt::Display for Cell {
     }
 }
 
-/// What a cell promises once its composition is complete, in words: who sees an update, and what
-/// becomes of it in each failure.
+/// The promise of a cell once its composition is complete, in words: the clients that see an
+/// update, and the fate of the update in each failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guarantee {
     /// When other clients see an update.

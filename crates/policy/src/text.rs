@@ -1,4 +1,5 @@
-//! Words as people write them: normalising, quoting, guessing what was meant, and places in a text.
+//! Words as people write them: normalising, quoting, guessing the intended word, and places in a
+//! text.
 //!
 //! It knows no mechanism and no key. Invariant: nothing here changes a meaning. A suggestion is
 //! only ever shown to a person, never acted upon.
@@ -76,7 +77,7 @@ fn edits(from: &str, to: &str) -> usize {
     row[to.len()]
 }
 
-/// What to do about a word that is none of `candidates`: the likely one, or all of them.
+/// The remedy for a word that is none of `candidates`: the likely one, or all of them.
 pub(crate) fn suggestion<'a>(
     word: &str,
     candidates: impl Iterator<Item = &'a str> + Clone,
@@ -87,8 +88,8 @@ pub(crate) fn suggestion<'a>(
     }
 }
 
-/// A number written in decimal digits only: no sign, no separators. `None` for anything else and
-/// for what does not fit.
+/// A number written in decimal digits only: no sign, no separators. `None` for any other text and
+/// for numbers that do not fit.
 pub(crate) fn digits(text: &str) -> Option<u64> {
     // The standard parser alone would take a leading plus sign.
     if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }

@@ -1,18 +1,18 @@
-//! Transitions: what has to happen before another policy holds for a subtree (P-16, F-04).
+//! Transitions: the steps that precede a change of a subtree's policy (P-16, F-04).
 //!
-//! Until all of it is done the old policy is in force with its promise; whatever crashes, the
-//! subtree is in the one or the other. The tables of `docs/semantics.md` follow from this file.
+//! The old policy and its promise hold until all steps are complete; after a crash the subtree has
+//! either the old or the new policy. The tables of `docs/semantics.md` follow from this file.
 
 use crate::{Composition, Durability, Mechanism, Policy};
 
-/// What a change of policy needs, in the order of the fields.
+/// The steps of a change of policy, in the order of the fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transition {
     /// Carried out on the journal that is held, so that it is kept as the new policy promises.
     pub persist: Composition,
-    /// The journal that is held is merged, and the subtree is everybody's again.
+    /// Merge the client's journal, and open the subtree to all clients again.
     pub merge: bool,
-    /// What is in the metadata server's memory only is written to the metadata store.
+    /// Write changes that only the metadata server's memory has to the metadata store.
     pub store: bool,
 }
 
@@ -23,7 +23,7 @@ impl Transition {
         let merge = held && !to.is_decoupled();
         let promised = durability(to);
         let persist = match promised {
-            // What is merged need not be kept by its client.
+            // The client need not persist merged changes.
             _ if !held || merge || promised <= durability(from) => Composition::Nothing,
             Durability::Local => Mechanism::LocalPersist.into(),
             Durability::Global => Mechanism::GlobalPersist.into(),
@@ -45,8 +45,8 @@ fn durability(policy: &Policy) -> Durability {
     policy.cell().map_or(Durability::None, |cell| cell.durability)
 }
 
-/// Whether the policy leaves changes that others see in the memory of the metadata server. Under an
-/// invisible one these are explicit merges, and what was there when it came into force.
+/// Whether the policy leaves visible changes in the memory of the metadata server. Under an
+/// invisible policy these are explicit merges, and changes from before the policy.
 fn in_memory_only(policy: &Policy) -> bool {
     policy.cell().is_some_and(|cell| cell.durability != Durability::Global)
 }
@@ -66,7 +66,7 @@ mod tests {
         let mut text = String::new();
         for from in Cell::all() {
             if held && from.consistency == Consistency::Strong {
-                // Nobody holds a subtree whose policy does not decouple.
+                // No client holds a subtree whose policy does not decouple.
                 continue;
             }
             let _ = write!(text, "{from:<17}");

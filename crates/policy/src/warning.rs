@@ -1,7 +1,7 @@
 //! Warnings about policies that make little sense.
 //!
-//! Any composition can be carried out and is therefore accepted; a warning says what in it does
-//! not do what its author may expect (P-12). Strict callers refuse policies with warnings.
+//! Any composition can be executed and is therefore accepted; a warning names a part with another
+//! effect than its author may expect (P-12). Strict callers reject policies with warnings.
 //! Invariant: the nine compositions of Table II and every preset are free of warnings.
 
 use std::fmt;
@@ -11,7 +11,7 @@ use types::{Errno, Error};
 use crate::order::Order;
 use crate::{Composition, Mechanism};
 
-/// What makes little sense in a policy (P-12).
+/// A part of a policy that has no effect or an unexpected one (P-12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Warning {
     /// Neither `rpcs` nor `append_client_journal`.
@@ -36,7 +36,7 @@ pub enum Warning {
     Repeated(Mechanism),
     /// `ack: safe` where no mechanism ever makes an update durable.
     SafeAckNeverComes,
-    /// `ack: async` under leases, where nobody has a directory alone.
+    /// `ack: async` under leases, which never give a client exclusive use of a directory.
     NeverAlone,
     /// A merge trigger where nothing is applied.
     MergeTriggerUnused,
@@ -51,7 +51,7 @@ pub enum Warning {
 }
 
 impl Warning {
-    /// What makes little sense, and why.
+    /// The part, and the reason.
     fn cause(self) -> String {
         let text = match self {
             Self::NoUpdates => {
@@ -101,7 +101,7 @@ impl Warning {
         text.to_owned()
     }
 
-    /// What to write instead.
+    /// The text to write instead.
     fn remedy(self) -> &'static str {
         match self {
             Self::NoUpdates => "add rpcs or append_client_journal to the consistency",
@@ -126,14 +126,14 @@ impl Warning {
     }
 }
 
-/// The cause, then what to do.
+/// The cause, then the remedy.
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}; {}", self.cause(), self.remedy())
     }
 }
 
-/// What makes little sense in an effective composition (P-12), each thing once.
+/// The warnings about an effective composition (P-12), each once.
 #[must_use]
 pub fn warnings(effective: &Composition) -> Vec<Warning> {
     let order = Order::of(effective);
@@ -167,7 +167,7 @@ pub fn warnings(effective: &Composition) -> Vec<Warning> {
     found.chain(repeated.map(Warning::Repeated)).collect()
 }
 
-/// Refuses what [`warnings`] only remarks on (P-12).
+/// Turns the [`warnings`] into errors (P-12).
 ///
 /// # Errors
 /// EINVAL with the first warning's cause and remedy, if there is a warning.

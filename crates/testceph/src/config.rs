@@ -1,4 +1,4 @@
-//! What the daemons read: the configuration, the keys, the monitor's address.
+//! Files that the daemons read: the configuration, the keys, the monitor's address.
 //!
 //! Invariant: nothing listens but on loopback, and nothing is written outside the directory.
 
@@ -143,8 +143,8 @@ fn uuid() -> Result<String> {
     text.map(|text| text.trim().to_owned()).map_err(|error| format!("no random number: {error}"))
 }
 
-/// A port that nobody listens on now. That somebody else takes it at once is unlikely, and then the
-/// monitor says so.
+/// A port that no process listens on now. Another process could take it at once; that is unlikely,
+/// and then the monitor reports it.
 fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }

@@ -1,7 +1,7 @@
 //! Daemons that run, by their pid files.
 //!
-//! Invariant: a process is taken for a daemon only if its command line names this cluster's
-//! configuration, so a number that went to somebody else is left alone.
+//! Invariant: a process counts as a daemon only if its command line names this cluster's
+//! configuration, so a process with a reused number is left alone.
 
 use std::path::{Path, PathBuf};
 
@@ -39,7 +39,7 @@ impl Daemon {
 
     pub(crate) fn signal(&self, signal: Signal) {
         if self.runs() {
-            // That it ended just now is what most signals are for.
+            // Most signals are sent to end the process, so an ended process is no error.
             let _ = kill_process(self.pid, signal);
         }
     }

@@ -1,10 +1,10 @@
 //! A real Ceph cluster on this machine, for tests and benchmarks: one monitor and a few OSDs on
 //! loopback, in a directory of their own, up in seconds and gone without a trace.
 //!
-//! Not for anything that must last, and not a cluster that anybody else can reach. Users are checked
-//! as on any cluster (cephx), because that is part of what is tested.
+//! Not for data that must last, and no other machine can reach the cluster. Users are checked as on
+//! any cluster (cephx), because the tests cover that check.
 //!
-//! Invariant: only processes that were started here, as their command lines say, are ever signalled.
+//! Invariant: signals go only to processes that this crate started, as their command lines show.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -28,10 +28,10 @@ use daemon::Daemon;
 
 /// How long anything here may take before it counts as failed.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often a condition is looked at that somebody else brings about.
+/// The interval at which a condition outside this process is polled.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// What a cluster needs, and the Debian package of it.
+/// Programs that a cluster needs, each with its Debian package.
 const PROGRAMS: &[(&str, &str)] = &[
     ("ceph-mon", "ceph-mon"),
     ("ceph-osd", "ceph-osd"),
@@ -41,10 +41,10 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("rados", "ceph-common"),
 ];
 
-/// What went wrong, for people.
+/// The error is a text for people.
 pub type Result<T> = std::result::Result<T, String>;
 
-/// Where OSDs keep what they are given.
+/// The storage of the OSDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Store {
     /// In memory: quick, and gone when the OSD is killed.
@@ -53,14 +53,14 @@ pub enum Store {
     File,
 }
 
-/// What cluster to make.
+/// The cluster to make.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Its directory, which must be missing or empty.
     pub dir: PathBuf,
     /// How many OSDs, 1 to 9.
     pub osds: u32,
-    /// How many copies every pool keeps; it goes on as long as one of them is there.
+    /// Copies that every pool keeps; the cluster works as long as one of them is available.
     pub copies: u32,
     /// Where OSDs keep data.
     pub store: Store,
@@ -91,7 +91,7 @@ impl Settings {
     }
 }
 
-/// A cluster. It goes on when this is dropped; see [`Running`].
+/// A cluster. It keeps running when this value is dropped; see [`Running`].
 #[derive(Clone, Debug)]
 pub struct Cluster {
     dir: PathBuf,
@@ -111,12 +111,12 @@ impl std::ops::Deref for Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // What a test leaves behind must not make the next one fail.
+        // Leftovers of a test must not make the next one fail.
         let _ = self.0.remove();
     }
 }
 
-/// What a CephFS needs besides.
+/// Programs that a CephFS needs besides.
 const PROGRAMS_CEPHFS: &[(&str, &str)] = &[("ceph-mds", "ceph-mds")];
 /// The pools of a CephFS.
 const POOLS_CEPHFS: [&str; 2] = ["cephfs.metadata", "cephfs.data"];
@@ -151,7 +151,7 @@ impl Cluster {
     /// Makes a cluster and waits until it serves all its pools.
     ///
     /// # Errors
-    /// What is not installed, or what a daemon said.
+    /// Names the missing packages, or has the output of a failed daemon.
     pub fn up(settings: &Settings) -> Result<Self> {
         check_installed()?;
         if settings.cephfs {
@@ -349,7 +349,7 @@ impl Cluster {
     /// Makes a user with these rights, and a keyring with its key; returns the keyring's path.
     ///
     /// # Errors
-    /// What the monitor said.
+    /// Has the output of the monitor.
     pub fn user(&self, name: &str, rights: &[&str]) -> Result<PathBuf> {
         let path = self.dir.join(format!("client.{name}.keyring"));
         let entity = format!("client.{name}");
@@ -393,7 +393,7 @@ impl Cluster {
         fs::remove_dir_all(&self.dir).map_err(|error| format!("{}: {error}", self.dir.display()))
     }
 
-    /// What runs, one line for each daemon.
+    /// The running daemons, one line each.
     #[must_use]
     pub fn status(&self) -> String {
         let mut out = String::new();
@@ -403,7 +403,7 @@ impl Cluster {
         out
     }
 
-    /// A program of Ceph's, about this cluster; what it says goes to a file.
+    /// A program of Ceph's for this cluster; its output goes to a file.
     fn program(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.env_remove("CEPH_ARGS").env_remove("CEPH_CONF").arg("-c").arg(self.conf());

@@ -29,7 +29,7 @@ impl<'a> Decoder<'a> {
         Self { reader: Reader::new(payload), context: Context::new(), origins }
     }
 
-    /// A decoder that goes on where another one of the same payload was.
+    /// A decoder that continues at the state of an earlier decoder of the same payload.
     pub(crate) fn resumed(payload: &'a [u8], origins: bool, state: &State) -> Self {
         let mut reader = Reader::new(payload);
         // A mark of another payload may lie behind the end of this one: then there is nothing left.

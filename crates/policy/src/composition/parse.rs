@@ -31,7 +31,7 @@ pub const MECHANISMS_MAX: usize = 64;
 /// The longest canonical name of a mechanism, `append_client_journal`, in bytes.
 const NAME_BYTES_MAX: usize = 21;
 
-// Canonical text may be longer than what was read, because aliases are short. It must still be
+// Canonical text may be longer than the input, because aliases are short. It must still be
 // readable: per mechanism a name, an operator and at most one pair of parentheses.
 const _: () = assert!(MECHANISMS_MAX * (NAME_BYTES_MAX + 4) <= EXPRESSION_BYTES_MAX);
 
@@ -44,9 +44,9 @@ pub struct CompositionError {
     pub column: usize,
     /// The word or sign that is not understood; may be empty.
     pub word: String,
-    /// What is wrong, in words.
+    /// The cause, in words.
     pub cause: String,
-    /// What to do about it.
+    /// The remedy.
     pub remedy: String,
 }
 

@@ -413,7 +413,7 @@ fn mutate(text: &str, edits: &[(usize, u8, u8)]) -> Vec<u8> {
     bytes
 }
 
-/// What is read must be writable again; what is not must name a place in the text.
+/// An accepted input must be writable again; an error must name a place in the text.
 fn check_bytes(bytes: &[u8]) {
     match Policy::parse_bytes(bytes) {
         Ok(parsed) => assert_eq!(policy(&parsed.policy.to_yaml()), parsed.policy),

@@ -1,9 +1,9 @@
 //! Reads policies in YAML's block form.
 //!
-//! The parser is a library's; this module holds it to what a policy needs, one flat mapping of
-//! words to words, and turns its errors into ours. Invariant: no document, however built, makes
-//! it do more than a fixed amount of work per byte, since aliases, anchors, merge keys, nesting
-//! and further documents are all refused.
+//! The parser is a library's; this module restricts it to the needs of a policy, one flat mapping
+//! of words to words, and turns its errors into ours. Invariant: the work per byte is bounded for
+//! every document, because aliases, anchors, merge keys, nesting and further documents are all
+//! rejected.
 
 use std::fmt;
 
@@ -90,7 +90,7 @@ fn content_at<T>(source: &str, word: &Spanned<T>) -> usize {
     at + usize::from(quoted)
 }
 
-/// What is wrong, in the words of policies where the library's are for programmers.
+/// The cause in the words of policies: the library's words are for programmers.
 fn message(error: &serde_saphyr::Error) -> String {
     if matches!(error, serde_saphyr::Error::Unexpected { .. }) {
         return "keys with one word or number each are expected here".to_owned();
