@@ -6,7 +6,7 @@ use crate::failure::about;
 use crate::mount::Mount;
 use crate::place::Follow;
 
-/// Times to set; what is not given stays.
+/// Times to set; a missing time stays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     /// Last access.
@@ -16,10 +16,11 @@ pub struct Times {
 }
 
 impl Mount {
-    /// Changes attributes of what a path names.
+    /// Changes attributes of the object at a path.
     ///
     /// # Errors
-    /// `ENOENT`, `EPERM`, `EACCES`, `EISDIR`, `EINVAL`, `EFBIG`, `EBUSY` in another client's subtree.
+    /// `ENOENT`, `EPERM`, `EACCES`, `EISDIR`, `EINVAL`, `EFBIG`, `EBUSY` in another client's
+    /// subtree.
     pub fn change(&self, path: &[u8], change: &AttrChange, follow: Follow) -> Result<()> {
         let run = || {
             let place = self.object(path, follow)?;
@@ -57,10 +58,11 @@ impl Mount {
         self.change(path, &AttrChange { atime, mtime, ..AttrChange::default() }, follow)
     }
 
-    /// Gives what a path names one more name.
+    /// Adds a name to the object at a path.
     ///
     /// # Errors
-    /// `EEXIST`, `EPERM` for a directory, `EMLINK`, `EXDEV` across the border of a decoupled subtree.
+    /// `EEXIST`, `EPERM` for a directory, `EMLINK`, `EXDEV` across the border of a decoupled
+    /// subtree.
     pub fn link(&self, from: &[u8], to: &[u8]) -> Result<()> {
         let old = self.object(from, Follow::Not).map_err(|error| about(from, error))?;
         let run = || {
@@ -72,8 +74,8 @@ impl Mount {
         run().map_err(|error| about(to, error))
     }
 
-    /// The value of an extended attribute; those whose names begin with `cudele.` say what Cudele knows
-    /// of a file or directory.
+    /// The value of an extended attribute; names that begin with `cudele.` are facts that Cudele
+    /// knows about a file or directory.
     ///
     /// # Errors
     /// `ENODATA` if there is none, and those of looking a path up.
@@ -100,7 +102,7 @@ impl Mount {
     /// Sets or, without a value, removes an extended attribute.
     ///
     /// # Errors
-    /// `ENODATA` to remove what is not there, `EPERM`, `ERANGE`, `EFBIG`.
+    /// `ENODATA` to remove a missing attribute, `EPERM`, `ERANGE`, `EFBIG`.
     pub fn set_xattr(&self, path: &[u8], name: &[u8], value: Option<&[u8]>) -> Result<()> {
         let run = || {
             let place = self.object(path, Follow::Last)?;
@@ -110,8 +112,8 @@ impl Mount {
         run().map_err(|error| about_attribute(path, name, error))
     }
 
-    /// Whether permissions allow this process to read (4), write (2) or search and execute (1) what a
-    /// path names; 0 asks whether it is there.
+    /// Whether permissions allow this process to read (4), write (2) or search and execute (1) the
+    /// object at a path; 0 checks its existence.
     ///
     /// # Errors
     /// `EACCES` if they do not, and those of looking a path up.

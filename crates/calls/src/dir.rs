@@ -8,8 +8,8 @@ use crate::failure::about;
 use crate::mount::{Mount, Use};
 use crate::place::{Follow, Place};
 
-/// A directory that is open. Names that exist throughout are seen exactly once, whatever else is
-/// created and removed meanwhile.
+/// A directory that is open. Names that exist throughout are seen exactly once, even while other
+/// names are created and removed.
 #[derive(Debug)]
 pub struct OpenDir {
     open: Use,
@@ -67,7 +67,7 @@ impl OpenDir {
         Ok(found)
     }
 
-    /// Begins anew: what changed since is seen.
+    /// Restarts the listing, which then shows later changes.
     pub fn rewind(&self) {
         *self.at.lock().unwrap_or_else(PoisonError::into_inner) = 0;
     }

@@ -8,13 +8,13 @@ use cudele::{Errno, Error};
 /// Why a call failed. `EBADF` is a matter between a library and its program, which no server knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// What the file system says.
+    /// An error of the file system.
     Refused(Error),
-    /// Something that is not open, or not open for this (`EBADF`): what, why, and what to do.
+    /// A handle that is closed, or not open for this call (`EBADF`): object, cause and remedy.
     Closed {
         /// The kind of thing.
         what: &'static str,
-        /// What is the matter with it.
+        /// The cause.
         cause: String,
         /// What to do.
         remedy: &'static str,
@@ -66,12 +66,13 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Makes a call and turns a panic, which is a defect, into an error: what calls does not know panics.
+/// Makes a call and turns a panic, which is a defect, into an error: the caller's language has no
+/// panics.
 ///
 /// # Errors
 /// Those of the call; `EIO` for a panic.
 pub fn guarded<T>(call: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
-    // What a panic leaves behind its lock is changed in single steps (`vfs::held`), so it is usable.
+    // State behind a lock is changed in single steps (`vfs::held`), so it is usable after a panic.
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
         let said = panic.downcast_ref::<String>().cloned();
         let said = said.or_else(|| panic.downcast_ref::<&str>().map(|said| (*said).to_owned()));
@@ -82,7 +83,7 @@ pub fn guarded<T>(call: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failur
     })
 }
 
-/// Makes an error one about a path, whatever part of it the error was about so far.
+/// Makes an error one about a path, even if it was about a part of the path so far.
 #[must_use]
 pub fn about(path: &[u8], error: Error) -> Error {
     let path = String::from_utf8_lossy(path).into_owned();

@@ -68,7 +68,7 @@ impl Flags {
         Ok(flags)
     }
 
-    /// What the permissions must allow.
+    /// The access that the permissions must allow.
     fn wanted(self) -> u32 {
         (if self.read { READ } else { 0 }) | (if self.write { WRITE } else { 0 })
     }
@@ -84,7 +84,7 @@ pub struct OpenFile {
     /// Where the next read or write begins.
     at: Mutex<u64>,
     _place: Place,
-    /// Of a file that this made: it is known once more than its directory.
+    /// This call made the file: the inode has one more reference than its directory.
     made: bool,
 }
 
@@ -191,7 +191,7 @@ impl OpenFile {
         entry.map(|entry| entry.attr).map_err(|error| self.about(error))
     }
 
-    /// Makes what was written as durable as the policy promises.
+    /// Makes written data as durable as the policy promises.
     ///
     /// # Errors
     /// `EIO`, `ENOSPC`.
@@ -199,7 +199,7 @@ impl OpenFile {
         self.open.0.vfs.sync(self.ino).map_err(|error| self.about(error))
     }
 
-    /// Tells the inode what was written, before it is closed: that may fail.
+    /// Flushes written data to the inode before the close, because a flush may fail.
     ///
     /// # Errors
     /// `EIO`, `ENOSPC`.
@@ -211,7 +211,7 @@ impl OpenFile {
 
 impl Drop for OpenFile {
     fn drop(&mut self) {
-        // What it could say was said when it was flushed.
+        // The flush before has reported every error.
         let _ = self.open.0.vfs.close(self.ino, self.flags.write);
         if self.made {
             self.open.0.vfs.forget(self.ino, 1);
@@ -221,7 +221,7 @@ impl Drop for OpenFile {
 
 fn open_at(mount: &Arc<Mount>, path: &[u8], flags: Flags, mode: u32) -> Result<(Place, Ino, bool)> {
     match open_found(mount, path, flags, mode) {
-        // Something else is there by now; in a branch a copy, because it is to be written.
+        // Another inode has the name by now; in a branch a copy, because the file is to be written.
         Err(error) if error.errno == Errno::Stale => open_found(mount, path, flags, mode),
         opened => opened,
     }
@@ -255,7 +255,7 @@ fn open_found(
     Ok((place, entry.attr.ino, true))
 }
 
-/// Permission to read or write a file that is there: in a decoupled subtree nobody else asks.
+/// Permission to read or write an existing file: in a decoupled subtree no server checks it.
 pub(crate) fn check_allowed(cred: &Cred, attr: &Attr, want: u32) -> Result<()> {
     let bits = if cred.uid == attr.uid {
         attr.mode >> 6

@@ -24,7 +24,7 @@ pub struct Mount {
     pub(crate) caller: Caller,
     /// Files, directories and subtrees that are open.
     uses: AtomicUsize,
-    /// Where the subtrees are that are open: what is in them is found without asking anybody.
+    /// The places of the open subtrees: paths into them need no request.
     subtrees: RwLock<Vec<(Path, Arc<Place>)>>,
 }
 
@@ -69,7 +69,7 @@ impl Mount {
         Ok(Self { vfs, caller, uses, subtrees })
     }
 
-    /// What must be done before the connection is closed.
+    /// The last step before the connection is closed.
     ///
     /// # Errors
     /// `EBUSY` if something is open; those of writing back, and then it is still connected.
@@ -95,8 +95,8 @@ impl Mount {
         subtrees.retain(|(_, place)| place.ino != root);
     }
 
-    /// The root of the open subtree that a path leads into, and how many names lead there. The path is
-    /// the one under which it was opened.
+    /// The root of the open subtree that a path leads into, and the number of names that lead
+    /// there. The path is the one under which it was opened.
     pub(crate) fn inside(&self, names: &VecDeque<Vec<u8>>) -> Option<(Arc<Place>, usize)> {
         let subtrees = self.subtrees.read().unwrap_or_else(PoisonError::into_inner);
         let begins = |path: &Path| {
@@ -123,7 +123,7 @@ impl Mount {
         self.vfs.fs().sync().map(drop)
     }
 
-    /// Attributes of what a path names.
+    /// Attributes of the object at a path.
     ///
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `EACCES`, `ELOOP`, `EBUSY` in another client's subtree.
@@ -186,7 +186,7 @@ impl Mount {
         run().map_err(|error| about(path, error))
     }
 
-    /// Moves a name; what has the new name already is replaced.
+    /// Moves a name, and replaces an existing entry of the new name.
     ///
     /// # Errors
     /// Those of rename(2); `EXDEV` across the border of a decoupled subtree.
@@ -232,7 +232,7 @@ impl Mount {
     ///
     /// # Errors
     /// `EINVAL` with line and column for a text that is no policy, `EPERM`, `ENOTDIR`; `ENODATA` to
-    /// remove what is not there.
+    /// remove a missing policy.
     pub fn set_policy(&self, path: &[u8], policy: Option<&[u8]>) -> Result<()> {
         let run = || {
             let place = self.object(path, Follow::Last)?;

@@ -1,8 +1,8 @@
-//! From a path to what it names, as calls by path have it: the kernel does this for a mount.
+//! Path resolution for calls by path: the kernel does this for a mount.
 //!
-//! One look-up per name of the path, as with any kernel that may remember nothing. Into a subtree that is
-//! open the way is known ([`Mount::inside`]), and in it nothing costs a request. Symbolic links on the
-//! way are followed.
+//! One look-up per name of the path, as in a kernel without a cache. The way into an open subtree
+//! is known ([`Mount::inside`]), and look-ups inside it need no request. Symbolic links on the way
+//! are followed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,16 +17,16 @@ const LINKS_MAX: usize = 40;
 /// The longest path, in bytes.
 const PATH_BYTES_MAX: usize = 4095;
 
-/// What becomes of a symbolic link at the end of a path.
+/// The treatment of a symbolic link at the end of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Follow {
     /// It is followed.
     Last,
-    /// It is what is meant.
+    /// The call concerns the link itself.
     Not,
 }
 
-/// Where a path leads. What it was found by stays known while this lives.
+/// The object at the end of a path. The inodes on the way stay known while this lives.
 #[derive(Debug)]
 pub(crate) struct Place {
     /// The object; of a parent, the directory.
@@ -69,11 +69,11 @@ impl Drop for Refs {
 }
 
 impl Mount {
-    /// What a path names.
+    /// The object at a path.
     ///
     /// # Errors
-    /// `ENOENT`, `ENOTDIR`, `EACCES`, `ELOOP`, `ENAMETOOLONG`, `EINVAL` for a relative path, `EBUSY`
-    /// in another client's subtree.
+    /// `ENOENT`, `ENOTDIR`, `EACCES`, `ELOOP`, `ENAMETOOLONG`, `EINVAL` for a relative path,
+    /// `EBUSY` in another client's subtree.
     pub(crate) fn object(&self, path: &[u8], follow: Follow) -> Result<Place> {
         let mut todo = names(path)?;
         let refs = self.walk(&mut todo, follow, 0)?;
@@ -84,7 +84,7 @@ impl Mount {
         Ok(Place { ino: attr.ino, attr, name: Vec::new(), _refs: refs })
     }
 
-    /// The directory of a path's last name, and that name, whether it is there or not.
+    /// The directory of a path's last name, and that name, which need not exist.
     ///
     /// # Errors
     /// As [`Mount::object`]; `EINVAL` if the last name is none, as in `/` and `/a/..`.

@@ -21,8 +21,8 @@ impl OpenSubtree {
     /// Takes a subtree for this client alone, under a policy or the one in force there.
     ///
     /// # Errors
-    /// `EBUSY` if another client has it, `EINVAL` if the policy does not decouple, `ENOENT`, `ENOTDIR`,
-    /// `EACCES`.
+    /// `EBUSY` if another client has it, `EINVAL` if the policy does not decouple, `ENOENT`,
+    /// `ENOTDIR`, `EACCES`.
     pub fn decouple(mount: &Arc<Mount>, path: &[u8], policy: Option<&[u8]>) -> Result<Self> {
         let run = || {
             let at = parse(path)?;
@@ -39,11 +39,11 @@ impl OpenSubtree {
         };
         let root = run().map_err(|error| about(path, error))?;
         let entered = Self::entered(mount, root, path);
-        // Nobody would have a handle of it. There is nothing in it yet.
+        // Without a handle the subtree is unreachable, and it is still empty.
         entered.inspect_err(|_| drop(mount.vfs.end(root, Ending::Discard)))
     }
 
-    /// Goes on with what an earlier process of this user left on this machine.
+    /// Continues the work that an earlier process of this user left on this machine.
     ///
     /// # Errors
     /// `ENOENT` if this machine does not own one there, `EBADMSG` if a journal is damaged.
@@ -59,7 +59,8 @@ impl OpenSubtree {
                 )
                 .remedy("decouple it first, or attach on the machine that did")
             })?;
-            // It is the client that the subtree is given to, not this one, that goes on.
+            // The subtree belongs to its owner, so the owner's client continues the work, not this
+            // one.
             fs.cluster().mount_as(owner.client())?.attach(path)
         };
         let subtree = run().map_err(|error| about(path, error))?;
@@ -84,8 +85,8 @@ impl OpenSubtree {
         self.root
     }
 
-    /// Appends the creation of a file with content, or of a directory, without looking whether the
-    /// name is there.
+    /// Appends the creation of a file with content, or of a directory, without checking for an
+    /// existing name.
     ///
     /// # Errors
     /// `EINVAL`, `ENAMETOOLONG` for the name, `EDQUOT`; `ENOSPC` and `EIO` for large content.
@@ -113,23 +114,23 @@ impl OpenSubtree {
         pending.map_err(|error| self.about(error))
     }
 
-    /// Makes what it holds as durable as its policy promises; nobody sees more of it.
+    /// Makes the journal as durable as the policy promises; other clients see no more of it.
     ///
     /// # Errors
-    /// `EIO`, `ENOSPC`; what is held is still held.
+    /// `EIO`, `ENOSPC`; the subtree keeps its journal.
     pub fn persist(&self) -> Result<()> {
         self.open.0.vfs.persist_owned(self.root).map_err(|error| self.about(error))
     }
 
-    /// Shows others what it holds so far, whatever the policy says.
+    /// Publishes the journal so far to other clients, under any policy.
     ///
     /// # Errors
-    /// Those of the mechanisms; what is held is still held.
+    /// The errors of the mechanisms; the subtree keeps its journal.
     pub fn sync(&self) -> Result<Completion> {
         self.open.0.vfs.sync_owned(self.root).map_err(|error| self.about(error))
     }
 
-    /// Ends the work in it as is said.
+    /// Ends the work in the given way.
     ///
     /// # Errors
     /// As [`OpenSubtree::sync`].
@@ -137,7 +138,8 @@ impl OpenSubtree {
         self.open.0.vfs.end(self.root, ending).map_err(|error| self.about(error))
     }
 
-    /// Ends work that succeeded as its policy says: merged, kept, or gone if it keeps nothing. Says which.
+    /// Ends successful work as the policy demands, and returns the ending: merged, kept, or
+    /// discarded if the policy keeps nothing.
     ///
     /// # Errors
     /// As [`OpenSubtree::end`].

@@ -6,11 +6,11 @@ use std::ffi::{CString, c_char};
 use calls::{Failure, guarded};
 
 thread_local! {
-    /// What the last call of this thread that failed said.
+    /// The message of this thread's last failed call.
     static LAST: RefCell<CString> = RefCell::default();
 }
 
-/// Makes a call. Returns what it returned, or the negative error number, and keeps the message for
+/// Makes a call. Returns its result, or the negative error number, and keeps the message for
 /// [`last`].
 pub(crate) fn answer(call: impl FnOnce() -> Result<i64, Failure>) -> i64 {
     guarded(call).unwrap_or_else(|failure| {
@@ -19,7 +19,7 @@ pub(crate) fn answer(call: impl FnOnce() -> Result<i64, Failure>) -> i64 {
     })
 }
 
-/// Remembers a message. A thread that is ending has nobody to tell.
+/// Keeps a message. A thread that is ending has no storage for it, and no reader.
 fn keep(mut message: String) {
     message.retain(|character| character != '\0');
     let message = CString::new(message).unwrap_or_default();
@@ -42,7 +42,7 @@ mod tests {
 
     #[allow(unsafe_code, reason = "what C does with the pointer")]
     fn said() -> String {
-        // SAFETY: the string is this thread's, and no call is made meanwhile.
+        // SAFETY: the string is this thread's, and no call is made before the copy.
         unsafe { CStr::from_ptr(last()) }.to_str().unwrap().to_owned()
     }
 

@@ -1,7 +1,8 @@
-//! The functions of `cudele.h`, which is generated from these files. Their comments are the header's.
+//! The functions of `cudele.h`, which is generated from these files. Their comments become the
+//! header's.
 //!
-//! What every function may count on, because the header says so: strings end with a zero byte, and
-//! buffers are as long as is said and nobody else's during the call.
+//! Conditions that the header demands of callers and every function relies on: strings end with a
+//! zero byte, and buffers have the stated length and no second user during the call.
 #![allow(
     unsafe_code,
     reason = "called by C: exports symbols, reads and writes memory of the caller"

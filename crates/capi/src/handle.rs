@@ -1,4 +1,4 @@
-//! Handles: what a C program holds in its hands.
+//! Handles: numbers by which a C program names open objects.
 //!
 //! Invariant: no number is given twice, over all tables, so a handle that was closed, or is of
 //! another kind, is in no table any more.
@@ -12,7 +12,7 @@ use cudele::{Errno, Error};
 
 static NEXT: AtomicUsize = AtomicUsize::new(1);
 
-/// What is open, by handle.
+/// Open objects by handle.
 pub(crate) struct Table<T> {
     kind: &'static str,
     open: RwLock<BTreeMap<usize, Arc<T>>>,
@@ -31,7 +31,7 @@ impl<T> Table<T> {
         handle
     }
 
-    /// What a handle stands for.
+    /// The object of a handle.
     ///
     /// # Errors
     /// `EINVAL` for none (a null pointer), `EBADF` for one that is not open.

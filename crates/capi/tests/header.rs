@@ -1,4 +1,4 @@
-//! `include/cudele.h` is what the functions say.
+//! `include/cudele.h` equals the header that the functions generate.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -32,7 +32,7 @@ fn the_header_is_up_to_date() {
         generated,
         "`UPDATE_EXPECT=1 cargo test -p capi` generates it anew"
     );
-    // Whatever is exported is in it.
+    // The header declares every exported function.
     let mut functions = 0;
     for source in SOURCES {
         let text = std::fs::read_to_string(here.join("src/ffi").join(source).with_extension("rs"));

@@ -1,13 +1,13 @@
 //! The search for an order (Wing and Gong 1993, with the memory of Lowe 2017).
 //!
-//! Depth first: of the requests that no other request must come before, one is chosen, and the
-//! search goes on without it. Two things keep that short. A request that changes no state never has
-//! to be chosen later than possible, so looking is not branching. And what is left of a history and
-//! a state that did not work once are remembered.
+//! Depth-first search: it chooses one of the requests that no other request must precede, and
+//! continues without it. Two rules keep the search short. A request that changes no state is chosen
+//! as early as possible, so reads add no branches. The search remembers each pair of a remaining
+//! history and a state that failed once.
 //!
-//! What may never have taken effect makes searches long: whenever something does not fit, each of
-//! these could be the reason. So orders with few of them are tried first (Harvey and Ginsberg's
-//! limited discrepancies).
+//! Requests that may never have taken effect make searches long: each of them could explain a
+//! mismatch. So orders with few of them are tried first (Harvey and Ginsberg's limited
+//! discrepancies).
 //!
 //! Invariant: hints decide how long a search takes, never how it ends.
 
@@ -21,7 +21,7 @@ use types::Set;
 
 use self::pending::Pending;
 
-/// What a sequential object does.
+/// The behaviour of a sequential object.
 pub trait Specification {
     /// The object.
     type State: Clone + Eq + Hash;
@@ -32,7 +32,7 @@ pub trait Specification {
     fn step(&self, state: &Self::State, operation: &Self::Operation) -> Next<Self::State>;
 }
 
-/// What can follow an operation.
+/// The states that can follow an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next<S> {
     /// Nothing: it cannot happen in this state with this answer.
@@ -42,7 +42,7 @@ pub enum Next<S> {
     Same,
     /// One of these. None of them: [`Next::Impossible`].
     One(Vec<S>),
-    /// One of these, or of others: there are more than can be listed.
+    /// One of these, or of further states: the list is incomplete.
     Some(Vec<S>),
 }
 
@@ -51,7 +51,7 @@ pub enum Next<S> {
 pub struct Entry<O> {
     /// When it was asked for.
     pub start: u64,
-    /// When its answer was there; none if it may also never have taken effect.
+    /// The time of its answer; None if the request may also never have taken effect.
     pub end: Option<u64>,
     /// Of operations that could be next, those with smaller hints are tried first, and those
     /// without one last: it is likely that they did not take effect.
@@ -60,7 +60,7 @@ pub struct Entry<O> {
     pub operation: O,
 }
 
-/// What a search found. Numbers are places in the list of entries.
+/// The result of a search. Numbers are places in the list of entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// This order explains every answer. Entries without an end may be left out.
@@ -69,7 +69,7 @@ pub enum Verdict {
     Violation {
         /// The longest beginning of one.
         order: Vec<usize>,
-        /// What had to come after it, but none of it could.
+        /// The entries that had to follow, although none of them could.
         stuck: Vec<usize>,
     },
     /// It took more steps than allowed, or there were more choices than could be tried.
@@ -87,7 +87,7 @@ struct Frame<S> {
     /// Taken at once because they change nothing.
     free: Vec<usize>,
     choices: std::vec::IntoIter<usize>,
-    /// What is tried now, and the states after it that were not tried yet.
+    /// The entry that is tried now, and the states after it that were not tried yet.
     taken: Option<usize>,
     states: Vec<S>,
 }
@@ -98,7 +98,7 @@ struct Search<'a, P: Specification> {
     pending: Pending,
     order: Vec<usize>,
     hopeless: Set<(Vec<usize>, P::State)>,
-    /// The longest order so far, and what could not follow it.
+    /// The longest order so far, and the entries that could not follow it.
     best: (Vec<usize>, Vec<usize>),
     steps: u64,
     /// How many unlikely operations the order has, and may have.
@@ -201,7 +201,7 @@ impl<P: Specification> Search<'_, P> {
         self.order.pop();
     }
 
-    /// Begins to look for what can follow a state.
+    /// Begins the search for the entries that can follow a state.
     fn enter(&mut self, state: P::State) -> Frame<P::State> {
         let mut free = Vec::new();
         let mut candidates = self.pending.candidates();
@@ -234,7 +234,7 @@ impl<P: Specification> Search<'_, P> {
             return;
         }
         match self.specification.step(&frame.state, &self.entries[choice].operation) {
-            // What may be left out and changes nothing is left out.
+            // An optional entry that changes nothing is left out.
             Next::Impossible | Next::Same => return,
             Next::One(states) => frame.states = states,
             Next::Some(states) => {

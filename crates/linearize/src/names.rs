@@ -1,38 +1,39 @@
-//! Names in directories, as several clients of one server see them, and what crashes may undo.
+//! Names in directories, as several clients of one server see them, and the changes that crashes
+//! may undo.
 //!
 //! # What is checked
 //!
 //! A *place* is a name in a directory; it holds a thing, which has a number and is a directory or
-//! is not. Looking, listing, making, removing, moving, exchanging and linking are judged by what
-//! they say of places: that a place was free or taken, by which number, that a directory was empty.
-//! Attributes and permissions are not looked at: what was refused for such a reason says nothing
-//! here. Directories are known by their numbers, so that moving one changes one place.
+//! is not. A look-up, listing, creation, removal, move, exchange or link is judged by its claims
+//! about places: that a place was free or taken, by which number, that a directory was empty.
+//! Attributes and permissions are ignored: a rejection for such a reason claims nothing about
+//! places. Directories are identified by their numbers, so a moved directory changes one place.
 //!
 //! # What a crash of the server may undo
 //!
-//! The promise of a strong subtree (`rpcs+stream`) is that what is applied survives the crash of
-//! either side: the server's journal has it, or the client that heard of it sends it again before
-//! anything else happens. So a crash may undo a change only if both fail:
+//! The promise of a strong subtree (`rpcs+stream`) is that an applied change survives the crash of
+//! either side: the server's journal has it, or the client that received the reply sends it again
+//! before any other request. So a crash may undo a change only if both fail:
 //!
-//! 1. Nobody knew by then that the journal has it ([`Call::safe`]), and
-//! 2. its client had not heard that it was applied (the answer was still on its way), or did not
-//!    live to send it again, or came back later than the server waits, or was told later on that
-//!    the change is lost ([`Call::doubt`]).
+//! 1. No client knew by then that the journal has the change ([`Call::safe`]), and
+//! 2. its client had not received the reply, or did not live to send the request again, or came
+//!    back later than the server waits, or learnt later that the change is lost ([`Call::doubt`]).
 //!
-//! Any subset of such changes may be gone after a crash; everything else is done again in its
-//! order, and must be possible in what is left: a change that rests on one that is gone is lost
-//! only if its client is told. What others saw of a change before it was undone was true then.
-//! They see the namespace without it after the crash, not before. (A client that waits for `sync`,
-//! or a policy with `ack: safe`, does not hear of such things from its own changes.)
+//! Any subset of such changes may be gone after a crash; the server replays the rest in order, and
+//! each must be possible in the resulting state: a change that rests on a lost change is lost only
+//! if its client learns of it. An answer that another client got before a change was undone was
+//! true at that time. Clients see the namespace without the change after the crash, not before. (A
+//! client that waits for `sync`, or a policy with `ack: safe`, never learns of such a loss of its
+//! own changes.)
 //!
-//! A client that waits for an answer asks again after a crash. So a change without an answer may
-//! take effect, be undone, and take effect again, once between any two crashes, and its answer is
-//! that of the last time; it never has its effect twice in what is left. The same holds for changes
-//! of clients that come back late.
+//! A client that waits for an answer retries after a crash. So a change without an answer may take
+//! effect, be undone, and take effect again, once between any two crashes, and its answer is that
+//! of the last time; the resulting state never has its effect twice. The same holds for changes of
+//! clients that come back late.
 //!
-//! What is weaker than the truth: which changes a crash takes is decided for each group of places
-//! by itself, and need not be the end of the journal. A change that a crash kept may be taken by
-//! the next one.
+//! The check is weaker than the truth in one respect: it decides for each group of places
+//! separately which changes a crash takes, and these need not be the end of the journal. A change
+//! that survived one crash may be lost in the next.
 
 mod compile;
 mod place;
@@ -46,7 +47,7 @@ use crate::{Verdict, check};
 
 pub use place::Place;
 
-/// What a place holds.
+/// The content of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Thing {
     /// Its number.
@@ -55,12 +56,12 @@ pub struct Thing {
     pub dir: bool,
 }
 
-/// What a client asked for.
+/// The request of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
     /// What is there?
     Look(Place),
-    /// What is in this directory? Answered with all of it, or some ([`Seen::Some`]).
+    /// Lists a directory. The answer has all of it, or some ([`Seen::Some`]).
     List(Ino),
     /// Creates a directory or something else.
     Make {
@@ -83,13 +84,13 @@ pub enum Act {
         /// A directory.
         dir: bool,
     },
-    /// Moves what is in a place to another.
+    /// Moves the content of a place to another place.
     Move {
         /// From here.
         from: Place,
         /// To here.
         to: Place,
-        /// The two places exchange what they hold.
+        /// The two places exchange their content.
         exchange: bool,
         /// The second place must be free.
         no_replace: bool,
@@ -111,12 +112,12 @@ impl Act {
     }
 }
 
-/// What a client was told when a request succeeded.
+/// The answer to a successful request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// That it is done.
     Done,
-    /// What is there, or was made.
+    /// The thing in the place, or the created thing.
     Thing(Thing),
     /// All names of a directory.
     All(Vec<(Vec<u8>, Thing)>),
@@ -140,7 +141,7 @@ pub enum Outcome {
 pub struct Guess {
     /// When, in the measure of [`Call::hint`].
     pub hint: u64,
-    /// What it made, or 0.
+    /// The created thing, or 0.
     pub made: Ino,
     /// The next crash undid it.
     pub undone: bool,
@@ -158,10 +159,10 @@ pub struct Call {
     /// When the change may have happened, as far as that is known; a guess makes the search
     /// faster, and nothing else.
     pub hint: u64,
-    /// When else it may have happened: also what nobody was told of, and again after a crash. In
-    /// order, and as much of a guess as the hint.
+    /// Further times at which the call may have taken effect: also without any answer, and again
+    /// after a crash. In order of likelihood; guesses like the hint.
     pub guesses: Vec<Guess>,
-    /// When somebody knew that the change survives every crash.
+    /// The time from which some client knew that the change survives every crash.
     pub safe: u64,
     /// A crash before this time may undo the change although its client heard of it.
     pub doubt: u64,
@@ -201,7 +202,7 @@ pub struct Crash {
 /// Everything that happened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    /// What the places held in the beginning. All others were free.
+    /// The initial content of places. All remaining places were free.
     pub initial: Vec<(Place, Thing)>,
     /// What clients asked.
     pub calls: Vec<Call>,
@@ -209,7 +210,7 @@ pub struct History {
     pub crashes: Vec<Crash>,
 }
 
-/// What became of a history.
+/// The verdict on a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Judgement {
     /// Some order of the requests explains every answer.

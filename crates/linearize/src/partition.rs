@@ -1,13 +1,13 @@
 //! Histories that have nothing to do with each other are checked one by one.
 //!
 //! A history of several objects is linearizable if and only if the history of each object is
-//! (Herlihy and Wing). The work of a search grows much faster than its history, so this is what
-//! makes long histories possible.
+//! (Herlihy and Wing). The work of a search grows much faster than its history, so only the
+//! partition makes long histories possible.
 
 use std::collections::BTreeMap;
 
-/// Groups things by the keys they are about: two things that share a key are in one group, and so
-/// are those that a chain of others connects. Things without a key are in none. Groups come in the
+/// Groups things by their keys: two things that share a key are in one group, and so are two things
+/// that a chain of such pairs connects. Things without a key are in no group. Groups come in the
 /// order of their first things.
 #[must_use]
 pub fn partition<K: Ord>(keys: &[Vec<K>]) -> Vec<Vec<usize>> {

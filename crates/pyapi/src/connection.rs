@@ -60,7 +60,7 @@ fn follow(follow: bool) -> Follow {
 
 #[pymethods]
 impl Connection {
-    /// Ends the connection; what was written is told to the server first.
+    /// Ends the connection after flushing written data to the server.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.call(py, |mount| Ok(mount.finish()?))?;
         // The threads of the connection are waited for.

@@ -43,7 +43,7 @@ pub(crate) fn raised(py: Python<'_>, failure: Failure) -> PyErr {
     told.map_or_else(|error| error, PyErr::from_value)
 }
 
-/// Panics in a call: what the test of that asks for.
+/// Panics in a call, for the test of panics.
 #[cfg(debug_assertions)]
 #[pyfunction(name = "_panic")]
 pub(crate) fn panic(py: Python<'_>, index: usize) -> PyResult<u8> {

@@ -70,7 +70,7 @@ impl File {
         call(py, || self.file.get()?.sync())
     }
 
-    /// Closes it. If that fails it is still open, and holds what was written.
+    /// Closes the file. If that fails, the file stays open and keeps the written data.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         call(py, || self.file.get()?.finish())?;
         let file = self.file.take();

@@ -1,7 +1,7 @@
-//! What a Python object stands for, until it is closed.
+//! The native object behind a Python object, until it is closed.
 //!
-//! Invariant: what was opened before a `fork` is left alone in the child: its threads are not there, and
-//! its connection is the parent's. Neither is it ended when it is collected.
+//! Invariant: after a `fork` the child leaves the parent's objects alone: the child has no threads
+//! for them, and the connection is the parent's. The garbage collector does not end them either.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,7 +32,7 @@ impl<T: Clone> Held<T> {
         Self { kind, forks: FORKS.load(Ordering::Relaxed), value: Mutex::new(Some(value)) }
     }
 
-    /// What it stands for.
+    /// The native object.
     ///
     /// # Errors
     /// `EBADF` if it was closed, `ESTALE` in a child process.
@@ -46,7 +46,7 @@ impl<T: Clone> Held<T> {
         })
     }
 
-    /// Closes it. Whatever else works with it now goes on until it is done.
+    /// Closes the object. A call that uses it at this moment runs to its end.
     pub(crate) fn take(&self) -> Option<T> {
         self.value.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

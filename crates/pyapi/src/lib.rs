@@ -1,8 +1,8 @@
-//! The native half of the Python package `cudele`: the calls of crate [`calls`] as Python calls them.
+//! The native half of the Python package `cudele`: the calls of crate [`calls`] for Python.
 //!
-//! What people import is Python and lies in `python/cudele` beside this; it encodes paths, knows
-//! Python's files and has the documentation. Here are bytes, numbers and errors. Not here: any rule of
-//! what a call does.
+//! People import the Python half, `python/cudele` beside this crate; it encodes paths, knows
+//! Python's files and has the documentation. Here are bytes, numbers and errors. The rules of each
+//! call are not here.
 //!
 //! Invariants: while a call works, other threads of Python run (`error::call`); every failure, a
 //! panic too, is an `OSError`; and a connection that was made before a `fork` is neither used nor

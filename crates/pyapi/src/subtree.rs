@@ -9,8 +9,8 @@ use pyo3::prelude::*;
 use crate::error::call;
 use crate::held::Held;
 
-/// What a completion or merge did: events, bytes of the journal, inodes made, names of others that
-/// lost, events that could not be carried out, and how long it took in seconds.
+/// The result of a completion or merge: events, bytes of the journal, inodes made, names of other
+/// clients that lost, rejected events, and the time in seconds.
 type Done = (u64, u64, u64, u64, u64, f64);
 
 fn told(done: &Completion) -> Done {

@@ -23,8 +23,8 @@ pub struct CudeleSpace {
 /// A time that stays as it is: `CUDELE_TIME_KEEP` of the header.
 const TIME_KEEP: i64 = i64::MIN;
 
-/// Whether permissions allow this process to read (4), write (2) or search and execute (1) what a path
-/// names, as access(2) with `R_OK`, `W_OK` and `X_OK`; 0 (`F_OK`) asks whether it is there.
+/// Whether permissions allow this process to read (4), write (2) or search and execute (1) the
+/// object at a path, as access(2) with `R_OK`, `W_OK` and `X_OK`; 0 (`F_OK`) checks its existence.
 ///
 /// Errors: `EACCES` if they do not; `ENOENT`, `ENOTDIR`.
 #[unsafe(no_mangle)]
@@ -82,7 +82,8 @@ pub unsafe extern "C" fn cudele_ftruncate(open: *mut CudeleFile, size: u64) -> c
 
 /// Gives a file one more name.
 ///
-/// Errors: `EEXIST`, `EPERM` for a directory, `EMLINK`, `EXDEV` across the border of a decoupled subtree.
+/// Errors: `EEXIST`, `EPERM` for a directory, `EMLINK`, `EXDEV` across the border of a decoupled
+/// subtree.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudele_link(
     fs: *mut CudeleFs,
@@ -110,10 +111,11 @@ pub unsafe extern "C" fn cudele_space(fs: *mut CudeleFs, space: *mut CudeleSpace
     })
 }
 
-/// Copies the value of an extended attribute to a buffer, as much as fits. Returns its length: if that
-/// is more than `length`, the buffer was too small. Names that begin with `cudele.` tell what Cudele
-/// knows: `cudele.file.durable` is `none`, `local` or `global`, what the file survives at this moment;
-/// `cudele.file.visible` whether others see it as it is here; `cudele.dir.state` who has a subtree.
+/// Copies the value of an extended attribute to a buffer, as much as fits. Returns its length: if
+/// that is more than `length`, the buffer was too small. Names that begin with `cudele.` are facts
+/// that Cudele knows: `cudele.file.durable` is `none`, `local` or `global`, the failures that the
+/// file survives at this moment; `cudele.file.visible` is whether other clients see the same file;
+/// `cudele.dir.state` is the owner of a subtree.
 ///
 /// Errors: `ENODATA` if there is no such attribute.
 #[unsafe(no_mangle)]
@@ -135,7 +137,7 @@ pub unsafe extern "C" fn cudele_getxattr(
 
 /// Sets an extended attribute, or removes it if `value` is NULL.
 ///
-/// Errors: `EPERM`, `ERANGE`, `EFBIG`; `ENODATA` to remove what is not there.
+/// Errors: `EPERM`, `ERANGE`, `EFBIG`; `ENODATA` to remove a missing attribute.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudele_setxattr(
     fs: *mut CudeleFs,

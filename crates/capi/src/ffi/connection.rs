@@ -24,10 +24,10 @@ pub(super) fn mount(fs: *mut CudeleFs) -> Outcome<Arc<Mount>> {
 
 /// Connects to a cluster: to the monitor at the address `mon` (`unix:PATH` or `tcp:HOST:PORT`), or
 /// if that is NULL to the cluster in the directory `dir`. If both are NULL, `$CUDELE_MON`,
-/// `$CUDELE_DIR` and the cluster that this user started last are tried. What is done is done with the
-/// rights of the user of this process.
+/// `$CUDELE_DIR` and the cluster that this user started last are tried. Calls have the rights of
+/// the user of this process.
 ///
-/// Errors: `ENOENT` if nothing says where a cluster is, `ECONNREFUSED` if it does not run, `EINVAL`.
+/// Errors: `ENOENT` if no cluster is named, `ECONNREFUSED` if it does not run, `EINVAL`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudele_connect(
     mon: *const c_char,
@@ -51,8 +51,9 @@ pub unsafe extern "C" fn cudele_connect(
     })
 }
 
-/// Ends a connection. What was written is told to the server first, but not made durable: see
-/// cudele_sync. What a decoupled subtree holds that was neither persisted nor merged is gone.
+/// Ends a connection. Written data is flushed to the server first, but not made durable: see
+/// cudele_sync. The part of a decoupled subtree's journal that was neither persisted nor merged is
+/// lost.
 ///
 /// Errors: `EBUSY` if files, directories or subtrees of it are open; `EIO`. Then it is still there.
 #[unsafe(no_mangle)]
@@ -72,8 +73,8 @@ pub unsafe extern "C" fn cudele_sync(fs: *mut CudeleFs) -> c_int {
     done(|| Ok(mount(fs)?.sync()?))
 }
 
-/// What the last call of this thread that failed says to people: the path, the cause, and what to do
-/// about it. Never NULL; empty if none has failed. It stays until the next call of this thread fails.
+/// The message of this thread's last failed call, for people: the path, the cause, and the remedy.
+/// Never NULL; empty if none has failed. It stays until the next call of this thread fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudele_last_error() -> *const c_char {
     error::last()

@@ -27,12 +27,12 @@ fn count(bytes: usize) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-/// Opens a file. `flags` are those of open(2): one of `O_RDONLY`, `O_WRONLY` and `O_RDWR`, and any of
-/// `O_CREAT`, `O_EXCL`, `O_TRUNC` and `O_APPEND`; `mode` are the permissions of a file that is made,
-/// from which no umask is taken off.
+/// Opens a file. `flags` are those of open(2): one of `O_RDONLY`, `O_WRONLY` and `O_RDWR`, and any
+/// of `O_CREAT`, `O_EXCL`, `O_TRUNC` and `O_APPEND`; `mode` are the permissions of a new file,
+/// without an umask.
 ///
-/// Others see what is written when the file is closed or synced; if several clients have it open,
-/// when the write returns, unless its policy shares lazily.
+/// Other clients see written data when the file is closed or synced; if several clients have it
+/// open, when the write returns, unless its policy shares lazily.
 ///
 /// Errors: those of open(2); `EBUSY` in another client's subtree.
 #[unsafe(no_mangle)]
@@ -53,8 +53,8 @@ pub unsafe extern "C" fn cudele_open(
     })
 }
 
-/// Reads where the last read or write of this handle ended. Returns the number of bytes, which is less
-/// than `length` only at the end of the file, and 0 there.
+/// Reads from the end of the last read or write of this handle. Returns the number of bytes, which
+/// is less than `length` only at the end of the file, and 0 there.
 ///
 /// Errors: `EBADF` if it is not open for reading, `EIO`.
 #[unsafe(no_mangle)]
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn cudele_fstat(file: *mut CudeleFile, stat: *mut CudeleSt
     })
 }
 
-/// Waits until what was written to a file is as durable as its policy promises.
+/// Waits until written data of a file is as durable as its policy promises.
 ///
 /// Errors: `EIO`, `ENOSPC`.
 #[unsafe(no_mangle)]
@@ -147,9 +147,9 @@ pub unsafe extern "C" fn cudele_fsync(file: *mut CudeleFile) -> c_int {
     done(|| FILES.get(file.addr())?.sync())
 }
 
-/// Closes a file. Whoever opens it from then on sees what was written.
+/// Closes a file. A later open, by any client, sees the written data.
 ///
-/// Errors: `EIO`, `ENOSPC`. Then it is still open and holds what was written: try again.
+/// Errors: `EIO`, `ENOSPC`. Then the file is still open and keeps the written data: try again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudele_close(file: *mut CudeleFile) -> c_int {
     done(|| {

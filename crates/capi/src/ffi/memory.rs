@@ -1,4 +1,4 @@
-//! Memory of the caller: what is read from it and written to it, checked for null pointers.
+//! Memory of the caller: buffers to read from and to write to, checked for null pointers.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -60,7 +60,7 @@ pub(super) unsafe fn bytes<'a>(start: *const u8, length: usize) -> Outcome<&'a [
 /// Room of the caller, which is zeroed: C need not have done so.
 ///
 /// # Safety
-/// There is so much at the address, and nobody else uses it for `'a`.
+/// The address has room for `length` bytes, without a second user for `'a`.
 pub(super) unsafe fn room<'a>(start: *mut u8, length: usize) -> Outcome<&'a mut [u8]> {
     if length == 0 {
         return Ok(&mut []);
@@ -92,7 +92,7 @@ pub(super) fn check_place<T>(place: *mut T, what: &str) -> Outcome<()> {
 /// Puts a result where the caller wants it, if it does.
 ///
 /// # Safety
-/// The place is null, or fit for a `T` and nobody else's.
+/// The place is null, or fit for a `T` without a second user.
 pub(super) unsafe fn put<T>(place: *mut T, value: T) {
     if !place.is_null() {
         // SAFETY: it is not null, and the rest is this function's condition.
@@ -112,7 +112,8 @@ pub(super) unsafe fn copy(found: &[u8], buffer: *mut u8, length: usize) -> Outco
     Ok(i64::try_from(found.len()).unwrap_or(i64::MAX))
 }
 
-/// Copies text to a buffer of the caller, as much as fits, and a zero byte. Returns its whole length.
+/// Copies text to a buffer of the caller, as much as fits, and a zero byte. Returns its whole
+/// length.
 ///
 /// # Safety
 /// As [`room`].

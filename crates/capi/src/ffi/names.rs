@@ -84,7 +84,7 @@ pub struct CudeleDir(());
 
 static DIRS: Table<OpenDir> = Table::new("directory");
 
-/// Attributes of what a path names; a symbolic link at its end is followed.
+/// Attributes of the object at a path; a symbolic link at its end is followed.
 ///
 /// Errors: `ENOENT`, `ENOTDIR`, `EACCES`, `ELOOP`, `EBUSY` in another client's subtree.
 #[unsafe(no_mangle)]
@@ -126,7 +126,8 @@ pub unsafe extern "C" fn cudele_mkdir(fs: *mut CudeleFs, path: *const c_char, mo
     done(|| Ok(mount(fs)?.make(unsafe { text(path, "path") }?, mode, &[])?))
 }
 
-/// Makes an empty file, which must not be there yet; cudele_open with `O_CREAT` makes and opens one.
+/// Makes an empty file, and fails if the name exists; cudele_open with `O_CREAT` makes and opens
+/// one.
 ///
 /// Errors: as cudele_mkdir.
 #[unsafe(no_mangle)]
@@ -189,7 +190,7 @@ pub unsafe extern "C" fn cudele_rmdir(fs: *mut CudeleFs, path: *const c_char) ->
     done(|| Ok(mount(fs)?.rmdir(unsafe { text(path, "path") }?)?))
 }
 
-/// Moves a name; what has the new name already is replaced, as with rename(2).
+/// Moves a name, and replaces an existing entry of the new name, as rename(2) does.
 ///
 /// Errors: those of rename(2); `EXDEV` across the border of a decoupled subtree.
 #[unsafe(no_mangle)]
@@ -224,8 +225,8 @@ pub unsafe extern "C" fn cudele_opendir(
     })
 }
 
-/// Reads the next entry, without `.` and `..`. Returns 1, or 0 at the end. Names that are there all
-/// the time are seen exactly once, whatever else is made and removed meanwhile; the order is the
+/// Reads the next entry, without `.` and `..`. Returns 1, or 0 at the end. Names that exist
+/// throughout are seen exactly once, even while other names are made and removed; the order is the
 /// directory's own.
 ///
 /// Errors: `EACCES`, `ESTALE`.
@@ -246,7 +247,7 @@ pub unsafe extern "C" fn cudele_readdir(dir: *mut CudeleDir, entry: *mut CudeleE
     c_int::try_from(read).unwrap_or(-1)
 }
 
-/// Reads a directory from its beginning again: what changed since is seen.
+/// Restarts the listing of a directory, which then shows later changes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudele_rewinddir(dir: *mut CudeleDir) -> c_int {
     done(|| {
@@ -262,8 +263,8 @@ pub unsafe extern "C" fn cudele_closedir(dir: *mut CudeleDir) -> c_int {
 }
 
 /// Copies the policy in force in a directory to a buffer, as the text of a policy file, as much as
-/// fits, and a zero byte. The last line is a comment that says where it is set. Returns the length of
-/// the whole text: if it is not less than `length`, the buffer was too small.
+/// fits, and a zero byte. The last line is a comment with the directory that sets it. Returns the
+/// length of the whole text: if it is not less than `length`, the buffer was too small.
 ///
 /// Errors: `ENOENT`, `ENOTDIR`.
 #[unsafe(no_mangle)]
@@ -281,13 +282,13 @@ pub unsafe extern "C" fn cudele_policy_get(
     })
 }
 
-/// Sets the policy of a directory: the name of a preset such as `batchfs`, of a cell of Table II such
-/// as `weak-global`, or the text of a policy file; with NULL its own policy is removed. What was
-/// there before is brought under it when this returns, unless another client has the subtree: then it
-/// is when that gives it back.
+/// Sets the policy of a directory: the name of a preset such as `batchfs`, of a cell of Table II
+/// such as `weak-global`, or the text of a policy file; NULL removes its own policy. Existing files
+/// are under the new policy when this returns, unless another client has the subtree: then from the
+/// moment at which that client gives it back.
 ///
-/// Errors: `EINVAL` with line and column for a text that is no policy, `EPERM`, `ENOTDIR`; `ENODATA`
-/// to remove what is not there.
+/// Errors: `EINVAL` with line and column for a text that is no policy, `EPERM`, `ENOTDIR`;
+/// `ENODATA` to remove a missing policy.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudele_policy_set(
     fs: *mut CudeleFs,

@@ -15,7 +15,7 @@ use crate::handle::Table;
 #[derive(Debug)]
 pub struct CudeleSubtree(());
 
-/// What a completion or merge did.
+/// The result of a completion or merge.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CudeleCompletion {
@@ -25,9 +25,9 @@ pub struct CudeleCompletion {
     pub bytes: u64,
     /// Inodes that were made.
     pub created: u64,
-    /// Names of others that lost to this client's.
+    /// Names of other clients that lost to this client's.
     pub replaced: u64,
-    /// Events that were not carried out, because others removed what they were about.
+    /// Rejected events, because another client removed their directory or inode.
     pub rejected: u64,
     /// How long it took.
     pub seconds: f64,
@@ -49,9 +49,9 @@ impl From<&Completion> for CudeleCompletion {
 
 static SUBTREES: Table<OpenSubtree> = Table::new("subtree");
 
-/// Takes a directory, with everything below it, for this client alone: what is done there from now on
-/// is appended to a journal in memory. `policy` is as with cudele_policy_set and must decouple; with
-/// NULL the one in force there is meant.
+/// Takes a directory, with everything below it, for this client alone: later changes there are
+/// appended to a journal in memory. `policy` is as with cudele_policy_set and must decouple; NULL
+/// means the policy in force there.
 ///
 /// Errors: `EBUSY` if another client has it, `EINVAL` if the policy does not decouple, `ENOENT`,
 /// `ENOTDIR`, `EACCES`.
@@ -73,8 +73,8 @@ pub unsafe extern "C" fn cudele_decouple(
     })
 }
 
-/// Goes on with a subtree that an earlier process of this user decoupled on this machine, with what it
-/// persisted.
+/// Continues with a subtree that an earlier process of this user decoupled on this machine, from
+/// its persisted journal.
 ///
 /// Errors: `ENOENT` if this machine does not own one there, `EBADMSG` if a journal is damaged.
 #[unsafe(no_mangle)]
@@ -104,11 +104,11 @@ pub unsafe extern "C" fn cudele_subtree_root(subtree: *mut CudeleSubtree, ino: *
     })
 }
 
-/// Appends the making of a file with content to the journal of a subtree, in the directory with the
-/// inode number `parent`: the fastest way to make files. Unless the policy says `check: client`, nobody
-/// looks whether the name is there already, or whether `parent` is a directory of the subtree; what
-/// cannot be carried out is counted by the merge as rejected. `ino`, if it is not NULL, is set to the
-/// number of the new file.
+/// Appends the creation of a file with content to the journal of a subtree, in the directory with
+/// the inode number `parent`: the fastest way to make files. Unless the policy has `check: client`,
+/// no check is made for an existing name, or for `parent` to be a directory of the subtree; the
+/// merge rejects and counts impossible events. `ino`, if it is not NULL, is set to the number of
+/// the new file.
 ///
 /// Errors: `EINVAL`, `ENAMETOOLONG` for the name, `EDQUOT`; `ENOSPC` and `EIO` for large content.
 #[unsafe(no_mangle)]
@@ -166,19 +166,19 @@ pub unsafe extern "C" fn cudele_subtree_pending(
     })
 }
 
-/// Makes what a subtree holds as durable as its policy promises, on this machine's disk, in the object
-/// store, or not at all. Others see nothing of it.
+/// Makes the journal of a subtree as durable as its policy promises, on this machine's disk, in the
+/// object store, or not at all. Other clients see nothing of it.
 ///
-/// Errors: `EIO`, `ENOSPC`; what is held is still held.
+/// Errors: `EIO`, `ENOSPC`; the subtree keeps its journal.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudele_subtree_persist(subtree: *mut CudeleSubtree) -> c_int {
     done(|| Ok(SUBTREES.get(subtree.addr())?.persist()?))
 }
 
-/// Carries out every mechanism of the policy: what it promises holds when this returns. The subtree
-/// stays this client's. `completion`, here and below, may be NULL.
+/// Runs every mechanism of the policy: its promise holds when this returns. The subtree stays this
+/// client's. `completion`, here and below, may be NULL.
 ///
-/// Errors: those of the mechanisms; what is held is still held.
+/// Errors: those of the mechanisms; the subtree keeps its journal.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudele_subtree_complete(
     subtree: *mut CudeleSubtree,
@@ -188,7 +188,7 @@ pub unsafe extern "C" fn cudele_subtree_complete(
     done(|| unsafe { run(subtree, completion, |open| open.end(Ending::Complete)) })
 }
 
-/// Namespace sync: shows others what the subtree holds so far, whatever the policy says. The subtree
+/// Namespace sync: publishes the journal so far to other clients, under any policy. The subtree
 /// stays this client's.
 ///
 /// Errors: as cudele_subtree_complete.
@@ -201,10 +201,10 @@ pub unsafe extern "C" fn cudele_subtree_sync(
     done(|| unsafe { run(subtree, completion, OpenSubtree::sync) })
 }
 
-/// Merges a subtree and gives it back: everybody sees what was done, whatever the policy says, and may
-/// work there. Closes the handle.
+/// Merges a subtree and gives it back: all clients see the work, under any policy, and may work
+/// there. Closes the handle.
 ///
-/// Errors: those of the mechanisms; then the handle is open and what is held is still held.
+/// Errors: those of the mechanisms; then the handle stays open and the subtree keeps its journal.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudele_subtree_merge(
     subtree: *mut CudeleSubtree,
@@ -217,7 +217,7 @@ pub unsafe extern "C" fn cudele_subtree_merge(
     })
 }
 
-/// Gives a subtree back without a merge: what was not merged is thrown away. Closes the handle.
+/// Gives a subtree back without a merge and discards its unmerged work. Closes the handle.
 ///
 /// Errors: `EIO`.
 #[unsafe(no_mangle)]
@@ -228,15 +228,15 @@ pub unsafe extern "C" fn cudele_subtree_discard(subtree: *mut CudeleSubtree) -> 
     })
 }
 
-/// Closes the handle and nothing else: the subtree stays this client's. What was persisted can be gone
-/// on with by cudele_attach, in a later process or, after cudele_disconnect, in this one.
+/// Closes the handle and nothing else: the subtree stays this client's. cudele_attach continues
+/// from the persisted journal, in a later process or, after cudele_disconnect, in this one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudele_subtree_close(subtree: *mut CudeleSubtree) -> c_int {
     done(|| SUBTREES.remove(subtree.addr()).map(drop))
 }
 
 /// # Safety
-/// The place is null, or fit for a completion and nobody else's.
+/// The place is null, or fit for a completion without a second user.
 unsafe fn run(
     subtree: *mut CudeleSubtree,
     place: *mut CudeleCompletion,

@@ -1,5 +1,5 @@
-//! What of a history is not in the order yet: a list from which entries are taken and to which they
-//! come back in the opposite order.
+//! The part of a history that is not in the order yet: a list from which the search takes entries
+//! and to which it returns them in the opposite order.
 
 use super::Entry;
 
@@ -43,7 +43,7 @@ impl Pending {
         self.required
     }
 
-    /// Those that could be next: no other one was over before they began.
+    /// The entries that could be next: no remaining entry ended before they began.
     pub(super) fn candidates(&self) -> Vec<usize> {
         let last = self.entry.len();
         let mut found = Vec::new();
@@ -76,7 +76,8 @@ impl Pending {
         self.taken.pop();
     }
 
-    /// A short name for the set of what is left: what was passed over, and where the rest begins.
+    /// A short name for the set of remaining entries: the entries that were passed over, and the
+    /// start of the rest.
     pub(super) fn rest(&self) -> Vec<usize> {
         let largest = self.taken.last().copied().unwrap_or(0);
         let last = self.entry.len();

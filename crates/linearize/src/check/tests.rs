@@ -9,7 +9,7 @@ struct Registers;
 enum Act {
     Read(usize, u32),
     Write(usize, u32),
-    /// Writes the second value if the first is there; whether it did.
+    /// Writes the second value if the object has the first; the flag is the result.
     Swap(usize, u32, u32, bool),
 }
 
@@ -117,7 +117,7 @@ fn a_search_without_end_is_given_up() {
     assert!(matches!(verdict, Verdict::Unknown { .. }), "{verdict:?}");
 }
 
-/// A sequential execution whose requests began earlier and ended later than they took effect.
+/// A sequential execution; each request begins before and ends after its effect.
 fn execution() -> impl Strategy<Value = Vec<(u64, Option<u64>, Act)>> {
     let act = (0..4_u32, 0..3_usize, 0..4_u32, 0..4_u32, 0..60_u64, 0..60_u64);
     proptest::collection::vec(act, 1..60).prop_map(|acts| {
@@ -150,7 +150,7 @@ proptest! {
 
     #[test]
     fn sequential_executions_are_accepted(mut entries in execution(), lost in 0..8_usize) {
-        // Whoever did not wait for an answer does not know more than others.
+        // A client that did not wait for an answer knows no more than the other clients.
         if let Some(entry) = entries.get_mut(lost) {
             entry.1 = if matches!(entry.2, Swap(..)) { entry.1 } else { None };
         }

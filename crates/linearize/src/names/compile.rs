@@ -13,7 +13,7 @@ const CRASHES_MAX: usize = 64;
 /// Lines of an order that are shown.
 const LINES_MAX: usize = 16;
 
-/// What is checked at once.
+/// One group that is checked by itself alone.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     pub(super) names: Names,
@@ -30,12 +30,12 @@ enum Link {
     Dir(Ino),
 }
 
-/// Splits a history. Groups without any request are left out: nobody looked at them.
+/// Splits a history. Groups without any request are left out: no client saw them.
 pub(super) fn groups(history: &History) -> Vec<Group> {
     assert!(history.crashes.len() <= CRASHES_MAX, "crashes are counted in bits");
     let whole = Whole::of(history);
     let mut keys: Vec<Vec<Link>> = history.calls.iter().map(|call| whole.links(call)).collect();
-    // What is there in the beginning connects as if somebody looked at it.
+    // The initial content connects places as a look-up would.
     for (place, thing) in &history.initial {
         let end = Some((0, Outcome::Did(Seen::Thing(*thing))));
         keys.push(whole.links(&Call { end, ..Call::new(Act::Look(place.clone()), 0) }));
@@ -52,7 +52,7 @@ pub(super) fn groups(history: &History) -> Vec<Group> {
     groups
 }
 
-/// What is said of which place: by an answer, or by nobody yet.
+/// The claims of a call about places: from its answer, or unknown so far.
 fn shown(call: &Call) -> Vec<(Place, Thing)> {
     let Some((_, Outcome::Did(seen))) = &call.end else { return Vec::new() };
     match (&call.act, seen) {
@@ -65,14 +65,14 @@ fn shown(call: &Call) -> Vec<(Place, Thing)> {
     }
 }
 
-/// What must be known of a history before it is split.
+/// Facts about the whole history, collected before it is split.
 struct Whole<'a> {
     history: &'a History,
     /// The places in a directory.
     places: BTreeMap<Ino, BTreeSet<Place>>,
     /// Directories that were seen in some place.
     held: BTreeSet<Ino>,
-    /// Everything of which it is known who made it.
+    /// All things with a known creator.
     made: BTreeSet<Ino>,
 }
 
@@ -110,7 +110,7 @@ impl<'a> Whole<'a> {
         self.places.get(&dir).into_iter().flatten()
     }
 
-    /// What a call is about.
+    /// The places and things of a call.
     fn links(&self, call: &Call) -> Vec<Link> {
         let mut places = call.act.places();
         let shown = shown(call);
@@ -125,7 +125,7 @@ impl<'a> Whole<'a> {
     }
 }
 
-/// Gives out numbers for what is in a group.
+/// Assigns numbers to the places and things of a group.
 #[derive(Default)]
 struct Numbers {
     places: BTreeMap<Place, usize>,
@@ -200,7 +200,7 @@ fn compile(whole: &Whole<'_>, calls: Vec<usize>, initial: Vec<&(Place, Thing)>) 
     names.things = numbers.dirs.iter().map(|dir| (*dir, Vec::new())).collect();
     names.parents = vec![NONE; numbers.places.len()];
     for (place, at) in &numbers.places {
-        // The others are never seen in a place, and always there.
+        // The remaining directories are never seen in a place, and always exist.
         let is_held = whole.held.contains(&place.dir);
         if let Some(parent) = numbers.things.get(&place.dir).filter(|_| is_held) {
             names.parents[*at] = *parent;
@@ -275,7 +275,7 @@ fn history_crashes<'a>(
     whole.history.crashes.iter().enumerate().filter(move |(_, crash)| crash.end >= start)
 }
 
-/// What a listing says of places: all of the directory's, or those that it names.
+/// The claims of a listing about places: all of the directory's, or the listed ones.
 fn listed(
     whole: &Whole<'_>,
     dir: Ino,
@@ -292,8 +292,8 @@ fn listed(
     places.into_iter().collect()
 }
 
-/// After how many crashes a call was probably carried out for good; after more than there were if it
-/// probably never was.
+/// The number of crashes after which a call probably took effect for good; more than there were if
+/// it probably never did.
 fn likely_era(history: &History, call: &Call) -> usize {
     match call.guesses.iter().rev().find(|guess| !guess.undone) {
         Some(guess) => era_of(history, guess.hint),
@@ -335,7 +335,7 @@ fn entries_of(
         if !is_answered || before || after {
             let start = if era == 0 { start } else { start.max(history.crashes[era - 1].start) };
             let operation = Operation::Silent(at, u32::try_from(era).unwrap_or(u32::MAX));
-            // Only where the hint says so is it likely that this is how it was.
+            // Without a hint this order is unlikely.
             let told = (is_answered && call.guesses.is_empty()).then_some(call.hint);
             let mut hints = call.guesses.iter().map(|guess| guess.hint).chain(told);
             let hint = hints.find(|hint| era_of(history, *hint) == era);

@@ -1,4 +1,5 @@
-//! The sequential specification: what holds in which place, and what may still be undone.
+//! The sequential specification: the content of each place, and the changes that may still be
+//! undone.
 //!
 //! Places and things are small numbers here ([`super::compile`] gives them out); thing 0 is none.
 
@@ -12,10 +13,10 @@ const LOST_MAX: usize = 10;
 pub(super) type Place = usize;
 pub(super) type Thing = u16;
 
-/// What is in no place.
+/// The thing in a free place.
 pub(super) const NONE: Thing = 0;
 
-/// [`super::Act`] in small numbers. A list holds what it says of places.
+/// [`super::Act`] in small numbers. A list holds its claims about places.
 #[derive(Clone, Debug)]
 pub(super) enum Act {
     Look(Place),
@@ -50,12 +51,12 @@ pub(super) struct Call {
     pub(super) repeats: bool,
 }
 
-/// What may happen to the places.
+/// A possible step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     /// The answer of a call.
     Answer(usize),
-    /// A call takes effect after so many crashes, and nobody hears of it yet.
+    /// A call takes effect after this number of crashes, and no client learns of it yet.
     Silent(usize, u32),
     /// The server crashes; crashes are counted.
     Crash(u32),
@@ -69,31 +70,31 @@ pub(super) struct Names {
     pub(super) parents: Vec<Thing>,
     /// For each thing, whether it is a directory, and the places in it.
     pub(super) things: Vec<(bool, Vec<Place>)>,
-    /// Things that were seen, but that nobody was told to have made.
+    /// Seen things without a known creator.
     pub(super) orphans: Vec<Thing>,
-    /// For each call, a thing that it may have made without anybody ever seeing its number.
+    /// For each call, a thing that it may have made although no client ever saw its number.
     pub(super) unseen: Vec<Thing>,
-    /// For each call, what it probably made: tried first, and nothing more.
+    /// For each call, the thing that it probably made: only an order of trials.
     pub(super) guesses: Vec<Vec<Thing>>,
 }
 
-/// A change that was carried out and may have to be done again without others.
+/// A change that took effect and may have to be repeated without some earlier changes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Logged {
     call: usize,
     thing: Thing,
 }
 
-/// What is where, and what brought it there.
+/// The content of the places, and the changes that led to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct State {
     /// How many crashes there were.
     era: u32,
-    /// What the places hold.
+    /// The content of each place.
     pub(super) at: Vec<Thing>,
-    /// Calls that are carried out and might be so again, with what they made, sorted.
+    /// Calls that took effect and may do so again, with the things that they made, sorted.
     done: Vec<(usize, Thing)>,
-    /// Changes since the first one that a crash may undo, and what was where before it.
+    /// Changes since the first one that a crash may undo, and the state before it.
     log: Vec<Logged>,
     base: Vec<Thing>,
 }
@@ -126,7 +127,7 @@ impl Names {
         parent == NONE || at.contains(&parent)
     }
 
-    /// Carries a change out, if it can be. `thing` is what it makes.
+    /// Executes a change, if the state allows it. `thing` is the thing that it makes.
     fn carry_out(&self, at: &mut [Thing], act: &Act, thing: Thing) -> bool {
         match *act {
             Act::Look(_) | Act::List(_) => true,
@@ -206,7 +207,7 @@ impl Names {
         }
     }
 
-    /// A directory whose number nobody saw may have entries that the group does not know.
+    /// A directory with an unknown number may have entries that the group does not know.
     fn may_have_entries(&self, at: &[Thing], thing: Thing) -> bool {
         self.is_dir(thing) && (self.unseen.contains(&thing) || !self.is_empty(at, thing))
     }
@@ -261,14 +262,14 @@ impl Names {
             }
             (_, End::Did(thing)) => match state.made(call) {
                 Some(made) => holds(made == thing),
-                // Also what has nothing to do now might have something to do later.
+                // A call without an effect now may have an effect later.
                 None => Next::One(self.after(state, call, thing).into_iter().collect()),
             },
         }
     }
 
-    /// A change that nobody is told of: if it makes something, that may be whatever was seen
-    /// without anybody knowing where it came from.
+    /// A change without an answer: the thing that it makes may be any seen thing without a known
+    /// creator.
     fn silent(&self, state: &State, call: usize) -> Next<State> {
         if state.made(call).is_some() {
             return Next::Impossible;
@@ -289,8 +290,8 @@ impl Names {
         Next::One(made.iter().filter_map(|thing| self.after(state, call, *thing)).collect())
     }
 
-    /// Takes away any of the changes that a crash may take, and does the others again. What is
-    /// likely comes first: that what was carried out again is gone, or the end of the journal.
+    /// Undoes any of the changes that a crash may take, and repeats the rest. The likely cases come
+    /// first: a repeated change is lost, or the end of the journal is lost.
     fn crash(&self, state: &State, crash: u32) -> Next<State> {
         let loose = state.log.iter().map(|logged| &self.calls[logged.call]);
         let loose: Vec<&Call> = loose.filter(|call| call.loose >> crash & 1 == 1).collect();

@@ -214,14 +214,14 @@ fn what_a_dead_client_heard_may_be_lost_in_a_crash_unless_it_was_safe() {
     made.clone().misses((6, 7), "a").rejected();
     made.clone().crash(5).misses((3, 4), "a").rejected();
     made.clone().safe(3).crash(5).misses((6, 7), "a").rejected();
-    // What it did is lost as it is, and does not come back later.
+    // Its effect is lost in this form, and does not come back later.
     let gone = made.crash(5).misses((6, 7), "a");
     gone.made((8, 9), "a", file(10)).sees((10, 11), "a", file(9)).rejected();
 }
 
 #[test]
 fn what_is_asked_again_after_a_crash_happens_again() {
-    // Others saw it, the crash took it, and it was carried out anew with another number.
+    // Another client saw it, the crash took it, and it was repeated with another number.
     let seen = story().made((1, 9), "a", file(10)).sees((2, 3), "a", file(9)).crash(5);
     seen.clone().misses((6, 7), "a").sees((10, 11), "a", file(10)).accepted();
     seen.clone().misses((10, 11), "a").rejected();
