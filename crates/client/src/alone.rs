@@ -1,19 +1,20 @@
-//! Directories that a client has alone: it answers what is asked about them, and makes changes in them,
-//! before the server has heard of it (asynchronous operations).
+//! Directories with an exclusive capability: the client answers requests about them, and changes
+//! them, before the server receives the changes (asynchronous operations).
 //!
-//! What such a directory looks like is in a view: the server's own namespace code, applied to what the
-//! server said when it gave the directory, and to what was done here since. A change gets its inode
-//! number from a range that the server gave, and its time here; it is sent with both, so that the
-//! server does the same ([`wire::Request::ahead`]). Changes are collected ([`group`]) and sent in
-//! their order: before anything else is, or when the caller says so.
+//! A view holds the content of such a directory: the server's own namespace code, applied to the
+//! content that the server sent with the capability, and to the client's changes since. A change
+//! takes its inode number from a range that the server granted, and its time from the client's
+//! clock; the request carries both, so that the server does the same ([`wire::Request::ahead`]).
+//! Changes are collected ([`group`]) and sent in their order: before any other request, or at the
+//! caller's command.
 //!
-//! What the view does not know, the server is asked: an answer from here is one that the server would
-//! give, too, or there is none. When somebody else wants to look, the directory is given back, behind
-//! everything that was done in it. So nobody sees a difference, but for a client that dies: what it
-//! has not sent is lost, unless it waited for that (`Op::Sync`).
+//! The client asks the server about everything that the view does not know: an answer from here
+//! equals the server's answer, or there is none. When another client wants to look, the directory
+//! is given back behind all changes in it. So the difference shows only when a client dies: unsent
+//! changes are lost, unless the client waited for them (`Op::Sync`).
 //!
-//! Invariants: a directory is in `dirs` while the server takes it for this client's alone; every name
-//! in it is in the view, with all that the inodes of its files say unless they are `bare`.
+//! Invariants: a directory is in `dirs` while the server counts it as exclusive to this client;
+//! every name in it is in the view, with all attributes of its files unless they are `bare`.
 
 mod group;
 mod load;
@@ -34,7 +35,7 @@ pub(crate) use load::Next;
 
 /// Inodes in the view; when there are more, all directories are given back.
 const INODES_MAX: u64 = 4_000_000;
-/// The same of directories: a part of what a server gives to one client.
+/// The same of directories: a part of the capabilities that a server grants to one client.
 const DIRS_MAX: usize = 16_384;
 /// Numbers that are asked for first, and at most.
 const NUMBERS_MIN: u64 = 4_096;
@@ -64,7 +65,7 @@ pub(crate) struct Alone {
     pub(crate) groups: Groups,
 }
 
-/// What is answered here.
+/// The answer from the view.
 #[derive(Debug)]
 pub(crate) enum Here {
     /// A question, or a change that has nothing to do.
@@ -150,8 +151,8 @@ impl Alone {
             && self.view.getattr(ino).is_ok_and(|attr| !attr.is_dir() && attr.nlink < 2)
     }
 
-    /// What a name in a directory stands for: nothing, an inode that is governed, or something that
-    /// the server must be asked about.
+    /// The object of a name in a directory: none, an inode of an exclusive directory, or an object
+    /// that only the server knows.
     fn named(&self, parent: Ino, name: &[u8]) -> Result<Option<Ino>, Not> {
         if !self.dirs.contains_key(&parent) || check_name(name).is_err() {
             return Err(Not::Known);
@@ -251,7 +252,7 @@ impl Alone {
     fn open(&self, cred: &Cred, ino: Ino) -> Told {
         self.whole(ino)?;
         let attr = self.view.getattr(ino)?;
-        // Whom the rule of the server lets in is for the server to say.
+        // Only the server knows the rule that lets other users in.
         if attr.file_type() != FileType::Regular || cred.uid != attr.uid {
             return Err(Not::Known);
         }
@@ -328,7 +329,7 @@ impl Alone {
         if self.governs(ino) { Ok(()) } else { Err(Not::Known) }
     }
 
-    /// Makes a change in the view; returns what the server is told of it.
+    /// Makes a change in the view; returns the message for the server.
     fn carry_out(&mut self, planned: &Planned<'_>, time: Timestamp) -> Here {
         self.apply(&planned.event());
         Here::Done(Answer::Done, Replay { time, ..Replay::default() })
@@ -437,7 +438,7 @@ impl Alone {
         had
     }
 
-    /// The server started anew: it knows of no numbers that it gave.
+    /// The server restarted: it does not know the ranges that it granted before.
     pub(crate) fn restarted(&mut self) {
         self.numbers.clear();
         self.asking.clear();

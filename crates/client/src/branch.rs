@@ -1,8 +1,8 @@
-//! A branch (E-04), as whoever works on it sees it: a snapshot of the namespace, and the journals that
-//! were appended to it since. No server is asked (E-01).
+//! A branch (E-04) in the view of a process that works on it: a snapshot of the namespace, and the
+//! journals that were appended to it since. No server takes part (E-01).
 //!
-//! The view is the server's own namespace code. Directories of the snapshot come into it when they are
-//! needed ([`Refusal::Cold`]); the caller reads them from the store. Changes are planned against the view
+//! The view is the server's own namespace code. Directories of the snapshot are loaded on demand
+//! ([`Refusal::Cold`]); the caller reads them from the store. Changes are planned against the view
 //! with every rule, become events, and wait in memory until they are sealed as the next layer.
 //!
 //! Invariant: the view is a function of the snapshot and the layers, in their order.
@@ -18,7 +18,7 @@ mod conflict;
 
 pub use conflict::{Clash, Found, Sides, conflicts, joined};
 
-/// Events of branches are newer than whatever a server wrote: positions of ranks are below this.
+/// Events of branches are newer than all events of servers: positions of ranks are below this.
 const NEWER: u64 = 1 << 63;
 
 /// See the module documentation.
@@ -33,12 +33,12 @@ pub struct Branch {
     reports: Composed,
 }
 
-/// What putting several branches on top of each other did.
+/// The result of composing several branches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Composed {
     /// Names of one that another one has, too.
     pub replaced: u64,
-    /// Events that were not carried out, because what they are about is not there.
+    /// Rejected events, because their directory or inode does not exist.
     pub rejected: u64,
 }
 
@@ -86,7 +86,8 @@ impl Branch {
         &self.namespace
     }
 
-    /// The policy in force in a directory, if the branch or its snapshot has one below its root, or at it.
+    /// The policy in force in a directory, if the branch or its snapshot has one below its root, or
+    /// at it.
     pub fn policy(&mut self, dir: Ino) -> Option<policy::Policy> {
         let (source, in_force) = self.namespace.effective_policy(dir);
         source.map(|_| in_force.policy.clone())
@@ -125,8 +126,9 @@ impl Branch {
         Ok(())
     }
 
-    /// Puts what a layer of another branch has behind a position on top, as a merge would: its names win over those that are there,
-    /// directories that both made become one, and what is about something that is gone is left out.
+    /// Applies the part of another branch's layer behind a position, as a merge would: its names
+    /// win over existing names, two directories of one name become one, and events about removed
+    /// inodes are rejected.
     ///
     /// # Errors
     /// As [`Branch::replay`].
@@ -157,7 +159,7 @@ impl Branch {
     }
 
     fn needed(&self, event: &Event<'_>, made: &Made) -> Option<Ino> {
-        // What creates nothing but a file needs nothing; who takes the place of somebody is to be told.
+        // A create of a file needs no look-up; a directory that replaces an entry must be reported.
         let mut replaced = None;
         if let Event::Create(create) = event
             && !made.is_new(create.parent)
@@ -193,7 +195,7 @@ impl Branch {
         let _ = self.namespace.take_losses();
     }
 
-    /// What composing did so far.
+    /// The result of composing so far.
     #[must_use]
     pub fn composed(&self) -> Composed {
         self.reports
@@ -228,7 +230,7 @@ impl Branch {
         Ok(ino)
     }
 
-    /// Carries out what a plan says.
+    /// Applies a plan.
     ///
     /// # Errors
     /// As the plan.
@@ -277,15 +279,15 @@ impl Branch {
         self.buffer.bytes()
     }
 
-    /// What is held, as a journal, and the position of its first event. It is held on: whoever stored it
-    /// says so ([`Branch::sealed`]).
+    /// The events since the last seal, as a journal, and the position of its first event. They stay
+    /// until the caller confirms that the journal is stored ([`Branch::sealed`]).
     pub fn seal(&mut self) -> (Seq, Vec<u8>) {
         self.buffer.close_block();
         let bytes = journal_of(self.root, self.first, self.buffer.blocks());
         (self.first, bytes)
     }
 
-    /// What was sealed is stored, and nothing was changed since.
+    /// The sealed journal is stored, and no change was made since.
     pub fn sealed(&mut self) {
         for block in self.buffer.take_blocks() {
             self.buffer.recycle(block);
@@ -294,7 +296,7 @@ impl Branch {
     }
 }
 
-/// Directories that the layers of a branch made, which have no names but what the branch gave them.
+/// Directories that the layers of a branch made: all their names come from the branch.
 #[derive(Clone, Debug, Default)]
 pub struct Made {
     dirs: Map<Ino, ()>,
@@ -306,7 +308,7 @@ impl Made {
     }
 }
 
-/// A journal of a branch. It names no client: whoever merges it puts its own name on it.
+/// A journal of a branch. It names no client: the client that merges it adds its own name.
 #[must_use]
 pub fn journal_of<B: AsRef<[u8]>>(root: Ino, first: Seq, blocks: &[B]) -> Vec<u8> {
     let writer = Writer::Client { client: ClientId(0), subtree: root };

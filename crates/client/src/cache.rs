@@ -1,13 +1,15 @@
-//! What a client remembers of the directories whose capability it holds, so that it need not ask.
+//! The client's cache of directories whose capability it holds: reads from it need no request.
 //!
-//! The server says with a reply what of it may be remembered ([`wire::Told`]), and takes that back
-//! before anybody else makes a change ([`wire::Message::Revoke`]). Replies and revocations come in
-//! the order in which they were sent, and are taken in in that order. A change of the client's own
-//! needs no revocation: while it is under way nothing it is about is answered from here, because
-//! others may see it before its reply arrives; its reply says what the directory looks like since.
+//! A reply names the parts of itself that may be cached ([`wire::Told`]), and the server revokes
+//! them before another client makes a change ([`wire::Message::Revoke`]). Replies and revocations
+//! arrive in the order in which they were sent, and are processed in that order. A change of the
+//! client's own needs no revocation: until its reply arrives, the cache answers nothing about the
+//! places that it changes, because other clients may see the change earlier; the reply has the new
+//! state of the directory.
 //!
-//! Who asks must make sure that an answer from here is not used too long after the server was heard
-//! last ([`VALID`]): a server that hears nothing takes everything back without asking.
+//! Callers must make sure that an answer from the cache is not used too long after the last message
+//! from the server ([`VALID`]): a server that receives nothing from a client revokes everything
+//! without waiting.
 
 mod answer;
 
@@ -16,19 +18,19 @@ pub(crate) use answer::may_search;
 use types::{Attr, Errno, Ino, Map, Path, Span, Tid};
 use wire::{Answer, Failure, Op, Reply, Told};
 
-/// How long after a request that was answered its client may remember what it was told. Less than
-/// `mds::Settings::lease`, by far more than clocks drift apart meanwhile.
+/// The time for which a client may use a cached reply after its request. Less than
+/// `mds::Settings::lease`, by far more than clocks can drift apart in that time.
 pub const VALID: Span = Span::from_millis(1000);
 
 /// So many names are remembered, 100 MB at most; then everything is forgotten.
 const NAMES_MAX: usize = 500_000;
-/// The same of directories: half of what a server gives to one client.
+/// The same of directories: half of the capabilities that a server grants to one client.
 const DIRS_MAX: usize = 16_384;
 /// After so many names that did not exist it pays to list a small directory, ...
 const MISSES_MIN: u64 = 8;
 /// ... and a larger one when there is a miss for so many entries.
 const ENTRIES_PER_MISS: u64 = 128;
-/// Stands for an inode whose number is not known.
+/// Stands for an inode with an unknown number.
 const ANY: Ino = Ino(0);
 
 /// See the module documentation. Invariant: a directory is in `dirs` as long as its capability is
@@ -38,12 +40,12 @@ pub(crate) struct Cache {
     dirs: Map<Ino, Dir>,
     /// The directory with which the attributes of a file are remembered.
     homes: Map<Ino, Ino>,
-    /// Requests under way from whose answers something is to be learned.
+    /// Requests under way whose answers will be cached.
     asked: Map<Tid, Asked>,
     /// Inodes that changes under way are about.
     changing: Vec<(Tid, Ino)>,
-    /// Directories that are being given back. A reply that was sent before the server knew of that
-    /// may tell of them, and nobody would say when to forget it.
+    /// Directories whose capability is being returned. A reply from before may mention them, and
+    /// must not be cached: its revocation would never come.
     returning: Map<Ino, u32>,
     names: usize,
 }
@@ -51,9 +53,9 @@ pub(crate) struct Cache {
 #[derive(Debug, Default)]
 struct Dir {
     attr: Option<Attr>,
-    /// What names stand for; `None` for names that do not exist.
+    /// The inodes of names; `None` for names that do not exist.
     names: Map<Box<[u8]>, Option<Ino>>,
-    /// Attributes of what is not a directory.
+    /// Attributes of inodes that are no directories.
     files: Map<Ino, Attr>,
     /// All its names are here.
     complete: bool,
@@ -141,7 +143,7 @@ impl Cache {
         self.asked.insert(tid, asked);
     }
 
-    /// Nobody waits for a request any more.
+    /// No caller waits for a request any more.
     pub(crate) fn give_up(&mut self, tid: Tid) {
         // Whether a change is carried out is not known: it stays under way for ever.
         if !matches!(self.asked.get(&tid), Some(Asked::Change { .. })) {
@@ -158,7 +160,7 @@ impl Cache {
         *self.dirs.get(&parent)?.names.get(name)?
     }
 
-    /// What a change takes names from: that it has another name, or none, is a change of it.
+    /// The inodes that lose a name by a change: the new name, or none, is a change of the inode.
     fn moved(&self, kind: Kind, places: &[Option<Place>; 2]) -> Vec<Ino> {
         match kind {
             Kind::Create | Kind::Link(_) | Kind::Other => Vec::new(),
@@ -212,15 +214,16 @@ impl Cache {
                 }
             }
             Asked::Change { kind, inos, places } => {
-                // Renaming a name to another of the same file changes nothing. What was refused may
-                // have been carried out: others see it while the journal cannot be written.
+                // Renaming a name to another name of the same file changes nothing. A rejected
+                // change may have taken effect: other clients see it while the journal cannot be
+                // written.
                 let kind = if time.0 == 0 && result.is_ok() { Kind::Other } else { kind };
                 self.changed(kind, (inos, places), result, told);
             }
         }
     }
 
-    /// A name and what it stands for.
+    /// Caches a name and its inode.
     fn learn(&mut self, (parent, name): Place, attr: &Attr, inode: bool) {
         self.set(parent, name, Some(attr.ino));
         if !inode {
@@ -264,7 +267,7 @@ impl Cache {
             && entries <= NAMES_MAX as u64 / 4
             && entries / ENTRIES_PER_MISS <= dir.missed;
         if worth {
-            // Once: who may not list it is not to try for ever.
+            // Once: a client without the right to list the directory must not retry for ever.
             dir.missed = 0;
         }
         worth
@@ -320,12 +323,13 @@ impl Cache {
         for ino in inos.iter().flatten().copied().chain(parents).chain(moved) {
             self.drop_attr(ino);
         }
-        // What the reply tells of a directory is how it is now.
+        // The reply has the present state of a directory.
         if let Some(Told { dir, .. }) = told {
             self.dirs.entry(dir.ino).or_default().attr = Some(dir);
         }
         let (Ok(answer), Some(told)) = (result, told) else {
-            // It may have been revoked, and given anew, since this was carried out.
+            // The capability may have been revoked, and granted again, since the request took
+            // effect.
             for (parent, name) in places.iter().flatten() {
                 self.unset(*parent, name);
             }
@@ -339,7 +343,7 @@ impl Cache {
                     && told.inode
                     && let Some(dir) = self.dirs.get_mut(&attr.ino)
                 {
-                    // Nobody else can have put anything into it.
+                    // A new directory is empty, and only this client can reach it.
                     dir.complete = true;
                 }
             }
@@ -378,7 +382,7 @@ impl Cache {
         }
     }
 
-    /// A directory is somebody else's to change.
+    /// Another client may now change a directory.
     pub(crate) fn forget(&mut self, ino: Ino) {
         let Some(dir) = self.dirs.remove(&ino) else { return };
         self.names -= dir.names.len();
@@ -394,7 +398,7 @@ impl Cache {
         self.names = 0;
     }
 
-    /// Forgets everything if that has become too much. Returns what is to be given back.
+    /// Empties the cache if it has become too large. Returns the capabilities to return.
     pub(crate) fn shrink(&mut self) -> Vec<Ino> {
         if self.names <= NAMES_MAX && self.dirs.len() <= DIRS_MAX {
             return Vec::new();
@@ -402,7 +406,7 @@ impl Cache {
         self.give_back()
     }
 
-    /// Forgets everything. Returns what is to be given back.
+    /// Empties the cache. Returns the capabilities to return.
     pub(crate) fn give_back(&mut self) -> Vec<Ino> {
         let held = self.dirs.keys().copied().collect();
         self.clear();
@@ -410,13 +414,13 @@ impl Cache {
     }
 }
 
-/// Follows a path all of whose directories are known: `look` says what a name stands for.
+/// Follows a path whose directories are all cached: `look` finds the inode of a name.
 pub(crate) fn walk(
     (base, path): (Ino, &[u8]),
     look: impl Fn(Ino, &[u8]) -> Option<Result<Option<Ino>, Errno>>,
     attr: impl Fn(Ino) -> Option<Attr>,
 ) -> Option<Result<Answer, Failure>> {
-    // What is wrong with a path as a whole, the server says first.
+    // The server reports faults of the path as a whole first.
     let path = Path::parse(path).ok()?;
     let mut names = path.components().peekable();
     let (mut parent, mut at) = (base, base);

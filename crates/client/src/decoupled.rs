@@ -1,9 +1,9 @@
 //! A decoupled subtree, as its owner sees it.
 //!
-//! Creating files appends events to a journal in memory and does nothing else: no look-up, no
-//! check for existence, no message (Append Client Journal, M-03). What the subtree looks like is
-//! worked out only when somebody asks: the [`View`] is the server's own namespace code applied to
-//! the client's own journal.
+//! Creating files appends events to a journal in memory and does nothing else: no look-up, no check
+//! for existence, no message (Append Client Journal, M-03). The content of the subtree is computed
+//! only for a caller that looks: the [`View`] is the server's own namespace code applied to the
+//! client's own journal.
 //!
 //! Invariant: the journal is the truth; the view is a function of the base it was loaded with and
 //! of the journal.
@@ -17,7 +17,7 @@ use types::{
     Ino, InoRange, MODE_TYPE, Origin, RenameFlags, Seq, Stripe, Timestamp, XattrFlags, check_name,
 };
 
-/// What the monitor and the server gave a client.
+/// The grant of the monitor and the server to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// To whom.
@@ -30,8 +30,8 @@ pub struct Grant {
     pub epoch: Epoch,
     /// Whether the subtree was empty.
     pub empty: bool,
-    /// Whether every create is checked against the view: existence and permissions (`check: client`,
-    /// F-07). Everything else always is.
+    /// Whether every create is checked against the view: existence and permissions (`check:
+    /// client`, F-07). All other changes always are.
     pub check: bool,
 }
 
@@ -74,7 +74,7 @@ impl View {
 }
 
 impl Decoupled {
-    /// A subtree with an empty journal, whose first event will be `first_seq`.
+    /// A subtree with an empty journal that begins with event `first_seq`.
     #[must_use]
     pub fn new(grant: Grant, first_seq: Seq) -> Self {
         Self {
@@ -150,9 +150,9 @@ impl Decoupled {
     /// Creates a file, directory, symbolic link or device: appends an event.
     ///
     /// # Errors
-    /// `EINVAL` or `ENAMETOOLONG` for an illegal name, `EINVAL` for a mode without a type, `EFBIG` for
-    /// more content than may be inline or a longer file than there may be,
-    /// `ENOSPC` when the inode numbers are used up (extend the range and try again).
+    /// `EINVAL` or `ENAMETOOLONG` for an illegal name, `EINVAL` for a mode without a type, `EFBIG`
+    /// for more content than may be inline or a file beyond the maximum length, `ENOSPC` when the
+    /// inode numbers are used up (extend the range and try again).
     #[inline]
     pub fn create(
         &mut self,
@@ -171,7 +171,7 @@ impl Decoupled {
         let ino = self.take_ino()?;
         let (uid, gid) = new.owner.unwrap_or((cred.uid, cred.gid));
         let mtime = new.mtime.unwrap_or(new.time);
-        // What formats keep of the two: see `types::device_or_stripe`.
+        // The formats keep one number for both: see `types::device_or_stripe`.
         let is_file = new.mode & MODE_TYPE == FileType::Regular.mode_bits();
         let (rdev, stripe) = if is_file { (0, new.stripe) } else { (new.rdev, Stripe::default()) };
         let event = Event::Create(Create {
@@ -417,8 +417,8 @@ impl Decoupled {
         self.seen = 0;
     }
 
-    /// Whether any event so far, of this journal or of one that was replayed, said of a file that its
-    /// content is in the object store. If none did, nobody has to look for such events.
+    /// Whether any event so far, of this journal or of a replayed one, names content in the object
+    /// store. If none did, a search for such events is needless.
     #[must_use]
     pub fn has_content_elsewhere(&self) -> bool {
         self.content_elsewhere
@@ -458,14 +458,14 @@ impl Decoupled {
         self.buffer.blocks()
     }
 
-    /// The blocks that are closed by now; what was appended last may be in none of them.
+    /// The closed blocks; the last events may be in none of them.
     #[must_use]
     pub fn closed_blocks(&self) -> &[Vec<u8>] {
         self.buffer.blocks()
     }
 
-    /// Takes what is held out, as a journal of its own, without copying it; the next event begins
-    /// another one.
+    /// Takes the events so far out, as a journal of its own, without copying it; the next event
+    /// begins a new journal.
     pub fn seal(&mut self) -> (SegmentHeader, Vec<Vec<u8>>) {
         let header = self.header();
         if self.view.is_some() {

@@ -1,9 +1,10 @@
 //! Which directories are split, as far as a client has heard, and where their names are (B-04).
 //!
-//! A client asks for names in a directory until it is told that they are in fragments
-//! ([`wire::Answer::Fragments`]); from then on it asks the fragment that has the name. What it knows may
-//! be out of date: a fragment that was split once more says so, and one that is gone is unknown where it
-//! was; then the client forgets what it knew of the directory, and asks that again.
+//! A client sends requests about names to a directory until a reply says that the names are in
+//! fragments ([`wire::Answer::Fragments`]); from then on it sends them to the fragment that has the
+//! name. This map may be out of date: a fragment that was split further replies with its fragments,
+//! and a removed fragment is unknown at its rank; then the client drops its map of the directory,
+//! and asks the directory again.
 
 use types::{Frag, Ino, Map, Path, name_hash};
 use wire::{Fragments, Op};
@@ -32,7 +33,7 @@ impl FragmentMap {
         self.dirs.is_empty()
     }
 
-    /// Takes over what a server says of a directory.
+    /// Takes over a server's map of a directory.
     pub fn note(&mut self, fragments: &Fragments) {
         let dir = fragments.attr.ino;
         self.forget_one(dir);
@@ -41,7 +42,8 @@ impl FragmentMap {
         self.dirs.insert(dir, Known { frag: fragments.frag, parts });
     }
 
-    /// Forgets that a directory is split, or the directory of a fragment. Says whether that was known.
+    /// Forgets that a directory is split, or the directory of a fragment. Returns whether that was
+    /// known.
     pub fn forget(&mut self, dir: Ino) -> bool {
         let dir = if self.dirs.contains_key(&dir) { Some(dir) } else { self.whole_of(dir) };
         dir.is_some_and(|dir| self.forget_one(dir))
@@ -83,7 +85,8 @@ impl FragmentMap {
         if self.dirs.is_empty() { dir } else { self.home_of_hash(dir, name_hash(name)) }
     }
 
-    /// The directories that have the names of a directory, by their hashes: itself, or its fragments.
+    /// The directories that have the names of a directory, by their hashes: the directory, or its
+    /// fragments.
     #[must_use]
     pub fn leaves(&self, dir: Ino) -> Vec<Ino> {
         let mut leaves = vec![dir];
@@ -100,13 +103,13 @@ impl FragmentMap {
         leaves
     }
 
-    /// The fragment in which a listing of a directory goes on when one of its fragments is done.
+    /// The next fragment of a listing when one fragment of the directory is done.
     #[must_use]
     pub fn leaf_after(&self, dir: Ino, leaf: Ino) -> Option<Ino> {
         self.leaves(dir).into_iter().skip_while(|at| *at != leaf).nth(1)
     }
 
-    /// A request as it is for whoever has the names that it is about.
+    /// Rewrites a request for the fragment that has its names.
     #[must_use]
     pub fn aim<'a>(&self, op: Op<'a>) -> Op<'a> {
         if self.dirs.is_empty() {

@@ -1,7 +1,8 @@
-//! What a client has open and locked at the server: told again when the server does not know it.
+//! The client's open files and locks at the server: registered again at a server that does not know
+//! them.
 //!
 //! Messages of both sides keep their order, but cross each other. A file that is closed and opened
-//! again is open anew, and neither a recall nor a yield from before says anything about it.
+//! again counts as a new open, and earlier recalls and yields do not concern it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,21 +16,24 @@ pub(crate) struct Held {
     /// Recalls of files that are perhaps being created: the answer with their numbers comes later.
     early: BTreeSet<Ino>,
     locks: BTreeMap<(Ino, LockKind, u64), LockRanges>,
-    /// Decoupled subtrees that are merged on demand, and whether somebody asks for them.
+    /// Decoupled subtrees that are merged on demand, and whether another client waits for the
+    /// merge.
     subtrees: BTreeMap<Ino, bool>,
 }
 
-/// What a client has of a file, on its way from the session with one server to that with another.
+/// The client's state of a file, on its way from the session with one server to the session with
+/// another.
 #[derive(Clone, Debug, Default)]
 pub struct Carried {
     open: Open,
     locks: Vec<((LockKind, u64), LockRanges)>,
-    /// It is the root of a subtree that is merged on demand, and whether somebody asks for it.
+    /// For the root of a subtree that is merged on demand: whether another client waits for the
+    /// merge.
     offered: Option<bool>,
 }
 
 impl Carried {
-    /// What a server is told that may have it, and is to have it no more.
+    /// The messages to a server that may have the file registered, and must drop it.
     pub(crate) fn given_up(&self, ino: Ino) -> Vec<Op<'static>> {
         let open = self.open;
         let mut told = Vec::new();
@@ -50,19 +54,19 @@ struct Open {
     writing: u32,
     /// The request that opened it when it was not open.
     since: Tid,
-    /// The server has answered one of those who opened it since.
+    /// The server has answered one of the opens since.
     granted: bool,
     /// Others want it.
     recalled: bool,
     shared: bool,
 }
 
-/// What follows when a file is closed.
+/// The steps after a close.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Closed {
     /// It was the last of its kind: the server is to know.
     pub(crate) last: bool,
-    /// Somebody waits for it.
+    /// Another client waits for the close.
     pub(crate) awaited: bool,
 }
 
@@ -95,8 +99,8 @@ impl Held {
         Closed { last, awaited }
     }
 
-    /// The server has refused to open it. Says whether it is to be told that nobody has it open any
-    /// more in this way: those who had were not the last when they closed it.
+    /// The server rejected an open. Returns whether the client must report the last close of this
+    /// kind: earlier holders were not the last when they closed the file.
     pub(crate) fn refused(&mut self, ino: Ino, write: bool) -> bool {
         let granted = self.opens.get(&ino).is_some_and(|open| open.granted);
         self.closed(ino, write).last && granted
@@ -107,7 +111,7 @@ impl Held {
         if let Some(open) = self.opens.get_mut(&ino) {
             open.granted = true;
             open.shared = shared;
-            // What was wanted before is over, if it is private now.
+            // An earlier recall is settled if the file is private now.
             open.recalled &= shared;
         }
     }
@@ -128,8 +132,8 @@ impl Held {
         self.early.clear();
     }
 
-    /// The server wants a file to be given up. Says whether there is something to give up: what was
-    /// not answered yet was not open when the server said so.
+    /// The server recalls a file. Returns whether the client has it: an open without a reply came
+    /// after the recall.
     pub(crate) fn recall(&mut self, ino: Ino, creating: bool) -> bool {
         if let Some(asked) = self.subtrees.get_mut(&ino) {
             *asked = true;
@@ -149,7 +153,7 @@ impl Held {
         }
     }
 
-    /// A subtree is merged when others ask for it from now on, or is not any more.
+    /// From now on a subtree is merged on demand, or is no longer.
     pub(crate) fn offer(&mut self, root: Ino, offered: bool) {
         if offered {
             self.subtrees.entry(root).or_insert(false);
@@ -158,12 +162,12 @@ impl Held {
         }
     }
 
-    /// Whether somebody asks for a subtree.
+    /// Whether another client waits for the merge of a subtree.
     pub(crate) fn is_demanded(&self, root: Ino) -> bool {
         self.subtrees.get(&root).is_some_and(|asked| *asked)
     }
 
-    /// A subtree is about to be merged: who asks from now on asks for more.
+    /// A subtree is about to be merged: a later demand needs another merge.
     pub(crate) fn take_demand(&mut self, root: Ino) -> bool {
         self.subtrees.get_mut(&root).is_some_and(std::mem::take)
     }
@@ -194,12 +198,13 @@ impl Held {
         }
     }
 
-    /// A lock that somebody else has now.
+    /// A lock that another client has now.
     pub(crate) fn lost(&mut self, ino: Ino, lock: Lock) {
         self.locked(ino, Lock { mode: LockMode::Unlock, ..lock });
     }
 
-    /// Whether a file is open, as far as is known, or locked, or the root of a subtree that is merged on demand.
+    /// Whether a file is open, as far as is known, or locked, or the root of a subtree that is
+    /// merged on demand.
     pub(crate) fn has(&self, ino: Ino) -> bool {
         let is_offered = self.subtrees.contains_key(&ino);
         is_offered || self.opens.contains_key(&ino) || self.locks_of(ino).next().is_some()
@@ -209,8 +214,8 @@ impl Held {
         self.locks.iter().filter(move |((of, ..), _)| *of == ino)
     }
 
-    /// Takes out what there is of a file, but for those who are opening it, of which so many for reading, and so many for
-    /// writing, are not answered yet.
+    /// Takes out the state of a file, except for opens without a reply, of which there are this
+    /// many for reading and for writing.
     pub(crate) fn take_out(&mut self, ino: Ino, (reading, writing): (u32, u32)) -> Carried {
         let mut open = Open::default();
         if let Some(known) = self.opens.get_mut(&ino) {
@@ -231,7 +236,8 @@ impl Held {
         Carried { open, locks, offered: self.subtrees.remove(&ino) }
     }
 
-    /// Puts in what was taken out elsewhere. Returns what the server is to be told: what is open, or that nothing is.
+    /// Puts in the state from another session. Returns the messages for the server: the file is
+    /// open, or it is not.
     pub(crate) fn put_in(&mut self, ino: Ino, carried: Carried) -> Vec<Op<'static>> {
         let Carried { open, locks, offered } = carried;
         if let Some(asked) = offered {
@@ -256,7 +262,7 @@ impl Held {
         told
     }
 
-    /// What a server is told that does not know it. What it wants it will say.
+    /// The messages that register all state at a new server. The server replies with its recalls.
     pub(crate) fn tell(&mut self) -> impl Iterator<Item = Op<'static>> {
         for open in self.opens.values_mut() {
             (open.granted, open.recalled) = (true, false);
@@ -270,7 +276,7 @@ impl Held {
     }
 }
 
-/// How a server is told that a file is open.
+/// The message that registers an open file.
 fn reopen(ino: Ino, open: &Open) -> Op<'static> {
     let Open { reading, writing, shared, .. } = *open;
     Op::Reopen { ino, access: Access { read: reading > 0, write: writing > 0, shared } }

@@ -1,19 +1,18 @@
-//! What a client remembers under leases: what it was told of directories whose policy says
-//! `cache: lease`, so that it need not ask.
+//! The client's cache under leases: directories whose policy has `cache: lease`, so that reads need
+//! no request.
 //!
-//! Nobody revokes it. Each thing that was told is remembered until a span after its request was
-//! *sent*, by this client's own clock; the server, which counts from when it answered and waits a bit
-//! longer, changes nothing before that. So no clocks need to agree, only to run equally fast, and an
-//! answer that was on its way for long is worth less, or nothing. This holds for the client's own
-//! changes, too: the server does not know who remembers. So nothing is ever changed here, only
-//! forgotten.
+//! The server never revokes a lease. Each entry is valid until a span after its request was *sent*,
+//! by this client's own clock; the server counts from its answer, waits a bit longer, and changes
+//! nothing before that. So clocks need not agree, only run equally fast, and a late answer is valid
+//! for a shorter time, or not at all. This holds for the client's own changes, too: the server does
+//! not know the clients that cache. So entries never change, they only expire.
 
 use types::{Attr, Cred, Errno, Ino, Map, Moment, Path, Tid, check_name};
 use wire::{Answer, Op, Reply, Told};
 
 use crate::cache::may_search;
 
-/// So many names and attributes are remembered; then those that are over are forgotten, or everything.
+/// The most names and attributes in the cache; beyond it expired ones are dropped, or all.
 const THINGS_MAX: usize = 100_000;
 
 /// Something that was told, and until when it holds.
@@ -37,10 +36,10 @@ enum Asked {
     List { dir: Ino, after: Option<Box<[u8]>>, attrs: bool },
 }
 
-/// What is known of the names in a directory.
+/// The cached names of a directory.
 #[derive(Debug, Default)]
 struct Names {
-    /// What they stand for; `None` for names that do not exist.
+    /// Their inodes; `None` for names that do not exist.
     names: Map<Box<[u8]>, Until<Option<Ino>>>,
     /// All its names are here.
     complete: Option<Moment>,
@@ -78,7 +77,7 @@ fn asked(op: &Op<'_>) -> Option<Asked> {
 }
 
 impl Leases {
-    /// What time it is. Whatever is asked is asked no earlier.
+    /// The present time. Later questions are not older than this.
     pub(crate) fn at(&mut self, now: Moment) {
         self.now = self.now.max(now);
     }
@@ -90,7 +89,7 @@ impl Leases {
         }
     }
 
-    /// Nobody waits for a request any more.
+    /// No caller waits for a request any more.
     pub(crate) fn give_up(&mut self, tid: Tid) {
         self.asked.remove(&tid);
     }
@@ -100,7 +99,7 @@ impl Leases {
         self.things == 0
     }
 
-    /// What a name stands for, if that is known.
+    /// The inode of a name, if that is cached.
     pub(crate) fn look(
         &self,
         now: Moment,
@@ -108,7 +107,7 @@ impl Leases {
         parent: Ino,
         name: &[u8],
     ) -> Option<Result<Option<Ino>, Errno>> {
-        // What is in the way of a path and no directory, the server says what is wrong with.
+        // The server reports the error if an element of the path is no directory.
         let dir = self.attr(now, parent).filter(Attr::is_dir)?;
         check_name(name).ok()?;
         if !may_search(cred, &dir) {
@@ -126,7 +125,7 @@ impl Leases {
         self.attrs.get(&ino)?.at(now)
     }
 
-    /// A reply arrived, with what is leased if anything is.
+    /// A reply arrived, with its leases if it has any.
     pub(crate) fn hear(&mut self, reply: &Reply) {
         let Some((asked, sent)) = self.asked.remove(&reply.tid) else { return };
         let Some(Told { dir, inode, lease: Some(span), .. }) = reply.told else { return };
@@ -164,8 +163,8 @@ impl Leases {
         }
     }
 
-    /// Of two answers the one that was asked for later holds for longer, and is as true as the other
-    /// as long as both hold.
+    /// Of two answers the later one is valid for longer, and both are true as long as both are
+    /// valid.
     fn learn_name(&mut self, parent: Ino, name: Box<[u8]>, named: Option<Ino>, until: Moment) {
         let names = &mut self.dirs.entry(parent).or_default().names;
         let known = names.entry(name).or_insert_with(|| {
@@ -216,7 +215,7 @@ impl Leases {
         dir.listed = last.map(|last| (last, before));
     }
 
-    /// Forgets what is over if there is much, and everything if that is not enough.
+    /// Drops expired entries if the cache is large, and everything if that is not enough.
     fn shrink(&mut self) {
         if self.things <= THINGS_MAX {
             return;

@@ -1,5 +1,5 @@
-//! What earlier processes left on a disk or in the object store: which part of a journal counts, and
-//! whether a log of requests is still needed.
+//! Leftovers of earlier processes on a disk or in the object store: the part of a journal that
+//! counts, and whether a log of requests is still needed.
 //!
 //! Invariant: all that a mechanism completed for counts, and nothing behind a gap does.
 
@@ -20,7 +20,7 @@ pub struct Left {
 }
 
 impl Left {
-    /// Whether a journal was begun at all: its header is written first, and what is shorter was
+    /// Whether a journal was begun at all: its header is written first, and a shorter file was
     /// never promised.
     #[must_use]
     pub fn is_begun(bytes: &[u8]) -> bool {
@@ -30,7 +30,7 @@ impl Left {
     /// Reads a journal. The torn end of an interrupted write was never promised and does not count.
     ///
     /// # Errors
-    /// If the header is unusable, or something intact follows the damage: then what was promised is
+    /// If the header is unusable, or an intact block follows the damage: then promised events are
     /// missing.
     pub fn read(mut bytes: Vec<u8>) -> Result<Self, JournalError> {
         let first = journal::SegmentHeader::decode(&bytes)?.first_seq;
@@ -45,9 +45,9 @@ impl Left {
     }
 }
 
-/// Journals in the order in which they were written, each once: of two that begin with the same event
-/// the longer one, and of two that are as long the one that comes first here. `extent` says where a
-/// journal begins and ends.
+/// Journals in the order of writing, each once: of two that begin with the same event the longer
+/// one, and of two equally long ones the first in this list. `extent` returns the first and last
+/// event of a journal.
 #[must_use]
 pub fn in_order<T>(mut journals: Vec<T>, extent: impl Fn(&T) -> (Seq, Seq)) -> Vec<T> {
     let order = |journal: &T| {
@@ -59,12 +59,12 @@ pub fn in_order<T>(mut journals: Vec<T>, extent: impl Fn(&T) -> (Seq, Seq)) -> V
     journals
 }
 
-/// What a log of strong requests (`rpcs+local_persist`) means to the server that answers now.
+/// The state of a log of strong requests (`rpcs+local_persist`) with regard to the present server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogNeed {
-    /// That server has what it says, in memory: it is needed if that one crashes.
+    /// The server has its changes in memory: the log is needed if that server crashes.
     Kept,
-    /// Every server for which it was needed was stopped, and had stored what it says.
+    /// Every server that needed the log was stopped, and had stored its changes.
     Stored,
     /// A server that had it in memory crashed: it is applied again before anything else.
     Replay,

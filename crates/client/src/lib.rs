@@ -1,14 +1,14 @@
 //! A client as a value.
 //!
-//! [`Session`] speaks to one metadata server: it numbers requests, keeps those that are applied
-//! but not yet safe, and sends them again when the server comes back from a crash. [`Decoupled`]
-//! is a client's own subtree: it appends events to a journal in memory without asking anybody
-//! (Append Client Journal, M-03) and materialises its own view of the subtree from that journal
-//! when it is asked to look. Between the two are directories that a session has alone: they are the
-//! server's, and the client is ahead of it for a moment.
+//! [`Session`] speaks to one metadata server: it numbers requests, keeps those that are applied but
+//! not yet safe, and sends them again when the server comes back from a crash. [`Decoupled`] is a
+//! client's own subtree: it appends events to a journal in memory without any request (Append
+//! Client Journal, M-03) and computes its own view of the subtree from that journal when a caller
+//! looks. Between the two are directories with an exclusive capability: they are the server's, and
+//! the client is ahead of it for a moment.
 //!
-//! Neither does I/O, reads a clock or knows a socket; the crate `cudele` and the simulator carry
-//! out what they return.
+//! Neither does I/O, reads a clock or knows a socket; the crate `cudele` and the simulator execute
+//! the effects that they return.
 
 mod alone;
 mod branch;

@@ -1,13 +1,14 @@
 //! A journal as runs: the client's side of a merge by reference.
 //!
-//! What a journal did in directories that it made itself, nobody else has seen: the server need not
-//! hear of it event by event. [`ByReference::of`] applies the journal to a namespace of its own and
-//! writes those directories as the metadata store has them. What is left of the journal, the *rest*,
-//! is about directories that others know; it is merged by value behind them, and gives them names.
-//! The root of the subtree counts as made by the journal while it is empty.
+//! No other client has seen the changes of a journal in directories that it made itself: the server
+//! need not receive them event by event. [`ByReference::of`] applies the journal to a namespace of
+//! its own and writes those directories in the format of the metadata store. The rest of the
+//! journal, the *rest*, concerns directories that other clients know; it is merged by value behind
+//! them, and gives them names. The root of the subtree counts as made by the journal while it is
+//! empty.
 //!
-//! Not every journal can be told so ([`ByValue`] says which cannot). Nothing is lost then: merging by
-//! value is what both are measured by.
+//! Some journals cannot be merged so ([`ByValue`] lists the reasons). They lose nothing: merging by
+//! value is the reference for both ways.
 //!
 //! Invariant: runs and rest give the namespace that the journal gives.
 
@@ -56,14 +57,14 @@ pub enum ByValue {
     Moves,
     /// It removes files that have content in the object store, which the server deletes.
     Content,
-    /// It changes what it made, or removes it: that is told from its whole.
+    /// The journal changes or removes its own creations: that needs the whole journal.
     Changes,
-    /// It says what cannot be carried out.
+    /// The journal has impossible events.
     Senseless,
     /// A directory is too large for one object.
     TooLarge,
-    /// The server does not take it: others were there first, or what the policy asks for has to look
-    /// at every event.
+    /// The server rejects it: another client was first, or the policy requires a look at every
+    /// event.
     Refused,
 }
 
@@ -92,7 +93,7 @@ type Object = (String, Vec<u8>);
 /// A journal as runs and a rest.
 #[derive(Debug)]
 pub struct ByReference {
-    /// What is sent in front of the rest.
+    /// The message in front of the rest.
     pub list: RunList,
     /// The objects to be stored before that, by name.
     pub objects: Vec<Object>,
@@ -111,8 +112,8 @@ impl ByReference {
     /// subtree's, and `is_empty` says whether it has no names on the server.
     ///
     /// # Errors
-    /// If that cannot be done. A damaged journal counts as senseless: the server will say what is
-    /// wrong with it.
+    /// If the journal cannot be merged by reference. A damaged journal counts as impossible: the
+    /// server will name the damage.
     pub fn of(
         (header, blocks): (&SegmentHeader, &[impl AsRef<[u8]>]),
         (root, is_empty): (&Attr, bool),
@@ -148,8 +149,8 @@ impl ByReference {
     }
 }
 
-/// Whether a server's refusal is about the way in which a journal was merged, so that it may be merged
-/// by value.
+/// Whether a server's rejection concerns the way of merging a journal, so that it may be merged by
+/// value.
 #[must_use]
 pub fn may_go_by_value(errno: Errno) -> bool {
     matches!(
@@ -180,7 +181,7 @@ fn read_block(bytes: &[u8]) -> Result<journal::Block<'_>, ByValue> {
 /// A journal that is being divided.
 struct Split {
     root: Ino,
-    /// What the journal makes of the subtree, as far as it made it itself.
+    /// The subtree's content, as far as the journal made it itself.
     namespace: Namespace,
     tree: Tree,
     /// Events that nothing came of, so that the directories that the journal made do not show them.
@@ -312,7 +313,7 @@ impl Split {
         Ok(())
     }
 
-    /// Writes the directories as runs, and what became of the times of those that the rest names.
+    /// Writes the directories as runs, and the new times of directories in the rest.
     fn write(&mut self, rest: &mut JournalBuffer) -> Result<(Vec<DirRun>, Vec<Object>), ByValue> {
         let (mut dirs, mut objects) = (Vec::new(), Vec::new());
         for dir in self.tree.chosen() {

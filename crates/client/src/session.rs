@@ -1,12 +1,14 @@
 //! A session with a metadata server.
 //!
-//! A change is answered twice in effect: its reply says *applied*, and a later reply's `safe`
-//! position says that the journal holds it. In between the session remembers the request together
-//! with what the reply said (position, inode, time). If the server restarts and its journal does
-//! not have the request, it is sent again with these, and has the same effect as the first time.
+//! A change is answered twice in effect: its reply means *applied*, and the `safe` position of a
+//! later reply means that the journal holds it. In between the session keeps the request together
+//! with its reply (position, inode, time). If the server restarts and its journal does not have the
+//! request, the session sends it again with these values, and it has the same effect as the first
+//! time.
 //!
-//! What the client has open and locked is known to the server in its memory only, and for as long as
-//! the connection lasts. It is told again with every connection, before anything else is asked.
+//! The server knows the client's open files and locks in its memory only, and for as long as the
+//! connection lasts. The client registers them again with every connection, before any other
+//! request.
 //!
 //! Invariant: a request is in exactly one of three places: unanswered (perhaps set aside), unsafe,
 //! or done.
@@ -33,7 +35,7 @@ use mark::{Mark, mark};
 /// More unsafe requests than this are not held: the caller must wait for the journal first.
 const UNSAFE_MAX: usize = 32_768;
 
-/// What can happen to a session.
+/// An input of a session.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "one at a time, on the stack")]
 pub enum Input<'a> {
@@ -45,24 +47,24 @@ pub enum Input<'a> {
     Message(Message<'a>),
 }
 
-/// What a session wants done.
+/// The effects that a session wants executed.
 #[derive(Debug, Default)]
 pub struct Effects {
     /// Frames to send.
     pub frames: Vec<u8>,
     /// Requests that are answered.
     pub completed: Vec<(Tid, Result<Answer, Failure>)>,
-    /// The server started anew since the last connection.
+    /// The server restarted since the last connection.
     pub restarted: bool,
-    /// Files that the server recalls, and subtrees that others ask for.
+    /// Files that the server recalls, and subtrees for whose merge another client waits.
     pub recalled: Vec<Ino>,
-    /// The server has come so far with what was sent ahead that it was heard: see
+    /// The server has processed the asynchronous requests up to the last report: see
     /// [`Session::send_ahead`].
     pub settled: bool,
-    /// Files that are open, or locked, and that another rank serves now: they go to the session with that one
+    /// Open or locked files that another rank serves now: they go to the session with that rank
     /// ([`Session::take_out`]).
     pub moved: Vec<(Rank, Vec<Ino>)>,
-    /// Files on which a lock is lost: somebody else took it while the connection was down.
+    /// Files on which a lock is lost: another client took it while the connection was down.
     pub locks_lost: Vec<Ino>,
 }
 
@@ -88,12 +90,12 @@ pub struct Session {
     unsafe_requests: VecDeque<Unsafe>,
     /// Unsafe requests that were sent again and are not answered yet.
     resent: Map<Tid, Unsafe>,
-    /// What the client has open and locked.
+    /// The client's open files and locks.
     held: Held,
     marks: Map<Tid, Mark>,
     /// Locks that were told again and are not confirmed.
     told: Map<Tid, (Ino, Lock)>,
-    /// What it remembers of what it was told, if it hears when to forget.
+    /// The cache, if the caller processes revocations.
     cache: Option<Cache>,
     /// The same of directories under leases.
     leases: Leases,
@@ -102,7 +104,8 @@ pub struct Session {
     /// Those it had when the connection broke.
     had_alone: Vec<Ino>,
     safe: Seq,
-    /// The first change that could not be repeated after a restart: it is lost, and `sync` says so.
+    /// The first change that could not be repeated after a restart: it is lost, and `sync` reports
+    /// it.
     lost: Option<Failure>,
 }
 
@@ -168,20 +171,21 @@ impl Session {
         self.lost.take()
     }
 
-    /// From now on what the server says may be remembered is. The caller must take in what the server
-    /// says also when nothing was asked: others wait for that.
+    /// From now on the session caches replies that may be cached. The caller must process the
+    /// server's messages even without a request of its own: other clients wait for that.
     pub fn remember(&mut self) {
         self.cache.get_or_insert_default();
     }
 
-    /// What time it is, by a clock that never goes back: leases count from the last that was said before
-    /// their request. Who says it too rarely remembers for too short a time, never for too long.
+    /// The present time, by a clock that never goes back: leases count from the last call before
+    /// their request. A caller that calls too rarely caches for too short a time, never for too
+    /// long.
     pub fn at(&mut self, now: Moment) {
         self.leases.at(now);
     }
 
-    /// Whether the caller does well to list a directory (`Op::List`, from the start to the end): then
-    /// it is known which names do not exist.
+    /// Whether the caller should list a directory (`Op::List`, from the start to the end): then the
+    /// cache knows the names that do not exist.
     pub fn is_worth_listing(&mut self, dir: Ino) -> bool {
         self.cache.as_mut().is_some_and(|cache| cache.is_worth_listing(dir))
     }
@@ -221,15 +225,16 @@ impl Session {
         tid
     }
 
-    /// Every request up to this one has its answer, or nobody waits for it; `next` is not made yet.
+    /// Every request up to this one has its answer, or no caller waits for it; `next` is not made
+    /// yet.
     fn heard(&self, next: Tid) -> Tid {
         let waiting = [&self.unanswered, &self.aside];
         let oldest = waiting.iter().filter_map(|it| it.front()).map(|(tid, _)| *tid).min();
         Tid(oldest.unwrap_or(next).0 - 1)
     }
 
-    /// Closes what was opened. The server is told if it was the last of its kind; nobody needs to
-    /// wait for the answer. Says whether somebody waits for the server to be told.
+    /// Closes an open file. The server is notified of the last close of its kind; the caller need
+    /// not wait for the answer. Returns whether another client waits for the notification.
     pub fn close(&mut self, ino: Ino, write: bool, effects: &mut Effects) -> bool {
         let closed = self.held.closed(ino, write);
         if closed.last && !closed.awaited && self.tell_ahead(Op::Close { ino, write }) {
@@ -247,18 +252,18 @@ impl Session {
         self.held.is_shared(ino)
     }
 
-    /// A decoupled subtree is merged when others ask for it from now on, or is not any more.
+    /// From now on a decoupled subtree is merged on demand, or is no longer.
     pub fn offer(&mut self, root: Ino, offered: bool) {
         self.held.offer(root, offered);
     }
 
-    /// Whether others ask for a subtree that is offered.
+    /// Whether another client waits for the merge of a subtree.
     #[must_use]
     pub fn is_demanded(&self, root: Ino) -> bool {
         self.held.is_demanded(root)
     }
 
-    /// A subtree is about to be merged. Says whether others asked for it.
+    /// A subtree is about to be merged. Returns whether another client waits for it.
     pub fn take_demand(&mut self, root: Ino) -> bool {
         self.held.take_demand(root)
     }
@@ -290,13 +295,13 @@ impl Session {
         }
     }
 
-    /// What is unanswered is not sent with the next welcome but when [`Session::go_on`] says so:
-    /// the caller has something to do first.
+    /// Unanswered requests are not sent with the next welcome but after [`Session::go_on`]: the
+    /// caller has a step to take first.
     pub fn set_aside(&mut self) {
         self.aside.append(&mut self.unanswered);
     }
 
-    /// Sends what was set aside.
+    /// Sends the requests that were set aside.
     pub fn go_on(&mut self, effects: &mut Effects) {
         for (_, frame) in &self.aside {
             effects.frames.extend_from_slice(frame);
@@ -305,7 +310,7 @@ impl Session {
         std::mem::swap(&mut self.aside, &mut self.unanswered);
     }
 
-    /// The one entry point for what happens outside.
+    /// The one entry point for input.
     pub fn handle(&mut self, input: Input<'_>, effects: &mut Effects) {
         match input {
             Input::Connected => {
@@ -347,7 +352,7 @@ impl Session {
         }
     }
 
-    /// Forgets a directory, and says so, behind everything that was done in it.
+    /// Drops a directory's capability, and reports that behind all changes in the directory.
     fn revoked(&mut self, dir: Ino, effects: &mut Effects) {
         if let Some(alone) = &mut self.alone {
             alone.forget(dir);
@@ -368,8 +373,8 @@ impl Session {
         let next = welcome.epoch.0 == before.0 + 1;
         if restarted {
             self.safe = welcome.safe;
-            // What the recovered journal holds is safe now. That can be told only of the journal
-            // of the tenure that gave the positions.
+            // Changes in the recovered journal are safe now. Only the term that assigned the
+            // positions has a journal in which they mean this.
             for request in std::mem::take(&mut self.unsafe_requests) {
                 let Unsafe { tid, replay, .. } = request;
                 if !(next && tid <= welcome.completed && replay.seq <= welcome.safe) {
@@ -400,7 +405,7 @@ impl Session {
         self.end_of_ahead(ahead, restarted, effects);
     }
 
-    /// Tells the server that everything was sent again. Nobody waits for the answer.
+    /// Reports to the server that everything was sent again. No caller waits for the answer.
     fn end_of_resent(&mut self, effects: &mut Effects) {
         let tid = Tid(self.next_tid);
         self.next_tid += 1;
@@ -456,7 +461,7 @@ impl Session {
                     attr.ino
                 }
                 (Ok(Answer::Attr(attr)), Some(_)) => {
-                    // The second time it must not begin where others ended meanwhile.
+                    // The second append must not begin at an end of file that another client moved.
                     frame = grow_frame(&frame, attr.size).unwrap_or(frame);
                     Ino(0)
                 }
@@ -473,8 +478,8 @@ impl Session {
 
     fn note_safe(&mut self, safe: Seq) {
         self.safe = self.safe.max(safe);
-        // Positions grow with request numbers, except for what was sent again: then a request
-        // behind it waits a little longer, which is harmless.
+        // Positions grow with request numbers, except for repeated requests: a request behind one
+        // of those waits a little longer, which is harmless.
         while self.unsafe_requests.front().is_some_and(|request| request.replay.seq <= self.safe) {
             self.unsafe_requests.pop_front();
         }

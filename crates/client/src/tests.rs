@@ -1,4 +1,4 @@
-//! What a decoupled client appends, and what it does not.
+//! The events that a decoupled client appends, and the changes that append none.
 
 use namespace::{NewInode, Refusal};
 use types::{Attr, AttrChange, ClientId, Cred, Epoch, Errno, Ino, InoRange, Seq};
@@ -42,7 +42,7 @@ fn numbers_are_taken_in_the_order_of_their_ranges() {
     };
     let file = NewInode { mode: 0o100_644, ..NewInode::default() };
     let mut subtree = new();
-    // What came back of somebody else's may be smaller than what was given first.
+    // A returned range of another client may be smaller than its first grant.
     subtree.extend(range(50, 52));
     subtree.extend(range(200, 300));
     let mut take = |name: &[u8]| subtree.create(&Cred::root(), Ino(5), name, &file).unwrap().0;

@@ -1,9 +1,10 @@
-//! An auxiliary metadata server: what a client did, judged by the rules of live requests, at the
-//! expense of whoever runs it (BF-05, BF-06).
+//! An auxiliary metadata server: it judges a client's work by the rules of live requests, in the
+//! process of the caller (BF-05, BF-06).
 //!
-//! The events of a journal are judged one after the other, each against what the ones before it made,
-//! as the metadata server does under `check: merge`. What comes out is the journal as a server would
-//! have carried it out. Not here: where directories that are older than the journal come from.
+//! The events of a journal are judged one after the other, each against the result of the events
+//! before it, as the metadata server does under `check: merge`. The result is the journal as a
+//! server would have executed it. Not here: the source of directories that are older than the
+//! journal.
 //!
 //! Invariant: a journal of which an event breaks a rule gives nothing.
 
@@ -11,7 +12,7 @@ use journal::{Event, JournalBuffer, JournalError};
 use namespace::{Judge, Mode, Namespace, Refusal};
 use types::{Attr, Cred, Errno, INLINE_BYTES_MAX, Ino, Origin, Seq, Set, check_name};
 
-/// How much is said of an event that breaks a rule.
+/// The most characters of an event in an error message.
 const EVENT_CHARS_MAX: usize = 300;
 
 /// See the module documentation.
@@ -27,7 +28,7 @@ pub struct Verifier {
     accepted: JournalBuffer,
 }
 
-/// What keeps a journal from being verified.
+/// The reason why a journal cannot be verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Doubt {
     /// This directory has to be loaded into [`Verifier::namespace_mut`] first.
@@ -38,16 +39,16 @@ pub enum Doubt {
         seq: Seq,
         /// The rule.
         errno: Errno,
-        /// What the event says.
+        /// The event, in words.
         event: String,
     },
-    /// A block is damaged: where, and what was expected there.
+    /// A block is damaged: its place, and the expected value there.
     Damaged(JournalError),
 }
 
 impl Verifier {
-    /// Of journals about the subtree with this root, on behalf of a user. `is_empty` says whether it
-    /// has no names yet.
+    /// A verifier of journals about the subtree with this root, for a user. `is_empty` means that
+    /// the subtree has no names yet.
     #[must_use]
     pub fn new(root: &Attr, is_empty: bool, cred: Cred) -> Self {
         let mut namespace = Namespace::new();
@@ -77,7 +78,7 @@ impl Verifier {
     /// Judges the events of a block. After [`Doubt::Cold`] the same block is to be judged again.
     ///
     /// # Errors
-    /// What keeps it from being judged, or why it is refused.
+    /// The reason why the journal cannot be judged, or is rejected.
     pub fn judge(&mut self, bytes: &[u8]) -> Result<(), Doubt> {
         let (block, _) = journal::Block::read(bytes, 0).map_err(Doubt::Damaged)?;
         let mut events = block.events();
@@ -124,8 +125,8 @@ impl Verifier {
         Ok(())
     }
 
-    /// What no rule of requests says, because a request cannot say it: legal names, fresh inode numbers,
-    /// content that fits.
+    /// Rules that no request needs, because a request cannot break them: legal names, fresh inode
+    /// numbers, content that fits.
     fn check_form(&self, event: &Event<'_>) -> Result<(), Errno> {
         if let Some((_, name)) = event.dentry() {
             check_name(name)?;

@@ -1,11 +1,10 @@
 //! Changes that are on their way to the server, in groups that are sent together.
 //!
-//! A group is first collected, then sent, then settled (the server says how far its journal was), and
-//! then safe. Until it is safe it is kept, to be sent again: over a new connection if it was not
-//! settled, and to a new server in any case.
+//! A group is first collected, then sent, then settled (the server's reply has its journal
+//! position), and then safe. Until it is safe it is kept, to be sent again: over a new connection
+//! if it was not settled, and to a new server in any case.
 //!
-//! What a client has open it tells a server apart (`held`), so openings and closings
-//! are not sent again.
+//! The client registers its open files separately (`held`), so opens and closes are not sent again.
 
 use std::collections::VecDeque;
 
@@ -26,7 +25,7 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// The others of its requests.
+    /// The remaining requests of the group.
     fn without(&self, refused: Tid) -> Self {
         let mut others = Self { seq: self.seq, ..Self::default() };
         each(self.requests.batch(), |request| {
@@ -73,7 +72,7 @@ impl Groups {
         self.collected.requests.bytes()
     }
 
-    /// Whether something is collected, or on its way.
+    /// Whether a request is collected, or sent and not settled.
     pub(crate) fn is_any_unsettled(&self) -> bool {
         self.collected.count > 0 || !self.sent.is_empty()
     }
@@ -83,7 +82,7 @@ impl Groups {
         self.count
     }
 
-    /// Takes what is collected out, for sending.
+    /// Takes the collected requests out, for sending.
     pub(crate) fn take(&mut self, frames: &mut Vec<u8>) -> Option<Group> {
         if self.collected.count == 0 {
             return None;
@@ -133,8 +132,8 @@ impl Groups {
         sent.chain(&self.settled).any(|group| (group.first..=group.last).contains(&tid))
     }
 
-    /// The server did not carry a request out, and its client is told so: no server is to do it later,
-    /// when others have seen that it is not done.
+    /// The server rejected a request, and its client gets the error: no server may execute the
+    /// request later, after other clients have seen the state without it.
     pub(crate) fn refused(&mut self, tid: Tid) {
         let sent = self.sent.iter_mut().map(|(_, group)| group);
         for group in sent.chain(&mut self.settled) {
@@ -147,10 +146,10 @@ impl Groups {
         self.settled.retain(|group| group.count > 0);
     }
 
-    /// There is a new connection: appends what must be sent again. With `anew` the server is another
-    /// one, whose journal has everything up to `recovered`, its own events included, if that is known,
-    /// and of this client's all up to the request that comes with it.
-    /// Says whether there is anything; then it is asked once more how far the server has come.
+    /// A new connection: appends the requests that must be sent again. With `anew` the server has
+    /// restarted; its journal has everything up to `recovered`, its own events included, if that is
+    /// known, and all requests of this client up to the one that comes with it. Returns whether
+    /// there is any such request; then the caller asks the server for its position again.
     pub(crate) fn again(
         &mut self,
         anew: bool,
@@ -173,7 +172,7 @@ impl Groups {
                 self.count -= group.count;
                 continue;
             }
-            // Behind all whose position is known: nobody can have seen it yet.
+            // Behind all known positions: no client can have seen it yet.
             let seq = group.seq.unwrap_or(Seq(u64::MAX));
             append_again(group.requests.batch(), anew.then_some(seq), frames);
             self.sent.push_back((Tid(0), group));

@@ -20,7 +20,7 @@ pub(super) struct Loading {
     entries: Vec<(Vec<u8>, Attr)>,
 }
 
-/// What is to be done about a directory that the server has given.
+/// The next step for a directory that the server has granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Nothing,
@@ -79,8 +79,8 @@ impl Alone {
         self.listing.insert(tid, dir);
     }
 
-    /// Whether a request is of this module's own. What is to be done about its answer; `whole` says
-    /// that all attributes in it may be remembered.
+    /// The next step after an answer to a request of this module's own, if it is one; `whole` means
+    /// that all attributes in it may be cached.
     pub(crate) fn listed(
         &mut self,
         tid: Tid,

@@ -1,31 +1,32 @@
-//! What a branch and the trunk have both changed, and a journal without what is left to the trunk (E-04).
+//! Changes in both a branch and the trunk, and the journal without the changes that the trunk wins
+//! (E-04).
 //!
-//! A name is in conflict if the branch changed it, and it does not name in the trunk what it named in the
-//! snapshot: another inode, the same with other content or attributes, or nothing any more. Two that made
-//! a directory of one name are not in conflict: the two become one, and what is in them is compared name
-//! by name. What the branch itself has made is not in its way: a merge may be repeated.
+//! A name is in conflict if the branch changed it, and the trunk has another object under it than
+//! the snapshot: another inode, the same inode with other content or attributes, or none any more.
+//! Two directories of one name are not in conflict: the two become one, and their entries are
+//! compared name by name. The branch's own objects cause no conflict: a merge may be repeated.
 //!
 //! Not here: who wins. Under the rule that the branch does, a merge needs none of this.
 //!
-//! Invariant: whatever depends on an event that is left out is left out, too.
+//! Invariant: an event that depends on a left-out event is left out, too.
 
 use journal::{Event, JournalBuffer, JournalError, SegmentReader};
 use types::{Attr, FileType, Ino, InoRange, Map, Origin, Seq, Set};
 
 use super::LayerError;
 
-/// What the snapshot and the trunk have under names. Directories are known by number.
+/// The objects that snapshot and trunk have under names. Directories are known by number.
 pub trait Sides {
-    /// What can go wrong.
+    /// The error of a look-up.
     type Error;
 
-    /// What a name of a directory named in the snapshot.
+    /// The object of a directory's name in the snapshot.
     ///
     /// # Errors
     /// If the directory cannot be read.
     fn base(&mut self, dir: Ino, name: &[u8]) -> Result<Option<Attr>, Self::Error>;
 
-    /// What it names in the trunk; nothing if the trunk has no such directory any more.
+    /// The object in the trunk; None if the trunk has no such directory any more.
     ///
     /// # Errors
     /// If the trunk does not answer.
@@ -66,8 +67,8 @@ impl Found {
     }
 }
 
-/// Compares what the layers of a branch changed, oldest first, with what the trunk did since the snapshot.
-/// `numbers` are the branch's own.
+/// Compares the changes of a branch's layers, oldest first, with the trunk's changes since the
+/// snapshot. `numbers` are the branch's own.
 ///
 /// # Errors
 /// If a layer is damaged, or one of the sides cannot be read.
@@ -81,7 +82,7 @@ pub fn conflicts<S: Sides>(
     let Judge { clashes, mut dropped, names, made, .. } = judge;
     let made = made.into_iter().map(|(dir, made)| (dir, made.place)).collect();
     let mut found = Found { clashes, made, left: Set::default() };
-    // What is left out may have been made before that was known.
+    // An inode may be dropped by an event behind its create.
     each(layers, |number, event| {
         let is_left = |dir: Ino, name: &[u8]| {
             dropped.contains(&dir) || names.get(&dir).and_then(|all| all.get(name)) == Some(&true)
@@ -146,7 +147,7 @@ fn each<E>(
 
 /// A directory that the branch made.
 struct Made {
-    /// Where, and as what.
+    /// The place and the kind of object.
     place: (Ino, Vec<u8>),
     /// The one of the trunk that it becomes one with.
     other: Option<Ino>,
@@ -161,9 +162,9 @@ struct Judge<'a, S> {
     files: Set<Ino>,
     /// Names that it changed, and whether the trunk did, too.
     names: Map<Ino, Map<Vec<u8>, bool>>,
-    /// What inodes of the snapshot were called there, if the branch moved them.
+    /// The snapshot's names of inodes that the branch moved.
     moved: Map<Ino, (Ino, Vec<u8>)>,
-    /// Inodes about which nothing is said to the trunk.
+    /// Inodes whose events are all left out.
     dropped: Set<Ino>,
     clashes: Vec<Clash>,
 }
@@ -214,7 +215,7 @@ impl<'a, S: Sides> Judge<'a, S> {
                     self.moved.insert(ino, (parent, name.to_vec()));
                 }
                 if from || to {
-                    // Both names are the trunk's, and what only the branch has goes with them.
+                    // The trunk wins both names, and the branch's own objects move with them.
                     self.note((parent, name), true);
                     self.note((new_parent, new_name), true);
                     if self.is_made(ino) {
@@ -263,7 +264,7 @@ impl<'a, S: Sides> Judge<'a, S> {
         Ok(trunk.filter(|trunk| base.is_none() && trunk.is_dir()).map(|trunk| trunk.ino))
     }
 
-    /// What a name named in the snapshot, and names in the trunk.
+    /// The object of a name in the snapshot, and its object in the trunk.
     fn both(
         &mut self,
         (dir, name): (Ino, &[u8]),
@@ -295,7 +296,8 @@ impl<'a, S: Sides> Judge<'a, S> {
     }
 }
 
-/// Whether a name names the same as before, unchanged. A directory changes when its own attributes do.
+/// Whether a name has the same, unchanged object as before. A directory changes when its own
+/// attributes do.
 fn is_same(base: Option<&Attr>, trunk: Option<&Attr>) -> bool {
     match (base, trunk) {
         (None, None) => true,

@@ -1,4 +1,4 @@
-//! Answering out of what is remembered.
+//! Answers from the cache.
 
 use types::{Attr, Cred, Errno, Ino, check_name};
 use wire::{Answer, Failure, Op};
@@ -23,7 +23,7 @@ impl Cache {
         }
     }
 
-    /// What a name stands for, if that is known.
+    /// The inode of a name, if that is cached.
     pub(crate) fn look(
         &self,
         cred: &Cred,

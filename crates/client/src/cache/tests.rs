@@ -204,7 +204,7 @@ fn what_a_refused_change_took_names_from_may_have_changed() {
         Some(Told { dir: dir(Ino(77)), ..Told::default() })
     });
     let tid = bench.ask(&rename);
-    // The journal could not be written: others see the new name nevertheless.
+    // The journal could not be written: other clients see the new name nevertheless.
     bench.reply(tid, Err(Errno::NoSpace.into()), None, 0);
     assert!(!known(&bench, FILE));
     assert!(known(&bench, other));
@@ -250,7 +250,7 @@ fn a_path_through_known_directories_is_followed_here() {
     assert_eq!(walk(b"/d/a"), walked(DIR, Some(file(FILE))));
     assert_eq!(walk(b"/d/b"), walked(DIR, None));
     assert_eq!(walk(b"/d/b/c"), Some(Err(Errno::NotFound.into())));
-    // What a file is on the way, the server says: it may be a symbolic link.
+    // Only the server resolves a file on the way: it may be a symbolic link.
     assert_eq!(walk(b"/d/a/c"), None);
     assert_eq!(walk(b"/e/a"), None);
 }

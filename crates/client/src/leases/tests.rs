@@ -4,7 +4,7 @@ use wire::Failure;
 
 const DIR: Ino = Ino(10);
 const FILE: Ino = Ino(20);
-/// What the server gives, and how much longer it waits.
+/// The server's lease, and its extra wait.
 const LEASE: Span = Span::from_millis(1000);
 const SLACK: Span = Span::from_millis(10);
 
@@ -142,7 +142,7 @@ fn a_listing_holds_as_long_as_its_first_part() {
     );
     assert_eq!((bench.look(at(1000), b"x"), bench.look(at(1000), b"a")), (None, None));
     assert_eq!(bench.look(at(1000), b"c"), Some(Some(Ino(3))));
-    // The end of a listing whose beginning is over says nothing about other names.
+    // The end of a listing without a valid beginning says nothing about missing names.
     bench.heard(
         at(5000),
         &list(None),
@@ -152,14 +152,14 @@ fn a_listing_holds_as_long_as_its_first_part() {
     assert_eq!(bench.look(at(6001), b"x"), None);
 }
 
-/// The clock of a client: somewhere else, and slower or faster by so many in a million.
+/// The clock of a client: with an offset, and slower or faster by this many in a million.
 fn clock(real: Moment, ppm: i64) -> Moment {
     let rate = u64::try_from(1_000_000 + ppm).expect("it runs forward");
     Moment(77_000_000_000 + real.0 / 1_000_000 * rate)
 }
 
-/// Until when a client uses what a server that answered after so long told it, and until when that
-/// server lets changes wait, both in real time.
+/// The times at which a client stops using a reply that came after this delay, and at which the
+/// server stops delaying changes, both in real time.
 fn ends(ppm: i64, asked: Moment, answered: Span) -> (Moment, Moment) {
     let mut bench = Bench::new();
     let tid = bench.ask(clock(asked, ppm), &lookup(b"a"));

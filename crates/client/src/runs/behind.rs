@@ -1,11 +1,11 @@
 //! The runs of a journal, written while the journal grows.
 //!
-//! Most of what jobs do to directories of their own is to create files in them. A create is a row as
-//! it stands, whatever comes later, so that the rows of a directory can be sorted and stored in
-//! *pieces* as soon as there are enough of them; each is a run. At the end only what is left in memory
-//! has to be written, and the rest of the journal to be put together.
+//! Jobs mostly create files in directories of their own. A create is a complete row, independent of
+//! later events, so that the rows of a directory can be sorted and stored in *pieces* as soon as
+//! there are enough of them; each piece is a run. At the end only the rows in memory are written,
+//! and the rest of the journal is put together.
 //!
-//! A journal that does more than that in its own directories is told from its whole, when it is merged
+//! A journal with other changes in its own directories is converted as a whole, at its merge
 //! ([`ByReference::of`]). Not here: threads, and the store.
 //!
 //! Invariant: of the rows there are in memory at most [`ROWS_BYTES_MAX`]; of those that are stored
@@ -19,11 +19,11 @@ use super::piece::{Part, Piece};
 use super::tree::Tree;
 use super::{ByReference, ByValue, Worth, read_block};
 
-/// A piece is written when a directory has so many bytes of rows: some hundred thousand names. Each
-/// piece is an object, and a run that whoever looks into the directory has to look into.
+/// A piece is written when a directory has this many bytes of rows: some hundred thousand names.
+/// Each piece is an object, and a run that every reader of the directory must read.
 pub(super) const PIECE_BYTES: usize = 8 << 20;
-/// Of a directory that has many pieces already the next is larger, up to this: what a merge and a look
-/// cost grows with their number.
+/// The pieces of a directory with many pieces grow up to this: the cost of a merge and of a look-up
+/// grows with their number.
 pub(super) const LARGE_PIECE_BYTES: usize = 4 * PIECE_BYTES;
 /// A piece is at least this part of those before it.
 const PIECE_PART: usize = 4;
@@ -53,7 +53,7 @@ pub struct Behind {
 /// A directory that the journal made; or the root.
 #[derive(Debug, Default)]
 struct Dir {
-    /// What its row will say, but for the times.
+    /// The content of its row without the times.
     name: Vec<u8>,
     attr: Attr,
     rows: Rows,
@@ -73,7 +73,7 @@ impl Dir {
     }
 }
 
-/// What need not be looked up again in a block.
+/// The result of the last look-up in a block.
 #[derive(Clone, Copy, Debug)]
 struct BlockNote {
     events: u64,
@@ -197,8 +197,8 @@ impl Behind {
         if is_elsewhere { Ok(()) } else { Err(ByValue::Changes) }
     }
 
-    /// As the namespace does it. Mostly this is the length of a file whose content was written before it
-    /// was known how much there is.
+    /// Changes attributes as the namespace does. Mostly this is the length of a file whose content
+    /// was written before its length was known.
     fn change(
         &mut self,
         ino: Ino,
@@ -276,12 +276,12 @@ impl Behind {
         if twice { Err(ByValue::TakenTwice) } else { Ok(()) }
     }
 
-    /// What is stored by now: of no use, if nothing becomes of it.
+    /// The stored pieces: useless, if the job gives up.
     pub fn give_up(&mut self) -> Vec<Part> {
         self.dirs.drain().flat_map(|(_, dir)| dir.written).collect()
     }
 
-    /// The journal ends: what is still to be written of the directories that become runs.
+    /// The journal ends: the remaining rows of the directories that become runs.
     ///
     /// # Errors
     /// If there are none.
@@ -299,7 +299,7 @@ impl Behind {
         Ok(pieces.into_iter().flat_map(Piece::halves).collect())
     }
 
-    /// What was stored of directories that do not become runs, once all pieces are stored.
+    /// The stored pieces of directories that do not become runs, once all pieces are stored.
     pub fn take_useless(&mut self) -> Vec<Part> {
         let Self { tree, dirs, .. } = self;
         let others = dirs.iter_mut().filter(|(ino, _)| !tree.is_chosen(**ino));
@@ -325,7 +325,7 @@ impl Behind {
         }
     }
 
-    /// What is sent, now that all pieces are stored.
+    /// The merge request, now that all pieces are stored.
     ///
     /// # Errors
     /// If there are none, or too many for one list.
@@ -362,8 +362,8 @@ impl Behind {
         Ok(ByReference { list, objects, header: *header, blocks, events, created })
     }
 
-    /// Puts what the runs do not show into the rest. Returns how many events they show, and how many of
-    /// these are creates.
+    /// Puts events that the runs do not contain into the rest. Returns the number of events in the
+    /// runs, and the number of creates among them.
     fn divide(
         &self,
         blocks: &[impl AsRef<[u8]>],

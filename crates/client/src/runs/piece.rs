@@ -1,4 +1,4 @@
-//! Pieces of directories: rows that are to be stored as a run, and what is kept in mind of one that is.
+//! Pieces of directories: rows that are to be stored as a run, and the summary of a stored piece.
 //!
 //! Invariant: two parts of which each has a name that the other has are found to meet.
 
@@ -30,7 +30,8 @@ pub struct Part {
 }
 
 impl Piece {
-    /// Somebody waits for it: two are sorted sooner than one, if they are worth it.
+    /// A caller waits for the piece: two threads sort two large halves sooner than one sorts the
+    /// whole.
     pub(super) fn halves(mut self) -> impl Iterator<Item = Self> {
         let middle = self.rows.len() / 2;
         let other = (middle >= HALF_MIN).then(|| {

@@ -8,7 +8,7 @@ use crate::{Decoupled, Grant};
 
 const ROOT: Ino = Ino(16);
 const RANGE: InoRange = InoRange { start: 1_000, end: 100_000 };
-/// What others have in the root, if it is not empty.
+/// An entry of another client in the root, if the root is not empty.
 const OLD_DIR: Ino = Ino(50);
 const OLD_FILE: Ino = Ino(51);
 const EVERYTHING: Worth = Worth { names_min: 0, names_per_directory_min: 0 };
@@ -19,7 +19,7 @@ fn attr(ino: Ino, mode: u32) -> Attr {
     Attr { ino, mode, nlink: 1, mtime, ctime, btime, atime, ..Attr::default() }
 }
 
-/// What the server has: the root, and perhaps names of others in it.
+/// The server's namespace: the root, and perhaps names of other clients in it.
 fn base(is_empty: bool) -> Namespace {
     let mut namespace = Namespace::new();
     namespace.adopt_root(&attr(ROOT, 0o040_755), is_empty);
@@ -85,7 +85,7 @@ fn apply(namespace: &mut Namespace, blocks: &[Vec<u8>]) {
     .expect("its own journal is intact");
 }
 
-/// The directories as a server fetches them, what it notes of the runs included.
+/// The directories as a server fetches them, including its notes about the runs.
 fn attach(namespace: &mut Namespace, told: &ByReference) {
     let mut objects = told.objects.iter();
     for runs in told.list.dirs.chunk_by(|one, next| one.dir == next.dir) {
@@ -113,7 +113,7 @@ fn attach(namespace: &mut Namespace, told: &ByReference) {
     }
 }
 
-/// Tells what a client does while it does it, with a piece written after so many of its blocks.
+/// Converts a client's work while it works, with a piece written after this many of its blocks.
 fn told_behind(
     inner: &mut Decoupled,
     is_empty: bool,
@@ -184,7 +184,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..60)
 }
 
-/// What can mostly be told while it happens.
+/// Operations that can mostly be converted while they happen.
 fn plain_ops() -> impl Strategy<Value = Vec<Op>> {
     let (dir, name) = (0..5u8, 0..6u8);
     let op = prop_oneof![
@@ -200,12 +200,12 @@ fn plain_ops() -> impl Strategy<Value = Vec<Op>> {
     })
 }
 
-/// A client at work. What breaks a rule is refused to it, as in real life.
+/// A client at work. It gets an error for an operation that breaks a rule, as in real use.
 fn work(inner: &mut Decoupled, ops: &[Op]) {
     work_on(inner, ops, 10, (&mut Vec::new(), &mut vec![ROOT]));
 }
 
-/// At work from a time on, with what it made before.
+/// A client at work from a time on, with the files that it made before.
 fn work_on(
     inner: &mut Decoupled,
     ops: &[Op],
@@ -221,7 +221,7 @@ fn work_on(
         let ignore = |_: Result<(), Refusal>| ();
         match *op {
             Op::Blind(d, n) => {
-                // A name of its own, so that it is new whatever there is.
+                // A unique name, so that it is always new.
                 let name = [&letter(n)[..], time.0.to_string().as_bytes()].concat();
                 let new =
                     NewInode { mode: 0o100_600, time, data: b"x", size: 1, ..NewInode::default() };
@@ -271,7 +271,7 @@ fn work_on(
     }
 }
 
-/// Merges what a client did both ways. Returns whether it could be told by reference.
+/// Merges a client's work both ways. Returns whether it could be merged by reference.
 fn compare(ops: &[Op], is_empty: bool, worth: Worth) -> Result<bool, TestCaseError> {
     let mut inner = decoupled(is_empty);
     work(&mut inner, ops);
@@ -284,8 +284,8 @@ fn compare(ops: &[Op], is_empty: bool, worth: Worth) -> Result<bool, TestCaseErr
     }
 }
 
-/// The same for what is told behind the client's back, in pieces; a block ends after so many of its
-/// operations.
+/// The same for work that is converted in the background, in pieces; a block ends after this many
+/// of its operations.
 fn compare_behind(
     ops: &[Op],
     (is_empty, worth): (bool, Worth),
@@ -372,7 +372,7 @@ fn what_jobs_do_is_told_while_they_do_it() {
     ];
     for (events, every) in [(1, 1), (3, 2), (9, 1)] {
         assert!(compare_behind(&ops, (true, EVERYTHING), (events, every)).unwrap());
-        // `a` is somebody else's here, so that the first directory is another.
+        // `a` belongs to another client here, so that the first directory is another.
         let ops = [&[Op::Make(0, 2, true)], &ops[1..]].concat();
         assert!(compare_behind(&ops, (false, EVERYTHING), (events, every)).unwrap());
     }
@@ -463,7 +463,7 @@ fn most_of_what_clients_do_in_new_directories_can_be_told_by_reference() {
     ];
     assert!(compare(&ops, true, EVERYTHING).unwrap());
     assert!(compare(&ops[1..], true, EVERYTHING).unwrap());
-    // `a` is somebody else's here, so that the first directory is another.
+    // `a` belongs to another client here, so that the first directory is another.
     let ops = [&[Op::Make(0, 2, true)], &ops[1..]].concat();
     assert!(compare(&ops, false, EVERYTHING).unwrap());
 }

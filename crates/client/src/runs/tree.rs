@@ -40,7 +40,7 @@ impl Tree {
         self.parents.get(&dir).copied()
     }
 
-    /// Whether what is in a directory is in runs; one that is gone was where it was last.
+    /// Whether the content of a directory is in runs; a removed directory counts at its last place.
     pub(super) fn has(&self, dir: Ino) -> bool {
         let mut at = Some(dir);
         for _ in 0..=self.parents.len() {

@@ -12,7 +12,7 @@ pub(super) fn grow_frame(frame: &[u8], size: u64) -> Option<Vec<u8>> {
     Some(Message::Request(Request { op: Op::Grow { ino, size }, ..request }).to_frame())
 }
 
-/// Sends a request again, with what its first reply said.
+/// Sends a request again, with the values of its first reply.
 pub(super) fn append_with_replay(request: &Unsafe, frames: &mut Vec<u8>) {
     let Ok(Some((frame, _))) = wire::frame::decode(&request.frame) else { return };
     let Ok(Message::Request(decoded)) = Message::decode(frame.payload) else { return };

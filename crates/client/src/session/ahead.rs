@@ -1,4 +1,4 @@
-//! What a session does with directories that it has alone: see `alone`.
+//! A session's use of directories with an exclusive capability: see `alone`.
 
 use types::{Cred, Ino, Moment, Seq, Tid, Timestamp};
 use wire::{Answer, Failure, Op, Reply, WantsAlone};
@@ -6,28 +6,29 @@ use wire::{Answer, Failure, Op, Reply, WantsAlone};
 use super::{Effects, Session};
 use crate::alone::{Alone, Here, Next, Not};
 
-/// What is known of a request without asking.
+/// The local knowledge about a request.
 #[derive(Debug)]
 pub enum Known {
-    /// The answer, from what is remembered.
+    /// The answer, from the cache.
     Remembered(Result<Answer, Failure>),
     /// The answer, from a directory that this client has alone. Nothing is changed.
     Alone(Result<Answer, Failure>),
-    /// The answer to a change that is carried out in such a directory. The server hears of it as the
-    /// request of this number, with [`Session::send_ahead`], or before it hears anything else.
+    /// The answer to a change in such a directory. The server receives it as the request of this
+    /// number, with [`Session::send_ahead`], or before any other request.
     Ahead(Tid, Result<Answer, Failure>),
     /// Nothing: ask.
     Nothing,
-    /// It could be answered soon: ask for something (`Op::Settle`), and when that is answered once more.
+    /// A local answer is possible soon: send a request (`Op::Settle`), and ask again after its
+    /// reply.
     Soon,
-    /// It could be answered if there were inode numbers: ask for as many
-    /// (`Op::Extend` of subtree 0), and once more.
+    /// A local answer needs inode numbers: request this many (`Op::Extend` of subtree 0), and ask
+    /// again.
     WantsNumbers(u64),
 }
 
 impl Session {
-    /// From now on takes directories that it can have alone for itself, and answers changes in them.
-    /// The caller must [remember](Session::remember), and sends what is collected soon.
+    /// From now on takes exclusive capabilities of directories, and answers changes in them. The
+    /// caller must [remember](Session::remember), and soon sends the collected changes.
     pub fn take_alone(&mut self, wants: WantsAlone) {
         if wants != WantsAlone::Never {
             self.alone.get_or_insert_with(|| Box::new(Alone::new(wants)));
@@ -98,8 +99,8 @@ impl Session {
         answer.map_or(Known::Nothing, Known::Remembered)
     }
 
-    /// The attributes of a directory that this client has alone, by its name in one that it remembers:
-    /// a program asks for that with every path.
+    /// The attributes of a directory with an exclusive capability, by its name in a cached
+    /// directory: programs ask for them with every path.
     fn leads_to_alone(&self, cred: &Cred, op: &Op<'_>) -> Option<Result<Answer, Failure>> {
         let Op::Lookup { parent, name } = *op else { return None };
         let alone = self.alone.as_ref()?;
@@ -113,8 +114,8 @@ impl Session {
         self.connected && !self.leases.is_empty()
     }
 
-    /// The answer to a question from what is leased now, by the clock of [`Session::at`], and if
-    /// `fresh`, which is whether [`Session::known`] could be asked, from what else is known.
+    /// The answer to a question from valid leases, by the clock of [`Session::at`], and with
+    /// `fresh`, which means that [`Session::known`] could be asked, from all caches.
     #[allow(clippy::wildcard_enum_match_arm, reason = "nothing else is remembered")]
     #[must_use]
     pub fn leased(
@@ -152,8 +153,8 @@ impl Session {
         }
     }
 
-    /// Sends what was answered here since the last time. When [`Effects::settled`] says so, the server
-    /// was heard since this call.
+    /// Sends the changes that were answered locally since the last call. A later
+    /// [`Effects::settled`] means that the server has processed them.
     pub fn send_ahead(&mut self, effects: &mut Effects) {
         if !self.connected {
             return;
@@ -190,7 +191,8 @@ impl Session {
         self.alone.as_ref().filter(|_| self.connected)?.entries(dir)
     }
 
-    /// Tells the server something later, if it is told other things later. Says whether it will be.
+    /// Queues a message behind the collected changes, if there are any. Returns whether it was
+    /// queued.
     pub(super) fn tell_ahead(&mut self, op: Op<'_>) -> bool {
         let tid = Tid(self.next_tid);
         let heard = self.heard(tid);
@@ -220,8 +222,8 @@ impl Session {
         }
     }
 
-    /// What a reply says about directories that this client has alone, or gets now. Nothing of it is
-    /// remembered elsewhere.
+    /// Processes the part of a reply about directories that this client has exclusively, or gets
+    /// now. The general cache must not keep it.
     pub(super) fn reply_about_alone(&mut self, reply: &mut Reply, effects: &mut Effects) {
         let Some(alone) = &mut self.alone else { return };
         let Reply { tid, seq, safe, ref result, .. } = *reply;
@@ -268,7 +270,8 @@ impl Session {
         }
     }
 
-    /// A reply to something that was sent ahead: the server has not done what was answered here.
+    /// A reply to an asynchronous request: the server has not made the change that was answered
+    /// locally.
     pub(super) fn reply_to_ahead(
         &mut self,
         tid: Tid,
@@ -285,8 +288,9 @@ impl Session {
         }
     }
 
-    /// Forgets what was remembered and gives it back: nobody is to wait for a client that goes. One that is
-    /// cut off cannot say so; whoever changes what it remembered waits until it cannot remember any more.
+    /// Empties the caches and returns the capabilities: no other client must wait for a client that
+    /// leaves. A client without a connection cannot report this; changes then wait until its cached
+    /// entries have expired.
     pub fn leave(&mut self, effects: &mut Effects) {
         if !self.connected {
             return;
@@ -314,7 +318,8 @@ impl Session {
         }
     }
 
-    /// Sends again what the server may not have, or may have lost. Says whether there was anything.
+    /// Sends again the changes that the server may not have, or may have lost. Returns whether
+    /// there were any.
     pub(super) fn send_ahead_again(
         &mut self,
         restarted: bool,
@@ -328,7 +333,8 @@ impl Session {
         alone.groups.again(restarted, recovered, &mut effects.frames)
     }
 
-    /// All that was sent again: asks how far the server has come, and gives back what the client had.
+    /// The repetition is complete: asks for the server's position, and returns the client's
+    /// capabilities.
     pub(super) fn end_of_ahead(&mut self, ahead: bool, restarted: bool, effects: &mut Effects) {
         if ahead {
             let settle = self.call_at_once(&Cred::root(), Op::Settle, effects);

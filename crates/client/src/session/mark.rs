@@ -1,11 +1,11 @@
-//! What answers change in what a client has open and locked.
+//! The effect of answers on the client's open files and locks.
 
 use types::{Cred, Ino, Lock, Seq, Tid};
 use wire::{Answer, Failure, Op, Opened};
 
 use super::{Effects, Session, Unsafe};
 
-/// What the answer to a request changes in what the client has.
+/// The effect of an answer on the client's state.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Mark {
     Open {
@@ -25,7 +25,7 @@ pub(super) enum Mark {
     Length,
 }
 
-/// What the answer to a request will change.
+/// The effect that the answer to a request will have.
 pub(super) fn mark(op: &Op<'_>) -> Option<Mark> {
     if let Op::Open { ino, write } = *op {
         Some(Mark::Open { ino, write })
@@ -95,8 +95,8 @@ impl Session {
     }
 }
 
-/// What a reply says of another rank that is to be asked instead. Who asked hears that; for all else the
-/// request was not carried out.
+/// The redirect in a reply. The caller gets the redirect; everything else treats the request as not
+/// executed.
 pub(super) fn take_elsewhere(reply: &mut wire::Reply) -> Option<Result<Answer, wire::Failure>> {
     let elsewhere = matches!(reply.result, Ok(Answer::Elsewhere(_) | Answer::Fragments(_)));
     elsewhere.then(|| std::mem::replace(&mut reply.result, Err(types::Errno::Remote.into())))

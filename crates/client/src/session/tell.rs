@@ -1,4 +1,4 @@
-//! What the client has open and locked, told to a server that does not know it.
+//! Registers the client's open files and locks at a server that does not know them.
 
 use types::{Cred, Ino, Tid};
 use wire::{Message, Op, Replay, Request};
@@ -8,7 +8,8 @@ use super::{Effects, Session};
 use crate::held::Carried;
 
 impl Session {
-    /// Tells the server what the client has. That needs nothing of the namespace.
+    /// Registers the client's state at the server. The server needs nothing of the namespace for
+    /// it.
     pub(super) fn tell_held(&mut self, effects: &mut Effects) {
         self.told.clear();
         let held: Vec<_> = self.held.tell().collect();
@@ -28,15 +29,16 @@ impl Session {
         }
     }
 
-    /// Whether a file is open, as far as is known, or locked, or the root of a subtree that is merged on demand.
+    /// Whether a file is open, as far as is known, or locked, or the root of a subtree that is
+    /// merged on demand.
     #[must_use]
     pub fn has(&self, ino: Ino) -> bool {
         self.held.has(ino)
     }
 
-    /// Takes out what there is of a file that another rank serves, for the session with that one. Who is still opening
-    /// it will hear that from this server, and ask the other one. This server may have been started anew, and been told of it
-    /// since: so it is told that it is over.
+    /// Takes out the state of a file that another rank serves, for the session with that rank. A
+    /// pending open gets a redirect from this server, and goes to the other rank. This server may
+    /// have restarted and received the registration since: so it is notified of the end.
     pub fn take_out(&mut self, ino: Ino, effects: &mut Effects) -> Carried {
         let opening = |writes: bool| {
             let of = |mark: &&Mark| matches!(mark, Mark::Open { ino: of, write } if *of == ino && *write == writes);
@@ -50,8 +52,9 @@ impl Session {
         carried
     }
 
-    /// Puts in what was taken out of the session with the rank that served a file before, and tells the server what is open
-    /// of it, or that nothing is. The session was connected; if it is not any more, the server is told when it is again.
+    /// Puts in the state from the session with the rank that served a file before, and registers it
+    /// at the server, or reports that the file is not open. The session was connected; if the
+    /// connection is lost, the registration follows with the next one.
     pub fn put_in(&mut self, ino: Ino, carried: Option<Carried>, effects: &mut Effects) {
         let told = self.held.put_in(ino, carried.unwrap_or_default());
         if self.connected {

@@ -22,7 +22,7 @@ impl Bench {
         bench
     }
 
-    /// A connection to a server of this tenure. Returns what the server is sent.
+    /// A connection to a server of this term. Returns the messages to the server.
     fn welcome(&mut self, epoch: u64) -> Vec<String> {
         self.session.handle(Input::Disconnected, &mut self.effects);
         self.session.handle(Input::Connected, &mut self.effects);
@@ -104,7 +104,7 @@ fn what_is_open_goes_to_the_session_with_the_rank_that_serves_it_now() {
     assert_eq!(std::mem::take(&mut other.effects.recalled), [FILE]);
     assert_eq!(other.welcome(2).len(), 4, "hello, what is open and locked, the end");
     assert!(other.session.close(FILE, true, &mut other.effects) || !other.sent().is_empty());
-    // What is not open is told, too: somebody waits for it.
+    // A closed file is reported, too: another client waits for it.
     let other_file = Ino(FILE.0 + 1);
     other.session.put_in(other_file, None, &mut other.effects);
     let nothing = Op::Reopen { ino: other_file, access: Access::default() };

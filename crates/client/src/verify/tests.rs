@@ -38,7 +38,7 @@ fn no_create() -> Create<'static> {
     }
 }
 
-/// What honest clients do first.
+/// The first events of honest clients.
 fn honest() -> [Create<'static>; 3] {
     [
         create(ROOT, b"dir", 100, 0o040_755),
@@ -63,7 +63,7 @@ fn verify(events: &[Event<'_>]) -> Result<Vec<Vec<u8>>, Doubt> {
     Ok(verifier.end())
 }
 
-/// What comes of honest work and one event more.
+/// The verdict on honest work and one event more.
 #[track_caller]
 fn refused(event: Event<'_>) -> Errno {
     let honest = honest().map(Event::Create);
@@ -100,11 +100,11 @@ fn forgeries_are_refused() {
     for name in [&b"../x"[..], b"..", b".", b"a/b", b"a\0b"] {
         made(create(ROOT, name, 103, 0o100_644));
     }
-    // What is there, under the same name or number.
+    // An existing name, or an existing number.
     assert_eq!(made(create(Ino(100), b"file", 103, 0o100_644)), Errno::Exists);
     assert_eq!(made(create(ROOT, b"x", 101, 0o100_644)), Errno::Exists);
     assert_eq!(made(create(ROOT, b"x", ROOT.0, 0o100_644)), Errno::Exists);
-    // What only servers say.
+    // Events that only servers write.
     let policy = Event::SetPolicy { ino: Ino(100), policy: b"", time: Timestamp(6), home: ROOT };
     assert_eq!(refused(policy), Errno::NotPermitted);
     let gone = Event::Unlink { parent: ROOT, name: b"dir", ino: Ino(100), time: Timestamp(6) };

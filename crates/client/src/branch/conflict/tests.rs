@@ -110,7 +110,7 @@ fn judged(events: &[Event<'_>], both: &mut Both) -> (Vec<String>, u64) {
 #[test]
 fn what_the_trunk_left_as_it_was_is_no_conflict() {
     let mut both = Both::new(&[(10, "a", file(20)), (10, "d", dir(21)), (21, "b", file(22))]);
-    // Others change beside it, also in the same directory.
+    // Unrelated changes beside it, also in the same directory.
     both.trunk.insert((21, "other"), file(30));
     both.trunk.insert((10, "d"), Attr { mtime: Timestamp(9), ctime: Timestamp(9), ..dir(21) });
     let events = [

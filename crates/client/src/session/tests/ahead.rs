@@ -1,4 +1,4 @@
-//! What is answered here before the server hears of it.
+//! Requests that the client answers before the server receives them.
 
 use types::{InoRange, MODE_TYPE};
 use wire::{NewInode, Told, WantsAlone};
@@ -75,7 +75,7 @@ impl Bench {
         self.requests()
     }
 
-    /// What was sent, without names and content.
+    /// The sent messages, without names and content.
     #[allow(clippy::wildcard_enum_match_arm, reason = "the tests look at these")]
     fn requests(&mut self) -> Vec<Request<'static>> {
         let frames = std::mem::take(&mut self.effects.frames);
@@ -124,7 +124,7 @@ fn a_change_in_a_directory_alone_is_answered_here_and_told_later() {
     let Answer::Attr(made) = answer else { panic!("{answer:?}") };
     assert_eq!((made.ino, made.ctime, made.nlink), (Ino(1000), Timestamp(7), 1));
     assert!(bench.sent().is_empty() && bench.session.is_ahead());
-    // It is there for who asks here, as the server would say it.
+    // The new name exists for this client, as in the server's answer.
     let found = bench.known(Op::Lookup { parent: SUB, name: b"a" });
     assert!(matches!(found, Known::Alone(Ok(Answer::Attr(attr))) if attr == made));
     let again = bench.known(create(SUB, b"a", FILE_MODE));
@@ -215,7 +215,7 @@ fn a_new_server_is_told_what_it_may_not_have_in_its_first_order() {
     bench.settle(sent[1].tid, 5);
     bench.ahead(create(SUB, b"b", FILE_MODE));
     let sent = bench.welcome(3);
-    // Not the next tenure: what its predecessor had stored is not known.
+    // Not the next term: the state that its predecessor stored is unknown.
     let (again, rest): (Vec<_>, Vec<_>) = sent.iter().partition(|line| line.starts_with("again"));
     assert_eq!(again.len(), 4, "mkdir, both creates, and the end: {sent:?}");
     assert!(rest.iter().any(|line| line.contains("Settle")), "{sent:?}");
@@ -259,7 +259,7 @@ fn what_was_refused_is_sent_to_no_later_server() {
     let again: Vec<_> = sent.iter().filter(|line| line.starts_with("again")).collect();
     assert_eq!(again.len(), 3, "mkdir, the first create, and the end: {sent:?}");
 
-    // Nothing else was on its way.
+    // No other request was under way.
     let mut bench = Bench::with_sub();
     let (refused, _) = bench.ahead(create(SUB, b"a", FILE_MODE));
     bench.send_ahead();
