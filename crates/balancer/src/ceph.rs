@@ -47,7 +47,7 @@ pub(crate) fn run(
     Ok((loads(machine, ranks), targets))
 }
 
-/// What the script stored as `load`, for the log of decisions; nothing depends on it.
+/// The values that the script stored as `load`, for the log of decisions; nothing depends on them.
 fn loads(machine: &Machine, ranks: usize) -> Vec<f64> {
     let of = |rank: usize| -> Option<f64> {
         let mds: mlua::Table = machine.lua.globals().get("mds").ok()?;

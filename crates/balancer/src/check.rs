@@ -1,7 +1,7 @@
-//! A policy on made-up clusters, before it is put in force: what `balancer check` runs.
+//! Runs a policy on synthetic clusters before it is put in force, for `balancer check`.
 //!
-//! Reading a policy finds what cannot be compiled. This finds what fails only when it runs: every
-//! rank of small and large clusters decides, idle and busy, several ticks in a row.
+//! Reading a policy finds faults at compile time. This check finds faults at run time: every rank
+//! of small and large clusters decides, idle and busy, several ticks in a row.
 //!
 //! Invariant: the clusters are the same every time.
 
@@ -29,7 +29,7 @@ pub enum Scene {
     Last,
     /// All have the same.
     Even,
-    /// Each has half of what the one before has.
+    /// Each rank has half the load of the rank before.
     Falling,
 }
 
@@ -71,7 +71,7 @@ impl Scene {
     }
 }
 
-/// What a policy did in one scene.
+/// The decisions of a policy in one scene.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tried {
     /// How load lay.
@@ -95,7 +95,8 @@ pub fn try_out(policy: &Policy) -> Vec<Tried> {
     try_out_with(policy, Expired::never)
 }
 
-/// As [`try_out`]; `begin` is asked at the begin of each decision for what ends it.
+/// As [`try_out`]; `begin` is called at the start of each decision and returns the look at the
+/// clock that ends it.
 #[must_use]
 pub fn try_out_with(policy: &Policy, begin: impl Fn() -> Expired) -> Vec<Tried> {
     let mut all = Vec::new();
@@ -113,7 +114,7 @@ fn try_scene(policy: &Policy, scene: Scene, ranks: u16, begin: &dyn Fn() -> Expi
     for tick in 1..=TICKS {
         let mut wanted = 0.0;
         let mut exports = 0;
-        // In a larger cluster the first and the last ranks stand for the others.
+        // In a larger cluster the first and the last ranks represent all ranks.
         let asked = (0..ranks).filter(|rank| ranks <= 3 || *rank < 2 || *rank + 2 >= ranks);
         for rank in asked {
             let Some(state) = states.get_mut(usize::from(rank)) else { continue };
@@ -135,7 +136,7 @@ fn try_scene(policy: &Policy, scene: Scene, ranks: u16, begin: &dyn Fn() -> Expi
         if wanted > tried.wanted {
             (tried.wanted, tried.exports) = (wanted, exports);
         }
-        // What fails once would only say so again.
+        // A second fault in one scene would only repeat the first.
         if tried.fault.is_some() {
             break;
         }

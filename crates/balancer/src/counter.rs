@@ -3,12 +3,12 @@
 //! A hit counts for the fragment and for every directory above it, and fades by half in every
 //! half-life, so a number says how hot a subtree is now. Time is handed in.
 //!
-//! Invariant: all numbers are finite and not negative; what has faded is forgotten, so the table
-//! holds what is warm and not what exists.
+//! Invariant: all numbers are finite and not negative; faded counts are dropped, so the table holds
+//! the warm directories and not all directories.
 
 use types::{DirFragId, Map, Moment, Span};
 
-/// What was done to a directory or to something in it.
+/// The kind of a hit in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// An inode was read (`IRD`).
@@ -51,7 +51,7 @@ impl Counts {
         ]
     }
 
-    /// Adds `hits` of one kind. What is not a positive number counts nothing.
+    /// Adds `hits` of one kind. Numbers that are not positive count nothing.
     pub fn add(&mut self, kind: Kind, hits: f64) {
         let hits = if hits.is_finite() { hits.max(0.0) } else { 0.0 };
         match kind {
@@ -87,7 +87,7 @@ impl Counts {
         }
     }
 
-    /// All hits, whatever their kind.
+    /// All hits of all kinds.
     #[must_use]
     pub fn sum(&self) -> f64 {
         self.named().iter().map(|(_, value)| value).sum()
@@ -102,8 +102,8 @@ pub struct Fading {
 }
 
 impl Fading {
-    /// What is left of the counts at `now`, if half of them go in each `half_life`. A moment before
-    /// the last hit sees what the last hit left.
+    /// The counts at `now`, if they halve in each `half_life`. A moment before the last hit sees
+    /// the counts right after the last hit.
     #[must_use]
     pub fn at(&self, now: Moment, half_life: Span) -> Counts {
         self.counts.times(share_left(now.since(self.at), half_life))
@@ -133,10 +133,10 @@ fn nanos(span: u64) -> f64 {
     span as f64
 }
 
-/// What a directory has to have left of its hits to be remembered.
+/// A directory with fewer remaining hits is dropped.
 const FORGOTTEN_BELOW: f64 = 0.01;
 
-/// The counters of one rank: per fragment what was done in it, and in it and below.
+/// The counters of one rank: per fragment the hits in it, and the hits in it and below.
 #[derive(Clone, Debug)]
 pub struct LoadTable {
     half_life: Span,
@@ -145,7 +145,7 @@ pub struct LoadTable {
 }
 
 impl LoadTable {
-    /// Half of every count is gone after this, unless a rank is told otherwise: 5 seconds.
+    /// The default half-life of every count: 5 seconds.
     pub const HALF_LIFE: Span = Span::from_millis(5_000);
 
     /// An empty table.
@@ -154,8 +154,8 @@ impl LoadTable {
         Self { half_life, own: Map::default(), nested: Map::default() }
     }
 
-    /// Counts `hits` in the first fragment of `path` and for all others, which are the fragments
-    /// that lead to it, the nearest first. An empty path counts nothing.
+    /// Counts `hits` in the first fragment of `path`, and below each of the remaining ones, which
+    /// lead to it, the nearest first. An empty path counts nothing.
     pub fn hit(&mut self, path: &[DirFragId], kind: Kind, hits: f64, now: Moment) {
         if let Some(first) = path.first() {
             self.own.entry(*first).or_default().hit(kind, hits, now, self.half_life);
@@ -165,20 +165,20 @@ impl LoadTable {
         }
     }
 
-    /// What was done in a fragment itself.
+    /// The hits in a fragment itself.
     #[must_use]
     pub fn own(&self, id: DirFragId, now: Moment) -> Counts {
         self.own.get(&id).map_or_else(Counts::default, |own| own.at(now, self.half_life))
     }
 
-    /// What was done in a fragment and everywhere below it.
+    /// The hits in a fragment and everywhere below it.
     #[must_use]
     pub fn nested(&self, id: DirFragId, now: Moment) -> Counts {
         self.nested.get(&id).map_or_else(Counts::default, |all| all.at(now, self.half_life))
     }
 
-    /// A directory was split into parts that stand in it: each has an equal share of what was done in the directory
-    /// itself.
+    /// A directory was split into parts inside it: each gets an equal share of the hits in the
+    /// directory itself.
     pub fn split(&mut self, id: DirFragId, parts: &[DirFragId]) {
         let Some(old) = self.own.remove(&id) else { return };
         let share = 1.0 / f64::from(u32::try_from(parts.len()).unwrap_or(u32::MAX)).max(1.0);
@@ -190,7 +190,7 @@ impl LoadTable {
         }
     }
 
-    /// The reverse: what was done in parts of a directory was done in it.
+    /// The reverse: the hits in the parts of a directory become hits in the directory.
     pub fn join(&mut self, parts: &[DirFragId], id: DirFragId, now: Moment) {
         let mut sum = self.own(id, now);
         for part in parts {
@@ -201,8 +201,8 @@ impl LoadTable {
         self.own.insert(id, Fading { counts: sum, at: now });
     }
 
-    /// A subtree left: its fragment is forgotten here, and `above`, the fragments that lead to it,
-    /// lose what it had.
+    /// A subtree left: its fragment is dropped here, and its hits are subtracted from `above`, the
+    /// fragments that lead to it.
     pub fn left(&mut self, id: DirFragId, above: &[DirFragId], now: Moment) {
         let gone = self.nested(id, now);
         self.own.remove(&id);
@@ -214,7 +214,7 @@ impl LoadTable {
         }
     }
 
-    /// Forgets what has faded. To be called now and then, such as at every heartbeat.
+    /// Drops faded counts. To be called regularly, such as at every heartbeat.
     pub fn forget(&mut self, now: Moment) {
         let half_life = self.half_life;
         let warm =
@@ -229,7 +229,7 @@ impl LoadTable {
         self.nested.contains_key(&id)
     }
 
-    /// All fragments that are remembered, in no particular order, with what was done in each and below.
+    /// All fragments of the table, in no particular order, each with the hits in it and below.
     pub fn all(&self, now: Moment) -> impl Iterator<Item = (DirFragId, Counts)> {
         self.nested.iter().map(move |(id, all)| (*id, all.at(now, self.half_life)))
     }
@@ -247,7 +247,7 @@ impl LoadTable {
     }
 }
 
-/// Subtracting what was rounded may end a hair below zero.
+/// Subtracting a rounded number may end a hair below zero.
 fn positive(counts: &Counts) -> Counts {
     Counts {
         inode_reads: counts.inode_reads.max(0.0),

@@ -12,12 +12,12 @@ use crate::{
     Expired, Export, Fault, FaultKind, LogLine, Policy, Selector, Settings, State, View, ceph,
 };
 
-/// What a decision came to.
+/// The kind of a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The policy wants nothing to move.
     Balanced,
-    /// The policy wants load to move; [`Decision::exports`] says what does.
+    /// The policy wants load to move; [`Decision::exports`] lists the units.
     Migrate,
     /// The policy looks at the rank after the last one, as the published ones do, and this is the
     /// last. Not a fault.
@@ -29,21 +29,21 @@ pub enum Outcome {
 /// A decision, with all that led to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// What it came to.
+    /// The kind of decision.
     pub outcome: Outcome,
     /// The load of each rank by the policy's `mdsload`.
     pub loads: Vec<f64>,
     /// How much load each rank is to get; all 0 unless the outcome is [`Outcome::Migrate`].
     pub targets: Vec<f64>,
-    /// What moves, where to, in this order.
+    /// The exports, each with its target, in this order.
     pub exports: Vec<Export>,
     /// Fragments that are too popular to be moved and that dividing would help.
     pub indivisible: Vec<DirFragId>,
     /// One line for people: why this.
     pub why: String,
-    /// What the policy logged.
+    /// The lines that the policy logged.
     pub log: Vec<LogLine>,
-    /// What to hand in at the next tick, and to store before.
+    /// The state to store, and to hand in at the next tick.
     pub state: State,
     /// Steps that the script took.
     pub steps: u64,
@@ -80,18 +80,18 @@ impl Decision {
     }
 }
 
-/// Decides what a rank sends to whom. Equal arguments give equal decisions.
+/// Decides the exports of a rank. Equal arguments give equal decisions.
 ///
 /// A rank calls this at every tick, after the heartbeats, with the [`State`] of its last decision,
-/// and starts the exports in the order given. Nothing a policy can do makes this panic, hang or
-/// fail: what goes wrong is in [`Decision::outcome`]. For a rank that serves clients
-/// [`decide_until`] is the better call, because it also bounds time.
+/// and starts the exports in the order given. No policy can make this panic, hang or fail: faults
+/// are in [`Decision::outcome`]. A rank that serves clients should call [`decide_until`], because
+/// it also bounds time.
 #[must_use]
 pub fn decide(policy: &Policy, view: &View, state: &State) -> Decision {
     decide_until(policy, view, state, &Expired::never())
 }
 
-/// As [`decide`], and gives up when `expired` says so.
+/// As [`decide`], and gives up when `expired` returns true.
 #[must_use]
 pub fn decide_until(policy: &Policy, view: &View, state: &State, expired: &Expired) -> Decision {
     if let Err(fault) = view.check() {

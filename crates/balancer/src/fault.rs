@@ -1,4 +1,4 @@
-//! What went wrong in a policy, and where.
+//! Faults of a policy, with their lines.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub enum FaultKind {
     Time,
     /// The script wanted more memory than it may have.
     Memory,
-    /// What the script decided cannot be done: not a number, a rank that does not exist.
+    /// The script's decision is impossible: not a number, or a rank that does not exist.
     Result,
     /// Not the policy's fault: the view makes no sense.
     View,
@@ -30,7 +30,7 @@ pub struct Fault {
     pub kind: FaultKind,
     /// The line of the policy's file, counted from 1, where it is known.
     pub line: Option<u32>,
-    /// What happened, on one line of at most 300 characters.
+    /// The fault, on one line of at most 300 characters.
     pub message: String,
 }
 
@@ -48,7 +48,7 @@ impl Fault {
         self
     }
 
-    /// What a person should do about it.
+    /// The remedy for a person.
     #[must_use]
     pub fn remedy(&self) -> &'static str {
         match self.kind {

@@ -1,4 +1,4 @@
-//! What every rank sends to every other one at each tick.
+//! The message that every rank sends to every other rank at each tick.
 //!
 //! Invariant: a heartbeat that was decoded holds finite numbers that are not negative.
 
@@ -14,12 +14,12 @@ use crate::{Counts, Metrics, Policy};
 pub struct Heartbeat {
     /// Who says it.
     pub rank: Rank,
-    /// The rank's tenure: a server that takes over begins anew with counting ticks.
+    /// The rank's term: a server that takes over counts ticks from zero.
     pub epoch: Epoch,
     /// Which version of the policy its loads were computed with. Loads of different versions must
     /// not be compared: a receiver that has another version skips the tick.
     pub policy: u64,
-    /// The rank's ticks so far: what comes late is dropped.
+    /// The rank's ticks so far: late heartbeats are dropped.
     pub tick: u64,
     /// The numbers. `age_seconds` is 0.
     pub metrics: Metrics,
@@ -44,7 +44,7 @@ impl Heartbeat {
         bytes
     }
 
-    /// Reads what [`Heartbeat::encode`] wrote.
+    /// Reads the bytes of [`Heartbeat::encode`].
     ///
     /// # Errors
     /// [`Malformed`] with the offset, for anything else.
@@ -98,9 +98,9 @@ fn numbers(metrics: &Metrics) -> [f64; 8] {
     ]
 }
 
-/// The loads of a rank by its policy's `metaload`: of what it has, and of all that it sees. A policy
-/// that fails at this says so when it decides, too; until then the sum of all hits stands in, so
-/// that the other ranks hear something.
+/// The loads of a rank by its policy's `metaload`: of its own subtrees, and of all that it sees. A
+/// policy that fails here also reports the fault when it decides; until then the sum of all hits
+/// replaces its result, so that the other ranks receive a load.
 #[must_use]
 pub fn loads(policy: &Policy, auth: &Counts, all: &Counts) -> (f64, f64) {
     match policy.metaload(&[*auth, *all]).as_deref() {

@@ -1,4 +1,4 @@
-//! The balancer: from what the ranks say of themselves to what moves where.
+//! The balancer: from the ranks' reports of their load to the exports.
 //!
 //! Policies decide; this crate runs them and carries their wishes out on paper. It moves nothing:
 //! a rank builds a [`View`], calls [`decide_until`], stores [`Decision::state`], and starts
@@ -22,7 +22,7 @@
 //!
 //! Every rank, at every tick (10 seconds unless set otherwise):
 //!
-//! 1. asks its [`LoadTable`], which was told every request, for the [`Counts`] of what it has, and
+//! 1. asks its [`LoadTable`], which counts every request, for the [`Counts`] of its subtrees, and
 //!    [`heartbeat::loads`] for the loads of its own [`Heartbeat`], which goes to all ranks;
 //! 2. builds a [`View`] of the newest heartbeats it has (their age in `age_seconds`) and of its
 //!    subtrees and fragments, each [`Unit`] after the one it stands in;
@@ -31,11 +31,12 @@
 //!    repeated failure, and keeps the decision for `balancer log`;
 //! 5. stores the state, then begins the exports. Nothing else of a decision has an effect.
 //!
-//! [`LoadTable`], [`View`], [`decide`] and the rest are values and functions: no clock, no thread, no
-//! I/O; equal arguments give equal results. The script engine is a library in C++ and lives in one
-//! module (`script`), for one decision at a time.
+//! [`LoadTable`], [`View`], [`decide`] and the rest are values and functions: no clock, no thread,
+//! no I/O; equal arguments give equal results. The script engine is a library in C++ and lives in
+//! one module (`script`), for one decision at a time.
 //!
-//! Invariant: whatever a policy does, a decision comes back; a policy that failed moves nothing.
+//! Invariant: every policy, however hostile, leads to a decision; a policy that failed moves
+//! nothing.
 
 mod ceph;
 pub mod check;

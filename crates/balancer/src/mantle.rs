@@ -1,7 +1,7 @@
 //! The environment of the paper: `MDSs` counted from 1, `targets`, and five hooks.
 //!
 //! All spellings of the paper, of its listings and of its published program are there. Where they
-//! disagree, `docs/formats/balancer.md` says what holds.
+//! disagree, `docs/formats/balancer.md` decides.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use crate::source::Sections;
 use crate::view::is_load;
 use crate::{Counts, Fault, FaultKind, Selector, Settings, State, View};
 
-/// What Listing 1 has, and the listings that give none refer to.
+/// The load of Listing 1, to which the listings without a load refer.
 const METALOAD: &str = "IWR";
 const MDSLOAD: &str = "MDSs[i][\"all\"]";
 const HOWMUCH: &str = "{\"big_first\"}";
@@ -102,7 +102,7 @@ fn compile_when(machine: &Machine, text: &str) -> Result<Function, Fault> {
         Err(fault) => fault,
     };
     machine.compile(text).map_err(|complete| {
-        // The real mistake is the one that comes first; the other one is the missing or surplus end.
+        // The earlier mistake is the real one; the later one is the missing or surplus end.
         if open.line.unwrap_or(u32::MAX) < complete.line.unwrap_or(u32::MAX) {
             open
         } else {
@@ -111,7 +111,7 @@ fn compile_when(machine: &Machine, text: &str) -> Result<Function, Fault> {
     })
 }
 
-/// What a run found out.
+/// The results of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Ran {
     /// By rank, from 0.
@@ -373,7 +373,7 @@ fn beyond(ranks: usize, first: usize) -> String {
     format!("a target for rank {}, ", ranks + first)
 }
 
-/// Reads what was decided: one number for each rank, counted from `first`.
+/// Reads the decision: one number for each rank, counted from `first`.
 pub(crate) fn read_targets(value: &Value, ranks: usize, first: usize) -> Result<Vec<f64>, Fault> {
     let wrong = |message: String| Err(Fault::new(FaultKind::Result, message));
     let Value::Table(table) = value else {

@@ -57,7 +57,7 @@ impl Policy {
     /// Reads a policy from bytes of any origin, such as a file or an object.
     ///
     /// # Errors
-    /// As [`Policy::parse`]; also for what is not UTF-8.
+    /// As [`Policy::parse`]; also for bytes that are not UTF-8.
     pub fn parse_bytes(name: &str, bytes: &[u8]) -> Result<Self, Fault> {
         match std::str::from_utf8(bytes) {
             Ok(text) => Self::parse(name, text),
@@ -95,7 +95,7 @@ impl Policy {
         self
     }
 
-    /// What it is called: a preset's name or a file's.
+    /// The policy's name: a preset's name or a file's.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -130,11 +130,11 @@ impl Policy {
         &self.source
     }
 
-    /// The metadata load of fragments or subtrees, by the policy's `metaload`. What a rank puts into
-    /// its heartbeat is computed with this; see [`crate::heartbeat::loads`].
+    /// The metadata load of fragments or subtrees, by the policy's `metaload`. A rank computes its
+    /// heartbeat with this; see [`crate::heartbeat::loads`].
     ///
     /// # Errors
-    /// Whatever the hook does wrong.
+    /// Any fault of the hook.
     pub fn metaload(&self, counts: &[Counts]) -> Result<Vec<f64>, Fault> {
         let Source::Mantle(sections) = &self.source else {
             return Ok(counts.iter().map(ceph::metaload).collect());

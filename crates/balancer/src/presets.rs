@@ -7,7 +7,7 @@ use crate::Policy;
 pub struct Preset {
     /// Its name.
     pub name: &'static str,
-    /// What it does, in one line.
+    /// Its purpose, in one line.
     pub about: &'static str,
     /// Its text.
     pub text: &'static str,
@@ -45,12 +45,12 @@ pub fn preset(name: &str) -> Option<Policy> {
     Policy::parse(preset.name, preset.text).ok()
 }
 
-/// The name of the policy in force where nobody set one: CephFS's, of the paper's Table 1.
+/// The name of the default policy: CephFS's, of the paper's Table 1.
 pub const DEFAULT_POLICY: &str = "cephfs";
-/// The name of the policy that moves nothing but what is pinned: for whoever wants no balancer.
+/// The name of the policy that moves only pinned subtrees: for clusters without a balancer.
 pub const NO_POLICY: &str = "static";
 
-/// The policy in force where nobody set one.
+/// The default policy.
 #[must_use]
 pub fn default_policy() -> Policy {
     preset(DEFAULT_POLICY).expect("a test compiles every shipped policy")

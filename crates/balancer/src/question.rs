@@ -1,19 +1,19 @@
-//! What a rank has asked at a tick, and is answered: a value, so that it can be worked out beside the
-//! rank's own work, on another thread, while requests go on.
+//! The question of a rank at a tick, and its answer: values, so that another thread can compute the
+//! answer while the rank serves requests.
 
 use crate::{Decision, Expired, Policy, State, View, decide_until, heartbeat};
 
-/// What a rank wants to know at a tick.
+/// The question of a rank at a tick.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
     /// The version of the policy.
     pub version: u64,
     /// The policy in force.
     pub policy: Policy,
-    /// What the rank knows. Its own entry is without `auth` and `all`: they are the policy's to say,
-    /// and part of the answer.
+    /// The rank's view. Its own entry has no `auth` and `all`: the policy computes them, and they
+    /// are part of the answer.
     pub view: View,
-    /// What the policy remembers.
+    /// The policy's state.
     pub state: State,
     /// Why nothing is to be decided, if so: then only the loads are wanted.
     pub skipped: Option<String>,
@@ -24,15 +24,15 @@ pub struct Question {
 pub struct Answer {
     /// The question, with the rank's own loads in its view.
     pub question: Question,
-    /// What was decided, unless nothing was to be.
+    /// The decision, if the question asked for one.
     pub decision: Option<Decision>,
-    /// How long that took, in microseconds, if somebody looked at a clock.
+    /// The time that the answer took, in microseconds, if the caller measured it.
     pub micros: u64,
 }
 
 impl Question {
-    /// Works the answer out: the rank's loads first, for the others to hear and for its own entry, and
-    /// then what it decides.
+    /// Computes the answer: first the rank's loads, for the heartbeat and for its own entry, then
+    /// its decision.
     #[must_use]
     pub fn answer(mut self, expired: &Expired) -> Answer {
         let (auth, all) = heartbeat::loads(&self.policy, &self.view.auth, &self.view.all);

@@ -1,5 +1,5 @@
-//! What a rank tells of its balancing: every tick with its inputs and its why, and every move with how
-//! it ended. What `cudele balancer log` shows.
+//! The records of a rank's balancing: every tick with its inputs and its reason, and every move
+//! with its result. `cudele balancer log` shows them.
 //!
 //! Invariant: a record that was decoded holds numbers that are not NaN, and at most as much as
 //! [`Record::encode`] writes.
@@ -15,7 +15,7 @@ pub const RECORDED_UNITS_MAX: usize = 64;
 /// The most moves and lines of a policy's log that it has.
 const LISTED_MAX: usize = 64;
 
-/// What became of a tick.
+/// The result of a tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ended {
     /// The policy wanted nothing to move.
@@ -66,7 +66,7 @@ pub struct Wanted {
     pub to: Rank,
     /// Its load by the policy's `metaload`.
     pub load: f64,
-    /// The selector that chose it; empty for what goes to its pin.
+    /// The selector that chose the unit; empty for a unit that goes to its pin.
     pub selector: String,
 }
 
@@ -81,13 +81,13 @@ pub struct TickRecord {
     pub version: u64,
     /// Its name.
     pub policy: String,
-    /// What became of it.
+    /// The result of the move.
     pub ended: Ended,
     /// Why.
     pub why: String,
     /// All ranks, by number, as the rank knew them.
     pub ranks: Vec<Metrics>,
-    /// What was done in all that the rank has, and in all that it sees.
+    /// The hits in all that the rank has, and in all that it sees.
     pub counts: (Counts, Counts),
     /// Its warmest directories, each after the one it stands in.
     pub units: Vec<Warm>,
@@ -95,9 +95,9 @@ pub struct TickRecord {
     pub loads: Vec<f64>,
     /// How much each rank was to get.
     pub targets: Vec<f64>,
-    /// What was to move.
+    /// The moves that the decision wanted.
     pub moves: Vec<Wanted>,
-    /// What the policy logged.
+    /// The lines that the policy logged.
     pub log: Vec<String>,
     /// Steps that the policy took, and microseconds.
     pub cost: (u64, u64),
@@ -148,7 +148,7 @@ const TICK: u8 = 0;
 const MOVE: u8 = 1;
 
 impl TickRecord {
-    /// What is to be recorded of an answer. `path` names directories.
+    /// The record of an answer. `path` names directories.
     #[must_use]
     pub fn of(answer: &Answer, tick: u64, path: impl Fn(Ino) -> Vec<u8>) -> Self {
         let Answer { question, decision, micros } = answer;
@@ -188,8 +188,8 @@ impl TickRecord {
     }
 }
 
-/// The warmest units, each after the one it stands in. As what stands above is at least as warm, none
-/// is without it.
+/// The warmest units, each behind the unit that contains it. A containing unit is at least as warm,
+/// so none is listed without its parents.
 fn warmest(units: &[Unit], path: &impl Fn(Ino) -> Vec<u8>) -> Vec<Warm> {
     let mut order: Vec<usize> = (0..units.len()).collect();
     let heat = |at: &usize| units.get(*at).map_or(0.0, |unit| unit.counts.sum());
@@ -235,7 +235,7 @@ impl Record {
         out
     }
 
-    /// Reads what [`Record::encode`] wrote.
+    /// Reads the bytes of [`Record::encode`].
     ///
     /// # Errors
     /// [`Malformed`] with the offset, for anything else.
@@ -283,7 +283,7 @@ fn put_tick(out: &mut Vec<u8>, record: &TickRecord) {
     put_list(out, &record.units, |out, Warm { path, unit }| {
         out.put_bytes(path);
         put_id(out, unit.id);
-        // From 1: 0 stands for none.
+        // From 1: 0 means none.
         out.put_varint(unit.parent.map_or(0, |parent| parent as u64 + 1));
         put_counts(out, &unit.counts);
         out.put_varint(unit.inodes);

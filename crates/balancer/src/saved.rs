@@ -1,4 +1,4 @@
-//! What a policy remembers from one tick to the next: `WRstate` and `RDstate`.
+//! The state that a policy keeps from one tick to the next: `WRstate` and `RDstate`.
 //!
 //! The rank keeps the bytes (its table in the object store) and hands the value in again, so that
 //! a restart forgets nothing.
@@ -67,7 +67,7 @@ impl State {
         bytes
     }
 
-    /// Reads what [`State::encode`] wrote.
+    /// Reads the bytes of [`State::encode`].
     ///
     /// # Errors
     /// [`Malformed`] with the offset, for anything else, of any length.

@@ -19,14 +19,14 @@ use mlua::{Function, Lua, LuaOptions, StdLib, Value, Variadic, VmState};
 use crate::fault::one_line;
 use crate::{Fault, FaultKind};
 
-/// What one decision may use.
+/// The budget of one decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Steps of the script: calls, returns, turns of loops, positions of patterns.
     pub steps: u64,
     /// Memory of the script in bytes.
     pub memory_bytes: usize,
-    /// Lines that it may log; what comes after is counted and dropped.
+    /// Lines that a script may log; later lines are counted and dropped.
     pub log_lines: usize,
     /// Characters of a line; the rest is dropped.
     pub log_line_chars: usize,
@@ -72,7 +72,7 @@ pub struct LogLine {
     pub text: String,
 }
 
-/// What was used so far.
+/// The part of the budget that is used up.
 #[derive(Debug)]
 struct Meter {
     limits: Limits,
@@ -92,10 +92,11 @@ pub(crate) struct Machine {
     meter: Rc<Meter>,
 }
 
-/// What a policy's text is called in the engine's messages.
+/// The name of a policy's text in the engine's messages.
 const CHUNK: &str = "policy";
 
-/// Not for policies: what would compile text, read the engine's state, or differ from run to run.
+/// Not for policies: functions that compile text, read the engine's state, or differ from run to
+/// run.
 const REMOVED: [&str; 8] = [
     "loadstring",
     "collectgarbage",
@@ -146,8 +147,8 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Gives the script what `prepare` makes, then limits it: what the environment itself needs is
-    /// not counted.
+    /// Gives the script the result of `prepare`, then limits it: the environment itself does not
+    /// count.
     pub(crate) fn prepare<T>(
         &self,
         prepare: impl FnOnce(&Lua) -> mlua::Result<T>,
@@ -177,7 +178,7 @@ impl Machine {
         }
     }
 
-    /// What an error of the engine means.
+    /// The fault that an error of the engine means.
     pub(crate) fn fault(&self, error: &mlua::Error) -> Fault {
         fault(error, &self.meter)
     }
@@ -286,7 +287,8 @@ pub(crate) fn number(value: &Value) -> Option<f64> {
     }
 }
 
-/// A value as a log shows it; addresses of tables are left out, because they differ from run to run.
+/// A value in the form of a log; addresses of tables are left out, because they differ from run to
+/// run.
 pub(crate) fn shown(value: &Value) -> String {
     if let Value::String(text) = value {
         let bytes = text.as_bytes();

@@ -1,7 +1,7 @@
 //! Which of the fragments and subtrees of one directory are sent: the dirfrag selectors.
 //!
 //! The rule, for all but `half`, `hash` and `best_fit`: add in the selector's order until the sum
-//! reaches the target; the last one may cross it. Of several selectors the one whose sum is closest
+//! reaches the target; the last one may cross it. Of several selectors the one with the sum closest
 //! to the target wins, and of equals the one that is named first.
 //!
 //! Invariant: a choice names each candidate at most once.
@@ -19,14 +19,14 @@ pub enum Selector {
     SmallFirst,
     /// The biggest, the smallest, the second biggest, and so on (`big_small`).
     BigSmall,
-    /// The first half of them as they are listed, whatever their load (`half`). An odd one is sent.
+    /// The first half of them in listed order, of any load (`half`). An odd one is sent.
     Half,
-    /// The bigger half of them (`half_big`): what the paper's program did, which sorted first.
+    /// The bigger half of them (`half_big`): the paper's program did this, because it sorted first.
     HalfBig,
     /// The closest sum that can be found (`best_fit`): exact up to 16 candidates, else the biggest
     /// that fit, improved by exchanging.
     BestFit,
-    /// What belongs to the target by its hash, whatever its load (`hash`).
+    /// The units that belong to the target by their hash, of any load (`hash`).
     Hash,
 }
 
@@ -39,7 +39,7 @@ pub struct Candidate {
     pub load: f64,
 }
 
-/// What a selector chose.
+/// The choice of a selector.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
     /// Which selector.

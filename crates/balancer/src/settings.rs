@@ -5,15 +5,15 @@ use crate::{Fault, FaultKind};
 /// How the mechanism carries a policy's wishes out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// The share of a target that has to be reached: what is wished for is multiplied by this first
+    /// The share of a target that has to be reached: each target is multiplied by this first
     /// (`need_min`, CephFS's `mds_bal_need_min`, which is 0.8 there). 1 unless set.
     pub need_min: f64,
-    /// A subtree of more than this times what is still to be sent is too popular to be sent whole
+    /// A subtree of more than this times the remaining target is too popular to be sent whole
     /// (`need_max`). 1.2 unless set.
     pub need_max: f64,
     /// Targets of less than this are not worth it (`min_offload`). 0 unless set.
     pub min_offload: f64,
-    /// What `RDstate()` gives as long as nothing was saved (`state`). 0 unless set.
+    /// The result of `RDstate()` as long as nothing was saved (`state`). 0 unless set.
     pub state: f64,
 }
 

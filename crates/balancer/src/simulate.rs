@@ -1,12 +1,12 @@
-//! A cluster on paper: what a policy would do with a load, before it does so to anybody.
+//! A simulated cluster: the effect of a policy on a load, before it affects users.
 //!
-//! Time goes in steps of a quarter of a second. Clients are closed loops, each with one request
+//! Time advances in steps of a quarter of a second. Clients are closed loops, each with one request
 //! under way; ranks are servers with one queue, solved by approximate mean value analysis in every
-//! step. Ranks tick at different moments, hear of each other only by heartbeats, and measure with
-//! noise, so decisions are made of what was true some seconds ago, as in a real cluster.
+//! step. Ranks tick at different moments, learn of each other only through heartbeats, and measure
+//! with noise, so decisions rest on facts that are some seconds old, as in a real cluster.
 //!
-//! What the numbers of [`Model`] are not: measurements. They say how one policy compares with
-//! another, not how fast a cluster is.
+//! The numbers of [`Model`] are not measurements. They compare one policy with another, and do not
+//! predict the speed of a cluster.
 //!
 //! Invariant: equal setups give equal reports; only the seed is chance.
 
@@ -28,7 +28,7 @@ use rng::Rng;
 pub use workload::Workload;
 use world::World;
 
-/// What one run is about.
+/// The setup of one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Setup {
     /// Ranks, 1 to [`RANKS_SIMULATED_MAX`].
@@ -37,14 +37,14 @@ pub struct Setup {
     pub clients: u16,
     /// How long, in seconds; at most [`SECONDS_MAX`].
     pub seconds: u32,
-    /// What the clients do.
+    /// The work of the clients.
     pub workload: Workload,
-    /// Chance: noise of measurements, moments of ticks, what is hot.
+    /// Randomness: noise of measurements, moments of ticks, hot directories.
     pub seed: u64,
     /// The constants.
     pub model: Model,
-    /// Pins every directory below the root to a rank, in turn: what an administrator would do who
-    /// knows that all of them are equally busy. For the policy `static`.
+    /// Pins every directory below the root to a rank, in turn: the choice of an administrator who
+    /// knows that all directories are equally busy. For the policy `static`.
     pub pinned: bool,
 }
 
@@ -63,15 +63,15 @@ pub struct Model {
     pub request_seconds: f64,
     /// Time of a client between an answer and its next request, with the network.
     pub think_seconds: f64,
-    /// CPU of a rank that only says which other rank has what was asked for.
+    /// CPU of a rank that only redirects a request to another rank.
     pub forward_seconds: f64,
-    /// What a directory costs more in each request for every further rank that has a part of it.
+    /// The extra cost of each request in a directory for every further rank that has a part of it.
     pub shared_share: f64,
-    /// CPU of moving a subtree, at both ends, whatever it holds.
+    /// Fixed CPU of moving a subtree, at both ends.
     pub move_seconds: f64,
     /// The same for each inode.
     pub move_inode_seconds: f64,
-    /// How long a subtree that moves is frozen, whatever it holds.
+    /// Fixed time for which a moving subtree is frozen.
     pub freeze_seconds: f64,
     /// The same for each inode.
     pub freeze_inode_seconds: f64,
@@ -142,7 +142,7 @@ pub struct Event {
     pub why: String,
 }
 
-/// What a run showed.
+/// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     /// Requests answered per second, over the whole run.
@@ -177,7 +177,7 @@ pub const EVENTS_MAX: usize = 1000;
 
 const STEP_SECONDS: f64 = 0.25;
 const STEPS_PER_SECOND: u32 = 4;
-/// What the counters forget in a step, as [`crate::LoadTable`] does.
+/// The decay of the counters in a step, as in [`crate::LoadTable`].
 const STEP: Span = Span::from_millis(250);
 
 struct Cluster<'a> {
@@ -196,7 +196,7 @@ struct Cluster<'a> {
     forwarded: f64,
 }
 
-/// What a rank remembers and what is heard of it.
+/// The memory of a rank, and its last heartbeat.
 #[derive(Clone, Debug, Default)]
 struct RankState {
     /// Its first tick, within the tick time.
@@ -269,7 +269,7 @@ fn run(policy: &Policy, setup: &Setup, load: Load<'_>, expired: &Expired) -> Rep
 }
 
 impl Cluster<'_> {
-    /// What each client does in this second.
+    /// The work of each client in this second.
     fn plan(&mut self, second: u32) -> Vec<Work> {
         self.world.split(self.setup.model.split_entries);
         let clients = 0..self.setup.clients;

@@ -38,8 +38,8 @@ pub(crate) enum Source {
     Ceph(String),
 }
 
-/// The sections of Mantle's dialect. What is not given is what Listing 1 has, to which the others
-/// refer.
+/// The sections of Mantle's dialect. A missing section is that of Listing 1, to which the other
+/// listings refer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Sections {
     pub(crate) metaload: Option<String>,
@@ -97,7 +97,7 @@ impl Part {
     }
 }
 
-/// Cuts a text. What has a section `When policy` is Mantle's dialect, anything else is Ceph's.
+/// Cuts a text. A text with a section `When policy` is Mantle's dialect, any other is Ceph's.
 pub(crate) fn cut(text: &str) -> Result<(Source, Settings), Fault> {
     if text.len() > SOURCE_BYTES_MAX {
         let message = format!("{} bytes, at most {SOURCE_BYTES_MAX}", text.len());

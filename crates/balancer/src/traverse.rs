@@ -1,11 +1,11 @@
-//! Which subtrees leave: from the roots of what the rank has downwards.
+//! Chooses the subtrees that leave: from the roots of the rank's subtrees downwards.
 //!
-//! Policies say how much each rank gets, and choose among the fragments and subtrees of one
-//! directory; how the namespace is walked is the same for all. A subtree is only divided if it is
-//! too popular to be sent whole, so what is used together stays together.
+//! Policies decide the load for each rank, and choose among the fragments and subtrees of one
+//! directory; the walk over the namespace is the same for all policies. A subtree is only divided
+//! if it is too popular to be sent whole, so directories that are used together stay together.
 //!
-//! Invariant: nothing is sent twice, nothing that must not move is sent, and of what is sent nothing
-//! stands in another thing that is sent.
+//! Invariant: no unit is sent twice, no immovable unit is sent, and no sent unit is inside another
+//! sent unit.
 
 use types::{DirFragId, Rank};
 
@@ -25,11 +25,11 @@ pub struct Export {
     pub load: f64,
     /// Inodes that move with it.
     pub inodes: u64,
-    /// The selector that chose it; none for what goes to its pin.
+    /// The selector that chose the unit; None for a unit that goes to its pin.
     pub selector: Option<Selector>,
 }
 
-/// What a walk found.
+/// The result of a walk.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Found {
     pub(crate) exports: Vec<Export>,
@@ -38,8 +38,8 @@ pub(crate) struct Found {
     pub(crate) indivisible: Vec<DirFragId>,
 }
 
-/// Beside something that is too popular, what has less than this share of the target is left alone:
-/// many small moves would not help.
+/// Beside a unit that is too popular, units with less than this share of the target stay: many
+/// small moves would not help.
 const TINY_SHARE: f64 = 0.01;
 
 /// A target that is this nearly reached is reached.
@@ -53,7 +53,7 @@ pub(crate) struct Walk<'a> {
     children: Vec<Vec<usize>>,
     /// Loads, as far as they were asked for.
     loads: Vec<Option<f64>>,
-    /// What was sent of a unit: a unit that is in parts is not sent any more.
+    /// The sent part of a unit: a divided unit is not sent any more.
     gone: Vec<Option<f64>>,
     /// Sent or pinned, or part of something that was sent.
     closed: Vec<bool>,
@@ -73,7 +73,8 @@ impl<'a> Walk<'a> {
         Self { view, settings, selectors, children, loads, gone, closed, found: Found::default() }
     }
 
-    /// Sends what is pinned to other ranks, and keeps what is pinned here. The innermost pin holds.
+    /// Sends units that are pinned to other ranks, and keeps units that are pinned here. The
+    /// innermost pin holds.
     pub(crate) fn pins(&mut self, load: &mut Load<'_>) -> Result<(), Fault> {
         let pinned = self.view.units.iter().enumerate().rev();
         for (at, pin) in pinned.filter_map(|(at, unit)| unit.pin.map(|pin| (at, pin))) {
@@ -146,8 +147,8 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// What of a level may be sent or opened. What must not move, or is in parts, is opened at once:
-    /// what stands in it competes with its neighbours.
+    /// The units of a level that may be sent or opened. An immovable or divided unit is opened at
+    /// once: its children compete with its neighbours.
     fn candidates(
         &mut self,
         level: &[usize],
@@ -189,7 +190,7 @@ impl<'a> Walk<'a> {
         self.take(unit, load);
     }
 
-    /// Takes a unit and all below out of the walk. What stands above is in parts from now on.
+    /// Takes a unit and all below out of the walk. The units above it count as divided from now on.
     fn take(&mut self, unit: usize, load: f64) {
         let mut above = self.parent(unit);
         while let Some(at) = above {

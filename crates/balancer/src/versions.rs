@@ -4,7 +4,7 @@
 //! does. A version that fails [`FAILURES_MAX`] ticks in a row is given up for the last one that was
 //! good, or for CephFS's own balancer if there is none.
 //!
-//! Invariant: what is given up is not taken again under the same number.
+//! Invariant: an abandoned version is not taken again under the same number.
 
 use crate::{Decision, Fault, Outcome, Policy};
 
@@ -13,7 +13,7 @@ pub const FAILURES_MAX: u32 = 3;
 /// So many ticks in a row without a fault, and a version is one to go back to.
 pub const PROOF_TICKS: u32 = 3;
 
-/// What a tick showed about the version in force.
+/// The result of a tick with the version in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// All is well.
@@ -37,7 +37,7 @@ pub enum Verdict {
     },
 }
 
-/// See the module documentation. A value of one rank; also what a monitor keeps.
+/// See the module documentation. A value of one rank; the monitor keeps one, too.
 #[derive(Clone, Debug)]
 pub struct Versions {
     current: (u64, Policy),

@@ -1,4 +1,4 @@
-//! What a rank knows when it decides: itself, the others as their heartbeats said, and what it has.
+//! The knowledge of a rank at a decision: itself, the heartbeats of all ranks, and its subtrees.
 //!
 //! Invariant: a view that passed [`View::check`] has at least one rank, finite numbers that are not
 //! negative, and a forest of units in which parents come first.
@@ -12,16 +12,16 @@ pub const RANKS_MAX: usize = 1024;
 /// The most subtrees and fragments that a rank may offer: a rank that has more offers the warmest.
 pub const UNITS_MAX: usize = 65_536;
 
-/// What one rank says of itself in a heartbeat; what policies see as `MDSs[i]`.
+/// The metrics of one rank in a heartbeat; policies see them as `MDSs[i]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Metrics {
-    /// Metadata load of what the rank has (`auth`), as the policy's `metaload` has it.
+    /// Metadata load of the rank's own subtrees (`auth`), by the policy's `metaload`.
     pub auth: f64,
-    /// Metadata load of all the rank sees, also of others' (`all`).
+    /// Metadata load of all the rank sees, including other ranks' subtrees (`all`).
     pub all: f64,
-    /// CPU of the rank's process in per cent of what it may use (`cpu`).
+    /// CPU of the rank's process in per cent of its share (`cpu`).
     pub cpu_percent: f64,
-    /// Memory in per cent of what it may use (`mem`).
+    /// Memory in per cent of its limit (`mem`).
     pub mem_percent: f64,
     /// Requests that wait (`q`).
     pub queue: f64,
@@ -53,56 +53,56 @@ impl Metrics {
     }
 }
 
-/// Whether what a rank measured in an interval of `tick_seconds` says what it has, where nothing came to it or
-/// went from it for `quiet_seconds`. If not, the mechanism skips the tick: what is still being fetched, and what
-/// clients have yet to find, would be taken for a difference in load.
+/// Whether the measurements of a rank in an interval of `tick_seconds` describe its subtrees, if no
+/// subtree came or left for `quiet_seconds`. If not, the mechanism skips the tick: pending fetches,
+/// and redirects that clients have yet to learn, would look like a difference in load.
 #[must_use]
 pub fn is_settled(quiet_seconds: f64, tick_seconds: f64) -> bool {
     quiet_seconds >= 0.9 * tick_seconds
 }
 
-/// A directory fragment, with everything below it that this rank has: what can be moved.
+/// A directory fragment, with everything below it that this rank has: the unit of a move.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Unit {
     /// Which fragment.
     pub id: DirFragId,
-    /// The unit it stands in, by its place in [`View::units`]; none for the roots of what the rank
-    /// has.
+    /// The unit that contains it, by its place in [`View::units`]; None for the roots of the rank's
+    /// subtrees.
     pub parent: Option<usize>,
-    /// What was done in it and below, without what other ranks have.
+    /// The hits in it and below, without other ranks' subtrees.
     pub counts: Counts,
     /// Inodes that would have to move.
     pub inodes: u64,
-    /// Whether it may move: false for the root of the namespace and for what is frozen, or
-    /// migrating, or promised to somebody. What is below may still move.
+    /// Whether it may move: false for the root of the namespace and for frozen, migrating or
+    /// promised units. The units below may still move.
     pub movable: bool,
-    /// The rank it was pinned to. Goes there whatever the policy says, and nowhere else.
+    /// The rank to which it is pinned. It goes there under any policy, and nowhere else.
     pub pin: Option<Rank>,
 }
 
-/// What a decision is made of. A rank builds one at every tick.
+/// The input of a decision. A rank builds one at every tick.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct View {
     /// The rank that decides.
     pub whoami: Rank,
-    /// All ranks, by number. The entry of `whoami` is as stale as the others unless the rank says
-    /// otherwise: what was heard of everybody at one time can be compared.
+    /// All ranks, by number. The entry of `whoami` is as stale as the rest unless the rank replaces
+    /// it: heartbeats of one time can be compared.
     pub ranks: Vec<Metrics>,
-    /// What was done in all that this rank has, now.
+    /// The hits in all that this rank has, now.
     pub auth: Counts,
-    /// What was done in all that this rank sees, now.
+    /// The hits in all that this rank sees, now.
     pub all: Counts,
-    /// What this rank has: subtrees and fragments, each after its parent.
+    /// The rank's units: subtrees and fragments, each after its parent.
     pub units: Vec<Unit>,
     /// Time between two decisions, in seconds (`tick`).
     pub tick_seconds: f64,
-    /// What moving one subtree has cost lately, in seconds of work of both ends (`movecost`).
+    /// The recent cost of moving one subtree, in seconds of work of both ends (`movecost`).
     pub move_seconds: f64,
 }
 
 impl View {
-    /// Of all that was done in what this rank has, the part that was done in the one directory or fragment where most
-    /// was, without what is below it (`hottest`): less cannot be moved of it.
+    /// The part of all hits in this rank's subtrees that fell into the one directory or fragment
+    /// with the most, without those below it (`hottest`): a smaller part cannot be moved.
     #[must_use]
     pub fn hottest(&self) -> f64 {
         let mut own: Vec<f64> = self.units.iter().map(|unit| unit.counts.sum()).collect();
@@ -118,7 +118,7 @@ impl View {
     /// Looks whether a decision can be made of this.
     ///
     /// # Errors
-    /// [`FaultKind::View`], saying what is wrong.
+    /// [`FaultKind::View`], with the cause.
     pub fn check(&self) -> Result<(), Fault> {
         let wrong = |message: String| Err(Fault::new(FaultKind::View, message));
         let ranks = self.ranks.len();

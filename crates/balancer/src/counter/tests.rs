@@ -43,7 +43,7 @@ fn fragments_share_what_their_directory_had_and_give_it_back() {
     table.hit(&[id(50), id(5), id(1)], Kind::InodeWrite, 4.0, seconds(0));
     let parts: Vec<_> = (60..68).map(id).collect();
     table.split(id(5), &parts);
-    // What is below it is no fragment's.
+    // The hits below the directory belong to no fragment.
     assert_eq!(table.nested(parts[3], seconds(0)).inode_writes, 10.0);
     assert_eq!(table.own(id(5), seconds(0)).inode_writes, 0.0);
     assert_eq!(table.nested(id(5), seconds(0)).inode_writes, 84.0);

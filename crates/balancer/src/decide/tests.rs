@@ -13,7 +13,7 @@ fn view(whoami: u16, loads: &[f64]) -> View {
     let counts = |load: f64| Counts { inode_writes: load, ..Counts::default() };
     let metrics = |load: &f64| Metrics { auth: *load, all: *load, ..Metrics::default() };
     let own = loads[usize::from(whoami)];
-    // A root that stays, and what can move: eight directories of the same load.
+    // A root that stays, and eight movable directories of the same load.
     let unit = |at: u64, load: f64| Unit {
         id: DirFragId { ino: Ino(100 + at), frag: Frag::WHOLE },
         parent: (at > 0).then_some(0),

@@ -6,7 +6,7 @@ use super::{Report, count};
 
 /// Ranks that a picture shows one by one; with more, the busiest.
 const RANKS_SHOWN_MAX: usize = 16;
-/// What a share of a rank's most is drawn as, from nothing to all.
+/// The characters for a share of a rank's maximum, from nothing to all.
 const SHADES: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 impl Report {

@@ -1,7 +1,7 @@
 //! How fast clients are served: closed queues, solved approximately (Schweitzer's method).
 //!
-//! A request visits the ranks it needs in turn and finds there, on average, what the other clients
-//! have waiting.
+//! A request visits the ranks it needs in turn and finds there, on average, the waiting requests of
+//! the remaining clients.
 
 /// One rank that a client's requests visit.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -13,7 +13,7 @@ pub(super) struct Visit {
     pub(super) seconds: f64,
 }
 
-/// What one client does, for a second.
+/// The work of one client, for a second.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Work {
     pub(super) think_seconds: f64,
@@ -24,13 +24,13 @@ pub(super) struct Work {
     pub(super) forwards: f64,
 }
 
-/// What a client does with a fragment.
+/// The work of a client in a fragment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Use {
     pub(super) part: usize,
     /// Of the client's requests.
     pub(super) share: f64,
-    /// Of each of these, what is a read, a write, a listing.
+    /// The shares of reads, writes and listings.
     pub(super) kinds: [f64; 3],
 }
 

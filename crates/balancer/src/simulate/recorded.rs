@@ -1,13 +1,13 @@
-//! A load that was recorded: what the ranks of a cluster said at their ticks of how warm their directories
-//! were ([`TickRecord`]), as requests for each directory in each second.
+//! A recorded load: the warmth of directories that the ranks of a cluster recorded at their ticks
+//! ([`TickRecord`]), as requests for each directory in each second.
 //!
-//! What a record has are counters that fade, of a directory with everything below it. From two of them the
-//! requests between two ticks follow, and from those of a directory and of what stands in it its own. What is
-//! not recorded: directories beyond the warmest 64 of a rank count as the ones they stand in; who asked,
-//! and in which order. Clients are therefore alike, and together ask as often as was asked then, as far as
-//! the ranks let them.
+//! A record has fading counters, of a directory with everything below it. Two of them give the
+//! requests between two ticks, and the counters of a directory and of its children give the
+//! directory's own. Not recorded: directories beyond the warmest 64 of a rank count as their
+//! parents; the clients and the order of requests. Clients are therefore alike, and together send
+//! as many requests as were recorded, as far as the ranks allow.
 //!
-//! Invariant: sizes are bounded, whatever records say.
+//! Invariant: sizes are bounded for any records.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,14 +17,14 @@ use super::workload::{Activity, Workload};
 use super::{SECONDS_MAX, Setup, count};
 use crate::{Counts, Record, TickRecord, What, share_left};
 
-/// Directories that are told apart: the busiest.
+/// The most directories that are told apart: the busiest.
 const DIRS_MAX: usize = 1024;
 /// After so many ticks without a word of a directory it is seen as for the first time.
 const TICKS_MISSED_MAX: f64 = 3.0;
 /// A client that has nothing to do asks again after this.
 const IDLE_SECONDS: f64 = 1e6;
-/// Requests that walk along a path which the client does not remember: not recorded, and assumed as in the
-/// synthetic load that is most like it.
+/// Requests that walk along a path which the client has not cached: not recorded, and assumed as in
+/// the synthetic load that is most like it.
 const TRAVERSES: f64 = 0.02;
 
 /// Where a load comes from.
@@ -52,13 +52,13 @@ type Kinds = [f64; 3];
 pub struct Recording {
     /// Parents come before their children; the first is the root.
     dirs: Vec<RecordedDir>,
-    /// Second by second, what the directories were asked for that were asked for anything.
+    /// Second by second, the requests of each directory that had any.
     seconds: Vec<Vec<(usize, Kinds)>>,
     /// CPU of a request as the ranks measured it; none if they did not.
     request_seconds: Option<f64>,
 }
 
-/// What is known of a directory of the records.
+/// The records' facts about a directory.
 #[derive(Debug, Default)]
 struct Known {
     parent: Option<Ino>,
@@ -69,7 +69,8 @@ struct Known {
 }
 
 impl Recording {
-    /// The load of these records, whose counters fade by half in `half_life`. None if they have no tick.
+    /// The load of these records, whose counters fade by half in `half_life`. None if they have no
+    /// tick.
     #[must_use]
     pub fn of(records: &[Record], half_life: Span) -> Option<Self> {
         let mut ticks: Vec<(Timestamp, Rank, &TickRecord)> = records
@@ -89,7 +90,7 @@ impl Recording {
         for (time, rank, tick) in &ticks {
             let now = at(*time);
             if let Some(own) = tick.ranks.get(usize::from(rank.0)) {
-                // A tick with few requests says little of what one costs.
+                // A tick with few requests is a poor measure of the cost of one.
                 requests += own.requests_per_second;
                 busy += own.requests_per_second * own.request_seconds;
             }
@@ -129,13 +130,13 @@ impl Recording {
         &self.dirs
     }
 
-    /// What each of the clients does in a second, if all is `times` as much as it was.
+    /// The work of each client in a second, if all load is `times` as much as recorded.
     pub(super) fn activity(&self, setup: &Setup, second: u32, times: f64) -> Activity {
         let work = self.seconds.get(second as usize).map_or(&[][..], Vec::as_slice);
         let all: f64 = work.iter().map(|(_, kinds)| sum(kinds)).sum();
         let model = &setup.model;
         let weight = self.request_seconds.map_or(1.0, |cost| cost / model.request_seconds);
-        // One request for each client and each such time; what a rank takes for it is a part of that.
+        // Each client sends one request per such interval; a rank's work for it is a part of that.
         let every = f64::from(setup.clients) / (all * times).max(1e-9);
         let think_seconds = (every - weight * model.request_seconds).clamp(0.0, IDLE_SECONDS);
         let idle = [(0, [1.0, 0.0, 0.0])];
@@ -152,7 +153,7 @@ impl Recording {
         }
     }
 
-    /// Numbers the busiest directories, parents first, and adds the others to the ones they stand in.
+    /// Numbers the busiest directories, parents first, and adds the rest to their parents.
     fn laid_out(
         mut known: BTreeMap<Ino, Known>,
         length: usize,
@@ -165,7 +166,8 @@ impl Recording {
         kept.insert(Ino::ROOT);
         let above: BTreeMap<Ino, Ino> =
             known.keys().map(|ino| (*ino, stands_in(*ino, &known, &kept))).collect();
-        // Each round numbers what stands in something numbered; what stands in itself comes last.
+        // Each round numbers the children of numbered directories; a directory that is its own
+        // parent comes last.
         let mut numbers = BTreeMap::from([(Ino::ROOT, 0)]);
         let mut order = vec![Ino::ROOT];
         let mut at = 0;
@@ -219,7 +221,7 @@ impl Known {
     }
 }
 
-/// Takes in what a tick says of directories, and returns each one's own counters, without what is below.
+/// Takes in the counters of a tick, and returns each directory's own, without those below.
 fn learn(tick: &TickRecord, known: &mut BTreeMap<Ino, Known>) -> BTreeMap<Ino, Kinds> {
     let mut own: Vec<Kinds> = tick.units.iter().map(|warm| kinds(&warm.unit.counts)).collect();
     let mut entries: Vec<u64> = tick.units.iter().map(|warm| warm.unit.inodes).collect();
@@ -245,7 +247,7 @@ fn learn(tick: &TickRecord, known: &mut BTreeMap<Ino, Known>) -> BTreeMap<Ino, K
     all
 }
 
-/// Since when, and at which rates, so that a counter became what it is.
+/// The start and the rates that explain a counter.
 fn rates(
     last: Option<(f64, Kinds)>,
     (now, counts): (f64, Kinds),
@@ -267,7 +269,7 @@ fn rates(
     ((now - tick_seconds).max(0.0), counts.map(|count| count * fading))
 }
 
-/// The nearest kept directory above one; the root for what says that it stands in itself.
+/// The nearest kept directory above one; the root for a directory that is its own parent.
 fn stands_in(ino: Ino, known: &BTreeMap<Ino, Known>, kept: &BTreeSet<Ino>) -> Ino {
     let mut seen = BTreeSet::from([ino]);
     let mut at = ino;
@@ -276,7 +278,7 @@ fn stands_in(ino: Ino, known: &BTreeMap<Ino, Known>, kept: &BTreeSet<Ino>) -> In
             return Ino::ROOT;
         }
         if kept.contains(&above) {
-            // Whoever stands above it must not be below.
+            // A parent must not be below its child.
             return if leads_to(above, ino, known) { Ino::ROOT } else { above };
         }
         at = above;

@@ -5,7 +5,7 @@ use types::Rank;
 use super::{Cluster, STEP_SECONDS, count};
 use crate::{Counts, Decision, Metrics, Unit, View, decide_until, heartbeat, is_settled};
 
-/// What has had less than this is not offered for moving.
+/// A unit with fewer hits than this is not offered for moving.
 const COLD: f64 = 0.01;
 
 impl Cluster<'_> {
@@ -30,7 +30,7 @@ impl Cluster<'_> {
         }
     }
 
-    /// The rank says how it is. What it says is what the others know until it says it again.
+    /// The rank sends its heartbeat, which is its state for all ranks until the next one.
     fn beat(&mut self, rank: usize, now: f64) {
         let noise = self.setup.model.noise;
         let auth = self.world.parts.iter().filter(|part| part.rank == rank);
@@ -56,10 +56,10 @@ impl Cluster<'_> {
         (state.requests, state.busy_seconds) = (0.0, 0.0);
     }
 
-    /// What a rank knows, and which fragment each unit of it is.
+    /// The view of a rank, and the fragment of each of its units.
     fn view(&self, rank: usize, now: f64) -> (View, Vec<usize>) {
         let parts = &self.world.parts;
-        // Counts of what is below, as far as the rank has all that lies between.
+        // Counts include the fragments below, as far as the rank has all that lies between.
         let mut nested: Vec<Counts> = parts.iter().map(|part| part.counts).collect();
         let mut inodes: Vec<f64> = parts.iter().map(|part| part.entries).collect();
         for at in self.inner_first() {

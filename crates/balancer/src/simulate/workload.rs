@@ -10,8 +10,8 @@ pub enum Workload {
     Private,
     /// All clients create files in the same directory.
     Shared,
-    /// Every client unpacks a source tree of 32 directories and compiles it: what is hot moves, and
-    /// most requests walk along paths.
+    /// Every client unpacks a source tree of 32 directories and compiles it: the hot directories
+    /// change, and most requests walk along paths.
     Compile,
     /// All clients are nearly idle, and for 20 of each 60 seconds all create files in a new
     /// directory.
@@ -21,7 +21,7 @@ pub enum Workload {
     Hotspot,
 }
 
-/// What one client does in one second.
+/// The work of one client in one second.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Activity {
     /// Directories, and the share of requests that each gets.

@@ -1,4 +1,4 @@
-//! The namespace of a simulation: directories, their fragments, and who has them.
+//! The namespace of a simulation: directories, their fragments, and their ranks.
 
 use types::{DirFragId, Frag, Ino, Rank};
 
@@ -15,7 +15,7 @@ pub(super) struct Part {
     pub(super) id: DirFragId,
     pub(super) dir: usize,
     pub(super) rank: usize,
-    /// What was done in it, without what is below.
+    /// The hits in the fragment, without those below.
     pub(super) counts: Counts,
     pub(super) entries: f64,
     frozen_until: f64,
@@ -87,7 +87,7 @@ impl World {
         parent.parts.get(hash % parent.parts.len().max(1)).copied()
     }
 
-    /// Divides what has grown beyond `entries`.
+    /// Splits fragments with more than `entries`.
     pub(super) fn split(&mut self, entries: f64) {
         for at in 0..self.parts.len() {
             let old = self.parts[at].clone();
@@ -115,7 +115,7 @@ impl World {
         }
     }
 
-    /// What a client does in a second, on the ranks as they are.
+    /// The work of a client in a second, on the present ranks.
     pub(super) fn work(&self, setup: &Setup, load: Load<'_>, client: u16, second: u32) -> Work {
         let Activity { dirs, kinds, each, traverses, think_seconds, weight } = match load {
             Load::Made(workload) => workload.activity(setup, client, second),
@@ -168,7 +168,8 @@ impl World {
         }
     }
 
-    /// The share of a step in which a client stands still: it does once it asks for something frozen.
+    /// The share of a step in which a client stands still: it waits once it needs a frozen
+    /// fragment.
     pub(super) fn frozen_share(&self, work: &Work, requests: f64, now: f64, step: f64) -> f64 {
         let mut going = 1.0;
         for Use { part, share, .. } in &work.units {
@@ -180,7 +181,7 @@ impl World {
         1.0 - going
     }
 
-    /// Moves a fragment and what stands below it and has the same rank. Says what moved.
+    /// Moves a fragment and everything below it on the same rank. Returns the moved fragments.
     pub(super) fn export(&mut self, part: usize, to: usize) -> Vec<usize> {
         let from = self.parts[part].rank;
         // Parents come before children, and fragments after those they were divided from.

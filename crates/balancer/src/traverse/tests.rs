@@ -91,7 +91,8 @@ fn several_targets_share_and_nothing_goes_twice() {
 
 #[test]
 fn what_is_in_parts_is_not_sent_whole() {
-    // Rank 1 gets the hot leaf; for rank 2 the rest of its parent would fit, but part of it is gone.
+    // Rank 1 gets the hot leaf; for rank 2 the rest of its parent would fit, but part of it is
+    // gone.
     let tree = view(&[(None, 50.0), (Some(0), 50.0), (Some(1), 30.0), (Some(1), 20.0)]);
     assert_eq!(walk(&tree, &[(1, 30.0), (2, 20.0)], BIG).0, [(2, 1), (3, 2)]);
     assert_eq!(walk(&tree, &[(1, 30.0), (2, 60.0)], BIG).0, [(2, 1), (3, 2)]);

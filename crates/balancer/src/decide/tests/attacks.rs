@@ -1,4 +1,4 @@
-//! Policies that would harm the rank, and what becomes of them: a fault with a line, and nothing else.
+//! Hostile policies end with a fault that has a line, and have no other effect on the rank.
 
 use std::cell::Cell;
 use std::rc::Rc;

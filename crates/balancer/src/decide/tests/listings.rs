@@ -1,4 +1,4 @@
-//! The published listings, as printed and as shipped, and what they lead to.
+//! The published listings, as printed and as shipped, and their decisions.
 
 use super::*;
 
@@ -63,8 +63,8 @@ fn fill_and_spill_runs_as_printed() {
     let policy = printed(3).unwrap();
     let mut busy = view(0, &[100.0, 0.0]);
     busy.ranks[0].cpu_percent = 60.0;
-    // As printed nothing is saved at first, which reads as 0: it fires at once, and then every third
-    // tick.
+    // As printed nothing is saved at first, which reads as 0: it fires at once, and then every
+    // third tick.
     let mut state = State::Nothing;
     let mut fired = Vec::new();
     for _ in 0..7 {
@@ -140,7 +140,7 @@ fn adaptable_levels_what_is_more_than_half_of_all() {
 fn cephfs_matches_large_importers_to_large_exporters() {
     let policy = default_policy();
     let near = |whoami, loads: &[f64], wanted: &[f64]| {
-        // The mean work of a request is not counted, so loads are what the counters say.
+        // The mean work of a request is not counted, so loads equal the counters.
         let got = targets(&policy, whoami, loads);
         let same = got.iter().zip(wanted).all(|(got, wanted)| (got - wanted).abs() < 1e-9);
         assert!(same, "{whoami} of {loads:?}: {got:?}");

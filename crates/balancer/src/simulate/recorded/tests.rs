@@ -7,8 +7,8 @@ use crate::{Expired, Metrics, Unit, Warm, preset};
 const HALF_LIFE: Span = Span::from_millis(5_000);
 const TICK: f64 = 10.0;
 
-/// A directory that has had so many reads and writes a second for ever, by its number and the place of
-/// the one it stands in; counters have what is below, too.
+/// A directory with this constant rate of reads and writes a second, by its number and the place of
+/// its parent; counters include the directories below.
 fn warm(ino: u64, parent: Option<usize>, (reads, writes): (f64, f64)) -> Warm {
     let each = 5.0 / std::f64::consts::LN_2;
     let counts =
@@ -25,7 +25,7 @@ fn tick(rank: u16, second: i64, units: Vec<Warm>) -> Record {
     Record { rank: Rank(rank), time: Timestamp(second * 1_000_000_000), what: What::Tick(tick) }
 }
 
-/// A rank whose directories do the same all the time.
+/// A rank with a constant load in each directory.
 fn steady() -> Vec<Record> {
     let units = || {
         vec![
@@ -81,7 +81,7 @@ fn a_recorded_load_is_replayed_as_often_as_it_was_or_several_times() {
     };
     let as_it_was = rate("static", &setup(1, 16), 1.0);
     assert!((as_it_was.per_second - 1000.0).abs() < 60.0, "{}", as_it_was.per_second);
-    // One rank has room for 4,000 creates; more than that is not had from it, and of two there is more.
+    // One rank has room for 4,000 creates and reaches no more; two ranks reach more.
     let one = rate("static", &setup(2, 64), 6.0);
     let two = rate("greedy-spill", &setup(2, 64), 6.0);
     assert!(one.per_second < 4100.0, "{}", one.per_second);
@@ -102,7 +102,7 @@ fn records_that_contradict_themselves_are_bounded_and_end() {
     for (at, dir) in recording.dirs.iter().enumerate().skip(1) {
         assert!(dir.parent.unwrap() < at, "parents come first");
     }
-    // More directories than are told apart count as those they stand in.
+    // Directories beyond the maximum count as their parents.
     let many = (0..3000).map(|at| warm(100 + at, Some(0), (0.0, 1.0)));
     let units = [warm(1, None, (0.0, 3000.0))].into_iter().chain(many).collect();
     let recording = Recording::of(&[tick(0, 10, units)], HALF_LIFE).unwrap();
