@@ -1,7 +1,7 @@
-//! Clients that answer changes themselves, in directories that they have alone, and tell the server
-//! later. What they answered is judged when the server carries it out: until then nobody else can
-//! have looked, and the model is where it was. What they say about such a directory meanwhile waits
-//! for the change before it.
+//! Clients that answer changes locally, in directories with an exclusive capability, and send them
+//! to the server later. Such an answer is judged when the server executes the change: until then no
+//! other client can have looked, and the model has the earlier state. Local answers about such a
+//! directory wait in the oracle for the change before them.
 
 use std::collections::VecDeque;
 
@@ -13,10 +13,10 @@ use crate::call::{Call, What};
 use crate::oracle::Key;
 use crate::world::{Event, World};
 
-/// How long a client may collect what it has answered.
+/// The longest time for which a client collects local answers.
 const COLLECT_MAX: u64 = 20_000_000;
 
-/// What a client answered itself.
+/// A local answer of a client.
 #[derive(Debug)]
 struct Said {
     /// The number of the change, or of the question.
@@ -29,19 +29,19 @@ struct Said {
     at: u64,
 }
 
-/// What a client is ahead of the server with.
+/// The changes by which a client is ahead of the server.
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
-    /// What the server has not carried out, and questions behind it.
+    /// Changes that the server has not executed, and questions behind them.
     said: VecDeque<Said>,
-    /// Changes that were answered and are not promised any more. The server may carry them out still.
+    /// Answered changes that are not promised any more. The server may still execute them.
     dropped: Vec<Said>,
     /// It will tell the server.
     telling: bool,
-    /// The server did not carry something out, and the client has not heard that: what it says of its
-    /// directories is wrong, and it will be told.
+    /// The server rejected a change, and the client does not know yet: its answers about its
+    /// directories are wrong until the rejection arrives.
     pub(crate) wrong: bool,
-    /// When the oldest was sent of what the server has not settled.
+    /// The time of the oldest message that the server has not settled.
     pub(crate) sent: Option<u64>,
 }
 
@@ -52,7 +52,7 @@ impl Ahead {
 }
 
 impl World {
-    /// Judges what a client says without asking. Returns whether it says anything.
+    /// Judges a local answer of a client. Returns whether there is one.
     pub(crate) fn says(&mut self, client: usize, call: &Call, tid: Tid, repeats: u8) -> bool {
         let (clock, moment) = (self.clock(), self.moment_of(client));
         let known = &mut self.clients[client];
@@ -65,7 +65,8 @@ impl World {
         };
         match known {
             Known::Nothing => return false,
-            // A path may lead through what the model does not have yet, and a name to what it has as it was.
+            // A path may lead through directories that the model does not have yet, and a name to
+            // an inode in an earlier state.
             Known::Remembered(_)
                 if matches!(call.what, What::Walk { .. } | What::Lookup { .. })
                     && self.clients[client].ahead.newest().is_some() => {}
@@ -107,7 +108,7 @@ impl World {
         true
     }
 
-    /// Judges what a client says under a lease. Returns whether it says anything.
+    /// Judges an answer from a lease. Returns whether there is one.
     pub(crate) fn says_leased(
         &mut self,
         client: usize,
@@ -127,7 +128,7 @@ impl World {
         true
     }
 
-    /// A client tells the server what it has answered.
+    /// A client sends its local changes to the server.
     pub(crate) fn tell(&mut self, client: usize) {
         let now = self.now;
         let known = &mut self.clients[client];
@@ -140,7 +141,7 @@ impl World {
         self.flush(client);
     }
 
-    /// The server carried out what a client had answered.
+    /// The server executed a change that a client had answered locally.
     pub(crate) fn told(&mut self, (id, tid): Key, seq: Seq, time: Timestamp) {
         let Some(client) = self.clients.iter().position(|client| client.id() == id) else { return };
         let ahead = &mut self.clients[client].ahead;
@@ -176,8 +177,8 @@ impl World {
         self.check(judged);
     }
 
-    /// The server did not carry out what a client had answered, or never will: what the client said
-    /// since is about something that is not there.
+    /// The server did not execute a local change, or never will: later answers of the client
+    /// concern an object that does not exist.
     pub(crate) fn drop_ahead(&mut self, client: usize) {
         let id = self.clients[client].id();
         for said in std::mem::take(&mut self.clients[client].ahead.said) {

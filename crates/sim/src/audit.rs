@@ -1,4 +1,4 @@
-//! Reading the whole namespace back through the protocol, as a client that trusts nobody.
+//! Reads the whole namespace back through the protocol, as a client that trusts no cache.
 
 use types::{Errno, Ino};
 use wire::{Answer, Failure};
@@ -30,7 +30,7 @@ impl World {
         answer.unwrap_or_else(|| Err(Errno::TimedOut.into()))
     }
 
-    /// Who may look at a path: the owner of a subtree that blocks others.
+    /// The client that may look at a path: the owner of a subtree that blocks all other clients.
     fn reader_of(&self, path: &str) -> usize {
         let region = self.oracle.regions.iter().find(|region| region.holds(path));
         let owner = region.and_then(|region| region.owner).map(|(owner, _)| owner);
@@ -38,7 +38,7 @@ impl World {
         owner.unwrap_or(0)
     }
 
-    /// As [`World::ask`], until the server can say: `path` leads to what is asked about.
+    /// As [`World::ask`], until the server can answer: `path` leads to the object of the question.
     pub fn ask_at(&mut self, path: &str, what: &What) -> Result<Answer, Failure> {
         let reader = self.reader_of(path);
         let mut result = Err(Errno::TimedOut.into());

@@ -4,7 +4,7 @@
 use types::{AttrChange, Cred, Ino, RenameFlags, XattrFlags};
 use wire::{MergeFlags, NewInode, Op, Unused};
 
-/// What a client asks for. See [`wire::Op`].
+/// The request of a client. See [`wire::Op`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the variants and fields are those of `wire::Op`")]
 pub enum What {
@@ -31,7 +31,7 @@ pub enum What {
     Checkpoint,
 }
 
-/// A request and on whose behalf it is made.
+/// A request and the identity for which it is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     /// On whose behalf.

@@ -2,11 +2,11 @@
 //!
 //! A second cluster of the same seed. Each of its subtrees is under one of the nine policies; a
 //! client with a disk of its own works there, changes the policy, and is struck by faults at any
-//! step, as is the server. The `ledger` says after each what must and what may be there.
+//! step, as is the server. After each step the `ledger` decides which updates must and which may
+//! exist.
 //!
-//! A process here is a function that waits, like the library that it stands for: `Stop` ends it
-//! wherever it is. Other clients work in a strong subtree meanwhile, and are judged by the
-//! `crate::oracle`.
+//! A process here is a function that waits, like the library: `Stop` ends it at any point. Further
+//! clients work in a strong subtree at the same time, and the `crate::oracle` judges them.
 
 mod change;
 mod fault;
@@ -38,7 +38,7 @@ pub use tally::Tally;
 
 /// Tells the random numbers of this cluster from those of the other one of the same seed.
 const SALT: u64 = 0xce11_ce11_ce11_ce11;
-/// How long what nobody waits for may go on, in nanoseconds.
+/// The longest time for background work without a waiting client, in nanoseconds.
 const CALM: u64 = 400_000_000;
 
 /// Why a process does not go on.
@@ -52,7 +52,7 @@ pub(crate) enum Stop {
     Broken,
 }
 
-/// What a step of a process gives.
+/// The result of a step of a process.
 type Done<T> = Result<T, Stop>;
 
 /// How the simulation ended.
@@ -115,7 +115,7 @@ impl Cells {
         let mut plan = Plan::draw(&mut rng);
         (plan.volatile, plan.ack_safe, plan.decoupled) = (false, false, 0);
         (plan.clients, plan.faults.crashes, plan.faults.kills) = (1, 0, 0);
-        // A client that stays away for longer than the server waits may lose what was answered.
+        // A client that stays away for longer than the server waits may lose answered changes.
         plan.faults.away_max = plan.faults.away_max.min(50_000_000);
         let own = rng.fork();
         let mut world = World::new(plan, rng, trace);
@@ -184,7 +184,7 @@ impl Cells {
         }
     }
 
-    /// Somebody does something, perhaps a fault strikes, and perhaps all is compared.
+    /// One step of a client, perhaps a fault, and perhaps a comparison of everything.
     fn turn(&mut self) {
         self.current = self.rng.index(self.jobs.len());
         self.let_others_work();
@@ -215,11 +215,11 @@ impl Cells {
             return Err(stop);
         }
         if self.holding().is_ok() && self.job().releasing {
-            // It may be everybody's by now.
+            // The subtree may be shared again by now.
             return self.merge();
         }
         if self.holding().is_err() && !self.job().doubt.is_empty() {
-            // What is promised for what is done now depends on it.
+            // The promise of the next updates depends on it.
             self.check_policy(self.current);
         }
         let (kind, count, to) = (self.rng.below(100), self.rng.between(1, 8), self.any_cell());
@@ -250,7 +250,7 @@ impl Cells {
         }
     }
 
-    /// Notes in the trace what is done with the current job's subtree.
+    /// Records a step on the current job's subtree in the trace.
     fn note(&mut self, what: &str, cell: Cell) {
         let Job { path, cell: before, .. } = &self.jobs[self.current];
         self.world.note(format_args!("$ {path} under {before} {what} ({cell})"));
@@ -263,7 +263,7 @@ impl Cells {
         Ok(())
     }
 
-    /// Lets everything come to rest: the server is there, and clients that live are welcome.
+    /// Lets the cluster come to rest: the server is active, and living clients are welcome.
     fn calm_down(&mut self) -> Done<()> {
         for at in 0..self.jobs.len() {
             if let Some(client) = self.jobs[at].process.as_ref().map(|process| process.client) {
@@ -279,7 +279,7 @@ impl Cells {
                 let process = job.process.as_ref();
                 process.is_some_and(|it| world.clients[it.client].session.resent_count() > 0)
             };
-            // While a merge goes on nothing is said about how much of it others see.
+            // During a merge any part of it may be visible.
             let rests = |mds: &mds::Mds| mds.is_active() && !mds.has_work() && !mds.is_merging();
             world.mds.as_ref().is_some_and(rests) && !cells.jobs.iter().any(resent)
         };
@@ -299,7 +299,8 @@ impl Cells {
         Ok(())
     }
 
-    /// Compares what each subtree shows with its ledger, and its policy with what was set.
+    /// Compares the content of each subtree with its ledger, and its policy with the last one that
+    /// was set.
     fn check(&mut self, when: &str) {
         self.world.note(format_args!("$ check {when}"));
         self.world.issuing = false;
@@ -327,7 +328,7 @@ impl Cells {
     fn check_policy(&mut self, at: usize) {
         let Some(found) = self.policy_in_force(at) else { return };
         let owner = self.owner_in_force(at);
-        // A change whose asker died is carried out when its time comes.
+        // A pending change of a dead client takes effect when its time comes.
         let world = &self.world;
         let waits = self.jobs[at]
             .question
@@ -346,12 +347,12 @@ impl Cells {
             doubt.clear();
         }
         if !job::logs(found) {
-            // Nobody asks for a log of requests any more.
+            // A log of requests is no longer needed.
             ledger.updates.iter_mut().for_each(|update| update.kept.log = false);
         }
     }
 
-    /// Everything is brought to its end and compared once more.
+    /// Brings all work to its end and compares everything again.
     fn settle(&mut self) {
         for at in 0..self.jobs.len() {
             self.current = at;

@@ -1,4 +1,4 @@
-//! Clients: a [`Session`] each, what it waits for, and what it does next.
+//! Clients: a [`Session`] each, its pending request, and its next step.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,7 +12,7 @@ use crate::project::Project;
 use crate::region::{Kind, Region};
 use crate::world::{Conn, Event, World};
 
-/// The numbers of questions that nobody was asked begin here.
+/// The numbers of questions without a request begin here.
 const ITS_OWN: u64 = 1 << 50;
 /// So many of its last questions a client that remembers asks again.
 const RECENT_MAX: usize = 12;
@@ -34,22 +34,22 @@ pub struct Client {
     heard: Option<u64>,
     /// Questions that it answered itself.
     answered_here: u64,
-    /// What it asked for last, and looks at again, if it remembers what it is told.
+    /// Its last questions, which it repeats if it caches replies.
     recent: Option<VecDeque<Call>>,
-    /// What it answered before the server heard of it.
+    /// Its local answers that the server does not know yet.
     pub(crate) ahead: Ahead,
     /// Requests of the simulation itself, with their answers when they are there.
     pub(crate) asked: BTreeMap<Tid, Option<Result<Answer, Failure>>>,
     /// Requests it still wants to make in this round.
     pub(crate) left: u64,
-    /// Whether it works in the region that acknowledges only what is safe, alone.
+    /// Whether it works, without other clients, in the region that acknowledges only safe changes.
     pub(crate) careful: bool,
     pub(crate) project: Option<Project>,
     /// The newest tenure that ended without a clean stop, as the server says.
     pub(crate) crashed: Epoch,
     /// It keeps a log that a new server may need before anything else.
     pub(crate) logs: bool,
-    /// It is connected anew, and what it waits for is set aside until its log was looked at.
+    /// It has a new connection, and its pending request waits until its log was read.
     pub(crate) returning: bool,
     pub(crate) effects: Effects,
 }
@@ -141,7 +141,7 @@ impl World {
         id
     }
 
-    /// Gives a session an input and sends what it says.
+    /// Gives a session an input and sends its messages.
     pub(crate) fn drive(&mut self, client: usize, input: Input<'_>) {
         let Client { session, effects, .. } = &mut self.clients[client];
         session.handle(input, effects);
@@ -209,16 +209,17 @@ impl World {
             || self.says_leased(client, call, tid, fresh)
     }
 
-    /// The clock of a client: each stands elsewhere, and some run as much slower as the promise allows,
-    /// or faster.
+    /// The clock of a client: each has its own offset, and some run as much slower as the promise
+    /// allows, or faster.
     pub(crate) fn clock_of(&self, client: usize) -> Moment {
         let id = self.clients[client].id().0;
         let per_mille = [991, 1000, 1009, 1200][usize::try_from(id / 2 % 4).unwrap_or(0)];
         Moment(id * 1_000_000_000_000 + self.now / 1000 * per_mille)
     }
 
-    /// When a client says what it remembers. One that has not noticed a crash is at the moment before
-    /// it: nobody is served before it has noticed, or remembers nothing any more.
+    /// The moment of a client's answer from its cache. A client that has not noticed a crash
+    /// answers as of the moment before it: the new server serves no client before this one has
+    /// noticed, or its cache has expired.
     pub(crate) fn moment_of(&self, client: usize) -> u64 {
         let known = &self.clients[client];
         let connected = known.conn.is_some_and(|conn| self.conns[&conn].alive);
@@ -227,7 +228,7 @@ impl World {
         crash.map_or(self.now, |crash| crash - 1)
     }
 
-    /// A client says what it remembers.
+    /// A client answers from its cache.
     pub(crate) fn knows(
         &mut self,
         client: usize,
@@ -387,7 +388,7 @@ impl World {
         }
         let at = self.rng.below(recent.len() as u64);
         let call = recent.get(usize::try_from(at).ok()?).cloned()?;
-        // Only where it works otherwise: what is decoupled is looked at by other rules.
+        // Only where it works in another way: decoupled subtrees have other rules.
         let careful = self.clients[client].careful;
         let works = |at: &usize| {
             let Region { known, closed, kind, .. } = self.oracle.regions[*at];

@@ -1,7 +1,8 @@
 //! The object store of a simulated cluster: operations are submitted, take effect some time later,
 //! and are reported later still. A crash may come at any point in between.
 //!
-//! Invariant: what is reported as done is durable; what is not may be there, or not, or in part.
+//! Invariant: a reported operation is durable; an unreported one may be complete, missing, or
+//! partial.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use types::{Errno, Error};
 
 use crate::rng::Rng;
 
-/// How an operation ended, as the server is told.
+/// The result of an operation, as the server receives it.
 pub(crate) type Ended = Result<StoreResult, Box<StoreFailure>>;
 
 /// See the module documentation.
@@ -44,7 +45,7 @@ impl Default for Small {
 }
 
 impl Disk {
-    /// A server's way to objects that others see, too.
+    /// A server's access to objects that other servers see, too.
     pub(crate) fn on(memory: Memory) -> Self {
         Self { memory, ..Self::default() }
     }
@@ -140,14 +141,14 @@ impl Disk {
         let _ = self.memory.sync(SyncScope::All);
     }
 
-    /// What was appended is durable: its server is not the one that dies.
+    /// Appended data is durable: its server is not the one that dies.
     pub(crate) fn sync_appends(&self) {
         for object in self.unsynced.values() {
             let _ = self.memory.sync(SyncScope::Object(object));
         }
     }
 
-    /// The server dies: what is under way takes effect, in part or not at all, and unsynced writes
+    /// The server dies: pending operations take effect, in part or not at all, and unsynced writes
     /// are torn.
     pub fn crash(&mut self, rng: &mut Rng) {
         for (_, op) in std::mem::take(&mut self.submitted) {

@@ -1,4 +1,4 @@
-//! What a request must be answered, worked out on the model.
+//! The expected answer to a request, computed with the model.
 //!
 //! Not here: when a request takes effect. The caller carries requests out on the model in the
 //! order in which the server answered them.
@@ -168,8 +168,7 @@ fn list(
     Ok(Expected::Entries(entries, attrs, more))
 }
 
-/// Whether an answer is the one that was expected. `blur` takes out of attributes what is not
-/// known.
+/// Whether an answer is the expected one. `blur` removes unknown values from attributes.
 #[must_use]
 pub(crate) fn agrees(expected: &Expected, answer: &Answer, blur: impl Fn(&Attr) -> Attr) -> bool {
     match (expected, answer) {

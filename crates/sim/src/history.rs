@@ -1,11 +1,10 @@
-//! What clients see of the subtrees that promise most: when each asked for something, when the
-//! answer came, and which.
+//! The clients' view of the subtrees with the strongest promise: the time of each request, the time
+//! of its answer, and the answer.
 //!
-//! The [`crate::oracle`] hears the server and knows in which order it works. Nothing here does: a
-//! history is judged by what reached the clients, and by the faults that there were. The server's
-//! clock, which answers carry, and the moments at which it carried changes out are only hints where
-//! to search first: without them, a search among many changes that nobody was told of takes too
-//! long.
+//! The [`crate::oracle`] sees the server and knows the order of its work. This module does not: a
+//! history is judged by the messages that reached the clients, and by the faults. The server's
+//! clock, which answers carry, and the moments at which it executed changes are only hints for the
+//! start of the search: without them, a search among many changes without an answer takes too long.
 //!
 //! Invariant: a history begins and ends in quiet, when all places were looked at.
 
@@ -21,7 +20,7 @@ use crate::region::{Kind, Region};
 use crate::tree::Tree;
 use crate::world::EPOCH;
 
-/// What is sent at once arrives sooner than this.
+/// A message without a delay arrives sooner than this.
 const SLACK: Span = Span::from_millis(300);
 
 type Key = (ClientId, Tid);
@@ -48,17 +47,17 @@ pub struct Recorder {
     guesses: BTreeMap<Key, Vec<(Seq, Guess)>>,
     /// Which call a change is.
     changes: BTreeMap<Key, usize>,
-    /// Changes that nobody knows to be safe.
+    /// Changes that no client knows to be safe.
     positions: Vec<Position>,
     crashes: Vec<Crash>,
-    /// Clients that may not have sent again what they had to, and until when.
+    /// Clients that may not have repeated their changes, and the time until which that is so.
     doubts: BTreeMap<ClientId, u64>,
     /// Requests that were judged.
     pub judged: u64,
 }
 
 impl Recorder {
-    /// A client works in these directories, which promise what is applied.
+    /// A client works in these directories, which promise applied changes.
     pub(crate) fn watch(&mut self, dirs: Vec<Ino>) {
         self.dirs.extend(dirs);
     }
@@ -89,7 +88,7 @@ impl Recorder {
         let is_first = self.answered(key, reply, now);
         if let Some(call) = self.changes.get(&key).map(|at| &mut self.calls[*at].1) {
             if reply.result.is_err() && !is_first {
-                // It was sent again, and the client is told that it is lost.
+                // The change was repeated, and the client learns that it is lost.
                 call.doubt = call.doubt.max(now);
             }
             self.positions.retain(|position| position.key != key);
@@ -176,8 +175,8 @@ impl Recorder {
         }
     }
 
-    /// All is quiet, and this is what there is. Returns the history until now, if anybody did
-    /// anything, and begins the next one.
+    /// The cluster is quiet, and this is its content. Returns the history until now, if there is
+    /// any, and begins the next one.
     pub(crate) fn end(&mut self, tree: &Tree, regions: &[Region], now: u64) -> Option<History> {
         let found = places(tree, regions);
         let initial = std::mem::replace(&mut self.initial, found);
@@ -204,8 +203,8 @@ impl Recorder {
         Some(self.with_last_look(history, now))
     }
 
-    /// Everything is looked at in the end, as if each place was looked at by itself: nothing
-    /// happens meanwhile.
+    /// Each place is looked at in the end, as if by a request of its own: no change happens at that
+    /// time.
     fn with_last_look(&self, mut history: History, now: u64) -> History {
         let mut places: BTreeSet<Place> = self.initial.keys().cloned().collect();
         places.extend(history.initial.iter().map(|(place, _)| place.clone()));
@@ -221,7 +220,7 @@ impl Recorder {
     }
 }
 
-/// Whether the server knows that a create was done, but not what it was.
+/// Whether the server knows that a create took effect, but not its result.
 fn is_forgotten(reply: &Reply) -> bool {
     match &reply.result {
         Ok(_) => reply.time.0 == 0,
@@ -233,7 +232,7 @@ fn thing(attr: &Attr) -> Thing {
     Thing { ino: attr.ino, dir: attr.is_dir() }
 }
 
-/// What a request says of places; none if nothing.
+/// The claims of a request about places; None without any.
 fn act(what: &What, result: &Result<Answer, Failure>) -> Option<Act> {
     Some(match what {
         What::Lookup { parent, name } => Act::Look(Place::new(*parent, name)),
@@ -283,7 +282,7 @@ fn outcome(what: &What, result: &Result<Answer, Failure>) -> Outcome {
     Outcome::Did(seen)
 }
 
-/// What holds in the places of the regions that promise what is applied.
+/// The content of the places in the regions that promise applied changes.
 fn places(tree: &Tree, regions: &[Region]) -> BTreeMap<Place, Thing> {
     let strong = |region: &&Region| matches!(region.kind, Kind::Strong | Kind::AckSafe);
     let mut found = BTreeMap::new();

@@ -1,5 +1,4 @@
-//! What a cluster promises, one file per promise. Each says what it promises and where the promise
-//! is made.
+//! The promises of a cluster, one file each. Each file states the promise and its source.
 
 pub mod applied_survives;
 pub mod determinism;

@@ -7,11 +7,10 @@
 //! promise was broken, if one was.
 //!
 //! Where to read on: `world` is the queue of events and the driver of the server, `client` and
-//! `project` are what clients do, `oracle` is what must be true, `invariants` says it promise by
-//! promise, `plan` is what a seed decides.
+//! `project` are the work of clients, `oracle` is the truth, `invariants` states it promise by
+//! promise, `plan` is the decisions of a seed.
 //!
-//! What this crate is not: a test of sockets, threads or files. It performs no I/O and reads no
-//! clock.
+//! This crate does not test sockets, threads or files. It performs no I/O and reads no clock.
 //!
 //! Invariant: the same seed gives the same run, message by message.
 

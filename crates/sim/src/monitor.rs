@@ -1,5 +1,5 @@
-//! What a monitor would do, as far as the metadata server sees it: pass on policies and
-//! decouplings, and listen to beacons.
+//! A minimal monitor, as far as the metadata server sees it: it passes policies and decouplings on,
+//! and receives beacons.
 
 use mds::Input;
 use types::{Cred, Tid};
@@ -28,7 +28,7 @@ impl World {
         self.asked.get(&tid) == Some(&self.tenure)
     }
 
-    /// Takes what the server told the monitor.
+    /// Takes the server's messages to the monitor.
     pub(crate) fn to_monitor(&mut self, frames: &[u8]) {
         let mut rest = frames;
         while let Ok(Some((frame, length))) = wire::frame::decode(rest) {

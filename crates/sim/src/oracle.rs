@@ -1,13 +1,13 @@
-//! What must be true: the model of the namespace beside the server, and every promise that was
-//! made to a client.
+//! The truth: the model of the namespace beside the server, and every promise that was made to a
+//! client.
 //!
-//! The oracle hears every message the moment the server emits it, before the network can delay or
-//! lose it. That is the order in which requests took effect, so each one is carried out on the
-//! model then and must have the same result. When the server crashes, the model is taken back to
-//! what the recovered journal holds.
+//! The oracle sees every message at the moment the server emits it, before the network can delay or
+//! lose it. That is the order in which requests took effect, so each one is executed on the model
+//! at that moment and must have the same result. When the server crashes, the model returns to the
+//! state of the recovered journal.
 //!
-//! What the oracle does not know: regions of the namespace without durability, after a crash. They
-//! are *unknown* until the simulation reads them back.
+//! After a crash the oracle does not know regions of the namespace without durability. They are
+//! *unknown* until the simulation reads them back.
 
 mod ahead;
 
@@ -40,7 +40,7 @@ pub struct Issued {
     pub applied: Option<Applied>,
     /// The client heard that it succeeded.
     pub delivered: bool,
-    /// What the first answer must be, from the time when the change was applied.
+    /// The required first answer, from the time when the change was applied.
     expected: Option<Expected>,
     /// It had nothing to do: a rename to the same inode.
     pub no_change: bool,
@@ -66,10 +66,10 @@ pub struct Applied {
 pub struct Oracle {
     /// The namespace as clients see it now.
     pub model: Model,
-    /// The namespace when everything was durable last, and what was done since.
+    /// The namespace when everything was durable last, and the changes since.
     base: Model,
     log: Vec<Key>,
-    /// What was done since in regions that are unknown.
+    /// The changes since in regions that are unknown.
     unknown: Vec<Key>,
     /// Every request since then.
     pub requests: BTreeMap<Key, Issued>,
@@ -95,7 +95,7 @@ impl Oracle {
         Self::default()
     }
 
-    /// The namespace is this, whatever it was taken for.
+    /// Replaces the model by the namespace as it was read.
     pub fn learn(&mut self, model: Model) {
         self.model = model;
         for region in &mut self.regions {
@@ -138,7 +138,7 @@ impl Oracle {
                 self.safe = self.safe.max(welcome.safe);
                 Ok(())
             }
-            // What a client may go on saying is judged when it does.
+            // Later answers of the client from its cache are judged one by one.
             Message::Revoke { .. } => Ok(()),
             Message::Reply(reply) => {
                 self.safe = self.safe.max(reply.safe);
@@ -163,7 +163,7 @@ impl Oracle {
     fn replied(&mut self, key: Key, reply: &Reply) -> Result<(), Violation> {
         let Some(issued) = self.requests.get(&key) else {
             let Ok(Answer::Range(range)) = reply.result else { return Ok(()) };
-            // A session asked for it by itself.
+            // A session sent the request without a call of its client.
             return self.numbers.grant(key.0, range);
         };
         self.checked += 1;
@@ -285,15 +285,15 @@ impl Oracle {
             && failure.errno == Errno::NotFound
             && self.was_asked_before(key)
         {
-            // The server deletes an object when what it says is merged and stored: so it must be.
+            // The server deletes an object when its events are merged and stored: so they must be.
             let journal = issued.journal.clone();
             return self.merged(key, subtree, &journal);
         }
         if issued.applied.is_some() {
             let excuses = (self.store_fails, self.late);
             exactly_once::refused(issued, failure, excuses)?;
-            // That was the answer of the time when it was applied. One that comes when it is sent
-            // again shows what others did to the inode since.
+            // That was the answer at the time of the change. The answer to a repeated request shows
+            // later changes of the inode by other clients.
             self.request(key).expected = None;
             return Ok(());
         }
@@ -309,7 +309,7 @@ impl Oracle {
         }
         let too_late = self.late && failure.errno == Errno::Stale;
         if too_late || self.is_unknown(&call) {
-            // What it is about was in a region that keeps nothing, or nobody waited for it.
+            // Its object was in a region without durability, or no client waited for it.
             self.request(key).told_lost = true;
             return Ok(());
         }
@@ -373,7 +373,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Takes out of attributes what is not known.
+    /// Removes unknown values from attributes.
     fn blur(&self, attr: &Attr) -> Attr {
         self.regions.iter().fold(*attr, |attr, region| region.blur(&attr))
     }
@@ -381,7 +381,7 @@ impl Oracle {
     /// A client and a subtree were given numbers.
     ///
     /// # Errors
-    /// If somebody else has them.
+    /// If they have another owner.
     pub fn granted(&mut self, client: ClientId, range: InoRange) -> Result<(), Violation> {
         self.numbers.grant(client, range)
     }

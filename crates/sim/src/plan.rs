@@ -1,7 +1,7 @@
-//! What a seed decides before anything happens: sizes, speeds and which faults there are.
+//! The decisions of a seed before a run: sizes, speeds and the kinds of faults.
 //!
-//! Every run uses a few features and leaves others out ("swarm"): a fault that is always present
-//! would hide what happens without it.
+//! Every run uses a few features and leaves out the rest ("swarm"): a fault in every run would hide
+//! the behaviour without it.
 
 use mds::Settings;
 use types::Span;
@@ -27,8 +27,8 @@ pub struct Plan {
     pub faults: Faults,
     /// How often each kind of request is made.
     pub weights: Weights,
-    /// Whether there is a volatile subtree, one that acknowledges only what is safe, and how many
-    /// that are decoupled.
+    /// Whether there is a volatile subtree, one that acknowledges only safe changes, and the number
+    /// of decoupled ones.
     pub volatile: bool,
     /// See `volatile`.
     pub ack_safe: bool,
@@ -55,7 +55,7 @@ pub struct Faults {
     pub kills: u64,
     /// Store operations in a hundred that fail.
     pub errors_percent: u64,
-    /// Times the server is told to stop.
+    /// Orders to stop that the server gets.
     pub stops: u64,
     /// How long a client stays away after its connection broke, at most, in nanoseconds.
     pub away_max: u64,
@@ -79,7 +79,7 @@ pub struct Weights {
 }
 
 impl Plan {
-    /// What a seed decides.
+    /// The decisions of a seed.
     #[must_use]
     pub fn draw(rng: &mut Rng) -> Self {
         let ms = Span::from_millis;
@@ -137,7 +137,7 @@ impl Plan {
             ack_safe: rng.percent(30),
             decoupled: rng.pick(&[0, 0, 1, 2]),
             delay_max: rng.pick(&[100_000, 1_000_000, 20_000_000]),
-            // Not drawn: what is drawn after it is what it was before there was this.
+            // Not drawn: later draws stay the same as before this option existed.
             alone: rng.clone().percent(60),
             leases: rng.clone().below(1000).is_multiple_of(4),
             snapshots: if rng.clone().below(1000) % 3 == 1 { 6 } else { 0 },
@@ -155,7 +155,7 @@ impl Plan {
         plan
     }
 
-    /// Everybody works in the one strong subtree, on few names: what one does, others see.
+    /// All clients work in the one strong subtree, on few names: each sees the changes of the rest.
     fn crowd(&mut self) {
         (self.clients, self.names, self.requests) = (4, 3, self.requests.max(60));
         (self.volatile, self.ack_safe, self.decoupled) = (false, false, 0);

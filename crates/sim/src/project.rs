@@ -73,9 +73,9 @@ impl Project {
         }
     }
 
-    /// The server lost its memory, and with it merges that nothing keeps: what builds on them is
-    /// given up. Returns whether nobody knows how much there is of a merge: what of it was in the
-    /// metadata store by then stays.
+    /// The server lost its memory, and with it the merges that no journal has: later work that
+    /// builds on them is given up. Returns whether an unknown part of a merge exists: the part that
+    /// was in the metadata store by then stays.
     pub(crate) fn server_restarted(&mut self) -> bool {
         let Some(inner) = self.inner.as_mut().filter(|_| !self.global) else { return false };
         inner.clear();
@@ -198,7 +198,7 @@ impl World {
         }
     }
 
-    /// Begins a merge if nobody else has anything under way in the subtree.
+    /// Begins a merge if no other client has a request under way in the subtree.
     fn merge(&mut self, client: usize, project: &mut Project) {
         let root = self.oracle.regions[project.region].root;
         let quiet = self.clients.iter().all(|other| {
@@ -212,7 +212,7 @@ impl World {
         }
         let Some(inner) = &mut project.inner else { return };
         if project.release {
-            // From now on anybody may have them.
+            // From now on any client may get them.
             for range in inner.give_up() {
                 self.oracle.numbers.give_up(self.clients[client].id(), range);
                 project.unused.push(range);
@@ -299,7 +299,7 @@ impl World {
         };
         if busy && self.clients[client].alive {
             self.run_until(100_000_000, |_| false);
-            // By now the server knows who is dead: what they asked for is done, or never will be.
+            // By now the server knows the dead clients: their requests took effect, or never will.
             for dead in self.clients.iter_mut().filter(|client| !client.alive) {
                 dead.outstanding.clear();
                 dead.again.clear();
@@ -309,9 +309,9 @@ impl World {
         busy && self.clients[client].alive
     }
 
-    /// A crash left nobody knowing what is in the region that a project asked for, and took the
-    /// answer with it. Such a region is not asked for again before somebody has looked, and nobody
-    /// could look while the project may have it and block others.
+    /// After a crash the content of the region that a project requested is unknown, and the answer
+    /// is lost. Such a region is not requested again before a client has looked, and no client
+    /// could look while the project may have it and block the rest.
     fn asks_no_more(&self, project: &Project) -> bool {
         matches!(project.stage, Stage::Refused) && !self.oracle.regions[project.region].known
     }
@@ -330,7 +330,7 @@ impl World {
         }
         let asked = matches!(project.stage, Stage::Asked(_) | Stage::Refused);
         if matches!(project.stage, Stage::Merging(_) | Stage::Interrupted) {
-            // Nobody was told how much of its last merge there is.
+            // No reply tells how much of its last merge exists.
             let region = &mut self.oracle.regions[project.region];
             let journal = project.inner.as_mut().filter(|_| project.global && region.known);
             region.in_doubt = journal.map(journal_of);
@@ -362,7 +362,7 @@ impl World {
         result: &Result<Answer, Failure>,
     ) -> bool {
         match (&call.what, result) {
-            // For what the client does ahead.
+            // For the client's asynchronous changes.
             (What::Extend { subtree: Ino(0), .. }, _) => false,
             (What::Extend { .. }, Ok(Answer::Range(range))) => {
                 if let Some(inner) = &mut project.inner {
@@ -379,7 +379,8 @@ impl World {
                 if result.is_err() && !gone {
                     project.stage = Stage::Interrupted;
                     if result.as_ref().is_err_and(|failure| failure.errno == Errno::NotFound) {
-                        // An earlier attempt merged it. What is left is to give the subtree back.
+                        // An earlier attempt merged it. The remaining step is to give the subtree
+                        // back.
                         project.asked = false;
                         if let Some(inner) = &mut project.inner {
                             inner.clear();
@@ -394,9 +395,9 @@ impl World {
                 if let Some(inner) = &mut project.inner {
                     let journal = journal_of(inner);
                     if gone && region.known && region.last_merge != journal {
-                        // An earlier attempt released it, and a crash took the answer, or that was
-                        // that the store fails: how much of the journal there is, is seen when
-                        // somebody looks.
+                        // An earlier attempt released it, and a crash took the answer, or the
+                        // answer was that the store fails: the next look shows how much of the
+                        // journal exists.
                         region.in_doubt = project.global.then_some(journal);
                         region.known = false;
                     }
@@ -434,7 +435,7 @@ fn one_event(
 ) -> Option<Ino> {
     let cred = Cred::root();
     let dir = match rng.below(30) {
-        // What an honest client never does: a directory outside, and some that do not exist.
+        // Events of a dishonest client: a directory outside, and some that do not exist.
         0 => Ino::ROOT,
         1 | 2 => Ino((1 << 50) + rng.below(3)),
         _ => project.dirs[rng.index(project.dirs.len())],

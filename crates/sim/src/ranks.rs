@@ -1,13 +1,14 @@
-//! Several ranks on one store: subtrees move between them at random while clients work, directories are
-//! split and their fragments move, servers are killed at any step of that, and connections break.
+//! Several ranks on one store: subtrees move between them at random while clients work, directories
+//! are split and their fragments move, servers are killed at any step of that, and connections
+//! break.
 //!
-//! Every name is changed by one client and looked at by all, so that what each answer may be is known
-//! exactly (`register`): the value that the name had at some moment between question and answer. A
-//! change that is lost, done twice, or undone by a recovery is seen at the next look at the name, and
-//! so is an answer of a rank that is not the authority any more.
+//! Every name is changed by one client and looked at by all, so that the possible answers are known
+//! exactly (`register`): the value that the name had at some moment between question and answer.
+//! The next look at a name finds a change that was lost, done twice, or undone by a recovery, and
+//! so does an answer of a rank that is not the authority any more.
 //!
-//! In the end, when everything is healed, each directory must be served by exactly one rank, and hold
-//! what it should.
+//! In the end, when everything is healed, each directory must be served by exactly one rank, and
+//! have the expected entries.
 
 mod audit;
 mod balance;
@@ -47,7 +48,7 @@ const MS: u64 = 1_000_000;
 const PATIENCE: u64 = 60_000 * MS;
 /// Directories that move.
 const DIRS: usize = 3;
-/// Directories that move, and in which others are renamed.
+/// Directories that move, and in which further directories are renamed.
 const BASES: usize = 3;
 
 #[derive(Debug)]
@@ -112,7 +113,7 @@ struct World {
     tree: Tree,
     delay_max: u64,
     faults: bool,
-    /// Nobody changes anything any more.
+    /// No client changes anything any more.
     at_rest: bool,
     report: RanksReport,
     traced: bool,
@@ -123,7 +124,7 @@ struct World {
 pub fn run(seed: u64, trace: bool, directories: bool) -> RanksReport {
     let mut world = World::new(seed, trace);
     world.settings.pass_directories = directories;
-    // What happened before a panic is worth knowing.
+    // The trace before a panic helps to explain it.
     let ended = catch_unwind(AssertUnwindSafe(|| world.run()));
     if ended.is_err() {
         world.fail("panicked".into());
@@ -163,7 +164,7 @@ impl World {
         Self {
             servers: servers.collect(),
             settings,
-            // Not by chance: seeds that have found something do what they did before there were links.
+            // Not drawn: seeds with a known fault repeat their run from before there were links.
             links: seed & 0b101 == 1,
             links_inside: seed & 0b1_0101 == 0b1_0001,
             now: 0,
@@ -229,8 +230,8 @@ impl World {
         for server in 0..self.servers.len() {
             self.schedule(1, Event::Start(server));
         }
-        // The first one moves subtrees, one has decoupled one, the last ones rename directories, the others
-        // work.
+        // The first client moves subtrees, one has decoupled one, the last ones rename directories,
+        // the rest work.
         for number in 0..=tree::LAST as u64 {
             let remembers = self.rng.percent(50);
             self.clients.push(Client::new(ClientId(number + 1), remembers));
@@ -344,7 +345,7 @@ impl World {
         self.schedule(MS, Event::Tick(server, tenure));
     }
 
-    /// All ranks are there: whether one is, who asks it finds out.
+    /// The map always has all ranks: a client finds out by a request whether a rank is up.
     fn map(&self) -> ClusterMap {
         let entry = |rank| MdsEntry {
             rank: Rank(rank),
@@ -364,7 +365,7 @@ impl World {
             return;
         }
         let server = self.rng.index(self.servers.len());
-        // At once, or in the middle of what it writes.
+        // At once, or in the middle of a write.
         match self.rng.below(3) {
             0 => self.crash(server),
             _ => self.servers[server].doomed = Some(self.rng.between(1, 40)),
@@ -380,7 +381,7 @@ impl World {
         self.report.crashes_moving += u64::from(mds.is_moving());
         self.note(|| format!("$ crash mds.{server}, moving: {}", mds.is_moving()));
         self.servers[server].tenure += 1;
-        // What others have appended is theirs to lose.
+        // The appends of other servers survive this crash.
         for other in (0..self.servers.len()).filter(|other| *other != server) {
             self.servers[other].disk.sync_appends();
         }
@@ -466,7 +467,7 @@ impl World {
         }
     }
 
-    /// Nothing breaks any more, nothing moves, and clients end what they have begun.
+    /// No more faults and no more moves, and clients end their pending work.
     fn heal(&mut self) {
         self.faults = false;
         self.servers.iter_mut().for_each(|server| server.doomed = None);

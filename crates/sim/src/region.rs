@@ -3,7 +3,7 @@
 use model::Model;
 use types::{Attr, ClientId, Ino, Timestamp};
 
-/// What is promised for a region.
+/// The promise for a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Every change is journalled and survives.
@@ -25,17 +25,17 @@ pub struct Region {
     pub path: String,
     /// What is promised.
     pub kind: Kind,
-    /// Whether the model knows what is in it.
+    /// Whether the model knows its content.
     pub known: bool,
     /// Whether there are changes that a crash may undo.
     pub soft: bool,
-    /// Whose it is, and whether that blocks others.
+    /// Its owner, and whether the owner blocks other clients.
     pub owner: Option<(ClientId, bool)>,
-    /// Nobody touches it now: a merge or a decoupling is under way.
+    /// No client uses it now: a merge or a decoupling is under way.
     pub closed: bool,
     /// The journal that was merged last.
     pub last_merge: Vec<u8>,
-    /// A journal in the store whose merge nobody was told the end of.
+    /// A journal in the store whose merge has no known result.
     pub in_doubt: Option<Vec<u8>>,
 }
 
@@ -56,7 +56,7 @@ impl Region {
         }
     }
 
-    /// Takes out of the attributes of the region's root what is not known.
+    /// Removes unknown values from the attributes of the region's root.
     pub(crate) fn blur(&self, attr: &Attr) -> Attr {
         let Attr { ino, mode, .. } = *attr;
         if ino != self.root {
@@ -65,7 +65,7 @@ impl Region {
         if !self.known {
             return Attr { ino, mode: mode & types::MODE_TYPE, ..Attr::default() };
         }
-        // A decoupling and a policy change it at a time that nobody is told.
+        // A decoupling and a policy change it at an unknown time.
         let blurred = matches!(self.kind, Kind::Decoupled | Kind::Volatile);
         let ctime = if blurred { Timestamp(0) } else { attr.ctime };
         Attr { ctime, ..*attr }

@@ -49,8 +49,8 @@ impl Rng {
         among[self.index(among.len())]
     }
 
-    /// A generator of its own for one part of the simulation, so that what another part draws
-    /// does not change it.
+    /// A separate generator for one part of the simulation, so that the draws of another part do
+    /// not change it.
     #[must_use]
     pub fn fork(&mut self) -> Self {
         Self(self.next())

@@ -26,7 +26,7 @@ pub struct Report {
     pub trace: Vec<String>,
     /// Answers that were compared with the model.
     pub checked: u64,
-    /// Those that clients gave themselves.
+    /// Answers that clients gave locally.
     pub answered_here: u64,
     /// Those of these that were answered under a lease.
     pub leased_here: u64,
@@ -34,7 +34,7 @@ pub struct Report {
     pub ahead: u64,
     /// Requests of several clients that were judged together.
     pub judged: u64,
-    /// Times that what a snapshot shows was compared with the model at its moment.
+    /// Comparisons of a snapshot with the model at its moment.
     pub snapshots: u64,
     /// Servers that were started.
     pub tenures: u64,
@@ -176,8 +176,8 @@ impl World {
         }
     }
 
-    /// A subtree that only the server's memory has gets a policy that promises more: what was there
-    /// before is kept as well, from the moment of the answer (P-16). Then it is as it was.
+    /// A subtree without durability gets a policy that promises more: earlier updates become
+    /// durable, too, from the moment of the answer (P-16). Then it gets its old policy back.
     fn promise_more(&mut self) {
         let Some(at) = self.oracle.regions.iter().position(|it| it.kind == Kind::Volatile) else {
             return;
@@ -248,14 +248,14 @@ impl World {
                 break;
             }
         }
-        // A merge goes on without its client, between requests. While it does, nothing is said of
-        // how much of it is seen.
+        // A merge continues without its client, between requests. Until it ends, any part of it may
+        // be visible.
         self.run_until(within, |world| world.mds.as_ref().is_some_and(|mds| !mds.is_merging()));
         // Nothing more of a dead client is carried out when the server knows that it is gone.
         self.run_until(within, Self::has_noticed_ends);
-        // What clients did that were killed is promised to nobody until the journal has it.
+        // Changes of killed clients are promised to no client until the journal has them.
         let _ = self.ask_at("", &What::Sync);
-        // A server may end when it learns what became of a write to a store that failed.
+        // A server may end when it learns the result of a write to a failed store.
         self.run_until(within, Self::is_quiet);
         self.check_quiet();
     }
@@ -308,7 +308,7 @@ impl World {
         }
     }
 
-    /// Compares the tree that the server shows with the model's, and learns what is unknown.
+    /// Compares the server's tree with the model's, and learns unknown regions.
     pub fn compare(&mut self, when: &str) {
         if self.violation.is_some() {
             return;
@@ -321,9 +321,9 @@ impl World {
         self.compare_snapshots(when);
         let mut actual = self.read_tree();
         if self.oracle.regions.iter().any(|region| !region.known) {
-            // Where a crash undid changes of which there is no journal, an inode that moved may be
-            // stored in both directories. Which is right is seen when both were read, so what the
-            // first reading shows may be on its way out.
+            // Where a crash undid changes without a journal, a moved inode may be stored in both
+            // directories. Reading both shows the right one, so an inode of the first reading may
+            // disappear.
             actual = self.read_tree();
         }
         if self.violation.is_some() {

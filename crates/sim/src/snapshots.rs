@@ -1,8 +1,8 @@
-//! Snapshots, taken and forgotten at random: each must show what the model was at the moment in which it
-//! was taken, whatever was changed, merged, compacted or interrupted by a crash since.
+//! Snapshots, taken and dropped at random: each must show the model at its moment, after any later
+//! changes, merges, compactions and crashes.
 //!
-//! That moment is when the server has the table of snapshots replaced. Changes wait then until it has
-//! heard how that ended, so also one that nobody was told of shows that.
+//! That moment is when the server has the table of snapshots replaced. Changes wait until the
+//! server has the result, so a snapshot without a reply shows that moment, too.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use crate::world::World;
 /// So many are kept at most: the oldest are forgotten.
 const KEPT_MAX: usize = 4;
 
-/// What snapshots must show.
+/// The required content of snapshots.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     /// By id.
@@ -32,7 +32,7 @@ pub(crate) struct Taken {
     pub(crate) compared: u64,
 }
 
-/// The namespace at the moment of a snapshot, and what was known of it.
+/// The namespace at the moment of a snapshot, and the known part of it.
 #[derive(Debug)]
 struct Expected {
     tree: Tree,
@@ -45,7 +45,7 @@ impl World {
         let StoreOp::TakeSnapshot { snapshot } = op else { return };
         let known = read_snapshots(&self.disk.memory).map(|(table, _)| table);
         if known.is_ok_and(|table| table.get(snapshot.id).is_some()) {
-            // It was asked for once more, and is what it is.
+            // The request was repeated, and the snapshot stays the same.
             return;
         }
         let mut regions = self.oracle.regions.clone();
@@ -87,7 +87,7 @@ impl World {
         self.flush(0);
     }
 
-    /// What nobody needs is not kept any more.
+    /// Unneeded objects are dropped.
     fn forget_snapshot(&mut self, live: &[Snapshot]) {
         let Snapshot { id, number, .. } = live[self.rng.index(live.len())];
         self.note(format_args!("$ forget snapshot {number}"));
@@ -132,7 +132,7 @@ impl World {
         self.check(result.map_err(about));
     }
 
-    /// What a snapshot shows to whoever reads the store.
+    /// The content of a snapshot for a reader of the store.
     fn read_snapshot(&self, snapshot: &Snapshot, top: &str) -> Result<Tree, Violation> {
         let mut view = Branch::new(&snapshot.root, Seq(1));
         let mut tree = Tree::new();
@@ -196,7 +196,7 @@ fn below(tree: &Tree, top: &str) -> Tree {
     let known = tree.iter().filter(|(path, _)| is_below(path));
     let mut tree: Tree = known.map(|(path, item)| (path.clone(), item.clone())).collect();
     if let Some(root) = tree.get_mut(top) {
-        // A snapshot has the attributes of its root; what else an inode has stands where its name is.
+        // A snapshot has the attributes of its root; all other data of an inode is with its name.
         root.xattrs.clear();
     }
     tree

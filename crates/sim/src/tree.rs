@@ -1,4 +1,4 @@
-//! A namespace as one comparable value: paths, and what is there.
+//! A namespace as one comparable value: paths, and their objects.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub struct Item {
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-/// Paths and what is there.
+/// Paths and their objects.
 pub type Tree = BTreeMap<String, Item>;
 
 /// The tree of a model.
@@ -74,8 +74,8 @@ pub(crate) fn to_model(tree: &Tree) -> Model {
     model
 }
 
-/// What differs between two trees, as text; empty if nothing does. Paths for which `ignore` holds
-/// are left out.
+/// The differences between two trees, as text; empty if there are none. Paths for which `ignore`
+/// holds are left out.
 #[must_use]
 pub(crate) fn differences(expected: &Tree, actual: &Tree, ignore: impl Fn(&str) -> bool) -> String {
     let mut text = String::new();

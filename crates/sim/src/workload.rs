@@ -1,4 +1,4 @@
-//! What clients ask for: requests of every kind, mostly sensible, on what is there.
+//! The requests of clients: of every kind, mostly sensible, on existing objects.
 
 use model::Model;
 use types::{AttrChange, Cred, Ino, RenameFlags, XattrFlags};
@@ -76,11 +76,12 @@ pub(crate) fn dirs(model: &Model, root: Ino) -> Vec<Ino> {
     Places::of(model, root, 1).dirs
 }
 
-/// What there is in a region.
+/// The content of a region.
 struct Places {
     dirs: Vec<Ino>,
     others: Vec<Ino>,
-    /// Directories that the client has alone, and others in which it works more than others do.
+    /// Directories with an exclusive capability of the client, and directories in which it works
+    /// more than other clients do.
     preferred: Vec<Ino>,
     names: u64,
 }

@@ -1,8 +1,8 @@
 //! A cluster in one thread: a metadata server, its store, clients and the network between them,
 //! moved by one queue of events.
 //!
-//! What the daemon does with sockets and threads, this does with events that carry the time at
-//! which they happen. Nothing here decides what is right: the [`Oracle`] does.
+//! The daemon uses sockets and threads; this driver uses events with the time at which they happen.
+//! Only the [`Oracle`] decides whether an answer is right.
 
 use std::collections::BTreeMap;
 use std::fmt::Arguments;
@@ -43,7 +43,7 @@ pub(crate) enum Event {
     Start,
     Connect(usize),
     Turn(usize),
-    /// A client tells the server what it has answered.
+    /// A client sends its local changes to the server.
     Tell(usize),
     Crash,
     Break(u64),
@@ -53,7 +53,7 @@ pub(crate) enum Event {
     Snapshot,
 }
 
-/// A connection. It is never forgotten: what the server says after it broke still counts.
+/// A connection. It is never dropped: messages of the server after it broke still count.
 #[derive(Debug)]
 pub(crate) struct Conn {
     pub(crate) client: usize,
@@ -66,7 +66,7 @@ pub(crate) struct Conn {
 /// See the module documentation.
 #[derive(Debug)]
 pub struct World {
-    /// What the seed decided.
+    /// The decisions of the seed.
     pub plan: Plan,
     /// The server, unless it is down.
     pub mds: Option<Mds>,
@@ -87,7 +87,7 @@ pub struct World {
     pub(crate) next_client: u64,
     /// Changes that clients answered before the server heard of them.
     pub ahead: u64,
-    /// Questions that clients answered from what they remembered.
+    /// Questions that clients answered from their caches.
     pub answered_here: u64,
     /// Those of them that were answered under a lease.
     pub leased_here: u64,
@@ -95,11 +95,11 @@ pub struct World {
     order: u64,
     /// Nanoseconds since the start.
     pub now: u64,
-    /// What must be true.
+    /// The truth.
     pub oracle: Oracle,
     /// What clients see.
     pub history: Recorder,
-    /// What snapshots must show.
+    /// The required content of snapshots.
     pub(crate) snapshots: Taken,
     pub(crate) rng: Rng,
     pub(crate) monitor_tid: u64,
@@ -303,7 +303,7 @@ impl World {
         self.note(format_args!("$ crash"));
         self.crashes += 1;
         if self.recovered {
-            // A server that served nobody had nothing to lose.
+            // A server without clients had nothing to lose.
             self.history.crashed(self.now);
         }
         self.effects = Effects::default();
@@ -322,7 +322,7 @@ impl World {
         }
     }
 
-    /// Gives the server an input and carries out what it wants.
+    /// Gives the server an input and executes its effects.
     pub(crate) fn handle(&mut self, input: Input<'_>) {
         let clock = self.clock();
         let Some(mds) = &mut self.mds else { return };
@@ -374,7 +374,7 @@ impl World {
         }
     }
 
-    /// The server ended cleanly. What it asked of the store last is still carried out.
+    /// The server ended cleanly. Its last store operations are still executed.
     fn stop(&mut self) {
         self.note(format_args!("$ stopped"));
         self.disk.finish(&mut self.rng);
@@ -411,7 +411,7 @@ impl World {
         let mds::Observed { client, tid, seq, ino, time, .. } = *change;
         self.note(format_args!("mds.0  applied {client} {tid} {seq}"));
         self.history.applied((client, tid), &Applied { seq, ino, time }, self.now);
-        // What was recovered is known by now: changes come after that.
+        // The recovered state is known by now: changes come after that.
         self.note_recovery(None);
         let result = self.oracle.applied(change);
         self.check(result);
@@ -464,7 +464,7 @@ impl World {
         }
     }
 
-    /// Breaks a connection: what is on the way is lost, and both ends notice in their own time.
+    /// Breaks a connection: messages under way are lost, and both ends notice in their own time.
     pub(crate) fn break_conn(&mut self, conn: ConnId, server_notices: bool) {
         let Some(known) = self.conns.get_mut(&conn).filter(|known| known.alive) else { return };
         known.alive = false;

@@ -1,5 +1,5 @@
-//! Changes of policy while work is under way: what has to happen first happens first, then the new
-//! policy is set (`policy::Transition`; the client's half is that of `cudele::Subtree::set_policy`).
+//! Changes of policy while work is under way: first the preparing steps, then the new policy is set
+//! (`policy::Transition`; the client's half is that of `cudele::Subtree::set_policy`).
 
 use policy::{Cell, Composition, Mechanism, Policy, Transition};
 use types::{ClientId, Errno};
@@ -8,8 +8,8 @@ use wire::{Answer, Op};
 use super::{Cells, Done, Stop};
 
 impl Cells {
-    /// Changes the policy of the current job's subtree. Whatever strikes, it is under the old one
-    /// or under the new one then.
+    /// Changes the policy of the current job's subtree. After any fault the subtree is under the
+    /// old policy or under the new one.
     pub(super) fn change(&mut self, to: Cell) -> Done<()> {
         let from = self.job().cell;
         self.struck = false;
@@ -25,12 +25,12 @@ impl Cells {
         if self.holding().is_err() {
             return self.change_free(client, (from, to));
         }
-        // Which mechanism gives the promise makes no difference to what has to happen first.
+        // The preparing steps do not depend on the mechanism that gives the promise.
         let from = self.holding()?.policy;
         let transition = Transition::between(&Policy::of_cell(from), &Policy::of_cell(to), true);
         let id = self.world.clients[client].id();
         if transition.merge {
-            // The server switches in the moment in which the subtree is everybody's again.
+            // The server switches at the moment at which the subtree is shared again.
             self.job().next.push(Some(to));
             let answer = self.set(client, (&Policy::of_cell(to), id))?;
             self.pending(&answer, id, to)?;
@@ -49,7 +49,7 @@ impl Cells {
         let policy = self.policy_of(to);
         let notes = policy.persists() || self.job().machine.owner.is_some();
         if notes {
-            // Should this process end now, another one must find what was persisted.
+            // Should this process end now, the next one must find the persisted journal.
             self.remember()?;
         }
         self.job().doubt.push(to);
@@ -66,7 +66,7 @@ impl Cells {
         if notes { self.remember() } else { Ok(()) }
     }
 
-    /// While nobody has the subtree.
+    /// While no client has the subtree.
     fn change_free(&mut self, client: usize, (from, to): (Cell, Cell)) -> Done<()> {
         let transition = Transition::between(&Policy::of_cell(from), &Policy::of_cell(to), false);
         self.job().doubt.push(to);
@@ -82,7 +82,7 @@ impl Cells {
         Ok(())
     }
 
-    /// Somebody else changes the policy: while the subtree is a client's, that waits for it.
+    /// Another client changes the policy: while a client has the subtree, the change waits for it.
     pub(super) fn change_by_another(&mut self, to: Cell) -> Done<()> {
         let client = self.client()?;
         self.note("is changed by another", to);
@@ -127,13 +127,14 @@ impl Cells {
         self.ask_monitor(client, &Op::SetPolicy { path, policy, client: id })
     }
 
-    /// Whoever changes the policy replays its own logs first, and those of the dead on its machine:
-    /// nobody may want them afterwards.
+    /// A client that changes the policy replays its own logs first, and those of dead processes on
+    /// its machine: afterwards no process may need them.
     pub(super) fn replay_logs(&mut self, client: usize) -> Done<()> {
         let crashes = self.world.crashes;
         self.ready(client)?;
         self.replay_dead()?;
-        // A log that the store did not let the server replay is told to its client, and kept.
+        // The store may prevent the server from replaying a log: then the client gets an error and
+        // keeps the log.
         if crashes == self.world.crashes
             && !self.world.oracle.store_fails
             && let Some(update) = self.job().ledger.not_replayed()
@@ -144,7 +145,7 @@ impl Cells {
         self.is_alive(client)
     }
 
-    /// The new policy is in force, also for what was there before.
+    /// The new policy is in force, also for earlier updates.
     pub(super) fn changed(&mut self, to: Cell, stored: bool) {
         let job = self.job();
         job.is_under(to);
@@ -153,7 +154,7 @@ impl Cells {
         }
         let logs = super::job::logs(to);
         for update in &mut job.ledger.updates {
-            // Nobody asks for a log of requests any more.
+            // A log of requests is no longer needed.
             update.kept.log &= logs;
         }
     }

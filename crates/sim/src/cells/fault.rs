@@ -2,18 +2,18 @@
 
 use crate::rng::Rng;
 
-/// What happens to the client that works on a subtree, or to the server.
+/// A fault of the client that works on a subtree, or of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// The client's process is killed; its machine goes on.
+    /// The client's process is killed; its machine keeps running.
     Kill,
-    /// The client's machine loses its power: what it had not synced is torn.
+    /// The client's machine loses its power: unsynced data is torn.
     Power,
     /// The client's machine and its disk never come back.
     Gone,
-    /// The server is killed, and what it had not synced to the store is torn.
+    /// The server is killed, and its unsynced writes to the store are torn.
     Server,
-    /// The server is told to stop.
+    /// The server gets the order to stop.
     Stop,
     /// The process is killed, then the server.
     KillServer,
@@ -48,7 +48,7 @@ impl Fault {
         }
     }
 
-    /// Whether the client's process ends, and what becomes of its machine.
+    /// Whether the client's process ends, and the fate of its machine.
     pub(super) fn ends_client(self) -> bool {
         !matches!(self, Self::Server | Self::Stop)
     }
@@ -74,7 +74,7 @@ pub(super) struct Fuse {
 }
 
 impl Fuse {
-    /// Any step of what is done next is as likely, whether that takes three or three hundred.
+    /// Each step of the next operation is equally likely, for three steps as for three hundred.
     pub(super) fn draw(rng: &mut Rng) -> Self {
         let most = rng.pick(&[4, 12, 30, 80, 250]);
         Self { steps: rng.below(most), fault: rng.pick(&Fault::ALL) }

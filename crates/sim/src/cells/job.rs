@@ -1,7 +1,7 @@
 //! Work on a subtree under the policy in force: by a journal of the client's own, or by requests.
 //!
-//! The steps are those of the library (`cudele::Subtree`), on a disk that can lose what was not
-//! synced and with a process that can be struck between any two of them.
+//! The steps are those of the library (`cudele::Subtree`), on a disk that can lose unsynced data
+//! and with a process that can be struck between any two of them.
 
 use std::collections::BTreeSet;
 
@@ -56,12 +56,12 @@ pub(super) struct Job {
     pub(super) root: Ino,
     /// The cell of the policy in force.
     pub(super) cell: Cell,
-    /// One that may be in force instead: nobody heard the end of a change.
+    /// A policy that may be in force instead: the reply to a change was lost.
     pub(super) doubt: Vec<Cell>,
-    /// What the monitor was asked last, if nobody heard the answer.
+    /// The last request to the monitor, if its reply was lost.
     pub(super) question: Option<Tid>,
-    /// What may be in force when the subtree is everybody's again: one of these; none is for no
-    /// change. More than one if nobody heard the end of a change.
+    /// The policies of which one may be in force when the subtree is shared again; None means no
+    /// change. More than one if the reply to a change was lost.
     pub(super) next: Vec<Option<Cell>>,
     /// A merge was begun that gives the subtree back.
     pub(super) releasing: bool,
@@ -83,7 +83,7 @@ impl Holding {
         Self { inner, policy, nonvolatile, on_disk: 0, in_store: 0, earlier, owner, merged_in }
     }
 
-    /// What completes the policy.
+    /// The mechanisms that complete the policy.
     pub(super) fn composition(&self) -> Composition {
         if self.nonvolatile { nonvolatile() } else { self.policy.composition() }
     }
@@ -109,8 +109,8 @@ impl Holding {
         self.inner.events() > 0 || self.earlier.iter().any(|part| part.sealed.is_some())
     }
 
-    /// The server was asked to merge what is held: what is appended from now on is another part,
-    /// with another name. What the persists had completed for says where all of this one is.
+    /// The client sent a merge request for its journal: later events go to another part, with
+    /// another name. The completed persists record all storage of the sealed part.
     pub(super) fn seal(&mut self, (on_disk, in_store): (bool, bool)) {
         if self.inner.events() == 0 {
             return;
@@ -146,7 +146,7 @@ impl Cells {
         &mut self.jobs[self.current]
     }
 
-    /// What the process of the current job holds.
+    /// The subtree state in the process of the current job.
     pub(super) fn holding(&mut self) -> Done<&mut Holding> {
         let process = self.jobs[self.current].process.as_mut().ok_or(Stop::Killed)?;
         process.holds.as_deref_mut().ok_or(Stop::Failed(Errno::Stale))
@@ -157,11 +157,11 @@ impl Cells {
         let client = self.client()?;
         self.note("is decoupled", cell);
         if self.job().machine.owner.as_ref().is_some_and(|owner| owner.merged_in.is_some()) {
-            // Once the subtree is given away, nobody could repeat the merge.
+            // Once the subtree is given away, no client could repeat the merge.
             self.checkpoint(client)?;
         } else if self.job().machine.has_files() && self.is_nobodys() {
-            // It ended by a merge whose answer never came, or was given up elsewhere. Under other
-            // numbers what is noted, and what journals say, would only be in the way.
+            // The decoupling ended by a merge whose answer never came, or another client gave it
+            // up. Under new numbers, old notes and journals would only be in the way.
             self.local_step(client)?;
             self.job().forget_files();
         }
@@ -230,7 +230,7 @@ impl Cells {
         Ok(())
     }
 
-    /// Appends to the journal. Asks nobody, but for more numbers.
+    /// Appends to the journal. The only request is for more numbers.
     pub(super) fn append(&mut self, count: u64) -> Done<()> {
         let client = self.client()?;
         for _ in 0..count {
@@ -288,7 +288,7 @@ impl Cells {
         if local { self.remember() } else { Ok(()) }
     }
 
-    /// Completes the policy: what was appended is as the cell promises.
+    /// Completes the policy: the cell's promise holds for the appended updates.
     pub(super) fn complete(&mut self) -> Done<()> {
         let cell = self.holding()?.policy;
         self.note("completes", cell);
@@ -302,7 +302,7 @@ impl Cells {
         Ok(())
     }
 
-    /// Merges, whatever the consistency, and gives the subtree back.
+    /// Merges, under any consistency, and gives the subtree back.
     pub(super) fn merge(&mut self) -> Done<()> {
         let cell = self.holding()?.policy;
         self.note("merges", cell);
@@ -311,11 +311,12 @@ impl Cells {
         let apply = Composition::One(Mechanism::VolatileApply);
         let visible = if applies { composition } else { Composition::serial([composition, apply]) };
         match self.carry_out(&visible, true) {
-            // An earlier attempt gave it back, and what it merged is in the metadata store.
+            // An earlier attempt gave it back, and its merged updates are in the metadata store.
             Err(Stop::Failed(Errno::Stale)) => {
                 let held = self.held_updates()?;
-                // What a crash of the server undid is merged again where the policy says so. Under
-                // another one journals of it may be here that nobody asks for any more.
+                // If the policy says so, the client merges again the updates that a crash of the
+                // server undid. Under another policy, journals that no process needs any more may
+                // be here.
                 let repeats = self.holding()?.holds(Mechanism::LocalPersist);
                 let updates = &self.job().ledger.updates;
                 let unmerged = |at: &usize| updates[*at].shown == Shown::No;
@@ -378,7 +379,7 @@ impl Job {
         }
     }
 
-    /// What the machine notes of the subtree is removed.
+    /// Removes the machine's notes about the subtree.
     pub(super) fn forget_files(&mut self) {
         self.machine.forget();
         self.ledger.updates.iter_mut().for_each(|update| update.kept.disk = false);
@@ -391,7 +392,7 @@ impl Job {
         self.next = vec![None];
     }
 
-    /// The subtree is everybody's again.
+    /// The subtree is shared again.
     pub(super) fn given_back(&mut self) {
         let next = std::mem::replace(&mut self.next, vec![None]);
         match next[..] {

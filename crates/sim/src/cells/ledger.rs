@@ -1,9 +1,8 @@
-//! Every update of a subtree, with what is promised of it: the table of `docs/semantics.md`, one
-//! update at a time.
+//! Every update of a subtree, with its promise: the table of `docs/semantics.md`, one update at a
+//! time.
 //!
-//! The ledger hears which mechanism completed for which updates and which fault struck, and says
-//! what must be there and what may be. Invariant: an update that nobody merged is not shown, and
-//! one that is promised is.
+//! The ledger records completed mechanisms and faults, and decides which updates must exist and
+//! which may. Invariant: an unmerged update is not visible, and a promised one is.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,12 +10,12 @@ use types::Ino;
 
 use crate::oracle::Violation;
 
-/// Whether others see an update.
+/// Whether other clients see an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
     /// It was not merged, or was lost and is not there (any more).
     No,
-    /// Nobody was told, or the server that had it crashed.
+    /// No reply came, or the server that had it crashed.
     Perhaps,
     /// The server has it in memory.
     Memory,
@@ -37,12 +36,12 @@ pub(super) struct Kept {
     pub(super) log: bool,
 }
 
-/// An update: a file or directory that was created, under a name that nobody used before.
+/// An update: a file or directory that was created, under an unused name.
 #[derive(Clone, Debug)]
 pub(super) struct Update {
     pub(super) parent: Ino,
     pub(super) name: String,
-    /// 0 if nobody was told.
+    /// 0 if no reply came.
     pub(super) ino: Ino,
     pub(super) dir: bool,
     /// No journal has it any more: its number may be used again if it is not shown.
@@ -59,7 +58,7 @@ pub(super) struct Update {
     pub(super) ordered: usize,
 }
 
-/// What a subtree shows: names in directories, and what they lead to.
+/// The visible content of a subtree: names in directories, and their inodes.
 pub(super) type Listing = BTreeMap<(Ino, String), Ino>;
 
 /// See the module documentation.
@@ -123,7 +122,7 @@ impl Ledger {
         }
     }
 
-    /// What the server had in memory is in the metadata store.
+    /// The server's memory was written to the metadata store.
     pub(super) fn stored(&mut self) {
         for update in &mut self.updates {
             if update.shown == Shown::Memory {
@@ -145,7 +144,7 @@ impl Ledger {
     /// The server crashed.
     pub(super) fn server_crashed(&mut self) {
         for update in &mut self.updates {
-            // What a living client sends again is there before anybody looks.
+            // A living client repeats the update before any client looks.
             if update.shown == Shown::Memory && update.resends.is_none() {
                 (update.shown, update.undone) = (Shown::Perhaps, true);
             }
@@ -159,8 +158,8 @@ impl Ledger {
         }
     }
 
-    /// No journal objects are left but those that hold these updates. The server deletes those whose
-    /// events are in the metadata store.
+    /// Only journal objects with these updates remain. The server deletes an object when its events
+    /// are in the metadata store.
     pub(super) fn objects_gone(&mut self, left: &BTreeSet<Ino>) {
         for update in self.updates.iter_mut().filter(|update| !left.contains(&update.ino)) {
             let merged = matches!(update.shown, Shown::Perhaps | Shown::Memory);
@@ -184,7 +183,7 @@ impl Ledger {
             } else if (kept.disk || kept.store) && matches!(shown, Shown::No | Shown::Perhaps) {
                 missing.push(update.name.clone());
             } else if *shown == Shown::No {
-                // Nobody has it any more, and its number may be used again.
+                // The update is lost, and its number may be used again.
                 *dead = true;
             }
         }
@@ -194,13 +193,14 @@ impl Ledger {
         Err(format!("kept by a journal, and not found by the next process: {missing:?}"))
     }
 
-    /// A log was replayed. What was done in a directory that only another log knows has no place, and
+    /// A log was replayed. An update in a directory that only another log knows has no place, and
     /// is not replayed again.
     pub(super) fn replayed(&mut self, places: &[usize], root: Ino) {
         let there = |update: &&Update| matches!(update.shown, Shown::Memory | Shown::Stable);
         let mut dirs = BTreeSet::from([root]);
         for update in self.updates.iter().filter(there) {
-            // Nor has what was done in such a directory: a directory comes before what is in it.
+            // The same holds for updates inside such a directory: a directory comes before its
+            // entries.
             if dirs.contains(&update.parent) {
                 dirs.insert(update.ino);
             }
@@ -217,10 +217,10 @@ impl Ledger {
         self.updates.iter().find(|update| update.kept.log && !has(update))
     }
 
-    /// Compares what others see with what must be and what may be there, and learns the rest.
+    /// Compares the visible updates with those that must and may exist, and learns the rest.
     ///
     /// # Errors
-    /// What is there and must not be, or the other way around.
+    /// A visible update that must not exist, or a missing one that must.
     pub(super) fn compare(&mut self, seen: &Listing) -> Result<(), Violation> {
         let known: BTreeSet<_> =
             self.updates.iter().map(|update| (update.parent, update.name.clone())).collect();
@@ -254,8 +254,8 @@ impl Ledger {
                     return Err(format!("lost, but was promised: {update:?}"));
                 }
                 (None, shown) => {
-                    // A merge that is repeated brings the directory back, with what the journal of
-                    // the server has of it.
+                    // A repeated merge restores the directory, with the part of it that the
+                    // server's journal has.
                     let hides = lost_parent && shown != Shown::No;
                     update.shown = if hides { Shown::Perhaps } else { Shown::No };
                     hidden.insert(update.ino);
@@ -270,9 +270,9 @@ impl Ledger {
         let mut groups: BTreeMap<u64, Vec<&Update>> = BTreeMap::new();
         let mut orders: BTreeMap<usize, Vec<&Update>> = BTreeMap::new();
         for update in self.updates.iter().filter(|update| update.shown == Shown::Perhaps) {
-            // In a directory that was lost before there is nothing to merge it into, or to replay
-            // it in: that the directory is there may be kept by less than what is done in it. If
-            // both are of one merge, or of one order, the directory itself is counted.
+            // A directory that was lost before leaves no place to merge or replay its entries: the
+            // directory may be durable by a weaker promise than its entries. If both are of one
+            // merge, or of one order, the directory itself is counted.
             let apart = |dir: &Update| dir.whole == 0 || dir.whole != update.whole;
             let lost = |dir: &&Update| there(dir).is_none() && apart(dir);
             if dirs.get(&update.parent).is_some_and(lost) {

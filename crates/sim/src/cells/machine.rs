@@ -1,6 +1,6 @@
-//! A client's machine: its disk, with what processes on it left there.
+//! A client's machine: its disk, with the files that its processes left there.
 //!
-//! Invariant: what was synced is there until the disk is gone; what was not is there as long as the
+//! Invariant: synced data exists until the disk is gone; unsynced data exists as long as the
 //! machine has power.
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use types::{ClientId, Epoch, Ino, InoRange, Seq};
 use crate::rng::Rng;
 use policy::Cell;
 
-/// What a machine notes of a subtree that it owns, or owned.
+/// A machine's notes about a subtree that it owns, or owned.
 #[derive(Clone, Debug)]
 pub(super) struct Owner {
     pub(super) client: ClientId,
@@ -30,7 +30,7 @@ pub(super) struct Owner {
     pub(super) adopted: Vec<String>,
 }
 
-/// A file, and what of it is on the medium.
+/// A file, and the part of it that is on the medium.
 #[derive(Clone, Debug, Default)]
 pub(super) struct File {
     pub(super) written: Vec<u8>,
@@ -42,7 +42,7 @@ impl File {
         self.synced = self.written.clone();
     }
 
-    /// Only a part of what was not synced had reached the medium.
+    /// Only a part of the unsynced data had reached the medium.
     fn cut(&mut self, rng: &mut Rng) {
         let kept = rng.index(self.written.len() + 1);
         self.written.truncate(kept);
@@ -95,7 +95,7 @@ impl Machine {
         self.owner.is_some() || !self.journals.is_empty()
     }
 
-    /// What is noted of the subtree, and its journals, are removed; logs of requests are not.
+    /// Removes the notes about the subtree, and its journals; logs of requests stay.
     pub(super) fn forget(&mut self) {
         self.owner = None;
         self.journals.clear();

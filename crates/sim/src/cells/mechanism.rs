@@ -94,7 +94,7 @@ impl Cells {
         if notes { self.remember() } else { Ok(()) }
     }
 
-    /// Sealed parts come before what is held, wherever a composition persists.
+    /// Sealed parts come before the open journal, wherever a composition persists.
     fn persist_sealed(&mut self, composition: &Composition) -> Done<()> {
         let client = self.client()?;
         if composition.contains(Mechanism::GlobalPersist) {
@@ -223,7 +223,7 @@ impl Cells {
         let store = &self.world.disk.memory;
         let written = store.write_range(&object, offset as u64, &bytes[offset..]);
         written.map_err(|error| Stop::Failed(error.errno))?;
-        // The server may die now, and with it what the store had not synced.
+        // The server may die now, and with it the unsynced writes of the store.
         let crashes = self.world.crashes;
         self.step(client)?;
         self.local_step(client)?;
@@ -330,7 +330,7 @@ impl Cells {
         };
         // The process may be struck, and the merge go on.
         match self.transfer(client, op, send.then_some(bytes)) {
-            // The server deletes an object when what it says is merged and stored.
+            // The server deletes an object when its events are merged and stored.
             Err(Stop::Failed(Errno::NotFound))
                 if stable && self.world.disk.memory.get(object).is_err() => {}
             answered => drop(answered?),
@@ -339,8 +339,8 @@ impl Cells {
         Ok(())
     }
 
-    /// Merges the journals of earlier processes; and if the server started anew since the last
-    /// merge, what Local Persist kept of it.
+    /// Merges the journals of earlier processes; and if the server restarted since the last merge,
+    /// the local copy of that merge's journal.
     fn merge_earlier(&mut self, flags: MergeFlags) -> Done<()> {
         let client = self.client()?;
         let epoch = self.epoch(client);

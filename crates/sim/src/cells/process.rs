@@ -1,5 +1,5 @@
-//! What a client's process does step by step: it waits for answers over any number of connections,
-//! as the library does, and may be struck at any step.
+//! The steps of a client's process: it waits for answers over any number of connections, as the
+//! library does, and may be struck at any step.
 
 use client::LogNeed;
 use policy::Policy;
@@ -61,7 +61,7 @@ impl Cells {
         self.is_alive(client)
     }
 
-    /// A step of a process that asks nobody, and at which it may be struck.
+    /// A step of a process without a request, at which it may be struck.
     pub(super) fn local_step(&mut self, client: usize) -> Done<()> {
         self.burn();
         self.is_alive(client)
@@ -133,7 +133,7 @@ impl Cells {
         self.was_stopped = self.world.stopped;
     }
 
-    /// Waits until a process is welcome, and has sent a new server what that one needs first.
+    /// Waits until a process is welcome, and has sent a new server the messages that come first.
     pub(super) fn ready(&mut self, client: usize) -> Done<()> {
         let end = self.world.now + liveness::ANSWERED_WITHIN.0;
         loop {
@@ -225,7 +225,7 @@ impl Cells {
         self.world.clients[client].session.epoch()
     }
 
-    /// A process is welcome again: what it logged comes before what it waits for.
+    /// A process is welcome again: its log comes before its pending requests.
     fn return_with_logs(&mut self, client: usize) -> Done<()> {
         self.world.clients[client].returning = false;
         let mine = |job: &super::Job| job.process.as_ref().is_some_and(|it| it.client == client);
@@ -326,7 +326,7 @@ impl Cells {
         Policy::parse(&found.policy).ok().map(|parsed| parsed.policy)
     }
 
-    /// Who has the subtree, as the server says.
+    /// The owner of the subtree according to the server.
     pub(super) fn owner_in_force(&mut self, at: usize) -> ClientId {
         let (path, root) = (self.jobs[at].path.clone(), self.jobs[at].root);
         let answer = self.world.ask_at(&path, &crate::call::What::GetPolicy { dir: root });

@@ -1,5 +1,5 @@
-//! What a new process does with what earlier ones left: on its machine's disk, in the object store,
-//! or on a disk that is gone.
+//! A new process takes over the work of earlier ones: on its machine's disk, in the object store,
+//! or from a disk that is gone.
 
 use std::collections::BTreeSet;
 
@@ -58,8 +58,8 @@ impl Cells {
             let flags = MergeFlags { release: at + 1 == journals.len(), ..MergeFlags::default() };
             match self.send_journal(client, (&journal.left.bytes, "", true), flags) {
                 Err(Stop::Failed(Errno::Stale | Errno::Busy | Errno::NotPermitted)) => {
-                    // A checkpoint has it, or the subtree is somebody else's by now; or this
-                    // client's once more, with other numbers.
+                    // A checkpoint has it, or another client has the subtree by now; or this client
+                    // has it again, with other numbers.
                     self.local_step(client)?;
                     self.job().forget_files();
                     return Ok(());
@@ -73,7 +73,7 @@ impl Cells {
         Ok(())
     }
 
-    /// Replays the logs of processes that are dead, until one server was there for all of it.
+    /// Replays the logs of dead processes, until one server has lived through all of it.
     pub(super) fn replay_dead(&mut self) -> Done<()> {
         while !self.replay_to_one_server()? {}
         Ok(())
@@ -168,7 +168,7 @@ impl Cells {
         }
         let reached = holding.owner.reached;
         holding.inner.start_at(next.max(reached));
-        // The server deletes what is merged and stored, whether anybody heard of that or not.
+        // The server deletes merged and stored journals, even if the reply was lost.
         let left = self.inos_in_store();
         self.job().ledger.objects_gone(&left);
         let taken_up = self.job().take_up(&found);
@@ -194,7 +194,7 @@ impl Cells {
         let mut journals = Vec::new();
         for (name, unnoted) in objects {
             let Ok((bytes, _)) = self.world.disk.memory.get(&name) else {
-                // The server deletes what is merged and stored.
+                // The server deletes merged and stored journals.
                 self.holding()?.owner.objects.retain(|known| *known != name);
                 continue;
             };
@@ -219,8 +219,8 @@ impl Cells {
         Ok(journals)
     }
 
-    /// Nothing on this machine says whose the subtree is. If it is a dead client's, that client's
-    /// journals in the store are taken over, or what it had is given up.
+    /// This machine has no note of the subtree's owner. If the owner is a dead client, this process
+    /// takes over the journals of that client in the store, or gives its work up.
     fn take_over(&mut self, _: usize) -> Done<()> {
         let client = self.client()?;
         let at = self.current;
@@ -266,7 +266,7 @@ impl Cells {
             policy,
             next_seq: next,
             reached: next,
-            // What the client that is gone merged used numbers that no journal tells any more.
+            // The dead client's merges used numbers that no journal has any more.
             last_ino: Ino(granted.range.end.saturating_sub(1)),
             merged_in: None,
             empty: false,
@@ -305,7 +305,7 @@ impl Cells {
         Ok(found)
     }
 
-    /// The inodes of all journals of the subtree in the store, whoever wrote them.
+    /// The inodes of all journals of the subtree in the store, by any writer.
     fn inos_in_store(&mut self) -> BTreeSet<Ino> {
         let store = &self.world.disk.memory;
         let prefix = format!("journal/client/{:016x}.", self.jobs[self.current].root.0);
@@ -314,7 +314,7 @@ impl Cells {
         bytes.flat_map(|(bytes, _)| Self::inos(&bytes)).collect()
     }
 
-    /// Root gives up what a client that is gone had not merged.
+    /// Root gives up the unmerged work of a dead client.
     fn give_up(&mut self) -> Done<()> {
         let (subtree, at) = (self.job().root, self.current);
         let client = self.client()?;

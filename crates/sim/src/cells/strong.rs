@@ -1,4 +1,4 @@
-//! Requests in a subtree that is everybody's: seen at once, and kept as the policy says.
+//! Requests in a shared subtree: visible at once, and as durable as the policy says.
 
 use journal::{Create, Event, JournalBuffer};
 
@@ -84,15 +84,15 @@ impl Cells {
                 self.job().ledger.updates[at].resends = None;
                 return Err(Stop::Failed(Errno::Io));
             }
-            // The directory was lost meanwhile, as its policy allows.
+            // The directory was lost since, as its policy allows.
             Err(Stop::Failed(Errno::Stale | Errno::NotFound))
                 if !self.job().dirs_shown().contains(&parent) =>
             {
                 self.job().ledger.updates[at].resends = None;
                 return Err(Stop::Failed(Errno::Stale));
             }
-            // A checkpoint had stored it before a crash took the answer, and no journal says whose it
-            // is. Nobody else uses the name: it is there.
+            // A checkpoint had stored the file before a crash took the answer, and no journal names
+            // its client. No other client uses the name, so the file exists.
             Err(Stop::Failed(Errno::Exists)) if !journalled && crashes != self.world.crashes => {
                 let update = &mut self.job().ledger.updates[at];
                 (update.shown, update.resends) = (Shown::Memory, None);
@@ -132,7 +132,7 @@ impl Cells {
         Some(format!("{}/{name}", self.path_of(parent)?))
     }
 
-    /// Writes to the machine's disk what was answered, before anybody is told.
+    /// Writes the reply to the machine's disk before the caller gets it.
     fn log(
         &mut self,
         client: usize,
@@ -180,7 +180,7 @@ impl Cells {
         self.local_step(client)
     }
 
-    /// What the subtree shows to others.
+    /// The content of the subtree that other clients see.
     pub(super) fn listing(&mut self, at: usize) -> super::ledger::Listing {
         let mut seen = super::ledger::Listing::new();
         let mut todo = vec![(self.jobs[at].path.clone(), self.jobs[at].root)];

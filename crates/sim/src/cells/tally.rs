@@ -28,7 +28,7 @@ pub struct Tally {
     pub merged_runs: u64,
     /// See `merged_runs`.
     pub refused_runs: u64,
-    /// Subtrees that were compared with what must and may be there.
+    /// Comparisons of a subtree with the updates that must and may exist.
     pub comparisons: u64,
 }
 
@@ -53,8 +53,8 @@ impl Tally {
         self.struck[from][to] += u64::from(struck);
     }
 
-    /// Whether updates completed under each of the nine cells, by Nonvolatile Apply and by reference, and
-    /// a fault struck each cell.
+    /// Whether updates completed under each of the nine cells, by Nonvolatile Apply and by
+    /// reference, and a fault struck each cell.
     #[must_use]
     pub fn has_every_cell(&self) -> bool {
         let struck = |faults: &[u64; Fault::ALL.len()]| faults.iter().any(|count| *count > 0);
@@ -62,7 +62,7 @@ impl Tally {
         updates.into_iter().all(|count| *count > 0) && self.faults.iter().all(struck)
     }
 
-    /// Adds what another simulation did.
+    /// Adds the tally of another simulation.
     pub fn add(&mut self, other: &Self) {
         let sum = |all: &mut [u64; CELLS], more: &[u64; CELLS]| {
             all.iter_mut().zip(more).for_each(|(all, more)| *all += more);

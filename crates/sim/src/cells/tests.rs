@@ -1,4 +1,4 @@
-//! What is to be so whatever the seed, in a cluster that nothing disturbs but what is written here.
+//! Properties that hold for any seed, in a cluster with only the disturbances written here.
 
 use metastore::{
     DirRun, InodeRecord, RowValue, Rows, RunId, RunInfo, RunList, RunReader, run_name,
@@ -24,8 +24,8 @@ fn decoupled(seed: u64, cell: &str) -> Done<(Cells, usize)> {
     Ok((cells, client))
 }
 
-/// A journal is merged by value, then from its object, and the server dies: what the first merge
-/// did is in its memory only, and the second one promises that it survives.
+/// A journal is merged by value, then from its object, and the server dies: the result of the first
+/// merge is in the server's memory only, and the second one promises that it survives.
 fn merged_twice(seed: u64, first: u64, then: u64) -> Done<()> {
     let (mut cells, client) = decoupled(seed, "invisible-global")?;
     cells.append(first)?;
@@ -54,12 +54,12 @@ fn what_is_merged_from_an_object_after_a_merge_without_one_survives_the_server()
     }
 }
 
-/// A journal that begins with something else than a create is merged, and the server dies after some
-/// steps: all of it is there, or nothing.
+/// A journal whose first event is not a create is merged, and the server dies after some steps: all
+/// of it exists, or nothing.
 fn renamed_first(seed: u64, steps: u64) -> Done<()> {
     let (mut cells, _) = decoupled(seed, "weak-global")?;
     cells.append(1)?;
-    // The client looks at what it made before that is merged, and so still sees it then.
+    // The client looks at its work before the merge, and so still sees it then.
     cells.holding()?.inner.view();
     cells.complete()?;
     let (time, root) = (cells.world.clock().time, cells.job().root);
@@ -142,7 +142,7 @@ fn runs_that_claim_what_was_not_given_bring_nothing() {
         let [first, second] = [Ino(range.start), Ino(range.start + 1)];
         let id = RunId::of_client(first, 0);
         let good = stored_run(&cells, root, id, &[("good", first, FILE)]);
-        // What the list says must be so, and the client's.
+        // The list must be true, and its runs must be the client's.
         let wrong = DirRun { run: RunInfo { rows: 2, ..good.run }, ..good };
         assert_eq!(send_runs(&mut cells, client, vec![wrong]), Err(Errno::BadMessage));
         let wrong = DirRun { run: RunInfo { bytes: 7, ..good.run }, ..good };
@@ -161,7 +161,7 @@ fn runs_that_claim_what_was_not_given_bring_nothing() {
         ] {
             assert_eq!(send_runs(&mut cells, client, refused), Err(Errno::NotPermitted));
         }
-        // What its rows say counts as far as it is the client's.
+        // Its rows count as far as their numbers are the client's.
         let names = [
             ("above", Ino::ROOT, DIR),
             ("beyond", Ino(range.end), FILE),
@@ -178,7 +178,7 @@ fn runs_that_claim_what_was_not_given_bring_nothing() {
         let mut names = seen(&mut cells);
         names.sort();
         assert_eq!(names, ["good", "loop"], "seed {seed:#x}");
-        // Whoever looks into the loop, and a restart, find no more.
+        // A look-up in the loop, and a restart, find no more.
         let path = format!("{}/loop", cells.job().path);
         assert_eq!(cells.world.read_names(&path, second), [], "seed {seed:#x}");
         cells.strike(Fault::Server);

@@ -1,9 +1,9 @@
 //! Promise: a change that was *applied* survives the crash of the server if its client lives: the
 //! client sends it again (design section 5, two-phase reply).
 //!
-//! The exception is a change that depended on one that is lost: its client was killed, came back
-//! too late, or never heard that its change had been applied and so did not send it again as such.
-//! Then the client is told at its next `sync`.
+//! The exception is a change that depended on a lost one: its client was killed, came back too
+//! late, or never received the reply and so did not repeat the change as an applied one. Then the
+//! client learns of the loss at its next `sync`.
 
 use crate::oracle::Issued;
 
@@ -14,7 +14,7 @@ pub fn may_be_lost(issued: &Issued, others_undone: bool) -> bool {
     !issued.delivered || others_undone
 }
 
-/// When everything is quiet: what clients were told is done is part of the namespace.
+/// In a quiet cluster: every acknowledged change is part of the namespace.
 ///
 /// # Errors
 /// If a change is missing and its client does not know.

@@ -1,13 +1,13 @@
-//! Promise: in a strong subtree several clients see one namespace, changed by one request after
-//! the other (`rpcs`: Table II, strong), and what was applied survives the crash of either side
+//! Promise: in a strong subtree several clients see one namespace, changed by one request after the
+//! other (`rpcs`: Table II, strong), and an applied change survives the crash of either side
 //! (`stream`, two-phase reply).
 //!
-//! Judged by what clients saw alone: what that means when servers and clients crash is said in
-//! [`linearize::names`].
+//! Judged by the clients' view alone: [`linearize::names`] defines its meaning when servers and
+//! clients crash.
 
 use linearize::names::{History, Judgement};
 
-/// The work that a history may take. The histories of the simulation take some thousand steps, one in
+/// The most steps for a history. The histories of the simulation take some thousand steps, one in
 /// some thousand simulations takes millions, in a second or two.
 pub const STEPS_MAX: u64 = 20_000_000;
 

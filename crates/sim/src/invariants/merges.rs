@@ -1,5 +1,5 @@
-//! Promise: a merge applies the journal event by event as the journal says, but for events about
-//! what others moved or removed, or refuses it and changes nothing; merging twice is merging once
+//! Promise: a merge applies the journal event by event, except for events about inodes that other
+//! clients moved or removed, or rejects it and changes nothing; merging twice is merging once
 //! (M-04, A-07, J-09).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -85,10 +85,10 @@ pub fn complete(model: &Model, root: Ino, journal: &[u8]) -> Result<(), String> 
     Err(format!("a merge is not complete: {missing:?}"))
 }
 
-/// A merge that recovery can repeat is there as a whole or not at all, also if its client is gone.
+/// A merge that recovery can repeat exists as a whole or not at all, also if its client is gone.
 ///
 /// # Errors
-/// If a part of it is there.
+/// If a part of it exists.
 pub fn all_or_nothing(
     (before, after): (&Model, &Model),
     root: Ino,

@@ -1,6 +1,6 @@
-//! Promise: an inode number never has two owners, whatever crashes (A-04, J-14): neither two
-//! requests nor two clients, nor a client and the server. What a client gave up unused has none until
-//! somebody gets it; what it used names one file for ever.
+//! Promise: an inode number never has two owners, whichever process crashes (A-04, J-14): neither
+//! two requests nor two clients, nor a client and the server. A number that a client returned
+//! unused has no owner until it is granted again; a used number names one file for ever.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use types::{ClientId, Ino, InoRange, Tid};
 
 use crate::oracle::Key;
 
-/// Who has which numbers.
+/// The owner of each number.
 #[derive(Clone, Debug, Default)]
 pub struct Numbers {
     ranges: Vec<(InoRange, ClientId)>,
@@ -19,7 +19,7 @@ impl Numbers {
     /// A range was given to a client.
     ///
     /// # Errors
-    /// If a number in it is somebody else's.
+    /// If a number in it has another owner.
     pub fn grant(&mut self, client: ClientId, range: InoRange) -> Result<(), String> {
         for (known, owner) in &self.ranges {
             if *known == range && *owner == client {
@@ -52,7 +52,7 @@ impl Numbers {
         }
     }
 
-    /// A client said that it will not use the end of a range: whoever gets it may.
+    /// A client returned the unused end of a range: it may be granted again.
     pub fn give_up(&mut self, client: ClientId, unused: InoRange) {
         for (range, owner) in &mut self.ranges {
             if *owner == client && range.end == unused.end && range.start <= unused.start {
@@ -62,10 +62,10 @@ impl Numbers {
         self.ranges.retain(|(range, _)| !range.is_empty());
     }
 
-    /// The server gave a number to what a request created.
+    /// The server allocated a number to the inode of a request.
     ///
     /// # Errors
-    /// If it is somebody else's.
+    /// If it has another owner.
     pub fn use_one(&mut self, key: Key, ino: Ino) -> Result<(), String> {
         let theirs =
             |(range, owner): &&(InoRange, ClientId)| range.contains(ino) && *owner != key.0;

@@ -1,13 +1,13 @@
 //! Promise: a change that was called safe survives every crash of the server (`stream`, M-02;
 //! Table II, strong and global).
 //!
-//! *Safe* is said by the position that every reply carries, by the answer to a sync, and by any
-//! answer at all where the policy says `ack: safe`.
+//! *Safe* follows from the position that every reply carries, from the answer to a sync, and from
+//! any answer at all under a policy with `ack: safe`.
 
 use types::Seq;
 use wire::{Answer, Reply};
 
-/// After a recovery: everything up to `promised` is there.
+/// After a recovery: everything up to `promised` exists.
 ///
 /// # Errors
 /// If it is not.

@@ -7,7 +7,7 @@ use crate::tree::{Tree, differences};
 /// Compares the tree that the server shows with the one expected.
 ///
 /// # Errors
-/// What differs, outside regions of which nothing is known.
+/// The differences outside unknown regions.
 pub fn check(expected: &Tree, actual: &Tree, regions: &[Region], when: &str) -> Result<(), String> {
     let unknown = |path: &str| regions.iter().any(|region| !region.known && region.holds(path));
     let differences = differences(&blur(expected, regions), &blur(actual, regions), unknown);

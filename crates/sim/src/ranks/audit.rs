@@ -1,4 +1,4 @@
-//! What must hold always, and in the end, when everything is healed.
+//! Invariants at all times, and in the end, when everything is healed.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::script::Script;
 use super::{Event, PATIENCE, World};
 
 impl World {
-    /// The directory that is the root of a subtree is written by the rank that serves it, and by no other one.
+    /// Only the rank that serves a subtree writes its root directory.
     pub(super) fn check_writer(&mut self, server: usize, token: Token) {
         let Some(StoreOp::CommitDir { ino, .. } | StoreOp::CompactDir { ino }) =
             self.servers[server].disk.submitted(token)
@@ -27,7 +27,7 @@ impl World {
         }
     }
 
-    /// Each directory has one authority, and holds what it should.
+    /// Each directory has one authority, and the expected entries.
     pub(super) fn audit(&mut self) {
         if self.report.violation.is_some() {
             return;
@@ -37,7 +37,8 @@ impl World {
         let inner = self.inner();
         dirs.extend(inner.filter(|_| self.clients[0].moved_inner));
         dirs.extend(self.tree.bases.iter().copied());
-        // Who a subtree went to last may not have heard yet, nor who had what is around it.
+        // The last importer of a subtree may not know of it yet, nor the rank of the surrounding
+        // subtree.
         self.run_while(self.now + PATIENCE, |world| {
             let serves = |dir: Ino| {
                 let servers = world.servers.iter().filter_map(|it| it.mds.as_ref());
@@ -82,8 +83,8 @@ impl World {
         }
     }
 
-    /// Each file that has, or had, several names is kept by one rank, and none is that has lost all of them. As far as
-    /// ranks have in memory what they keep.
+    /// Each file that has, or had, several names is stored by one rank, and no file without a name
+    /// is stored. Checked as far as ranks have it in memory.
     fn audit_links(&mut self) {
         let mut kept: BTreeMap<Ino, Vec<usize>> = BTreeMap::new();
         for (number, server) in self.servers.iter().enumerate() {

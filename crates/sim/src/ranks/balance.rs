@@ -1,6 +1,6 @@
-//! Ranks that balance themselves: their policies decide what moves, at whatever load the clients make,
-//! while servers are killed. The simulator is the monitor that passes heartbeats on, the thread that
-//! answers questions, and the machine that is loaded at random.
+//! Ranks that balance themselves: their policies decide the moves, at any load of the clients,
+//! while servers are killed. The simulator is the monitor that passes heartbeats on, the thread
+//! that answers questions, and the machine that is loaded at random.
 
 use balancer::{Expired, Question, Record, What};
 use mds::{Input, Vitals};
@@ -11,7 +11,7 @@ use wire::{BalancerEntry, Message};
 use super::{Event, MS, World};
 use crate::rng::Rng;
 
-/// Sends half of what it has to the next rank in every second tick.
+/// Sends half of its load to the next rank in every second tick.
 const RESTLESS: &str = "-- When policy
 local n = RDState() + 1
 WRState(n)
@@ -37,12 +37,13 @@ pub(super) struct Balancing {
     rng: Rng,
     entry: BalancerEntry,
     pub(super) interval: Span,
-    /// What each machine says of itself, and when one said it.
+    /// The vitals of each machine, and the time of the last report.
     vitals: (u64, Vitals),
 }
 
 impl Balancing {
-    /// Some runs have it. Its numbers are its own, so the others stay as they are.
+    /// Only some runs have it. It draws from a generator of its own, so all other draws stay as
+    /// they are.
     pub(super) fn of(seed: u64, memory: &Memory) -> Option<Self> {
         if !seed.is_multiple_of(3) {
             return None;
@@ -66,7 +67,7 @@ impl Balancing {
 }
 
 impl World {
-    /// What the map says is in force.
+    /// The policy in force according to the map.
     pub(super) fn balancers(&self) -> Vec<BalancerEntry> {
         self.balancing.iter().map(|balancing| balancing.entry.clone()).collect()
     }
@@ -88,7 +89,7 @@ impl World {
         self.handle(server, tenure, Input::Vitals(vitals));
     }
 
-    /// A question is on its way to whoever answers it.
+    /// A question goes to the thread that answers it.
     pub(super) fn think(&mut self, server: usize, tenure: u64, question: Box<Question>) {
         let after = self.delay();
         self.schedule(after, Event::Answer(server, tenure, question));
@@ -99,7 +100,8 @@ impl World {
         self.handle(server, tenure, Input::Answered(Box::new(answer)));
     }
 
-    /// What a server says to the monitor: the others hear its heartbeats, some late and some never.
+    /// A server's message to the monitor: the other ranks receive its heartbeats, some late and
+    /// some never.
     pub(super) fn to_monitor(&mut self, server: usize, frames: &[u8]) {
         let mut rest = frames;
         while let Ok(Some((frame, length))) = wire::frame::decode(rest) {
@@ -146,7 +148,7 @@ impl World {
         }
     }
 
-    /// A server dies while it has something on its way.
+    /// A server dies during an export or import.
     pub(super) fn crash_mover(&mut self) {
         let moving = (0..self.servers.len())
             .filter(|server| self.servers[*server].mds.as_ref().is_some_and(mds::Mds::is_moving));

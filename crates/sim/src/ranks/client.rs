@@ -1,4 +1,5 @@
-//! A client of several ranks: a session with each, one request at a time, sent on to where servers say.
+//! A client of several ranks: a session with each, one request at a time, redirected as servers
+//! say.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -18,7 +19,7 @@ struct To {
     conn: Option<ConnId>,
 }
 
-/// What a client waits for.
+/// The pending request of a client.
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) script: Script,
@@ -29,7 +30,7 @@ pub(super) struct Asked {
     so_far: SoFar,
 }
 
-/// What is known of a directory whose fragments are asked one after the other.
+/// The results so far of a directory whose fragments are asked one after the other.
 #[derive(Debug, Default)]
 pub(super) struct SoFar {
     /// The fragment that is asked; `None` for whichever is the first.
@@ -216,7 +217,7 @@ impl World {
         self.ask_first(client, script, self.now);
     }
 
-    /// Asks whoever has it, as far as the client knows.
+    /// Sends the request to the authority, as far as the client knows it.
     fn ask_first(&mut self, client: usize, script: Script, at: u64) {
         let rank = self.clients[client].place(self.clients[client].aimed(&script));
         self.ask(client, script, rank, (at, 0), SoFar::default());
@@ -266,7 +267,7 @@ impl World {
         self.flush(client, rank, effects);
     }
 
-    /// What a client does next. It changes names of its own only.
+    /// A client's next step. It changes names of its own only.
     fn choose(&mut self, client: usize) -> Script {
         let dir = |world: &mut Self| {
             let dirs = &world.clients[client].dirs;
@@ -331,7 +332,7 @@ impl World {
             return self.schedule(after, Event::Turn(client));
         }
         if matches!(script, Script::Link(_)) && stale < AGREE && is_stale(&result) {
-            // What has just come is not known at once.
+            // The server may not know an imported inode at once.
             return self.ask(client, script, rank, (at, stale + 1), so_far);
         }
         if is_stale(&result) && self.looks_for_what_it_says(client, &script) {
@@ -356,7 +357,7 @@ impl World {
                     so_far.leaf = Some(leaf);
                     return self.ask(client, script, rank, (at, 0), so_far);
                 }
-                // From the start: what was listed is in fragments that are not asked any more.
+                // From the start: the listed fragments do not exist any more.
                 return self.ask_first(client, script, at);
             }
             Ok(Answer::Elsewhere(elsewhere))
@@ -398,8 +399,8 @@ impl World {
                 return self.schedule(MS, Event::Turn(client));
             }
             Err(failure) if failure.errno == Errno::Stale && stale < 2000 => {
-                // It is there: it may be that another rank has it, or that this one has not heard.
-                // Whoever asks for two directories finds out whether one rank has both.
+                // The name exists: another rank may have it, or this one may not know yet. A
+                // request about two directories finds out whether one rank has both.
                 let known = &self.clients[client];
                 if let Script::Rename(from, to) = &script
                     && known.home(to) != to.0
@@ -460,8 +461,8 @@ impl World {
         self.schedule(after, Event::Turn(client));
     }
 
-    /// Whoever was told to try again does so a little later. Who joins finds out where the fragments are,
-    /// and has those brought back that did not come.
+    /// A client that got EAGAIN retries a little later. A join finds out where the fragments are,
+    /// and brings back the missing ones.
     fn once_more(&mut self, client: usize, script: Script) {
         let known = &mut self.clients[client];
         known.again = true;
@@ -480,12 +481,12 @@ impl World {
         all.copied().position(|it| it == dir)
     }
 
-    /// Looks a directory up where its name is, and goes on then.
+    /// Looks a directory up by its name, and continues then.
     pub(super) fn walk_first(&mut self, client: usize, script: Script, name: usize) {
         let name = format!("d{name}").into_bytes();
         let about = self.clients[client].aimed(&script);
         self.clients[client].places.remove(&about);
-        // The other one may have gone back since, of which nobody told.
+        // The other directory may have returned since, without a redirect.
         let second = if let Script::Rename(_, (to, _)) = &script { Some(*to) } else { None };
         self.clients[client].script.push_front(script);
         let at = |to| self.top(client, to);

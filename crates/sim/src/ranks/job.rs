@@ -1,7 +1,9 @@
-//! A client that has decoupled a directory, and merges into it while the subtree it is in moves (F-13).
+//! A client that has decoupled a directory, and merges into it while the subtree around it moves
+//! (F-13).
 //!
-//! Its journals are told again until they are answered, wherever the subtree is by then. What is answered
-//! must be there from then on, once, under the numbers that it was given; and no number is given twice.
+//! Its merges are repeated until they are answered, at the rank that has the subtree by then. An
+//! answered update must exist from then on, once, under its granted number; and no number is
+//! granted twice.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +28,7 @@ const CHUNK_BYTES: usize = 700;
 const NAMES_MAX: u64 = 2_000;
 /// How often it looks for the subtree before it believes that it has it no more.
 const LOOKS_MAX: u32 = 40;
-/// Others may work in it, and what is merged is in the store when that is answered.
+/// Other clients may work in it, and an answered merge is in the store.
 const POLICY: &[u8] = b"consistency: append_client_journal+volatile_apply\ndurability: none\n";
 
 /// What it does.
@@ -39,7 +41,7 @@ pub(super) enum Step {
     Merge(Box<Journal>),
 }
 
-/// A journal on its way.
+/// A journal whose merge is under way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Journal {
     root: Ino,
@@ -63,7 +65,7 @@ pub(super) struct Job {
     looks: u32,
     /// Everything that was ever given to this client.
     given: Vec<InoRange>,
-    /// Inodes that servers made for others.
+    /// Inodes that servers allocated for other clients.
     made: BTreeSet<Ino>,
     pub(super) merges: u64,
 }
@@ -96,7 +98,7 @@ impl Step {
         }
     }
 
-    /// Whether this step may be what makes a name what it is.
+    /// Whether this step may explain the inode of a name.
     pub(super) fn makes(&self, (dir, name): &(Ino, Vec<u8>), ino: Option<Ino>) -> bool {
         let Self::Merge(journal) = self else { return false };
         let made = |(known, made): &(Vec<u8>, Ino)| known == name && Some(*made) == ino;
@@ -105,7 +107,7 @@ impl Step {
 }
 
 impl World {
-    /// The directory that will be decoupled: half of the time it is the root of what moves.
+    /// The directory that will be decoupled: half of the time it is the root of a moving subtree.
     pub(super) fn begin_job(&mut self) {
         let (above, name) = (Ino::ROOT, b"d0".to_vec());
         let dir = self.clients[0].dirs[0];
@@ -123,7 +125,7 @@ impl World {
         self.job = Job { above: parent, dir, name, path, ..Job::default() };
     }
 
-    /// What the client does next.
+    /// The client's next step.
     pub(super) fn choose_job(&mut self) -> Script {
         let dir = self.job.dir;
         if self.job.held.is_none() {
@@ -207,7 +209,7 @@ impl World {
                 let grant = Grant { client, root, range, epoch, empty, check: false };
                 self.job.held = Some(Decoupled::new(grant, Seq(1)));
             }
-            // It is elsewhere, or on its way: it is asked of rank 0 only.
+            // Another rank has it, or it is moving: only rank 0 decouples it here.
             (Step::Decouple(_), Err(failure)) if failure.errno == Errno::Busy => {
                 let looks = Script::Lookup((self.job.dir, b"m0".to_vec()));
                 self.clients[JOB].script.push_back(looks);
@@ -284,7 +286,7 @@ impl World {
         Ok(())
     }
 
-    /// A server made an inode for somebody.
+    /// A server allocated an inode for a client.
     pub(super) fn number_used(&mut self, ino: Ino) -> Result<(), &'static str> {
         let given = self.job.given.iter().any(|range| range.contains(ino));
         if given || !self.job.made.insert(ino) {

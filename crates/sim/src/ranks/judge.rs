@@ -12,7 +12,7 @@ use super::register::Place;
 use super::script::Script;
 
 impl World {
-    /// What the fragments of a directory answer together; or the next one that is to be asked.
+    /// The joint answer of a directory's fragments; or the next fragment to ask.
     pub(super) fn gather(
         &mut self,
         client: usize,
@@ -134,8 +134,8 @@ impl World {
         self.clients[client].moved_inner |= self.inner() == Some(dir);
     }
 
-    /// A listing has exactly the client's own names; the first client, which has none, sees all when
-    /// everything is at rest.
+    /// A listing has exactly the client's own names; the first client, which has none, sees all
+    /// when the cluster is at rest.
     fn judge_listing(
         &self,
         client: usize,
@@ -150,10 +150,10 @@ impl World {
         if known == listed { Ok(()) } else { Err("the listing is not what is there") }
     }
 
-    /// A name of another client may have what its change under way makes of it, too.
+    /// A name of another client may also have the result of that client's pending change.
     fn may_be(&self, client: usize, place: &Place, ino: Option<Ino>, when: (u64, u64)) -> bool {
         let changing = |other: &Client| {
-            // What is asked once more may have been carried out the first time.
+            // The first attempt of a repeated request may have taken effect.
             let asked = other.asked.as_ref().map(|asked| &asked.script);
             let asked = asked.into_iter().chain(other.script.front());
             asked.into_iter().any(|script| match script {

@@ -1,5 +1,5 @@
-//! One more name for a file whose names another rank has: the one directory goes to the other's rank first, or
-//! the other one, and if both stay there is no such name (B-02).
+//! One more name for a file whose names another rank has: one directory goes to the other's rank
+//! first, or the other one, and if both stay there is no such name (B-02).
 
 use types::{Errno, Ino, Rank};
 use wire::{Answer, Failure, Op};
@@ -19,7 +19,7 @@ pub(super) struct Link {
     rounds: u32,
 }
 
-/// So often, and who makes a link gives it up, as clients do after a while.
+/// After this many rounds a client gives a link up, as real clients do after a while.
 const ROUNDS_MAX: u32 = 30;
 
 /// A directory that is to go for that.
@@ -50,7 +50,7 @@ impl Gathering {
 }
 
 impl World {
-    /// A name for what has one already, if there is such a thing.
+    /// A further name for an inode that has one already, if there is such an inode.
     pub(super) fn choose_link(&self, from: Place, to: Place) -> Option<Script> {
         let ino = self.registers.now(&from)?;
         let stays = |place: &Place| self.is_about_job(place.0);
@@ -67,7 +67,7 @@ impl World {
     ) -> bool {
         let errno = result.as_ref().err().map(|failure| failure.errno);
         match (script, errno) {
-            // Who serves the one directory may know nothing of the file.
+            // The rank of the directory may know nothing of the file.
             (Script::Link(link), Some(Errno::CrossDevice | Errno::Stale)) => {
                 self.bring_together(client, link, at);
             }
@@ -91,7 +91,7 @@ impl World {
         self.ask(client, Script::Gather(gathering), ranks.1, (at, 0), SoFar::default());
     }
 
-    /// Looks up where both directories are, and then the file, and goes on.
+    /// Looks up the ranks of both directories, and then the file, and continues.
     fn locate_link(&mut self, client: usize, link: &Link) {
         if link.rounds == ROUNDS_MAX {
             self.report.apart += 1;
@@ -170,7 +170,7 @@ impl World {
         Script::Say(place, ino, (before + 1) & types::MODE_PERMISSIONS)
     }
 
-    /// Of what something is said may not be known after a restart: its name brings it back.
+    /// After a restart the server may not know the inode: a look-up of its name brings it back.
     pub(super) fn looks_for_what_it_says(&mut self, client: usize, script: &Script) -> bool {
         let Script::Say(place, ..) = script else { return false };
         self.clients[client].script.push_front(script.clone());

@@ -1,4 +1,4 @@
-//! Directories are moved, split and put together, while others work in them.
+//! Directories are moved, split and joined, while clients work in them.
 
 use types::{Frag, Ino, Rank};
 
@@ -6,7 +6,7 @@ use super::script::Script;
 use super::{Event, MS, World};
 
 impl World {
-    /// Moves a directory to some rank, if the one who does that has nothing else to do.
+    /// Moves a directory to some rank, if the moving client is idle.
     pub(super) fn begin_move(&mut self) {
         if self.clients[0].finished {
             return;
@@ -55,7 +55,7 @@ impl World {
         self.top(0, *dir).is_none() && self.inner() != Some(*dir)
     }
 
-    /// A fragment goes somewhere, or is split again, or put together.
+    /// A fragment moves, or is split again, or is joined.
     fn move_part(&mut self, parts: [Ino; Frag::SPLIT_WAYS], rank: Rank) -> (Ino, Vec<Script>) {
         let part = self.rng.pick(&parts);
         let todo = self.rng.below(10);

@@ -1,5 +1,5 @@
-//! A rename from a directory of one rank to one of another: the client carries the offer of the one to the
-//! other (F-13).
+//! A rename from a directory of one rank to one of another: the client carries the offer of one
+//! rank to the other (F-13).
 
 use types::{Errno, Ino, Rank};
 use wire::{Answer, Failure, Op};
@@ -17,7 +17,7 @@ enum Step {
         number: u64,
         ino: Ino,
     },
-    /// What the other rank said, and whether it may be another way in a moment.
+    /// The other rank's answer, and whether it may differ in a moment.
     Passed {
         number: u64,
         ino: Ino,
@@ -71,14 +71,15 @@ impl Passing {
         Script::Rename(self.from.clone(), self.to.clone())
     }
 
-    /// Whether it is only asked what a name is.
+    /// The inode of a step that only looks a name up.
     fn checks(&self) -> Option<Ino> {
         if let Step::Check(ino) = self.step { Some(ino) } else { None }
     }
 }
 
 impl World {
-    /// One server has said that another one has the other directory. Says whether it goes on so.
+    /// One server has redirected a part of the rename to another one. Returns whether the rename
+    /// continues so.
     pub(super) fn pass(&mut self, client: usize, script: &Script, at: u64) -> bool {
         let Script::Rename(from, to) = script else { return false };
         let known = &self.clients[client];
@@ -162,7 +163,7 @@ impl World {
                 if errno != Some(Errno::Stale) {
                     return self.pass_again(client, passing);
                 }
-                // A fragment may be gone, or the directory may be where nobody told of.
+                // A fragment may be gone, or the directory may have moved without a redirect.
                 self.clients[client].fragments.forget(passing.dirs.0);
                 match self.top(client, passing.from.0) {
                     Some(name) => self.walk_first(client, passing.whole(), name),
@@ -186,7 +187,7 @@ impl World {
         if let Err(violation) = self.judge(client, &script, at, &Ok(Answer::Done)) {
             return self.fail(format!("client.{client} {script:?}: {violation}"));
         }
-        // Nobody remembers what was, not even who asked.
+        // The earlier state is unknown, even to the client.
         for place in [&passing.from, &passing.to] {
             self.clients[client].script.push_back(Script::Lookup(place.clone()));
         }
@@ -194,7 +195,7 @@ impl World {
         self.schedule(after, Event::Turn(client));
     }
 
-    /// Both servers may have forgotten that it was done: then the name says so.
+    /// Both servers may have dropped the result: then the name shows it.
     fn check_passing(&mut self, client: usize, passing: &Passing, ino: Ino) {
         let check = Passing { step: Step::Check(ino), ..passing.clone() };
         self.clients[client].script.push_front(Script::Pass(check));
@@ -222,8 +223,8 @@ impl World {
         true
     }
 
-    /// Whether a name may be refused to go: what a client has decoupled has names of its own only, and all names
-    /// of a file are on one rank.
+    /// Whether a name may be forbidden to move: a decoupled directory has names of its own only,
+    /// and all names of a file are on one rank.
     fn may_stay(&self, passing: &Passing) -> bool {
         let ino = self.registers.now(&passing.from);
         let several = ino.is_some_and(|ino| self.registers.had_several(ino));

@@ -1,5 +1,5 @@
-//! What the answers about a name may be: it is changed by one client, one change after the other, so
-//! its value at every moment is known but for when exactly each change took place.
+//! The possible answers about a name: one client changes it, one change after the other, so its
+//! value at every moment is known except for the exact time of each change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,12 +21,12 @@ struct Span {
 pub(super) struct Registers {
     names: BTreeMap<Place, Vec<Span>>,
     pub(super) linked: BTreeSet<Ino>,
-    /// What was said last of a file by who changes its names.
+    /// The last mark of each file by the client that changes its names.
     pub(super) said: BTreeMap<Ino, u32>,
 }
 
 impl Registers {
-    /// What a name stands for, as the client that changes it knows.
+    /// The inode of a name, as the client that changes it knows.
     pub(super) fn now(&self, place: &Place) -> Option<Ino> {
         self.names.get(place).and_then(|spans| spans.last()).and_then(|span| span.ino)
     }
@@ -46,8 +46,8 @@ impl Registers {
         spans.push(Span { ino, from: asked, until: u64::MAX });
     }
 
-    /// Whether a name may have stood for that at some moment in between. `changing` is what a change
-    /// under way would make of it.
+    /// Whether a name may have had that inode at some moment in between. `changing` is the result
+    /// of a pending change.
     pub(super) fn may_be(
         &self,
         place: &Place,

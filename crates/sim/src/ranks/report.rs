@@ -1,6 +1,6 @@
-//! What a run of several ranks did.
+//! The report of a run of several ranks.
 
-/// What a run did.
+/// The figures of a run.
 #[derive(Clone, Debug, Default)]
 pub struct RanksReport {
     /// The promise that was broken, if one was.
@@ -25,8 +25,8 @@ pub struct RanksReport {
     pub passed: u64,
     /// Directories that were.
     pub passed_dirs: u64,
-    /// Renames of directories that were refused because of what is served where, and because they may not
-    /// leave their rank.
+    /// Renames of directories that were rejected because of the ranks that serve them, and because
+    /// they may not leave their rank.
     pub busy_dirs: u64,
     /// See `busy_dirs`.
     pub kept_dirs: u64,
@@ -40,12 +40,12 @@ pub struct RanksReport {
     pub merges: u64,
     /// Servers that were killed.
     pub crashes: u64,
-    /// Those of them that were killed while they had a subtree on its way.
+    /// Those of them that were killed during an export or import.
     pub crashes_moving: u64,
     /// Subtrees that changed hands because a balancer wanted it.
     pub balanced: u64,
     /// Ticks in which a policy failed.
     pub faulty_ticks: u64,
-    /// What happened, if that was asked for.
+    /// The trace, if the caller wanted it.
     pub trace: Vec<String>,
 }

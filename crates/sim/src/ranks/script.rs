@@ -24,20 +24,20 @@ pub(super) enum Script {
     Gather(Gathering),
     Lookup(Place),
     List(Ino),
-    /// What a client of one directory does with it.
+    /// The one step of the client of one directory.
     Touch(Ino),
-    /// What a client says of a file, by its number: permissions that no other file ever had.
+    /// A client marks a file, by its number: permissions that no other file ever had.
     Say(Place, Ino, u32),
     Export(Ino, Rank),
     Split(Ino),
     Join(Ino),
     /// How many names it has, its fragments together.
     Stat(Ino),
-    /// A step of who has decoupled a directory.
+    /// A step of the client that has decoupled a directory.
     Job(Step),
     /// A step of a rename between two ranks.
     Pass(Passing),
-    /// A step of who renames directories.
+    /// A step of a client that renames directories.
     Tree(tree::Step),
 }
 

@@ -1,8 +1,9 @@
-//! Clients that rename directories, within a rank and from one to another, into each other and onto each other
-//! (F-13).
+//! Clients that rename directories, within a rank and from one to another, into each other and onto
+//! each other (F-13).
 //!
-//! Each has directories of its own, and may put them anywhere, in those of the others, too. What has which
-//! name is known after every answer, so a directory that is lost, or is in two places, or below itself, is seen.
+//! Each has directories of its own, and may put them anywhere, including directories of the other
+//! clients. The name of each directory is known after every answer, so a directory that is lost, or
+//! is in two places, or below itself, is found.
 
 mod judge;
 
@@ -25,10 +26,10 @@ pub(super) const LAST: usize = FIRST + 1;
 const DIRS_MAX: usize = 7;
 /// Names that it uses in each directory.
 const NAMES: u64 = 3;
-/// How often a request is made anew before it is believed that it never ends.
+/// The most attempts of a request before it counts as endless.
 const TRIES_MAX: u32 = 4000;
 
-/// A rename on its way.
+/// A pending rename.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Offer {
     from: Place,
@@ -38,7 +39,7 @@ pub(super) struct Offer {
     ino: Ino,
 }
 
-/// What such a client does.
+/// The steps of such a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     MakeDir(Place),
@@ -50,22 +51,23 @@ pub(super) enum Step {
     Rename(Place, Place),
     Depart(Offer),
     Arrive(Offer),
-    /// What the other rank said.
+    /// The other rank's answer.
     Passed(Offer, Result<(), Errno>),
     /// Whether it was done after all.
     Check(Offer),
-    /// Directories are looked up one after the other, the next one last, and then it goes on.
+    /// Directories are looked up one after the other, the next one last, and then the step
+    /// continues.
     Look(Vec<Place>, Box<Step>),
 }
 
 /// Where all directories are.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
-    /// Directories of the root that move, and in which all others begin.
+    /// Directories of the root that move, and in which all other directories begin.
     pub(super) bases: Vec<Ino>,
-    /// The place of each, and whose it is.
+    /// The place and the client of each.
     dirs: BTreeMap<Ino, (Place, usize)>,
-    /// Those that were removed: nothing is in them when everybody has been answered.
+    /// Removed directories: they are empty when all clients have their answers.
     removed: Vec<Ino>,
     tries: BTreeMap<usize, u32>,
     /// When each client was last told that it changed something.
@@ -174,7 +176,7 @@ impl Tree {
 }
 
 impl World {
-    /// What such a client does next.
+    /// The next step of such a client.
     pub(super) fn choose_tree(&mut self, client: usize) -> Script {
         let all = self.tree.all();
         let dirs = self.tree.dirs.iter().filter(|(_, (_, owner))| *owner == client);
@@ -211,7 +213,8 @@ impl World {
         Script::Tree(step)
     }
 
-    /// A directory is looked up where its name is, with all above it, and then it goes on.
+    /// A directory is looked up by its name, with all directories above it, and then the step
+    /// continues.
     fn look(&mut self, client: usize, step: Step, after: u64) {
         let mut places = Vec::new();
         for dir in step.dirs() {
@@ -228,7 +231,7 @@ impl World {
         self.again(client, Script::Tree(script), after);
     }
 
-    /// Goes on with another step, at once.
+    /// Continues with another step, at once.
     fn step(&mut self, client: usize, step: Step, at: u64, rank: Option<Rank>) {
         let rank = rank.unwrap_or_else(|| self.clients[client].place(step.named()));
         self.ask(client, Script::Tree(step), rank, (at, 0), SoFar::default());
@@ -268,7 +271,7 @@ impl World {
             (Step::Look(places, then), Ok(Answer::Attr(_))) => {
                 self.looked(client, places, *then, at);
             }
-            // Somebody moved one of them meanwhile, or it is not known yet where it is.
+            // Another client moved one of them since, or its rank is not known yet.
             (Step::Look(_, then), Err(_)) => self.retry_tree(client, *then, at),
             (Step::Depart(offer), Ok(Answer::Passage(number, ino))) => {
                 let ranks = (rank, offer.ranks.1);
@@ -361,7 +364,7 @@ impl World {
         self.step(client, then, at, None);
     }
 
-    /// Looks for what a step needs and does it again, unless it is gone.
+    /// Looks up the objects of a step and repeats it, unless they are gone.
     fn retry_tree(&mut self, client: usize, step: Step, at: u64) {
         if step.dirs().into_iter().any(|dir| self.tree.is_gone(dir)) {
             return self.tree_refused(client, (&step, at), Errno::Stale);

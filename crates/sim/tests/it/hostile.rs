@@ -1,4 +1,5 @@
-//! Clients that say what no honest one would: nobody else must lose anything, and the server goes on.
+//! Hostile clients send requests that no honest client would: no other client must lose anything,
+//! and the server keeps serving.
 
 #![allow(clippy::unwrap_used, reason = "the harness of tests")]
 
@@ -17,7 +18,7 @@ fn create(parent: Ino, name: &[u8], mode: u32) -> Op<'_> {
 }
 
 impl World {
-    /// What an honest client is answered.
+    /// The answer to an honest client.
     fn answered(&mut self, op: Op<'_>) -> Result<Answer, Errno> {
         let tid = self.ask(HONEST, op);
         self.until(|world| world.is_answered(HONEST, tid));
@@ -42,7 +43,7 @@ fn replay(ino: Ino) -> Option<Replay> {
     Some(Replay { ino, time: Timestamp(i64::MIN), ..Replay::default() })
 }
 
-/// A server with two clients, a directory with a file in it, and what they are.
+/// A server with two clients, a directory with a file in it, and the attributes of both.
 fn world() -> (World, Attr, Attr) {
     let mut world = World::new("consistency: rpcs\ndurability: stream", 2);
     let dir = world.attr(create(Ino::ROOT, b"dir", DIR));
@@ -140,7 +141,7 @@ fn alone(world: &mut World) -> (Ino, Ino) {
 }
 
 impl World {
-    /// The first number that nobody was given: the next that the server gives a client.
+    /// The first number without an owner: the next that the server grants to a client.
     fn numbers_end(&mut self) -> Ino {
         let before = self.ask(HONEST, Op::Extend { subtree: Ino(0), count: 1 });
         self.until(|world| world.is_answered(HONEST, before));
@@ -164,7 +165,7 @@ fn a_number_of_ones_own_is_used_once() {
         listed.into_iter().map(|entry| entry.name).collect::<Vec<_>>()
     };
     assert_eq!(names(&world), [b"a"]);
-    // Whoever was refused has nothing alone any more, and others go on there.
+    // A rejected client loses its exclusive capabilities, and other clients continue there.
     world.forge(3002, create(own, b"c", FILE), replay(Ino(number.0 + 1)), true);
     assert_eq!(names(&world), [b"a"]);
     world.attr(create(own, b"theirs", FILE));

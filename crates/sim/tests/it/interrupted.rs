@@ -1,5 +1,5 @@
-//! Merges of which a part is applied and the rest has to wait: whatever happens meanwhile, all of the
-//! journal is there in the end, also if its client never comes back.
+//! Merges with one part applied and the rest waiting: in the end all of the journal exists, even if
+//! its client never comes back.
 
 #![allow(clippy::unwrap_used, reason = "the harness of tests")]
 
@@ -27,7 +27,7 @@ fn made(world: &mut World, parent: Ino, name: &str, mode: u32) -> Ino {
     }
 }
 
-/// Names of the journal, before and behind what has to wait.
+/// Names of the journal, before and behind the waiting part.
 const BEFORE: u64 = 3;
 const BEHIND: u64 = 3;
 
@@ -75,13 +75,13 @@ fn halfway() -> Halfway {
     let name = object.as_bytes();
     world.ask(0, Op::Merge { subtree: job, bytes: 0, object: name, flags, unused });
     world.until(World::is_holding);
-    // What it has done is in the journal.
+    // The applied part is in the journal.
     world.pass(100);
     Halfway { world, object, old }
 }
 
 impl Halfway {
-    /// Others work, and all that can be written is, until the journal has been trimmed.
+    /// Other clients work, and all possible checkpoints run, until the journal has been trimmed.
     fn work_until_trimmed(&mut self) {
         let world = &mut self.world;
         for number in 0..40 {
@@ -116,7 +116,7 @@ fn a_merge_goes_on_when_its_object_can_be_read_again() {
     let mut merge = halfway();
     let object = merge.object.clone();
     merge.world.holds = Box::new(|_| false);
-    // Recovery reads it; who goes on with the merge cannot.
+    // Recovery reads it; the continued merge cannot.
     merge.world.fails_of = Some((object, 2));
     merge.world.crash_without(0);
     merge.world.pass(2000);

@@ -1,4 +1,4 @@
-//! Directories that are larger than what the server has in its memory.
+//! Directories that are larger than the server's memory.
 
 #![allow(clippy::unwrap_used, reason = "the harness of tests")]
 

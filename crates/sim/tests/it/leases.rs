@@ -13,8 +13,8 @@ const SLACK: u64 = 10;
 const DIR: u32 = 0o040_755;
 
 impl World {
-    /// Looks a name up until the client remembers it: the first lease comes when the store knows that
-    /// there are any.
+    /// Looks a name up until the client has cached it: the first lease comes when the store knows
+    /// that there are any.
     fn learn(&mut self, client: usize, name: &[u8]) {
         let op = lookup(name);
         for _ in 0..10_000 {
@@ -40,12 +40,12 @@ fn is_absent(answer: Option<&Answered>) -> bool {
     matches!(answer, Some(Err(failure)) if failure.errno == Errno::NotFound)
 }
 
-/// What a server keeps when so many clients have looked at its root: leases, capabilities, and the
-/// bytes of its table.
+/// The state of a server after this many clients have looked at its root: leases, capabilities, and
+/// the bytes of its table.
 fn kept(policy: &str, clients: usize) -> (u64, u64, usize) {
     let mut world = World::new(policy, clients);
     for _ in 0..2 {
-        // The first answer comes before the store knows that somebody remembers.
+        // The first answer comes before the store knows that there are leases.
         for client in 0..clients {
             world.ask(client, lookup(b"none"));
         }
@@ -84,7 +84,7 @@ fn a_change_waits_for_the_lease_and_nobody_is_told_more_meanwhile() {
         for client in 0..4 {
             world.ask(client, lookup(name));
         }
-        // Also one's own change: the server does not know who remembers.
+        // Also a client's own change: the server does not know the clients that cache.
         let changer = usize::try_from(round % 4).unwrap();
         let tid = world.ask(changer, mkdir(name));
         assert!(!world.is_answered(changer, tid));
@@ -105,7 +105,7 @@ fn a_change_waits_for_the_lease_and_nobody_is_told_more_meanwhile() {
         }
         assert!(waited > LEASE - 50, "{waited} ms");
         assert!(world.clients[changer].answers[&tid].is_ok());
-        // Until it is quiet again; then it is told anew.
+        // Until the leases have expired; then new ones are granted.
         world.until(|world| world.counted("leases") == 0);
         world.learn(0, name);
         assert!(world.says(0, &lookup(name)).unwrap().is_ok());
@@ -139,7 +139,7 @@ fn another_policy_waits_for_the_leases_of_this_one() {
     let told_at = world.now;
     world.set_policy("cache: caps\n");
     while world.monitor.is_empty() {
-        // Others ask on, and that does not put it off.
+        // Further questions of other clients do not delay it.
         world.ask(1, lookup(b"none"));
         world.pass(1);
         assert!(world.now - told_at <= LEASE + SLACK + TICK);

@@ -1,4 +1,4 @@
-//! Simulations of fixed seeds: what they say, that they say it again, and that no promise breaks.
+//! Simulations of fixed seeds: their transcripts, that these repeat, and that no promise breaks.
 
 mod hostile;
 mod interrupted;
@@ -43,8 +43,8 @@ fn no_promise_breaks() {
     }
 }
 
-/// Seeds that found something once. What they do changes with everything else, so this says little;
-/// but it is said quickly.
+/// Seeds that found a fault once. Every change of the simulator changes their runs, so they prove
+/// little; but they are quick.
 #[test]
 fn what_was_found_once_is_not_found_again() {
     let found = [

@@ -1,4 +1,4 @@
-//! Who has a subtree, and under which policy, while the object that says so cannot be written.
+//! The owner and the policy of a subtree, while the object that records them cannot be written.
 
 #![allow(clippy::unwrap_used, reason = "the harness of tests")]
 
@@ -67,7 +67,7 @@ fn a_policy_that_was_answered_outlives_a_table_that_could_not_be_written() {
     world.fails = is_table;
     let given_back = give_back(&mut world, dir);
     assert_eq!(given_back.map_err(|failure| failure.errno), Err(Errno::Io));
-    // It is nobody's, for whoever asks this server; the store says otherwise.
+    // For clients of this server it has no owner; the store has one.
     let answered = set_policy(&mut world, STRONG);
     world.crash();
     let found = policy(&mut world, dir);

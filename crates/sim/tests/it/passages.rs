@@ -1,4 +1,4 @@
-//! A name that comes from another rank, and what happens around it meanwhile.
+//! A name that comes from another rank, and concurrent events around it.
 
 #![allow(clippy::unwrap_used, reason = "the harness of tests")]
 
@@ -110,8 +110,8 @@ fn a_directory_that_a_name_comes_to_is_not_removed_meanwhile() {
 
 #[test]
 fn what_was_taken_is_there_whenever_the_server_dies() {
-    // The store does what it is asked, and the server dies before it hears of it; then with its journal
-    // written, then without.
+    // The store executes the operation, and the server dies before it gets the result; then with
+    // its journal written, then without.
     for held in [is_passage as fn(&StoreOp) -> bool, |op| matches!(op, StoreOp::Append { .. })] {
         let mut world = World::new("consistency: rpcs\ndurability: stream\n", 1);
         let dir = make_dir(&mut world);
@@ -126,7 +126,7 @@ fn what_was_taken_is_there_whenever_the_server_dies() {
         assert_eq!(state(&world), PassageState::Done);
         let Ok(Answer::Data(data)) = ask(&mut world, Op::GetData { ino: FILE }) else { panic!() };
         assert_eq!(data, b"abc");
-        // Once more is harmless, and finds nothing to do.
+        // A repetition is harmless, and finds nothing to do.
         world.crash();
         assert!(matches!(file(&mut world, dir), Ok(Answer::Attr(attr)) if attr.size == 3));
     }

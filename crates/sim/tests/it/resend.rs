@@ -1,4 +1,4 @@
-//! What clients send again to a server that took over, and connections that break meanwhile.
+//! Requests that clients repeat to a server that took over, and connections that break during that.
 
 #![allow(clippy::unwrap_used, reason = "the harness of tests")]
 
@@ -26,7 +26,7 @@ fn is_look_up(op: &StoreOp) -> bool {
 #[test]
 fn a_change_that_arrived_again_is_carried_out_although_its_connection_broke() {
     let mut world = World::new("cache: caps\n", 2);
-    // Whoever did something is known to the journal, and waited for.
+    // The journal knows every client with a change, and recovery waits for them.
     for client in 0..2 {
         let name = format!("known{client}");
         ask(

@@ -11,12 +11,12 @@ use objstore::{Memory, carry_out};
 use types::{ClientId, Clock, ConnId, Cred, Errno, Error, Ino, Moment, Rank, Tid, Timestamp};
 use wire::{Answer, Failure, Message, Op, Request};
 
-/// What a driver adds: it ticks every millisecond here.
+/// The driver's share of the work: it ticks every millisecond here.
 pub(crate) const TICK: u64 = 1;
 
 pub(crate) type Answered = Result<Answer, Failure>;
 
-/// A client, whose clock stands elsewhere and runs at a rate of its own.
+/// A client, whose clock has an offset and a rate of its own.
 pub(crate) struct Client {
     pub(crate) session: Session,
     pub(crate) per_mille: u64,
@@ -38,11 +38,11 @@ pub(crate) struct World {
     pub(crate) now: u64,
     pub(crate) clients: Vec<Client>,
     pub(crate) monitor: Vec<Answered>,
-    /// What of the store fails at the moment.
+    /// Store operations that fail at the moment.
     pub(crate) fails: fn(&StoreOp) -> bool,
-    /// What of it is done, and reported as failed.
+    /// Store operations that succeed and are reported as failed.
     pub(crate) lies: fn(&StoreOp) -> bool,
-    /// What of it is not done before [`World::let_go`].
+    /// Store operations that wait for [`World::let_go`].
     pub(crate) holds: Box<dyn Fn(&StoreOp) -> bool>,
     /// An object that can be read so many times more, and a directory that cannot be read.
     pub(crate) fails_of: Option<(String, u32)>,
@@ -51,7 +51,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A server whose root has a policy, and so many clients, which are connected.
+    /// A server whose root has a policy, with this many connected clients.
     pub(crate) fn new(policy: &str, clients: usize) -> Self {
         let mut world = Self {
             mds: Mds::new(Rank(0), Settings::default()),
@@ -99,8 +99,8 @@ impl World {
         self.effects.stopped = false;
     }
 
-    /// The server dies; the next one finds what the store had by then, and the store works. Clients
-    /// come again.
+    /// The server dies; the next one finds the state of the store at that time, and the store
+    /// works. Clients reconnect.
     pub(crate) fn crash(&mut self) {
         self.die();
         self.start_anew(None);
@@ -120,7 +120,7 @@ impl World {
     }
 
     fn start_anew(&mut self, without: Option<usize>) {
-        // Those that the former server knew are waited for.
+        // Recovery waits for the clients of the former server.
         self.mds = Mds::new(Rank(0), self.settings.clone());
         self.handle(mds::Input::Start);
         for client in (0..self.clients.len()).filter(|client| Some(*client) != without) {
@@ -168,7 +168,7 @@ impl World {
         self.send(client, &effects.frames);
     }
 
-    /// Everything that was sent and stored is there at once.
+    /// Messages and store operations complete at once.
     pub(crate) fn handle(&mut self, input: mds::Input<'_>) {
         let time = Timestamp(1_000_000_000 + i64::try_from(self.now).unwrap() * 1_000_000);
         let clock = Clock { now: Moment(1 + self.now * 1_000_000), time };
@@ -207,7 +207,7 @@ impl World {
         !self.held.is_empty()
     }
 
-    /// Does what was held back.
+    /// Executes the operations that were held back.
     pub(crate) fn let_go(&mut self) {
         self.holds = Box::new(|_| false);
         for (token, op) in std::mem::take(&mut self.held) {
@@ -230,7 +230,7 @@ impl World {
         }
         let lies = (self.lies)(&op);
         let ended = store(&self.memory, op);
-        // Nobody does once more what is in here.
+        // The placeholder is never executed.
         let op = StoreOp::Delete { objects: Vec::new() };
         if lies { Err(Box::new(StoreFailure { error, op })) } else { ended }
     }
@@ -265,7 +265,7 @@ impl World {
         tid
     }
 
-    /// What a client says by itself.
+    /// A client's answer without a request.
     pub(crate) fn says(&self, client: usize, op: &Op<'_>) -> Option<Answered> {
         let known = &self.clients[client];
         known.session.leased(&Cred::root(), op, known.moment(self.now), false)

@@ -1,4 +1,4 @@
-//! Whether what those who rename directories are told is possible.
+//! Whether the answers to clients that rename directories are possible.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ impl World {
             (_, Errno::Stale) => step.dirs().into_iter().any(|dir| self.tree.is_gone(dir)),
             (Step::Rename(from, to), Errno::Invalid) => {
                 let ino = self.registers.now(from);
-                // Another one may be on its way there, or away.
+                // A pending rename may bring another directory there, or away.
                 ino.is_some_and(|ino| self.tree.is_within(to.0, ino))
                     || self.others_changed(client, at)
             }
@@ -45,7 +45,7 @@ impl World {
         self.tree_next(client);
     }
 
-    /// Whether others have changed something since then, or may have.
+    /// Whether another client has changed something since then, or may have.
     fn others_changed(&self, client: usize, since: u64) -> bool {
         let mut others = (FIRST..=LAST).filter(|other| *other != client);
         others.any(|other| {
@@ -111,7 +111,7 @@ impl World {
             _ => Err("no such answer was possible"),
         };
         self.tree.changed.insert(client, self.now);
-        // What another one has not been told yet may come before.
+        // A change of another client without a reply may come before.
         let rings = !self.others_changed(client, self.now) && self.tree.has_ring();
         match judged {
             Ok(()) if rings => self.fail(format!("{text}: a directory is below itself")),
@@ -136,7 +136,7 @@ impl World {
         when: (u64, u64),
     ) -> Result<(), &'static str> {
         let Some(ino) = self.registers.now(place) else { return Err("it was not there") };
-        // Others may have been told already that theirs went elsewhere.
+        // Another client may already know that its directory moved.
         let prefix = format!("t{client}.").into_bytes();
         if self.registers.in_dir(ino).keys().any(|name| name.starts_with(&prefix)) {
             return Err("a directory with names was removed");
@@ -168,7 +168,7 @@ impl World {
         Ok(())
     }
 
-    /// All directories are to be where they should, with what should be in them.
+    /// All directories must be in their places, with their entries.
     pub(in crate::ranks) fn audit_tree(&mut self) {
         if self.tree.has_ring() {
             return self.fail("a directory is below itself".into());
