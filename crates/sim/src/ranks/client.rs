@@ -1,5 +1,4 @@
-//! A client of several ranks: a session with each, one request at a time, redirected as servers
-//! say.
+//! A client of several ranks: a session with each, one request at a time, with redirects.
 
 use std::collections::{BTreeMap, VecDeque};
 
