@@ -3,8 +3,8 @@
 //! `cargo run --release -p namespace --example insert [shape]`
 //!
 //! Every figure is the median of three runs. Stalls are measured apart from rates, because reading
-//! the clock around every create costs as much as some of them; of three runs the shortest of the
-//! longest counts, because whatever else the machine does looks like a stall too.
+//! the clock around every create costs as much as some of them; the longest stall counts, and of
+//! three runs the shortest of these, because any other load of the machine looks like a stall too.
 
 #![allow(
     clippy::disallowed_types,
@@ -21,7 +21,7 @@ use types::{Ino, Origin, Seq, Timestamp};
 
 const DIRS: u64 = 1000;
 const RUNS: usize = 3;
-/// Where the inode numbers of directories, of what is there before, and of the load start.
+/// The first inode numbers of directories, of existing files, and of the load.
 const FIRST_DIR: u64 = 1 << 40;
 const FIRST_OLD: u64 = 1 << 41;
 const FIRST_NEW: u64 = 1 << 42;
@@ -160,7 +160,7 @@ fn stall(load: &Load, mut work: impl FnMut(&mut Namespace, &mut Lap)) -> Duratio
     runs.into_iter().min().unwrap_or_default()
 }
 
-/// What a merge does: verify a block's checksum, decode its events, apply them in batches.
+/// The steps of a merge: verify a block's checksum, decode its events, apply them in batches.
 fn merge(namespace: &mut Namespace, journal: &[Vec<u8>]) {
     let mut batch = Batch::default();
     for bytes in journal {
@@ -187,7 +187,7 @@ fn encode(load: &Load) -> Vec<Vec<u8>> {
     journal.take_blocks()
 }
 
-/// A namespace with the directories and what they hold before.
+/// A namespace with the directories and their existing files.
 fn prepared(load: &Load) -> Namespace {
     let mut namespace = Namespace::with_root(Timestamp(1));
     for dir in 0..DIRS {

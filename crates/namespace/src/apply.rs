@@ -17,15 +17,15 @@ pub enum Mode {
     Live,
     /// It comes from another journal that may have been merged before.
     Merge,
-    /// It is a create of another journal that was merged, among others at the same position,
-    /// before a restart. What it did to others is repeated by [`Namespace::lose_again`].
+    /// A create of another journal that was merged, among further ones at the same position, before
+    /// a restart. [`Namespace::lose_again`] repeats its effect on replaced entries.
     Remerge,
     /// It comes from this rank's own journal after a restart: parts of its effect may already be
     /// in the metadata store, even together with those of later events.
     Replay,
 }
 
-/// What applying an event did beyond what it says.
+/// The side effects of applying an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Nothing.
@@ -46,7 +46,7 @@ pub(crate) struct When {
 }
 
 impl When {
-    /// Whether an inode of this version already shows what the event did to it.
+    /// Whether an inode of this version already has the effect of the event.
     #[inline]
     pub(crate) fn is_in(self, version: Seq) -> bool {
         match self.mode {
@@ -76,8 +76,8 @@ impl When {
 }
 
 impl Namespace {
-    /// Carries out an event. Total: it cannot fail, whatever the event and the namespace; what it
-    /// displaced is returned, and inodes that lost their last name are collected for
+    /// Applies an event. Total: it cannot fail, for any event and namespace; it returns the
+    /// displaced entry, and collects inodes that lost their last name for
     /// [`Namespace::take_freed`].
     ///
     /// `seq` is the position of the event in this rank's journal, or for events that are not
@@ -156,9 +156,9 @@ impl Namespace {
         self.create_hashed(seq, mode, create, name_hash(create.name))
     }
 
-    /// Carries out a create whose name has this hash.
+    /// Applies a create whose name has this hash.
     ///
-    /// This is what merges spend their time in, so the common case (the name is new, and names no
+    /// Merges spend their time here, so the common case (a new name of an inode that is no
     /// directory) looks every structure up once; the rest is in [`Namespace::created`].
     #[inline]
     pub(crate) fn create_hashed(
@@ -187,7 +187,7 @@ impl Namespace {
         Outcome::Done
     }
 
-    /// What is left to do after a create that made a directory, or was put in place of `before`.
+    /// The remaining work after a create that made a directory, or replaced `before`.
     fn created(
         &mut self,
         when: When,
@@ -203,8 +203,8 @@ impl Namespace {
         before.map_or(Outcome::Done, |before| self.displace(when, place, before, winner))
     }
 
-    /// The inode exists. Either this journal was merged before: then whatever became of the inode
-    /// since stays. Or the store knew it: then only its name may be missing.
+    /// The inode exists. Either this journal was merged before: then later changes of the inode
+    /// stay. Or the store knew it: then only its name may be missing.
     #[cold]
     fn create_again(&mut self, when: When, hash: u32, create: &Create<'_>) -> Outcome {
         let Create { parent, name, ino, .. } = *create;
@@ -219,7 +219,7 @@ impl Namespace {
             return Outcome::Done;
         }
         let target = Target { ino, file_type: known.file_type(), remote };
-        // The inode may be elsewhere by now. Still it took the name from whatever had it.
+        // The inode may have moved by now. Still it took the name from the earlier entry.
         let dir = self.dir_mut(parent);
         let before = if here {
             dir.set(hash, name, target)
@@ -360,7 +360,7 @@ impl Namespace {
             return self.apply_linked(when, moved);
         }
         if when.merges() && moved.attr.is_dir() && self.is_within(to.0, ino) {
-            // Somebody moved the destination below what is to be moved there.
+            // Another client moved the destination below the directory that is to be moved there.
             return Outcome::Rejected;
         }
         let source = self.dir_mut(from.0).find(from.1);
@@ -397,8 +397,8 @@ impl Namespace {
         if first == Outcome::Done { second } else { first }
     }
 
-    /// Puts an inode under a name. Or it stays where it is, because a merge did not find it where
-    /// its journal takes it from: somebody moved it since, or the journal was merged before.
+    /// Puts an inode under a name. In a merge the inode stays in its place if it is not under the
+    /// journal's old name: another client moved it since, or the journal was merged before.
     fn move_to(
         &mut self,
         when: When,
@@ -467,7 +467,8 @@ impl Namespace {
         let Some(inode) = self.inodes.get_mut(dir) else {
             if !when.merges() {
                 let touched = &mut self.dir_mut(dir).touched;
-                // In a replay the store may have said more already. Events of a merge are of one position.
+                // In a replay the store may have a newer state already. Events of a merge share one
+                // position.
                 if touched.is_none_or(|(_, known)| known <= seq) {
                     *touched = Some((time, seq));
                 }

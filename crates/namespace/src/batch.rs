@@ -2,12 +2,12 @@
 //!
 //! Every create reads one place of a large table: the slot of its name. Once a directory has more
 //! names than the processor's caches hold, waiting for that place is most of the work, and the
-//! processor cannot start on the next create's place by itself because there are too many
-//! instructions in between. A [`Batch`] collects creates with the hashes of their names;
-//! [`Namespace::apply_batch`] reads all their slots in one tight loop, where the misses overlap,
-//! and then carries the creates out one by one.
+//! processor cannot prefetch the next create's place because there are too many instructions in
+//! between. A [`Batch`] collects creates with the hashes of their names; [`Namespace::apply_batch`]
+//! reads all their slots in one tight loop, where the misses overlap, and then applies the creates
+//! one by one.
 //!
-//! What this is not: a transaction, or a different way to apply. The outcome is that of calling
+//! A batch is neither a transaction nor a different way to apply. The outcome is that of calling
 //! [`Namespace::apply`] for each create in order.
 
 use std::hint::black_box;
@@ -40,7 +40,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Adds a create of this position. It is copied, because a journal's reader lends an event only until the next.
+    /// Adds a create of this position. It is copied, because a journal's reader lends an event only
+    /// until the next.
     #[inline]
     pub fn push(&mut self, seq: Seq, create: &Create<'_>) {
         self.bytes.extend_from_slice(create.name);
@@ -93,7 +94,7 @@ impl Namespace {
         batch.bytes.clear();
     }
 
-    /// Reads what the creates are about to search. The values mean nothing.
+    /// Reads the slots that the creates are about to search. The values are ignored.
     ///
     /// Where to read is worked out beforehand, so that the loop that reads is short: the fewer
     /// instructions lie between two reads, the more of them are under way at once.

@@ -1,4 +1,5 @@
-//! Which directories must be stored, in which order, and what of them the journal does not hold.
+//! The directories that must be stored, their order, and their changes that the journal does not
+//! hold.
 
 use std::collections::VecDeque;
 
@@ -44,8 +45,8 @@ impl Dirty {
         }
     }
 
-    /// Mostly the new position is the largest. What is found out late is older: that a directory
-    /// was out of date in the store.
+    /// Mostly the new position is the largest. A late discovery has an older one: a directory was
+    /// out of date in the store.
     fn insert(&mut self, dir: &mut Dir, seq: Seq, ino: Ino) {
         // If it was dirty since later, that entry of the queue is void now.
         dir.dirty_since = Some(seq);
@@ -57,7 +58,7 @@ impl Dirty {
         }
     }
 
-    /// The flags of an inode whose home knows of a change like those that are made now.
+    /// The flags of an inode whose home knows of a change like the present ones.
     #[inline]
     pub(crate) fn marks(&self) -> u8 {
         if self.journalled { ATTR_DIRTY } else { ATTR_DIRTY | ATTR_UNJOURNALLED }

@@ -1,8 +1,9 @@
-//! Merging one event of another journal, and saying what exactly that did.
+//! Merges one event of another journal, and records its exact effect.
 //!
-//! What an event of a client journal does depends on what it finds: somebody may have moved the
-//! inode that it moves. Replay must not decide that again, because it may find something else. So
-//! the rank's own journal holds what was done, as events that are replayed like all others.
+//! The effect of an event of a client journal depends on the state that it finds: another client
+//! may have moved the inode that it moves. Replay must not decide that again, because it may find
+//! another state. So the rank's own journal holds the effect, as events that are replayed like all
+//! events.
 
 use journal::{Event, Snapshot};
 use types::{AttrChange, Ino, Seq, Timestamp};
@@ -12,15 +13,16 @@ use crate::{Extra, Mode, Namespace, Outcome};
 type Place<'a> = (Ino, &'a [u8]);
 
 impl Namespace {
-    /// Carries out an event other than a create as [`Mode::Merge`] does, and hands over the events
-    /// that say what it did, for [`Mode::Replay`].
+    /// Applies an event other than a create in [`Mode::Merge`], and hands over the events that have
+    /// the same effect in [`Mode::Replay`].
     pub fn merge_exactly(
         &mut self,
         seq: Seq,
         event: &Event<'_>,
         record: impl FnMut(&Event<'_>),
     ) -> Outcome {
-        // The name that the event itself takes from an inode that has others: replay counts that.
+        // The name that the event itself takes from an inode with further names: replay counts
+        // that.
         let taken = if let Event::Rename { new_parent, new_name, .. } = *event {
             Some((new_parent, new_name))
         } else {
@@ -39,7 +41,7 @@ impl Namespace {
         outcome
     }
 
-    /// What others lost is listed in a record at this position: their inodes show it from then on.
+    /// A record at this position lists the losses: their inodes show it from then on.
     pub fn lose_at(&mut self, seq: Seq) {
         let losers = self.losses.iter().filter(|loss| loss.winner.0 == 0).map(|loss| loss.loser);
         for ino in losers.collect::<Vec<_>>() {
@@ -50,7 +52,7 @@ impl Namespace {
         }
     }
 
-    /// The directories that took over names of others since losses were taken last.
+    /// The directories that took over names of replaced directories since losses were taken last.
     pub fn adopters(&self) -> impl Iterator<Item = Ino> {
         self.losses.iter().map(|loss| loss.winner).filter(|winner| winner.0 != 0)
     }
@@ -149,7 +151,7 @@ impl Namespace {
         then(Snapshot { attr: inode.attr(ino), data, extra: encoded });
     }
 
-    /// Says what became of a rename: each inode moved, or stayed because it was elsewhere.
+    /// Records the effect of a rename: each inode moved, or stayed because it had moved before.
     fn record_moves(
         &self,
         done: &Moves<'_>,
@@ -172,7 +174,7 @@ impl Namespace {
             }),
             _ => {}
         }
-        // Whatever stayed has a new ctime, and the directories have new times.
+        // An inode that stayed has a new ctime, and the directories have new times.
         let stayed = [(!first).then_some(moved), back.filter(|_| !second)];
         for ino in stayed.into_iter().flatten() {
             self.record_times(ino, AttrChange::default(), time, record);

@@ -1,4 +1,4 @@
-//! What few inodes have: content, extended attributes, a policy.
+//! Data that few inodes have: content, extended attributes, a policy.
 
 use types::bytes::{Malformed, Put, Reader};
 

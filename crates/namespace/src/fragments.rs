@@ -1,9 +1,10 @@
-//! Directories that are split (B-04): all their names are in hidden directories, one for each fragment,
-//! which stand in them under names of their own.
+//! Directories that are split (B-04): all their names are in hidden directories, one for each
+//! fragment, which are entries of the directory under names of their own.
 //!
-//! Here a split directory answers nothing that its fragments know: whoever asks for one of its names is
-//! refused with [`Refusal::Cold`] and the directory, and told by the server where the fragments are. The
-//! moves between a directory and its fragments are ordinary events, which change nothing but the place.
+//! A split directory answers no question that its fragments can answer: a request for one of its
+//! names gets [`Refusal::Cold`] with the directory, and the server replies with the fragments. The
+//! moves between a directory and its fragments are ordinary events, which change nothing but the
+//! place.
 
 use journal::Event;
 use types::{Ino, Set};
@@ -39,8 +40,8 @@ impl Namespace {
         content.count().map_or(content.entries, |(names, _)| names)
     }
 
-    /// Moves a name as it is from a directory to one of its fragments, or back: nothing else of the inode
-    /// changes, its times neither. A name of nothing goes.
+    /// Moves a name as it is from a directory to one of its fragments, or back: nothing else of the
+    /// inode changes, not even its times. A name without an inode is removed.
     ///
     /// # Errors
     /// [`Refusal::Cold`], and `ENOENT` if the name is not there.

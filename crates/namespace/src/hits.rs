@@ -1,7 +1,8 @@
-//! How often directories were used since somebody asked: what balancing begins with.
+//! The use of directories since the last report: the input of balancing.
 //!
-//! Counted where a directory is at hand anyway: a change costs an addition and a comparison, and
-//! nothing fades here. Who balances asks regularly, adds up what stands above, and lets it fade.
+//! Counted where a directory is at hand anyway: a change costs an addition and a comparison, and no
+//! count fades here. The balancer asks regularly, adds the counts to the directories above, and
+//! lets them fade.
 //!
 //! Invariant: a directory is in the list of those to be asked for once, or not at all.
 
@@ -10,11 +11,12 @@ use types::Ino;
 use crate::Namespace;
 use crate::dir::Dir;
 
-/// Directories that are noted as used at most. What nobody asks for, as in the view of a client, must
-/// not grow; where more are used than this, some of their hits are counted late, or not.
+/// The most directories in the list of used ones. The list must not grow where no balancer asks, as
+/// in the view of a client; if more are used than this, some of their hits are counted late, or
+/// not.
 const NOTED_MAX: usize = 1 << 16;
 
-/// What was done in a directory.
+/// The hits in a directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hits {
     /// Inodes that were read.
@@ -29,7 +31,7 @@ pub struct Hits {
     pub stores: u32,
 }
 
-/// What a [`Hits`] counts.
+/// The kinds of hits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hit {
     /// An inode was read.
@@ -42,7 +44,7 @@ pub enum Hit {
     Store,
 }
 
-/// Directories that were used since somebody asked.
+/// Directories that were used since the last report.
 #[derive(Debug, Default)]
 pub(crate) struct Noted(Vec<Ino>);
 
@@ -58,8 +60,8 @@ impl Noted {
 }
 
 impl Namespace {
-    /// Counts a use of a directory that does not change it; changes are counted as they are applied.
-    /// A directory that is not in memory has nothing to count with.
+    /// Counts a use of a directory that does not change it; changes are counted as they are
+    /// applied. A directory that is not in memory has no counter.
     #[inline]
     pub fn note_hit(&mut self, ino: Ino, hit: Hit) {
         let Some(dir) = self.dirs.get_mut(&ino) else { return };
@@ -74,8 +76,8 @@ impl Namespace {
         self.dirty.noted.note(dir, ino);
     }
 
-    /// Up to `limit` directories that were used since they were asked for last, and how. Fewer only if
-    /// there are no more; those that are not in memory any more are left out.
+    /// Up to `limit` directories that were used since their last report, with their hits. Fewer
+    /// only if there are no more; directories that have left the memory are left out.
     pub fn take_hits(&mut self, limit: usize) -> Vec<(Ino, Hits)> {
         let noted = &mut self.dirty.noted.0;
         let first = noted.len().saturating_sub(limit);
@@ -89,7 +91,7 @@ impl Namespace {
         taken
     }
 
-    /// Forgets how a directory was used since somebody asked.
+    /// Drops the hits of a directory since the last report.
     pub fn forget_hits(&mut self, ino: Ino) {
         if let Some(dir) = self.dirs.get_mut(&ino) {
             dir.hits = Hits::default();

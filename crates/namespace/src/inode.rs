@@ -16,7 +16,7 @@ const BLOCK_BITS: u32 = 6;
 const BLOCK_INODES: usize = 1 << BLOCK_BITS;
 const SPAN_BITS: u32 = 6;
 const SPAN_BLOCKS: usize = 1 << SPAN_BITS;
-/// Spans whose place is remembered; a power of two.
+/// Spans whose place is cached; a power of two.
 const RECENT: usize = 16;
 
 /// The inode has an entry in the table of extras.
@@ -90,7 +90,7 @@ impl Inode {
         }
     }
 
-    /// Changes what `chmod`, `chown`, `truncate` and `utimes` change.
+    /// Changes the attributes of `chmod`, `chown`, `truncate` and `utimes`.
     pub(crate) fn change(&mut self, change: &AttrChange, time: Timestamp) {
         let AttrChange { mode, uid, gid, size, atime, mtime } = *change;
         if let Some(mode) = mode {
@@ -203,7 +203,7 @@ impl InodeTable {
     pub(crate) fn insert(&mut self, ino: Ino, inode: Inode) {
         debug_assert!(inode.mode != 0, "mode 0 marks a vacant place");
         let (key, block, at) = place(ino);
-        // The next number of a block in use is what nearly every create brings.
+        // Nearly every create brings the next number of a block in use.
         if let Some(number) = self.recall_span(key)
             && let Some(span) = self.spans[number as usize].as_mut()
             && span.blocks[block].len() == at

@@ -1,7 +1,8 @@
-//! Inodes with several names that go to another rank with the subtree that has all their names (F-13).
+//! Inodes with several names that go to another rank with the subtree that has all their names
+//! (F-13).
 //!
-//! They are at home in [`Ino::LINKS`], of which each rank has its own: so they are handed over beside the
-//! directories, and get another home while their names stay as they are.
+//! They are at home in [`Ino::LINKS`], of which each rank has its own: so they are handed over
+//! beside the directories, and get another home while their names stay as they are.
 //!
 //! Invariant: an inode is at home on one rank, where all its names are.
 
@@ -11,7 +12,7 @@ use types::{Ino, Map, Seq, Timestamp};
 use crate::apply::When;
 use crate::{Namespace, Outcome, Planned, link_hash, link_name};
 
-/// An inode that cannot go with a subtree, because names of it are elsewhere: one that is in the subtree.
+/// An inode inside a subtree that cannot go with it, because it has names outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedElsewhere {
     /// The inode.
@@ -23,8 +24,8 @@ pub struct NamedElsewhere {
 }
 
 impl Namespace {
-    /// The inodes with several names that have all of them in a subtree, in order. As far as the directories are
-    /// in memory.
+    /// The inodes with several names that have all of them in a subtree, in order. As far as the
+    /// directories are in memory.
     ///
     /// # Errors
     /// [`NamedElsewhere`] if one has other names, or counts more than it has.
@@ -55,14 +56,14 @@ impl Namespace {
         }
     }
 
-    /// What an inode keeps besides its attributes: content and extended attributes, in bytes.
+    /// The data of an inode besides its attributes: content and extended attributes, in bytes.
     #[must_use]
     pub fn extra_bytes(&self, ino: Ino) -> usize {
         self.extras.get(&ino).map_or(0, |extra| extra.data.len() + extra.encoded().len())
     }
 
-    /// The event that gives an inode with several names its home in [`Ino::LINKS`] of another namespace, under
-    /// the name that [`name_in_links`] says. `None` if it is not in memory.
+    /// The event that gives an inode with several names its home in [`Ino::LINKS`] of another
+    /// namespace, under the name from [`name_in_links`]. `None` if it is not in memory.
     #[must_use]
     pub fn offer_linked<'a>(&self, ino: Ino, name: &'a [u8]) -> Option<Planned<'a>> {
         let inode = self.inodes.get(ino).filter(|inode| inode.home == Ino::LINKS)?;
@@ -80,8 +81,8 @@ impl Namespace {
         Some(Planned::with_extra(event, extra))
     }
 
-    /// Forgets inodes that went to another rank with all their names, as they were up to this position. One that
-    /// is of a later time has come back.
+    /// Drops inodes that went to another rank with all their names, in their state up to this
+    /// position. An inode with a later position has come back.
     pub fn forget_linked(&mut self, inos: &[Ino], last: Seq) {
         for ino in inos {
             let went =
@@ -118,7 +119,7 @@ impl Namespace {
     }
 }
 
-/// What an inode is called in [`Ino::LINKS`]: its number, 16 hexadecimal digits.
+/// The name of an inode in [`Ino::LINKS`]: its number, 16 hexadecimal digits.
 #[must_use]
 pub fn name_in_links(ino: Ino) -> [u8; 16] {
     link_name(ino)

@@ -1,4 +1,4 @@
-//! Fetching: putting a directory's rows from the metadata store below what is in memory.
+//! Fetching: a directory's rows from the metadata store go below its entries in memory.
 
 use journal::{Create, Event, Loss, Snapshot};
 use metastore::{InodeRecord, Row, RowValue};
@@ -10,16 +10,16 @@ use crate::page::Target;
 use crate::{Extra, Namespace, link_name};
 
 impl Namespace {
-    /// Adds rows of a directory. What is in memory is newer and wins. Call
-    /// [`Namespace::finish_load`] after the last one.
+    /// Adds rows of a directory. Entries in memory are newer and win. Call
+    /// [`Namespace::finish_load`] after the last row.
     pub fn load<'a>(&mut self, dir: Ino, rows: impl Iterator<Item = Row<'a>>) {
         for row in rows {
             self.load_row(dir, &row, Newer::Memory);
         }
     }
 
-    /// Forgets what replayed events made of a directory and takes what is stored, in which is all
-    /// of that and more.
+    /// Drops the effect of replayed events on a directory and takes the stored directory, which has
+    /// all of them and more.
     pub fn replace<'a>(
         &mut self,
         ino: Ino,
@@ -97,8 +97,8 @@ impl Namespace {
         self.settle_touch(ino);
     }
 
-    /// A directory's rows in the store were found to be out of date. Whatever event caused that is
-    /// unknown, so no event may be forgotten until the directory is stored again.
+    /// A directory's rows in the store were out of date. The event that changed them is unknown, so
+    /// no event may be dropped until the directory is stored again.
     fn note_stale(&mut self, ino: Ino) {
         self.note_dirty(Seq(0), ino);
     }
@@ -115,8 +115,8 @@ impl Namespace {
         self.dir_mut(dir).add_stored(name, Target { ino, file_type, remote: true });
     }
 
-    /// Adds what an entry that a server listed ([`Namespace::load_entry`]) lacks: content and
-    /// extended attributes. Nothing may have changed them since.
+    /// Adds the content and extended attributes of an entry from a server's listing
+    /// ([`Namespace::load_entry`]). No change may have touched them since.
     pub fn load_extra(&mut self, ino: Ino, data: &[u8], xattrs: &[(Vec<u8>, Vec<u8>)]) {
         let Some(inode) = self.inodes.get_mut(ino) else { return };
         let mut extra = self.extras.remove(&ino).unwrap_or_default();
@@ -133,9 +133,9 @@ impl Namespace {
         }
     }
 
-    /// A journal is replayed, and everything up to this position is here. What the store says about later
-    /// changes of a directory's content waits: else its inode would count as if it contained all events
-    /// before them, too.
+    /// A journal is replayed, and everything up to this position is applied. Later changes of a
+    /// directory's content in the store wait: else its inode would count as if it contained all
+    /// events before them, too.
     pub fn replayed_to(&mut self, position: Seq) {
         self.replayed = Some(position);
     }
@@ -185,15 +185,15 @@ impl Namespace {
     }
 
     /// The directory that must be fetched before an event can be applied exactly, if any. Live
-    /// events need none, because planning them already fetched what they touch.
+    /// events need none, because planning them already fetched their directories.
     #[must_use]
     pub fn needs(&self, event: &Event<'_>) -> Option<Ino> {
         self.needs_again(Seq(u64::MAX), event)
     }
 
-    /// As [`Namespace::needs`], for an event of this rank's journal at this position that is repeated: the
-    /// namespace may be ahead of it. A directory that got its name later is not what the event replaced, and
-    /// may be another rank's.
+    /// As [`Namespace::needs`], for an event of this rank's journal at this position that is
+    /// repeated: the namespace may be ahead of it. A directory that got its name later is not the
+    /// one that the event replaced, and may be another rank's.
     #[must_use]
     pub fn needs_again(&self, seq: Seq, event: &Event<'_>) -> Option<Ino> {
         match *event {
@@ -240,16 +240,16 @@ impl Namespace {
         }
     }
 
-    /// The inode is a directory's, as the store has it. What the store says of its times may be
-    /// with its names, and must be here before a change makes the inode look newer than that.
+    /// The inode is a directory's, as the store has it. The directory's rows may have newer times,
+    /// and must be fetched before a change makes the inode look newer than they are.
     fn times_needed(&self, ino: Ino) -> Option<Ino> {
         let inode = self.inodes.get(ino)?;
         let as_stored = inode.is_dir() && inode.flags & REPLAYED == 0;
         (as_stored && !self.is_complete(ino)).then_some(ino)
     }
 
-    /// Whether an event of another journal gives or takes a name in a directory that does not exist:
-    /// those that do were brought here when the journal was verified. It is not carried out.
+    /// Whether an event of another journal gives or takes a name in a directory that does not
+    /// exist: existing ones were fetched when the journal was verified. The event is rejected.
     #[must_use]
     pub fn lacks_place(&self, event: &Event<'_>) -> bool {
         let lacks = |dir| !self.knows(dir);
@@ -257,11 +257,11 @@ impl Namespace {
         event.dentry().is_some_and(|(dir, _)| lacks(dir)) || other
     }
 
-    /// As [`Namespace::needs`], for an event of another journal. Where it puts a directory in the
-    /// place of one, the names in that one must be here to be taken over; where it removes one, to
-    /// see that there are none; and where names are lost with a directory while inodes have several,
-    /// all of them must be here to be counted off. `is_new` says which directories the journal made
-    /// itself: those have no names but what it gave them.
+    /// As [`Namespace::needs`], for an event of another journal. If the event replaces a directory
+    /// by a directory, the names of the old one must be in memory to be taken over; if it removes
+    /// one, to prove that there are none; and if names are lost with a directory while inodes have
+    /// several, all names must be in memory to be counted off. `is_new` is true for directories
+    /// that the journal made itself: all their names come from it.
     #[must_use]
     pub fn needs_in_merge(&self, event: &Event<'_>, is_new: impl Fn(Ino) -> bool) -> Option<Ino> {
         let (parent, name, winner, takes_over) = match *event {
@@ -330,7 +330,7 @@ impl Namespace {
         all_known && known.is_none_or(|dir| dir.find(name).is_none())
     }
 
-    /// A directory of a tree whose names are not all here.
+    /// A directory of a tree that is incomplete in memory.
     fn tree_needed(&self, root: Ino, is_new: impl Fn(Ino) -> bool) -> Option<Ino> {
         let mut todo = vec![root];
         while let Some(ino) = todo.pop() {
@@ -345,7 +345,7 @@ impl Namespace {
         None
     }
 
-    /// A directory that must be here before one takes the place of whatever is known to be there.
+    /// A directory that must be fetched before another directory replaces it.
     fn takeover_needed(&self, seq: Seq, (parent, name): (Ino, &[u8]), winner: Ino) -> Option<Ino> {
         let loser = self.dirs.get(&parent).and_then(|dir| dir.find(name))?.ino;
         let known = self.inodes.get(loser).filter(|known| known.is_dir())?;
@@ -402,14 +402,15 @@ impl Namespace {
         if snapshot.attr.is_dir() { None } else { self.home_needed(snapshot.attr.ino, Ino::LINKS) }
     }
 
-    /// The name that an inode loses is gone already: if it has others, it must be here to be told.
+    /// The lost name of an inode is gone already: an inode with further names must be in memory to
+    /// count it off.
     fn lost_name_needed(&self, (parent, name): (Ino, &[u8]), ino: Ino) -> Option<Ino> {
         let found = self.dirs.get(&parent).and_then(|dir| dir.find(name));
         let gone = found.is_none_or(|dentry| dentry.ino != ino);
         (gone && ino.0 != 0).then(|| self.home_needed(ino, Ino::LINKS)).flatten()
     }
 
-    /// What stands under a name is unknown, or is a hard link whose inode is not here.
+    /// The object of a name is unknown, or is a hard link to an inode that is not in memory.
     fn name_needed(&self, parent: Ino, name: &[u8]) -> Option<Ino> {
         let dir = self.dirs.get(&parent);
         match dir.and_then(|dir| dir.find_any(name_hash(name), name)) {
@@ -452,8 +453,8 @@ impl Namespace {
     }
 }
 
-/// What counts if an inode is of the same version in memory and in the store: changes that are not
-/// journalled have the version of the newest event before them.
+/// Decides between two inodes of one version in memory and in the store: changes without a journal
+/// have the version of the newest event before them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Newer {
     Memory,
@@ -469,7 +470,7 @@ impl Newer {
     }
 }
 
-/// Whether a directory is one of those that are there without a name: no inode says so.
+/// Whether a directory is one of those without a name: no inode has this flag.
 pub(crate) fn is_hidden(dir: Ino) -> bool {
     dir.0 < 16 || dir.is_above()
 }

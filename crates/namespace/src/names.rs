@@ -1,7 +1,8 @@
-//! Who has which name: giving names to inodes, taking them away, and what becomes of an inode
+//! Ownership of names: giving names to inodes, taking them away, and the consequences for an inode
 //! that loses one.
 //!
-//! Not here: what an event means (module `apply`) and how a directory holds names (`dir`).
+//! Not here: the meaning of an event (module `apply`) and the storage of names in a directory
+//! (`dir`).
 //!
 //! Invariants: an inode outside [`Ino::LINKS`] has at most one name, and its `home` says which;
 //! in any mode but [`Mode::Replay`], `nlink` is the number of its names.
@@ -18,7 +19,7 @@ use crate::page::{Dentry, Target};
 use crate::{Extra, Freed, Mode, Namespace, Outcome, link_hash, link_name};
 
 impl Namespace {
-    /// Puts an existing inode under a name, whatever had that name before.
+    /// Puts an existing inode under a name, and replaces an earlier entry.
     pub(crate) fn place(
         &mut self,
         when: When,
@@ -115,7 +116,7 @@ impl Namespace {
         self.put_inode(ino, inode, Extra::from_parts(snapshot.data, snapshot.extra));
     }
 
-    /// Stores an inode together with what few inodes have.
+    /// Stores an inode together with its rare data.
     pub(crate) fn put_inode(&mut self, ino: Ino, mut inode: Inode, extra: Extra) {
         if extra.is_empty() {
             self.extras.remove(&ino);
@@ -164,7 +165,7 @@ impl Namespace {
         }
     }
 
-    /// Takes the one name of an inode away. Returns whether it was there.
+    /// Takes the one name of an inode away. Returns whether it existed.
     pub(crate) fn hide_home(&mut self, ino: Ino) -> bool {
         let Some(inode) = self.inodes.get(ino) else { return false };
         let hash = inode.home_hash;
@@ -187,8 +188,8 @@ impl Namespace {
         here || !when.merges() || !self.knows(ino)
     }
 
-    /// A file goes to a directory of another rank, with its content: nothing of it stays here. It may have
-    /// come back since, which a replay knows only if its directory is in memory.
+    /// A file goes to a directory of another rank, with its content: nothing of it stays here. It
+    /// may have come back since, which a replay knows only if its directory is in memory.
     #[cold]
     pub(crate) fn apply_departure(&mut self, when: When, from: (Ino, &[u8]), ino: Ino) -> Outcome {
         if when.merges() {
@@ -230,8 +231,8 @@ impl Namespace {
         if both_dirs && when.merges() {
             self.adopt_all(when, before.ino, winner.ino);
         } else if both_dirs && when.repeats() {
-            // If it lost to a merge, what the winner took over of it follows; by then it may only
-            // have what it had. Without a merge it is empty.
+            // The names of a directory that lost in a merge follow it to the winner, which may own
+            // later names only. Without a merge it is empty.
             let has_names = self.dirs.get(&before.ino).is_none_or(|dir| dir.entries > 0);
             if has_names || when.mode == Mode::Remerge {
                 return Outcome::Replaced(before.ino);
@@ -262,8 +263,8 @@ impl Namespace {
         }
     }
 
-    /// As [`Namespace::release`] in a replay, for a name that the store has not got any more: where
-    /// the inode has others, it still counts this one.
+    /// As [`Namespace::release`] in a replay, for a name that has left the store: an inode with
+    /// further names still counts this one.
     pub(crate) fn release_unseen(&mut self, when: When, ino: Ino) {
         if when.mode == Mode::Replay && self.home_of(ino) == Some(Ino::LINKS) {
             self.lose_link(when, ino);
@@ -331,8 +332,8 @@ impl Namespace {
             }
         }
         if when.mode == Mode::Replay {
-            // By then the directory may not be as it was, or not be there. What inodes lost with it
-            // was listed: only a merge removes a directory that has names.
+            // The directory may have changed by then, or be gone. The names that inodes lost with
+            // it were listed: only a merge removes a directory that has names.
             return;
         }
         for (place, dentry) in linked {
@@ -340,10 +341,10 @@ impl Namespace {
         }
     }
 
-    /// What creates of a merge did to others before a restart, should that not be stored. What it
-    /// is about must be here: see [`Namespace::needs_to_lose`]. If the winner is stored as it was
-    /// afterwards, [`Namespace::replace`] it and [`Namespace::drop_loser`] instead: what is stored
-    /// of the loser may be from before it lost names.
+    /// Repeats the effect of a merge's creates on replaced entries after a restart, if it is not
+    /// stored. The objects must be in memory: see [`Namespace::needs_to_lose`]. If the winner is
+    /// stored in its later state, [`Namespace::replace`] it and [`Namespace::drop_loser`] instead:
+    /// the stored loser may be from before it lost names.
     pub fn lose_again(&mut self, seq: Seq, loss: &Loss) {
         let Loss { winner, loser, names, time } = *loss;
         if loss.create().is_some() {
@@ -357,8 +358,8 @@ impl Namespace {
         self.drop_loser(loser);
     }
 
-    /// Forgets a directory that lost its place, in a replay. Not what is in it: what the winner
-    /// did not take over may be what it had later, and then will be elsewhere.
+    /// Drops a directory that lost its place, in a replay. Its names stay: those that the winner
+    /// did not take over may be later ones, and then will be found in another place.
     pub fn drop_loser(&mut self, loser: Ino) {
         self.dirs.remove(&loser);
         self.inodes.remove(loser);
@@ -368,9 +369,9 @@ impl Namespace {
         }
     }
 
-    /// A directory takes over the names of one whose place it takes: two clients made the same
-    /// directory, and the interferer's other names stay. Names that both have remain the
-    /// winner's, and where both are directories the same happens one level down.
+    /// A directory takes over the names of a directory that it replaces: two clients made the same
+    /// directory, and the interferer's further names stay. A name in both remains the
+    /// winner's, and two directories of one name are joined in the same way one level down.
     fn adopt_all(&mut self, when: When, loser: Ino, winner: Ino) {
         let mut pairs = vec![(loser, winner)];
         while let Some((loser, winner)) = pairs.pop() {
@@ -384,14 +385,14 @@ impl Namespace {
     fn adopt(&mut self, when: When, loser: Ino, winner: Ino) -> Vec<(Ino, Ino)> {
         let mut pairs = Vec::new();
         let Some(dir) = self.dirs.get(&loser) else { return pairs };
-        // What the loser has not stored is the winner's to store.
+        // The winner must store the loser's unstored changes.
         let since = dir.unstored_since().map_or(when.seq, |since| since.min(when.seq));
         let names: Vec<_> = dir.list(None).map(|(name, dentry)| (name.to_vec(), dentry)).collect();
         for (name, dentry) in names {
             match self.dir_mut(winner).find(&name) {
                 None => self.hand_over(when, (loser, winner), &name, dentry),
-                // A replay finds what it took over before. In a merge it is one inode with a name in
-                // each of them, and loses one of the two with the loser.
+                // A replay finds names that the winner took over before. In a merge it is one inode
+                // with a name in each of them, and loses one of the two with the loser.
                 Some(own) if own.ino == dentry.ino && !when.merges() => {
                     self.dir_mut(loser).unset(name_hash(&name), &name);
                 }

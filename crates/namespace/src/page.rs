@@ -45,7 +45,7 @@ impl Dentry {
         FileType::from_mode(u32::from(self.flags & TYPE_MASK) << 12).unwrap_or_default()
     }
 
-    /// Whether the inode is stored elsewhere, under [`Ino::LINKS`].
+    /// Whether the inode is stored apart from this dentry, under [`Ino::LINKS`].
     pub(crate) fn is_remote(self) -> bool {
         self.flags & REMOTE != 0
     }
@@ -55,13 +55,13 @@ impl Dentry {
         self.flags & DIRTY != 0
     }
 
-    /// Whether this stands for a name that the metadata store has and that was removed.
+    /// Whether this is a tombstone: the metadata store has the name, and it was removed.
     pub(crate) fn is_tombstone(self) -> bool {
         self.flags & TOMBSTONE != 0
     }
 }
 
-/// What a name is to point to.
+/// The new target of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) ino: Ino,
@@ -88,7 +88,7 @@ pub(crate) struct Page {
     /// Dentries that are not in the metadata store yet, tombstones included.
     pub(crate) dirty: u32,
     tombstones: u32,
-    /// How many names, and bytes of records, are announced: what is too small grows to this.
+    /// The announced number of names, and bytes of records: a smaller page grows to this.
     expected: (u32, u32),
 }
 
@@ -185,7 +185,7 @@ impl Page {
         self.seek(hash, name).1.map(|slot| self.dentry(slot))
     }
 
-    /// Points a name to a target, or makes it a tombstone with `None`. Returns what was there.
+    /// Points a name to a target, or makes it a tombstone with `None`. Returns the earlier target.
     /// The page must not be full.
     #[inline]
     pub(crate) fn set(
@@ -330,7 +330,7 @@ impl Page {
         self.dirty = self.occupied;
     }
 
-    /// Forgets the dentries that are not dirty and that `keeps` does not want; `forget` is told each.
+    /// Drops the clean dentries that `keeps` rejects; `forget` is called for each.
     pub(crate) fn thin(
         &mut self,
         keeps: impl Fn(&Dentry) -> bool,
@@ -369,7 +369,8 @@ impl Page {
     /// A new page with some of the dentries, given in hash order: they are appended, not searched
     /// for, and end up in memory in the order in which `readdir` visits them.
     fn extract(&self, depth: u8, prefix: u32, sorted: &[Slot], room: usize) -> Page {
-        // Room until the next split, so that nothing has to move meanwhile; none where few are left.
+        // Room until the next split, so that no slot has to move before it; none where few are
+        // left.
         let mut page = Page::new(depth, prefix, room.max(2));
         if room >= PAGE_DENTRIES_MAX {
             page.records.reserve_exact(self.records.len() - self.dead);

@@ -50,8 +50,8 @@ pub struct NewInode<'a> {
     pub data: &'a [u8],
 }
 
-/// A planned event. It holds on to what it says about inodes that move, so that the namespace can
-/// be changed while the event exists.
+/// A planned event. It owns its data about moving inodes, so that the namespace can be changed
+/// while the event exists.
 #[derive(Clone, Debug)]
 pub struct Planned<'a> {
     event: Event<'a>,
@@ -175,7 +175,8 @@ impl Namespace {
     ///
     /// # Errors
     /// `EEXIST`, `ENOTDIR`, `EACCES`, `EINVAL`, `ENAMETOOLONG`, `EFBIG` if content is longer than
-    /// what may be inline or a file than [`types::FILE_BYTES_MAX`], `EPERM` if a caller other than root chooses another owner, or [`Refusal::Cold`].
+    /// the inline maximum or a file than [`types::FILE_BYTES_MAX`], `EPERM` if a caller other than
+    /// root chooses another owner, or [`Refusal::Cold`].
     pub fn plan_create<'a>(
         &self,
         cred: &Cred,

@@ -12,7 +12,7 @@ use crate::{Namespace, Refusal};
 pub struct Walked {
     /// The directory that holds the last name; the root for the root itself.
     pub parent: Ino,
-    /// What the last name names, if it exists.
+    /// The attributes of the last name's object, if it exists.
     pub attr: Option<Attr>,
 }
 
@@ -84,7 +84,7 @@ impl Namespace {
         }
     }
 
-    /// What stands under a name, without asking for permission: for servers and merges.
+    /// The object of a name, without a check of permissions: for servers and merges.
     ///
     /// # Errors
     /// As [`Namespace::lookup`], without `ENOENT` and `EACCES`.
@@ -122,8 +122,9 @@ impl Namespace {
         Ok(self.attr_of(ino, inode))
     }
 
-    /// The directory under a name, or `parent` itself if the name is empty, for somebody who may list
-    /// it; what it holds need not be in memory. The attributes are without numbers of entries and links.
+    /// The directory under a name, or `parent` itself if the name is empty, for a caller that may
+    /// list it; its entries need not be in memory. The attributes are without numbers of entries
+    /// and links.
     ///
     /// # Errors
     /// As [`Namespace::lookup`]; `ENOTDIR`, and `EACCES` without read permission.
@@ -170,9 +171,9 @@ impl Namespace {
     }
 
     /// Lists a directory: up to `limit` entries after the name `after`, in the directory's own
-    /// order (by hash of the name). The order does not depend on what else is created or removed,
-    /// so a listing that goes on from its last name sees every name that exists throughout exactly
-    /// once, even if that last name is gone.
+    /// order (by hash of the name). The order does not depend on creates and removals, so a listing
+    /// that continues from its last name sees every name that exists throughout exactly once, even
+    /// if that last name is gone.
     ///
     /// With `attrs`, entries carry all attributes; sub-directories that are not in memory then
     /// report 2 links and no entries.

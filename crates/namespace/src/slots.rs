@@ -1,18 +1,18 @@
 //! The table of a page: slots in the order of hashes, to be searched like a hash table and walked
 //! like a sorted list.
 //!
-//! Slots stand in lines of eight, the size of a cache line. The leading bits of a hash name its
-//! home line, and a slot that does not fit there any more goes on to the next lines, so that slots
-//! stay sorted throughout (linear probing kept in order). Looking a hash up mostly touches one
-//! cache line, whatever the size of the table. Within a line everything is done by comparing all
-//! eight slots: where a search ends is random, and a loop that stopped there would cost a
-//! mispredicted branch per name, which is more than the seven other comparisons.
+//! Slots form lines of eight, the size of a cache line. The leading bits of a hash name its home
+//! line, and a slot that does not fit into it moves to the next lines, so that slots stay sorted
+//! throughout (linear probing kept in order). Looking a hash up mostly touches one cache line, for
+//! any size of the table. Within a line all eight slots are compared at once: the end of a search
+//! is random, and a loop that stopped there would cost a mispredicted branch per name, which is
+//! more than the seven remaining comparisons.
 //!
 //! Invariants: nothing is empty between a slot and the start of its home line, and the very last
 //! slot is empty.
 
-/// A slot: the hash of a name in the upper half, where its record starts in the lower. Slots
-/// compare like hashes, and an empty one compares above all others.
+/// A slot: the hash of a name in the upper half, the start of its record in the lower. Slots
+/// compare like hashes, and an empty one compares above all.
 pub(crate) type Slot = u64;
 
 /// No name.
@@ -55,7 +55,7 @@ impl Line {
         at + usize::from(self.0[at] < value)
     }
 
-    /// Puts a slot at a position. Returns what is pushed out at the end.
+    /// Puts a slot at a position. Returns the slot that is pushed out at the end.
     #[inline]
     fn insert(&mut self, at: usize, slot: Slot) -> Slot {
         let old = self.0;
@@ -93,7 +93,7 @@ impl Slots {
     }
 
     fn with_bits(depth: u8, bits: u8) -> Self {
-        // One line behind the last home line takes what does not fit there.
+        // One line behind the last home line takes the overflow.
         Self { lines: vec![Line::EMPTY; (1 << bits) + 1], bits, depth }
     }
 
@@ -144,8 +144,8 @@ impl Slots {
     #[inline]
     pub(crate) fn get_if(&self, at: usize, hash: u32) -> Option<Slot> {
         let found = self.lines[at / LINE].0[at % LINE];
-        // Both questions at once: whether a slot is empty is random, and so is a branch on it;
-        // whether one of this hash is there is not.
+        // Both questions at once: an empty slot is random, and so is a branch on it; a slot of this
+        // hash is not.
         ((found ^ slot(hash, 0)) < u64::from(u32::MAX)).then_some(found)
     }
 
@@ -226,8 +226,8 @@ impl Slots {
         }
     }
 
-    /// Names whose hashes are equal go to the same line, however large the table: what is behind
-    /// the last one has to grow with them.
+    /// Names with equal hashes go to the same line in a table of any size: the overflow behind the
+    /// last line has to grow with them.
     #[inline]
     fn end_with_empty(&mut self) {
         if self.lines.last().is_none_or(|line| line.0[LINE - 1] != EMPTY) {

@@ -10,13 +10,14 @@ use crate::{Namespace, ROOT_NAME};
 /// Deeper nesting is treated as a loop, which only damaged metadata could contain.
 const DEPTH_MAX: usize = 4096;
 
-/// A policy and what follows from it for requests, worked out once.
+/// A policy and its consequences for requests, computed once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InForce {
     /// The policy.
     pub policy: Policy,
-    /// Whether requests are journalled. A policy without `rpcs` says nothing about requests (its
-    /// subtree is worked on by a decoupled client), so those of others keep the default promise.
+    /// Whether requests are journalled. A policy without `rpcs` does not concern requests (a
+    /// decoupled client works on its subtree), so requests of other clients keep the default
+    /// promise.
     pub streams: bool,
     /// Whether requests are answered only when they are safe.
     pub ack_safe: bool,
@@ -66,7 +67,7 @@ impl Namespace {
     pub(crate) fn note_policy(&mut self, ino: Ino) {
         let text = self.extras.get(&ino).and_then(|extra| extra.policy());
         // A policy that this version cannot read counts as none: the parent's stricter promise
-        // holds until somebody sets it again.
+        // holds until a user sets the policy again.
         let policy = text.and_then(|text| Policy::parse_bytes(text).ok());
         let changed = match policy {
             Some(parsed) => {
@@ -90,7 +91,8 @@ impl Namespace {
             Some((at, source)) if at == generation => Some(source).filter(|ino| ino.0 != 0),
             Some(_) | None => {
                 let source = self.ancestors(dir).find(|ino| self.policies.contains_key(ino));
-                // Where it stands may not be known yet, and then nor is whose policy it is under.
+                // Its parent may not be known yet, and then the source of its policy is unknown,
+                // too.
                 let is_known = source.is_some() || self.is_anchored(dir);
                 if let Some(dir) = self.dirs.get_mut(&dir).filter(|_| is_known) {
                     dir.policy = (generation, source.unwrap_or_default());

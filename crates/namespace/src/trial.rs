@@ -1,7 +1,6 @@
 //! A copy of a part of a namespace, made as it is needed, on which events are tried.
 //!
-//! A directory is copied whole or not at all, so what was tried in it since is never undone by a
-//! later copy.
+//! A directory is copied whole or not at all, so a later copy never undoes a change of the trial.
 
 use types::{Ino, Path, Seq, Set};
 
@@ -48,7 +47,7 @@ impl Trial {
     /// # Errors
     /// A directory that the base must fetch first.
     pub fn bring(&mut self, base: &Namespace, ino: Ino) -> Result<(), Ino> {
-        // From the top: what stands above is copied first.
+        // From the top: parents are copied first.
         let path: Vec<Ino> = base.ancestors(ino).collect();
         for ino in path.into_iter().rev() {
             if self.namespace.knows(ino) {

@@ -1,4 +1,4 @@
-//! Namespaces that know a part of another one: what a client has of the server's.
+//! Namespaces that know a part of another one: a client's view of the server's.
 
 use types::{Attr, Ino, name_hash};
 
@@ -7,8 +7,8 @@ use crate::inode::Inode;
 use crate::page::Target;
 
 impl Namespace {
-    /// Makes a directory of somewhere else the root of this namespace: the view of a decoupled
-    /// client begins at its subtree. With `empty`, the directory has no entries to be fetched.
+    /// Makes a directory of another namespace the root of this one: the view of a decoupled client
+    /// begins at its subtree. With `empty`, the directory has no entries to be fetched.
     pub fn adopt_root(&mut self, root: &Attr, empty: bool) {
         let known = self.inodes.get(root.ino);
         let (home, home_hash) = known.map_or((Ino::ANCHOR, 0), |it| (it.home, it.home_hash));
@@ -23,8 +23,8 @@ impl Namespace {
         }
     }
 
-    /// Inodes with several names are to be fetched like all others: for a view of what the store has, which
-    /// has them apart from their names.
+    /// Inodes with several names are fetched like all inodes: for a view of the store, which has
+    /// them apart from their names.
     pub fn leave_links_to_store(&mut self) {
         let links = self.dir_mut(Ino::LINKS);
         (links.complete, links.stored) = (false, true);
@@ -39,8 +39,8 @@ impl Namespace {
         }
     }
 
-    /// Forgets a directory, whatever is in it: a view has no business with it any more. What its
-    /// directories have in them stays. Returns the inodes that are forgotten.
+    /// Drops a directory and its entries: the view no longer includes it. The content of its
+    /// sub-directories stays. Returns the dropped inodes.
     pub fn forget(&mut self, dir: Ino) -> Vec<Ino> {
         let mut forgotten = Vec::new();
         let Some(content) = self.dirs.remove(&dir) else { return forgotten };

@@ -1,4 +1,4 @@
-//! Changes of what an inode says about itself: attributes, extended attributes, content, policy.
+//! Changes of an inode's own data: attributes, extended attributes, content, policy.
 
 use journal::Event;
 use types::{
@@ -113,7 +113,7 @@ impl Namespace {
     ///
     /// # Errors
     /// `EACCES`, `EISDIR`, `EINVAL` if it is no file or `data` is longer than `size`, `EFBIG` if it
-    /// is longer than what may be inline or `size` than [`FILE_BYTES_MAX`], `ESTALE`.
+    /// is longer than the inline maximum or `size` than [`FILE_BYTES_MAX`], `ESTALE`.
     pub fn plan_setdata<'a>(
         &self,
         cred: &Cred,
@@ -141,7 +141,7 @@ impl Namespace {
     ///
     /// # Errors
     /// `EPERM` if the caller does not own the directory, `ENOTDIR`, `EINVAL` if the text is no
-    /// policy, `ENODATA` to remove what is not there, `ESTALE`.
+    /// policy, `ENODATA` to remove a missing policy, `ESTALE`.
     pub fn plan_setpolicy<'a>(
         &self,
         cred: &Cred,
@@ -167,7 +167,7 @@ impl Namespace {
     /// known would make them look older than it, and they would be lost.
     pub(crate) fn inode_up_to_date(&self, ino: Ino) -> Result<&Inode, Refusal> {
         let inode = self.inode(ino)?;
-        // Whatever was fetched of its names, the times came with it.
+        // The times came with the first fetched names.
         if inode.is_dir() && self.may_be_counted(ino) {
             return Err(Refusal::Cold(ino));
         }
@@ -175,8 +175,8 @@ impl Namespace {
     }
 }
 
-/// A caller other than root who changes the owner, or the mode of a file of a foreign group,
-/// loses the set-id bits.
+/// A caller other than root loses the set-id bits when it changes the owner, or the mode of a file
+/// of a foreign group.
 fn strip_set_id(cred: &Cred, inode: &Inode, change: &mut AttrChange) {
     if (change.uid.is_some() || change.gid.is_some()) && !inode.is_dir() {
         let mode = change.mode.unwrap_or(inode.mode & MODE_PERMISSIONS);

@@ -1,8 +1,8 @@
 //! Judging events of another journal by the rules of live requests (`check: merge`).
 //!
-//! What is judged was written by somebody who need not be trusted: the rules are applied to the
-//! names and numbers in the event, and what is carried out is the event planned here, never what
-//! the journal claims about inodes that exist.
+//! The writer of a judged event need not be trusted: the rules are applied to the names and numbers
+//! in the event, and the event planned here is applied, never the journal's claims about existing
+//! inodes.
 
 use journal::{Create, Event};
 use types::{AttrChange, Cred, Errno, FileType, Ino, RenameFlags, XattrFlags};
@@ -10,10 +10,10 @@ use types::{AttrChange, Cred, Errno, FileType, Ino, RenameFlags, XattrFlags};
 use super::{EXECUTE, NewInode, Plan, Planned, SET_GID};
 use crate::{Namespace, Refusal};
 
-/// Whose journal is judged.
+/// The owner of the judged journal.
 #[derive(Clone, Copy, Debug)]
 pub struct Judge<'a> {
-    /// On whose behalf it is merged.
+    /// The identity for which it is merged.
     pub cred: &'a Cred,
     /// The subtree it is about: the way from there to every directory must be open to the user.
     pub subtree: Ino,
@@ -28,10 +28,10 @@ impl Namespace {
     /// it is not carried out.
     ///
     /// # Errors
-    /// As the `plan_*` function of the same name; `ENOENT` for what is not there any more, `ESTALE`
-    /// for a name that is of another inode by now, `EEXIST` for a rename over a name that its
-    /// writer did not know, `EACCES` also for a directory that the user could not get to, `EPERM`
-    /// for what no request can ask for; or [`Refusal::Cold`].
+    /// As the `plan_*` function of the same name; `ENOENT` for a removed object, `ESTALE` for a
+    /// name that another inode has by now, `EEXIST` for a rename over a name that its writer did
+    /// not know, `EACCES` also for a directory that the user could not reach, `EPERM` for an event
+    /// that no request can cause; or [`Refusal::Cold`].
     pub fn judge<'a>(
         &self,
         judge: &Judge<'_>,
@@ -78,7 +78,7 @@ impl Namespace {
             }
             Event::SetAttr { ino, ref change, time, .. } => {
                 let planned = match self.plan_setattr(cred, ino, change, time) {
-                    // Who makes a file writes it, whatever its mode.
+                    // The creator of a file may write it under any mode.
                     Err(Refusal::Errno(Errno::Access)) if self.is_written(judge, ino, change) => {
                         if !own {
                             return Err(Errno::Access.into());
@@ -127,13 +127,13 @@ impl Namespace {
     fn judge_create<'a>(&self, cred: &Cred, create: &Create<'a>) -> Plan<'a> {
         let event = Event::Create(*create);
         if self.knows(create.ino) {
-            // It was merged before: whatever became of it since stays.
+            // It was merged before: later changes of the inode stay.
             return Ok(Planned::plain(event));
         }
         let dir = self.directory(create.parent)?;
         let mut gid = create.gid;
         if dir.mode & SET_GID != 0 && gid == dir.gid {
-            // New inodes get the group of such a directory, whose members or not their owners are.
+            // New inodes get the group of such a directory, and their owner may be no member of it.
             let program = FileType::from_mode(create.mode) != Some(FileType::Directory);
             if program && create.mode & SET_GID != 0 && !cred.is_root() && !cred.in_group(gid) {
                 return Err(Errno::NotPermitted.into());
@@ -155,7 +155,7 @@ impl Namespace {
         if let Event::Create(planned) = &mut planned.event {
             planned.gid = create.gid;
         }
-        // Recovery reads it from the client's journal once more, so it must be the same there.
+        // Recovery reads the event again from the client's journal, so the two must be equal.
         if planned.event == event { Ok(planned) } else { Err(Errno::Invalid.into()) }
     }
 

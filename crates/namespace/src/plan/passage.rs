@@ -1,8 +1,9 @@
 //! A name that goes to a directory of another rank, or comes from one (F-13).
 //!
-//! A file leaves in a rename to the hidden directory above it, which means that nothing of it is here any more:
-//! the content is the other rank's. There it comes from nowhere, also by a rename. A directory leaves in the
-//! same rename and stays in the hidden directory, with all that is in it: only its name is the other rank's.
+//! A file leaves in a rename to the hidden directory above it, which means that nothing of it stays
+//! here: the content is the other rank's. There it arrives by a rename without a source. A
+//! directory leaves in the same rename and stays in the hidden directory, with all its entries:
+//! only its name is the other rank's.
 
 use journal::{Event, Snapshot};
 use types::{Cred, Errno, Ino, Timestamp, check_name};
@@ -52,7 +53,8 @@ impl Namespace {
     /// An inode of another rank gets a name here.
     ///
     /// # Errors
-    /// `EEXIST` with `no_replace`, `EISDIR`, `ENOTDIR`, `ENOTEMPTY`, `EACCES`, `EPERM`, or [`Refusal::Cold`].
+    /// `EEXIST` with `no_replace`, `EISDIR`, `ENOTDIR`, `ENOTEMPTY`, `EACCES`, `EPERM`, or
+    /// [`Refusal::Cold`].
     pub fn plan_arrival<'a>(
         &self,
         cred: &Cred,

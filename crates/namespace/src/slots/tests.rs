@@ -26,7 +26,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..300)
 }
 
-/// What the module documentation promises.
+/// The promises of the module documentation.
 fn check(slots: &Slots, model: &BTreeSet<u64>) {
     let all: Vec<u64> = slots.iter_from(0).collect();
     assert!(all.iter().eq(model), "the slots are those of the model, in order");

@@ -1,4 +1,4 @@
-//! The namespace does what its specification, crate `model`, does.
+//! The namespace agrees with its specification, crate `model`.
 
 use model::Model;
 use proptest::prelude::*;
@@ -41,7 +41,7 @@ proptest! {
     }
 }
 
-/// Lets everybody write into the root.
+/// Lets all users write into the root.
 fn open_root(namespace: &mut Namespace, model: &mut Model) {
     let change = types::AttrChange { mode: Some(0o777), ..types::AttrChange::default() };
     let root = cred(0);

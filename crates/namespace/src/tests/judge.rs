@@ -1,5 +1,5 @@
-//! Judging events of journals: what a live request would do is accepted as it is, and a trial on a
-//! copy finds what the namespace itself would.
+//! Judging events of journals: an event that a live request could cause is accepted as it is, and a
+//! trial on a copy has the same result as the namespace itself.
 
 use journal::Event;
 use proptest::prelude::*;
@@ -72,7 +72,7 @@ proptest! {
             let (who, other) = (cred(if who > 3 { 0 } else { who }), cred(other));
             let Some(planned) = planned(&mut live, op, &who, number) else { continue };
             let event = planned.event();
-            // Somebody else claims it, who may not be allowed to.
+            // Another user claims it without the right to do so.
             let judge = Judge { cred: &other, subtree: Ino::ROOT };
             let here = warm(&mut live, &mut no_fetch, |live| live.judge(&judge, &event, false));
             let here = here.map_err(Refusal::Errno);

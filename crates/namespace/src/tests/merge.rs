@@ -1,4 +1,4 @@
-//! The journal of a decoupled client, merged into a namespace that others changed meanwhile.
+//! The journal of a decoupled client, merged into a namespace that other clients changed since.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,9 +60,9 @@ fn journal_of(
     journal
 }
 
-/// Refuses events that give a name which an earlier one gave or took, and renames of directories,
-/// which may take over names of others that an earlier event gave and took. A journal without them
-/// can be merged any number of times: no event finds the name it gives to be that of a later one.
+/// Rejects events that give a name which an earlier one gave or took, and renames of directories,
+/// which may take over names that an earlier event gave and took. A journal without them can be
+/// merged any number of times: no event finds its name given by a later event.
 fn names_once() -> impl FnMut(&Event<'_>) -> bool {
     let mut used = BTreeSet::new();
     move |event| {
@@ -126,7 +126,7 @@ fn merge(namespace: &mut Namespace, model: &mut Model, journal: &JournalBuffer) 
     });
 }
 
-/// The tree without what a repeated merge may change: when an inode was last touched.
+/// The tree without the change of a repeated merge: the time of an inode's last change.
 fn without_ctime(mut tree: Tree) -> Tree {
     for item in tree.values_mut() {
         item.attr.ctime = Timestamp(0);
@@ -153,8 +153,8 @@ fn takes_a_name(event: &Event<'_>) -> bool {
     }
 }
 
-/// A server, the model of it, and what a client that starts from the same tree does. If they are
-/// `careful`, the client gives no name twice and the others take none away.
+/// A server, its model, and the work of a client that starts from the same tree. If they are
+/// `careful`, the client gives no name twice and the remaining clients take none away.
 fn diverge([base, client, others]: [&[Op]; 3], careful: bool) -> (Namespace, Model, JournalBuffer) {
     let mut server = Namespace::with_root(Timestamp(1));
     let mut model = Model::with_root(Timestamp(1));

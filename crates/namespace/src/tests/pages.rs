@@ -8,7 +8,7 @@ use types::{FileType, Ino, name_hash};
 use crate::dir::Dir;
 use crate::page::{Dentry, Page, Target};
 
-/// What a name is known to be: `None` is a tombstone. And whether the store does not know.
+/// The known target of a name: `None` is a tombstone. And whether the store does not know it.
 type Known = (Option<Ino>, bool);
 
 fn known(dentry: Dentry) -> Known {

@@ -16,7 +16,7 @@ pub(super) struct Item {
     policy: Vec<u8>,
 }
 
-/// Paths and what is there.
+/// Paths and their objects.
 pub(super) type Tree = BTreeMap<String, Item>;
 
 /// Brings a directory into memory.
@@ -92,7 +92,7 @@ pub(super) fn of_model(model: &Model) -> Tree {
     tree
 }
 
-/// Compares, and says what differs rather than printing two trees.
+/// Compares, and prints the differences rather than two trees.
 pub(super) fn assert_same(left: &Tree, right: &Tree, what: &str) {
     let mut differences = String::new();
     for path in left.keys().chain(right.keys().filter(|path| !left.contains_key(*path))) {

@@ -128,7 +128,7 @@ pub(super) fn change_or_policy() -> impl Strategy<Value = Op> {
 pub(super) struct Target {
     pub(super) dir: Ino,
     pub(super) name: &'static [u8],
-    /// What has the name, or an inode that never was.
+    /// The inode of the name, or one that never existed.
     pub(super) ino: Ino,
 }
 
@@ -194,7 +194,7 @@ impl Op {
         NewInode { mode, owner, stripe, time, data, size, ..NewInode::default() }
     }
 
-    /// What is put into an extended attribute; the largest value is too large.
+    /// The value of an extended attribute; the largest one is too large.
     fn value(number: u8) -> &'static [u8] {
         const VALUES: [&[u8]; 4] = [b"", b"v", b"value", &[7; 65_537]];
         VALUES[usize::from(number % 4)]
@@ -272,7 +272,7 @@ pub(super) fn on_model(
     }
 }
 
-/// What a name stands for, whatever has to be fetched for that.
+/// The object of a name, with all fetches that this needs.
 pub(super) fn peek(
     namespace: &mut Namespace,
     fetch: Fetch<'_>,
