@@ -1,10 +1,10 @@
-//! Balancer policies: which one is in force on all ranks (B-24), and what the ranks say of their
+//! Balancer policies: the version in force on all ranks (B-24), and the ranks' reports of their
 //! balancing.
 //!
-//! A policy is stored as an object of its own before the map names it, and is never replaced: a number
-//! belongs to whoever was the first to put its object. The ranks read the object when they hear of the
-//! map, so all of them switch with one change of it. Heartbeats and records pass through: the monitor
-//! hands the first on and keeps the second (`log`).
+//! A policy is stored as an object of its own before the map names it, and is never replaced: a
+//! number belongs to the first monitor that put its object. The ranks read the object when they
+//! receive the map, so all of them switch with one change of it. Heartbeats and records pass
+//! through: the monitor forwards the former and stores the latter (`log`).
 //!
 //! Invariant: the map names only policies that are in the store, or come with the program.
 
@@ -23,17 +23,17 @@ use log::Log;
 const VERSIONS_MAX: usize = 32;
 /// How long the name of a policy may be.
 const NAME_BYTES_MAX: usize = 255;
-/// Numbers that are tried for a policy: others have objects of a monitor that died before it could say
-/// that they are in force.
+/// The most numbers that are tried for a policy: a used number has the object of a monitor that
+/// died before the map named it.
 const NUMBERS_MAX: u64 = 64;
 /// Tells operations on policies from those on the map.
 const TOKENS: u64 = 1 << 63;
 
-/// A policy on its way to the store.
+/// A policy that is being stored.
 #[derive(Debug)]
 struct Storing {
     token: Token,
-    /// Who asked; nobody if the connection is gone.
+    /// The requester; None if its connection is gone.
     asker: Option<Asker>,
     version: u64,
     tried: u64,
@@ -50,7 +50,7 @@ pub(crate) struct Balancing {
 }
 
 impl Balancing {
-    /// Answers nobody at this connection any more. What was asked is carried out all the same.
+    /// Drops requesters at this connection. Their requests are executed all the same.
     pub(crate) fn forget(&mut self, conn: ConnId) {
         if let Some(storing) = &mut self.storing {
             storing.asker = storing.asker.filter(|asker| asker.conn != conn);
@@ -58,7 +58,7 @@ impl Balancing {
         self.log.forget(conn);
     }
 
-    /// Whoever waits is answered with a failure.
+    /// Answers waiting requesters with a failure.
     pub(crate) fn fail_waiting(&mut self, reply: &Failure, effects: &mut Effects) {
         if let Some(asker) = self.storing.take().and_then(|storing| storing.asker) {
             effects.reply(asker, Err(reply.clone()));
@@ -138,7 +138,7 @@ impl Mon {
                 self.balancing.put(storing, effects);
             }
             Ok(StoreResult::Stored(_)) => {
-                // Meanwhile a rank may have given another one up.
+                // A rank may have given another version up since.
                 let newest = self.ledger.map().balancer().version;
                 let (version, object) = (storing.version.max(newest + 1), storing.version);
                 let (name, time) = (storing.name, clock.time);
@@ -197,8 +197,8 @@ impl Mon {
         self.record_balancer(entry);
     }
 
-    /// What to go back to, as the next version: the newest earlier policy that is another one and did
-    /// not fail. Before the first one nothing was balanced, so that is what remains.
+    /// The next version after a failure: the newest earlier policy that differs and did not fail.
+    /// Before the first policy there was no balancing, so that is the last resort.
     fn good_balancer(&self, time: Timestamp) -> Option<BalancerEntry> {
         let known = &self.ledger.map().balancers;
         let (current, earlier) = known.split_last()?;
@@ -239,7 +239,7 @@ impl Mon {
         }
     }
 
-    /// A rank says how loaded it is: all others hear it.
+    /// A rank reports its load: the monitor forwards it to all ranks.
     pub(crate) fn heartbeat(&mut self, conn: ConnId, bytes: &[u8], effects: &mut Effects) {
         if self.servers.rank_of(conn).is_none() {
             return;
@@ -249,7 +249,7 @@ impl Mon {
         }
     }
 
-    /// A rank says what it decided, or how a move ended.
+    /// A rank reports its decision, or the result of a move.
     pub(crate) fn balanced(&mut self, conn: ConnId, record: &[u8]) {
         if self.servers.rank_of(conn).is_some() {
             self.balancing.log.record(record);

@@ -5,7 +5,7 @@
 //! in the map and stores that before it replies. Whether the directory exists and whether
 //! the user may is decided by the server alone.
 //!
-//! A policy is known by the directory's inode: its path is what it was called at that time.
+//! The directory's inode identifies a policy: its path is the name of the directory at that time.
 //!
 //! Invariant: for one directory at most one request is under way, so the map records policies in
 //! the order in which the server carried them out.
@@ -21,13 +21,13 @@ use crate::{Call, Effects, Mon, POLICY_BYTES_MAX, again, failure};
 
 /// The rank that carries policies and decouplings out.
 const RANK: Rank = Rank(0);
-/// What a policy takes in the map besides its path and text, at most.
+/// The most bytes of a policy in the map besides its path and text.
 const ENTRY_BYTES: usize = 32;
 
 /// A request that a server was asked to carry out.
 #[derive(Debug)]
 struct Forward {
-    /// Who asked; nobody if the connection is gone.
+    /// The requester; None if its connection is gone.
     asker: Option<Asker>,
     /// Who was asked.
     server: ConnId,
@@ -84,7 +84,7 @@ impl Forwards {
         self.by_tid.len()
     }
 
-    /// Answers nobody at this connection any more. What was asked is carried out all the same.
+    /// Drops requesters at this connection. Their requests are executed all the same.
     pub(crate) fn forget(&mut self, conn: ConnId) {
         for forward in self.by_tid.values_mut() {
             forward.asker = forward.asker.filter(|asker| asker.conn != conn);
@@ -100,14 +100,14 @@ impl Forwards {
         }
     }
 
-    /// Answers everybody with a failure.
+    /// Answers all requesters with a failure.
     pub(crate) fn fail_all(&mut self, reply: &Failure, effects: &mut Effects) {
         for asker in std::mem::take(&mut self.by_tid).into_values().filter_map(|f| f.asker) {
             effects.reply(asker, Err(reply.clone()));
         }
     }
 
-    /// Checks what must hold between the fields.
+    /// Checks the invariants between the fields.
     pub(crate) fn check(&self, is_server: impl Fn(ConnId) -> bool) -> Result<(), &'static str> {
         if self.by_tid.keys().any(|tid| *tid > self.last) {
             return Err("numbers are given out in order");
@@ -182,7 +182,7 @@ impl Mon {
         let forward = self.forwards.by_tid.remove(&reply.tid).expect("it was found just now");
         let result = reply.result.and_then(|answer| forward.translate(answer));
         let asker = forward.asker;
-        // One that waits is recorded when the server says that the subtree is everybody's again.
+        // A waiting policy is recorded when the server reports that the subtree is shared again.
         if let Ok((answer, ino)) = &result
             && !matches!(answer, MonAnswer::Pending(_))
         {

@@ -1,4 +1,4 @@
-//! What a monitor is told. Not what it does about it: see [`Mon::handle`](crate::Mon::handle).
+//! The inputs of a monitor. For their effects see [`Mon::handle`](crate::Mon::handle).
 //!
 //! Invariant: everything that can influence a monitor is in here or in the clock beside it.
 
@@ -6,7 +6,7 @@ use metastore::request::{StoreFailure, StoreResult, Token};
 use types::{ConnId, Span};
 use wire::Message;
 
-/// What a monitor is told when it is made.
+/// The settings of a new monitor.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Names the cluster, if the store has no map yet. A map that exists keeps its name.
@@ -17,7 +17,7 @@ pub struct Settings {
     pub beacon_grace: Span,
 }
 
-/// What can happen to a monitor.
+/// An input of a monitor.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "one at a time, on the stack")]
 pub enum Input<'a> {

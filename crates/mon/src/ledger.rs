@@ -1,14 +1,14 @@
 //! The map, and how its changes come to last.
 //!
-//! Every change makes a new epoch. One put is under way at a time; changes made meanwhile share
-//! the next one. The object is replaced only as long as nobody else replaced it, so a second
-//! monitor is noticed by whichever of the two writes later. Not here: what the changes mean.
+//! Every change makes a new epoch. One put is under way at a time; changes during a put share the
+//! next one. The object is replaced only if no other monitor replaced it, so the later of two
+//! writers notices the second monitor. Not here: the meaning of the changes.
 //!
-//! A put whose outcome is unknown is not simply repeated, because it may have been carried out and
+//! A put with an unknown outcome is not simply repeated, because it may have been executed and
 //! would then look like another monitor's: the object is read again first.
 //!
-//! Invariant: `stored` is exactly what the object holds, as far as can be known, and a reply is
-//! sent once the epoch it belongs to is stored.
+//! Invariant: `stored` is exactly the content of the object, as far as it can be known, and a reply
+//! is sent once its epoch is stored.
 
 use metastore::request::{Condition, MAP_NAME, StoreFailure, StoreOp, StoreResult, Token};
 use types::{ClientId, ConnId, Epoch, Errno, Error, Moment, Span};
@@ -20,7 +20,7 @@ use crate::{Effects, Settings, explain, failure, format};
 /// How long to wait before the store is tried again.
 const RETRY: Span = Span::from_millis(100);
 
-/// What a finished store operation means to the monitor.
+/// The meaning of a finished store operation for the monitor.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Nothing,
@@ -28,11 +28,11 @@ pub(crate) enum Outcome {
     Loaded,
     /// There is an object, but no map in it.
     Unreadable(Error),
-    /// Somebody else changed the object.
+    /// Another monitor changed the object.
     TakenOver,
 }
 
-/// What is asked of the store.
+/// The pending requests to the store.
 #[derive(Debug, Default)]
 enum Step {
     #[default]
@@ -103,8 +103,7 @@ impl Ledger {
         &mut self.map
     }
 
-    /// Makes the map that was read one's own. The new epoch lets a monitor that was there before
-    /// notice.
+    /// Takes ownership of the map that was read. The new epoch lets an earlier monitor notice.
     pub(crate) fn take_over(&mut self, settings: &Settings) {
         let map = self.change();
         map.store.clone_from(&settings.store);
@@ -183,19 +182,19 @@ impl Ledger {
         }
     }
 
-    /// Answers everybody with a failure.
+    /// Answers all requesters with a failure.
     pub(crate) fn fail_waiting(&mut self, reply: &Failure, effects: &mut Effects) {
         for waiter in self.waiters.drain(..) {
             effects.reply(waiter.asker, Err(reply.clone()));
         }
     }
 
-    /// Answers nobody at this connection any more.
+    /// Drops requesters at this connection.
     pub(crate) fn forget(&mut self, conn: ConnId) {
         self.waiters.retain(|waiter| waiter.asker.conn != conn);
     }
 
-    /// Checks what must hold between the fields.
+    /// Checks the invariants between the fields.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         if self.stored.epoch > self.map.epoch {
             return Err("the store has no epoch that never was");
@@ -272,7 +271,7 @@ impl Ledger {
         }
     }
 
-    /// Whether the put whose outcome was unknown was carried out.
+    /// Whether the put with the unknown outcome was executed.
     fn checked(
         &mut self,
         now: Moment,
@@ -317,7 +316,8 @@ impl Ledger {
         }
     }
 
-    /// The store failed: whoever waits is told at once, the change is tried again later.
+    /// The store failed: waiting requesters get the failure at once, and the change is retried
+    /// later.
     fn failed(
         &mut self,
         now: Moment,

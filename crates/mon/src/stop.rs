@@ -1,8 +1,7 @@
-//! The end: every metadata server writes everything down, then the monitor stores its map, then
-//! whoever asked is told.
+//! The end: every metadata server writes its checkpoint, then the monitor stores its map, then the
+//! requester gets the reply.
 //!
-//! Not for a monitor that is alone to end: the cluster goes on without one, so killing it is
-//! enough.
+//! Not for ending a monitor alone: the cluster works without one, so killing it is enough.
 //!
 //! Invariant: it comes to an end. A server that neither stops nor says that it is stopping is
 //! given up after the beacon grace, and so is a store that does not answer.
@@ -20,7 +19,7 @@ pub(crate) struct Stop {
     pub(crate) since: Moment,
     /// When the last server was gone.
     alone: Option<Moment>,
-    /// Who asked and wants to know.
+    /// The requesters that wait for the end.
     askers: Vec<Asker>,
 }
 
@@ -30,12 +29,12 @@ impl Stop {
         self.askers.len()
     }
 
-    /// Answers nobody at this connection any more.
+    /// Drops requesters at this connection.
     pub(crate) fn forget(&mut self, conn: ConnId) {
         self.askers.retain(|asker| asker.conn != conn);
     }
 
-    /// Who is still to be answered.
+    /// The requesters without an answer yet.
     pub(crate) fn into_askers(self) -> Vec<Asker> {
         self.askers
     }

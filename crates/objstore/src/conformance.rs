@@ -1,10 +1,10 @@
 //! The contract of [`ObjectStore`] as a suite that every back end passes.
 //!
-//! Each clause is a function that gets a store of its own, empty. Clauses check what callers rely
-//! on and nothing that back ends may do differently. Crashes are not here: how to cause one differs
-//! from back end to back end.
+//! Each clause is a function that gets a store of its own, empty. Clauses check the guarantees that
+//! callers rely on, and leave free all behaviour in which back ends may differ. Crashes are not
+//! here: the way to cause one differs from back end to back end.
 //!
-//! Test support: a broken clause panics, and says which one it is and what was expected.
+//! Test support: a broken clause panics, and names itself and the expected result.
 //!
 //! Invariant: a clause depends on no other and leaves no thread behind.
 
@@ -102,7 +102,7 @@ fn put_replaces_the_whole_object(store: &dyn ObjectStore) {
 }
 
 fn data_in_several_places_is_written_as_one(store: &dyn ObjectStore) {
-    // Longer than what any store takes at once or keeps in one piece, and nothing fits anything.
+    // Longer than any store's largest request or piece, and aligned to neither.
     let parts: Vec<Vec<u8>> = (0..23_u8).map(|n| vec![n; 700_000 * usize::from(n % 3)]).collect();
     let slices: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
     let mut whole = parts.concat();

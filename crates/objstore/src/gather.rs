@@ -1,6 +1,6 @@
 //! Data that lies in several places in memory, and is to be written as if it were one.
 
-/// What of it is left, from front to back. A copy stays where it is.
+/// The remaining bytes, from front to back. A copy keeps its own place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gather<'a> {
     /// Its first bytes may be gone already.
@@ -37,8 +37,8 @@ impl<'a> Gather<'a> {
         self.first = &self.first[bytes..];
     }
 
-    /// Takes the next bytes, fewer at the end: as they lie there or, if they are in several places, put together
-    /// in the buffer.
+    /// Takes the next bytes, fewer at the end: in place or, if they are in several buffers, joined
+    /// in the given buffer.
     pub(crate) fn take<'b>(&mut self, bytes: usize, buffer: &'b mut Vec<u8>) -> &'b [u8]
     where
         'a: 'b,

@@ -1,13 +1,14 @@
-//! Snapshots in a store: what must be kept before a directory is changed, and directories as they were
-//! (BF-03, E-04).
+//! Snapshots in a store: the objects that must be kept before a directory is changed, and
+//! directories as they were (BF-03, E-04).
 //!
-//! Whoever replaces or deletes a manifest reads the table of snapshots first, then the manifest. If
-//! somebody needs a snapshot, the manifest is put under the number of the newest one before it is
-//! replaced, unless there is one of that number: then it was changed since already. Runs and value
-//! segments that a kept manifest lists are not deleted. Who reads a directory as it was reads the manifest
-//! first and then looks for what is kept, so that nothing can slip in between.
+//! A writer that replaces or deletes a manifest reads the table of snapshots first, then the
+//! manifest. If the table has a snapshot, the manifest is put under the number of the newest one
+//! before it is replaced, unless there is one of that number: then the directory was changed since
+//! already. Runs and value segments that a kept manifest lists are not deleted. A reader of a
+//! directory as it was reads the manifest first and then looks for kept ones, so that no change can
+//! slip in between.
 //!
-//! Invariant: whatever is interrupted, a snapshot reads as it was taken.
+//! Invariant: after any interruption, a snapshot reads as it was taken.
 
 use std::collections::BTreeSet;
 
@@ -21,13 +22,13 @@ use types::{DirFragId, Errno, Error, Frag, Ino, Pool, Rank, Result};
 use crate::carry::{optional, read_manifest, read_runs, resolve};
 use crate::{Expect, ObjectStore, Outcome, Version};
 
-/// So many others may replace an object before this process does.
+/// The most attempts to replace an object that other processes replace at the same time.
 const TRIES_MAX: usize = 10_000;
 
 /// The table of snapshots, and its version in the store; `None` if there never was one.
 ///
 /// # Errors
-/// What the store said; `EBADMSG` if it is damaged.
+/// The store's error; `EBADMSG` if it is damaged.
 pub fn read_snapshots(store: &dyn ObjectStore) -> Result<(Snapshots, Option<Version>)> {
     Ok(match optional(store.get(SNAPSHOTS_NAME))? {
         Some((bytes, version)) => (Snapshots::decode(&bytes)?, Some(version)),
@@ -35,10 +36,11 @@ pub fn read_snapshots(store: &dyn ObjectStore) -> Result<(Snapshots, Option<Vers
     })
 }
 
-/// Changes the table of snapshots: `change` is called on what it is, again if somebody else was faster.
+/// Changes the table of snapshots: `change` is called on the present table, again if another
+/// process was faster.
 ///
 /// # Errors
-/// What the store or `change` said.
+/// The error of the store or of `change`.
 pub fn change_snapshots<T>(
     store: &dyn ObjectStore,
     mut change: impl FnMut(&mut Snapshots) -> Result<T>,
@@ -59,11 +61,11 @@ pub fn change_snapshots<T>(
     Err(Error::new(Errno::Again, SNAPSHOTS_NAME, "others replace it all the time"))
 }
 
-/// Takes a snapshot, and returns its number. The store must say all of the subtree, and nothing of it may
-/// be changed before this returns. Asked again with the same id, nothing happens.
+/// Takes a snapshot, and returns its number. The store must have all of the subtree, and no change
+/// may happen before this returns. A repetition with the same id does nothing.
 ///
 /// # Errors
-/// `ENOSPC` if there are as many as there may be; what the store said: then it may have been taken.
+/// `ENOSPC` if there are as many as there may be; the store's error: then it may have been taken.
 pub fn take_snapshot(store: &dyn ObjectStore, snapshot: &Snapshot) -> Result<u64> {
     change_snapshots(store, |snapshots| {
         if let Some(known) = snapshots.get(snapshot.id) {
@@ -79,19 +81,19 @@ pub fn take_snapshot(store: &dyn ObjectStore, snapshot: &Snapshot) -> Result<u64
     })
 }
 
-/// A directory as it was when a snapshot was taken; `None` if the store had nothing of it. [`Ino::LINKS`] is that
-/// of all ranks together: whoever reads the store does not ask who serves what.
+/// A directory as it was when a snapshot was taken; `None` if the store did not have it.
+/// [`Ino::LINKS`] is that of all ranks together: a reader of the store does not know the ranks.
 ///
 /// # Errors
-/// What the store said; `EBADMSG` if something is damaged.
+/// The store's error; `EBADMSG` if an object is damaged.
 pub fn load_dir_at(store: &dyn ObjectStore, dir: Ino, number: u64) -> Result<Option<LoadedDir>> {
     if dir == Ino::LINKS { load_links_at(store, number) } else { load_one_at(store, dir, number) }
 }
 
-/// What [`Ino::LINKS`] of each rank is called.
+/// The numbers of [`Ino::LINKS`] of each rank.
 ///
 /// # Errors
-/// What the store said.
+/// The store's error.
 pub fn links_dirs(store: &dyn ObjectStore) -> Result<Vec<Ino>> {
     let mut dirs = vec![Ino::LINKS];
     for rank in (1..=u16::MAX).map(Rank) {
@@ -139,7 +141,7 @@ pub(crate) fn manifest_at(
     dir: DirFragId,
     number: u64,
 ) -> Result<Option<Manifest>> {
-    // In this order: what is replaced in between is kept before that.
+    // In this order: a manifest that is replaced in between is kept before that.
     let current = read_manifest(store, dir)?.map(|(manifest, _)| manifest);
     let kept = find_kept(store, dir, number)?;
     Ok(kept.or(current))
@@ -156,7 +158,7 @@ fn find_kept(store: &dyn ObjectStore, dir: DirFragId, number: u64) -> Result<Opt
     found.map_or(Ok(None), |number| read_kept(store, dir, number))
 }
 
-/// The same where a list costs what the whole store holds.
+/// The same for a store in which a list costs as much as its size.
 fn guess_kept(store: &dyn ObjectStore, dir: DirFragId, number: u64) -> Result<Option<Manifest>> {
     for number in number..=read_snapshots(store)?.0.taken {
         if let Some(kept) = read_kept(store, dir, number)? {
@@ -177,7 +179,7 @@ fn whole(ino: Ino) -> DirFragId {
     DirFragId { ino, frag: Frag::WHOLE }
 }
 
-/// What a manifest that was kept lists.
+/// The runs and segments that a kept manifest lists.
 #[derive(Debug, Default)]
 pub(crate) struct Spared {
     runs: BTreeSet<RunId>,
@@ -193,7 +195,7 @@ impl Spared {
     }
 }
 
-/// What somebody who changes the store must keep. Made before anything is read that is to be changed.
+/// The objects that a writer must keep. Made before it reads the objects that it changes.
 pub(crate) struct Keeper<'a> {
     store: &'a dyn ObjectStore,
     number: Option<u64>,
@@ -204,25 +206,26 @@ impl<'a> Keeper<'a> {
         Ok(Self { store, number: read_snapshots(store)?.0.keep_as() })
     }
 
-    /// Whether nobody needs anything but what is there now.
+    /// Whether no snapshot needs anything but the present state.
     pub(crate) fn is_free(&self) -> bool {
         self.number.is_none()
     }
 
-    /// The number of the first run of a directory of which the store has no manifest. It may have had one, whose
-    /// runs somebody needs: after a crash a directory that was removed may be written once more. Those
-    /// have smaller numbers, because what is made since the newest snapshot is kept for nobody.
+    /// The number of the first run of a directory without a manifest. It may have had one, with
+    /// runs that a snapshot needs: after a crash a removed directory may be written again. Those
+    /// have smaller numbers, because no snapshot needs runs that are newer than the newest
+    /// snapshot.
     pub(crate) fn first_run(&self) -> u64 {
         self.number.map_or(1, |number| (number << 32) | 1)
     }
 
-    /// Whether a run that is not listed any more may go. One of a client may be listed by something that was
-    /// kept earlier: after a crash it may be attached once more to a directory that was removed.
+    /// Whether an unlisted run may be deleted. An earlier kept manifest may list a client's run:
+    /// after a crash it may be attached again to a removed directory.
     pub(crate) fn may_delete(&self, run: RunId, spared: &Spared) -> bool {
         !spared.runs.contains(&run) && (self.is_free() || !run.is_clients())
     }
 
-    /// The names of what is not listed any more and may go.
+    /// The names of unlisted objects that may be deleted.
     pub(crate) fn deletable<'s>(
         &'s self,
         dirfrag: DirFragId,
@@ -235,9 +238,9 @@ impl<'a> Keeper<'a> {
             .chain(values.map(move |segment| values_name(dirfrag, *segment)))
     }
 
-    /// Keeps a manifest that is about to be replaced or deleted; none stands for a directory of which
-    /// the store has nothing. Returns what must stay. A run that was kept earlier is listed there
-    /// too, if the manifest still lists it.
+    /// Keeps a manifest that is about to be replaced or deleted; None means a directory that the
+    /// store does not have. Returns the objects that must stay. They include an earlier kept run,
+    /// if the manifest still lists it.
     pub(crate) fn keep(&self, dir: DirFragId, manifest: Option<&Manifest>) -> Result<Spared> {
         let Some(number) = self.number else { return Ok(Spared::default()) };
         let nothing = Manifest::new(dir);
@@ -252,7 +255,8 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Notes content that is to be deleted when nobody needs it. Returns whether it must not be now.
+    /// Records content that is to be deleted when no snapshot needs it. Returns whether it must
+    /// stay now.
     pub(crate) fn puts_off(&self, (ino, pool): (Ino, Pool), stripes: u64) -> Result<bool> {
         let Some(number) = self.number else { return Ok(false) };
         let note = Purge { number, ino, pool, stripes };

@@ -139,7 +139,7 @@ fn addresses_name_one_store_or_none() {
     for bad in ["", "dir:", "memory:x", "s3://bucket", "C:"] {
         assert_eq!(errno(crate::open(bad)), Errno::Invalid, "{bad}");
     }
-    // Refused before anybody looks for Ceph.
+    // Rejected before a search for Ceph.
     for bad in ["rados:", "rados:pool", "rados://", "rados://pool?size=3", "rados://pool?conf=x"] {
         assert_eq!(errno(crate::open(bad)), Errno::Invalid, "{bad}");
     }
@@ -170,7 +170,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a step returned, as text, so that stores can be compared.
+/// The result of a step, as text, so that stores can be compared.
 fn outcome(store: &dyn ObjectStore, step: &Step) -> String {
     let name = |index: &u8| ["a", "a/b", "a%/b", "a/b/c", "ab", "%"][usize::from(*index)];
     let plain = |error: Error| error.errno;

@@ -2,7 +2,7 @@
 //!
 //! Not here: anything about the store behind the address.
 //!
-//! Invariant: one spelling means one back end; what is not understood is refused, never guessed.
+//! Invariant: one spelling means one back end; an unknown one is rejected, never guessed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use crate::{Dir, Memory, ObjectStore, Rados, rados};
 /// empty store every time.
 ///
 /// # Errors
-/// `EINVAL` for an address that is not understood or a directory that holds something else,
-/// `EOPNOTSUPP` for stores of a newer format and for `rados:` where Ceph's client library is not
-/// installed, and what [`Dir::open`] returns; for `rados:` also `ENOENT` for a pool or configuration
-/// file that does not exist, `EACCES` for a user or key that the cluster does not accept,
-/// `ETIMEDOUT` for a cluster that does not answer.
+/// `EINVAL` for an unknown address or a directory with other content, `EOPNOTSUPP` for stores of a
+/// newer format and for `rados:` where Ceph's client library is not installed, and the errors of
+/// [`Dir::open`]; for `rados:` also `ENOENT` for a pool or configuration file that does not exist,
+/// `EACCES` for a user or key that the cluster does not accept, `ETIMEDOUT` for a cluster that does
+/// not answer.
 pub fn open(url: &str) -> Result<Arc<dyn ObjectStore>> {
     open_with(url, true)
 }
@@ -32,8 +32,8 @@ pub fn open_existing(url: &str) -> Result<Arc<dyn ObjectStore>> {
     open_with(url, false)
 }
 
-/// The address of a store of this name beside others at `url`: a directory below it, or a namespace of
-/// the same pool. Of `memory:` every store is a new one anyway.
+/// The address of a second store with this name at `url`: a directory below it, or a namespace of
+/// the same pool. Every `memory:` store is a new one anyway.
 #[must_use]
 pub fn beside(url: &str, name: &str) -> String {
     match split_scheme(url) {
@@ -50,7 +50,7 @@ pub fn beside(url: &str, name: &str) -> String {
     }
 }
 
-/// How many copies the store at `url` keeps of every object, as it is set up at this moment: 1 for a
+/// The number of copies that the store at `url` keeps of every object at this moment: 1 for a
 /// directory or memory, for `rados:` the size of the pool with the fewest.
 ///
 /// # Errors
@@ -82,7 +82,7 @@ fn open_with(url: &str, create: bool) -> Result<Arc<dyn ObjectStore>> {
     }
 }
 
-/// Splits off what stands before the first `:`, unless it could only be part of a path.
+/// Splits off the part before the first `:`, unless it could only be part of a path.
 fn split_scheme(url: &str) -> (Option<&str>, &str) {
     match url.split_once(':') {
         Some((scheme, rest)) if !scheme.contains(['/', '.']) => (Some(scheme), rest),

@@ -1,9 +1,9 @@
 //! When files were read last.
 //!
-//! A read is noted in the open file, and its inode is told when the file is closed. Nobody waits for
-//! that, and nothing fails for it: who only reads must be able to where nothing can be written. What
-//! a kernel reads from its own memory is not seen here. Times of directories and symbolic links are
-//! left alone.
+//! A read is recorded in the open file, and its inode gets the time when the file is closed. No
+//! caller waits for that, and a failure is ignored: reading must work on a read-only store. Reads
+//! from the kernel's own cache are not seen here. Times of directories and symbolic links are left
+//! alone.
 
 use cudele::{Attr, Ino, Timestamp};
 
@@ -50,7 +50,7 @@ impl Vfs {
     /// Tells the inode, if there is something to tell.
     pub(crate) fn tell_read(&self, ino: Ino, content: &mut Content) {
         let Some(at) = content.accessed.filter(|_| content.nameless.is_none()) else { return };
-        // What is not told now is not worth another try.
+        // A lost access time is not worth another try.
         let _ = self.run(
             ino,
             &Caller::SELF,

@@ -6,11 +6,12 @@ use crate::shared::lost_name;
 use crate::virtual_xattr::is_virtual;
 use crate::{Caller, Entry, Vfs};
 
-/// What is said of a store that does not say how large it is, in bytes: room for the largest file.
+/// The reported size of a store that does not know its own, in bytes: room for the largest file.
 const SPACE_UNKNOWN: u64 = cudele::FILE_BYTES_MAX;
 
-/// Access control lists, of which there are none. A file system that takes one and does not heed it leaves copies with the
-/// permissions that they had before it was set (`cp -p`, `mv`); one that refuses gets a `chmod` instead.
+/// Access control lists, which this file system rejects. A file system that stores one without
+/// enforcing it leaves copies with the permissions from before it was set (`cp -p`, `mv`); one that
+/// rejects it gets a `chmod` instead.
 const ACCESS_LISTS: &[u8] = b"system.posix_acl_";
 
 const SET_UID: u32 = 0o4000;
@@ -28,11 +29,12 @@ impl Vfs {
         let private = self.is_private(ino);
         let stored = self.stored_attr(ino);
         if private && !self.is_private(ino) {
-            // Meanwhile others have opened it, or it was closed: the answer may be older than that.
+            // Another client has opened it since, or it was closed: the answer may be older than
+            // that.
             return self.attr(ino);
         }
         match stored {
-            // Somebody else has taken its last name, but it is open here.
+            // Another client has removed its last name, but it is open here.
             Err(error) if lost_name(&error) && self.lost_elsewhere(ino) => self.attr(ino),
             // A directory that was removed here while it was open.
             Err(error) if error.errno == Errno::Stale => {
@@ -79,7 +81,8 @@ impl Vfs {
         self.attr(ino)
     }
 
-    /// A caller who may not keep them loses set-user-id and set-group-id of what it writes.
+    /// A caller without the right to keep them loses set-user-id and set-group-id of a written
+    /// file.
     ///
     /// # Errors
     /// `EIO`, `ESTALE`.
@@ -123,7 +126,8 @@ impl Vfs {
     /// Sets or, without a value, removes an extended attribute.
     ///
     /// # Errors
-    /// `EPERM`, `ENODATA`, `EEXIST`, `EFBIG`, `ERANGE`, `EROFS`; `EOPNOTSUPP` for access control lists.
+    /// `EPERM`, `ENODATA`, `EEXIST`, `EFBIG`, `ERANGE`, `EROFS`; `EOPNOTSUPP` for access control
+    /// lists.
     pub fn set_xattr(
         &self,
         caller: &Caller,
@@ -175,7 +179,7 @@ impl Vfs {
         file.nameless()
     }
 
-    /// Whether a file is open here, and not shared: what was written to it is known here.
+    /// Whether a file is open here, and not shared: this process knows its latest content.
     fn is_private(&self, ino: Ino) -> bool {
         if !self.nodes().any_open() {
             return false;
@@ -189,7 +193,7 @@ impl Vfs {
         file.is_some_and(|file| file.change_nameless(change))
     }
 
-    /// Attributes as they are seen here: what is open may be longer than its inode knows.
+    /// Attributes in the view of this process: an open file may be longer than its inode knows.
     pub(crate) fn as_open(&self, attr: Attr) -> Attr {
         if !self.nodes().any_open() {
             return attr;

@@ -1,4 +1,4 @@
-//! On whose behalf a system call is made.
+//! The identity for which a system call is made.
 
 use types::{Cred, Errno, Result};
 
@@ -14,7 +14,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// This process itself, for what needs no permission any more.
+    /// This process itself, for calls that need no permission any more.
     pub const SELF: Self = Self { uid: 0, gid: 0, pid: 0 };
 
     /// Does something on behalf of the caller. Its further groups, which a kernel does not tell,

@@ -1,6 +1,6 @@
-//! Files that are not written to where they are: the server of a branch refuses that (`EROFS`), because what
-//! is in the snapshot is everybody's. A copy takes the file's place, and whoever opens it by name again
-//! finds the copy.
+//! Files that are not written in place: the server of a branch rejects that (`EROFS`), because all
+//! branches share the snapshot. A copy takes the file's place, and a later open by name finds the
+//! copy.
 //!
 //! Invariant: nothing is written to a file that was refused.
 
@@ -9,8 +9,8 @@ use cudele::{Errno, Error, Ino, Result};
 use crate::Vfs;
 
 impl Vfs {
-    /// Judges how opening a file for writing ended. If that is only to be done elsewhere, it says `ESTALE`:
-    /// a kernel looks the name up once more, as whoever opens by path should.
+    /// Judges the result of opening a file for writing. If only a copy can be written, it returns
+    /// `ESTALE`: a kernel then looks the name up again, and so must callers by path.
     pub(crate) fn or_copied<T>(&self, ino: Ino, opened: Result<T>) -> Result<T> {
         match opened {
             Err(error) if error.errno == Errno::ReadOnly && !self.options.read_only => {

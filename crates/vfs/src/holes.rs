@@ -5,19 +5,19 @@ use cudele::{Errno, Error, Ino, Result};
 use crate::Vfs;
 use crate::file::{Body, checked_end, usize_of};
 
-/// What [`Vfs::seek`] looks for.
+/// The object of a [`Vfs::seek`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seek {
     /// What was written.
     Data,
-    /// What was not, or has been taken away. The end of a file is one.
+    /// Unwritten or punched bytes. The end of a file is one.
     Hole,
 }
 
 impl Vfs {
-    /// Where data or a hole begins at or behind an offset of a file (`SEEK_DATA`, `SEEK_HOLE`).
-    /// A mapping of the file whose changes nobody has synced may be in what is called a hole: only
-    /// the kernel knows of them.
+    /// The start of data or of a hole at or behind an offset of a file (`SEEK_DATA`, `SEEK_HOLE`).
+    /// An unsynced change through a mapping may be inside a reported hole: only the kernel knows of
+    /// it.
     ///
     /// # Errors
     /// `ENXIO` behind the end, or for data if there is no more; `EIO`, `ESTALE`.

@@ -1,5 +1,5 @@
-//! Where the content of files is: what the policy of a directory says about new files, and what
-//! became of one. The values of `cudele.dir.layout` and `cudele.file.layout`.
+//! The place of file content: the directory's policy for new files, and the layout of an existing
+//! one. The values of `cudele.dir.layout` and `cudele.file.layout`.
 
 use cudele::{Attr, Errno, Error, FileType, INLINE_BYTES_MAX, Ino, Policy, Pool, Result};
 
@@ -25,8 +25,8 @@ impl Vfs {
         }
     }
 
-    /// Changes what the policy of a directory says about content, and nothing else. A directory that
-    /// has none of its own gets one: the one that it had from above, changed.
+    /// Changes the content part of a directory's policy, and nothing else. A directory without a
+    /// policy of its own gets one: a changed copy of its inherited policy.
     pub(crate) fn set_layout(&self, dir: Ino, text: &str) -> Result<()> {
         if let Tree::Owned(owned) = self.tree(dir)
             && owned.root() != dir
@@ -95,7 +95,7 @@ fn read_layout(policy: &mut Policy, text: &str) -> Result<()> {
     if lines.is_empty() {
         return Err(refused("it is empty".to_owned()));
     }
-    // What the values may be is for policy files to say.
+    // The reader of policy files checks the values.
     let read = Policy::parse(&lines)?.policy;
     if lines.contains("inline_bytes") {
         policy.inline_bytes = read.inline_bytes;

@@ -2,8 +2,9 @@
 //!
 //! A listing is read from the server page by page, in the directory's own order, in which a page
 //! begins after the last name of the one before: names that exist throughout are seen exactly once,
-//! whatever is created and removed meanwhile, and one page is in memory at a time. Positions count
-//! entries; where pages begin is remembered, so that a reader can go back to any position it saw.
+//! even while other names are created and removed, and one page is in memory at a time. Positions
+//! count entries; the starts of pages are kept, so that a reader can go back to any position it
+//! saw.
 
 use std::sync::{Arc, Mutex, atomic::Ordering};
 
@@ -18,7 +19,7 @@ const PAGE: u32 = 2048;
 /// `.` and `..`.
 const DOTS: u64 = 2;
 
-/// By handle; with which directory it is, so that nobody has to wait for who reads it.
+/// By handle; each with its directory, so that a search does not wait for a reader.
 pub(crate) type OpenDirs = Map<u64, (Ino, Arc<Mutex<Listing>>)>;
 
 /// An open directory.
@@ -39,7 +40,7 @@ pub struct Listing {
 /// An entry of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listed<'a> {
-    /// The position after it, at which reading goes on.
+    /// The position after it, from which reading continues.
     pub next: u64,
     /// The name.
     pub name: &'a [u8],
@@ -73,8 +74,8 @@ impl Vfs {
         held(&self.listings).remove(&handle);
     }
 
-    /// What open directories look like that have a name which is about to go. Nobody is asked unless
-    /// there are any.
+    /// The attributes of open directories under a name that is about to be removed. A request is
+    /// made only if there are any.
     pub(crate) fn open_dirs_under(&self, parent: Ino, name: &[u8]) -> Vec<Attr> {
         let mut open: Vec<Ino> = held(&self.listings).values().map(|(dir, _)| *dir).collect();
         open.sort_unstable();
@@ -92,8 +93,7 @@ impl Vfs {
     }
 
     /// Hands out the entries from a position on, until `take` has enough (then it returns false,
-    /// and the entry counts as not taken). Without `attrs` only number and type of what they name
-    /// are there.
+    /// and the entry counts as not taken). Without `attrs` entries have only number and type.
     ///
     /// # Errors
     /// `EACCES`, `ESTALE`, `EINVAL` for a position that was never handed out.
@@ -109,13 +109,13 @@ impl Vfs {
         let mut listing = held(&listing);
         let mut at = from;
         if from == 0 {
-            // Reading begins anew: what changed since is to be seen.
+            // Reading restarts, and must show later changes.
             listing.pages.clear();
             listing.page.clear();
             listing.more = true;
         }
         if listing.attrs != attrs {
-            // The page is read anew, beginning where it began.
+            // The page is read again from its old start.
             listing.attrs = attrs;
             listing.more |= !listing.page.is_empty();
             listing.page.clear();

@@ -1,4 +1,4 @@
-//! Subtrees that this process has decoupled: it works in them without asking anybody.
+//! Subtrees that this process has decoupled: it works in them without requests.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
 
@@ -22,10 +22,10 @@ impl Owned {
         self.root
     }
 
-    /// Works in the subtree on behalf of somebody.
+    /// Works in the subtree for a user.
     ///
     /// # Errors
-    /// `ESTALE` if it was given up meanwhile.
+    /// `ESTALE` if it was given up since.
     pub(crate) fn with<T>(
         &self,
         cred: &Cred,
@@ -44,23 +44,23 @@ impl Owned {
     }
 }
 
-/// What becomes of a decoupled subtree at the end of the work in it.
+/// The fate of a decoupled subtree at the end of the work in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// The mechanisms of its policy are carried out; it stays this client's unless that makes it
     /// visible.
     Complete,
-    /// What was done is kept on this machine's disk whatever its policy says, and the subtree stays
-    /// this client's: somebody will look at it.
+    /// The work is kept on this machine's disk under any policy, and the subtree stays this
+    /// client's: a user will inspect it.
     Keep,
-    /// It is merged whatever its policy says, and everybody's again.
+    /// It is merged under any policy, and shared again.
     Merge,
-    /// What was not merged is thrown away.
+    /// Unmerged work is discarded.
     Discard,
 }
 
 impl Ending {
-    /// What work under this policy that succeeded ends with.
+    /// The ending of successful work under this policy.
     #[must_use]
     pub fn of(policy: &Policy) -> Self {
         if policy.applies() {
@@ -68,7 +68,7 @@ impl Ending {
         } else if policy.persists() {
             Self::Complete
         } else {
-            // Nobody could take it up: it exists in this process only.
+            // No other process could take it up: it exists in this process only.
             Self::Discard
         }
     }
@@ -138,7 +138,7 @@ impl Vfs {
     }
 
     /// Changes the policy of a subtree that this process has decoupled (`Subtree::set_policy`). If
-    /// the new one does not decouple, it is merged and everybody's.
+    /// the new one does not decouple, the subtree is merged and shared.
     pub(crate) fn change_owned_policy(&self, root: Ino, policy: &Policy) -> Result<()> {
         self.write_back_below(root)?;
         let owned = self.owned_at(root)?;
@@ -156,7 +156,7 @@ impl Vfs {
         subtree.forget()
     }
 
-    /// Shows others what a subtree holds so far (`Subtree::sync`); it stays this process's.
+    /// Publishes the subtree's journal so far (`Subtree::sync`); it stays this process's.
     ///
     /// # Errors
     /// As [`Vfs::end`].
@@ -165,7 +165,7 @@ impl Vfs {
         self.owned_at(root)?.with(&Cred::root(), |subtree| subtree.sync())
     }
 
-    /// Somebody waits to see what a subtree holds (`Subtree::meet_demand`).
+    /// Another client waits for the subtree's content (`Subtree::meet_demand`).
     ///
     /// # Errors
     /// As [`Vfs::end`].
@@ -174,8 +174,8 @@ impl Vfs {
         self.owned_at(root)?.with(&Cred::root(), |subtree| subtree.meet_demand().map(drop))
     }
 
-    /// Makes what a subtree holds so far as durable as its policy promises (`Subtree::persist`);
-    /// nobody sees more of it than before.
+    /// Makes a subtree's journal so far as durable as its policy promises (`Subtree::persist`);
+    /// other clients see no more of it than before.
     ///
     /// # Errors
     /// As [`Vfs::end`].
@@ -184,11 +184,11 @@ impl Vfs {
         self.owned_at(root)?.with(&Cred::root(), |subtree| subtree.persist())
     }
 
-    /// Works in a subtree on behalf of a user, for who appends to its journal without looking.
+    /// Works in a subtree for a user, for callers that append to its journal without a look-up.
     ///
     /// # Errors
-    /// `EINVAL` if this process has not decoupled it, `ESTALE` if it was given up meanwhile, and
-    /// those of the operation.
+    /// `EINVAL` if this process has not decoupled it, `ESTALE` if it was given up since, and those
+    /// of the operation.
     pub fn in_owned<T>(
         &self,
         root: Ino,
@@ -233,8 +233,8 @@ impl Vfs {
         held(&self.outdated).extend(known);
     }
 
-    /// What a kernel took for granted and must not any more: it was in a subtree that has been
-    /// given up since the last call.
+    /// Cached objects that a kernel must drop: they were in a subtree that has been given up since
+    /// the last call.
     pub fn take_outdated(&self) -> Vec<Known> {
         std::mem::take(&mut held(&self.outdated))
     }

@@ -1,8 +1,9 @@
-//! Which objects of a file may differ from what is durable.
+//! The objects of a file that may differ from their durable content.
 //!
-//! Kept by object and not by length: a file may be as long as it likes, syncing it costs what was
-//! written. Of a file that was opened nothing is known: whoever had it open before may have closed it
-//! without a sync, here or elsewhere, and a sync is about the file and not about who wrote it.
+//! Kept by object and not by length: the cost of a sync depends on the written objects, not on the
+//! length of the file. All objects of a newly opened file count as unsynced: an earlier writer may
+//! have closed it without a sync, here or on another machine, and a sync covers the file with all
+//! its writers.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +15,7 @@ const OBJECTS_MAX: u64 = 1024;
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Unsynced {
-    /// Those that were changed here, unless all may have been.
+    /// The objects that were changed here, unless all may have been.
     numbers: BTreeSet<u64>,
     /// Any may differ.
     all: bool,
@@ -23,7 +24,7 @@ pub(crate) struct Unsynced {
 }
 
 impl Unsynced {
-    /// Of a file that others may have written.
+    /// A file that other clients may have written.
     pub(crate) fn unknown() -> Self {
         Self { all: true, ..Self::default() }
     }

@@ -1,5 +1,5 @@
-//! Virtual extended attributes: what Cudele knows of a file or directory, and what can be asked of
-//! it, for `getfattr` and `setfattr`. Names begin with `cudele.`; like Ceph's they are not listed.
+//! Virtual extended attributes: facts and operations of Cudele on a file or directory, for
+//! `getfattr` and `setfattr`. Names begin with `cudele.`; like Ceph's they are not listed.
 //!
 //! | name | of | value |
 //! |---|---|---|
@@ -191,7 +191,7 @@ impl Vfs {
         self.end(ino, ending).map(|_| ())
     }
 
-    /// What a file or directory survives as it is now.
+    /// The failures that a file or directory survives now.
     fn durable_now(&self, ino: Ino) -> Result<Durability> {
         if self.is_unwritten(ino) {
             return Ok(Durability::None);

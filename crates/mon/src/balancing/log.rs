@@ -1,14 +1,14 @@
-//! What the balancers did, kept in the store: a monitor that starts goes on with the log of the one before.
+//! The log of the balancers, kept in the store: a new monitor continues the log of the one before.
 //!
-//! The log is cut into parts, objects that are called by the number of their first record. The newest part is
-//! put again as it grows, at most once a second; a part that is full stays as it is, and the oldest ones are
-//! deleted. Nothing is read before somebody asks or a record comes.
+//! The log is cut into parts, objects that are named by the number of their first record. The
+//! newest part is put again as it grows, at most once a second; a full part stays as it is, and the
+//! oldest ones are deleted. Nothing is read before a request or a record comes.
 //!
-//! Invariants: numbers of records go on from monitor to monitor; what a crash loses is what came in the last
-//! second. A part that cannot be read is left out, and is in nobody's way.
+//! Invariants: numbers of records continue from monitor to monitor; a crash loses the records of
+//! the last second. An unreadable part is left out, and hinders no other part.
 //!
-//! Not fenced: a monitor that was replaced without noticing may put its newest part once more. The next record
-//! of the other one mends that, and it is a log.
+//! Not fenced: a monitor that was replaced without noticing may put its newest part again. The next
+//! record of the new monitor repairs that, and it is a log.
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,7 @@ use wire::{Failure, MonAnswer};
 use crate::effects::Asker;
 use crate::{Effects, WAITING_MAX, explain};
 
-/// What the names of the parts begin with.
+/// The common prefix of the parts' names.
 const PREFIX: &str = "balancer/log/";
 const VERSION: u8 = 1;
 /// What is kept.
@@ -36,7 +36,7 @@ const TOKENS: u64 = 3 << 62;
 
 #[derive(Debug, Default)]
 enum Phase {
-    /// What the store has is not known.
+    /// The content of the store is unknown.
     #[default]
     Unread,
     Listing,
@@ -66,7 +66,7 @@ pub(crate) struct Log {
     written: u64,
     /// When the store was asked last.
     asked: Option<Moment>,
-    /// Who wants records with numbers beyond these.
+    /// The requesters of records with numbers beyond these.
     waiting: Vec<(Asker, u64)>,
 }
 
@@ -76,12 +76,12 @@ impl Log {
         token.0 & TOKENS == TOKENS
     }
 
-    /// Answers nobody at this connection any more.
+    /// Drops requesters at this connection.
     pub(crate) fn forget(&mut self, conn: ConnId) {
         self.waiting.retain(|(asker, _)| asker.conn != conn);
     }
 
-    /// Whoever waits is answered with a failure.
+    /// Answers waiting requesters with a failure.
     pub(crate) fn fail_waiting(&mut self, reply: &Failure, effects: &mut Effects) {
         for (asker, _) in self.waiting.drain(..) {
             effects.reply(asker, Err(reply.clone()));
@@ -128,7 +128,7 @@ impl Log {
         Ok(())
     }
 
-    /// Reads or writes what is due. At the end it is due at once.
+    /// Starts the due reads or writes. At the end all are due at once.
     pub(crate) fn advance(&mut self, now: Moment, ending: bool, effects: &mut Effects) {
         let waited = self.asked.is_none_or(|asked| now.since(asked) >= INTERVAL);
         match self.phase {
@@ -205,13 +205,13 @@ impl Log {
     }
 
     fn answer(&self, after: u64) -> MonAnswer {
-        // A log that was lost had counted what the asker has, if that is more than there are.
+        // The requester knows more records than there are only if an earlier log was lost.
         let skip = if after > self.end() { 0 } else { after.saturating_sub(self.before) };
         let records = self.records.iter().skip(usize::try_from(skip).unwrap_or(usize::MAX));
         MonAnswer::BalancerLog { before: self.before + skip, records: records.cloned().collect() }
     }
 
-    /// Forgets the oldest beyond what is kept.
+    /// Drops the oldest records beyond the maximum.
     fn cut(&mut self) {
         while self.records.len() > RECORDS_MAX || self.bytes > RECORD_BYTES_MAX {
             let Some(gone) = self.records.pop_front() else { return };
@@ -236,7 +236,7 @@ impl Log {
             self.phase = Phase::Reading(left);
             return self.emit(StoreOp::Get { object: name(first) }, effects);
         }
-        // What came since this monitor started comes behind what was there.
+        // Records since this monitor started come behind the stored ones.
         let end = self.written + self.end();
         let read = std::mem::take(&mut self.read);
         if self.before == 0 {

@@ -93,7 +93,7 @@ fn who_asks_for_the_one_before_gets_it_as_a_new_version() {
     let entry = bench.stored_map().balancer();
     assert_eq!((entry.version, entry.object, entry.name.as_str()), (4, 2, "one"));
     assert_eq!(entry.why, "version 3 was reverted");
-    // It is there after a restart.
+    // The policy survives a restart.
     let mut bench = Bench::with(bench.object);
     bench.input(Input::Start);
     bench.settle();
@@ -197,7 +197,7 @@ fn a_heartbeat_goes_to_all_other_ranks_and_records_are_kept_in_order() {
     "#]]);
 }
 
-/// The log, as somebody gets it who has so many records: how many there were before, and the lengths.
+/// The log for a requester with this many records: the number before, and the lengths.
 fn log(bench: &mut Bench, after: u64) -> (u64, Vec<usize>) {
     bench.ask(9, 7, MonOp::BalancerLog { after });
     bench.settle();
@@ -218,7 +218,7 @@ fn a_second(bench: &mut Bench) {
     }
 }
 
-/// A monitor that starts on what another one left, with a server.
+/// A monitor that continues after another one, with a server.
 fn next_of(bench: Bench) -> Bench {
     let log = bench.log;
     let mut bench = Bench::with(bench.object);
@@ -253,7 +253,7 @@ fn the_next_monitor_goes_on_with_the_log() {
     assert!(bench.log.is_empty(), "records that come together are stored together");
     a_second(&mut bench);
     assert_eq!(bench.log.len(), 1);
-    // A record that comes before the store was read, and nobody has asked.
+    // A record that comes before the store was read, without a request.
     let mut bench = next_of(bench);
     bench.message(1, Message::Balanced(b"four"));
     assert_eq!(log(&mut bench, 0), (0, vec![1, 2, 3, 4]));

@@ -36,7 +36,7 @@ fn neither_side_sees_what_the_other_writes() {
     commit(&base, &["a"]);
     let number = take_snapshot(&base, &Snapshot { id: 1, ..Snapshot::default() }).unwrap();
     let apart = Apart::new(Arc::new(base.clone()), number, OWN);
-    // More commits than a directory may have runs: so both merge and delete what they do not need.
+    // More commits than a directory may have runs: so both merge, and delete unneeded runs.
     for round in 0..20 {
         commit(&base, &[&format!("trunk{round}")]);
         commit(&apart, &[&format!("own{round:02}")]);

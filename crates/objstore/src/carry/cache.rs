@@ -1,7 +1,7 @@
 //! Pieces of runs that were read, as long as there is room.
 //!
-//! Runs never change, so a piece is right as long as it is here. What was not used since it was passed
-//! by last goes first (a clock).
+//! Runs never change, so a piece is right as long as it is here. A piece without use since the last
+//! round of the clock is evicted first.
 //!
 //! Invariant: pieces take at most as many bytes as the cache may, or there is one.
 
@@ -21,7 +21,7 @@ pub(super) enum Piece {
     Bytes(Arc<Vec<u8>>),
 }
 
-/// Stands for the index among the pieces of a run: nothing else begins there.
+/// The index among the pieces of a run: no block begins at this offset.
 pub(super) const INDEX: u64 = u64::MAX;
 
 #[derive(Debug)]

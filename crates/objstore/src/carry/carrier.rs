@@ -1,4 +1,4 @@
-//! What a process remembers from one operation to the next.
+//! State that a process keeps from one operation to the next.
 //!
 //! Invariant: manifests of one directory are read and replaced by one thread at a time, so a
 //! replacement fails only if another process made one.
@@ -21,11 +21,12 @@ const SWAPS: usize = 16;
 pub struct Tuning {
     /// When runs are merged.
     pub tiers: Tiers,
-    /// A directory of at most so many bytes is read as a whole by whoever looks for a name in it.
+    /// A look-up reads a directory of at most this many bytes as a whole.
     pub whole_bytes: u64,
     /// Bytes of pieces of runs that are kept.
     pub cache_bytes: usize,
-    /// Less than so many bytes of long values are not worth an object of their own; `u64::MAX` for none ever.
+    /// Fewer bytes of long values than this are not worth an object of their own; `u64::MAX` for
+    /// none ever.
     pub segment_bytes_min: u64,
 }
 
@@ -92,7 +93,7 @@ impl Carrier {
     /// Carries an operation out.
     ///
     /// # Errors
-    /// What the store said, with the operation so that it can be tried again.
+    /// The store's error, with the operation so that it can be retried.
     pub fn carry_out(
         &self,
         store: &dyn ObjectStore,
@@ -104,12 +105,12 @@ impl Carrier {
         }
     }
 
-    /// What takes long ends soon, and fails: the process is to end.
+    /// Long operations end soon, and fail: the process is about to end.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
-    /// Nobody else of this process replaces the manifest of a directory meanwhile.
+    /// No other thread of this process replaces the directory's manifest while the guard lives.
     pub(super) fn swap(&self, ino: Ino) -> MutexGuard<'_, ()> {
         let number = usize::try_from(ino.0 % SWAPS as u64).unwrap_or(0);
         lock(&self.swaps[number])
@@ -136,7 +137,7 @@ impl Carrier {
     }
 }
 
-/// What a thread that panicked left is as good as before: every step leaves it whole.
+/// State behind a lock is whole after a panic: every step leaves it whole.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,9 +1,9 @@
 //! Merging runs of a directory into one, while the directory is used.
 //!
 //! The new run is written piece by piece, and takes memory for one slice of each run, an index and
-//! filters, and for a piece of a value segment. Then one replacement of the manifest puts it in the place of
-//! those that it was made of. What comes meanwhile goes above them. A crash leaves a run, and perhaps a value
-//! segment, that no manifest lists.
+//! filters, and for a piece of a value segment. Then one replacement of the manifest puts it in the
+//! place of its inputs. Runs that are added during that go above them. A crash leaves a run, and
+//! perhaps a value segment, that no manifest lists.
 
 use std::sync::atomic::Ordering;
 
@@ -33,13 +33,13 @@ pub(super) fn compact(store: &dyn ObjectStore, carrier: &Carrier, ino: Ino) -> R
     let Some((manifest, _)) = read_manifest(store, dir)? else { return Ok(nothing) };
     let Some(count) = carrier.tuning.tiers.choose(&manifest) else { return Ok(nothing) };
     let id = RunId(manifest.next_run);
-    // Whoever writes a run meanwhile takes the next number.
+    // A commit that writes a run during the compaction takes the next number.
     let _taken = carrier.take_number(ino, id);
     drop(swap);
     let mut count = count;
     let mut written = write(store, carrier, (&manifest, count), id);
     if written.as_ref().is_err_and(|error| super::is_unreadable(error.errno)) {
-        // What a client wrote cannot be read: what is above it need not wait for it.
+        // A client's run is unreadable: the runs above it need not wait for it.
         let foreign = manifest.runs[..count].iter().position(|run| run.id.is_clients());
         match foreign {
             Some(above) if above >= 2 => {
@@ -77,14 +77,14 @@ pub(super) fn compact(store: &dyn ObjectStore, carrier: &Carrier, ino: Ino) -> R
     }
 }
 
-/// Deletes what was written and is not listed.
+/// Deletes written objects that no manifest lists.
 fn discard(store: &dyn ObjectStore, dir: DirFragId, id: RunId) -> Result<()> {
     store.delete(&run_name(dir, id))?;
     store.delete(&values_name(dir, id))?;
     Ok(())
 }
 
-/// A run that was written, with what its rows point to.
+/// A run that was written, with the values of its rows.
 pub(super) struct Rewritten {
     pub(super) info: RunInfo,
     pub(super) columns: Columns,
@@ -92,8 +92,8 @@ pub(super) struct Rewritten {
     moved_bytes: u64,
 }
 
-/// Replaces runs by one, and deletes them. Nothing if they are not there any more; else whether there
-/// are others to be merged.
+/// Replaces runs by one, and deletes them. Does nothing if they are not listed any more; else
+/// returns whether further runs should be merged.
 pub(super) fn put_in_place(
     store: &dyn ObjectStore,
     carrier: &Carrier,
@@ -124,7 +124,7 @@ pub(super) fn put_in_place(
     Ok(Some(carrier.tuning.tiers.choose(&manifest).is_some()))
 }
 
-/// Writes what the first runs of a manifest are together.
+/// Writes the merge of the first runs of a manifest.
 pub(super) fn write(
     store: &dyn ObjectStore,
     carrier: &Carrier,
@@ -145,7 +145,7 @@ pub(super) fn write(
     if carrier.tuning.has_segments() {
         builder = builder.with_values(VALUE_BYTES_MIN);
     }
-    // What was left behind would be added to.
+    // The new run would be appended to leftovers.
     discard(store, dirfrag, id)?;
     for number in 0..=cuts.len() {
         if carrier.stopping.load(Ordering::Relaxed) {
@@ -175,7 +175,7 @@ pub(super) fn write(
         }
     }
     let (rest, info, columns) = builder.finish_columns();
-    // What rows point to is there before they are.
+    // Values exist before the rows that point to them.
     if let Some((rest, _)) = &columns.segment {
         segment.end(rest)?;
     }
@@ -198,7 +198,7 @@ impl Growing<'_> {
         self.store.append(&self.name, piece).map(drop)
     }
 
-    /// Appends what is left and makes all of it durable.
+    /// Appends the rest and makes all of it durable.
     fn end(&mut self, rest: &[u8]) -> Result<()> {
         if self.is_begun {
             self.append(rest)?;
@@ -209,7 +209,7 @@ impl Growing<'_> {
     }
 }
 
-/// Reads of each run what it has of a slice, and merges that.
+/// Reads each run's part of a slice, and merges the parts.
 fn merge_slice(
     store: &dyn ObjectStore,
     (manifest, indexes): (&Manifest, &[RunIndex]),

@@ -1,8 +1,8 @@
 //! Finding single names of a directory without reading all of it.
 //!
-//! Of each run, the newest first, the index says which block could have the name, the filter mostly
-//! that it has not, and the block the rest. What was read is kept ([`Cache`](super::cache::Cache)).
-//! The manifest is not: it says which runs count.
+//! Of each run, the newest first, the index names the block that could have the name, the filter
+//! mostly excludes it, and the block has the rest. The pieces stay in the
+//! [`Cache`](super::cache::Cache). The manifest does not: it decides which runs count.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::cache::{INDEX, Piece};
 use super::{Carrier, load_manifest, read_manifest, whole};
 use crate::ObjectStore;
 
-/// An index of more bytes is of no run that anybody wrote in earnest.
+/// A larger index is no honest writer's.
 const TAIL_BYTES_MAX: usize = 64 << 20;
 
 /// Looks names up.
@@ -42,7 +42,7 @@ pub(super) fn look_up(
     })
 }
 
-/// What the newest run that has a name says about it. The block is lent from `buffer`.
+/// The entry for a name in the newest run that has it. The block is lent from `buffer`.
 fn find<'a>(
     store: &dyn ObjectStore,
     carrier: &Carrier,

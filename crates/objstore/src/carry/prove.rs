@@ -1,7 +1,7 @@
-//! Whether runs that a client wrote are what it said: of each, header, index and footer are read.
+//! Verifies that runs of a client match its list: of each, header, index and footer are read.
 //!
-//! Somebody waits for it, so two reads do for most runs, and several runs are read at a time. Not here: what
-//! their rows say, which is checked by whoever reads them.
+//! A client waits for it, so two reads are enough for most runs, and several runs are read at a
+//! time. Not here: the content of their rows, which every reader checks.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,18 +11,19 @@ use types::{Errno, Error, Result};
 use super::whole;
 use crate::ObjectStore;
 
-/// What an index takes for a block, and what it takes at least, as names mostly are.
+/// The bytes of an index per block, for usual lengths of names.
 const INDEX_BYTES: usize = 48;
 const TAIL_BYTES_MIN: usize = 1024;
-/// What it takes for a block at most: a first name of 255 bytes.
+/// The most bytes per block: a first name of 255 bytes.
 const INDEX_BYTES_MAX: usize = 4 + 4 + 1 + 255;
-/// Runs that are worth a thread on this machine's disk, where their ends are in memory: starting one takes as
-/// long as reading some of them. And those where each read is a round trip; and the most threads.
+/// The number of runs that is worth a thread on this machine's disk, where their ends are in
+/// memory: starting a thread takes as long as reading some of them. And the number where each read
+/// is a round trip; and the most threads.
 const RUNS_PER_THREAD: usize = 24;
 const FAR_RUNS_PER_THREAD: usize = 2;
 const THREADS_MAX: usize = 8;
 
-/// Reads the ends of clients' runs, which must say what the clients said.
+/// Reads the ends of clients' runs, which must match the clients' lists.
 pub(super) fn prove_all(store: &dyn ObjectStore, runs: &[DirRun]) -> Result<()> {
     let next = AtomicUsize::new(0);
     let prove_some = || -> Result<()> {

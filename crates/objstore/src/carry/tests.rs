@@ -133,7 +133,7 @@ fn a_run_that_is_not_what_its_client_says_makes_no_directory() {
     assert_eq!(stated(&|run| run.removed += 1), Errno::BadMessage);
     assert_eq!(stated(&|run| run.bytes -= 1), Errno::BadMessage);
     assert_eq!(stated(&|run| run.id = RunId::of_client(Ino(101), 0)), Errno::NotFound);
-    // Every byte of the ends; what is between them is looked at when it is read.
+    // Every byte of the ends; the bytes between are checked when they are read.
     let (header, tail) = (RunEnds::HEADER_BYTES, RunEnds::FOOTER_BYTES + 10);
     for at in (0..header).chain(bytes.len() - tail..bytes.len()) {
         let mut damaged = bytes.clone();

@@ -1,10 +1,10 @@
-//! What rows of a directory point to, in its value segments: reading it, and gathering what is left.
+//! Values of a directory's rows in its value segments: reading them, and collecting the live ones.
 //!
-//! Values lie in their segment in the order of the names with which they were written, so whoever reads a
-//! directory reads segments forwards, a window at a time. Not here: the format, and which segments a manifest
-//! lists.
+//! Values are in their segment in the order of the names with which they were written, so a reader
+//! of a directory reads segments forwards, a window at a time. Not here: the format, and the
+//! manifest's list of segments.
 //!
-//! Invariant: what was resolved has its content and attributes itself, and points to nothing.
+//! Invariant: a resolved row has its content and attributes itself, and points to nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,16 +13,16 @@ use types::{DirFragId, Errno, Error, Result};
 
 use crate::ObjectStore;
 
-/// What is read at most before it is wanted.
+/// The largest read-ahead.
 const WINDOW_BYTES_MAX: usize = 1 << 20;
-/// What is read first behind a value, which may be the only one that is wanted of its segment.
+/// The first read-ahead behind a value, which may be the only needed one of its segment.
 const WINDOW_BYTES_MIN: usize = 64 << 10;
 /// So many segments are read from at a time.
 const WINDOWS_MAX: usize = 16;
-/// What one segment may become, so that it stays below what an object may have.
+/// The largest segment, below the largest object of a store.
 const SEGMENT_BYTES_MAX: u64 = 960 << 20;
 
-/// Reads what rows of a directory point to.
+/// Reads the values of a directory's rows.
 #[derive(Debug)]
 pub struct ValueReader<'a> {
     store: &'a dyn ObjectStore,
@@ -71,10 +71,11 @@ impl<'a> ValueReader<'a> {
     }
 }
 
-/// Rows with what they point to in the value segments of their directory.
+/// Rows together with their values from the segments of their directory.
 ///
 /// # Errors
-/// `ENOENT` if a segment is gone: then the manifest was replaced, or it is lost. `EBADMSG` if it is damaged.
+/// `ENOENT` if a segment is gone: then the manifest was replaced, or it is lost. `EBADMSG` if it is
+/// damaged.
 pub fn resolve(store: &dyn ObjectStore, dirfrag: DirFragId, rows: Rows) -> Result<Rows> {
     if !rows.has_pointers() {
         return Ok(rows);
@@ -94,11 +95,11 @@ pub fn resolve(store: &dyn ObjectStore, dirfrag: DirFragId, rows: Rows) -> Resul
     Ok(resolved)
 }
 
-/// The segments whose values are written again when these runs are merged: no other run points into them,
-/// and they are small or nobody needs half of what they hold.
+/// The segments whose values are rewritten when these runs are merged: no other run points into
+/// them, and they are small or at least half garbage.
 pub(super) fn moved(manifest: &Manifest, runs: &[RunInfo], small_bytes: u64) -> BTreeSet<RunId> {
     let is_merged = |id: RunId| runs.iter().any(|run| run.id == id);
-    // What is in rows of clients goes there, too.
+    // The values in clients' rows go there, too.
     let inside = runs.iter().fold(0, |sum, run| u64::saturating_add(sum, run.bytes));
     let mut left = SEGMENT_BYTES_MAX.saturating_sub(inside);
     let chosen = manifest.values.iter().filter(|segment| {

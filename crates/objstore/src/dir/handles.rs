@@ -34,11 +34,11 @@ pub(super) struct Handle {
 pub(super) enum Appended {
     /// The data is in the file from this offset on.
     At(u64),
-    /// The object was replaced or deleted meanwhile: open it again.
+    /// The object was replaced or deleted since: open it again.
     Stale,
     /// Nothing was appended and the file is as it was; `true` if it must not be there at all.
     Refused(Sys, bool),
-    /// Appending failed, and so did taking back what had been written.
+    /// Appending failed, and so did truncating the partial append.
     Torn(Sys),
 }
 
@@ -47,9 +47,9 @@ impl Handle {
         Self { file, entry_durable: AtomicBool::new(false), created, appending: Mutex::new(()) }
     }
 
-    /// Adds to the end of the file. Holding the file's lock from looking for the end to the last
-    /// byte makes appends of several processes land one behind the other, and makes it safe to cut
-    /// off what a full disk left half-written.
+    /// Appends to the file. Holding the file's lock from finding the end to the last byte puts
+    /// appends of several processes one behind the other, and makes it safe to truncate a partial
+    /// append after a full disk.
     pub(super) fn append(&self, data: &[u8]) -> SysResult<Appended> {
         let _turn = self.appending.lock().unwrap_or_else(PoisonError::into_inner);
         let _lock = Flock::wait(&self.file)?;
@@ -93,7 +93,7 @@ impl Handles {
         Some(Arc::clone(handle))
     }
 
-    /// Keeps a handle. Another one kept meanwhile for the same object is replaced.
+    /// Keeps a handle, and replaces a cached one for the same object.
     pub(super) fn keep(&self, name: &str, handle: &Arc<Handle>) {
         let mut cache = self.cache();
         if cache.open.len() >= HANDLES_MAX && !cache.open.contains_key(name) {

@@ -40,8 +40,8 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Opens the store in `root`, or makes one there if it is missing or empty and `create` says
-    /// so. `store` is what messages call it.
+    /// Opens the store in `root`, or makes one there if it is missing or empty and `create` is set.
+    /// `store` is its name in messages.
     pub(super) fn open(root: &Path, store: &str, create: bool) -> Result<Self> {
         let told = |attempted: &'static str| move |errno| explain(store, "", attempted, errno);
         if create {
@@ -51,7 +51,7 @@ impl Layout {
             Sys::NOENT => no_store(store, "there is no such directory"),
             errno => explain(store, "", "open the directory", errno),
         })?;
-        // Two processes must not both make the store, nor one sweep what the other begins.
+        // Two processes must not both make the store, nor one sweep the beginnings of the other.
         let alone = Flock::wait(directory.as_fd()).map_err(told("lock the directory"))?;
         if !sys::exists(directory.as_fd(), MARKER).map_err(told("look for the marker"))? {
             check_unused(directory.as_fd(), store)?;
@@ -99,8 +99,8 @@ fn no_store(store: &str, cause: &str) -> Error {
     Error::new(Errno::NotFound, store, cause).remedy("check the path, or create a store there")
 }
 
-/// Refuses a directory that holds anything but what a crash in [`initialise`] leaves behind, or
-/// what a new file system comes with.
+/// Rejects a directory with any entries but the leftovers of a crash in [`initialise`], or those of
+/// a new file system.
 fn check_unused(root: BorrowedFd<'_>, store: &str) -> Result<()> {
     let told = |errno| explain(store, "", "read the directory", errno);
     for sys::Entry { name: entry, .. } in sys::entries(root, "").map_err(told)? {

@@ -5,7 +5,7 @@
 //! that holds them. The files themselves are never removed: removing one would let two processes
 //! hold "the same" lock on two files.
 //!
-//! Invariant: whoever holds a bucket is the only one, of all threads of all processes, to replace
+//! Invariant: the holder of a bucket is the only one, of all threads of all processes, to replace
 //! or delete the objects whose names fall into it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -56,7 +56,7 @@ impl Buckets {
     }
 }
 
-/// A named lock that is held. Its file says by whom.
+/// A held named lock. Its file names the holder.
 #[derive(Debug)]
 pub(super) struct NamedLock {
     lock: Flock<OwnedFd>,
@@ -64,7 +64,7 @@ pub(super) struct NamedLock {
 }
 
 impl NamedLock {
-    /// Takes the lock, or says who holds it.
+    /// Takes the lock, or names its holder.
     pub(super) fn take(
         locks: BorrowedFd<'_>,
         name: &str,
@@ -81,7 +81,7 @@ impl NamedLock {
                 return Ok(Err(String::from_utf8_lossy(&holder).into_owned()));
             }
         };
-        // What a holder that died has left behind must not pass for the new holder's name.
+        // The name of a dead holder must not pass for the new holder's.
         rustix::fs::ftruncate(lock.file(), 0)?;
         sys::write_at(lock.file(), owner.as_bytes(), 0)?;
         Ok(Ok(Self { lock, owner: owner.to_string() }))

@@ -60,8 +60,8 @@ pub(super) fn encode(name: &str) -> String {
     path
 }
 
-/// The directory in which files of objects whose names start with `prefix` are, and the part of
-/// the prefix, up to and including its last `/`, that this directory stands for.
+/// The directory with the files of objects whose names start with `prefix`, and the part of the
+/// prefix, up to and including its last `/`, that this directory represents.
 pub(super) fn encode_directory(prefix: &str) -> (String, &str) {
     match prefix.rfind('/') {
         Some(slash) => (encode(&prefix[..slash]) + "%", &prefix[..=slash]),
@@ -87,7 +87,7 @@ fn encode_component(component: &str, path: &mut String) {
     }
 }
 
-/// What an entry of a directory stands for.
+/// The meaning of an entry of a directory.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Part {
     /// The end of an object's name.

@@ -1,8 +1,8 @@
-//! What can no longer be trusted after a failed sync.
+//! Objects that cannot be trusted after a failed sync.
 //!
 //! When a sync fails, the kernel may mark the pages that did not reach the disk as clean: the next
-//! sync then succeeds without the data. So a failure is remembered, and everything that would rely
-//! on the lost pages fails until the object is replaced or the store is opened anew.
+//! sync then succeeds without the data. So a failure is recorded, and every operation that would
+//! rely on the lost pages fails until the object is replaced or the store is opened again.
 //!
 //! Invariant: nothing is taken off the list but by replacing or deleting the object.
 
@@ -25,7 +25,7 @@ struct Poisoned {
 }
 
 impl Poison {
-    /// Refuses to go on with an object whose sync failed.
+    /// Rejects operations on an object whose sync failed.
     pub(super) fn check(&self, store: &str, name: &str) -> Result<()> {
         let poisoned = self.poisoned();
         if !poisoned.everything && !poisoned.objects.contains(name) {

@@ -102,7 +102,7 @@ fn a_snapshot_that_is_dropped_takes_nothing_from_the_one_before_it() {
     let first = take(&store, 1);
     take(&store, 2);
     commit(&store, DIR, &[("b", file(2))]);
-    // What the first needs is kept under the number of the second.
+    // The needs of the first are kept under the number of the second.
     change_snapshots(&store, |snapshots| {
         snapshots.retain(|snapshot| snapshot.id == 1);
         Ok(())

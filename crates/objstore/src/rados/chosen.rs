@@ -1,8 +1,8 @@
 //! Pools that policies have named for the data of their files (E-03).
 //!
-//! Each has a number, which is part of the names of objects; which is whose is in an object of the
-//! store, to which lines are only added. So a number means the same to everybody and for ever, also
-//! when no policy names the pool any more: files that were made meanwhile are in it.
+//! Each pool has a number, which is part of the names of objects; an object of the store, to which
+//! lines are only added, maps numbers to pools. So a number means the same to all processes for
+//! ever, even when no policy names the pool any more: files from that time are in it.
 //!
 //! Invariant: an object with a number of a pool in its name is in that pool and in no other.
 
@@ -16,7 +16,7 @@ use super::large::ATTEMPTS_MAX;
 use super::places::{DATA, Place, open};
 use super::sys::{Cluster, Code, Pool, Read, Step};
 
-/// The object that says which number is whose.
+/// The object that maps numbers to pools.
 const TABLE: &str = "cudele-pools";
 /// 255 lines of a number and a name.
 const TABLE_BYTES_MAX: usize = 255 * (4 + 129);
@@ -50,7 +50,7 @@ impl Chosen {
     /// Where data in this pool is.
     ///
     /// # Errors
-    /// `ENXIO` if there is no such pool; `subject` is what was looked for.
+    /// `ENXIO` if there is no such pool; `subject` is the object of the look-up.
     pub(super) fn place(&self, subject: &str, number: Number) -> Result<Arc<Place>> {
         if let Some(place) = self.opened().get(&number.0) {
             return Ok(Arc::clone(place));
@@ -106,7 +106,7 @@ impl Chosen {
             let guard = version.map_or(Step::CreateNew, Step::AssertVersion);
             match self.base.change(TABLE, &[guard, Step::WriteFull(text.as_bytes())]) {
                 Ok(_) => return Ok(Number(number)),
-                // Somebody else has added one.
+                // Another process has added one.
                 Err(Code::EXISTS | Code::RANGE | Code::OVERFLOW) => {}
                 Err(code) => return Err(told(TABLE, "note the pool", code)),
             }
@@ -121,8 +121,8 @@ impl Chosen {
         Ok(Place { prefix: DATA, heads: within("")?, pieces: within(".pieces")? })
     }
 
-    /// Finds out whether this user may write to a pool, and whether the pool can do what is needed,
-    /// before a file finds out.
+    /// Finds out whether this user may write to a pool, and whether the pool has the needed
+    /// features, before the first file does.
     fn try_out(&self, pool: &str, place: &Place) -> Result<()> {
         let probe = format!("probe.{:x}", self.cluster.instance());
         let written = place.heads.change(&probe, &[Step::Create, Step::Write(1, b"x")]);
@@ -138,7 +138,7 @@ impl Chosen {
         }
     }
 
-    /// The table, and its version if it is there.
+    /// The table, and its version if it exists.
     fn table(&self) -> Result<(Table, Option<u64>)> {
         let mut buffer = vec![0; TABLE_BYTES_MAX];
         let read = Read {

@@ -1,12 +1,12 @@
-//! What the address of a RADOS store says: `rados://POOL?conf=/etc/ceph/ceph.conf&id=cudele&…`.
+//! The address of a RADOS store: `rados://POOL?conf=/etc/ceph/ceph.conf&id=cudele&…`.
 //!
-//! Not here: what is done with it. The options are listed in `docs/formats/store.md`.
+//! Not here: its use. The options are listed in `docs/formats/store.md`.
 //!
 //! Invariant: an option that is not known, or given twice, or not understood, is an error.
 
 use types::{Errno, Error, Result};
 
-/// The namespace of a store whose address names none.
+/// The default namespace of a store.
 const NAMESPACE: &str = "cudele";
 /// The user of an address that names none, as everywhere in Ceph.
 const USER: &str = "admin";
@@ -18,7 +18,7 @@ const CONNECT_TIMEOUT_S: u64 = 10;
 /// An address, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Config {
-    /// The pool of what has no pool of its own.
+    /// The pool of objects without a pool of their own.
     pub(super) pool: String,
     /// Begins the names of the namespaces, so that stores can share a pool.
     pub(super) namespace: String,
@@ -34,7 +34,7 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// Takes apart what stands behind `rados:`.
+    /// Parses the part behind `rados:`.
     ///
     /// # Errors
     /// `EINVAL`, saying which part is wrong.
@@ -102,7 +102,7 @@ impl Config {
         Ok(())
     }
 
-    /// Where the metadata, or whatever this is the number of, goes.
+    /// The pool for a purpose, by its number.
     pub(super) fn pool_of(&self, purpose: usize) -> &str {
         self.pools[purpose].as_ref().unwrap_or(&self.pool)
     }

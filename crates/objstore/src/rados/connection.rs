@@ -1,8 +1,8 @@
 //! Connecting to a cluster, and asking it about its pools.
 //!
-//! Not here: what is in the pools.
+//! Not here: the content of the pools.
 //!
-//! Invariant: whatever keeps somebody out is named: the file, the user, the monitor.
+//! Invariant: an error names the cause of a failed connection: the file, the user, the monitor.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ pub(super) fn connect(url: &str, config: &Config) -> Result<Arc<Cluster>> {
         // request that waits for them has its own end.
         ("mon_client_hunt_interval", "1"),
         ("mon_client_hunt_interval_max_multiple", "3"),
-        // What goes wrong is returned; the terminal belongs to the program.
+        // Errors are returned; the terminal belongs to the program.
         ("log_to_stderr", "false"),
         ("err_to_stderr", "false"),
     ];
@@ -58,7 +58,7 @@ pub(super) fn connect(url: &str, config: &Config) -> Result<Arc<Cluster>> {
     Ok(Arc::new(cluster))
 }
 
-/// Why a cluster does not let somebody in.
+/// The reason why a cluster rejects a connection.
 fn refused(url: &str, user: &str, config: &Config, code: Code) -> Error {
     let keyring = config.keyring.as_deref().unwrap_or("the keyring of the configuration");
     match -code.0 {

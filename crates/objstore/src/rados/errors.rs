@@ -1,10 +1,10 @@
-//! Errors of Ceph, for people: what was asked, what it means, what to do.
+//! Errors of Ceph, for people: the request, its meaning, the remedy.
 
 use types::{Errno, Error};
 
 use super::sys::Code;
 
-/// The error of a request: about what, what was done, and how Ceph refused it.
+/// The error of a request: its subject, the operation, and Ceph's code.
 pub(super) fn told(subject: &str, doing: &str, code: Code) -> Error {
     let errno = u16::try_from(-code.0).map_or(Errno::Io, Errno::from_code);
     let (errno, cause, remedy) = match -code.0 {
@@ -32,7 +32,7 @@ pub(super) fn told(subject: &str, doing: &str, code: Code) -> Error {
             "Ceph does not allow this user to do that".to_owned(),
             "see `ceph auth get client.ID`; the administrator's guide lists what is needed",
         ),
-        // Ceph limits objects, and what one request may write, by its settings.
+        // Ceph's settings limit the size of objects, and of one write.
         27 | 90 => (
             Errno::TooBig,
             "larger than the cluster allows".to_owned(),

@@ -2,11 +2,11 @@
 //!
 //! Ceph limits the size of an object (`osd_max_object_size`, 128 MiB) and of a write
 //! (`osd_max_write_size`, 90 MiB), and an object lies on one placement group. So an object of the
-//! store is one RADOS object, its *head*, as long as it has at most [`PIECE_BYTES`]; what is behind
-//! that lies in *pieces*, RADOS objects of that size that are written and read side by side.
+//! store is one RADOS object, its *head*, as long as it has at most [`PIECE_BYTES`]; the bytes
+//! behind that lie in *pieces*, RADOS objects of that size that are written and read side by side.
 //!
-//! Invariant: what an object is, is decided by its head alone, in one atomic change: the pieces of
-//! a head have a number that no other head ever had, so nobody mixes pieces of two contents.
+//! Invariant: the head alone defines an object, in one atomic change: the pieces of a head have a
+//! number that no other head ever had, so no reader mixes pieces of two contents.
 
 use super::sys::Seen;
 use crate::OBJECT_BYTES_MAX;
@@ -20,7 +20,7 @@ pub(super) const LARGE: &std::ffi::CStr = c"cudele.large";
 /// Between the name of an object and the rest of the name of a piece. No object is named so.
 const SEPARATOR: &str = "//";
 
-/// What is known of an object.
+/// The known state of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     /// Ceph's number of this state of the head.
@@ -41,7 +41,7 @@ pub(super) struct Large {
 }
 
 impl Head {
-    /// What a read of the head has shown; `None` if its attribute says what is not understood.
+    /// The state from a read of the head; `None` if its attribute is malformed.
     pub(super) fn of(seen: &Seen) -> Option<Self> {
         let large = match &seen.attr {
             Some(value) => Some(Large::decode(value)?),
@@ -67,7 +67,7 @@ impl Large {
         let [first, second, size] = numbers else { return None };
         let number = (u64::from_le_bytes(*first), u64::from_le_bytes(*second));
         let size = u64::from_le_bytes(*size);
-        // Memory is taken for what this says: it must be a length that an object can have.
+        // The caller allocates this length: it must be one that an object can have.
         (size <= OBJECT_BYTES_MAX).then_some(Self { number, size })
     }
 
@@ -77,7 +77,7 @@ impl Large {
         format!("{name}{SEPARATOR}{connection:x}.{number:x}.{index}")
     }
 
-    /// The object, the number and the index that a piece's name is made of; nothing for other names.
+    /// The object, the number and the index in a piece's name; None for other names.
     pub(super) fn of_piece(piece: &str) -> Option<(&str, (u64, u64), u64)> {
         let (name, rest) = piece.rsplit_once(SEPARATOR)?;
         let mut parts = rest.split('.');

@@ -1,4 +1,5 @@
-//! What this process saw last of objects, so that most conditional changes need not look first.
+//! The states of objects that this process saw last, so that most conditional changes need no look
+//! first.
 //!
 //! Only ever a guess: a change that relies on it asserts the version, and looks again if that has
 //! changed. So forgetting costs a round trip, and nothing else.
@@ -16,11 +17,12 @@ const OBJECTS_MAX: usize = 4096;
 #[derive(Debug, Default)]
 pub(super) struct Known(Mutex<BTreeMap<String, Guess>>);
 
-/// What an object was.
+/// The state of an object.
 #[derive(Clone, Debug)]
 pub(super) struct Guess {
     pub(super) head: Head,
-    /// What the whole content was, if that was seen, and if every change of it changes the head.
+    /// The version of the whole content, if it was seen, and if every change of it changes the
+    /// head.
     pub(super) content: Option<Version>,
 }
 

@@ -1,7 +1,7 @@
 //! Reading and extending objects, whichever RADOS objects they consist of.
 //!
-//! Invariant: a change begins with the head, and only if the head is what it was when it was looked
-//! at. So of two that extend an object one sees the other's end; and bytes behind the end were never
+//! Invariant: a change begins with the head, and only if the head is unchanged since it was read.
+//! So of two that extend an object one sees the other's end; and bytes behind the end were never
 //! written, or are zeros.
 
 use types::Result;
@@ -17,13 +17,13 @@ use crate::store::{absent, check_end};
 /// Requests of one call that are under way at a time: 32 MiB keep the OSDs of a small cluster busy.
 const DEPTH: usize = 8;
 
-/// Somebody else changed the object so often while it was changed here.
+/// The most attempts at a change while other processes change the object.
 pub(super) const ATTEMPTS_MAX: usize = 1000;
 
 /// Where data goes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum At {
-    /// Behind whatever is there.
+    /// At the end of the object.
     End,
     Offset(u64),
 }
@@ -53,7 +53,7 @@ impl Rados {
         }
     }
 
-    /// Reads what there is of a range; says how much, and what the head was.
+    /// Reads the existing part of a range; returns its length, and the head.
     pub(super) fn read_at(
         &self,
         name: &str,
@@ -77,7 +77,7 @@ impl Rados {
             }
             let rest = &mut buffer[in_head..there];
             let whole = self.read_pieces(place, name, large, offset + in_head as u64, rest)?;
-            // Pieces that are not there are zeros, or the object was replaced meanwhile.
+            // Missing pieces are zeros, or the object was replaced since.
             let same = |now: Head| now.large.is_some_and(|now| now.number == large.number);
             if whole || self.look(place, name)?.is_some_and(same) {
                 return Ok((there, head));
@@ -124,7 +124,7 @@ impl Rados {
         Ok(whole)
     }
 
-    /// Writes at the end or at an offset, and says where that was. If a write behind the head fails,
+    /// Writes at the end or at an offset, and returns the offset. If a write behind the head fails,
     /// the object may have become longer by zeros.
     pub(super) fn extend(&self, name: &str, at: At, data: Gather<'_>) -> Result<u64> {
         let place = &*self.places.of(name)?;
@@ -161,7 +161,7 @@ impl Rados {
         Err(contended(name))
     }
 
-    /// Reserves the range, writes what of it lies in the head, and says what the head is then.
+    /// Reserves the range, writes its part inside the head, and returns the new head.
     fn extend_head(
         &self,
         place: &Place,
@@ -191,8 +191,8 @@ impl Rados {
         Ok(now)
     }
 
-    /// Writes everything but what lies in the head, side by side. What lies in several places is put together
-    /// piece by piece in the same memory, as librados copies what it is given.
+    /// Writes everything outside the head, side by side. Data in several buffers is joined piece by
+    /// piece in the same memory, as librados copies its input.
     pub(super) fn write_pieces(
         &self,
         place: &Place,
@@ -212,7 +212,7 @@ impl Rados {
         })
     }
 
-    /// Removes pieces with these numbers. What is not there need not go.
+    /// Removes pieces with these numbers. A missing piece is no error.
     pub(super) fn remove_pieces(
         &self,
         place: &Place,

@@ -1,12 +1,12 @@
 //! Locks that their holder loses only by its death, and then for good.
 //!
 //! The lock is Ceph's (`cls_lock`), without a time to live. Its holder also watches the lock's
-//! object. Whoever finds it held asks the watchers; a holder that lives answers at once, and one
-//! that does not answer within [`GRACE`] is shut out of the cluster by its address before its lock
-//! is taken. So a process that was only asleep cannot write when it wakes up: every request of it is
-//! refused, by all servers that the new holder has asked anything.
+//! object. A process that finds it held asks the watchers; a living holder answers at once, and one
+//! that does not answer within [`GRACE`] is blocklisted by its address before its lock is taken. So
+//! a process that was only asleep cannot write when it wakes up: all OSDs that the new holder has
+//! talked to reject every request of it.
 //!
-//! Not a lease: a holder that nobody asks may be silent for as long as it likes.
+//! Not a lease: without a question a holder may be silent for as long as it likes.
 //!
 //! Invariant: between two holders of a lock lies an unlock by the first, or its exclusion.
 
@@ -28,7 +28,7 @@ const LOCK: &CStr = c"cudele";
 
 /// A holder that does not answer for so long is taken for dead. Ceph counts whole seconds.
 const GRACE: Duration = Duration::from_secs(1);
-/// How long to wait before somebody who has no watch, as while it is renewed, is asked again.
+/// The wait before a holder without a watch, as during its renewal, is asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// How long to wait before a lost watch is tried again.
 const WATCH_AGAIN: Duration = Duration::from_secs(1);
@@ -86,7 +86,7 @@ impl NamedLock {
             signal: Arc::clone(&signal),
             keeper: None,
         };
-        // From here on the guard unlocks. Somebody who asks before the watch is there asks again.
+        // From here on the guard unlocks. A process that asks before the watch exists asks again.
         let watch = Watch::new(pool, name, &signal);
         let watch = watch.map_err(|code| told(name, "watch the lock", code))?;
         let (pool, name) = (Arc::clone(pool), name.to_owned());
@@ -117,7 +117,7 @@ impl Drop for NamedLock {
             // A keeper that panicked has lost its watch, which is going away anyway.
             let _ = keeper.join();
         }
-        // If it cannot be released, the next one finds that nobody answers for it.
+        // If it cannot be released, the next process finds that no watcher answers for it.
         let _ = self.pool.unlock(&self.name, LOCK, &self.cookie);
     }
 }
@@ -160,7 +160,7 @@ fn lives(pool: &Pool, name: &str) -> Result<bool> {
     }
 }
 
-/// Takes the lock from a holder that is dead or given up, who can change nothing from then on.
+/// Takes the lock from a dead or given-up holder, which can change nothing from then on.
 pub(super) fn exclude(
     cluster: &Cluster,
     pool: &Pool,
@@ -180,7 +180,7 @@ pub(super) fn exclude(
         error
     })?;
     match pool.break_lock(name, lock, holder) {
-        // Somebody else did it.
+        // Another process did it.
         Ok(()) | Err(Code::NOT_FOUND) => Ok(()),
         Err(code) => Err(told(name, "break the lock of a dead holder", code)),
     }

@@ -1,8 +1,8 @@
-//! Which pool and namespace an object goes to, and the object that says so.
+//! The pool and namespace of each object, and the object that records them.
 //!
 //! A pool is tied to devices and to a number of copies, so journals, file data and the rest each
-//! have one of their own if the address says so. Which it is follows from the beginning of the name,
-//! so that every process agrees; the marker keeps what was chosen when the store was made.
+//! have one of their own if the address names it. The pool follows from the beginning of the name,
+//! so that every process agrees; the marker keeps the choice from the making of the store.
 //!
 //! Invariant: every process that uses a store uses the same pools, or is refused.
 
@@ -15,13 +15,13 @@ use super::config::Config;
 use super::errors::told;
 use super::sys::{Cluster, Code, Pool, Read, Step};
 
-/// What names of file data begin with.
+/// The prefix of file data.
 pub(super) const DATA: &str = "data/";
-/// What names of journals and of file data begin with; everything else is metadata.
+/// The prefixes of journals and of file data; everything else is metadata.
 pub(super) const PURPOSES: [(&str, &str); 3] =
     [("journal", "journal/"), ("data", DATA), ("metadata", "")];
 
-/// The object that says what this is, in the namespace that is called like the store.
+/// The marker of a store, in the namespace with the store's name.
 const MARKER: &str = "cudele-store";
 /// Version of the layout.
 const LAYOUT: &str = "1";
@@ -30,11 +30,11 @@ const MARKER_BYTES_MAX: usize = 4096;
 /// Where the objects of one purpose are.
 #[derive(Debug)]
 pub(super) struct Place {
-    /// What their names begin with.
+    /// The prefix of their names.
     pub(super) prefix: &'static str,
-    /// Heads: what a list shows.
+    /// Heads: the objects of a list.
     pub(super) heads: Pool,
-    /// What does not fit into heads.
+    /// The overflow of heads.
     pub(super) pieces: Pool,
 }
 
@@ -97,7 +97,7 @@ impl Places {
         Ok(places.chain(self.chosen.all()?).collect())
     }
 
-    /// Where objects may be whose names begin so.
+    /// The places of objects with this prefix.
     ///
     /// # Errors
     /// If the cluster does not say which pools policies have named.
@@ -116,7 +116,7 @@ impl Places {
         };
         let places = self.places.iter().enumerate().filter(fits);
         let mut places: Vec<_> = places.map(|(_, place)| Arc::clone(place)).collect();
-        // Whoever names a file's shard wants no other pool's.
+        // A shard of a file is never in another pool's places.
         if DATA.starts_with(prefix) || prefix.strip_prefix(DATA).is_some_and(may_be_pool) {
             places.extend(self.chosen.all()?);
         }
@@ -129,7 +129,7 @@ impl Places {
     }
 }
 
-/// Whether names in a pool that somebody chose may begin so.
+/// Whether names in a chosen pool may begin so.
 fn may_be_pool(rest: &str) -> bool {
     "pool".starts_with(rest) || rest.starts_with("pool")
 }
@@ -149,7 +149,7 @@ pub(super) fn open(
     })
 }
 
-/// Reads the marker, or writes it; `config` then says what it says.
+/// Reads the marker into `config`, or writes it.
 fn settle(base: &Pool, store: &str, config: &mut Config, create: bool) -> Result<()> {
     if create {
         let mut text = format!("cudele-store {LAYOUT}\n");
@@ -180,7 +180,7 @@ fn settle(base: &Pool, store: &str, config: &mut Config, create: bool) -> Result
     agree(&text, store, config)
 }
 
-/// Takes over what the marker says, unless the address says otherwise.
+/// Takes over the marker's values, unless the address contradicts them.
 fn agree(text: &str, store: &str, config: &mut Config) -> Result<()> {
     let mut lines = text.lines();
     match lines.next().and_then(|line| line.split_once(' ')) {

@@ -1,13 +1,13 @@
 //! Which connections work as which client, so that a client can be shut out of the store.
 //!
-//! A client that has a subtree to itself writes to the store without asking anybody: content of files,
-//! its journal. Whoever takes the subtree over must be sure that nothing of that arrives later. So the
-//! client's processes hold a lock together, Ceph's own, which says from where each is connected, and
-//! whoever takes over has these addresses put on the blocklist of all OSDs.
+//! A client with a decoupled subtree writes to the store without a server: content of files, its
+//! journal. A process that takes the subtree over must be sure that no such write arrives later. So
+//! the client's processes share a lock, Ceph's own, which records the address of each, and the new
+//! owner has these addresses put on the blocklist of all OSDs.
 //!
-//! Not a sign of life: who died is still there, and is shut out all the same.
+//! Not a sign of life: a dead process is still listed, and is blocklisted all the same.
 //!
-//! Invariant: whoever writes as a client has entered before.
+//! Invariant: every process that writes as a client has entered before.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -48,19 +48,19 @@ impl Entered {
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        // What stays is small, and says nothing wrong: this address is not used again.
+        // The leftover is small and harmless: this address is not used again.
         let _ = self.pool.unlock(&self.object, LOCK, &self.cookie);
         let _ = remove_unused(&self.pool, &self.object);
     }
 }
 
-/// Removes the object of a client as whom nobody works.
+/// Removes the object of a client without processes.
 fn remove_unused(pool: &Pool, object: &str) -> CodeResult<()> {
     let mut buffer = [];
     let object_name = object.into();
     let read =
         Read { object: object_name, offset: 0, buffer: &mut buffer, version: None, attr: None };
-    // Whoever enters changes the version.
+    // A process that enters changes the version.
     let version = pool.read(read)?.version;
     if pool.holders(object, LOCK)?.is_empty() {
         pool.change(object, &[Step::AssertVersion(version), Step::Remove])?;
@@ -68,8 +68,8 @@ fn remove_unused(pool: &Pool, object: &str) -> CodeResult<()> {
     Ok(())
 }
 
-/// Shuts out whoever works as a client, but not this process. Afterwards nothing of theirs arrives any more
-/// that has not arrived.
+/// Blocklists all processes that work as a client, but not this one. Afterwards no late write of
+/// theirs can arrive.
 pub(super) fn shut_out(cluster: &Cluster, pool: &Pool, client: ClientId) -> Result<()> {
     let object = object_of(client);
     let me = format!("client.{}", cluster.instance());
@@ -80,7 +80,7 @@ pub(super) fn shut_out(cluster: &Cluster, pool: &Pool, client: ClientId) -> Resu
         }
     }
     match remove_unused(pool, &object) {
-        // Somebody else has removed it, or entered.
+        // Another process has removed it, or entered.
         Ok(()) | Err(Code::NOT_FOUND | Code::RANGE | Code::OVERFLOW) => Ok(()),
         Err(code) => Err(told(&object, "tidy up", code)),
     }

@@ -1,12 +1,12 @@
 //! Finding pieces that nothing refers to, and removing them.
 //!
-//! A large object is written pieces first, then the head that refers to them; it goes head first. Whoever
-//! dies in between leaves pieces. Nobody reads them, and nothing but their names says whose they are:
-//! so all names of pieces are looked at, and the heads that they belong to.
+//! A large object is written pieces first, then the head that refers to them; it is removed head
+//! first. A process that dies in between leaves pieces. No reader needs them, and only their names
+//! identify their objects: so all names of pieces are compared with the heads.
 //!
-//! A writer that lives has pieces without a head, too, for as long as it takes to write them. So only what
-//! is older than [`OLDEST_WRITER`] by far is removed, and a writer that took longer than that gives up
-//! instead of referring to its pieces ([`Begun`]).
+//! A living writer has pieces without a head, too, for as long as it takes to write them. So only
+//! pieces that are older than [`OLDEST_WRITER`] by far are removed, and a writer that took longer
+//! than that gives up instead of referring to its pieces ([`Begun`]).
 //!
 //! Invariant: a piece that a head refers to, or that a writer may still refer to, is not removed.
 
@@ -24,7 +24,7 @@ use crate::Swept;
 
 /// No writer takes longer from its first piece to the head.
 const OLDEST_WRITER: Duration = Duration::from_secs(30 * 60);
-/// What is younger is left alone: the same with room for clocks that are wrong.
+/// Younger pieces stay: the same with room for wrong clocks.
 pub(super) const YOUNGEST_GARBAGE_S: u64 = 2 * 60 * 60;
 
 /// When a writer began with its pieces.
@@ -51,8 +51,8 @@ impl Begun {
 }
 
 impl Rados {
-    /// Removes pieces that nothing refers to and that were written before `before_s`, in seconds since 1970;
-    /// only counts them if `look`.
+    /// Removes unreferenced pieces that were written before `before_s`, in seconds since 1970; only
+    /// counts them with `look`.
     pub(super) fn sweep_pieces(&self, before_s: i64, look: bool) -> Result<Swept> {
         let mut swept = Swept::default();
         for place in self.places.all()? {
@@ -101,7 +101,7 @@ impl Rados {
             Read { object: name.into(), offset: 0, buffer: &mut [], version: None, attr: None };
         let seen = match place.pieces.read(read) {
             Ok(seen) => seen,
-            // Whoever was about to remove it did.
+            // The process that was about to remove it did.
             Err(Code::NOT_FOUND) => return Ok(()),
             Err(code) => return Err(told(name, "look at", code)),
         };
@@ -110,7 +110,7 @@ impl Rados {
             return Ok(());
         }
         if !look {
-            // Not if somebody writes it at this moment.
+            // Not if a process writes it at this moment.
             match place.pieces.change(name, &[Step::AssertVersion(seen.version), Step::Remove]) {
                 Ok(_) => {}
                 Err(Code::NOT_FOUND | Code::RANGE | Code::OVERFLOW) => return Ok(()),

@@ -36,7 +36,7 @@ fn acknowledge(what: &str, number: u64) {
     output.flush().unwrap();
 }
 
-/// Not a test of its own: what the child process runs until it is killed.
+/// Not a test of its own: the child process runs this until it is killed.
 #[test]
 fn child_of_the_kill_test() {
     let Ok(directory) = std::env::var(DIRECTORY) else { return };
@@ -88,7 +88,7 @@ fn run_and_kill(directory: &Path, start: u64, operations: u64) -> BTreeMap<Strin
     let mut acknowledged = BTreeMap::new();
     let mut seen = 0;
     let mut killed = false;
-    // After the kill the pipe still holds what was acknowledged before it.
+    // After the kill the pipe still holds the acknowledgements from before it.
     for line in lines {
         let line = line.unwrap();
         let Some((kind, number)) = line.strip_prefix("done ").and_then(|line| line.split_once(' '))
@@ -148,7 +148,7 @@ fn a_killed_process_loses_nothing_it_acknowledged() {
         }
         assert!(store.lock("writer", "the parent").is_ok(), "the lock died with its holder");
         assert_eq!(std::fs::read_dir(path.join("tmp")).unwrap().count(), 0, "no leftovers");
-        // What a kill left half-appended would sit in the middle of the log from now on.
+        // A partial append of the killed process would be in the middle of the log from now on.
         let _ = store.delete("log/0").unwrap();
         start = state + 1;
     }

@@ -1,5 +1,5 @@
-//! Tests of the directory store against what no unit test can fake: killed processes, full disks
-//! and power cuts.
+//! Tests of the directory store under faults that no unit test can fake: killed processes, full
+//! disks and power cuts.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,

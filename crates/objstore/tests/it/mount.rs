@@ -1,4 +1,4 @@
-//! Small file systems of a test's own, for those who may mount.
+//! Small file systems of a test's own, for users that may mount.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -42,8 +42,8 @@ impl Drop for Mount {
 }
 
 /// Waits for a condition that another process delays for a moment: between its start and the
-/// execution of its program, a child of any test here has copies of all descriptors, so that what
-/// this test has closed is still open.
+/// execution of its program, a child of any test here has copies of all descriptors, so that a file
+/// which this test has closed is still open.
 pub(crate) fn eventually(what: &str, condition: impl Fn() -> bool) {
     let start = Instant::now();
     while !condition() {

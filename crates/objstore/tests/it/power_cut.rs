@@ -1,5 +1,5 @@
-//! Power cuts, on an ext4 in a file: what a copy of the file holds at some moment is what the disk
-//! would hold if the power failed then. What the kernel has not yet been made to write is missing.
+//! Power cuts, on an ext4 in a file: a copy of the file at some moment is the state of the disk
+//! after a power cut at that moment. Data that the kernel has not written yet is missing.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -32,7 +32,7 @@ impl Machine {
         Some(Self { mount, directory })
     }
 
-    /// Cuts the power, and looks at what is there after the reboot. The machine itself runs on.
+    /// Cuts the power, and looks at the store after the reboot. The machine itself runs on.
     fn cut(&self, look: impl FnOnce(&Dir)) {
         let copy: PathBuf = self.directory.path().join("copy");
         std::fs::copy(self.directory.path().join("disk"), &copy).unwrap();
@@ -98,7 +98,7 @@ fn a_power_cut_takes_nothing_that_was_acknowledged() {
         assert_eq!(rebooted.get("data/49").unwrap().0, [49; 500]);
     });
 
-    // And it was a power cut: what was not synced is not there.
+    // And it was a power cut: unsynced data is missing.
     store.append("unsynced", b"x").unwrap();
     put(&store, "made/by/put", b"3");
     store.append("unsynced", &[4; 100_000]).unwrap();

@@ -35,7 +35,7 @@ fn two_connections_see_each_others_changes() {
     };
     let first = done(one.put("mon/map", b"1", Expect::Absent));
     let second = done(two.put("mon/map", b"2", Expect::Is(first)));
-    // What the first connection remembers is out of date, and must not count.
+    // The first connection's cache is out of date, and must not count.
     let late = one.put("mon/map", b"late", Expect::Is(first));
     assert_eq!(late, Ok(Outcome::Conflict(Some(second))));
     done(one.put("mon/map", b"3", Expect::Is(second)));
@@ -72,7 +72,7 @@ fn every_purpose_has_its_pool() {
     assert_eq!(ceph.objects("fast", "cudele.journal"), ["journal/mds.0000/0"]);
     assert_eq!(ceph.objects("bulk", "cudele.data"), ["data/01/0101.0"]);
     assert_eq!(ceph.objects("test", "cudele.metadata"), ["dirs/1/manifest", "mon/map"]);
-    // The store knows it, so nobody has to say it again; and nobody may say otherwise.
+    // The store knows it, so no later address needs to name it; and none may contradict it.
     let store = objstore::open_existing(&ceph.url("test")).unwrap();
     assert_eq!(store.list("").unwrap().len(), 4);
     assert_eq!(store.list("jour").unwrap(), ["journal/mds.0000/0"]);
@@ -116,7 +116,7 @@ fn a_chosen_pool_has_its_number_for_ever() {
     assert_eq!(three.list(&data(bulk)).unwrap(), [data(bulk)]);
     assert_eq!(three.list("data/01/").unwrap(), Vec::<String>::new());
     assert_eq!(three.pool("none").unwrap_err().errno, Errno::NotFound);
-    // What was never chosen, or is gone with its pool, is no file of zeros.
+    // A pool that was never chosen, or is gone, is no file of zeros.
     let error = three.stat(&data(9)).unwrap_err();
     assert_eq!(error.errno, Errno::NoSuchPlace, "{error}");
     let sure = "--yes-i-really-really-mean-it";

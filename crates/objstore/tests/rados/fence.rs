@@ -11,8 +11,8 @@ use crate::cluster::{eventually, up};
 /// The store's address; its presence makes this process a child.
 const STORE: &str = "OBJSTORE_FENCE_STORE";
 
-/// Not a test of its own: what a child process runs. It takes the lock and appends a byte for each
-/// line that it is told, and says how that went.
+/// Not a test of its own: a child process runs it. It takes the lock and appends a byte for each
+/// line of its input, and prints the result.
 #[test]
 fn child_of_the_fence_tests() {
     let Ok(url) = std::env::var(STORE) else { return };
@@ -109,7 +109,7 @@ fn a_holder_that_was_asleep_cannot_write_when_it_wakes_up() {
     assert!(error.to_string().contains("held by the child"), "{error}");
 
     holder.stop();
-    // It is asleep in the middle of its work: this is on its way when it wakes up.
+    // It is asleep in the middle of its work: this request is under way when it wakes up.
     holder.tell("append");
     let start = Instant::now();
     let guard = store.lock("rank/0000.lock", "the next").unwrap();
@@ -131,7 +131,7 @@ fn a_holder_that_was_asleep_cannot_write_when_it_wakes_up() {
     assert!(!guard.is_lost());
     holder.tell("end");
     holder.child.wait().unwrap();
-    // That the old holder let go of what was no longer its lock changes nothing.
+    // The old holder's release of a lost lock changes nothing.
     let other = ceph.open("");
     let error = other.lock("rank/0000.lock", "a third").unwrap_err();
     assert!(error.to_string().contains("held by the next"), "{error}");
@@ -171,7 +171,7 @@ fn a_client_is_shut_out_with_all_its_processes_and_nobody_else_is() {
         first.enter(gone).unwrap(),
         second.enter(gone).unwrap(),
         bystander.enter(other).unwrap(),
-        // Who takes over worked as the same client, too.
+        // The new owner worked as the same client, too.
         next.enter(gone).unwrap(),
     ];
     for store in [&first, &second, &bystander, &next] {

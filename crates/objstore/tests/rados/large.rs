@@ -6,7 +6,7 @@ use types::{DirFragId, Frag, Ino, Pool, Seq, Timestamp};
 
 use crate::cluster::up;
 
-/// What one RADOS object holds.
+/// The size of one RADOS object.
 const PIECE: usize = 4 << 20;
 
 fn bytes(length: usize, seed: u32) -> Vec<u8> {
@@ -57,7 +57,7 @@ fn a_large_object_is_replaced_as_a_whole_and_leaves_nothing() {
 fn appends_and_ranges_go_across_pieces() {
     let Some(ceph) = up(|_| {}) else { return };
     let store = ceph.open("");
-    // Two connections, so that neither can rely on what it remembers.
+    // Two connections, so that neither can rely on its cache.
     let other = ceph.open("");
     let mut model = Vec::new();
     for (number, length) in [PIECE - 3, 1, 7, PIECE, 0, 2 * PIECE + 1, 5].into_iter().enumerate() {
@@ -78,7 +78,7 @@ fn appends_and_ranges_go_across_pieces() {
     }
     let version = Version::of(&model);
     store.write_range("journal/log", (2 * PIECE) as u64, b"changed").unwrap();
-    // Only a piece has changed: whoever compares must notice all the same.
+    // Only a piece has changed: a conditional change must notice all the same.
     let late = other.put("journal/log", b"late", Expect::Is(version));
     assert!(matches!(late, Ok(Outcome::Conflict(Some(_)))), "{late:?}");
 }
@@ -194,7 +194,7 @@ fn a_sweep_removes_what_nothing_refers_to_and_nothing_else() {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let now = i64::try_from(now.as_secs()).unwrap();
     assert_eq!(pieces(), 8);
-    // Somebody may be about to refer to what is young.
+    // A writer may be about to refer to a young piece.
     let young = store.sweep(now, false).unwrap();
     assert_eq!((young.garbage, young.young, young.pieces), (0, 6, 10));
     let look = store.sweep(now + 3 * HOURS_S, true).unwrap();

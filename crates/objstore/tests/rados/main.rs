@@ -1,7 +1,7 @@
-//! The store in a Ceph cluster, against real clusters: what no unit test can fake.
+//! The store in a Ceph cluster, against real clusters: tests that no unit test can replace.
 //!
-//! `cargo xtask ci rados` runs these tests; each brings up what it needs and takes it down again.
-//! Where Ceph is not installed they fail and say which packages are missing, unless
+//! `cargo xtask ci rados` runs these tests; each brings up its own cluster and takes it down again.
+//! Where Ceph is not installed they fail and name the missing packages, unless
 //! `CUDELE_TEST_RADOS=skip`.
 #![allow(
     clippy::disallowed_methods,

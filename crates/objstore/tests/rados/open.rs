@@ -1,4 +1,4 @@
-//! Opening a store that cannot be opened: what people are told.
+//! The messages for a store that cannot be opened.
 
 use types::{Errno, Error};
 
@@ -43,7 +43,7 @@ fn wrong_keys_and_missing_rights_are_refused() {
     std::fs::write(&forged, key).unwrap();
     let forged = format!("{url}&keyring={}", forged.display());
     refused(&forged, Errno::Access, &["accepts no key of client.admin", "auth get"]);
-    // A user who may read.
+    // A user with read access.
     let keyring = ceph.user("reader", &["mon", "allow r", "osd", "allow r pool=test"]).unwrap();
     let reader = format!("{url}&id=reader&keyring={}", keyring.display());
     let store = objstore::open_existing(&reader).unwrap();
@@ -51,7 +51,7 @@ fn wrong_keys_and_missing_rights_are_refused() {
     assert_eq!(error.errno, Errno::Access, "{error}");
     assert!(error.to_string().contains("ceph auth get"), "{error}");
     assert_eq!(store.list(""), Ok(Vec::new()));
-    // What the administrator's guide gives a user is enough, also to shut out a dead holder.
+    // The rights from the administrator's guide are enough, also to fence a dead holder.
     let rights = ["mon", "allow r, allow command \"osd blocklist\"", "osd", "allow rwx pool=test"];
     let keyring = ceph.user("cudele", &rights).unwrap();
     let user = format!("{url}&id=cudele&keyring={}", keyring.display());

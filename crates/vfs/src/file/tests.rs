@@ -24,7 +24,7 @@ fn an_answer_from_before_a_flush_takes_nothing_back() {
     // The inode was told, and an answer from before comes only now.
     content.dirty = false;
     assert_eq!(length_and_time(content.over(attr(10, 1))), (30, written));
-    // What the server says of the time after that holds, also if it was set back.
+    // The server's later time holds, even if it is an earlier one.
     let later = Attr { mtime: Timestamp(5), ..attr(30, written + 9) };
     assert_eq!(length_and_time(content.over(later)), (30, 5));
     content.forget_written(&AttrChange { mtime: Some(Timestamp(5)), ..AttrChange::default() });

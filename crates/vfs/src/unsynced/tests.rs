@@ -26,7 +26,7 @@ fn of_a_change_of_many_objects_each_may_differ() {
     assert_eq!(numbers(&unsynced).len() as u64, OBJECTS_MAX);
     unsynced.note(Stripe::DEFAULT, (0, OBJECTS_MAX * STRIPE + 1));
     assert!(unsynced.all && numbers(&unsynced).is_empty());
-    // As long as it was, and not only as long as it is: what was cut off must be gone.
+    // As long as it was, and not only as long as it is: a sync must also cover removed objects.
     assert_eq!(unsynced.changed_to, OBJECTS_MAX * STRIPE + 1);
 }
 

@@ -42,7 +42,7 @@ pub(super) fn compact_on(store: &dyn ObjectStore, carrier: &Carrier) -> Result<b
     }
 }
 
-/// What a directory should be.
+/// The expected content of a directory.
 type Model = BTreeMap<String, u64>;
 
 /// Makes or removes some names.
@@ -242,7 +242,8 @@ fn a_look_up_reads_one_block_and_the_next_one_none() {
     assert_eq!(look(500_000).0, None);
 }
 
-/// Of a run that a client wrote what it had no right to is not found either, and its runs can be merged.
+/// A row of a client's run without the right numbers is not found either, and its runs can be
+/// merged.
 #[test]
 fn a_look_up_finds_of_a_clients_run_what_loading_finds() {
     let (store, carrier) = (Memory::new(), small());

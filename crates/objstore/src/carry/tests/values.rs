@@ -15,7 +15,7 @@ fn small() -> Carrier {
     Carrier::new(Tuning { tiers, whole_bytes, cache_bytes, segment_bytes_min: 1000 })
 }
 
-/// What a directory should be: the number of each file, which says what it holds.
+/// The expected content of a directory: the number of each file, from which its content follows.
 type Model = BTreeMap<String, u64>;
 
 /// Some are long, some are not.
@@ -53,7 +53,7 @@ fn change(random: &mut Random, model: &mut Model, count: u64) -> Rows {
     rows
 }
 
-/// The files of rows, which hold what they should.
+/// The files of rows, whose content must match.
 fn files(rows: &Rows) -> Model {
     let mut found = Model::new();
     for row in rows.iter() {
@@ -183,7 +183,7 @@ fn who_reads_while_values_are_moved_reads_again() {
     let (store, carrier, mut random) = (Memory::new(), small(), Random(5));
     let mut model = Model::new();
     while !commit_on(&store, &carrier, change(&mut random, &mut model, 40)).unwrap() {}
-    // The manifest and the runs were read, and then what they point to was moved.
+    // The manifest and the runs were read, and then their values were moved.
     let stale = manifest(&store);
     let runs = read_runs(&store, &stale).unwrap();
     let rows = metastore::merge(&stale, &runs).unwrap();
@@ -213,8 +213,8 @@ fn damaged_content_is_no_content() {
     assert_eq!((error.errno, &error.subject), (Errno::BadMessage, name));
 }
 
-/// A job whose small files are stored with their inodes: bytes written for each byte that came, without and
-/// with value segments (I-08, I-09).
+/// A job whose small files are stored with their inodes: bytes written for each byte that came,
+/// without and with value segments (I-08, I-09).
 #[test]
 fn content_is_written_hardly_more_than_once() {
     let amplification = |segment_bytes_min: u64| {

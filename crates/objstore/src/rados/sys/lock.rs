@@ -1,4 +1,4 @@
-//! Locks of Ceph's, and asking those who watch an object.
+//! Locks of Ceph's, and questions to the watchers of an object.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr::{null, null_mut};
@@ -11,14 +11,14 @@ use super::{Code, CodeResult, Io, Pool, check, text};
 pub(in crate::rados) struct Holder {
     /// Its connection: `client.` and the number of [`Cluster::instance`].
     pub(in crate::rados) client: String,
-    /// What it gave when it took the lock.
+    /// The cookie with which it took the lock.
     pub(in crate::rados) cookie: String,
     /// Where it is connected from.
     pub(in crate::rados) address: String,
 }
 
 impl Pool {
-    /// Takes a lock that nobody holds; `BUSY` if somebody does.
+    /// Takes a free lock; `BUSY` if it is held.
     pub(in crate::rados) fn lock(&self, object: &str, lock: &CStr, cookie: &str) -> CodeResult<()> {
         let (object, cookie) = (text(object)?, text(cookie)?);
         let Io(api, io) = self.io;
@@ -94,7 +94,7 @@ impl Pool {
         })
     }
 
-    /// Who holds a lock.
+    /// The holders of a lock.
     pub(in crate::rados) fn holders(&self, object: &str, lock: &CStr) -> CodeResult<Vec<Holder>> {
         /// Of each of the texts: room for hundreds of holders. More are refused (`RANGE`).
         const BYTES: usize = 64 << 10;
@@ -137,12 +137,13 @@ impl Pool {
         Ok(holders.map(holder).collect())
     }
 
-    /// Who holds a lock that only one may hold.
+    /// The holder of an exclusive lock.
     pub(in crate::rados) fn holder(&self, object: &str, lock: &CStr) -> CodeResult<Option<Holder>> {
         Ok(self.holders(object, lock)?.into_iter().next())
     }
 
-    /// Asks everybody who watches an object to say so, within this time. Returns how many did.
+    /// Asks all watchers of an object for an answer within this time. Returns the number of
+    /// answers.
     pub(in crate::rados) fn ask_watchers(
         &self,
         object: &str,
@@ -165,7 +166,7 @@ impl Pool {
             )
         };
         let reply = self.cluster.take(reply, bytes);
-        // It begins with the number of those who answered. That others did not is `ETIMEDOUT`.
+        // The reply begins with the number of answers. A missing answer is `ETIMEDOUT`.
         let answered = reply.first_chunk().map_or(0, |count| u32::from_le_bytes(*count));
         if answered > 0 { Ok(answered) } else { check(code).map(|()| 0) }
     }

@@ -1,6 +1,6 @@
 //! Requests: compound changes, reads, and waiting for them.
 //!
-//! Invariant: what librados writes to stays where it is until the request has ended.
+//! Invariant: memory that librados writes to stays in place until the request has ended.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr::{null, null_mut};
@@ -26,14 +26,14 @@ pub(in crate::rados) enum Step<'a> {
     Remove,
 }
 
-/// What a read tells beside the bytes.
+/// The results of a read beside the bytes.
 #[derive(Clone, Debug, Default)]
 pub(in crate::rados) struct Seen {
     /// Of the object, when it was read. Changes with every change.
     pub(in crate::rados) version: u64,
     /// Length of the object in bytes.
     pub(in crate::rados) size: u64,
-    /// When it was changed last, in seconds by the clock of whoever did.
+    /// The time of the last change, in seconds by the writer's clock.
     pub(in crate::rados) changed_s: i64,
     /// How many bytes were read.
     pub(in crate::rados) read: usize,
@@ -41,7 +41,7 @@ pub(in crate::rados) struct Seen {
     pub(in crate::rados) attr: Option<Vec<u8>>,
 }
 
-/// What to read of one object.
+/// The parts of one object to read.
 #[derive(Debug)]
 pub(in crate::rados) struct Read<'a> {
     pub(in crate::rados) object: String,
@@ -83,7 +83,7 @@ impl Submitted {
 
 impl Drop for Submitted {
     fn drop(&mut self) {
-        // SAFETY: released once; librados keeps what a request under way needs.
+        // SAFETY: released once; librados keeps the memory of a request under way.
         unsafe { (self.0.rados_aio_release)(self.1) };
     }
 }
@@ -130,7 +130,7 @@ impl WriteOp {
     }
 }
 
-/// A read, and where librados puts what it finds.
+/// A read, and the memory for its results.
 pub(super) struct ReadOp<'a> {
     api: &'static Api,
     op: Handle,

@@ -1,4 +1,4 @@
-//! Watches on objects: a sign of life that others can ask for.
+//! Watches on objects: a sign of life on request.
 
 use std::ffi::{CString, c_int};
 use std::ptr::null;
@@ -9,17 +9,17 @@ use std::time::Duration;
 use super::library::{Api, Handle};
 use super::{CodeResult, Io, Pool, check, text};
 
-/// A watch on an object: whoever asks [`Pool::ask_watchers`] is answered, as long as this process
-/// runs and the cluster hears of it.
+/// A watch on an object: it answers [`Pool::ask_watchers`], as long as this process runs and the
+/// cluster hears of it.
 #[derive(Debug)]
 pub(in crate::rados) struct Watch {
     pool: Arc<Pool>,
     number: u64,
-    /// What the callbacks are given; they have a pointer to it.
+    /// The argument of the callbacks; they have a pointer to it.
     context: *mut Context,
 }
 
-// SAFETY: the context is read by whatever thread librados has, and consists of what may be shared.
+// SAFETY: any thread of librados may read the context, and all its parts may be shared.
 unsafe impl Send for Watch {}
 
 #[derive(Debug)]
@@ -30,7 +30,7 @@ struct Context {
     signal: Arc<Signal>,
 }
 
-/// Tells whoever keeps a watch that it is lost, or that it is no longer needed.
+/// Tells the keeper of a watch that it is lost, or that it is no longer needed.
 #[derive(Debug, Default)]
 pub(in crate::rados) struct Signal {
     state: Mutex<()>,
@@ -89,7 +89,7 @@ impl Watch {
             )
         });
         if let Err(code) = result {
-            // SAFETY: without a watch nobody has the pointer.
+            // SAFETY: without a watch no thread has the pointer.
             drop(unsafe { Box::from_raw(context) });
             return Err(code);
         }
@@ -119,7 +119,7 @@ extern "C" fn on_notify(
 ) {
     // SAFETY: what `Watch::new` gave; it outlives the watch.
     let Context { api, io, object, .. } = unsafe { &*context.cast::<Context>() };
-    // SAFETY: librados allows this call from here. What does not arrive is asked again.
+    // SAFETY: librados allows this call from here. A lost answer is requested again.
     unsafe { (api.rados_notify_ack)(*io, object.as_ptr(), notification, watch, null(), 0) };
 }
 
