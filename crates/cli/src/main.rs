@@ -21,6 +21,7 @@ mod fstab;
 mod glob;
 mod intake;
 mod journals;
+mod logfile;
 mod memory;
 mod out;
 mod owned;

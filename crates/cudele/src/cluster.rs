@@ -7,6 +7,7 @@ use net::{Address, Connection};
 use types::{ClientId, Cred, Errno, Error, Rank, Result, Tid};
 use wire::{ClusterMap, Decoupled, MergeFlags, Message, MonAnswer, MonOp, Unused};
 
+use crate::contact::Contact;
 use crate::{Fs, Locator, StateDir};
 
 /// How long the monitor may take to answer.
@@ -19,6 +20,7 @@ pub struct Cluster {
     link: Mutex<Option<Link>>,
     /// Clients of this process.
     mounted: Mutex<Vec<Weak<Fs>>>,
+    pub(crate) contact: Contact,
 }
 
 /// What became of a policy that was set.
@@ -54,6 +56,7 @@ impl Cluster {
             address: address.clone(),
             link: Mutex::default(),
             mounted: Mutex::default(),
+            contact: Contact::default(),
         });
         cluster.call(MonOp::Status)?;
         Ok(cluster)

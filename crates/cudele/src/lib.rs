@@ -37,6 +37,7 @@ mod alone;
 mod balancers;
 mod branches;
 mod cluster;
+mod contact;
 mod data;
 mod dir;
 mod extents;
@@ -68,6 +69,7 @@ pub use branches::{
 };
 pub use client::Composed;
 pub use cluster::{Cluster, PolicySet};
+pub use contact::ContactNews;
 pub use data::FileReader;
 pub use dir::{Dir, DirEntry, NewFile};
 pub use fs::Fs;

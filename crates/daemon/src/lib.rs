@@ -10,6 +10,7 @@
 )]
 
 mod clock;
+mod log;
 mod mds;
 mod mon;
 mod thinker;
@@ -17,6 +18,7 @@ mod vitals;
 mod warm;
 mod workers;
 
+pub use log::Log;
 pub use mds::{MdsOptions, run_mds};
 pub use mon::{MonOptions, run_mon};
 
@@ -25,6 +27,14 @@ fn replaced(what: &str) -> types::Error {
     let cause = "it did not answer, and another process took over from it";
     types::Error::new(types::Errno::Stale, what, cause)
         .remedy("nothing to do: clients find the new one")
+}
+
+/// Logs how a daemon ended.
+fn log_end(log: &Log, ended: &types::Result<()>) {
+    match ended {
+        Ok(()) => log.line("ended"),
+        Err(error) => log.line(format_args!("ended: {error}")),
+    }
 }
 
 /// Whether somebody asked the daemon to end: by this flag or, if there is none, by SIGTERM or SIGINT.

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use mds::{Effects, Input, Mds, Settings};
 use net::{Address, Happened, Reactor};
-use objstore::ObjectStore;
+use objstore::{LockGuard, ObjectStore};
 use types::{Clock, ConnId, Errno, Error, Moment, Rank, Result, Span};
 use wire::Message;
 
+use crate::Log;
 use crate::clock::Clocks;
 use crate::thinker::Thinker;
 use crate::vitals::Meter;
@@ -40,6 +41,8 @@ pub struct MdsOptions {
     pub warm_bytes: usize,
     /// Whoever sets this ends it; without, SIGTERM and SIGINT do.
     pub terminate: Option<Arc<AtomicBool>>,
+    /// Where it writes what happens.
+    pub log: Log,
 }
 
 struct Daemon {
@@ -59,6 +62,7 @@ struct Daemon {
     fatal: Option<Error>,
     stopped: bool,
     terminate: Arc<AtomicBool>,
+    log: Log,
 }
 
 /// Runs a metadata server until it is told to stop.
@@ -66,9 +70,19 @@ struct Daemon {
 /// # Errors
 /// `EBUSY` if another server holds the rank, `EADDRINUSE`, or whatever made it impossible to go on.
 pub fn run_mds(options: MdsOptions) -> Result<()> {
-    let MdsOptions { rank, address, monitor, store, mut settings, warm_bytes, terminate } = options;
+    let (rank, log) = (options.rank, options.log.clone());
+    let name = format!("rank/{:04x}.lock", rank.0);
     // Held as long as anything can be written: two servers never write one rank's journal.
-    let lock = store.lock(&format!("rank/{:04x}.lock", rank.0), &std::process::id().to_string())?;
+    let lock = options.store.lock(&name, &std::process::id().to_string())?;
+    log.line(format_args!("started: serves {rank} at {}", options.address));
+    let ended = serve(options, lock);
+    crate::log_end(&log, &ended);
+    ended
+}
+
+fn serve(options: MdsOptions, lock: Box<dyn LockGuard>) -> Result<()> {
+    let MdsOptions { rank, address, monitor, store, mut settings, warm_bytes, terminate, log } =
+        options;
     settings.address = address.to_string();
     settings.pid = std::process::id();
     let reactor = Reactor::listen(&address)?;
@@ -90,6 +104,7 @@ pub fn run_mds(options: MdsOptions) -> Result<()> {
         fatal: None,
         stopped: false,
         terminate: crate::termination(terminate)?,
+        log,
     };
     let clock = daemon.clocks.read();
     daemon.handle(clock, Input::Start);
@@ -223,6 +238,7 @@ impl Daemon {
         for conn in effects.close.drain(..) {
             self.reactor.close(conn);
         }
+        effects.notices.drain(..).for_each(|notice| self.log.line(notice));
         self.stopped |= effects.stopped;
         self.fatal = self.fatal.take().or(effects.fatal.take());
         let mut closed = Vec::new();

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use mon::{Effects, Input, Mon, Settings};
 use net::{Address, Happened, Reactor};
-use objstore::ObjectStore;
+use objstore::{LockGuard, ObjectStore};
 use types::{Clock, Error, Moment, Result, Span};
 use wire::Message;
 
+use crate::Log;
 use crate::clock::Clocks;
 use crate::workers::Workers;
 
@@ -26,6 +27,8 @@ pub struct MonOptions {
     pub settings: Settings,
     /// Whoever sets this ends it; without, SIGTERM and SIGINT do.
     pub terminate: Option<Arc<AtomicBool>>,
+    /// Where it writes what happens.
+    pub log: Log,
 }
 
 struct Daemon {
@@ -38,6 +41,7 @@ struct Daemon {
     stopped: bool,
     fatal: Option<Error>,
     terminate: Arc<AtomicBool>,
+    log: Log,
 }
 
 /// Runs a monitor until it is told to stop.
@@ -45,8 +49,16 @@ struct Daemon {
 /// # Errors
 /// `EBUSY` if another monitor leads, `EADDRINUSE`, or whatever made it impossible to go on.
 pub fn run_mon(options: MonOptions) -> Result<()> {
-    let MonOptions { address, store, settings, terminate } = options;
-    let lock = store.lock("mon/lock", &std::process::id().to_string())?;
+    let log = options.log.clone();
+    let lock = options.store.lock("mon/lock", &std::process::id().to_string())?;
+    log.line(format_args!("started: monitor at {}", options.address));
+    let ended = serve(options, lock);
+    crate::log_end(&log, &ended);
+    ended
+}
+
+fn serve(options: MonOptions, lock: Box<dyn LockGuard>) -> Result<()> {
+    let MonOptions { address, store, settings, terminate, log } = options;
     let reactor = Reactor::listen(&address)?;
     let workers = Workers::start(&store, &reactor.waker())?;
     let mut daemon = Daemon {
@@ -59,6 +71,7 @@ pub fn run_mon(options: MonOptions) -> Result<()> {
         stopped: false,
         fatal: None,
         terminate: crate::termination(terminate)?,
+        log,
     };
     let clock = daemon.clocks.read();
     daemon.handle(clock, Input::Start);
@@ -120,6 +133,7 @@ impl Daemon {
         for conn in effects.close.drain(..) {
             self.reactor.close(conn);
         }
+        effects.notices.drain(..).for_each(|notice| self.log.line(notice));
         self.stopped |= effects.stopped;
         self.fatal = self.fatal.take().or(effects.fatal.take());
         let clock = self.clocks.read();

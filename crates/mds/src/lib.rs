@@ -25,11 +25,13 @@ mod chain;
 mod checkpoint;
 mod compact;
 mod counters;
+mod effects;
 mod fetch;
 mod leases;
 mod locks;
 mod log;
 mod merge;
+mod notice;
 mod op;
 mod opens;
 mod private;
@@ -46,11 +48,13 @@ use std::collections::VecDeque;
 
 use metastore::request::{StoreFailure, StoreOp, StoreResult, Token};
 use namespace::Namespace;
-use types::{ClientId, Clock, ConnId, Errno, Error, Ino, Map, Moment, Rank, Seq, Tid, Timestamp};
-use wire::{ClusterMap, MdsState, Message, Outbox};
+use types::{Clock, ConnId, Errno, Ino, Map, Moment, Rank, Seq, Tid};
+use wire::{ClusterMap, MdsState, Message};
 
 pub use balance::Vitals;
 pub use counters::Counters;
+pub use effects::{Effects, Observed};
+pub use notice::Notice;
 pub use private::Private;
 pub use settings::Settings;
 pub use tables::RankTable;
@@ -98,45 +102,6 @@ pub enum Input<'a> {
     Tick,
     /// Write everything down and stop.
     Terminate,
-}
-
-/// What a metadata server wants done.
-#[derive(Debug, Default)]
-pub struct Effects {
-    /// Messages to clients.
-    pub outbox: Outbox,
-    /// Frames for the monitor.
-    pub to_monitor: Vec<u8>,
-    /// Operations on the object store.
-    pub store: Vec<(Token, StoreOp)>,
-    /// What the balancer wants to know: to be answered beside the server's work, as it runs a program of
-    /// somebody's, and handed back.
-    pub questions: Vec<Box<balancer::Question>>,
-    /// Connections to close once their messages are sent.
-    pub close: Vec<ConnId>,
-    /// Everything is written down; the process may end.
-    pub stopped: bool,
-    /// The server cannot go on; the process must end with this.
-    pub fatal: Option<Error>,
-    /// Changes that were carried out, in order, if [`Settings::observe`] asks for them.
-    pub observed: Vec<Observed>,
-}
-
-/// A change that was carried out. Its reply may come later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Observed {
-    /// Whose.
-    pub client: ClientId,
-    /// Which request.
-    pub tid: Tid,
-    /// Its position in the journal; 0 for none.
-    pub seq: Seq,
-    /// The inode it created, or 0.
-    pub ino: Ino,
-    /// When.
-    pub time: Timestamp,
-    /// How many messages to clients the input had caused before.
-    pub messages: usize,
 }
 
 /// Who waits for a store operation.
@@ -214,6 +179,7 @@ pub struct Mds {
     map: Option<ClusterMap>,
     counters: Counters,
     last_beacon: Option<(Moment, MdsState)>,
+    noticed: notice::Noticed,
     /// The latest civil time handed in, for work that no request caused.
     clock: Clock,
 }
@@ -257,6 +223,7 @@ impl Mds {
             map: None,
             counters: Counters::default(),
             last_beacon: None,
+            noticed: notice::Noticed::default(),
             clock: Clock::default(),
             settings,
         }
@@ -341,6 +308,7 @@ impl Mds {
     ) {
         let Some(waiting) = self.waiting.remove(&token) else { return };
         self.counters.store_failures += u64::from(result.is_err());
+        self.noticed.store.note(self.clock.now, &result);
         match waiting {
             Waiting::Recovery => self.recovery_stored(token, result, effects),
             Waiting::Log => self.log_stored(token, result, effects),
@@ -441,6 +409,7 @@ impl Mds {
             self.leases_tick(effects);
         }
         self.beacon_tick(effects);
+        self.notice_tick(effects);
     }
 
     fn state(&self) -> MdsState {

@@ -31,6 +31,7 @@ mod scan;
 mod snapshots;
 mod subtrees;
 mod values;
+mod watch;
 
 pub use attach::{ATTACHED_DIRS_MAX, Attached, DirRun, RunList};
 pub use branch::{
@@ -60,6 +61,7 @@ pub use snapshots::{
 };
 pub use subtrees::{Part, PartState, SUBTREES_MAX, SUBTREES_NAME, Subtree, Subtrees};
 pub use values::{Pointer, VALUE_BYTES_MIN, VALUES_VERSION, ValueSegment};
+pub use watch::{StoreNotice, StoreWatch};
 
 #[cfg(test)]
 mod tests;

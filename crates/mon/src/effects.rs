@@ -9,6 +9,8 @@ use metastore::request::{StoreOp, Token};
 use types::{ConnId, Error, Tid};
 use wire::{Failure, Message, MonAnswer, Outbox};
 
+use crate::Notice;
+
 /// What a monitor wants done. Several inputs may add to it before the driver carries it out and
 /// clears it.
 #[derive(Debug, Default)]
@@ -23,6 +25,8 @@ pub struct Effects {
     pub stopped: bool,
     /// Why it must end, if it was not asked to.
     pub fatal: Option<Error>,
+    /// What the monitor's log should say.
+    pub notices: Vec<Notice>,
 }
 
 impl Effects {
@@ -33,12 +37,13 @@ impl Effects {
 
     /// Forgets everything but keeps the memory.
     pub fn clear(&mut self) {
-        let Self { outbox, store, close, stopped, fatal } = self;
+        let Self { outbox, store, close, stopped, fatal, notices } = self;
         outbox.clear();
         store.clear();
         close.clear();
         *stopped = false;
         *fatal = None;
+        notices.clear();
     }
 
     /// Adds the reply to a request.

@@ -5,7 +5,7 @@ mod standby;
 
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Locator, Result};
-use daemon::MdsOptions;
+use daemon::{Log, MdsOptions};
 use mds::Settings;
 use net::Address;
 use types::{Rank, Span};
@@ -80,6 +80,7 @@ fn serve(context: &Context, args: &Args, rank: Rank) -> Result<()> {
         settings,
         warm_bytes: args.warm_bytes,
         terminate: None,
+        log: Log::of(rank.to_string()),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Locator, Result};
-use daemon::MonOptions;
+use daemon::{Log, MonOptions};
 use types::Span;
 
 use super::up::{MARKER, field};
@@ -34,6 +34,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         },
         store: objstore::open_existing(&store)?,
         terminate: None,
+        log: Log::of("mon"),
     })
 }
 

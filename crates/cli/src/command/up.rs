@@ -15,6 +15,7 @@ use types::{Epoch, Rank};
 use wire::{Hello, Message};
 
 use crate::context::Context;
+use crate::logfile;
 
 /// Start a monitor, metadata servers and the embedded object store, each daemon in a process of
 /// its own, and return when they are healthy. Started again on the same directory, it starts
@@ -248,10 +249,8 @@ fn warm_bytes() -> usize {
 
 /// Starts a daemon of this binary in the background, with its output in a log file.
 fn spawn(dir: &Path, daemon: &str, log: &str, options: &[String]) -> Result<Child> {
-    let logs = dir.join("log");
-    fs::create_dir_all(&logs).map_err(|error| io(&logs, &error))?;
-    let log = logs.join(format!("{log}.log"));
-    let file = fs::File::create(&log).map_err(|error| io(&log, &error))?;
+    let log = logfile::of_daemon(dir, log);
+    let file = logfile::open(&log)?;
     let copy = file.try_clone().map_err(|error| io(&log, &error))?;
     let program = std::env::current_exe().map_err(|error| io(dir, &error))?;
     let mut command = Command::new(&program);
@@ -296,7 +295,7 @@ fn wait(
 
 fn failed(dir: &Path, name: &str, what: &str) -> Error {
     let file = if name == "mds.0" { "mds" } else { name };
-    let log = dir.join("log").join(format!("{file}.log"));
+    let log = logfile::of_daemon(dir, file);
     let text = fs::read_to_string(&log).unwrap_or_default();
     let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("(no output)");
     let last = last.trim_start_matches("cudele: ");

@@ -11,11 +11,11 @@ use cudele::{Dir, Errno, Fs, NewFile};
 use crate::cluster::{Cluster, eventually};
 
 /// A small file system, unmounted when dropped.
-struct Mount(PathBuf);
+pub(crate) struct Mount(PathBuf);
 
 impl Mount {
     /// If mounting is not permitted, says so and returns `None`: the test is to end there.
-    fn new(path: &Path) -> Option<Self> {
+    pub(crate) fn new(path: &Path) -> Option<Self> {
         fs::create_dir_all(path).unwrap();
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", "size=8m", "tmpfs"]).arg(path).stderr(Stdio::null());
@@ -24,6 +24,10 @@ impl Mount {
         }
         println!("skipped: may not mount a tmpfs");
         None
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
     }
 }
 

@@ -23,6 +23,7 @@ mod full;
 mod lifecycle;
 mod linearizability;
 mod links;
+mod logs;
 mod names;
 mod opened;
 mod policies;

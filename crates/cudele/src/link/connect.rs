@@ -57,6 +57,9 @@ impl Link {
         if !state.has_unanswered() && !state.listening.present {
             return;
         }
+        if self.check_open().is_ok() {
+            self.cluster.contact.lost(self.rank, error);
+        }
         if let Err(error) = self.connect(state, Instant::now()) {
             let error = away(error);
             for tid in of(state, &|waiting| waiting.answer.is_none()) {
@@ -81,6 +84,10 @@ impl Link {
         loop {
             self.check_open()?;
             let result = self.try_connect(state);
+            match &result {
+                Ok(()) => self.cluster.contact.restored(self.rank),
+                Err(error) => self.cluster.contact.lost(self.rank, error),
+            }
             match result {
                 Ok(()) => return Ok(()),
                 Err(error) if error.errno == FENCED => return Err(error),

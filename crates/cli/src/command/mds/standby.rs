@@ -5,6 +5,7 @@
 use std::time::{Duration, Instant};
 
 use cudele::{Cluster, Errno, MdsState, Result};
+use daemon::Log;
 use types::Rank;
 
 use crate::context::Context;
@@ -16,6 +17,8 @@ const GONE_AFTER: Duration = Duration::from_secs(10);
 
 pub(super) fn run(context: &Context, serve: impl Fn(Rank) -> Result<()>) -> Result<()> {
     let cluster = Cluster::find(&context.locator())?;
+    let log = Log::of("standby");
+    log.line("started: waits for a rank without a server");
     let mut heard = Instant::now();
     // A rank that is about to stop is not lost afterwards: the cluster goes down.
     let mut stopping = false;
@@ -30,11 +33,17 @@ pub(super) fn run(context: &Context, serve: impl Fn(Rank) -> Result<()>) -> Resu
                     match serve(lost.rank) {
                         // Another one was faster, or it is not gone after all.
                         Err(error) if error.errno == Errno::Busy => {}
-                        ended => return ended,
+                        ended => {
+                            log.line(format_args!("ended: it had taken over {}", lost.rank));
+                            return ended;
+                        }
                     }
                 }
             }
-            Err(_) if stopping || heard.elapsed() >= GONE_AFTER => return Ok(()),
+            Err(_) if stopping || heard.elapsed() >= GONE_AFTER => {
+                log.line("ended: the monitor is gone");
+                return Ok(());
+            }
             Err(_) => {}
         }
         std::thread::sleep(INTERVAL);
