@@ -17,7 +17,8 @@ pub(crate) struct Context {
     /// Address of the monitor: unix:PATH or tcp:HOST:PORT [default: $CUDELE_MON]
     #[arg(long, global = true, value_name = "ADDR")]
     pub(crate) mon: Option<String>,
-    /// Directory of a cluster started by `cudele up` [default: $CUDELE_DIR, else the last one]
+    /// Directory of a cluster started by `cudele up` [default: $CUDELE_DIR, else
+    /// the only one of yours that is alive]
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 }

@@ -54,7 +54,16 @@ const EXAMPLES: &str = "Examples:
   cudele up                                   start a cluster on this machine
   cudele ingest --policy batchfs src /src     bring a tree in as a batch job
   cudele ls -l /src                           look at it
-  cudele down                                 stop the cluster";
+  cudele down                                 stop the cluster
+
+Environment:
+  CUDELE_DIR     directory of the cluster, as --dir
+  CUDELE_MON     address of the monitor, as --mon
+  CUDELE_STATE   what this user keeps on this machine: which clusters were started, which subtrees
+                 are decoupled with their journals, logs of mounts. On a local disk, one for each
+                 user [default: $XDG_STATE_HOME/cudele, else ~/.local/state/cudele]
+Without CUDELE_DIR, CUDELE_MON, --dir and --mon a command means the cluster that you started last, and
+fails if another one of yours is alive.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
