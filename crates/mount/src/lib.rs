@@ -19,7 +19,9 @@ pub mod kernel;
 mod locking;
 mod options;
 mod session;
+mod table;
 
 pub use branch::{MountedBranch, mount_branch};
 pub use options::Options;
 pub use session::{Mounted, mount, unmount};
+pub use table::{Listed, listed};

@@ -1,19 +1,24 @@
 //! `cudele run`: a batch job in a subtree of its own, with any program.
 
 mod in_branch;
+mod place;
 
 use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path as FilePath, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
 
 use clap::{Args as ClapArgs, ValueEnum};
-use cudele::{Completion, Errno, Error, Mechanism, Path, Policy, Result};
+use cudele::{Completion, Errno, Error, Ino, Mechanism, Path, Policy, Result};
 use mount::{Mounted, Options};
 use serde_json::json;
 use vfs::{Ending, Vfs};
+
+use place::{Place, Plan};
 
 use crate::command::merge;
 use crate::command::up::io;
@@ -25,13 +30,15 @@ use crate::private::{self, MountPoint};
 /// Take PATH for a job alone, run COMMAND in it, and keep and show what it made as the policy says.
 ///
 /// The command finds the directory in $CUDELE_JOB, where it stands for `{}` in its arguments, and
-/// at PATH itself if this machine has a directory there (nobody else sees that). Nothing it does in
-/// there asks a server. Others see PATH as the policy says while it runs. The exit code is the
-/// command's. With --private, $CUDELE_JOB is the path in the namespace that $CUDELE_MON leads to.
+/// at PATH itself if this machine has a directory there (nobody else sees that). With --at it is at the
+/// path that it will have after the merge. Nothing the command does in there asks a server. Others see
+/// PATH as the policy says while it runs. The exit code is the command's, 127 if there is no such
+/// program, and 126 if it cannot be run. With --private, $CUDELE_JOB is the path in the namespace that $CUDELE_MON leads to.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:
   cudele run --policy batchfs /scratch/job -- ./app --output {}
   cudele run --policy batchfs -C /src -- tar xf linux.tar
+  cudele run --at /mnt/cudele/env /env -- sh -c 'python3 -m venv $CUDELE_JOB'
   cudele run --branch nightly -C -- make          in a branch, without any server
   cudele run --branch nightly --private -- mpirun ./app   many processes, and a server of their own")]
 pub(crate) struct Args {
@@ -45,6 +52,14 @@ pub(crate) struct Args {
     /// Run the command in the directory
     #[arg(short = 'C', long)]
     chdir: bool,
+    /// Show the command the directory at this path of this machine, and nobody else: the one it will have
+    /// after the merge, so that what has its own path written into it works there. It is in a mount of
+    /// the namespace, a directory, or below an empty directory, where such a mount will be
+    #[arg(long, value_name = "PATH", conflicts_with = "private")]
+    at: Option<PathBuf>,
+    /// How long the end of the job waits for a server that is away before the work is kept on this machine
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, conflicts_with = "branch")]
+    timeout: u64,
     /// Run the command in this branch, with nothing but the object store; what it did is committed when it
     /// ends, unless it fails and --on-failure says that it is thrown away
     #[arg(long, value_name = "BRANCH", conflicts_with_all = ["policy", "path"])]
@@ -87,47 +102,107 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     let path = owned::path(args.path())?;
     let policy = owned::policy(&args.policy)?;
     // Before any thread is started: what is mounted from here on is this job's alone.
-    let is_private = private::enter().is_ok();
+    let plan = plan(args, &path, private::enter())?;
     let fs = context.mount()?;
+    fs.set_patience(Some(Duration::from_secs(args.timeout)));
     fs.make_dir(path.to_bytes(), 0o755)?;
     let vfs = Arc::new(Vfs::new(fs, &Path::root(), vfs::Options::default())?);
     let root = vfs.decouple(&path, &policy)?;
     let at = MountPoint::new()?;
-    let outcome = job(args, &path, &vfs, (at.path(), is_private));
-    let (status, mounted) = match outcome {
+    let Job { status, mounted, place } = match job(args, &path, &vfs, (at.path(), plan.as_ref())) {
         Ok(done) => done,
-        Err(error) => {
+        Err(failure) => {
             // Nothing was done in it.
             vfs.end(root, Ending::Discard)?;
-            return Err(error);
+            return failure.end(context);
         }
     };
     // A process of the job that is still at work keeps the mount until it ends, but nothing it does
     // is part of the job any more. Nor can the mount end while it is seen at a second place.
-    if views(args, at.path(), is_private).all(|view| mount::unmount(view, false).is_ok()) {
+    if place.hide(false) {
         let _ = mounted.unmount();
     } else {
-        views(args, at.path(), is_private).for_each(|view| drop(mount::unmount(view, true)));
+        place.hide(true);
         drop(mounted);
     }
-    vfs.write_back_all()?;
     let ending = ending(status, &policy, args.on_failure);
-    let done = vfs.end(root, ending)?;
+    let done = finish(&vfs, root, (&path, ending))?;
     report(context, &path, &policy, status, (ending, &done))?;
     Ok(exit_code(status))
 }
 
-/// Where the job's directory is shown as a mount of its own, the last one first: at the directory
-/// of this machine that is at PATH, if there is one, and in the place of the whole namespace. There
-/// nobody has to look up the directories above it, which others may change at any time.
-fn views<'a>(
-    args: &'a Args,
-    at: &'a FilePath,
-    is_private: bool,
-) -> impl Iterator<Item = &'a FilePath> {
-    let local = FilePath::new(args.path());
-    let local = (local.is_absolute() && local.is_dir()).then_some(local);
-    local.into_iter().chain([at]).filter(move |_| is_private)
+/// Where the command is to find the directory: at the mount made for it if this process could not
+/// `enter` a mount namespace of its own.
+fn plan(args: &Args, path: &Path, entered: std::io::Result<()>) -> Result<Option<Plan>> {
+    match (&args.at, entered) {
+        (Some(at), Ok(())) => Plan::at(at, path, args.branch.is_some()).map(Some),
+        (Some(at), Err(error)) => {
+            let cause = format!("this system allows no mounts of a process's own: {error}");
+            let subject = format!("--at {}", at.display());
+            Err(Error::new(Errno::NotPermitted, subject, cause).remedy(
+                "act as root, or have user namespaces allowed (sysctl user.max_user_namespaces)",
+            ))
+        }
+        (None, Ok(())) => Ok(Some(Plan::usual(&path.to_string()))),
+        (None, Err(_)) => Ok(None),
+    }
+}
+
+/// Ends the work in the subtree. If that fails, because no server answers for example, what was done
+/// is kept on this machine.
+fn finish(vfs: &Vfs, root: Ino, (path, ending): (&Path, Ending)) -> Result<Completion> {
+    let error = match vfs.write_back_all().and_then(|()| vfs.end(root, ending)) {
+        Ok(done) => return Ok(done),
+        Err(error) => error,
+    };
+    // Another client took the work over: a second copy of it would be merged in vain.
+    if ending == Ending::Discard || error.errno == Errno::Stale {
+        return Err(error);
+    }
+    let remedy = match vfs.end(root, Ending::Keep) {
+        Ok(_) => format!(
+            "what the command did is kept on this machine: `cudele merge {path}` merges it once the              cluster answers (`cudele up` starts what does not run), `cudele discard {path}` gives it up"
+        ),
+        Err(kept) => {
+            format!("what the command did is lost, as it cannot be kept here either: {kept}")
+        }
+    };
+    Err(Error { remedy, ..error }.about(path.to_string()))
+}
+
+/// A job whose command has ended.
+struct Job {
+    status: ExitStatus,
+    mounted: Mounted,
+    place: Place,
+}
+
+/// Why a command did not run.
+#[derive(Debug)]
+enum Failure {
+    /// It cannot be started: the exit code, as a shell has it.
+    Start(Error, u8),
+    /// Something else failed.
+    Other(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl Failure {
+    /// The exit code, after the error is printed.
+    fn end(self, context: &Context) -> Result<ExitCode> {
+        match self {
+            Self::Start(error, code) => {
+                context.report(&error);
+                Ok(ExitCode::from(code))
+            }
+            Self::Other(error) => Err(error),
+        }
+    }
 }
 
 /// Mounts, and runs the command.
@@ -135,24 +210,32 @@ fn job(
     args: &Args,
     path: &Path,
     vfs: &Arc<Vfs>,
-    (at, is_private): (&FilePath, bool),
-) -> Result<(ExitStatus, Mounted)> {
+    (at, plan): (&FilePath, Option<&Plan>),
+) -> std::result::Result<Job, Failure> {
     let root = rustix::process::getuid().is_root();
     let options = Options { allow_other: root, set_id: root, devices: root, ..Options::default() };
     let mounted = mount::mount(vfs.clone(), at, "cudele:/", &options)?;
-    let mut dir = at.join(path.to_string().trim_start_matches('/'));
-    for view in views(args, at, is_private) {
-        private::show(&dir, view)?;
+    let text = path.to_string();
+    let inside = FilePath::new(text.trim_start_matches('/'));
+    let place = match plan {
+        Some(plan) => plan.show(at, inside)?,
+        None => Place::plain(at.join(inside)),
+    };
+    let status = start(args, &place.dir, None).and_then(|child| Ok(wait(child)?));
+    match status {
+        Ok(status) => Ok(Job { status, mounted, place }),
+        Err(failure) => {
+            place.hide(true);
+            Err(failure)
+        }
     }
-    if is_private {
-        at.clone_into(&mut dir);
-    }
-    let child = start(args, &dir, None)?;
-    let status = wait(child)?;
-    Ok((status, mounted))
 }
 
-fn start(args: &Args, dir: &FilePath, monitor: Option<&str>) -> Result<Child> {
+fn start(
+    args: &Args,
+    dir: &FilePath,
+    monitor: Option<&str>,
+) -> std::result::Result<Child, Failure> {
     let (program, rest) = args.command.split_first().ok_or_else(|| {
         Error::new(Errno::Invalid, "run", "no command").remedy("name one after `--`")
     })?;
@@ -170,7 +253,9 @@ fn start(args: &Args, dir: &FilePath, monitor: Option<&str>) -> Result<Child> {
         command.current_dir(dir);
     }
     command.spawn().map_err(|error| {
-        io(&PathBuf::from(&program), &error).remedy("name a program that can be run after `--`")
+        let code = if error.kind() == ErrorKind::NotFound { 127 } else { 126 };
+        let error = io(&PathBuf::from(&program), &error);
+        Failure::Start(error.remedy("name a program that can be run after `--`"), code)
     })
 }
 

@@ -1,0 +1,38 @@
+//! What an interrupted ingest left behind.
+
+use std::sync::Arc;
+
+use cudele::{Errno, Error, Fs, Result};
+
+use crate::context::Context;
+use crate::owned;
+
+/// Gives a subtree up that an ingest with a policy decoupled and, because it was killed, did not keep
+/// anything of.
+///
+/// # Errors
+/// `EBUSY` if something of it is kept: whether that is to be merged, nobody but the user knows.
+pub(super) fn give_up_remains(context: &Context, destination: &str) -> Result<()> {
+    let path = owned::path(destination)?;
+    let cluster = context.cluster()?;
+    let Some(owner) = owned::owner(&cluster, &path)? else { return Ok(()) };
+    let mut subtree = owned::attach(context, destination)?;
+    if subtree.journals().is_empty() && owner.objects.is_empty() {
+        return subtree.discard();
+    }
+    let cause = "an earlier run left a journal of it";
+    let remedy = format!(
+        "bring that in with `cudele merge {path}`, or give it up with `cudele discard {path}`; then \
+         run this again"
+    );
+    Err(Error::new(Errno::Busy, path.to_string(), cause).remedy(remedy))
+}
+
+/// Whether a directory has no names, or does not exist.
+pub(super) fn is_empty(fs: &Arc<Fs>, destination: &str) -> Result<bool> {
+    match fs.open_dir(destination).and_then(|dir| dir.list()) {
+        Ok(names) => Ok(names.is_empty()),
+        Err(error) if error.errno == Errno::NotFound => Ok(true),
+        Err(error) => Err(error),
+    }
+}
