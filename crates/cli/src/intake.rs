@@ -36,7 +36,7 @@ pub(crate) struct Options {
     pub(crate) without: Option<PathBuf>,
     /// Set when the user wants to stop.
     pub(crate) stop: Arc<AtomicBool>,
-    /// Leave what is there already and the same.
+    /// Leave unchanged entries of the destination.
     pub(crate) resume: bool,
 }
 
@@ -46,7 +46,7 @@ trait Target {
     fn root(&self) -> Ino;
     /// Creates; a directory that exists is used.
     fn create(&mut self, dir: Ino, name: &[u8], new: &NewFile<'_>) -> Result<Made>;
-    /// What has a name already; `None` also where that is not looked up.
+    /// The inode of a name; `None` also where the target looks no names up.
     fn existing(&mut self, _: Ino, _: &[u8]) -> Result<Option<Attr>> {
         Ok(None)
     }
@@ -103,7 +103,7 @@ struct Intake<'t> {
     progress: Progress,
     is_root: bool,
     buffer: Vec<u8>,
-    /// Whether entries may be there already, and which inodes were found to be.
+    /// Whether the destination may have entries already, and the inodes that stay.
     resumes: bool,
     kept: Set<Ino>,
 }

@@ -19,14 +19,13 @@ pub(crate) fn open(path: &Path) -> Result<File> {
     file.map_err(|error| io(path, &error))
 }
 
-/// The log of a daemon: of the metadata server of rank 0 it is `mds.log`, of the others `1.log` and
-/// so on, of the monitor `mon.log`.
+/// The log of a daemon: `mon.log` of the monitor, `mds.log` of rank 0, `1.log` of rank 1 and so on.
 pub(crate) fn of_daemon(dir: &Path, name: &str) -> PathBuf {
     dir.join("log").join(format!("{name}.log"))
 }
 
-/// The log of a mount on a directory, in the state directory of the user who mounts. Without a
-/// state directory nothing is kept.
+/// The log of a mount on a directory, in the state directory of the mounting user. Without a state
+/// directory there is no log.
 pub(crate) fn of_mount(at: &Path) -> PathBuf {
     let Some(root) = StateDir::root() else { return PathBuf::from("/dev/null") };
     let place = at.to_string_lossy().trim_matches('/').replace('/', "-");

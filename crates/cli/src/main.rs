@@ -52,8 +52,8 @@ struct Arguments {
 
 const EXAMPLES: &str = "Examples:
   cudele up                                   start a cluster on this machine
-  cudele ingest --policy batchfs src /src     bring a tree in as a batch job
-  cudele ls -l /src                           look at it
+  cudele ingest --policy batchfs /etc /etc    bring a tree in as a batch job
+  cudele ls -l /etc                           look at it
   cudele down                                 stop the cluster
 
 Environment:
@@ -186,5 +186,61 @@ fn main() -> ExitCode {
             context.report(&error);
             ExitCode::from(if error.errno == types::Errno::Invalid { 2 } else { 1 })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Command, CommandFactory, Parser};
+
+    use super::Arguments;
+
+    fn walk(command: &Command, path: &str, look: &mut dyn FnMut(&Command, &str)) {
+        look(command, path);
+        for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
+            walk(sub, &format!("{path} {}", sub.get_name()), look);
+        }
+    }
+
+    /// The example lines of a command's help.
+    fn examples(command: &Command) -> Vec<String> {
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let lines = help.lines().map(str::trim).filter(|line| line.contains("cudele "));
+        lines.map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn every_command_has_an_example() {
+        let (mut without, mut commands) = (Vec::new(), 0);
+        walk(&Arguments::command(), "cudele", &mut |command, path| {
+            commands += 1;
+            let is_example = |line: &String| line.contains(path);
+            let has = examples(command).iter().any(is_example);
+            if !has && !command.is_hide_set() {
+                without.push(path.to_owned());
+            }
+        });
+        assert!(commands > 80, "{commands}");
+        assert_eq!(without, [""; 0], "commands without an example in their --help");
+    }
+
+    #[test]
+    fn every_example_is_understood() {
+        let mut tried = 0;
+        walk(&Arguments::command(), "cudele", &mut |command, _| {
+            for line in examples(command) {
+                let from = line.find("cudele ").unwrap_or_default();
+                let ends = ["  ", " | ", " && ", " > ", " < "];
+                let end = ends.iter().filter_map(|end| line[from..].find(end)).min();
+                let text = &line[from..from + end.unwrap_or(line.len() - from)];
+                if text.contains(['\'', '"', '$', '`']) {
+                    continue;
+                }
+                tried += 1;
+                let parsed = Arguments::try_parse_from(text.split_whitespace());
+                assert!(parsed.is_ok(), "{text}: {}", parsed.unwrap_err());
+            }
+        });
+        assert!(tried > 80, "{tried}");
     }
 }

@@ -1,4 +1,4 @@
-//! Whether the metadata servers can be reached, for those who want to record it: the log of a mount.
+//! Whether the metadata servers can be reached, for the log of a mount.
 //!
 //! Invariant: of one rank, news of loss and of return alternate.
 
@@ -10,7 +10,7 @@ use types::{Error, Rank};
 
 use crate::Cluster;
 
-/// What changed about the connection to a metadata server.
+/// A change in the connection to a metadata server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ContactNews {
     /// The connection is lost.
@@ -40,7 +40,7 @@ impl fmt::Display for ContactNews {
 
 type Watcher = Box<dyn Fn(ContactNews) + Send + Sync>;
 
-/// Where news go.
+/// The watcher, and the ranks that are lost.
 #[derive(Default)]
 pub(crate) struct Contact {
     watcher: OnceLock<Watcher>,
@@ -74,8 +74,8 @@ impl Contact {
 }
 
 impl Cluster {
-    /// Reports when connections to metadata servers are lost and restored, on the thread that finds
-    /// out: the watcher must neither block nor make requests. The first watcher stays.
+    /// Reports each lost and restored connection to a metadata server, on the thread that notices
+    /// it: the watcher must neither block nor make requests. The first watcher stays.
     pub fn watch_contact(&self, watcher: impl Fn(ContactNews) + Send + Sync + 'static) {
         let _ = self.contact.watcher.set(Box::new(watcher));
     }

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use net::Address;
 use types::Result;
 
-/// Where to look for a cluster. An empty one looks at the environment, and takes the cluster that this
-/// user started last if no other of theirs is alive.
+/// Where to look for a cluster. An empty locator looks at the environment, and takes the cluster
+/// that this user started last if no other cluster of this user is alive.
 #[derive(Clone, Debug, Default)]
 pub struct Locator {
     /// Address of the monitor.
@@ -31,8 +31,8 @@ impl Locator {
     /// Looks.
     ///
     /// # Errors
-    /// `EINVAL` for a malformed address, or if it could be one of several clusters; `ENOENT` if nothing
-    /// says where a cluster is.
+    /// `EINVAL` for a malformed address, or if the choice is among several clusters; `ENOENT` if no
+    /// cluster is known.
     pub fn find(&self) -> Result<Found> {
         let from_env = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         let mon = self.mon.clone().or_else(|| from_env("CUDELE_MON")?.into_string().ok());
@@ -50,8 +50,8 @@ impl Locator {
         Address::Unix(dir.join("mon.sock"))
     }
 
-    /// Remembers that the cluster in a directory was started: from now on commands that name no cluster
-    /// may mean it.
+    /// Remembers that the cluster in a directory was started: it may become the default of
+    /// commands that name no cluster.
     ///
     /// # Errors
     /// `EIO` if the state directory cannot be written.

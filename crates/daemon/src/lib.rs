@@ -29,7 +29,7 @@ fn replaced(what: &str) -> types::Error {
         .remedy("nothing to do: clients find the new one")
 }
 
-/// Logs how a daemon ended.
+/// Logs the end of a daemon.
 fn log_end(log: &Log, ended: &types::Result<()>) {
     match ended {
         Ok(()) => log.line("ended"),

@@ -6,8 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use types::Timestamp;
 
-/// Where a daemon writes what happens to it: standard error, which whoever starts the daemon may have
-/// led into a file, or nowhere.
+/// The destination of a daemon's log: standard error, which `cudele up` redirects into a file, or
+/// nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     name: Option<String>,

@@ -24,7 +24,7 @@ const MONITOR_RETRY: Span = Span::from_millis(100);
 const TICK_BUSY: Duration = Duration::from_millis(2);
 const TICK_IDLE: Duration = Duration::from_millis(50);
 
-/// What a metadata server needs to know.
+/// The configuration of a metadata server.
 #[derive(Debug)]
 pub struct MdsOptions {
     /// Its rank.
@@ -41,7 +41,7 @@ pub struct MdsOptions {
     pub warm_bytes: usize,
     /// Whoever sets this ends it; without, SIGTERM and SIGINT do.
     pub terminate: Option<Arc<AtomicBool>>,
-    /// Where it writes what happens.
+    /// The log.
     pub log: Log,
 }
 

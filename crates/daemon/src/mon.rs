@@ -16,7 +16,7 @@ use crate::workers::Workers;
 
 const TICK: Duration = Duration::from_millis(50);
 
-/// What a monitor needs to know.
+/// The configuration of a monitor.
 #[derive(Debug)]
 pub struct MonOptions {
     /// Where it listens.
@@ -27,7 +27,7 @@ pub struct MonOptions {
     pub settings: Settings,
     /// Whoever sets this ends it; without, SIGTERM and SIGINT do.
     pub terminate: Option<Arc<AtomicBool>>,
-    /// Where it writes what happens.
+    /// The log.
     pub log: Log,
 }
 

@@ -1,4 +1,4 @@
-//! What a metadata server wants done: the output of [`Mds::handle`](crate::Mds::handle).
+//! The effects of a metadata server: the output of [`Mds::handle`](crate::Mds::handle).
 
 use metastore::request::{StoreOp, Token};
 use types::{ClientId, ConnId, Error, Ino, Seq, Tid, Timestamp};
@@ -6,7 +6,7 @@ use wire::Outbox;
 
 use crate::Notice;
 
-/// What a metadata server wants done.
+/// The output of a metadata server, for its driver to execute.
 #[derive(Debug, Default)]
 pub struct Effects {
     /// Messages to clients.
@@ -15,8 +15,8 @@ pub struct Effects {
     pub to_monitor: Vec<u8>,
     /// Operations on the object store.
     pub store: Vec<(Token, StoreOp)>,
-    /// What the balancer wants to know: to be answered beside the server's work, as it runs a program of
-    /// somebody's, and handed back.
+    /// Questions of the balancer. A thread beside the server's answers them, because it runs a
+    /// user's program, and hands the answers back.
     pub questions: Vec<Box<balancer::Question>>,
     /// Connections to close once their messages are sent.
     pub close: Vec<ConnId>,
@@ -24,7 +24,7 @@ pub struct Effects {
     pub stopped: bool,
     /// The server cannot go on; the process must end with this.
     pub fatal: Option<Error>,
-    /// What the server's log should say.
+    /// Events for the server's log.
     pub notices: Vec<Notice>,
     /// Changes that were carried out, in order, if [`Settings::observe`] asks for them.
     pub observed: Vec<Observed>,
@@ -33,9 +33,9 @@ pub struct Effects {
 /// A change that was carried out. Its reply may come later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observed {
-    /// Whose.
+    /// The client.
     pub client: ClientId,
-    /// Which request.
+    /// The client's request.
     pub tid: Tid,
     /// Its position in the journal; 0 for none.
     pub seq: Seq,

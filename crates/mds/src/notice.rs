@@ -1,7 +1,7 @@
-//! What happens to a metadata server that its log should say: a line for each.
+//! Events of a metadata server that its log records: a line for each.
 //!
-//! The server decides what is worth a line; whoever drives it adds the time and writes. Invariant: the
-//! number of notices does not grow with the number of requests.
+//! The server decides which events are worth a line; the driver adds the time and writes.
+//! Invariant: the number of notices does not grow with the number of requests.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use types::{Epoch, Seq};
 
 use crate::{Effects, Mds, Phase};
 
-/// Something that happened to a metadata server.
+/// An event of a metadata server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// The journal is replayed, up to this event; clients of the term before may reconnect.
@@ -46,7 +46,7 @@ impl fmt::Display for Notice {
     }
 }
 
-/// What notices have said already.
+/// The state that the newest notices reported.
 #[derive(Debug, Default)]
 pub(crate) struct Noticed {
     phase: Option<Phase>,

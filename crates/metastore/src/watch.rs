@@ -1,4 +1,4 @@
-//! Watching whether the object store carries operations out: what a daemon's log says of it.
+//! Watching whether the object store executes operations, for the log of a daemon.
 //!
 //! Invariant: a store that fails on and on makes one notice in [`REPEAT`], however many operations
 //! fail.
@@ -14,7 +14,7 @@ const RECOVERED: Span = Span::from_millis(5_000);
 /// How often a store that keeps failing is mentioned again.
 const REPEAT: Span = Span::from_millis(60_000);
 
-/// What changed about the store.
+/// A change in the state of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreNotice {
     /// Operations fail.
@@ -54,7 +54,7 @@ impl StoreWatch {
         }
     }
 
-    /// What is to be said of it now, if anything changed.
+    /// The notice that is due now, if there is one.
     pub fn notice(&mut self, now: Moment) -> Option<StoreNotice> {
         let (at, error) = self.failed.as_ref()?;
         let due = self.noticed.is_none_or(|noticed| now.since(noticed) >= REPEAT);

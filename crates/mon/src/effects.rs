@@ -1,4 +1,4 @@
-//! What a monitor wants done, as values.
+//! The effects of a monitor, as values.
 //!
 //! Not how it is done: a driver writes to sockets and to the store, a simulator to queues.
 //!
@@ -11,7 +11,7 @@ use wire::{Failure, Message, MonAnswer, Outbox};
 
 use crate::Notice;
 
-/// What a monitor wants done. Several inputs may add to it before the driver carries it out and
+/// The output of a monitor. Several inputs may add to it before the driver carries it out and
 /// clears it.
 #[derive(Debug, Default)]
 pub struct Effects {
@@ -25,7 +25,7 @@ pub struct Effects {
     pub stopped: bool,
     /// Why it must end, if it was not asked to.
     pub fatal: Option<Error>,
-    /// What the monitor's log should say.
+    /// Events for the monitor's log.
     pub notices: Vec<Notice>,
 }
 
@@ -52,7 +52,7 @@ impl Effects {
     }
 }
 
-/// Who waits for a reply.
+/// The connection and the request that wait for a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asker {
     pub(crate) conn: ConnId,

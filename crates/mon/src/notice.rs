@@ -1,8 +1,8 @@
-//! What happens in a cluster that the monitor's log should say: a line for each.
+//! Events of a cluster that the monitor's log records: a line for each.
 //!
-//! The monitor decides what is worth a line; whoever drives it adds the time and writes. Notices about
-//! servers come from comparing the map with what was noticed before, so no way of changing the map
-//! can leave one out.
+//! The monitor decides which events are worth a line; the driver adds the time and writes.
+//! Notices about servers come from comparing the map with the map of the notices before, so no way
+//! of changing the map can leave one out.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use wire::{ClusterMap, MdsEntry, MdsState};
 
 use crate::{Effects, Mon, Phase};
 
-/// Something that happened in a cluster.
+/// An event of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// The map is read, and requests are served.
@@ -62,7 +62,7 @@ impl fmt::Display for Notice {
     }
 }
 
-/// What notices have said already.
+/// The state that the newest notices reported.
 #[derive(Debug, Default)]
 pub(crate) struct Noticed {
     phase: Option<Phase>,

@@ -153,38 +153,50 @@ impl Drop for Mounted {
 /// mount ends when they are closed.
 ///
 /// # Errors
-/// `EBUSY` if files are open in it, `EINVAL` if nothing is mounted there, `EPERM`.
+/// `EBUSY` if files are open in it, `EINVAL` if nothing is mounted there, `EPERM` without the right
+/// or without `fusermount3`, `ENOENT`.
 pub fn unmount(at: &Path, lazy: bool) -> Result<()> {
     use rustix::mount::UnmountFlags;
     let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
-    let error = match rustix::mount::unmount(at, flags | UnmountFlags::NOFOLLOW) {
-        Ok(()) => return Ok(()),
-        Err(rustix::io::Errno::PERM) => match unmount_as_user(at, lazy) {
-            Ok(()) => return Ok(()),
-            Err(error) => error,
-        },
-        Err(error) => error.into(),
+    match rustix::mount::unmount(at, flags | UnmountFlags::NOFOLLOW) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::PERM) => unmount_as_user(at, lazy),
+        Err(error) => {
+            let errno = u16::try_from(error.raw_os_error()).map_or(Errno::Io, Errno::from_code);
+            Err(unmount_error(at, errno, &error.to_string()))
+        }
+    }
+}
+
+fn unmount_error(at: &Path, errno: Errno, why: &str) -> Error {
+    let remedy = match errno {
+        Errno::Busy => "end the programs that use it, or detach it with `cudele umount --lazy`",
+        Errno::Invalid => "nothing is mounted there; `cudele mount` mounts",
+        Errno::NotFound => "",
+        _ => "only who mounted it, or root, can unmount it",
     };
-    let errno = error.raw_os_error().and_then(|code| u16::try_from(code).ok());
-    let errno = errno.map_or(Errno::Io, Errno::from_code);
-    let remedy = if errno == Errno::Busy {
-        "end the programs that use it, or detach it with `cudele umount --lazy`"
-    } else if errno == Errno::Invalid {
-        "nothing is mounted there; `cudele mount` mounts"
-    } else {
-        "only who mounted it, or root, can unmount it"
-    };
-    Err(Error::new(errno, at.display().to_string(), format!("cannot unmount: {error}"))
-        .remedy(remedy))
+    Error::new(errno, at.display().to_string(), format!("cannot unmount: {why}")).remedy(remedy)
 }
 
 /// Users other than root unmount with the help of a program that may.
-fn unmount_as_user(at: &Path, lazy: bool) -> std::io::Result<()> {
+fn unmount_as_user(at: &Path, lazy: bool) -> Result<()> {
+    // A user gets EPERM from the kernel before any other check.
+    if !at.exists() {
+        return Err(unmount_error(at, Errno::NotFound, "there is no such directory"));
+    }
+    if !crate::table::is_mount_point(at) {
+        return Err(unmount_error(at, Errno::Invalid, "it is not a mount point"));
+    }
     let mut command = std::process::Command::new("fusermount3");
-    command.arg("-u").args(lazy.then_some("-z")).arg(at);
-    let status = command.stderr(std::process::Stdio::null()).status()?;
-    if status.success() {
+    command.arg("-u").args(lazy.then_some("-z")).arg(at).env("LC_ALL", "C");
+    let output = command.output().map_err(|error| {
+        unmount_error(at, Errno::NotPermitted, &format!("fusermount3 cannot be run: {error}"))
+            .remedy("install it (Debian's package fuse3), or act as root")
+    })?;
+    if output.status.success() {
         return Ok(());
     }
-    Err(std::io::Error::from_raw_os_error(i32::from(Errno::Busy.code())))
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    let errno = if said.contains("busy") { Errno::Busy } else { Errno::NotPermitted };
+    Err(unmount_error(at, errno, &said))
 }

@@ -1,4 +1,4 @@
-//! What is mounted on this machine, as this process sees it.
+//! The mounts of this machine, as this process sees them.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;

@@ -24,7 +24,7 @@ use crate::source::Source;
   cudele ingest /usr/share /share
   cudele ingest --policy batchfs linux.tar.xz /linux
   ssh host tar c /srv | cudele ingest --policy hdfs - /srv
-  cudele ingest --resume /usr/share /share      go on after an interruption, or bring changes in")]
+  cudele ingest --resume /usr/share /share      continue after an interruption, or bring changes in")]
 pub(crate) struct Args {
     /// A directory, a tar archive (plain, .gz, .xz or .zst), or - for standard input
     #[arg(value_name = "SRC")]
@@ -38,10 +38,10 @@ pub(crate) struct Args {
     /// Read and check everything, but bring nothing in
     #[arg(long)]
     dry_run: bool,
-    /// Go on where an ingest was interrupted, or bring in what has changed in SRC since: entries whose
-    /// type, size and modification time are the same stay, others are replaced, none are removed. What
-    /// an ingest that was killed left decoupled is given up first. A power failure can keep a size whose
-    /// content is lost: remove DST then, and ingest all of it
+    /// Continue an interrupted ingest, or bring in the changes of SRC since the last one: entries
+    /// with the same type, size and modification time stay, changed ones are replaced, none are
+    /// removed. The remains of a killed ingest are discarded first. A power failure can keep the
+    /// size of a file and lose its content: remove DST then, and ingest all of it
     #[arg(long, conflicts_with = "dry_run")]
     resume: bool,
 }
@@ -60,7 +60,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         resume::give_up_remains(context, &args.destination)?;
     }
     let fs = context.mount()?;
-    // An update is small: a job of its own would have to know everything that is there.
+    // An update is small: a decoupled job would have to read all names of the destination first.
     let updates = args.resume && !resume::is_empty(&fs, &destination)?;
     let report = match policy {
         Some(policy) if policy.is_decoupled() && !updates => {
@@ -100,7 +100,7 @@ fn show(
     })
 }
 
-/// What has become of the subtree.
+/// The fate of the subtree.
 fn ending(report: &Report, destination: &str) -> String {
     let Some(policy) = report.policy.as_ref().filter(|policy| policy.is_decoupled()) else {
         return String::new();

@@ -36,8 +36,8 @@ pub(crate) struct Args {
     /// Stay in the foreground until it is unmounted
     #[arg(long, short)]
     foreground: bool,
-    /// Where a mount in the background writes what happens to it [default: a file in the directory `log`
-    /// of $CUDELE_STATE, else of ~/.local/state/cudele]
+    /// The log of a mount in the background [default: a file in the directory `log` of
+    /// $CUDELE_STATE, else of ~/.local/state/cudele]
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
     /// Say when it is mounted, then speak to the log.

@@ -27,13 +27,14 @@ use crate::figures::seconds;
 use crate::owned;
 use crate::private::{self, MountPoint};
 
-/// Take PATH for a job alone, run COMMAND in it, and keep and show what it made as the policy says.
+/// Take PATH for a job alone, run COMMAND in it, and keep and show its work as the policy says.
 ///
-/// The command finds the directory in $CUDELE_JOB, where it stands for `{}` in its arguments, and
-/// at PATH itself if this machine has a directory there (nobody else sees that). With --at it is at the
-/// path that it will have after the merge. Nothing the command does in there asks a server. Others see
-/// PATH as the policy says while it runs. The exit code is the command's, 127 if there is no such
-/// program, and 126 if it cannot be run. With --private, $CUDELE_JOB is the path in the namespace that $CUDELE_MON leads to.
+/// The command finds the directory in $CUDELE_JOB, which replaces `{}` in its arguments, and at
+/// PATH itself if this machine has a directory there, in a view of the job's own. With --at the
+/// directory is at the path that it will have after the merge. Nothing that the command does in
+/// there asks a server. Other clients see PATH as the policy says while it runs. The exit code is
+/// the command's, 127 if there is no such program, and 126 if the program cannot be run. With
+/// --private, $CUDELE_JOB is the path in the namespace that $CUDELE_MON leads to.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:
   cudele run --policy batchfs /scratch/job -- ./app --output {}
@@ -45,28 +46,29 @@ pub(crate) struct Args {
     /// The name of a preset, or a policy file
     #[arg(long, default_value = "batchfs", value_name = "POLICY")]
     policy: String,
-    /// What becomes of the work if the command fails: kept on this machine for `cudele merge` or
+    /// The fate of the work if the command fails: kept on this machine for `cudele merge` or
     /// `cudele discard`, merged all the same, or thrown away
     #[arg(long, value_enum, default_value_t = OnFailure::Keep, value_name = "WHAT")]
     on_failure: OnFailure,
     /// Run the command in the directory
     #[arg(short = 'C', long)]
     chdir: bool,
-    /// Show the command the directory at this path of this machine, and nobody else: the one it will have
-    /// after the merge, so that what has its own path written into it works there. It is in a mount of
-    /// the namespace, a directory, or below an empty directory, where such a mount will be
+    /// Show the command the directory at this path of this machine, in a view of its own: the path
+    /// that it will have after the merge, so that a virtual environment or a build works there.
+    /// PATH is in a mount of the namespace, a directory, or below the empty directory of a later
+    /// mount
     #[arg(long, value_name = "PATH", conflicts_with = "private")]
     at: Option<PathBuf>,
-    /// How long the end of the job waits for a server that is away before the work is kept on this machine
+    /// How long the end of the job waits for a server before the work is kept on this machine
     #[arg(long, value_name = "SECONDS", default_value_t = 30, conflicts_with = "branch")]
     timeout: u64,
-    /// Run the command in this branch, with nothing but the object store; what it did is committed when it
-    /// ends, unless it fails and --on-failure says that it is thrown away
+    /// Run the command in this branch, with nothing but the object store; its work is committed
+    /// when it ends, unless it fails and --on-failure is discard
     #[arg(long, value_name = "BRANCH", conflicts_with_all = ["policy", "path"])]
     branch: Option<String>,
-    /// Give the branch a metadata server of the job's own, which any number of processes share: they find
-    /// it as a cluster, at $CUDELE_MON. What all of them did becomes a part of the branch when the command
-    /// ends, as a whole
+    /// Give the branch a metadata server of the job's own, for any number of processes: they find
+    /// it as a cluster, at $CUDELE_MON. The work of all of them becomes a part of the branch when
+    /// the command ends, as a whole
     #[arg(long, requires = "branch", conflicts_with = "chdir")]
     private: bool,
     /// Address of the object store, for a branch [default: the cluster's]
@@ -101,7 +103,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     }
     let path = owned::path(args.path())?;
     let policy = owned::policy(&args.policy)?;
-    // Before any thread is started: what is mounted from here on is this job's alone.
+    // Before any thread is started: mounts from here on are this job's alone.
     let plan = plan(args, &path, private::enter())?;
     let fs = context.mount()?;
     fs.set_patience(Some(Duration::from_secs(args.timeout)));
@@ -148,8 +150,8 @@ fn plan(args: &Args, path: &Path, entered: std::io::Result<()>) -> Result<Option
     }
 }
 
-/// Ends the work in the subtree. If that fails, because no server answers for example, what was done
-/// is kept on this machine.
+/// Ends the work in the subtree. If that fails, because no server answers for example, the work is
+/// kept on this machine.
 fn finish(vfs: &Vfs, root: Ino, (path, ending): (&Path, Ending)) -> Result<Completion> {
     let error = match vfs.write_back_all().and_then(|()| vfs.end(root, ending)) {
         Ok(done) => return Ok(done),
@@ -170,7 +172,7 @@ fn finish(vfs: &Vfs, root: Ino, (path, ending): (&Path, Ending)) -> Result<Compl
     Err(Error { remedy, ..error }.about(path.to_string()))
 }
 
-/// A job whose command has ended.
+/// A job after the end of its command.
 struct Job {
     status: ExitStatus,
     mounted: Mounted,

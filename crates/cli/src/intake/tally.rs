@@ -23,9 +23,9 @@ pub(crate) struct Tally {
     pub(crate) xattrs: u64,
     /// Entries that took the place of an earlier one of the same source.
     pub(crate) replaced: u64,
-    /// Entries that were there already, the same.
+    /// Entries that the destination had, unchanged.
     pub(crate) unchanged: u64,
-    /// Entries that took the place of one that was there and differed.
+    /// Entries that replaced a different one of the destination.
     pub(crate) updated: u64,
     /// Files whose content is in the object store.
     pub(crate) large: u64,

@@ -1,9 +1,9 @@
-//! Bringing a source in where a part of it is already: an intake that was interrupted, or an earlier
-//! version of the source.
+//! Bringing a source into a destination that has a part of it: after an interruption, or with an
+//! earlier version of the source.
 //!
-//! An entry is unchanged if type, size and modification time are the same, for a link its target, as
-//! for `rsync`; what differs is replaced. Content that was not written to its end is always found out:
-//! a file gets its size after its content. Nothing is removed because the source does not have it.
+//! An entry is unchanged if type, size and modification time are the same, for a link its target,
+//! as for `rsync`; a changed entry is replaced. The check always finds unfinished content, because
+//! a file gets its size after its content. Names that only the destination has stay.
 
 use cudele::{Attr, Errno, Error, FileType, Result};
 
@@ -11,7 +11,8 @@ use super::{Intake, Known, split};
 use crate::source::{Entry, Kind, shown};
 
 impl Intake<'_> {
-    /// Whether an entry that is no directory is there already and stays. One that differs is removed.
+    /// Whether the destination has the same entry, which stays. A different one is removed. Not for
+    /// directories.
     pub(super) fn is_there(&mut self, entry: &Entry<'_>) -> Result<bool> {
         if !self.resumes || self.known.contains_key(entry.path) {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! What daemons write down of what happens to them.
+//! The logs of the daemons.
 
 use std::fs;
 use std::path::Path;
@@ -51,7 +51,7 @@ fn start_kill_take_over_and_stop_are_in_the_logs() {
     expect_line(&log("mon.log"), "mon", &["stopping"]);
     expect_line(&log("mon.log"), "mon", &["ended"]);
     eventually("the server has ended", || has_line(&log("standby.0.log"), "mds.0", &["ended"]));
-    // What was there before a restart is what somebody wants to read after it.
+    // A restart keeps the lines before it.
     cluster.start();
     expect_line(&log("mon.log"), "mon", &["mds.0 has lost its server", &pid.to_string()]);
     cluster.run(&["down"]);

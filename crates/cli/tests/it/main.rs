@@ -28,5 +28,6 @@ mod names;
 mod opened;
 mod policies;
 mod ranks;
+mod readme;
 mod rename;
 mod sharing;

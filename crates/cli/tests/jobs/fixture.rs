@@ -115,8 +115,8 @@ impl World {
         }
     }
 
-    /// The same with a `/dev/fuse` that everybody may open. Nothing, with a printed reason, where there
-    /// are no namespaces for users.
+    /// The same with a `/dev/fuse` that everybody may open. Nothing, with a printed reason, where
+    /// there are no namespaces for users.
     #[allow(dead_code, reason = "only tests that mount use it")]
     pub(crate) fn run_with_fuse_as(&self, uid: u32, arguments: &[&str]) -> Option<Said> {
         let (state, id) = (self.state_of(uid)?, uid.to_string());

@@ -19,6 +19,18 @@ fn it_mounts_in_the_background_and_ends_when_it_is_unmounted() {
     world.run(&["umount", point.text()]).refused(&["EINVAL", "nothing is mounted there"]);
 }
 
+#[test]
+fn a_user_who_unmounts_what_is_not_mounted_is_told_so() {
+    let Some(world) = cluster() else { return };
+    let point = MountPoint::new();
+    let Some(said) = world.run_as(1000, &["umount", point.text()]) else { return };
+    let said = said.refused(&["EINVAL", "nothing is mounted there"]);
+    assert!(!said.err.contains("busy"), "{}", said.err);
+    let missing = point.path().join("missing");
+    let said = world.run_as(1000, &["umount", missing.to_str().unwrap()]).unwrap();
+    said.refused(&["ENOENT"]);
+}
+
 /// The mount's process has no terminal: without a log nobody learns why it ended.
 #[test]
 fn a_mount_writes_down_what_happens_to_it() {

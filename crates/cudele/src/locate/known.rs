@@ -1,7 +1,8 @@
-//! The clusters that this user started on this machine: a small file for each in the state directory.
+//! The clusters that this user started on this machine: a small file for each in the state
+//! directory.
 //!
-//! Invariant: a command that names no cluster gets one only if no other that it could mean is alive.
-//! Guessing is how `rm -r` in one shell reaches a cluster that another shell started.
+//! Invariant: a command that names no cluster gets the default only if no other known cluster is
+//! alive. Otherwise `rm -r` in one shell could reach a cluster that another shell started.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -14,7 +15,7 @@ use types::{Errno, Error, Result};
 use super::Locator;
 use crate::state::{StateDir, io_error, write_durably};
 
-/// What one file says.
+/// The content of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     /// The cluster's directory.
@@ -58,7 +59,7 @@ pub(super) fn record(dir: &Path, stopped: bool) -> Result<()> {
     write_durably(&root.join("clusters").join(name), &known.to_bytes())
 }
 
-/// All clusters that were recorded and whose directories still exist; the newest first.
+/// All recorded clusters with a directory that still exists; the newest first.
 fn all() -> Result<Vec<Known>> {
     let Some(root) = StateDir::root() else { return Ok(Vec::new()) };
     let dir = root.join("clusters");

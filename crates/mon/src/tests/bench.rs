@@ -34,7 +34,7 @@ pub(super) struct Bench {
     answer: Option<MonAnswer>,
     /// Every client id that was given out.
     clients: Vec<ClientId>,
-    /// What the log has.
+    /// Lines of the log.
     pub(super) log_lines: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What an interrupted ingest left behind.
+//! The remains of an interrupted ingest.
 
 use std::sync::Arc;
 
@@ -7,11 +7,10 @@ use cudele::{Errno, Error, Fs, Result};
 use crate::context::Context;
 use crate::owned;
 
-/// Gives a subtree up that an ingest with a policy decoupled and, because it was killed, did not keep
-/// anything of.
+/// Discards a subtree that a killed ingest decoupled, if no journal of it was kept.
 ///
 /// # Errors
-/// `EBUSY` if something of it is kept: whether that is to be merged, nobody but the user knows.
+/// `EBUSY` if there is a journal: the user decides whether to merge it.
 pub(super) fn give_up_remains(context: &Context, destination: &str) -> Result<()> {
     let path = owned::path(destination)?;
     let cluster = context.cluster()?;

@@ -1,8 +1,8 @@
 //! Where a job finds its directory.
 //!
-//! Only the job sees this: the process is in a mount namespace of its own ([`private::enter`]). With
-//! `--at PATH` the directory is at the path that it will have for everybody after the merge, so that
-//! what has its own path written into it (a virtual environment, a build) works there.
+//! Only the job sees this: the process is in a mount namespace of its own ([`private::enter`]).
+//! With `--at PATH` the directory is at the path that it will have after the merge, so that a
+//! virtual environment or a build, which contain their own path, work there.
 //!
 //! Invariant: nothing is made on a disk of this machine for it.
 
@@ -15,11 +15,11 @@ use mount::{Listed, listed};
 use crate::command::up::io;
 use crate::private;
 
-/// What is to be shown, decided before anything is begun.
+/// The views of a job, planned before the job begins.
 #[derive(Debug)]
 pub(super) enum Plan {
-    /// In the place of the mount that was made for the job, and at the directory of this machine that
-    /// has the path of the job's directory in the namespace, if there is one.
+    /// In the place of the mount that was made for the job, and at the directory of this machine
+    /// with the same path as in the namespace, if there is one.
     Usual(Option<PathBuf>),
     /// At this directory of this machine.
     Directory(PathBuf),
@@ -46,7 +46,7 @@ pub(super) enum Plan {
 pub(super) struct Place {
     /// The directory, as the job is to call it.
     pub(super) dir: PathBuf,
-    /// What was mounted for that, in order.
+    /// The mounts for that, in order.
     views: Vec<PathBuf>,
 }
 
@@ -57,11 +57,11 @@ impl Plan {
         Self::Usual((local.is_absolute() && local.is_dir()).then(|| local.to_owned()))
     }
 
-    /// With `--at`; `in_namespace` is the job's directory in the namespace. A branch has no mount that
-    /// could be covered, only the directory.
+    /// With `--at`; `in_namespace` is the job's directory in the namespace. The mount of a branch
+    /// shows that directory only, so it covers no other mount.
     ///
     /// # Errors
-    /// `EINVAL` if the directory cannot be shown there, with what to do.
+    /// `EINVAL` if the directory cannot be shown there, with the remedy.
     pub(super) fn at(at: &Path, in_namespace: &cudele::Path, branch: bool) -> Result<Self> {
         let path = std::path::absolute(at).map_err(|error| io(at, &error))?;
         let refused =
@@ -107,11 +107,11 @@ impl Plan {
         }
     }
 
-    /// Shows the job's directory. `mounted` is where the job's mount is, and `inside` the path of the
-    /// directory in that, empty for a mount of nothing else.
+    /// Shows the job's directory. `mounted` is the place of the job's mount, and `inside` the path
+    /// of the directory in that, empty for a mount of nothing else.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's.
     pub(super) fn show(&self, mounted: &Path, inside: &Path) -> Result<Place> {
         let whole = inside.as_os_str().is_empty();
         let own = if whole { mounted.to_owned() } else { mounted.join(inside) };
@@ -148,7 +148,7 @@ impl Place {
         Ok(())
     }
 
-    /// The same; the job is told this place.
+    /// The same; this place becomes the job's `$CUDELE_JOB`.
     fn show(&mut self, dir: &Path, at: &Path) -> Result<()> {
         self.cover(dir, at)?;
         at.clone_into(&mut self.dir);
@@ -159,8 +159,8 @@ impl Place {
         if let Some(local) = local {
             self.cover(dir, local)?;
         }
-        // In the place of the whole namespace: nobody has to look up the directories above the job's,
-        // which others may change at any time.
+        // In the place of the whole namespace: no lookup depends on the directories above the
+        // job's, which other clients may change at any time.
         if dir == mounted { Ok(()) } else { self.show(dir, mounted) }
     }
 
@@ -168,13 +168,13 @@ impl Place {
         private::scratch(empty)?;
         self.views.push(empty.to_owned());
         fs::create_dir_all(path).map_err(|error| io(path, &error))?;
-        // What the job made there beside its directory would be gone with it.
+        // Files of the job beside its directory would vanish with the scratch file system.
         private::make_read_only(empty)?;
         self.show(dir, path)
     }
 
-    /// Takes the views away, the last one first. Not `lazy` it stops at the first that is in use, and
-    /// says so.
+    /// Unmounts the views, the last one first. Without `lazy` it returns `false` at the first view
+    /// that is in use.
     pub(super) fn hide(&self, lazy: bool) -> bool {
         let mut views = self.views.iter().rev();
         if lazy {
