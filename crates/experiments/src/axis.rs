@@ -16,8 +16,8 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// A scale for these values. A logarithmic one leaves out what is not positive; a linear one begins
-    /// at 0 unless values are below.
+    /// A scale for these values. A logarithmic one leaves out values that are not positive; a
+    /// linear one begins at 0 unless values are below.
     pub(crate) fn of(values: impl Iterator<Item = f64>, log: bool, at: (f64, f64)) -> Self {
         let values: Vec<f64> =
             values.filter(|value| value.is_finite() && (!log || *value > 0.0)).collect();

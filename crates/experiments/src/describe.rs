@@ -1,4 +1,5 @@
-//! What an experiment is: the question, the commands, the axes, and the published values.
+//! The description of an experiment: the question, the commands, the axes, and the published
+//! values.
 //!
 //! Invariant: a description that names a field we do not know, or a number where a name belongs, is
 //! refused with the place where it stands.

@@ -1,4 +1,4 @@
-//! What is known of the machine, of its load, and of the versions that ran.
+//! Facts about the machine, its load, and the versions that ran.
 
 use std::fs::read_to_string;
 use std::path::Path;
@@ -38,14 +38,14 @@ impl Machine {
                 Command::new("stat").args(["-f", "-c", "%T"]).arg(std::env::temp_dir()),
             ),
             commit: git(&["rev-parse", "--short=12", "HEAD"]),
-            // What it writes itself is not what it ran.
+            // Results that this program writes do not count as changes.
             changed: !git(&["status", "--porcelain", "--", ".", ":!experiments"]).is_empty(),
             compiler: said(Command::new("rustc").arg("--version")),
         }
     }
 }
 
-/// What a command says; nothing if it cannot be started.
+/// The output of a command; empty if it cannot be started.
 fn said(command: &mut Command) -> String {
     let output = command.output().ok().filter(|output| output.status.success());
     output.map_or(String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
@@ -57,7 +57,7 @@ fn field(path: &str, name: &str) -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// Processes that run or wait for the disk, mean of the last minute; 0 where the kernel does not say.
+/// Processes that run or wait for the disk, mean of the last minute; 0 without the kernel's figure.
 pub(crate) fn load() -> f64 {
     let text = read_to_string("/proc/loadavg").unwrap_or_default();
     text.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(0.0)

@@ -1,8 +1,9 @@
-//! The figures, side by side: `cargo xtask experiment` runs what `experiments/*/experiment.toml`
-//! describes, keeps the rows it printed, draws them beside the published values, and writes a page.
+//! The figures, side by side: `cargo xtask experiment` runs the commands of
+//! `experiments/*/experiment.toml`, keeps the rows that they print, draws them beside the published
+//! values, and writes a page.
 //!
-//! Not for measuring: every figure is what `cudele` printed. Invariant: no value is drawn or
-//! tabulated that is neither in a result's rows nor, marked as published, in a description.
+//! Not for measuring: `cudele` printed every figure. Invariant: every drawn or tabulated value is
+//! in a result's rows or, marked as published, in a description.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -49,7 +50,7 @@ usage: cargo xtask experiment NAME|all|page|list [--quick] [--cephfs FILE] [--ju
   --juicefs FILE   the program of JuiceFS, likewise (`scripts/peers install`)
 ";
 
-/// What was asked for.
+/// The request on the command line.
 struct Args {
     what: String,
     quick: bool,

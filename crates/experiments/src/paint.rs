@@ -1,5 +1,5 @@
-//! A scene as PNG, light, at twice the size. Glyphs come with the program, as pictures: no fonts of the
-//! machine, no engine that shapes text.
+//! A scene as PNG, light, at twice the size. Glyphs come with the program, as pictures: no fonts of
+//! the machine, no engine that shapes text.
 
 use noto_sans_mono_bitmap::{FontWeight, RasterHeight, get_raster, get_raster_width};
 use tiny_skia::{
@@ -30,8 +30,8 @@ pub(crate) fn picture(scene: &Scene) -> Result<Vec<u8>> {
     encoded(&paper).map_err(|error| failed(error.to_string()))
 }
 
-/// Small: without transparency, with eight strengths of each colour, as lines of one colour after the
-/// other, which is what a plot consists of.
+/// Small: without transparency, with eight strengths of each colour, and as lines of one colour
+/// after the other, as plots have them.
 fn encoded(paper: &Pixmap) -> std::result::Result<Vec<u8>, png::EncodingError> {
     let mut bytes = Vec::new();
     let mut encoder = png::Encoder::new(&mut bytes, paper.width(), paper.height());
@@ -140,7 +140,7 @@ fn text(paper: &mut Pixmap, at: (f64, f64), text: &str, (ink, anchor, bold): (In
     }
 }
 
-/// Lays ink over what is there; outside the paper is nothing.
+/// Lays ink over the paper; outside the paper is nothing.
 fn blend(paper: &mut Pixmap, (x, y): (i32, i32), ink: tiny_skia::ColorU8, strength: u8) {
     let (Ok(x), Ok(y)) = (u32::try_from(x), u32::try_from(y)) else { return };
     if strength == 0 || x >= paper.width() || y >= paper.height() {

@@ -1,4 +1,4 @@
-//! The page of one experiment, for those who look at the folder.
+//! The page of one experiment, for readers of the folder.
 
 use std::fmt::Write as _;
 

@@ -1,7 +1,7 @@
-//! Raw results: what each command printed, on what machine, at what load.
+//! Raw results: the output of each command, the machine, and its load.
 //!
-//! Invariant: a file of results says everything that is needed to run it again, and nothing of where on
-//! the machine it was run.
+//! Invariant: a file of results has everything that is needed to run it again, and no path of the
+//! machine.
 
 use std::path::Path;
 
@@ -31,7 +31,7 @@ pub(crate) struct Done {
     /// How long it took, all in all.
     pub(crate) seconds: f64,
     /// Load of the machine (processes that run or wait for the disk, mean of a minute) before and
-    /// after. What is run here is part of the second.
+    /// after. The experiment itself is part of the second.
     pub(crate) load_before: f64,
     pub(crate) load_after: f64,
     pub(crate) rows: Vec<Value>,

@@ -1,7 +1,7 @@
 //! Running the commands of an experiment: bounded, with progress, one after the other.
 //!
-//! Invariant: a command that takes longer than its bound is ended together with the processes that it
-//! started, and is an error.
+//! Invariant: a command that takes longer than its bound is ended together with the processes that
+//! it started, and is an error.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -20,11 +20,11 @@ use crate::results::{Done, Results};
 
 /// How often a command is looked at.
 const STEP: Duration = Duration::from_millis(50);
-/// What a command has to remove its cluster.
+/// The time for a command to remove its cluster.
 const GRACE: Duration = Duration::from_secs(20);
 /// In small sizes, nothing may take longer.
 const QUICK_SECONDS_MAX: u64 = 120;
-/// Where a Ceph cluster keeps what is measured beside its CephFS; `cargo xtask ceph up` makes it.
+/// The pool of a Ceph cluster for stores beside its CephFS; `cargo xtask ceph up` makes it.
 const POOL: &str = "test";
 /// Rows of Cudele on the OSDs of a CephFS have this behind their name.
 const ON_OSDS: &str = "osds";
@@ -120,7 +120,7 @@ impl Runner<'_> {
         let Some(mut pipe) = child.stdout.take() else {
             return Err(Error::new(Errno::Io, shown, "it has no pipe"));
         };
-        // Read while it runs: what it prints may be more than a pipe holds.
+        // Read while the command runs: its output may be more than a pipe holds.
         let reader = thread::spawn(move || {
             let mut bytes = Vec::new();
             pipe.read_to_end(&mut bytes).map(|_| bytes)

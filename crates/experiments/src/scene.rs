@@ -1,4 +1,4 @@
-//! A picture as a list of strokes: what both writers, of SVG and of PNG, understand.
+//! A picture as a list of strokes, for both writers, of SVG and of PNG.
 //!
 //! Text is set in a font in which all characters are equally wide, so that the layout is the same
 //! everywhere. Invariant: nothing here depends on fonts of the machine.
@@ -8,7 +8,7 @@ pub(crate) const ADVANCE: f64 = 0.6;
 /// The one size of text.
 pub(crate) const TEXT_SIZE: f64 = 12.0;
 
-/// What colour something has; which one that is, the writer and the reader's theme decide.
+/// The role of a colour; the writer and the reader's theme choose the colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ink {
     Text,
@@ -43,7 +43,7 @@ pub(crate) struct Scene {
     pub(crate) width: f64,
     pub(crate) height: f64,
     pub(crate) marks: Vec<Mark>,
-    /// For those who cannot see it.
+    /// The text for readers that cannot see it.
     pub(crate) description: String,
 }
 

@@ -16,7 +16,7 @@ pub(crate) const PALETTE: [(&str, &str); 8] = [
     ("#475569", "#a8b5c7"),
 ];
 
-/// What has no series: text, muted text, grid, paper.
+/// Parts without a series: text, muted text, grid, paper.
 pub(crate) const PLAIN: [(&str, &str, &str); 4] = [
     ("t", "#1c2430", "#e7ebf0"),
     ("m", "#667085", "#98a2b3"),

@@ -1,5 +1,5 @@
-//! The same values in numbers: a line for each case, and for each series the absolute value with its
-//! spread, and the ratio.
+//! The same values in numbers: a line for each case, and for each series the absolute value with
+//! its spread, and the ratio.
 
 use crate::axis::short;
 use crate::describe::{Chart, Kind};
@@ -37,7 +37,7 @@ fn has_ratio(chart: &Chart, series: &Drawn) -> bool {
     chart.ratio.is_some() && series.base.is_some_and(|base| base != 0.0)
 }
 
-/// Every x that some series has, and what it is called.
+/// Every x of any series, with its name.
 fn cases(chart: &Chart, drawn: &[Drawn]) -> Vec<(f64, String)> {
     if chart.kind == Kind::Dots {
         let cases = chart.cases.iter().enumerate();

@@ -1,12 +1,12 @@
-//! Runs that clients write, and what the metadata server makes of them (merge by reference).
+//! Runs that clients write, and the metadata server's notes about them (merge by reference).
 //!
 //! A client that merges by reference puts the directories that its journal made into the store as
-//! runs, and sends a [`RunList`] in front of what is left of its journal. The server does not look at
-//! the rows: it notes in the manifest by whom a run is, as an [`Attached`], and whoever reads the run
-//! leaves out the rows that its client had no right to.
+//! runs, and sends a [`RunList`] in front of the rest of its journal. The server does not look at
+//! the rows: it records the run's client in the manifest, as an [`Attached`], and every reader of
+//! the run leaves out rows with numbers that are not the client's.
 //!
-//! Invariant: what comes out of [`Attached::admit`] names an inode of the client's own ranges, and is
-//! a row that a server could have written.
+//! Invariant: a result of [`Attached::admit`] names an inode of the client's own ranges, and is a
+//! row that a server could have written.
 
 use crc32c::crc32c;
 use types::bytes::{Malformed, Put, Reader};
@@ -23,22 +23,22 @@ pub const ATTACHED_DIRS_MAX: usize = 4096;
 /// A directory of a list takes at least so many bytes.
 const DIR_BYTES_MIN: usize = 10;
 
-/// What is known of a run that a client wrote.
+/// The server's note about a client's run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attached {
     /// Which run of the manifest.
     pub run: RunId,
-    /// The position of the rank's journal at which it was attached. All its inodes are of this
-    /// version, whatever the client wrote.
+    /// The position of the rank's journal at which it was attached. All its inodes have this
+    /// version, with any version in the rows ignored.
     pub position: Seq,
     /// The inode numbers that its rows may have: those that its client had been given.
     pub ranges: Vec<InoRange>,
 }
 
 impl Attached {
-    /// What a row counts as; `None` if the client had no right to it. A run that a client wrote
-    /// holds inodes with one name, of its own numbers, without extended attributes and policies, and
-    /// with no more inline content than readers ask for.
+    /// The row as it counts; `None` if the client had no right to it. A client's run holds inodes
+    /// with one name, of its own numbers, without extended attributes and policies, and with no
+    /// more inline content than readers ask for.
     #[must_use]
     pub fn admit<'a>(&self, value: RowValue<'a>) -> Option<RowValue<'a>> {
         let RowValue::Inode(record) = value else { return None };
@@ -46,7 +46,7 @@ impl Attached {
         let is_own = self.ranges.iter().any(|range| range.contains(attr.ino));
         let fits = record.data.len() <= INLINE_BYTES_MAX && attr.size <= FILE_BYTES_MAX;
         let is_legal = FileType::from_mode(attr.mode).is_some() && record.extra.is_empty();
-        // Of what a pointer leads to, nobody knows whose it is.
+        // The owner of a pointer's target is unknown.
         let is_here = record.pointer.is_none();
         (is_own && fits && is_legal && is_here).then(|| {
             let attr = types::Attr { nlink: 1, ..attr };
@@ -55,8 +55,8 @@ impl Attached {
     }
 }
 
-/// A run of a directory that a client wrote. A directory may have several, which follow each other in
-/// a list: a client writes them while it works. No name is in two of them.
+/// A run of a directory that a client wrote. A directory may have several, which follow each other
+/// in a list: a client writes them while it works. No name is in two of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DirRun {
     /// Which directory.
@@ -72,8 +72,8 @@ pub struct DirRun {
 /// The runs of a merge by reference.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunList {
-    /// A checksum of the first block of the journal for which the runs stand, together with what is
-    /// left of it: so the server knows that journal when it is merged again, whichever way.
+    /// A checksum of the first block of the journal that the runs and the rest replace: so the
+    /// server recognises that journal when it is merged again, by value or by reference.
     pub journal: u32,
     /// The position of the last event of that journal.
     pub last: Seq,
@@ -110,7 +110,7 @@ impl RunList {
         out
     }
 
-    /// Reads a list from the start of `bytes`; returns what follows it.
+    /// Reads a list from the start of `bytes`; returns the bytes behind it.
     ///
     /// # Errors
     /// If there is no intact list, or one of more than [`ATTACHED_DIRS_MAX`] directories.

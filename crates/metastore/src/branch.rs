@@ -1,8 +1,8 @@
-//! The object of a branch (E-04): from which snapshot it goes out, which journals were appended since,
-//! and what became of it.
+//! The object of a branch (E-04): its origin snapshot, the journals that were appended since, and
+//! its state.
 //!
-//! A branch is worked on without any server. Whoever works on it holds its lock, puts what was done into
-//! the store as a journal, a *layer*, and replaces this object by one that lists it. Layers are never
+//! A branch needs no server. A process that works on it holds its lock, puts its changes into the
+//! store as a journal, a *layer*, and replaces this object by one that lists it. Layers are never
 //! changed; branches of a branch list the same ones.
 //!
 //! ```text
@@ -15,7 +15,7 @@
 //!
 //! `docs/formats/branches.md` says it in words.
 //!
-//! Invariant: whatever the bytes, decoding returns a branch whose layers follow on each other, or an
+//! Invariant: for any bytes, decoding returns a branch with layers that follow on each other, or an
 //! error that names the byte.
 
 use crc32c::crc32c;
@@ -25,13 +25,13 @@ use types::{ClientId, Ino, InoRange, Seq, Timestamp};
 use crate::error::FormatError;
 use crate::snapshots::checked;
 
-/// What the names of the objects of branches begin with; the name of the branch follows.
+/// The prefix of the objects of branches; the name of the branch follows.
 pub const BRANCH_PREFIX: &str = "branches/named/";
-/// What the names of layers begin with.
+/// The prefix of layers.
 pub const LAYER_PREFIX: &str = "branches/layers/";
 /// Longest name of a branch in bytes.
 pub const BRANCH_NAME_BYTES_MAX: usize = 100;
-/// The most layers of one branch: each is read by whoever opens it.
+/// The most layers of one branch: opening the branch reads each.
 pub const LAYERS_MAX: usize = 100_000;
 
 const MAGIC: &[u8; 8] = b"CUDLBRAN";
@@ -40,7 +40,7 @@ const VERSION: u16 = 1;
 const LAYER_BYTES_MIN: usize = 16;
 const RANGE_BYTES_MIN: usize = 2;
 
-/// What became of a branch.
+/// The state of a branch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BranchState {
     /// Its snapshot is being taken.
@@ -74,13 +74,13 @@ impl BranchState {
     }
 }
 
-/// Who wins where a branch and the trunk have changed the same name.
+/// The winner where a branch and the trunk have changed the same name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Conflict {
     /// The branch, name by name.
     #[default]
     Branch,
-    /// The trunk: what the branch did there is left out.
+    /// The trunk: the branch's changes there are left out.
     Trunk,
     /// Nobody: the branch is not merged.
     Fail,
@@ -142,14 +142,14 @@ pub fn parse_layer(name: &str) -> Option<(u64, u64)> {
     (layer_name(layer.0, layer.1) == name).then_some(layer)
 }
 
-/// How a merge is carried out: whoever finishes it does what was begun.
+/// The parameters of a merge: a process that finishes an interrupted merge uses the same ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MergeBegun {
     /// As which client; 0 before there is one.
     pub client: ClientId,
     /// Who wins.
     pub conflict: Conflict,
-    /// The object with what is to be merged, once it is stored; empty before.
+    /// The object with the journal to merge, once it is stored; empty before.
     pub journal: String,
 }
 
@@ -158,7 +158,7 @@ pub struct MergeBegun {
 pub struct Branch {
     /// Chosen when it was made; its layers are called by it.
     pub id: u64,
-    /// What became of it.
+    /// The branch's state.
     pub state: BranchState,
     /// The id of its snapshot.
     pub snapshot: u64,
@@ -231,7 +231,7 @@ impl Branch {
     /// Reads the object of this name.
     ///
     /// # Errors
-    /// If the bytes are anything but what [`Branch::encode`] returns.
+    /// If [`Branch::encode`] cannot have written the bytes.
     pub fn decode(name: &str, bytes: &[u8]) -> Result<Self, FormatError> {
         read(bytes).map_err(|malformed| FormatError::new(name, malformed))
     }
@@ -307,7 +307,7 @@ fn one_of<T: Copy>(reader: &mut Reader<'_>, all: &[T]) -> Result<T, Malformed> {
     all.get(usize::from(reader.u8()?)).copied().ok_or_else(|| start.malformed("a known code"))
 }
 
-/// A number of things, for all of which there are bytes: checked before anything is allocated for them.
+/// A number of items, each with bytes in the input: checked before memory is allocated for them.
 fn counted(reader: &mut Reader<'_>, end: usize, each: usize) -> Result<usize, Malformed> {
     let start = *reader;
     let count = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);

@@ -1,16 +1,17 @@
 //! Which runs of a fragment are merged into one, and when.
 //!
-//! Runs fall into *tiers* by size, each four times as large as the one before. When four runs of a tier
-//! have come together they become one of the next, together with what is smaller and newer. So a row is
-//! rewritten about once for every four-fold growth of its directory, and a fragment has at most three
-//! runs of a tier, but for those that are waiting. What is small is merged by whoever writes the next
-//! run: that costs less than another object. Runs that mostly hide others are merged with all that
-//! they hide, and so are all when half of what value segments hold is pointed to no more.
+//! Runs fall into *tiers* by size, each four times as large as the one before. Four runs of a tier
+//! become one of the next, together with all smaller and newer ones. So a row is rewritten about
+//! once for every four-fold growth of its directory, and a fragment has at most three runs of a
+//! tier, except for those that are waiting. Small runs are merged by the writer of the next run:
+//! that costs less than another object. Runs that mostly hide rows of older ones are merged with
+//! all of these, and so are all runs when half of the content of value segments is pointed to no
+//! more.
 //!
 //! Not here: merging.
 //!
-//! Invariant: what is merged stands at the front, the newest run first; one run alone only for the sake of its
-//! values.
+//! Invariant: merged runs are at the front, the newest run first; one run alone only for the sake
+//! of its values.
 
 use crate::manifest::{Manifest, RunInfo};
 use crate::values::ValueSegment;
@@ -25,7 +26,7 @@ const SMALL_RUNS: usize = 7;
 pub struct Tiers {
     /// A run up to this many bytes is of the lowest tier.
     pub small_bytes: u64,
-    /// What is merged at once, by the writer of the next run, has at most so many bytes.
+    /// The most bytes that the writer of the next run merges at once.
     pub at_once_bytes: u64,
     /// No merged run becomes larger than this many bytes.
     pub run_bytes_max: u64,
@@ -38,7 +39,7 @@ impl Default for Tiers {
 }
 
 impl Tiers {
-    /// How many runs at the front are merged with a new one that goes on top of them; 0 for none.
+    /// The number of runs at the front that are merged with a new one above them; 0 for none.
     #[must_use]
     pub fn at_once(&self, runs: &[RunInfo]) -> usize {
         let mut bytes = 0;
@@ -50,7 +51,7 @@ impl Tiers {
         if count >= SMALL_RUNS { count } else { 0 }
     }
 
-    /// How many runs at the front should be merged by somebody who has time; `None` for none.
+    /// The number of runs at the front that should be merged in the background; `None` for none.
     #[must_use]
     pub fn choose(&self, manifest: &Manifest) -> Option<usize> {
         let runs = &manifest.runs;
@@ -60,8 +61,8 @@ impl Tiers {
         self.choose_runs(runs)
     }
 
-    /// Whether half of what value segments hold is garbage, and merging all runs would get rid of it at a price
-    /// that is small beside what it holds.
+    /// Whether half of the value segments is garbage, and merging all runs would remove it at a
+    /// price that is small beside its size.
     fn wastes(&self, manifest: &Manifest) -> bool {
         let sum = |value: fn(&ValueSegment) -> u64| {
             manifest.values.iter().map(value).fold(0, u64::saturating_add)
@@ -73,8 +74,8 @@ impl Tiers {
 
     fn choose_runs(&self, runs: &[RunInfo]) -> Option<usize> {
         let sum = |value: fn(&RunInfo) -> u64| runs.iter().map(value).fold(0, u64::saturating_add);
-        // Half of what there is only hides the other half: after that it is gone. What that costs was
-        // paid for by the removals.
+        // Half of the rows only hide the other half: the merge removes both. The removals have paid
+        // for its cost.
         if runs.len() > 1
             && sum(|run| run.bytes) > self.at_once_bytes
             && sum(|run| run.removed) > sum(|run| run.rows) / 2

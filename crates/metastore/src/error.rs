@@ -1,4 +1,4 @@
-//! The one error of this crate: an object whose bytes do not follow their format.
+//! The one error of this crate: an object with bytes that do not follow their format.
 //!
 //! Not for I/O errors: this crate performs none.
 //!
@@ -19,7 +19,7 @@ pub struct FormatError {
     pub object: String,
     /// Where, in bytes from the start of the object.
     pub offset: usize,
-    /// What the format demands there.
+    /// The rule of the format there.
     pub cause: &'static str,
 }
 

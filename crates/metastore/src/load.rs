@@ -1,12 +1,12 @@
 //! Loads a directory fragment: overlays its runs.
 //!
-//! Not here: fetching the runs, and what becomes of the rows.
+//! Not here: fetching the runs, and the use of the rows.
 //!
 //! Invariant: the result has each name at most once, in order, with the value of the newest run
-//! that has it; names whose newest row is a removal are absent. Of a run that a client wrote only
-//! those rows count that its [`Attached`] admits; a malformed row ends its block. So it is the same
-//! whether a fragment is loaded as a whole, slice by slice, or a name is looked up. What rows point to in value
-//! segments is not looked at.
+//! that has it; names with a removal as newest row are absent. Of a client's run only those rows
+//! count that its [`Attached`] admits; a malformed row ends its block. So loading a fragment as a
+//! whole, slice by slice, or looking a name up give the same result. Values in value segments are
+//! not read.
 
 use types::bytes::Malformed;
 
@@ -37,8 +37,8 @@ pub fn merge(manifest: &Manifest, runs: &[Vec<u8>]) -> Result<Rows, FormatError>
     Ok(rows)
 }
 
-/// Overlays the runs of a manifest, which come in its order: `each` is given the newest row of each name, in
-/// order of name; removals, too.
+/// Overlays the runs of a manifest, which come in its order: `each` gets the newest row of each
+/// name, in order of name; removals, too.
 ///
 /// # Errors
 /// As [`merge`].
@@ -50,8 +50,8 @@ pub fn overlay(
     merge_slice(manifest, &open_all(manifest, runs)?, Slice::default(), each)
 }
 
-/// The names from one on that come before another; from the first if that is empty, and to the last if
-/// there is none.
+/// The names from one on that come before another; from the first if that is empty, and to the last
+/// if there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slice<'a> {
     /// The first.
@@ -60,9 +60,9 @@ pub struct Slice<'a> {
     pub to: Option<&'a [u8]>,
 }
 
-/// Overlays what some runs of a manifest, which come in its order, have of a slice: `each` is given
-/// the newest row of each name, in order of name; removals, too. The runs must have all blocks of the
-/// slice ([`RunIndex::blocks_between`]).
+/// Overlays the parts of some runs of a manifest, which come in its order, in a slice: `each` gets
+/// the newest row of each name, in order of name; removals, too. The runs must have all blocks of
+/// the slice ([`RunIndex::blocks_between`]).
 ///
 /// # Errors
 /// If a row is malformed, unless a client wrote it.
@@ -91,7 +91,8 @@ pub fn merge_slice(
     Ok(())
 }
 
-/// Where to cut runs into slices of about so many bytes: the first names of all slices but the first.
+/// The cuts of runs into slices of about this many bytes: the first names of all slices but the
+/// first.
 #[must_use]
 pub fn cuts(indexes: &[&RunIndex], bytes: usize) -> Vec<Vec<u8>> {
     let blocks = |index: &&RunIndex| index.block_count();
@@ -135,7 +136,7 @@ fn open_all<'a>(
 struct Merger<'r, 'a> {
     /// Newest first, like the runs.
     cursors: Vec<RunCursor<'r, 'a>>,
-    /// Of each run, if a client wrote it, what it may say.
+    /// The permitted rows of each run, if a client wrote it.
     attached: Vec<Option<&'r Attached>>,
     /// The cursors that stand on a row, by name and age of that row.
     order: Vec<usize>,
@@ -196,9 +197,9 @@ impl<'r, 'a> Merger<'r, 'a> {
     }
 }
 
-/// Steps to the next row. Behind a forged checksum a malformed row of a client's run, or one that does
-/// not belong into its block, ends the block: what the client wrote is lost for it, and nobody else's
-/// directory becomes unreadable by it.
+/// Steps to the next row. Behind a forged checksum a malformed row of a client's run, or one
+/// outside the range of its block, ends the block: the client loses its own rows, and no other
+/// client's directory becomes unreadable.
 #[inline]
 fn step(cursor: &mut RunCursor<'_, '_>, attached: Option<&Attached>) -> Result<bool, FormatError> {
     loop {

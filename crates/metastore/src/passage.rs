@@ -1,10 +1,11 @@
-//! A name on its way from the directory of one rank to that of another: a rename between two
+//! A name that moves from the directory of one rank to that of another: a rename between two
 //! authorities (F-13).
 //!
 //! The rank that has the name offers it in an object of its own, and stops serving the name. The
-//! other one takes it by replacing the object, on condition that the offer still stands; the first may
-//! withdraw it in the same way. Whichever of the two replacements takes place decides, whatever crashes. Who
-//! took it says so once more when that is durable, and then the object is deleted.
+//! other rank takes it by replacing the object, on condition that the offer still holds; the first
+//! may withdraw it in the same way. The first of the two replacements decides, whichever rank
+//! crashes. The taker replaces the object again when its journal has the name, and then the object
+//! is deleted.
 //!
 //! ```text
 //! object := "CUDLPASS" format:u16 state:u8 from:varint to:varint ino:varint parent:varint name:bytes
@@ -12,11 +13,11 @@
 //!           uid:varint gid:varint count:varint group:varint* kind:u8 crc:u32
 //! ```
 //!
-//! `inode` is one block of a journal with one event, as in the list of subtrees. `docs/formats/rank.md` says it
-//! in words.
+//! `inode` is one block of a journal with one event, as in the list of subtrees.
+//! `docs/formats/rank.md` describes it in words.
 //!
-//! Of a directory only the name goes: the rank that had it goes on serving the directory, as a subtree whose
-//! name is the other rank's. Format 1 has no `kind`, and knows only files.
+//! Only the name of a directory moves: the old rank keeps serving the directory, as a subtree with
+//! its name on the other rank. Format 1 has no `kind`, and knows only files.
 
 use crc32c::crc32c;
 use types::bytes::{Malformed, Put, Reader};
@@ -24,7 +25,7 @@ use types::{Cred, Ino, Rank, Timestamp};
 
 use crate::error::{FormatError, KNOWN_VERSION};
 
-/// What the names of these objects start with.
+/// The prefix of these objects.
 pub const PASSAGES_PREFIX: &str = "mds/passage/";
 
 const MAGIC: &[u8; 8] = b"CUDLPASS";
@@ -49,7 +50,7 @@ pub fn parse_passage_name(name: &str) -> Option<(Rank, u64)> {
     (passage_name(found.0, found.1) == name).then_some(found)
 }
 
-/// What became of an offer.
+/// The state of an offer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PassageState {
     /// It stands.
@@ -59,20 +60,20 @@ pub enum PassageState {
     Withdrawn,
     /// It was taken: the name is the other rank's, which may have yet to write that down.
     Taken,
-    /// It was taken, and the other rank's journal says so.
+    /// It was taken, and the other rank's journal has it.
     Done,
 }
 
 /// See the module documentation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Passage {
-    /// What became of it.
+    /// The state of the offer.
     pub state: PassageState,
-    /// Who has the name.
+    /// The rank that has the name.
     pub from: Rank,
-    /// Who is to have it.
+    /// The rank that gets it.
     pub to: Rank,
-    /// What it is the name of.
+    /// The inode of the name.
     pub ino: Ino,
     /// The directory that it leaves.
     pub parent: Ino,
@@ -126,10 +127,10 @@ impl Passage {
         out
     }
 
-    /// Reads the object; `name` is what it is called.
+    /// Reads the object with this name.
     ///
     /// # Errors
-    /// If the bytes are anything but what [`Passage::encode`] returns.
+    /// If [`Passage::encode`] cannot have written the bytes.
     pub fn decode(name: &str, bytes: &[u8]) -> Result<Self, FormatError> {
         read(bytes).map_err(|malformed| FormatError::new(name, malformed))
     }

@@ -1,9 +1,9 @@
-//! Proofs that the runs of a client are what a metadata server would have made of its journal (BF-06).
+//! Proofs that a metadata server would have made the same runs of a client's journal (BF-06).
 //!
-//! A *verifier* judges every event of a journal, writes the runs itself, and states that under a key
-//! which it shares with the metadata servers. Whoever has the key is believed; whoever has not can
-//! neither make such a statement nor change one. The server checks it at a cost that does not depend on
-//! how many names are in the runs.
+//! A *verifier* judges every event of a journal, writes the runs itself, and proves the verdict
+//! with a key that it shares with the metadata servers. A holder of the key is believed; without it
+//! a proof can neither be made nor changed. The server checks it at a cost that does not depend on
+//! the number of names in the runs.
 //!
 //! Not here: judging, and where the key comes from.
 //!
@@ -56,13 +56,13 @@ impl std::fmt::Debug for ProofKey {
     }
 }
 
-/// What is proved: that a user may have made these runs and done the rest, beginning with a subtree
-/// whose root looks so, while this client had it.
+/// The proved statement: that a user may have made these runs and done the rest, beginning with a
+/// subtree with this root, while this client had it.
 #[derive(Clone, Copy, Debug)]
 pub struct Statement<'a> {
     /// The decoupled subtree's root: its number, mode, owner and group count.
     pub root: &'a Attr,
-    /// Whose subtree it is.
+    /// The owner of the subtree.
     pub client: ClientId,
     /// The tenure of the decoupling: an earlier one's proofs are worth nothing.
     pub epoch: Epoch,
@@ -77,7 +77,7 @@ pub struct Statement<'a> {
 /// See [`Statement`].
 pub type Proof = [u8; 32];
 
-/// What the bytes of a statement begin with.
+/// The first bytes of a statement.
 const CONTEXT: &[u8] = b"cudele runs 1";
 
 impl Statement<'_> {
@@ -87,8 +87,8 @@ impl Statement<'_> {
         *self.mac(key).as_bytes()
     }
 
-    /// Whether whoever made a proof had the key, and meant this statement. Takes the same time for all
-    /// that are wrong.
+    /// Whether the maker of a proof had the key, and meant this statement. Takes the same time for
+    /// all wrong proofs.
     #[must_use]
     pub fn is_proved_by(&self, proof: &Proof, key: &ProofKey) -> bool {
         self.mac(key) == *proof

@@ -1,9 +1,9 @@
-//! A row: one name of a directory fragment and what it stands for.
+//! A row: one name of a directory fragment and its target.
 //!
 //! Directory entry and inode are one record (J-01), so that one object read answers `readdir`
 //! with attributes. Not here: how rows are ordered, blocked and checked.
 //!
-//! Invariant: decoding what was encoded against the same [`Base`] gives the same row, bit by bit.
+//! Invariant: decoding an encoded row with the same [`Base`] gives the same row, bit by bit.
 
 use types::bytes::{Malformed, Put, Reader, unzigzag, zigzag};
 use types::{Attr, FileType, Ino, Seq, Timestamp, device_and_stripe, device_or_stripe};
@@ -11,21 +11,21 @@ use types::{Attr, FileType, Ino, Seq, Timestamp, device_and_stripe, device_or_st
 use crate::object::RunId;
 use crate::values::Pointer;
 
-/// A name and what it stands for.
+/// A name and its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row<'a> {
     /// The name, 1 to 255 bytes.
     pub name: &'a [u8],
-    /// What it stands for.
+    /// The target.
     pub value: RowValue<'a>,
 }
 
-/// What a name stands for.
+/// The target of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowValue<'a> {
     /// Nothing any more: hides the name in older runs.
     Removed,
-    /// An inode that lives elsewhere because it has several names (see `Ino::LINKS`).
+    /// An inode that is stored apart because it has several names (see `Ino::LINKS`).
     Remote {
         /// Which inode.
         ino: Ino,
@@ -52,15 +52,15 @@ pub struct InodeRecord<'a> {
 }
 
 impl InodeRecord<'_> {
-    /// Whether it is better kept in a value segment, where a value of `least` bytes is. A link's target is
-    /// not: whoever lists a directory needs it.
+    /// Whether its data belongs into a value segment, together with values of `least` bytes and
+    /// more. A link's target does not: every listing of the directory needs it.
     pub(crate) fn is_large(&self, least: usize) -> bool {
         self.data.len() + self.extra.len() >= least && self.attr.file_type() != FileType::Symlink
     }
 }
 
-/// What the rows of one run have in common, taken from its first inode. Rows state their
-/// difference from it, so that a row is short yet needs no other row to be decoded.
+/// The common values of the rows of one run, from its first inode. Rows hold their difference from
+/// it, so that a row is short yet needs no other row to be decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Base {
     ino: u64,
@@ -104,14 +104,15 @@ impl Base {
     }
 }
 
-// A value starts with a varint tag: two bits of kind, then what the kind makes of the rest.
+// A value starts with a varint tag: two bits of kind, then bits with a meaning that depends on the
+// kind.
 const KIND_BITS: u32 = 2;
 const KIND_REMOVED: u64 = 0;
 const KIND_REMOTE: u64 = 1;
 const KIND_INODE: u64 = 2;
 
-// For an inode: which fields are stored because they are not what they usually are. The five
-// that ordinary files set come first, so that an ordinary file's tag is one byte.
+// For an inode: the fields that are stored because they differ from the usual values. The five that
+// ordinary files set come first, so that an ordinary file's tag is one byte.
 const SIZE: u64 = 1 << 2;
 const DATA: u64 = 1 << 3;
 const CTIME: u64 = 1 << 4;
@@ -211,13 +212,13 @@ fn tag_of(base: &Base, record: &InodeRecord<'_>) -> u64 {
         | flag(record.pointer.is_some(), POINTER)
 }
 
-/// A device number, or how a file is striped: what the flag [`RDEV`] is about.
+/// A device number, or a file's striping: the field of the flag [`RDEV`].
 #[inline]
 fn device_of(attr: &Attr) -> u32 {
     device_or_stripe(attr.mode, attr.rdev, attr.stripe)
 }
 
-/// Reads what [`put_value`] wrote against the same base.
+/// Reads a value that [`put_value`] wrote with the same base.
 #[inline]
 pub(crate) fn read_value<'a>(
     reader: &mut Reader<'a>,

@@ -45,7 +45,7 @@ impl Rows {
     /// Appends a row. Costs one encoding and no allocation beyond growing the buffer. If the name
     /// was pushed before, this row is the one that counts.
     ///
-    /// The name must be legal ([`check_name`]); the namespace holds no others.
+    /// The name must be legal ([`check_name`]); the namespace holds no illegal ones.
     #[inline]
     pub fn push(&mut self, name: &[u8], value: RowValue<'_>) {
         let name_bytes = match u8::try_from(name.len()) {
@@ -165,8 +165,8 @@ impl Rows {
         })
     }
 
-    /// The names and their encoded values, in the order in which they were pushed: what a run would
-    /// hold of each, but for the prefixes that names share.
+    /// The names and their encoded values, in the order in which they were pushed: the content of a
+    /// run, except for the prefixes that names share.
     pub fn encoded(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.places().map(|place| self.row(place))
     }
@@ -184,7 +184,7 @@ impl Rows {
         self.bytes.reserve(bytes);
     }
 
-    /// What the rows are stated against.
+    /// The base of the rows.
     pub(crate) fn base(&self) -> Base {
         self.base.unwrap_or_default()
     }

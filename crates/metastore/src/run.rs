@@ -1,9 +1,9 @@
 //! Runs: immutable tables of rows, sorted by name.
 //!
-//! A run is `header block* filters index footer`. Blocks carry their own checksum and the index their
-//! boundaries, so that one block of a remote object can be read ([`RunIndex`]); [`RunReader`] is handed
-//! the whole object, or some blocks. Not here: which runs make up a fragment (the manifest) and how
-//! they overlay one another (`load`).
+//! A run is `header block* filters index footer`. Blocks carry their own checksum and the index
+//! their boundaries, so that one block of a remote object can be read ([`RunIndex`]); [`RunReader`]
+//! reads the whole object, or some blocks. Not here: the list of a fragment's runs (the manifest)
+//! and their overlay (`load`).
 //!
 //! Invariant: names strictly increase through a run, and every byte of it is under a checksum.
 
@@ -34,9 +34,9 @@ pub(crate) use stream::CHUNK_BYTES;
 pub(crate) use stream::{Moved, RunStream, StreamCursor};
 pub use writer::{Columns, RunBuilder};
 
-/// The run format that this build writes. It reads those before: 3 had no pointers to value segments;
-/// 2 had no filters, and its header counted the rows; 1 knew nothing of stripes and says in the place where they are what is read as
-/// the usual one.
+/// The run format that this build writes. It reads those before: 3 had no pointers to value
+/// segments; 2 had no filters, and its header counted the rows; 1 had no stripes, and the value in
+/// their place is read as the default stripe.
 pub const RUN_VERSION: u16 = 4;
 /// The first version with filters, and with the counts behind the index.
 const FILTERED_VERSION: u16 = 3;
@@ -57,7 +57,7 @@ const FOOTER_BYTES: usize = 8 + 4 + 4 + 8;
 const INDEX_ENTRY_BYTES: usize = 4 + 4 + 1;
 /// The shortest row: two lengths, a name of one byte and the tag of a removed row.
 const ROW_BYTES_MIN: usize = 4;
-/// What follows the restarts of a block: their number and the checksum.
+/// The bytes behind the restarts of a block: their number and the checksum.
 const BLOCK_END_BYTES: usize = 4 + 4;
 
 /// Sorts rows by name and encodes them as a run; of several rows with one name the last counts.
@@ -66,7 +66,7 @@ pub fn encode_run(dirfrag: DirFragId, id: RunId, rows: &Rows) -> Vec<u8> {
     write_rows(dirfrag, id, rows).finish().0
 }
 
-/// As [`encode_run`], with what is long in a row in a value segment of the same number.
+/// As [`encode_run`], with long values in a value segment of the same number.
 #[must_use]
 pub fn encode_columns(dirfrag: DirFragId, id: RunId, rows: &Rows) -> (Vec<u8>, RunInfo, Columns) {
     let mut builder =
@@ -80,8 +80,8 @@ pub fn encode_columns(dirfrag: DirFragId, id: RunId, rows: &Rows) -> (Vec<u8>, R
     builder.finish_columns()
 }
 
-/// As [`encode_run`], for a client: the number is [`RunId::of_client`], with `first` an inode number of
-/// the client's in the rows.
+/// As [`encode_run`], for a client: the number is [`RunId::of_client`], with `first` an inode
+/// number of the client's in the rows.
 #[must_use]
 pub fn encode_clients_run(dirfrag: DirFragId, first: Ino, rows: &Rows) -> (RunId, Vec<u8>) {
     let mut writer = write_rows(dirfrag, RunId::default(), rows);

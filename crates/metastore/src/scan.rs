@@ -1,10 +1,10 @@
 //! Reads a directory fragment in order of name, with a bounded part of it in memory (U-04).
 //!
-//! Not here: fetching the pieces, and what becomes of the rows. What is seen is what
-//! [`merge`](crate::merge) gives, in the same order.
+//! Not here: fetching the pieces, and the use of the rows. The result equals that of
+//! [`merge`](crate::merge), in the same order.
 //!
-//! Invariant: where a scan goes on is a function of the name that it gave last. So one that begins
-//! there with a newer manifest goes on where this one ended.
+//! Invariant: the place at which a scan continues is a function of the last name. So a new scan
+//! with a newer manifest continues at the end of this one.
 
 use crate::attach::Attached;
 use crate::error::FormatError;
@@ -17,7 +17,7 @@ use crate::run::{Moved, RunStream, StreamCursor};
 pub struct Scan {
     /// Newest first.
     streams: Vec<RunStream>,
-    /// Of each, if a client wrote it, what it may say.
+    /// The permitted rows of each, if a client wrote it.
     attached: Vec<Option<Attached>>,
     /// The name given last.
     after: Vec<u8>,
@@ -50,7 +50,7 @@ impl Scan {
         Self { streams, attached, after: after.to_vec() }
     }
 
-    /// What has to be read before there can be rows; nothing if there can.
+    /// The parts to read before there can be rows; empty if there are rows.
     #[must_use]
     pub fn wants(&self) -> Vec<Want> {
         let want = |(run, stream): (usize, &RunStream)| {
@@ -60,7 +60,7 @@ impl Scan {
         self.streams.iter().enumerate().filter_map(want).collect()
     }
 
-    /// Takes what was read.
+    /// Takes the bytes of a part.
     ///
     /// # Errors
     /// If it is not of the run that the manifest means.
@@ -77,10 +77,12 @@ impl Scan {
         &self.after
     }
 
-    /// Gives the rows that are in memory, until more has to be read. Returns whether there are more.
+    /// Yields the rows that are in memory, until more has to be read. Returns whether there are
+    /// more.
     ///
     /// # Errors
-    /// If a block is damaged or a row malformed. Rows behind a forged checksum end the run of a client.
+    /// If a block is damaged or a row malformed. Rows behind a forged checksum end the run of a
+    /// client.
     pub fn rows(
         &mut self,
         take: &mut impl FnMut(&[u8], &RowValue<'_>),

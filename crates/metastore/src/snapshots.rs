@@ -1,10 +1,10 @@
 //! The object that says which snapshots of the namespace there are (BF-03, E-04).
 //!
-//! A snapshot is a number. It is taken by replacing this one object, at a moment in which the metadata
-//! store says all of the subtree. Whoever replaces or deletes a manifest afterwards first keeps it under
-//! the newest number ([`kept_name`]), so that a reader of snapshot `n` finds a directory as it was in what
-//! was kept under the smallest number from `n` on, and else in the manifest itself. Nothing is copied
-//! when a snapshot is taken, however large the subtree is.
+//! A snapshot is a number. It is taken by replacing this one object, at a moment in which the
+//! metadata store has all of the subtree. A later writer that replaces or deletes a manifest first
+//! keeps it under the newest number ([`kept_name`]), so that a reader of snapshot `n` finds a
+//! directory as it was in the kept manifest with the smallest number from `n` on, and else in the
+//! manifest itself. Taking a snapshot copies nothing, for a subtree of any size.
 //!
 //! ```text
 //! object   := "CUDLSNAP" format:u16 taken:varint changes:varint next_ino:varint count:varint snapshot* crc:u32
@@ -14,8 +14,8 @@
 //!
 //! `docs/formats/branches.md` says it in words.
 //!
-//! Invariant: whatever the bytes, decoding returns snapshots in the order of their numbers, each once, or
-//! an error that names the byte.
+//! Invariant: for any bytes, decoding returns snapshots in the order of their numbers, each once,
+//! or an error that names the byte.
 
 use crc32c::crc32c;
 use types::bytes::{Malformed, Put, Reader};
@@ -26,9 +26,9 @@ use crate::object::prefix;
 
 /// Name of the object.
 pub const SNAPSHOTS_NAME: &str = "branches/table";
-/// What the names of the notes begin with that say which content is to be deleted later.
+/// The prefix of the notes about content that is to be deleted later.
 pub const PURGE_PREFIX: &str = "branches/purge/";
-/// How many snapshots there may be: whoever changes a directory reads the object.
+/// The most snapshots: every writer of a directory reads the object.
 pub const SNAPSHOTS_MAX: usize = 4096;
 
 const MAGIC: &[u8; 8] = b"CUDLSNAP";
@@ -37,12 +37,12 @@ const CRC_BYTES: usize = 4;
 /// Inode numbers of branches: no rank has as large ones, and hidden directories have larger ones.
 const NUMBERS: InoRange = InoRange { start: 1 << 60, end: 1 << 61 };
 
-/// A snapshot that is of use to somebody.
+/// A snapshot that is needed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// Its number. 1 is the first.
     pub number: u64,
-    /// Chosen by whoever wanted it, and by nobody else: so it is taken once.
+    /// Chosen by the requester alone, so that a repetition takes no second snapshot.
     pub id: u64,
     /// When it was taken.
     pub time: Timestamp,
@@ -63,7 +63,7 @@ pub struct Snapshots {
     pub changes: u64,
     /// The first inode number that was never given to a branch.
     next_ino: u64,
-    /// Those that are of use, by number.
+    /// The needed ones, by number.
     live: Vec<Snapshot>,
 }
 
@@ -74,32 +74,32 @@ impl Default for Snapshots {
 }
 
 impl Snapshots {
-    /// Those that are of use, by number.
+    /// The needed ones, by number.
     pub fn live(&self) -> impl ExactSizeIterator<Item = &Snapshot> {
         self.live.iter()
     }
 
-    /// The snapshot that somebody wanted under this id.
+    /// The snapshot with this id.
     #[must_use]
     pub fn get(&self, id: u64) -> Option<&Snapshot> {
         self.live.iter().find(|snapshot| snapshot.id == id)
     }
 
-    /// The number under which a manifest is kept before it is replaced; `None` if nobody needs it.
+    /// The number under which a manifest is kept before it is replaced; `None` without a snapshot.
     #[must_use]
     pub fn keep_as(&self) -> Option<u64> {
         (!self.live.is_empty()).then_some(self.taken)
     }
 
-    /// Whether somebody may need what was there when number `until` was the newest and, if there is a
-    /// `since`, was not there yet when that one was.
+    /// Whether a snapshot may need a state that existed when number `until` was the newest and, if
+    /// there is a `since`, did not exist when that one was.
     #[must_use]
     pub fn needs(&self, since: Option<u64>, until: u64) -> bool {
         let mut numbers = self.live.iter().map(|snapshot| snapshot.number);
         numbers.any(|number| number <= until && since.is_none_or(|since| number > since))
     }
 
-    /// Takes a snapshot, whose number is the next. `None` if there are [`SNAPSHOTS_MAX`].
+    /// Takes a snapshot with the next number. `None` if there are [`SNAPSHOTS_MAX`].
     pub fn take(&mut self, snapshot: Snapshot) -> Option<u64> {
         if self.live.len() >= SNAPSHOTS_MAX {
             return None;
@@ -109,7 +109,7 @@ impl Snapshots {
         Some(self.taken)
     }
 
-    /// Forgets snapshots that nobody needs.
+    /// Drops unneeded snapshots.
     pub fn retain(&mut self, is_needed: impl FnMut(&Snapshot) -> bool) {
         self.live.retain(is_needed);
     }
@@ -144,40 +144,41 @@ impl Snapshots {
     /// Reads the object.
     ///
     /// # Errors
-    /// If the bytes are anything but what [`Snapshots::encode`] returns.
+    /// If [`Snapshots::encode`] cannot have written the bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         read(bytes).map_err(|malformed| FormatError::new(SNAPSHOTS_NAME, malformed))
     }
 }
 
-/// Whether an inode number was given to a branch, if to anybody.
+/// Whether an inode number is from the range of branches.
 #[must_use]
 pub fn is_of_branch(ino: Ino) -> bool {
     NUMBERS.contains(ino)
 }
 
-/// The name under which the manifest of a directory fragment is kept that was replaced when `number` was
-/// the newest snapshot.
+/// The name under which the manifest of a directory fragment is kept that was replaced when
+/// `number` was the newest snapshot.
 #[must_use]
 pub fn kept_name(dirfrag: DirFragId, number: u64) -> String {
     format!("{}{number:016x}", kept_prefix(dirfrag))
 }
 
-/// What the names of all kept manifests of a directory fragment begin with.
+/// The prefix of all kept manifests of a directory fragment.
 #[must_use]
 pub fn kept_prefix(dirfrag: DirFragId) -> String {
     format!("{}at.", prefix(dirfrag))
 }
 
-/// Under which number a manifest of this name is kept, and of which fragment it is said to be (the part
-/// of the name before the number).
+/// The number in the name of a kept manifest, and its fragment (the part of the name before the
+/// number).
 #[must_use]
 pub fn parse_kept(name: &str) -> Option<(&str, u64)> {
     let (dirfrag, number) = name.split_once("/at.").filter(|_| name.starts_with("dirs/"))?;
     Some((dirfrag, hex(number, 16)?))
 }
 
-/// Content that is deleted when nobody needs it: removed when `number` was the newest snapshot.
+/// Content that is deleted when no snapshot needs it: removed when `number` was the newest
+/// snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Purge {
     /// The newest snapshot at that time.
@@ -191,14 +192,14 @@ pub struct Purge {
 }
 
 impl Purge {
-    /// The name of the note that says so.
+    /// The name of its note.
     #[must_use]
     pub fn name(&self) -> String {
         let Self { number, ino, pool, stripes } = self;
         format!("{PURGE_PREFIX}{number:016x}.{:016x}.{:02x}.{stripes:016x}", ino.0, pool.0)
     }
 
-    /// What a note of this name says.
+    /// The content of a note with this name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         let mut parts = name.strip_prefix(PURGE_PREFIX)?.split('.');
@@ -264,8 +265,8 @@ fn read(bytes: &[u8]) -> Result<Snapshots, Malformed> {
     Ok(Snapshots { taken, changes, next_ino, live })
 }
 
-/// A reader of an object that begins with this and ends with a checksum, behind its version, and where
-/// the checksum begins.
+/// A reader of an object that begins with this magic and ends with a checksum, behind its version,
+/// and the offset of the checksum.
 pub(crate) fn checked<'a>(
     bytes: &'a [u8],
     magic: &[u8; 8],

@@ -176,7 +176,7 @@ fn example_manifest() -> Manifest {
     }
 }
 
-/// A directory whose only file has its content in a value segment: run, segment and manifest.
+/// A directory of one file, with its content in a value segment: run, segment and manifest.
 fn columns() -> [(&'static str, Vec<u8>); 3] {
     let fragment = dirfrag(Ino(Ino::FIRST_FREE + 3));
     let text =
@@ -193,8 +193,8 @@ fn columns() -> [(&'static str, Vec<u8>); 3] {
     [("columns.run", run), ("columns.values", values), ("columns.manifest", manifest.encode())]
 }
 
-/// The objects whose bytes are kept for ever under `testdata/v4`; manifests are of the first version that can
-/// say what they say.
+/// The objects with golden bytes under `testdata/v4`; manifests have the lowest version that can
+/// express them.
 fn golden_objects() -> Vec<(&'static str, Vec<u8>)> {
     let mut objects = indexfs_runs();
     objects.extend(columns());
@@ -231,7 +231,7 @@ fn reads_v4() {
     assert_eq!(Manifest::decode(&stored), Ok(example_manifest()));
 }
 
-/// The bytes that older versions wrote are read, and mean what they did.
+/// The bytes of older versions are read, with their old meaning.
 #[allow(clippy::disallowed_methods, reason = "golden files are files")]
 fn reads_older(version: u8, is_known: impl Fn(&str) -> bool) {
     for (name, newer) in golden_objects().into_iter().filter(|it| !it.0.starts_with("columns")) {

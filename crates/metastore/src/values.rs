@@ -1,10 +1,10 @@
 //! Value segments: content and long attributes of inodes that runs only point to (I-09).
 //!
-//! A run that is merged into another is written again with all of its rows. What is long in a row is
-//! therefore kept beside the runs, once, and rows say where; how much of a segment is still pointed to is in
-//! the manifest, which is where it is decided when a segment goes. Not here: reading and writing objects.
+//! Merging a run rewrites all of its rows. Long values are therefore stored beside the runs, once,
+//! and rows point to them; the manifest has the number of live bytes of a segment, and decides when
+//! the segment is deleted. Not here: reading and writing objects.
 //!
-//! Invariant: a value is whole, or the checksum behind it says that it is not; segments never change.
+//! Invariant: a value is whole, or its checksum shows the damage; segments never change.
 
 use crc32c::{crc32c, crc32c_append};
 use types::DirFragId;
@@ -42,7 +42,7 @@ impl Pointer {
         u64::from(self.data) + u64::from(self.extra) + CRC_BYTES as u64
     }
 
-    /// Content and extra, of what was read at `offset` of the segment; what follows them counts for nothing.
+    /// Content and extra, from the bytes at `offset` of the segment; later bytes are ignored.
     ///
     /// # Errors
     /// If they are not whole. The error names the object.
@@ -88,8 +88,8 @@ impl ValueSegment {
         Self { id, bytes: bytes.len() as u64, crc: crc32c(bytes), uses }
     }
 
-    /// How many bytes runs point to. That some of them are hidden by newer rows is not known before the runs
-    /// are merged.
+    /// The number of bytes that runs point to, including rows that newer ones hide: only a merge of
+    /// the runs finds those.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.uses.iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
@@ -135,7 +135,7 @@ fn read_header(bytes: &[u8]) -> Result<(DirFragId, RunId), Malformed> {
     Ok((dirfrag, id))
 }
 
-/// A segment in the making. What is ready can be taken away while it grows.
+/// A segment in the making. Finished bytes can be taken away while it grows.
 #[derive(Debug)]
 pub(crate) struct ValuesBuilder {
     dirfrag: DirFragId,
@@ -190,7 +190,7 @@ impl ValuesBuilder {
         ready
     }
 
-    /// What was not taken away, and the length and checksum of all; nothing if no value came.
+    /// The bytes that were not taken away, and the length and checksum of all; None without values.
     pub(crate) fn finish(self) -> Option<(Vec<u8>, ValueSegment)> {
         let bytes = self.taken + self.out.len() as u64;
         let crc = crc32c_append(self.crc, &self.out);

@@ -1,4 +1,4 @@
-//! What a metadata server answers.
+//! The answers of a metadata server.
 
 use types::bytes::{Malformed, Put, Reader};
 use types::{Attr, ClientId, Epoch, Errno, Frag, Ino, InoRange, Lock, Rank, Seq};
@@ -9,14 +9,14 @@ use crate::codec::{
 };
 use crate::op::ino;
 
-/// What a merge did, or would do.
+/// The result of a merge, or of a dry run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MergeReport {
     /// Events in the journal.
     pub events: u64,
     /// Inodes they created.
     pub created: u64,
-    /// Names of others that lost to them.
+    /// Names of other clients that lost.
     pub replaced: u64,
     /// Events that were not carried out.
     pub rejected: u64,
@@ -31,7 +31,7 @@ pub struct MergeReport {
 /// One conflict of a merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MergeSample {
-    /// What happened to it.
+    /// The kind of change.
     pub kind: SampleKind,
     /// Why it was rejected.
     pub errno: Option<Errno>,
@@ -43,10 +43,10 @@ pub struct MergeSample {
     pub path: Vec<u8>,
 }
 
-/// What happened to a name in a merge.
+/// The change of a name in a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SampleKind {
-    /// It was somebody else's and is now the merging client's.
+    /// The merging client's entry replaced another client's.
     Replaced,
     /// The event was not carried out.
     Rejected,
@@ -76,12 +76,12 @@ pub struct EffectivePolicy {
     pub source_path: Vec<u8>,
     /// Where the entries of the directory that was asked about are now.
     pub kept: Kept,
-    /// The client that has the subtree, if it is decoupled; 0 for nobody. What that client has not
-    /// completed is known to nobody else.
+    /// The client that has the subtree, if it is decoupled; 0 for none. Only that client knows its
+    /// incomplete updates.
     pub owner: ClientId,
 }
 
-/// Where what a server shows of a directory is kept at the moment (P-08).
+/// The storage, at this moment, of the directory state that a server shows (P-08).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kept {
     /// In the metadata store: it survives everything that the store does.
@@ -118,12 +118,12 @@ pub struct Opened {
     pub attr: Attr,
     /// Its inline content; empty if the content is in the object store.
     pub data: Vec<u8>,
-    /// Others have it open, and somebody writes: nothing about it may be kept, and content goes to
+    /// Several clients have it open, and one writes: no client may cache it, and content goes to
     /// the object store only.
     pub shared: bool,
 }
 
-/// Who serves what was asked for (B-02). Nothing was carried out.
+/// A redirect to the authority (B-02). The request was not executed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Elsewhere {
     /// The rank that serves it.
@@ -133,21 +133,21 @@ pub struct Elsewhere {
     pub root: Ino,
     /// The directory in which the root has its name.
     pub parent: Ino,
-    /// What is left of the path below the root.
+    /// The rest of the path below the root.
     pub rest: Vec<u8>,
 }
 
-/// A directory that is split, and where its fragments are (B-04). Nothing was carried out: what was
-/// asked for is for the hidden directory that has the name.
+/// A directory that is split, and the places of its fragments (B-04). The request was not executed:
+/// it belongs to the hidden directory that has the name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fragments {
     /// Its own attributes; number of entries, links and times are those of its fragments together.
     pub attr: Attr,
-    /// The names that it has: all, or those of the fragment that was split once more.
+    /// Its names: all, or those of a fragment that was split further.
     pub frag: Frag,
-    /// The hidden directories that have the names, by their hashes, and who serves them.
+    /// The hidden directories that have the names, by their hashes, and their ranks.
     pub parts: [(Ino, Rank); Frag::SPLIT_WAYS],
-    /// Of a path, what is left of it below the directory.
+    /// The rest of the path below the directory.
     pub rest: Vec<u8>,
 }
 
@@ -158,7 +158,8 @@ pub enum Answer {
     Done,
     /// Attributes.
     Attr(Attr),
-    /// Where a path led: the directory of the last name, and what it names if it exists.
+    /// The end of a path: the directory of the last name, and the attributes of its object if it
+    /// exists.
     Walked {
         /// The directory.
         parent: Ino,
@@ -190,16 +191,15 @@ pub enum Answer {
     Pending(ClientId),
     /// A file is open.
     Opened(Opened),
-    /// A lock that is in the way, and whose it is; `None` if there is none.
+    /// A conflicting lock and its owner; `None` if there is none.
     Locked(Option<(ClientId, Lock)>),
-    /// Another rank serves what was asked for. Nothing was carried out, and nothing will be for this
-    /// request.
+    /// Another rank has the authority. The request was not executed, and never will be here.
     Elsewhere(Box<Elsewhere>),
     /// A snapshot was taken; its number.
     Snapshot(u64),
     /// The directory is split. Nothing was carried out, and nothing will be for this request.
     Fragments(Box<Fragments>),
-    /// A name is offered to another rank: the number of the offer, and what it is the name of.
+    /// A name is offered to another rank: the number of the offer, and the inode of the name.
     Passage(u64, Ino),
 }
 

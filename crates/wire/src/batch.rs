@@ -1,6 +1,6 @@
 //! Requests that a client has answered itself and sends together ([`crate::Request::ahead`]).
 //!
-//! There are many of them, and each is much like the one before. So each says only what differs: a
+//! Batches have many changes, each much like the one before. So each holds only its difference: a
 //! create of one more file in the same directory is its name and about four bytes. The bytes are
 //! documented in `docs/formats/wire.md`.
 
@@ -13,7 +13,7 @@ use crate::{NewInode, Op, Replay, Request};
 
 /// The request number follows the one before.
 const NEXT: u8 = 1;
-/// What the client has heard is the same.
+/// The client's acknowledgement is the same.
 const HEARD: u8 = 1 << 1;
 /// The same user.
 const CRED: u8 = 1 << 2;
@@ -21,8 +21,7 @@ const CRED: u8 = 1 << 2;
 const ORDER: u8 = 1 << 3;
 /// The inode number follows the one that was given before.
 const INO: u8 = 1 << 4;
-/// It creates something like what was created before, in the same directory: its name follows, instead
-/// of an operation.
+/// A create like the one before, in the same directory: its name follows, instead of an operation.
 const LIKE: u8 = 1 << 5;
 const KNOWN: u8 = NEXT | HEARD | CRED | ORDER | INO | LIKE;
 
@@ -33,7 +32,7 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// What a [`BatchWriter`] wrote.
+    /// The bytes of a [`BatchWriter`].
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes }
@@ -107,8 +106,8 @@ impl<'a> Requests<'a> {
     }
 }
 
-/// Whether two users are the same. Mostly neither has further groups: comparing none with none is left
-/// out, because a call of `memcmp` costs more than the rest of this.
+/// Whether two users are the same. Mostly neither has further groups: comparing none with none is
+/// left out, because a call of `memcmp` costs more than the rest of this.
 fn is_same_user(one: &Cred, other: &Cred) -> bool {
     let bare = one.groups.is_empty() && other.groups.is_empty();
     one.uid == other.uid && one.gid == other.gid && (bare || one.groups == other.groups)

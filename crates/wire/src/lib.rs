@@ -1,8 +1,8 @@
 //! Messages between clients, metadata servers and the monitor, and their bytes.
 //!
 //! A connection carries [`frame`]s; a frame carries one [`Message`]. Requests are pipelined and
-//! replies may come out of order; a request is identified by its client and its [`Tid`](types::Tid),
-//! which makes it idempotent.
+//! replies may come out of order; a request is identified by its client and its
+//! [`Tid`](types::Tid), which makes it idempotent.
 //!
 //! This crate knows nothing about sockets. Decoding borrows from the frame and never panics. The
 //! bytes are documented in `docs/formats/wire.md`.

@@ -1,4 +1,4 @@
-//! The cluster map: what everybody must agree on. Kept by the monitor, stamped with an epoch.
+//! The cluster map: the shared state of the cluster. Kept by the monitor, stamped with an epoch.
 
 use types::bytes::{Malformed, Put, Reader};
 use types::{ClientId, Epoch, Ino, InoRange, Rank, Timestamp};
@@ -6,7 +6,7 @@ use types::{ClientId, Epoch, Ino, InoRange, Rank, Timestamp};
 use crate::codec::{boolean, list, option, put_list, put_option, put_range, range, string};
 use crate::op::ino;
 
-/// What a metadata server is doing.
+/// The state of a metadata server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MdsState {
     /// It is replaying its journal.
@@ -46,7 +46,7 @@ pub struct MdsEntry {
     pub epoch: Epoch,
     /// Where it listens: `unix:PATH` or `tcp:HOST:PORT`.
     pub address: String,
-    /// What it is doing.
+    /// The server's state.
     pub state: MdsState,
     /// Its process id.
     pub pid: u32,
@@ -54,14 +54,14 @@ pub struct MdsEntry {
     pub counters: Vec<(String, u64)>,
 }
 
-/// Something that somebody should know, and do something about.
+/// A condition that an administrator should know of and act on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Warning {
     /// Which kind, such as `BALANCER_FAULT`.
     pub code: String,
-    /// What happened, on one line.
+    /// The condition, on one line.
     pub text: String,
-    /// What to do about it.
+    /// The remedy.
     pub remedy: String,
 }
 
@@ -70,14 +70,14 @@ pub struct Warning {
 pub struct BalancerEntry {
     /// Grows with every switch.
     pub version: u64,
-    /// The version whose object has the text: an earlier one, where that was put in force again. 0 for
-    /// one that comes with the program under this name.
+    /// The version that has the text in its object: an earlier one, if that was put in force again.
+    /// 0 for a policy that comes with the program under this name.
     pub object: u64,
-    /// What it is called.
+    /// The policy's name.
     pub name: String,
     /// When it was put in force.
     pub time: Timestamp,
-    /// Why, if nobody set it.
+    /// The reason, if no user set it.
     pub why: String,
     /// A rank has given it up.
     pub failed: bool,
@@ -117,8 +117,8 @@ pub struct DecoupledSubtree {
     pub range: InoRange,
     /// Its policy.
     pub policy: String,
-    /// The policy that will be in force when it is everybody's again, if another one was set
-    /// meanwhile; empty for none of its own.
+    /// The policy that will be in force when the subtree is shared again, if a user set another one
+    /// since; empty for none of its own.
     pub next: Option<String>,
 }
 
@@ -141,7 +141,7 @@ pub struct ClusterMap {
     pub decoupled: Vec<DecoupledSubtree>,
     /// The balancer policies that were put in force last, by version: the last one is in force.
     pub balancers: Vec<BalancerEntry>,
-    /// What the servers want somebody to know; not stored with the map.
+    /// The servers' conditions; not stored with the map.
     pub warnings: Vec<(Rank, Warning)>,
 }
 
@@ -155,8 +155,8 @@ impl ClusterMap {
         self.balancers.last().cloned().unwrap_or_default()
     }
 
-    /// Appends the map's bytes. With `live`, also what the servers last reported and nobody
-    /// stores: their counters and the decoupled subtrees.
+    /// Appends the map's bytes. With `live`, also the servers' last reports, which are not stored:
+    /// their counters and the decoupled subtrees.
     pub fn encode(&self, out: &mut Vec<u8>, live: bool) {
         let Self {
             epoch,
@@ -196,8 +196,8 @@ impl ClusterMap {
         Self::decode_stored(reader, *Self::STORED_VERSIONS.end())
     }
 
-    /// Reads a map as it was stored: version 1 does not name the inodes of directories with policies,
-    /// version 2 no balancers.
+    /// Reads a map as it was stored: version 1 does not name the inodes of directories with
+    /// policies, version 2 no balancers.
     ///
     /// # Errors
     /// If the bytes are not one.

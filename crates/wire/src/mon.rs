@@ -1,4 +1,4 @@
-//! What is said to and by the monitor.
+//! Messages to and from the monitor.
 
 use types::bytes::{Malformed, Put, Reader};
 use types::{ClientId, Epoch, Rank};
@@ -13,7 +13,7 @@ use crate::map::{
 /// A request to the monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MonOp<'a> {
-    /// A client id that nobody had before.
+    /// A new client id.
     Register,
     /// The cluster map, with the servers' counters.
     Status,
@@ -45,27 +45,27 @@ pub enum MonOp<'a> {
     },
     /// Puts a balancer policy in force on all ranks, as a new version.
     SetBalancer {
-        /// What it is called: a preset's name or a file's.
+        /// Its name: a preset's or a file's.
         name: &'a [u8],
         /// Its text.
         text: &'a [u8],
     },
     /// Puts the balancer policy before the one in force in force again, as a new version.
     RevertBalancer,
-    /// What the balancers of the ranks did lately.
+    /// The recent records of the ranks' balancers.
     BalancerLog {
         /// How many records the asker has: only later ones.
         after: u64,
     },
-    /// Takes the last rank out of the cluster, which serves nothing any more: its server ends, and nobody
-    /// takes over.
+    /// Removes the last rank, which serves nothing any more, from the cluster: its server ends, and
+    /// no standby takes over.
     Remove {
         /// Which.
         rank: Rank,
     },
 }
 
-/// What the monitor answers.
+/// The answers of the monitor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MonAnswer {
     /// Done.
@@ -89,7 +89,7 @@ pub enum MonAnswer {
     },
 }
 
-/// What a metadata server tells the monitor regularly.
+/// The regular report of a metadata server to the monitor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Beacon {
     /// Its rank.
@@ -98,7 +98,7 @@ pub struct Beacon {
     pub epoch: Epoch,
     /// Where it listens.
     pub address: String,
-    /// What it is doing.
+    /// The server's state.
     pub state: MdsState,
     /// Its process id.
     pub pid: u32,
@@ -107,7 +107,7 @@ pub struct Beacon {
     /// The subtrees of this rank that belong to clients for now. The server is the authority on
     /// them; the monitor only repeats the list.
     pub decoupled: Vec<DecoupledSubtree>,
-    /// What somebody should know, as long as it is so.
+    /// Conditions that hold at present.
     pub warnings: Vec<Warning>,
     /// The version of the balancer policy that the rank has given up, and why; version 0 for none.
     pub given_up: (u64, String),

@@ -1,4 +1,4 @@
-//! What a client can ask a metadata server for.
+//! The requests of a client to a metadata server.
 
 mod kind;
 mod parts;
@@ -35,12 +35,12 @@ pub struct NewInode<'a> {
 /// How to merge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MergeFlags {
-    /// Only report what would happen.
+    /// Only report the result of a merge.
     pub dry_run: bool,
     /// Release the subtree when done.
     pub release: bool,
-    /// Leave out and report events that break a rule (`check: merge`, F-07). The server does so
-    /// whatever this says if the policy asks for it.
+    /// Leave out and report events that break a rule (`check: merge`, F-07). The server does so in
+    /// any case if the policy demands it.
     pub check: bool,
     /// The journal is a client's log of strong operations, re-applied after the server lost them
     /// (strong consistency with local durability); no decoupled subtree is involved.
@@ -73,8 +73,8 @@ pub enum Op<'a> {
     Rename { parent: Ino, name: &'a [u8], new_parent: Ino, new_name: &'a [u8], flags: RenameFlags },
     /// Changes attributes.
     SetAttr { ino: Ino, change: AttrChange },
-    /// Content was read then: the time of the last access, unless a later one is known. Nothing else
-    /// changes.
+    /// Content was read then: the time of the last access, unless a later one is known. Nothing
+    /// else changes.
     Accessed { ino: Ino, at: Timestamp },
     /// An extended attribute.
     GetXattr { ino: Ino, name: &'a [u8] },
@@ -97,8 +97,8 @@ pub enum Op<'a> {
     SetPolicy { path: &'a [u8], policy: &'a [u8], client: ClientId },
     /// Gives a subtree to one client; sent by the monitor.
     Decouple { path: &'a [u8], client: ClientId, policy: &'a [u8] },
-    /// More inode numbers for a decoupled subtree or, with 0 in its place, for what the client creates
-    /// in directories that it has alone ([`crate::Told::alone`]).
+    /// More inode numbers for a decoupled subtree or, with 0 in its place, for the client's creates
+    /// in directories with an exclusive capability ([`crate::Told::alone`]).
     Extend { subtree: Ino, count: u64 },
     /// Announces a merge: `bytes` of journal follow as chunks with this request's id. `object` is
     /// where the journal is kept in the object store, if it is (Global Persist). Numbers that are
@@ -110,15 +110,15 @@ pub enum Op<'a> {
     TakeOver { subtree: Ino },
     /// Writes everything to the metadata store and trims the journal.
     Checkpoint,
-    /// Opens a file: its attributes and inline content, and whether others share it. Opening it
-    /// twice is opening it once; reading and writing count apart.
+    /// Opens a file: its attributes and inline content, and whether it is shared. Opening it twice
+    /// is opening it once; reading and writing count apart.
     Open { ino: Ino, write: bool },
-    /// Ends what one or more `Open` of this kind began.
+    /// Ends one or more `Open` of this kind.
     Close { ino: Ino, write: bool },
-    /// Tells a server that does not know it what the client has open.
+    /// Registers the client's open file at a server that does not know it.
     Reopen { ino: Ino, access: Access },
-    /// The answer to a recall: what was not written is written, and the file is shared from now on. Of the root of a subtree that
-    /// the client has decoupled: what it held is merged.
+    /// The answer to a recall: unwritten data is written, and the file is shared from now on. For
+    /// the root of a subtree that the client has decoupled: its journal is merged.
     Yield { ino: Ino },
     /// Makes a file at least this long.
     Grow { ino: Ino, size: u64 },
@@ -126,9 +126,9 @@ pub enum Op<'a> {
     Append { ino: Ino, length: u64 },
     /// Sets, changes or gives up a lock. With `wait` it is answered when the lock is set.
     Lock { ino: Ino, lock: Lock, wait: bool },
-    /// Ends the wait for a lock, if somebody waits for it.
+    /// Ends a pending wait for a lock.
     CancelLock { ino: Ino, lock: Lock },
-    /// The first lock of somebody else that this one would have to wait for.
+    /// The first lock of another owner that this one would have to wait for.
     GetLock { ino: Ino, lock: Lock },
     /// The client remembers nothing about a directory any more, and gives its capability back.
     Return { dir: Ino },
@@ -138,28 +138,28 @@ pub enum Op<'a> {
     /// Has a directory and everything below it served by another rank, while clients work there
     /// (B-03). Answered when that rank is the authority.
     Export { dir: Ino, rank: Rank },
-    /// Has a directory served by another rank because a file of that rank is to get a name in it; of a file
-    /// the directory that has its only name. Nothing that somebody has pinned goes. Whoever asks must be
-    /// allowed to make names there. Answered as `Export`.
+    /// Moves a directory to another rank because a file of that rank is to get a name in it; for a
+    /// file, the directory that has its only name. Pinned subtrees stay. The requester needs write
+    /// permission there. Answered as `Export`.
     Gather { ino: Ino, rank: Rank },
-    /// Takes a snapshot of a directory and everything below it: what is visible now. Whoever asks
-    /// chooses an `id` that nobody has chosen before (BF-03).
+    /// Takes a snapshot of a directory and everything visible below it. The requester chooses an
+    /// unused `id` (BF-03).
     Snapshot { dir: Ino, id: u64 },
-    /// Takes a subtree for the asking client to merge the branch of this name, with the inode numbers of
-    /// that branch. With `block` others are refused there meanwhile.
+    /// Takes a subtree for the requesting client to merge the branch of this name, with the inode
+    /// numbers of that branch. With `block` other clients get EBUSY there until the end.
     Adopt { subtree: Ino, branch: &'a [u8], block: bool },
-    /// Has the metadata store say all of a directory, for a client that reads it there (U-04): of the
-    /// one under a name, or of `parent` itself if the name is empty. Answered when that is so, with its
-    /// attributes; numbers of entries and links are not told.
+    /// Writes all of a directory to the metadata store, for a client that reads it there (U-04): of
+    /// the one under a name, or of `parent` itself if the name is empty. Answered after that, with
+    /// its attributes; numbers of entries and links are left out.
     WriteDown { parent: Ino, name: &'a [u8] },
-    /// Who may still have runs linked in a directory with this number: the client whose decoupled
-    /// subtree has it as its root, or that was given the number. The answer is the client's number as
-    /// eight bytes, 0 for nobody.
+    /// The client that may still have runs linked in a directory with this number: the owner of the
+    /// decoupled subtree with this root, or of the number. The answer is the client's number as
+    /// eight bytes, 0 for none.
     Held { ino: Ino },
-    /// Splits a directory, or a fragment of one, into eight fragments by the hashes of its names, while
-    /// clients work there (B-04). Answered when that is done.
+    /// Splits a directory, or a fragment of one, into eight fragments by the hashes of its names,
+    /// while clients work there (B-04). Answered at the end.
     Split { dir: Ino },
-    /// Puts the fragments of a directory together again. All of them must be on the directory's rank.
+    /// Joins the fragments of a directory again. All of them must be on the directory's rank.
     Join { dir: Ino },
     /// Offers a name to another rank, in a directory of which it is to be from then on (F-13).
     Depart {
@@ -172,7 +172,8 @@ pub enum Op<'a> {
     },
     /// Takes the name that a rank has offered, into the directory that the offer names.
     Arrive { dir: Ino, from: Rank, passage: u64 },
-    /// Answered when it is decided who has a name that was offered: withdraws the offer, unless it was taken.
+    /// Answered when the owner of an offered name is decided: withdraws the offer, unless it was
+    /// taken.
     Passed { dir: Ino, passage: u64 },
 }
 

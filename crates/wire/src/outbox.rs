@@ -1,8 +1,8 @@
-//! What a state machine has to say after an input: frames, ready to be written to connections.
+//! The messages of a state machine after an input: frames, ready to be written to connections.
 //!
 //! Not a queue of the network: the driver writes everything out before the next input, and keeps
-//! what a slow peer does not take. One buffer holds all frames and is reused, so that a message
-//! is encoded once and sending allocates nothing in the steady state.
+//! the frames that a slow peer does not take. One buffer holds all frames and is reused, so that a
+//! message is encoded once and sending allocates nothing in the steady state.
 //!
 //! Invariant: every range in [`Outbox::sends`] is exactly one frame of [`Outbox::frames`], and
 //! per connection the order of `sends` is the order to write in.
@@ -18,7 +18,7 @@ use crate::Message;
 pub struct Outbox {
     /// The bytes of all frames, one after the other.
     pub frames: Vec<u8>,
-    /// To whom, and which bytes of `frames`.
+    /// The connections, each with its bytes of `frames`.
     pub sends: Vec<(ConnId, Range<usize>)>,
 }
 

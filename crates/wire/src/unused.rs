@@ -5,7 +5,7 @@ use types::bytes::{Malformed, Reader};
 
 use crate::codec::{put_range, range};
 
-/// Ranges of numbers that a client was given, has not used and never will, as they are in a message.
+/// Ranges of granted numbers that a client has not used and never will, as they are in a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unused<'a>(&'a [u8]);
 

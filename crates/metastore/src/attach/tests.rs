@@ -122,7 +122,7 @@ fn a_run_of_a_client_is_in_a_manifest_only_with_what_is_known_of_it() {
     let forge = |change: &dyn Fn(&mut Manifest)| {
         let mut forged = manifest.clone();
         change(&mut forged);
-        // Encoded by hand, because the encoder asserts what the decoder checks.
+        // Encoded by hand, because the encoder asserts the rules that the decoder checks.
         std::panic::catch_unwind(|| forged.encode()).is_err()
     };
     assert!(forge(&|manifest| manifest.attached.clear()));

@@ -47,7 +47,7 @@ fn no_run_becomes_larger_than_an_object_may_be() {
     assert_eq!(tiers.choose_runs(&runs(&[250, 250, 250, 250, 250])), Some(4));
 }
 
-/// What a directory that only grows costs: runs, and bytes written for each byte that came.
+/// The cost of a directory that only grows: runs, and bytes written for each byte that came.
 #[test]
 fn rewriting_and_runs_grow_with_the_logarithm() {
     let (mut all, mut came, mut written): (Vec<RunInfo>, u64, u64) = (Vec::new(), 0, 0);

@@ -40,14 +40,14 @@ fn a_proof_is_of_one_statement_and_one_key() {
     assert!(other(Statement { epoch: Epoch(5), ..all }));
     assert!(other(Statement { list: b"lisT", ..all }));
     assert!(other(Statement { rest: b"resT", ..all }));
-    // Not the same bytes, divided elsewhere.
+    // Not the same bytes with another division.
     assert!(other(Statement { list: b"listr", rest: b"est", ..all }));
     for byte in 0..proof.len() {
         let mut proof = proof;
         proof[byte] ^= 1;
         assert!(!all.is_proved_by(&proof, &key(1)));
     }
-    // What changes with every look at the root is none of it, nor is the order of groups.
+    // Values that change with every look at the root are no part of it, nor is the order of groups.
     let later = Attr { size: 9, ..root };
     let turned = Cred { groups: vec![3, 4], ..cred.clone() };
     assert!(Statement { root: &later, cred: &turned, ..all }.is_proved_by(&proof, &key(1)));

@@ -15,7 +15,7 @@ fn round_trip(base: &Base, value: RowValue<'_>) {
     }
 }
 
-/// Numbers at which an encoding could break, and any others.
+/// Numbers at which an encoding could break, and any further ones.
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![Just(0), Just(1), Just(u64::MAX), Just(1 << 63), 0..1000_u64, any::<u64>()]
 }

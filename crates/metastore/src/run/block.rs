@@ -1,8 +1,8 @@
 //! One block of a run: prefix-compressed rows, where to start among them, and a checksum.
 //!
-//! Not here: where a block lies and what precedes it.
+//! Not here: the place of a block and the bytes before it.
 //!
-//! Invariant: a cursor reads rows only from a block whose frame was checked, and checks each row.
+//! Invariant: a cursor reads rows only from a block with a checked frame, and checks each row.
 
 use std::cmp::Ordering;
 
@@ -15,7 +15,7 @@ use crate::error::malformed;
 use crate::name::NameBuf;
 use crate::row::{Base, RowValue, read_value};
 
-/// A block whose frame is right. Offsets in its errors count from its own start.
+/// A block with a valid frame. Offsets in its errors count from its own start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block<'a> {
     /// Where the block starts in the object.
@@ -87,7 +87,7 @@ impl<'a> Block<'a> {
         Ok(None)
     }
 
-    /// The same for a block of whose rows only those count that stand before the first malformed one.
+    /// The same for a block in which only rows before the first malformed one count.
     pub(super) fn scan(&self, base: &Base, (first, name): (&[u8], &[u8])) -> Option<RowValue<'a>> {
         let (mut cursor, mut found) = (self.cursor(), NameBuf::new());
         while let Ok(Some(value)) = cursor.advance(base, &mut found, || first) {
@@ -100,7 +100,7 @@ impl<'a> Block<'a> {
         None
     }
 
-    /// A cursor at the last restart whose name is not larger than `name`.
+    /// A cursor at the last restart with a name not larger than `name`.
     pub(super) fn seek(&self, name: &[u8]) -> Result<BlockCursor<'a>, Malformed> {
         let (mut low, mut high) = (0, self.restarts.len() / 4);
         while high - low > 1 {
@@ -138,8 +138,8 @@ pub(super) struct BlockCursor<'a> {
 }
 
 impl<'a> BlockCursor<'a> {
-    /// Reads a row: `name` becomes its name, which must be larger than what `name` was, and that of
-    /// the first row what `first` says.
+    /// Reads a row: `name` becomes its name, which must be larger than the last one, and equal to
+    /// `first` for the first row.
     #[inline]
     pub(super) fn advance<'f>(
         &mut self,

@@ -3,8 +3,8 @@
 //! A cursor lends each row until the next step, because names are put together in place; hence it
 //! is not an `Iterator`.
 //!
-//! Invariant: a cursor that reached the end of a whole run has seen as many rows as it states; one that
-//! met an error yields nothing more, unless it is told to go on with the next block.
+//! Invariant: a cursor that reached the end of a whole run has seen as many rows as it states; one
+//! that met an error yields nothing more, unless its caller continues with the next block.
 
 use super::block::BlockCursor;
 use super::reader::RunReader;
@@ -62,7 +62,7 @@ impl<'r, 'a> RunCursor<'r, 'a> {
         Ok(false)
     }
 
-    /// Goes on with the next block.
+    /// Continues with the next block.
     pub(crate) fn leave_block(&mut self) {
         self.block = self.run.blocks().get(self.next_block).map(|block| block.cursor());
         self.next_block += 1;

@@ -1,12 +1,12 @@
 //! Filters: for each block, which names it cannot have.
 //!
 //! A Bloom filter of ten bits for each row, so that one name in about a hundred and twenty costs a
-//! block that does not have it. Filters of sixteen blocks that follow each other are a *group* with a
-//! checksum of its own: what is read at once. They lie between blocks and index, so that the end of a
-//! run stays short: who attaches a run reads that, and need not read what grows with the names.
+//! block that does not have it. Filters of sixteen consecutive blocks are a *group* with a checksum
+//! of its own, which is read at once. They lie between blocks and index, so that the end of a run
+//! stays short: attaching a run reads only the end, and never the part that grows with the names.
 //!
-//! Invariant: a filter never denies a row that its block was built of. What a forger's denies is
-//! missing from his own run.
+//! Invariant: a filter never denies a row of its block. A row that a forger's filter denies is
+//! missing from the forger's own run.
 
 use crc32c::crc32c;
 use types::bytes::{Malformed, Put};
@@ -14,7 +14,7 @@ use types::name_hash;
 
 use crate::error::malformed;
 
-/// Blocks whose filters are read together.
+/// The number of blocks with filters that are read together.
 pub(super) const GROUP_BLOCKS: usize = 16;
 const BITS_PER_ROW: usize = 10;
 /// Bits that a name sets.
@@ -26,12 +26,12 @@ pub(super) fn filter_bytes(rows: usize) -> usize {
     (rows * BITS_PER_ROW).div_ceil(8)
 }
 
-/// The length of a group whose filters have so many bytes.
+/// The length of a group with this many bytes of filters.
 pub(super) fn group_bytes(filters: usize) -> usize {
     filters + CRC_BYTES
 }
 
-/// Appends the filter of a block whose names have these hashes.
+/// Appends the filter of a block with names of these hashes.
 pub(super) fn put_filter(out: &mut Vec<u8>, hashes: &[u32]) {
     let start = out.len();
     out.resize(start + filter_bytes(hashes.len()), 0);

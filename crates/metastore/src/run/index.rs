@@ -1,8 +1,8 @@
-//! The ends of a run, read without what is between them: what it is, and where its rows are.
+//! The ends of a run, read without its middle: its identity, and the places of its rows.
 //!
 //! Proves that header, index and footer are those of one run, and that blocks and filters fill the
-//! object; not that the blocks are intact, or what their rows say: that is found when they are read.
-//! Costs two small reads, and memory for the index: about a thousandth of the run.
+//! object; the blocks and their rows are checked when they are read. Costs two small reads, and
+//! memory for the index: about a thousandth of the run.
 //!
 //! Invariant: blocks come in order of their first names, one behind the other.
 
@@ -20,7 +20,7 @@ use crate::error::{FormatError, malformed};
 use crate::object::{RunId, run_name};
 use crate::row::{Base, RowValue};
 
-/// Where a block is, and what it begins with.
+/// The place of a block, and its first name.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub(super) offset: u64,
@@ -62,13 +62,13 @@ impl RunIndex {
         read(length, header, tail).map_err(|malformed| FormatError::new("run", malformed))
     }
 
-    /// What the run is.
+    /// The identity of the run.
     pub(super) fn ends(&self) -> RunEnds {
         let Header { id, dirfrag, rows, removed, .. } = self.header;
         RunEnds { id, dirfrag, rows, removed }
     }
 
-    /// What its rows are stated against.
+    /// The base of its rows.
     pub(super) fn base(&self) -> &Base {
         &self.header.base
     }
@@ -91,7 +91,7 @@ impl RunIndex {
         self.header.rows
     }
 
-    /// How many of them only hide others.
+    /// The number of rows that only hide older ones.
     #[must_use]
     pub fn removed_rows(&self) -> u64 {
         self.header.removed
@@ -125,7 +125,7 @@ impl RunIndex {
         self.blocks_before(|first| first <= name).checked_sub(1)
     }
 
-    /// How many blocks have a first name for which this holds; the others follow them.
+    /// The number of blocks at the front with a first name for which this holds.
     fn blocks_before(&self, holds: impl Fn(&[u8]) -> bool) -> usize {
         let (mut low, mut high) = (0, self.entries.len());
         while low < high {
@@ -135,15 +135,14 @@ impl RunIndex {
         low
     }
 
-    /// The blocks that have all rows from a name on that come before another; `None` stands for the
-    /// end.
+    /// The blocks that have all rows from a name on that come before another; `None` is the end.
     #[must_use]
     pub fn blocks_between(&self, from: &[u8], to: Option<&[u8]>) -> std::ops::Range<usize> {
         let end = to.map_or(self.entries.len(), |to| self.blocks_before(|first| first < to));
         self.block_of(from).unwrap_or(0).min(end)..end
     }
 
-    /// What must be read of the object for some blocks that follow each other.
+    /// The part of the object to read for some consecutive blocks.
     #[must_use]
     pub fn span(&self, blocks: std::ops::Range<usize>) -> Span {
         let entries = self.entries.get(blocks).unwrap_or_default();
@@ -151,7 +150,7 @@ impl RunIndex {
         Span { offset: entries.first().map_or(0, |entry| entry.offset), length }
     }
 
-    /// What must be read to know which names a block cannot have; `None` if the run does not say.
+    /// The part of the object with the filters of a block; `None` if the run has none.
     #[must_use]
     pub fn filter_span(&self, block: usize) -> Option<Span> {
         let group = block / GROUP_BLOCKS;
@@ -159,7 +158,7 @@ impl RunIndex {
         Some(Span { offset: start, length: usize::try_from(end - start).ok()? })
     }
 
-    /// Whether a block may have a name, by what was read of [`RunIndex::filter_span`].
+    /// Whether a block may have a name, by the bytes of [`RunIndex::filter_span`].
     ///
     /// # Errors
     /// If that is not intact.
@@ -174,7 +173,7 @@ impl RunIndex {
         Ok(filters.get(start..start + own).is_none_or(|own| filter::may_have(own, name)))
     }
 
-    /// What a block, as it was read, says about a name.
+    /// The value of a name in the bytes of a block.
     ///
     /// # Errors
     /// If the block is not intact.
@@ -190,8 +189,8 @@ impl RunIndex {
         found.map_err(|malformed| self.error(entry.offset, malformed))
     }
 
-    /// The same of a run that a client wrote: nothing behind a malformed row of a block counts, as when
-    /// the whole of it is read.
+    /// The same for a client's run: nothing behind a malformed row of a block counts, as in a read
+    /// of the whole run.
     ///
     /// # Errors
     /// If the checksum of the block is wrong.
@@ -323,7 +322,7 @@ impl RunIndex {
         Ok(())
     }
 
-    /// The groups of filters in an object that is there as a whole.
+    /// Checks the groups of filters in a whole object.
     pub(super) fn check_filters(&self, bytes: &[u8]) -> Result<(), Malformed> {
         for group in self.groups.windows(2) {
             let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);

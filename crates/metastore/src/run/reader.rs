@@ -2,8 +2,8 @@
 //!
 //! Not here: rows and blocks themselves, and where they are ([`RunIndex`]).
 //!
-//! Invariant: a reader exists only for bytes whose every checksum is right. What a forger can still get
-//! wrong inside a block is found when its rows are read.
+//! Invariant: a reader exists only for bytes with right checksums throughout. Reading rows finds a
+//! forger's faults inside a block.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ use crate::error::{FormatError, malformed};
 use crate::object::{RunId, run_name};
 use crate::row::{Base, RowValue};
 
-/// A run, or some blocks of it, whose checksums were verified.
+/// A run, or some blocks of it, with verified checksums.
 #[derive(Debug)]
 pub struct RunReader<'a> {
     /// All of the object, or those blocks.
@@ -29,7 +29,7 @@ pub struct RunReader<'a> {
     blocks: Vec<Block<'a>>,
 }
 
-/// Of a run that is there as a whole its own, else whoever knows it lends it.
+/// A whole run's own index, or one that the caller lends.
 #[derive(Debug)]
 enum Index<'a> {
     Own(Box<RunIndex>),
@@ -112,7 +112,7 @@ impl<'a> RunReader<'a> {
         self.index().removed_rows()
     }
 
-    /// How many rows state what a name stands for.
+    /// The number of rows with a target.
     #[must_use]
     pub fn live_rows(&self) -> u64 {
         self.rows() - self.removed_rows()
@@ -130,8 +130,8 @@ impl<'a> RunReader<'a> {
         RunCursor::new(self)
     }
 
-    /// What the run says about a name: nothing, that it was removed, or what it stands for. Costs
-    /// one binary search over blocks, one within a block and at most sixteen rows.
+    /// The run's entry for a name: none, a removal, or a target. Costs one binary search over
+    /// blocks, one within a block and at most sixteen rows.
     ///
     /// # Errors
     /// If a row on the way is malformed, which takes a forged checksum.
@@ -145,7 +145,7 @@ impl<'a> RunReader<'a> {
         value.map_err(|malformed| self.error(block.offset, malformed))
     }
 
-    /// What its rows are stated against.
+    /// The base of its rows.
     pub(super) fn base(&self) -> &Base {
         &self.index().header.base
     }
@@ -155,7 +155,7 @@ impl<'a> RunReader<'a> {
         &self.blocks
     }
 
-    /// The first name of one of the blocks that are there, or of the next one; empty if there is none.
+    /// The first name of a block in memory, or of the next one; empty if there is none.
     pub(super) fn first_name(&self, number: usize) -> &[u8] {
         self.index().first_name(self.range.start + number)
     }
@@ -172,7 +172,7 @@ impl<'a> RunReader<'a> {
     }
 }
 
-/// What a run says that it is, of which only the ends were read ([`RunIndex`]).
+/// The claims of a run about itself, from its ends alone ([`RunIndex`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunEnds {
     /// Its number.
@@ -181,7 +181,7 @@ pub struct RunEnds {
     pub dirfrag: DirFragId,
     /// How many rows it has.
     pub rows: u64,
-    /// How many of them only hide others.
+    /// The number of rows that only hide older ones.
     pub removed: u64,
 }
 
@@ -222,7 +222,7 @@ impl RunEnds {
 }
 
 fn open(bytes: &[u8]) -> Result<RunReader<'_>, Malformed> {
-    // So that what is no run at all is told as that.
+    // An object of another kind gets an error that names this.
     super::Header::read(bytes)?;
     let footer_start = bytes.len().checked_sub(FOOTER_BYTES).filter(|at| *at >= HEADER_BYTES);
     let Some(footer_start) = footer_start else {

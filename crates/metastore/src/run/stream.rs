@@ -1,8 +1,8 @@
 //! Walks through a run of which a piece at a time is in memory.
 //!
-//! Whoever drives it reads what it wants. Not here: several runs.
+//! The caller reads the wanted bytes. Not here: several runs.
 //!
-//! Invariant: a row is seen only of a block whose checksum is right; at most [`CHUNK_BYTES`] or one
+//! Invariant: every seen row is from a block with a right checksum; at most [`CHUNK_BYTES`] or one
 //! block of rows are in memory, and the index.
 
 use std::ops::Range;
@@ -19,7 +19,7 @@ use crate::name::NameBuf;
 use crate::object::run_name;
 use crate::row::RowValue;
 
-/// What is read at a time, if a block is not larger.
+/// The size of a read, unless a block is larger.
 pub(crate) const CHUNK_BYTES: usize = 512 << 10;
 
 /// See the module documentation.
@@ -27,14 +27,14 @@ pub(crate) const CHUNK_BYTES: usize = 512 << 10;
 pub(crate) struct RunStream {
     dirfrag: DirFragId,
     info: RunInfo,
-    /// A client wrote it: what is malformed ends it, and nothing else.
+    /// A client wrote it: a malformed row ends its block, and nothing else.
     is_clients: bool,
     state: State,
-    /// What was read last, where it starts, and which blocks are in it.
+    /// The last bytes that were read, their offset, and their blocks.
     chunk: Vec<u8>,
     start: u64,
     blocks: Range<usize>,
-    /// The block at which it goes on.
+    /// The next block.
     at: usize,
 }
 
@@ -70,7 +70,7 @@ impl RunStream {
         run_name(self.dirfrag, self.info.id)
     }
 
-    /// What is to be read next, as offset and length; nothing if there are rows in memory or no more.
+    /// The next part to read, as offset and length; None if there are rows in memory or no more.
     pub(crate) fn want(&self) -> Option<(u64, usize)> {
         let length = self.info.bytes;
         match &self.state {
@@ -228,7 +228,7 @@ impl<'s> StreamCursor<'s> {
                         self.value = value;
                         return Ok(Moved::Row);
                     }
-                    // What is behind that in the block is a client's forgery, and is lost for it.
+                    // The rest of the block is a client's forgery, and the client loses it.
                     Ok(_) => {}
                     Err(_) if self.stream.is_clients => {}
                     Err(malformed) => return Err(self.error_at(self.next - 1, malformed)),
@@ -245,7 +245,8 @@ impl<'s> StreamCursor<'s> {
         }
     }
 
-    /// Whether the row that it stands on belongs into its block. Checksums vouch for who is no client.
+    /// Whether the current row is in the range of its block. Checksums vouch for the runs of
+    /// servers.
     fn is_in_place(&self, index: &RunIndex) -> bool {
         let next = index.first_name(self.next);
         !self.stream.is_clients || next.is_empty() || self.name() < next

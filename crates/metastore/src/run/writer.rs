@@ -1,7 +1,6 @@
 //! Writes a run.
 //!
-//! Values that were captured are copied as they are; only names are looked at. Not here: what a value
-//! looks like.
+//! Captured values are copied as they are; only names are looked at. Not here: the form of a value.
 //!
 //! Invariant: rows arrive in strictly increasing order of name.
 
@@ -66,14 +65,14 @@ fn sort_key(name: &[u8]) -> u64 {
 
 /// A run in the making.
 ///
-/// Its bytes can be taken away while it grows, so that a run may be larger than memory: what is kept
-/// is the open block, the index and the filters, about a fifteenth of the run.
+/// Its bytes can be taken away while it grows, so that a run may be larger than memory: the open
+/// block, the index and the filters stay, about a fifteenth of the run.
 #[derive(Debug)]
 pub struct RunBuilder {
     header: Header,
-    /// Whether the header states what rows are stated against.
+    /// Whether the header has the base of the rows.
     has_base: bool,
-    /// What was not taken away yet.
+    /// The bytes that were not taken away yet.
     out: Vec<u8>,
     /// How many bytes were taken away, and their checksum.
     taken: u64,
@@ -88,7 +87,7 @@ pub struct RunBuilder {
     block_rows: usize,
     /// The first name of the open block.
     block_first: NameBuf,
-    /// Of each row of the open block, what its filter knows.
+    /// The hash of each row of the open block, for its filter.
     hashes: Vec<u32>,
     restarts: Vec<u32>,
     last_name: NameBuf,
@@ -101,18 +100,18 @@ pub struct RunBuilder {
     uses: BTreeMap<RunId, u64>,
 }
 
-/// What of a run is not in its rows.
+/// The parts of a run outside its rows.
 #[derive(Debug, Default)]
 pub struct Columns {
-    /// The value segment that was written with it, if any value was long, and what was not taken away of
-    /// its bytes.
+    /// The value segment that was written with it, if any value was long, and the bytes of it that
+    /// were not taken away.
     pub segment: Option<(Vec<u8>, ValueSegment)>,
     /// The segments that its rows point into, and to how many bytes.
     pub uses: BTreeMap<RunId, u64>,
 }
 
 impl RunBuilder {
-    /// An empty run. What its rows are stated against is taken from the first inode.
+    /// An empty run. The first inode becomes the base of its rows.
     #[must_use]
     pub fn new(dirfrag: DirFragId, id: RunId) -> Self {
         let mut builder = Self::with_base(dirfrag, id, Base::default(), 0);
@@ -120,10 +119,10 @@ impl RunBuilder {
         builder
     }
 
-    /// An empty run whose values were encoded against this.
+    /// An empty run for values that were encoded with this base.
     pub(super) fn with_base(dirfrag: DirFragId, id: RunId, base: Base, bytes: usize) -> Self {
         let header = Header { version: RUN_VERSION, dirfrag, id, rows: 0, removed: 0, base };
-        // What rows take in memory is more than what they take in a run, unless they are few.
+        // Rows take more bytes in memory than in a run, unless they are few.
         let mut out = Vec::with_capacity(HEADER_BYTES + FOOTER_BYTES + bytes);
         header.put(&mut out);
         Self {
@@ -157,7 +156,7 @@ impl RunBuilder {
         self
     }
 
-    /// Appends a row whose name is larger than all before.
+    /// Appends a row with a name larger than all before.
     pub fn push(&mut self, name: &[u8], value: &RowValue<'_>) {
         if !self.has_base
             && self.taken == 0
@@ -178,7 +177,7 @@ impl RunBuilder {
         self.scratch = scratch;
     }
 
-    /// Takes what is long out of a row, and counts what rows point to.
+    /// Moves a row's long value to the segment, and counts the bytes of pointers.
     fn point(&mut self, record: &mut InodeRecord<'_>) {
         if let Some(values) = &mut self.values
             && record.is_large(values.value_bytes_min)
@@ -198,7 +197,8 @@ impl RunBuilder {
         self.out[..HEADER_BYTES].copy_from_slice(&header);
     }
 
-    /// Takes the number that a client's run has by what it says. All rows were pushed, and nothing was taken away.
+    /// Takes the number of a client's run, which follows from its content. All rows were pushed,
+    /// and nothing was taken away.
     pub(super) fn name_by_rows(&mut self, first: Ino) {
         if self.block_rows > 0 {
             self.finish_block();
@@ -303,7 +303,7 @@ impl RunBuilder {
         self.values.as_mut().map_or_else(Vec::new, ValuesBuilder::take)
     }
 
-    /// As [`RunBuilder::finish`], with what is not in the rows.
+    /// As [`RunBuilder::finish`], with the parts outside the rows.
     #[must_use]
     pub fn finish_columns(mut self) -> (Vec<u8>, RunInfo, Columns) {
         let segment = self.values.take().and_then(ValuesBuilder::finish);
@@ -312,8 +312,8 @@ impl RunBuilder {
         (bytes, info, columns)
     }
 
-    /// The bytes of the object that were not taken away, and what a manifest says of all of it. Its rows must
-    /// point to nothing.
+    /// The bytes of the object that were not taken away, and the manifest's entry for all of it.
+    /// Its rows must have no pointers.
     #[must_use]
     pub fn finish(mut self) -> (Vec<u8>, RunInfo) {
         debug_assert!(self.uses.is_empty(), "what rows point to belongs into the manifest");

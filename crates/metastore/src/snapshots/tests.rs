@@ -77,7 +77,8 @@ fn what_was_kept_is_needed_by_the_snapshots_between_it_and_what_was_kept_before(
     );
     snapshots.retain(|snapshot| snapshot.number == 1);
     assert!(snapshots.needs(None, 3) && !snapshots.needs(Some(1), 3));
-    // The newest was dropped: what is kept from now on must not hide what was kept for the first.
+    // The newest was dropped: later kept manifests must not hide those that were kept for the
+    // first.
     assert_eq!(snapshots.keep_as(), Some(3));
 }
 

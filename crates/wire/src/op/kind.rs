@@ -1,4 +1,4 @@
-//! What kind of request an operation is: whether it changes anything, and its word in statistics.
+//! The kind of an operation: whether it changes anything, and its word in statistics.
 
 use super::Op;
 
@@ -57,8 +57,8 @@ impl Op<'_> {
         }
     }
 
-    /// Whether names or inodes of this server are others when it was carried out: a change, or half of
-    /// one between two servers.
+    /// Whether the operation changes names or inodes of this server: a change, or half of one
+    /// between two servers.
     #[must_use]
     pub fn is_change(&self) -> bool {
         self.is_mutation() || matches!(self, Op::Depart { .. } | Op::Arrive { .. })

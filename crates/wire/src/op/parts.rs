@@ -1,4 +1,4 @@
-//! What operations consist of, as bytes.
+//! The parts of operations, as bytes.
 
 use types::Ino;
 use types::bytes::{Malformed, Put, Reader};
