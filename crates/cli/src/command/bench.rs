@@ -2,7 +2,7 @@
 //!
 //! An experiment is a file in `bench`, named like the command's argument. Each starts a cluster of
 //! its own in real processes, with clients in processes of their own, and removes it afterwards.
-//! What is compared is measured alternately, repetition by repetition, on the same cluster.
+//! Cases that are compared are measured alternately, repetition by repetition, on the same cluster.
 
 mod arriving;
 mod balancers;
@@ -89,8 +89,8 @@ pub(crate) struct Args {
     /// How often every measurement is repeated [default: 3, with --quick 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     repeat: Option<u32>,
-    /// Percent of one processor for each rank, where several are compared: so little that ranks limit, and
-    /// not the machine
+    /// Percent of one processor for each rank, where several are compared: so little that ranks
+    /// limit, and not the machine
     #[arg(long, value_name = "N", default_value_t = SHARE_PERCENT,
           value_parser = clap::value_parser!(u8).range(1..=100))]
     share: u8,
@@ -101,14 +101,15 @@ pub(crate) struct Args {
     /// Small sizes, to see that everything works
     #[arg(long)]
     quick: bool,
-    /// Directory tree whose names and attributes stand for real ones
+    /// Directory tree with representative names and attributes
     #[arg(long, value_name = "DIR", default_value = "/usr/share")]
     names: PathBuf,
-    /// What `fuse` and `untar` unpack [default: a part of this machine's files, packed for it]
+    /// Archive that `fuse` and `untar` unpack [default: a part of this machine's files, packed for
+    /// it]
     #[arg(long, value_name = "FILE")]
     archive: Option<PathBuf>,
-    /// Configuration of a Ceph cluster whose file system is measured in the same run: by `creates`,
-    /// `interference`, `knee`, `mechanisms`, `readdir`, `segments`, `untar`
+    /// Configuration of a Ceph cluster with a file system that is measured in the same run: by
+    /// `creates`, `interference`, `knee`, `mechanisms`, `readdir`, `segments`, `untar`
     #[arg(long, value_name = "FILE")]
     cephfs: Option<PathBuf>,
     /// The program of JuiceFS: `untar` measures a volume of it in the same run
@@ -121,7 +122,7 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Name {
-    /// What each mechanism costs alone (Fig 6, left)
+    /// The cost of each mechanism alone (Fig 6, left)
     Mechanisms,
     /// Presets and all nine combinations, end to end (Fig 6, right)
     Compositions,
@@ -131,7 +132,7 @@ enum Name {
     Interference,
     /// How many clients the server carries (Fig 3c)
     Knee,
-    /// Twice the load that saturates the server, and who waits beside it
+    /// Twice the load that saturates the server, and the waiting time of a client beside it
     Overload,
     /// Bytes of journal per create (Fig 7)
     JournalSize,
@@ -141,15 +142,17 @@ enum Name {
     BlockAllow,
     /// Merging journals of 1K to 10M events, and of 20 clients at once
     Merge,
-    /// 1 to 8 batch jobs at once: what each adds, and what a create does not cost (BF-08, BF-09)
+    /// 1 to 8 batch jobs at once: the gain of each, and the costs that a create must not have
+    /// (BF-08, BF-09)
     Batch,
     /// 30 million entries in random order into large directories, beside RocksDB (I-08, I-10)
     Insert,
-    /// Merging at an interval while the work goes on (Fig 9)
+    /// Merging at an interval while the job works (Fig 9)
     Sync,
     /// Persisting a large journal in a Ceph cluster, beside `rados bench`
     Persist,
-    /// What `cudele policy predict` says beside what jobs take, under each of the nine cells
+    /// Predictions of `cudele policy predict` beside the measured times of jobs, under each of the
+    /// nine cells
     Predict,
     /// Restart of a killed metadata server
     Recovery,
@@ -173,9 +176,10 @@ enum Name {
     PolicyChange,
     /// Store and clients' own disks on a disk or in memory (F-12)
     Placement,
-    /// Several metadata servers, each with a share of a processor, against one (Mantle Figs 4, 5, 8)
+    /// Several metadata servers, each with a share of a processor, against one (Mantle Figs 4, 5,
+    /// 8)
     Balancers,
-    /// What each shipped balancer policy makes of four such servers (Mantle Figs 4, 7, 8)
+    /// The effect of each shipped balancer policy on four such servers (Mantle Figs 4, 7, 8)
     Policies,
     /// The same job ten times under our own balancer policy
     JobSpread,
@@ -187,7 +191,7 @@ enum Name {
     Heat,
     /// The mount beside a file system that does nothing
     Fuse,
-    /// What the machine itself does
+    /// The speed of the machine itself
     Probe,
     /// All of them, in small sizes
     All,
@@ -197,7 +201,7 @@ type Experiment = fn(&mut Lab) -> Result<()>;
 
 impl Name {
     fn experiments(self) -> Vec<Experiment> {
-        // The machine's own figures come first: the others are read beside them.
+        // The machine's own figures come first: all later ones are read beside them.
         let mut experiments: Vec<Experiment> = vec![probe::run];
         match self {
             Self::Mechanisms => experiments.push(mechanisms::run),
@@ -266,7 +270,7 @@ impl Name {
     }
 }
 
-/// An interrupt ends the client processes by itself; this one goes on just long enough to end the
+/// An interrupt ends the client processes directly; this one runs just long enough to end the
 /// daemons and remove their files.
 fn interrupts() -> Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
@@ -284,7 +288,7 @@ fn place(context: &Context) -> Result<Place> {
     Ok(Place { parent, store: None, state: None, mon: context.mon.clone() })
 }
 
-/// The rows of `mechanisms`, for whoever wants to know what they cost here.
+/// The rows of `mechanisms`, for callers that need this machine's costs.
 pub(crate) fn mechanisms(context: &Context) -> Result<Vec<Value>> {
     let mut lab = Lab::new(place(context)?, interrupts()?);
     mechanisms::run(&mut lab)?;
@@ -321,7 +325,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
             experiment(&mut lab)?;
             starts.push(start);
             if !context.json {
-                // A long run shows what it has.
+                // A long run prints each result as soon as it has it.
                 let rows = &lab.rows[start..];
                 let title = row::title(rows, stores.len() > 1);
                 crate::context::say(&format!("{title}\n{}\n", row::table(rows)))?;

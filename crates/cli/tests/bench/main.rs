@@ -1,7 +1,7 @@
 //! `cudele bench` with tiny sizes: every experiment runs, and prints the rows that tools rely on.
 //!
-//! What the figures are is not tested: they are the machine's. That they are there, and how they
-//! relate where that is certain, is.
+//! The values of figures are not tested: they are the machine's. Their presence, and certain
+//! relations between them, are.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -38,7 +38,7 @@ fn rows(name: &str, files: u64, more: &[&str]) -> Vec<Value> {
     rows.into_iter().filter(|row| row["bench"] != "probe").collect()
 }
 
-/// What every row carries.
+/// The figures that every row has.
 fn check(row: &Value) {
     for field in ["bench", "name", "store", "version"] {
         assert!(row[field].is_string(), "{field} of {row}");
@@ -343,7 +343,7 @@ fn a_source_tree_is_unpacked_configured_compiled_and_removed() {
     {
         return;
     }
-    // A tree whose compiler is cp, as machines that test need none.
+    // A tree with cp as compiler, because machines that test need none.
     let home = tempfile::tempdir().unwrap();
     let tree = home.path().join("tree");
     std::fs::create_dir(&tree).unwrap();
@@ -374,7 +374,7 @@ fn a_source_tree_is_unpacked_configured_compiled_and_removed() {
 
 #[test]
 fn checkpoints_are_written_in_both_patterns_and_found_again() {
-    // What is not as it was written fails the bench itself: another client walks through all of it.
+    // Altered content fails the bench itself: another client walks through all of it.
     let rows = rows("checkpoint", 3, &["--clients", "2"]);
     for pattern in ["nn", "n1"] {
         for way in ["local", "posix", "posix-volatile", "batchfs", "hdfs", "deltafs", "ramdisk"] {
@@ -395,7 +395,8 @@ fn checkpoints_are_written_in_both_patterns_and_found_again() {
 
 #[test]
 fn a_job_and_a_checkpoint_work_beside_each_other_and_are_watched() {
-    // That progress only grows, and that nothing is left of attempts that do not count, fails the bench.
+    // Progress that does not only grow, and leftovers of attempts that do not count, fail the
+    // bench.
     let rows = rows("workflow", 12, &["--clients", "2"]);
     let settings = ["local", "alone", "both_posix", "own", "own_synced"];
     let expected: Vec<_> =
@@ -414,7 +415,7 @@ fn a_job_and_a_checkpoint_work_beside_each_other_and_are_watched() {
 
 #[test]
 fn a_data_set_is_read_in_random_order_from_everywhere() {
-    // What is read is compared with what was written, by the bench.
+    // The bench compares the read content with the written one.
     let rows = rows("dataset", 50, &["--clients", "2"]);
     let mut expected = vec!["made_local".to_owned(), "made_batch".to_owned()];
     for (way, several) in [
@@ -470,7 +471,7 @@ fn jobs_run_with_everything_on_a_disk_or_in_memory() {
         assert!(row["times_all_on_disk"].as_f64().unwrap() > 0.0, "{row}");
     }
     let left = std::fs::read_dir("/dev/shm").unwrap().filter_map(Result::ok);
-    // Others may be measuring at the same time.
+    // Other processes may be measuring at the same time.
     let ours =
         left.filter(|entry| entry.file_name().to_string_lossy().starts_with("cudele-bench."));
     for entry in ours {
@@ -563,7 +564,8 @@ fn a_tree_on_three_ranks_forwards_what_one_rank_answers() {
     let rows = rows("locality", 2, &[]);
     assert_eq!(names(&rows), ["one_rank", "three_even", "three_uneven"]);
     assert_eq!(rows[0]["forwards"], 0.0);
-    // What was sent to another rank first is asked again there; clients count that themselves.
+    // A request that was sent to another rank first is repeated there; clients count that
+    // themselves.
     let [one, even, uneven] = [0, 1, 2].map(|at| rows[at]["requests"].as_f64().unwrap());
     assert!(one < uneven && uneven < even, "{rows:?}");
     assert!(rows.iter().all(|row| row["moves"] == 0.0), "{rows:?}");
@@ -591,7 +593,7 @@ fn a_compile_job_asks_for_the_same_under_every_policy() {
     assert_eq!(jobs.len(), 4);
     for job in &jobs[2..] {
         assert!(job["speedup"].as_f64() > Some(0.0), "{job}");
-        // What was sent to another rank first is asked again there.
+        // A request that was sent to another rank first is repeated there.
         let one = jobs.iter().find(|one| one["clients"] == job["clients"]).unwrap();
         let [asked, once] = [*job, *one].map(|row| row["requests"].as_f64().unwrap());
         assert!(once > 0.0 && asked >= once * 0.9 && asked <= once * 1.5, "{job} {one}");

@@ -2,8 +2,8 @@
 //! after the other; in directories of their own or all in one; beside them the same number of
 //! clients that create by RPC (S1 Fig 8, X-18, F-06).
 //!
-//! Creating is part of what is measured: every client is a process that appends, and merges as soon
-//! as it has appended. Nothing waits but where a row says so.
+//! Creating is part of the measurement: every client is a process that appends, and merges as soon
+//! as it has appended. Nothing waits unless a row says so.
 
 use std::time::Duration;
 
@@ -106,7 +106,7 @@ impl Rows {
     }
 
     /// The same, with starts spread in time so that the server is at work for about four fifths of
-    /// it, going by what a client took when they went in turn (F-06).
+    /// it, by the time that a client took when they went in turn (F-06).
     fn staggered(&mut self, cluster: &TestCluster, in_turn: f64) -> Result<()> {
         let interval = Duration::from_secs_f64(in_turn * 1.25 / f64::from(self.staggered.clients));
         let crew = self.crew(cluster, interval)?;
@@ -173,7 +173,7 @@ fn note(row: &mut Row, result: &Together) {
     row.bytes_per_event = Some(real(bytes) / real(events.max(1)));
     row.note("creates_per_second", real(events) / result.seconds);
     let each = |seconds: fn(&Outcome) -> f64| outcomes.iter().map(seconds).collect::<Vec<_>>();
-    // What one client sees: from its own start to the end of its own merge.
+    // The view of one client: from its own start to the end of its own merge.
     let own = each(Outcome::seconds);
     row.note("client_seconds", median(&own));
     row.note("client_seconds_max", spread(&own).1);

@@ -1,19 +1,20 @@
-//! `balancers`: what several ranks do together that one cannot (Mantle, figures 4, 5, 7 and 8), on ranks
-//! that have a small share of a processor each (`rationed`).
+//! `balancers`: the gain of several ranks over one (Mantle, figures 4, 5, 7 and 8), on ranks that
+//! have a small share of a processor each (`rationed`).
 //!
-//! - `private_N_ranks`: sixteen clients for each rank (`--clients`) create files in directories of their own,
-//!   which are pinned evenly. `speedup` is against the same clients with all directories on one rank; `of_the_best` against
-//!   whatever one rank does more of: with all of them, or with as many as each rank has then.
+//! - `private_N_ranks`: sixteen clients for each rank (`--clients`) create files in directories of
+//!   their own, which are pinned evenly. `speedup` is against the same clients with all directories
+//!   on one rank; `of_the_best` against the larger rate of one rank: with all of them, or with as
+//!   many as each rank has then.
 //! - `shared_4_ranks`: the same in one directory, which is split, with its fragments spread evenly.
-//! - `tick`: what the logic of balancing costs a rank, of its processor time: two clusters in turn, one that
-//!   decides a hundred times as often as it would, and one that never does; a hundredth of the difference. What is used is
-//!   counted in both. Without a share.
-//! - `move_100K`: a subtree of 100K inodes goes to another rank while a client creates files in it, and
-//!   how long nobody could work there. Without a share.
+//! - `tick`: the cost of the balancing logic for a rank, of its processor time: two clusters in
+//!   turn, one that decides a hundred times as often as by default, and one that never does; a
+//!   hundredth of the difference. Both count hits. Without a share.
+//! - `move_100K`: a subtree of 100K inodes goes to another rank while a client creates files in it,
+//!   and the time for which no client could work there. Without a share.
 //!
 //! Published beside it: the paper's ranks answered 1400 to 1475 requests in a second each with
-//! separate directories (figure 4), one of them saturated at four clients (figure 5); four clients in
-//! *one* directory gained 8 % on two ranks and lost 20 to 40 % on four (figures 7 and 8).
+//! separate directories (figure 4), one of them saturated at four clients (figure 5); four clients
+//! in *one* directory gained 8 % on two ranks and lost 20 to 40 % on four (figures 7 and 8).
 
 mod freeze;
 mod upkeep;
@@ -29,13 +30,15 @@ use super::share;
 use super::stats::real;
 
 const BENCH: &str = "balancers";
-/// Files of each client: some five seconds for all of them together, and as many for what they are compared with.
+/// Files of each client: some five seconds for all of them together, and as many for the case of
+/// comparison.
 const FILES: u64 = 4_000;
-/// Clients for each rank. Each waits for every answer: with fewer, a rank has only one or two requests at a
-/// time, and what it costs to be woken for them is what is compared. In one directory each asks all ranks, so that with fewer most
-/// of them wait for one rank while the others have nothing to do.
+/// Clients for each rank. Each waits for every answer: with fewer, a rank has only one or two
+/// requests at a time, and the cost of waking it for them would be compared. In one directory each
+/// client uses all ranks, so that with fewer most of them wait for one rank while the remaining
+/// ranks are idle.
 const CLIENTS: u32 = 16;
-/// Ranks, and what they should do together, against one of them.
+/// Numbers of ranks, each with its goal against one rank.
 const PRIVATE: [(u16, &str, f64); 3] =
     [(2, "private_2_ranks", 1.9), (4, "private_4_ranks", 3.6), (8, "private_8_ranks", 6.8)];
 const SHARED_RANKS: u16 = 4;
@@ -59,7 +62,7 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     let mut freeze = freeze::row(lab);
     let mut store = String::new();
     if !lab.quick {
-        // The first servers on a machine that did something else before are slower than any others.
+        // The first servers on a machine that ran other work before are slower than all later ones.
         lab.progress(BENCH, 0, "one that does not count");
         in_own_directories(lab, &mut private[0].clone(), PRIVATE[0].0)?;
     }
@@ -79,7 +82,7 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     Ok(())
 }
 
-/// The same, for a run of everything: where it cannot be, it says so.
+/// The same, for a run of all experiments: it prints why if it cannot run.
 pub(crate) fn run_where_possible(lab: &mut Lab) -> Result<()> {
     match share::possible() {
         Ok(()) => run(lab),
@@ -114,7 +117,7 @@ fn in_one_directory(lab: &Lab, row: &mut Row) -> Result<()> {
     Ok(())
 }
 
-/// What one rank answers in a second that has everything.
+/// The rate of one rank that has everything.
 struct One {
     /// To all clients.
     all: f64,
@@ -133,7 +136,7 @@ fn on_one(rationed: &Rationed, dirs: &[String], row: &Row, ranks: u16) -> Result
     Ok(One { all: rate(dirs, 0, files)?, few: rate(&dirs[..few], 2 * row.files, row.files)? })
 }
 
-/// Notes what was measured, and what it is against one rank's rate.
+/// Records the measurement, and its ratio to one rank's rate.
 fn against(row: &mut Row, ranks: u16, one: &One, many: &Measured) {
     let rate = real(row.files * u64::from(row.clients)) / many.together.seconds.max(1e-9);
     many.note(row, ranks);

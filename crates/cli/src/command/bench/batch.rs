@@ -1,10 +1,10 @@
-//! `batch`: 1, 2, 4 and 8 clients that each have a job of their own, decoupled, persisted in the object store and
-//! merged by reference (BF-09); and a counter for each of the five things that such a job must not
-//! cost (BF-08).
+//! `batch`: 1, 2, 4 and 8 clients that each have a job of their own, decoupled, persisted in the
+//! object store and merged by reference (BF-09); and a counter for each of the five costs that such
+//! a job must not have (BF-08).
 //!
-//! Clients of a cluster have processors of their own; these share the machine's. So beside what all of them
-//! create in a second there is what they create for each second of processor time: that is what
-//! another client node adds, as long as it does not fall.
+//! Clients of a cluster have processors of their own; these share the machine's. So beside the
+//! creates of all clients in a second there are their creates for each second of processor time: as
+//! long as this does not fall, another client node adds that much.
 
 use cudele::{MergeBy, Policy, Result};
 
@@ -18,10 +18,10 @@ const BENCH: &str = "batch";
 const CLIENTS: [u32; 4] = [1, 2, 4, 8];
 const FILES: u64 = 1_000_000;
 const FILES_QUICK: u64 = 10_000;
-/// Of what so many clients should create, going by one of them.
+/// The share that this many clients should create of the multiple of one client's rate.
 const GOAL_SLOPE: f64 = 0.8;
 
-/// What the server counts that nobody may need for each create.
+/// The server's counters that must stay at zero for each create.
 const COUNTERS: [&str; 5] = ["requests", "lookups", "caps_revoked", "recalls", "busy"];
 
 pub(crate) fn run(lab: &mut Lab) -> Result<()> {
@@ -59,7 +59,7 @@ fn row(clients: u32, files: u64) -> Row {
     row
 }
 
-/// Creates per second, and per second of processor time, of everybody.
+/// Creates per second, and per second of processor time, of all clients.
 fn measure(cluster: &TestCluster, row: &mut Row) -> Result<(f64, f64)> {
     let base = policy("weak-global", row.files)?;
     let policy = Policy { merge_by: MergeBy::Reference, ..base }.to_yaml();
@@ -87,12 +87,13 @@ fn measure(cluster: &TestCluster, row: &mut Row) -> Result<(f64, f64)> {
     // An inefficient representation.
     let bytes: u64 = result.outcomes.iter().map(|outcome| outcome.bytes).sum();
     row.bytes_per_event = Some(real(bytes) / creates);
-    // Pessimistic concurrency: what is taken from others, or refused, so that this may go on.
+    // Pessimistic concurrency: revocations and rejections that other clients get because of this
+    // job.
     row.note("taken_back_per_create", each(2) + each(3) + each(4));
     // A synchronous interface: how often a client waits for an answer.
     let waits: u64 = result.outcomes.iter().map(|outcome| outcome.requests).sum();
     row.note("waits_per_create", real(waits) / creates);
-    // A service that says who may: it is asked by looking names up.
+    // An authorisation service: look-ups of names are its requests.
     row.note("lookups_per_create", each(1));
     let clients: f64 = result.outcomes.iter().map(|outcome| outcome.cpu_seconds).sum();
     let server = result.outcomes.first().map_or(0.0, |first| first.server_cpu_seconds);
@@ -102,7 +103,7 @@ fn measure(cluster: &TestCluster, row: &mut Row) -> Result<(f64, f64)> {
 fn counters(cluster: &TestCluster) -> Result<[u64; COUNTERS.len()]> {
     let mut counters = [0; COUNTERS.len()];
     for (at, (value, name)) in counters.iter_mut().zip(COUNTERS).enumerate() {
-        // What is counted behind the first is as new.
+        // The counters behind the first are as recent.
         *value = if at == 0 { cluster.counter_now(name)? } else { cluster.counter(name)? };
     }
     Ok(counters)

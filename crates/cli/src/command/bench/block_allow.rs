@@ -1,10 +1,10 @@
 //! `block-allow`: the owner of a decoupled subtree beside clients that send requests (Fig 8, U-02).
 //!
-//! The owner appends and asks nobody, so what it can lose is processor time. Whether `block`
-//! protects it is therefore seen beside clients that are as busy elsewhere: they send the same
+//! The owner appends without requests, so it can lose only processor time. Whether `block` protects
+//! it is therefore seen beside clients that are as busy in another directory: they send the same
 //! requests in the same way, and are served: as many as they can, as many in a second, or one at a
-//! time. Everybody works during the same second, and cases that are compared follow each other, as
-//! what else the machine does changes from one second to the next.
+//! time. All clients work during the same second, and cases that are compared follow each other,
+//! because the machine's other load changes from one second to the next.
 
 use std::time::Duration;
 
@@ -19,11 +19,12 @@ use super::row::Row;
 use super::stats::{median, real};
 
 const BENCH: &str = "block-allow";
-/// The others are at work before the window begins.
+/// The interfering clients are at work before the window begins.
 const LEAD: Duration = Duration::from_millis(300);
 /// Enough for the fastest owner, so that it never asks for more.
 const INODES: u64 = 1 << 32;
-/// Names of the others begin behind those of the owner, so that a merge would displace nothing.
+/// Names of the interfering clients begin behind those of the owner, so that a merge would displace
+/// nothing.
 const FIRST_OF_OTHERS: u64 = 1_000_000_000;
 /// Short windows, but so many of each in a repetition.
 const ROUNDS: u32 = 4;
@@ -32,7 +33,7 @@ const PACE: u64 = 72_000;
 
 /// `EBUSY` answers in a second, to all clients together.
 const GOAL_REFUSED: f64 = 60_000.0;
-/// Of the rate beside clients that are as busy elsewhere.
+/// The share of the rate beside clients that are as busy in another directory.
 const GOAL_KEPT: f64 = 0.9;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -44,7 +45,7 @@ enum Others {
     Inside(InterferePolicy),
 }
 
-/// How the others send requests.
+/// The way in which the interfering clients send requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Load {
     /// Each keeps so many under way.
@@ -157,7 +158,7 @@ impl Case {
         Ok(rate)
     }
 
-    /// The owner, and then the others.
+    /// The owner, and then the interfering clients.
     fn together(&self, cluster: &TestCluster, clients: u32, window: Duration) -> Result<Together> {
         let window_ns = u64::try_from(window.as_nanos()).unwrap_or(u64::MAX);
         let interfere = match self.others {
@@ -188,7 +189,7 @@ impl Case {
         let crew = Crew::ready(&jobs, &cluster.state())?;
         let mut result = measured(cluster, || crew.go_around(LEAD))?;
         if let Some(owner) = result.outcomes.first_mut() {
-            // The others' requests begin before the window and end behind it.
+            // The interfering requests begin before the window and end behind it.
             owner.server_cpu_seconds *= owner.seconds() / (LEAD + window + TAIL).as_secs_f64();
         }
         Ok(result)

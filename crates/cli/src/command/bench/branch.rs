@@ -1,5 +1,5 @@
-//! `branch`: making a branch of a large tree and looking into it, given the store (E-04). The time must not
-//! depend on how large the tree is.
+//! `branch`: making a branch of a large tree and looking into it, given the store (E-04). The time
+//! must not depend on the size of the tree.
 
 use std::time::Instant;
 
@@ -34,7 +34,7 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
             }
             let branches = Branches::open(cluster.store())?;
             let path = Path::parse(&dir).map_err(|errno| Error::of(errno, dir.clone()))?;
-            // What the server has not stored yet is stored now.
+            // The server stores its pending changes now.
             let start = Instant::now();
             branches.create("first", &path, Some(&fs))?;
             first.push(start.elapsed().as_secs_f64());

@@ -1,5 +1,5 @@
-//! A CephFS beside us: what its metadata server counts and is told, through Ceph's own command, and a mount of it
-//! by `ceph-fuse`. What clients do through its library is in `worker/cephfs.rs`.
+//! A CephFS beside us: its metadata server's counters and settings, through Ceph's own command, and
+//! a mount of it by `ceph-fuse`. The clients through its library are in `worker/cephfs.rs`.
 //!
 //! Rows of it stand on the disks and with the copies of its own cluster, which is why they say so.
 
@@ -17,7 +17,7 @@ pub(super) struct Peer {
     conf: PathBuf,
 }
 
-/// What its metadata server has counted.
+/// The counters of its metadata server.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counted {
     /// Requests of clients.
@@ -40,14 +40,14 @@ impl Peer {
         &self.conf
     }
 
-    /// A row of what it does.
+    /// A row of its figures.
     pub(super) fn row(bench: &'static str, name: impl Into<String>, files: u64) -> Row {
         let mut row = Row::new(bench, name, files);
         "rados".clone_into(&mut row.store);
         row
     }
 
-    /// A directory that nobody else uses.
+    /// A directory without other users.
     pub(super) fn directory(&self, name: &str) -> String {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         format!("/{name}.{}.{}", std::process::id(), since.map_or(0, |since| since.as_nanos()))
@@ -65,7 +65,7 @@ impl Peer {
         Err(failed("ceph tell mds.0", String::from_utf8_lossy(&stderr).trim()))
     }
 
-    /// What the metadata server has counted since it started.
+    /// The metadata server's counters since it started.
     pub(super) fn counted(&self) -> Result<Counted> {
         let text = self.tell(&["perf", "dump"])?;
         let all: Value = serde_json::from_slice(&text)

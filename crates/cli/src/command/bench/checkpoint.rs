@@ -1,12 +1,14 @@
-//! `checkpoint`: the ranks of a parallel program write checkpoints, each its own files (N-N) or all of them
-//! one file, block by block in turn (N-1): under several policies, through the client library and, where
-//! this machine can mount, through a mount; beside a local directory in the same repetition (U-07).
+//! `checkpoint`: the ranks of a parallel program write checkpoints, each its own files (N-N) or all
+//! of them one file, block by block in turn (N-1): under several policies, through the client
+//! library and, where this machine can mount, through a mount; beside a local directory in the same
+//! repetition (U-07).
 //!
-//! Three times are told apart: until the ranks can go on computing (`return_seconds`, the row's own), until
-//! the checkpoint is as durable as it becomes, and until others see it. Who has its subtree for itself
-//! (decoupled) waits for the mechanisms of its policy, the others wait for the disk. A decoupled subtree is one
-//! client's: of N-1 all ranks are threads of one client then, else each is a process. At the end everything
-//! is walked through by another client: names, lengths, and whose each block is.
+//! Three times are separate: until the ranks can continue computing (`return_seconds`, the row's
+//! own), until the checkpoint has its final durability, and until other clients see it. A client
+//! with a decoupled subtree waits for the mechanisms of its policy, all other clients wait for the
+//! disk. A decoupled subtree is one client's: for N-1 all ranks are threads of one client then,
+//! else each is a process. At the end another client walks through everything: names, lengths, and
+//! the writer of each block.
 
 use cudele::{Policy, Result};
 
@@ -26,7 +28,7 @@ const BLOCK_BYTES: u64 = 64 << 10;
 /// Checkpoints of one repetition.
 const STEPS: u64 = 4;
 
-/// How checkpoints are written; the local directory comes first, others are compared with it.
+/// The ways to write checkpoints; the local directory comes first, as the base of comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Local,
@@ -66,7 +68,7 @@ struct Load {
 }
 
 impl Load {
-    /// What all ranks make with its inodes, directories included.
+    /// The number of inodes that all ranks make, directories included.
     fn inodes(self) -> u64 {
         u64::from(self.ranks) * (self.files * self.steps + 1)
     }
@@ -114,7 +116,7 @@ struct Took {
     returned: f64,
     durable: Option<f64>,
     visible: Option<f64>,
-    /// What an explicit merge takes, where the policy has none.
+    /// The time of an explicit merge, where the policy has none.
     merge: Option<f64>,
     walk: f64,
     bytes: f64,
@@ -156,7 +158,7 @@ impl Took {
     }
 }
 
-/// Writes all checkpoints in one way, and looks through what became of them.
+/// Writes all checkpoints in one way, and verifies them.
 fn one(lab: &Lab, cluster: &TestCluster, way: Way, load: Load) -> Result<Took> {
     match way {
         Way::Local => {
@@ -197,8 +199,8 @@ fn walked(cluster: &TestCluster, took: Took, task: Checkpoint) -> Result<Took> {
     Ok(Took { walk: walk.seconds(), ..took })
 }
 
-/// Through a mount, in which the directory is decoupled if the policy says so. It is merged when that is
-/// unmounted.
+/// Through a mount, in which the directory is decoupled if the policy says so. It is merged at the
+/// unmount.
 fn mounted(cluster: &TestCluster, name: &str, load: Load) -> Result<Took> {
     let policy = policy(name, load.inodes())?;
     let decoupled = policy.is_decoupled();
@@ -210,7 +212,7 @@ fn mounted(cluster: &TestCluster, name: &str, load: Load) -> Result<Took> {
         Mount::new(cluster, Served::Namespace)?
     };
     let at = At::Below(mount.dir(&path));
-    // What is decoupled is made durable by its merge.
+    // The merge of a decoupled subtree makes it durable.
     let sync = if decoupled { Syncing::Not } else { Syncing::Each };
     let task = Checkpoint { sync, ..load.task(at, "/") };
     let written = together(cluster, processes(&task))?;

@@ -23,7 +23,7 @@ const STEP: Duration = Duration::from_millis(1);
 pub(crate) struct TestCluster {
     /// Everything of this experiment is below it.
     home: PathBuf,
-    /// What clients keep on their own disk.
+    /// The clients' local state.
     state: PathBuf,
     /// The cluster's own directory; `None` for one that exists.
     own: Option<PathBuf>,
@@ -40,7 +40,7 @@ pub(crate) struct Place {
     pub(crate) parent: PathBuf,
     /// The object store, if not a directory of the cluster.
     pub(crate) store: Option<String>,
-    /// Clients keep what is on their own disk below this directory, if not beside the cluster.
+    /// The parent directory of the clients' local state, if not beside the cluster.
     pub(crate) state: Option<PathBuf>,
     /// An existing cluster's monitor.
     pub(crate) mon: Option<String>,
@@ -56,8 +56,8 @@ impl TestCluster {
         Self::start_ranks(place, settings, 1)
     }
 
-    /// Starts a cluster with so many ranks. Nothing moves by itself: whoever measures a balancer puts its
-    /// policy in force.
+    /// Starts a cluster with this many ranks. Nothing moves by default: a benchmark of balancers
+    /// puts its policy in force.
     pub(crate) fn start_ranks(place: &Place, settings: &[String], ranks: u16) -> Result<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -125,7 +125,7 @@ impl TestCluster {
         self.cluster.address().to_string()
     }
 
-    /// Where clients keep what is on their own disk.
+    /// The directory of the clients' local state.
     pub(crate) fn state(&self) -> PathBuf {
         self.state.clone()
     }
@@ -158,7 +158,7 @@ impl TestCluster {
         self.cluster.mount()?.make_dir(path, 0o755).map(drop)
     }
 
-    /// The inode number of a directory that nobody has decoupled yet.
+    /// The inode number of a directory that no client has decoupled yet.
     pub(crate) fn ino(&self, path: &str) -> Result<Ino> {
         Ok(self.cluster.mount()?.stat(path)?.ino)
     }
@@ -222,7 +222,7 @@ impl TestCluster {
 
     /// The same, counted after this was asked.
     pub(crate) fn counter_now(&self, name: &str) -> Result<u64> {
-        // What is asked now is in a beacon that comes later.
+        // This request is counted in a later beacon.
         let requests = self.counter("requests")?;
         self.settle()?;
         let start = Instant::now();
@@ -343,7 +343,7 @@ impl TestCluster {
         Ok(())
     }
 
-    /// Ends the daemons at once: what they hold is thrown away.
+    /// Ends the daemons at once: their unstored state is lost.
     fn end(&mut self) {
         let Some(dir) = &self.own else { return };
         let mut pids = Vec::new();
@@ -369,7 +369,7 @@ impl TestCluster {
     }
 }
 
-/// The daemons whose command line names this directory.
+/// The daemons with this directory in their command line.
 fn daemons_of(dir: &Path) -> Vec<u32> {
     use std::os::unix::ffi::OsStrExt;
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
@@ -389,7 +389,7 @@ fn program() -> Result<Command> {
     Ok(Command::new(program))
 }
 
-/// Removes what an experiment has left in a store that others use as well.
+/// Removes an experiment's objects from a store that has other users.
 fn remove_objects(url: &str) -> Result<()> {
     let store = objstore::open_existing(url)?;
     store.list("")?.iter().try_for_each(|name| store.delete(name).map(|_| ()))
@@ -398,8 +398,7 @@ fn remove_objects(url: &str) -> Result<()> {
 impl Drop for TestCluster {
     fn drop(&mut self) {
         self.end();
-        // What cannot be removed is reported by whoever looks into the directory; the figures of
-        // the experiment are not worse for it.
+        // Leftover files do not affect the figures of the experiment.
         if let Some(dir) = self.store.strip_prefix("dir:") {
             if self.own.is_some() {
                 let _ = fs::remove_dir_all(dir);

@@ -1,16 +1,16 @@
-//! `compile`: clients that unpack, configure and compile source trees, on ranks that have a small share of
-//! a processor each (`rationed`; Mantle, figures 9 and 10).
+//! `compile`: clients that unpack, configure and compile source trees, on ranks that have a small
+//! share of a processor each (`rationed`; Mantle, figures 9 and 10).
 //!
-//! The requests of such a job, without its compiler: a tree of directories is made with its files, read
-//! through, and then compiled file by file, which looks headers up in a few directories that are hot for a
-//! while, by name and by path, makes an object file and now and then a temporary one. The compiler's work is
-//! a wait. Each client has a tree of its own, and all begin on one rank.
+//! The requests of such a job, without its compiler: a tree of directories is made with its files,
+//! read through, and then compiled file by file, which looks headers up in a few directories that
+//! are hot for a while, by name and by path, makes an object file and now and then a temporary one.
+//! The compiler's work is a wait. Each client has a tree of its own, and all begin on one rank.
 //!
-//! `speedup` is that of the slowest client against all of them on one rank of the same cluster. Rows
-//! `…_second_N` say what each rank answered in each second of the first repetition.
+//! `speedup` is that of the slowest client against all of them on one rank of the same cluster.
+//! Rows `…_second_N` have the answers of each rank in each second of the first repetition.
 //!
-//! Published: 3 clients +0.7 % and +5 % on two and three ranks; 5 clients +2.4, 7.8, 7.5 and 9 % on two to
-//! five; conservative on five +8 %, too aggressive +5 %, with 60 times the forwards.
+//! Published: 3 clients +0.7 % and +5 % on two and three ranks; 5 clients +2.4, 7.8, 7.5 and 9 % on
+//! two to five; conservative on five +8 %, too aggressive +5 %, with 60 times the forwards.
 
 use cudele::Result;
 
@@ -22,7 +22,7 @@ use super::row::Row;
 const BENCH: &str = "compile";
 /// Directories of a tree.
 pub(super) const DIRECTORIES: u64 = 16;
-/// What the compiler takes for a file.
+/// The compiler's time for a file.
 const THINK_MICROS: u64 = 4_000;
 /// The most ranks; with `--clients` that number of clients is looked at on so many only.
 const RANKS_MAX: u16 = 5;

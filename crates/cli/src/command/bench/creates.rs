@@ -15,14 +15,15 @@ use super::row::{PER_SECOND, Row};
 use super::stats::real;
 
 const BENCH: &str = "creates";
-/// What a lone client reaches that waits for every answer, and one that does not; creates a second.
+/// The goals of a lone client that waits for every answer, and of one that does not; creates a
+/// second.
 const GOAL_SYNC: f64 = 25_000.0;
 const GOAL_ASYNC: f64 = 1_000_000.0;
 /// Eight of the first kind.
 const GOAL_EIGHT: f64 = 90_000.0;
-/// What is left of the rate of a client that is alone with its journal.
+/// The remaining share of the rate of a client that only appends to its journal.
 const GOAL_OF_DECOUPLED: f64 = 0.4;
-/// What is left to each of two clients in one directory of what it has alone.
+/// The share of its lone rate that each of two clients in one directory keeps.
 const GOAL_OF_LONE: f64 = 0.5;
 /// Times the rate of CephFS.
 const GOAL_OF_CEPHFS: f64 = 8.0;
@@ -91,7 +92,7 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     Ok(())
 }
 
-/// In the order in which they are measured: what others are compared with comes first.
+/// In the order of measurement: the base of a comparison comes first.
 fn cases(lab: &Lab) -> Vec<Case> {
     let files = lab.files(100_000, 1_000);
     let many = lab.clients(8);

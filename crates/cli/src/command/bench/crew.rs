@@ -1,5 +1,5 @@
 //! Client processes, seen from the parent: start them, wait until all are ready, let all go at
-//! once, collect what they report.
+//! once, collect their reports.
 //!
 //! A client is a process of its own, so that it shares neither memory nor locks nor a core's cache
 //! with the server or with another client. Invariant: dropping a crew ends its processes.
@@ -26,7 +26,7 @@ pub(crate) struct Crew {
     members: Vec<Member>,
 }
 
-/// What a crew did together.
+/// The joint result of a crew.
 #[derive(Clone, Debug)]
 pub(crate) struct Together {
     /// Each client's outcome.
@@ -40,8 +40,8 @@ fn failed(cause: &str) -> Error {
 }
 
 impl Crew {
-    /// Starts a process per job and waits until all are ready. What they keep on their own disk
-    /// goes below `state`.
+    /// Starts a process per job and waits until all are ready. Their local state goes below
+    /// `state`.
     pub(crate) fn ready(jobs: &[Job], state: &Path) -> Result<Self> {
         let mut crew = Self { members: Vec::new() };
         for job in jobs {
@@ -64,7 +64,7 @@ impl Crew {
     }
 
     /// Tells all members a start on the machine's clock: `lead` from now. The first one learns when
-    /// the others have ended, and ends after them.
+    /// the rest have ended, and ends after them.
     pub(crate) fn go_around(mut self, lead: Duration) -> Result<Together> {
         let lead_ns = u64::try_from(lead.as_nanos()).unwrap_or(u64::MAX);
         let start_ns = clock_ns().saturating_add(lead_ns);
@@ -93,8 +93,8 @@ impl Crew {
         Ok(Together::of(outcomes))
     }
 
-    /// Lets the first member do half of its work alone and the other half while the others are at
-    /// work. `at` is told when it has not begun, has done half, and has ended.
+    /// Lets the first member do half of its work alone and the second half while the rest are at
+    /// work. `at` is called before its start, at its half, and at its end.
     pub(crate) fn go_halves(mut self, mut at: impl FnMut() -> Result<()>) -> Result<Together> {
         let Some((first, others)) = self.members.split_first_mut() else {
             return Ok(Together::of(Vec::new()));

@@ -1,9 +1,10 @@
-//! `dataset`: many small files (256 bytes to 8 KiB) in directories of a thousand are read in random order: by
-//! requests through the client library, in a view that a client has for itself, and in a directory of this machine.
+//! `dataset`: many small files (256 bytes to 8 KiB) in directories of a thousand are read in random
+//! order: by requests through the client library, in a client's own view, and in a directory of
+//! this machine.
 //!
-//! Cold means that the server was started anew and the kernel has forgotten the store's files; as root it forgets
-//! everything (`drop_caches`), else those files. Warm is the next pass of the same client. Every file that is
-//! read is compared with what was written.
+//! Cold means that the server has restarted and the kernel has dropped the store's files; as root
+//! it drops everything (`drop_caches`), else those files. Warm is the next pass of the same client.
+//! Every file that is read is compared with the written content.
 
 use std::path::{Path, PathBuf};
 
@@ -38,7 +39,7 @@ impl Way {
         Self { cold: row("cold"), warm: row("warm") }
     }
 
-    /// Notes what readers took; the others' times are compared with the local ones of the same pass.
+    /// Records the readers' times; they are compared with the local ones of the same pass.
     fn note(&mut self, took: &Together, local: Option<[f64; 2]>) -> [f64; 2] {
         let most = |part| took.outcomes.iter().map(|it| it.part(part)).fold(0.0, f64::max);
         let opened = most("opened");
@@ -128,7 +129,7 @@ fn made(
     Ok(rows)
 }
 
-/// The kernel forgets what was read and written: as root everything, else the files of store and directory.
+/// The kernel drops its page cache: as root all of it, else the files of store and directory.
 fn forget(cluster: &TestCluster, local: &Path, quick: bool) -> Result<()> {
     fuse::settle(cluster)?;
     let everything = PathBuf::from("/proc/sys/vm/drop_caches");

@@ -1,8 +1,8 @@
-//! Files by path: in the namespace through the client library, without a mount; or below a directory of
-//! this machine with system calls, be it a mount or a file system of its own.
+//! Files by path: in the namespace through the client library, without a mount; or below a
+//! directory of this machine with system calls, be it a mount or a local file system.
 //!
-//! What works in one of them works in the other with the same calls in the same order, so that the two can
-//! be compared. Invariant: paths begin with `/`; below a directory that is where they begin.
+//! Both make the same calls in the same order, so that the two can be compared. Invariant: paths
+//! begin with `/`; below a directory they are relative to it.
 
 use std::fs::File;
 use std::io::Read;
@@ -20,7 +20,7 @@ use crate::command::up::io;
 /// Entries that are listed at a time.
 const LISTED_AT_ONCE: usize = 4096;
 
-/// Where the files are, as a client process is told.
+/// The place of the files, in the message to a client process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum At {
     /// In the namespace, through the client library.
@@ -62,7 +62,7 @@ impl Files {
     /// Connects, if there is something to connect to.
     ///
     /// # Errors
-    /// Whatever keeps a client from the cluster with a monitor at `mon`.
+    /// The error of a connection to the cluster with a monitor at `mon`.
     pub(crate) fn of(at: &At, mon: &str) -> Result<Self> {
         Ok(match at {
             At::Namespace => {
@@ -92,12 +92,12 @@ impl Files {
         self.open_with(path, OFlags::RDWR | OFlags::CREATE)
     }
 
-    /// Opens a file that is there for reading.
+    /// Opens an existing file for reading.
     pub(crate) fn open(&self, path: &str) -> Result<OpenFile> {
         self.open_with(path, OFlags::RDONLY)
     }
 
-    /// Opens a file that is there, so that it can be made durable.
+    /// Opens an existing file, so that it can be made durable.
     pub(crate) fn open_to_sync(&self, path: &str) -> Result<OpenFile> {
         self.open_with(path, OFlags::RDWR)
     }
@@ -119,7 +119,7 @@ impl Files {
         }
     }
 
-    /// Moves a name; what has the new name already is replaced.
+    /// Moves a name, and replaces an existing entry of the new name.
     pub(crate) fn rename(&self, from: &str, to: &str) -> Result<()> {
         match self {
             Self::Namespace(mount) => mount.rename(from.as_bytes(), to.as_bytes()),
@@ -152,7 +152,7 @@ impl Files {
         }
     }
 
-    /// What is in a directory, in order of name.
+    /// The entries of a directory, in order of name.
     pub(crate) fn list(&self, path: &str) -> Result<Vec<Listed>> {
         let mut listed = Vec::new();
         match self {
@@ -199,8 +199,8 @@ impl Files {
         }
     }
 
-    /// Tells the server what it was not told yet: files that were closed would count as open until it knows
-    /// that this client is gone.
+    /// Sends pending messages to the server: closed files would count as open until it knows that
+    /// this client is gone.
     ///
     /// # Errors
     /// `EBUSY` if something is open.
@@ -263,7 +263,7 @@ impl OpenFile {
         }
     }
 
-    /// Closes it. What it could not write it says.
+    /// Closes the file. Returns a failed write.
     pub(crate) fn close(self) -> Result<()> {
         match self {
             Self::Namespace(file, path) => file.finish().map_err(failed(&path)),
@@ -272,7 +272,7 @@ impl OpenFile {
     }
 }
 
-/// The whole of a local file; what was read before is in the buffer no more.
+/// The whole of a local file; it replaces the earlier content of the buffer.
 pub(crate) fn read_local(path: &Path, buffer: &mut Vec<u8>) -> Result<()> {
     buffer.clear();
     let read = File::open(path).and_then(|mut file| file.read_to_end(buffer));

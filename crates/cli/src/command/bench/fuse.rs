@@ -1,6 +1,6 @@
-//! `fuse`: the mount, beside a file system that does nothing on the same terms with the kernel,
-//! and beside the object store and the local file system alone. What is compared is measured in
-//! turn, repetition by repetition.
+//! `fuse`: the mount, beside a file system that does nothing on the same terms with the kernel, and
+//! beside the object store and the local file system alone. Compared cases are measured in turn,
+//! repetition by repetition.
 //!
 //! Ratios named `of_…` are speeds, larger is better; those named `times_…` are times. The figures
 //! of JuiceFS are published ones, of another day on this kind of machine: to be read, not compared.
@@ -29,7 +29,7 @@ const BENCH: &str = "fuse";
 /// How often every file is asked for its attributes.
 const PASSES: u64 = 5;
 const MIB: u64 = 1 << 20;
-/// What an archive's subtree may number without asking for more.
+/// The inodes of an archive's subtree.
 const ARCHIVE_INODES: u64 = 200_000;
 
 const OF_NOTHING: &str = "of_nothing";
@@ -156,7 +156,7 @@ fn names(cluster: &TestCluster, sheet: &mut Sheet, files: u64) -> Result<()> {
     let posix = Mount::new(cluster, Served::Namespace)?;
     let strict = policy("posix", files)?;
     let posix_dir = posix.dir(&cluster.directory(Some(&strict))?);
-    // The same mount, and the same promises to others; it does not wait for its own creates.
+    // The same mount, and the same promises to other clients; it does not wait for its own creates.
     let ahead = Policy { ack: Ack::Async, ..strict };
     let ahead_dir = posix.dir(&cluster.directory(Some(&ahead))?);
     let dirs = [
@@ -214,7 +214,7 @@ fn compared(row: &mut Row, seconds: f64, base: &mut f64) {
 fn content(cluster: &TestCluster, sheet: &mut Sheet, bytes: u64) -> Result<()> {
     let nothing = Mount::new(cluster, Served::Nothing)?;
     let (batchfs, dir) = decoupled(cluster, 1, false)?;
-    // From memory first: nothing is there any more when all has been read from the disk.
+    // From memory first: reading from the disk empties the cache.
     for way in ["write", "read", "read_from_disk"] {
         let url = cluster.store().to_owned();
         let (write, cold) = (way == "write", way == "read_from_disk");
@@ -278,7 +278,7 @@ pub(super) fn evict_below(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What the one before wrote reaches the disk before the next one writes.
+/// The earlier case's writes reach the disk before the next one writes.
 pub(super) fn settle(cluster: &TestCluster) -> Result<()> {
     let Some(disk) = cluster.store_disk() else { return Ok(()) };
     let about = |error: rustix::io::Errno| io(&disk, &error.into());

@@ -1,8 +1,10 @@
-//! `heat`: which directories are hot when a source tree is unpacked, configured and compiled (Mantle, figure 1).
+//! `heat`: the hot directories when a source tree is unpacked, configured and compiled (Mantle,
+//! figure 1).
 //!
-//! One client does it (`compile`) on one rank that has a small share of a processor (`rationed`). Its balancer counts what is asked in each
-//! directory, and lets that fade; twice in a second it records them (`cudele balancer log`). Rows `heat_SECOND` have what
-//! each directory of the tree had then, `job` says how long the job took.
+//! One client does it (`compile`) on one rank that has a small share of a processor (`rationed`).
+//! Its balancer counts the requests in each directory, and lets the counts fade; twice in a second
+//! it records them (`cudele balancer log`). Rows `heat_SECOND` have the counts of each directory of
+//! the tree at that time, `job` has the time of the job.
 
 use balancer::{Record, What};
 use cudele::{Cluster, Errno, Error, Result};
@@ -15,7 +17,7 @@ use super::row::Row;
 const BENCH: &str = "heat";
 /// It records, and one rank has nowhere to move anything to.
 const POLICY: &str = "cudele";
-/// What rows call the directories of the tree.
+/// The names of the tree's directories in rows.
 const PARTS: [&str; 16] = [
     "part_00", "part_01", "part_02", "part_03", "part_04", "part_05", "part_06", "part_07",
     "part_08", "part_09", "part_10", "part_11", "part_12", "part_13", "part_14", "part_15",

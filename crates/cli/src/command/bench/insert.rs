@@ -1,13 +1,13 @@
-//! `insert`: many entries in random order into large directories (I-08 to I-10), beside RocksDB with the
-//! same rows in the same run.
+//! `insert`: many entries in random order into large directories (I-08 to I-10), beside RocksDB
+//! with the same rows in the same run.
 //!
-//! Ours is measured from the first create of a decoupled client until everybody sees all of them and
-//! the metadata store has them durably. By reference the client writes sorted runs and the server
-//! links them; by value the server is sent the creates in batches, with room in its memory for a small
-//! part of the namespace. RocksDB is given the same rows in batches, without a log, until they are in
-//! its tables; and sorted tables that are ready. Behind that, single requests of one client to a server
-//! that has a small part of the namespace in its memory. Bytes written are what the kernel counts of the
-//! processes; bytes inserted are keys and values, as RocksDB is given them.
+//! Ours is measured from the first create of a decoupled client until all clients see all of them
+//! and the metadata store has them durably. By reference the client writes sorted runs and the
+//! server links them; by value the server receives the creates in batches, with room in its memory
+//! for a small part of the namespace. RocksDB gets the same rows in batches, without a log, until
+//! they are in its tables; and finished sorted tables. Behind that, single requests of one client
+//! to a server that has a small part of the namespace in its memory. Bytes written are the kernel's
+//! counts of the processes; bytes inserted are keys and values, as RocksDB gets them.
 
 pub(super) mod columns;
 
@@ -28,7 +28,7 @@ const FILES_QUICK: u64 = 20_000;
 const PER_DIRECTORY: u64 = 10_000_000;
 /// Creates that are merged together, by value.
 const BATCH: u64 = 200_000;
-/// Inodes that the server may keep in memory, and what it may take for everything.
+/// The most inodes in the server's memory, and its memory limit.
 const INODES_MAX: &str = "inodes_max=300000";
 const SERVER_MB: f64 = 350.0;
 /// Bytes written for each byte that is inserted.
@@ -46,7 +46,7 @@ struct Measured {
     outcome: Outcome,
     peak_bytes: u64,
     server_disk_bytes: u64,
-    /// What the server wrote as runs, and how much of that was written before.
+    /// The server's bytes of runs, and the rewritten part of them.
     run_bytes: u64,
     rewritten_bytes: u64,
     /// The most memory that the server has had when these were answered.
@@ -111,7 +111,7 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     Ok(())
 }
 
-/// Inserts into a new cluster, and counts afterwards what its store has.
+/// Inserts into a new cluster, and counts the objects of its store afterwards.
 fn insert(
     lab: &Lab,
     (entries, count): (Entries, u64),
@@ -178,7 +178,7 @@ fn beside(lab: &Lab, entries: Entries, tables: bool) -> Result<Outcome> {
     let task = Task::RocksInsert { place: place.clone(), entries, tables };
     let job = super::job::Job { mon: String::new(), task };
     let done = Crew::ready(&[job], &lab.place.parent).and_then(Crew::go);
-    // Whatever came of it, it is not left behind.
+    // Removed after a failure, too.
     let removed = std::fs::remove_dir_all(&place);
     let outcome = done?.first().cloned()?;
     removed.map_err(|error| crate::command::up::io(&place, &error))?;

@@ -1,12 +1,13 @@
-//! `interference`: what a second client in a directory costs the first one (Fig 3b, S-02, S-03).
+//! `interference`: the cost of a second client in a directory for the first one (Fig 3b, S-02,
+//! S-03).
 //!
-//! A program that creates a file looks first whether it is there. Alone in a directory a client knows
-//! that itself, and a create is one request; once somebody else creates there, too, it must ask.
-//! Published for 98,000 creates: 0 to 1 lookups and 783 to 808 creates a second alone; 212,000 to
-//! 214,000 lookups and 432 to 440 creates a second beside another client.
+//! A program that creates a file first looks for an existing one. Alone in a directory a client
+//! knows the answer itself, and a create is one request; once another client creates there, too, it
+//! must ask. Published for 98,000 creates: 0 to 1 lookups and 783 to 808 creates a second alone;
+//! 212,000 to 214,000 lookups and 432 to 440 creates a second beside another client.
 //!
-//! The first client stops in the middle until the second is at work, which goes on until the first
-//! has ended: so the second half is entirely beside it, however fast either is.
+//! The first client stops in the middle until the second is at work, which works until the first
+//! has ended: so the second half is entirely beside it, at any speed of either.
 
 use std::time::Duration;
 
@@ -113,7 +114,7 @@ fn peer_halves(
         row.note("requests_per_create", all.requests / (before + after));
         return Ok(());
     }
-    // The server counts what both ask; the second client does not look.
+    // The server counts the requests of both; the second client does not look.
     row.note("lookups_per_create_before", lone.lookups / before);
     row.note("lookups_per_create_after", together.lookups / after);
     row.note("creates_per_second_before", before / first.part("before").max(1e-9));

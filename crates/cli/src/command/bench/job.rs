@@ -1,4 +1,4 @@
-//! What a client process is told to do, and what it reports: lines of JSON over its pipes.
+//! The orders to a client process, and its reports: lines of JSON over its pipes.
 //!
 //! The dialogue: a [`Job`] on standard input; `ready` when everything that is not measured is
 //! done; a line when all clients are to start, with a time of the machine's monotonic clock where
@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use super::files::At;
 
-/// How long a [`Hammer`] goes on behind its window, so that the others have it until they stop.
+/// The time for which a [`Hammer`] works behind its window, so that the measured clients have its
+/// load until they stop.
 pub(crate) const TAIL: Duration = Duration::from_millis(100);
 
 /// The line that a client writes before it waits for the start.
@@ -39,10 +40,10 @@ pub(crate) enum Task {
     Create { dir: String, first: u64, files: u64, sync: bool, latencies: bool, alone: bool },
     /// Create files in a CephFS, by its own library.
     CephCreate { conf: PathBuf, dir: String, files: u64, sync: bool },
-    /// Look for every name before it is created, as programs do; half of the files, then the others
-    /// when the parent says so.
+    /// Look for every name before it is created, as programs do; half of the files, then the rest
+    /// at the parent's word.
     LookAndCreate { dir: String, first: u64, files: u64 },
-    /// Create files in a directory until the parent says that the others have ended.
+    /// Create files in a directory until the parent reports the end of the rest.
     Intrude { dir: String, first: u64 },
     /// The same as `LookAndCreate`, in a CephFS, by its own library.
     CephLookAndCreate { conf: PathBuf, dir: String, first: u64, files: u64 },
@@ -54,12 +55,13 @@ pub(crate) enum Task {
     Decoupled(Decoupled),
     /// Decouple a directory and create files in random order in some directories below it.
     Insert(Insert),
-    /// Ask for so many of these files one after the other, in random order; or create as many others.
+    /// Look this many of the files up one after the other, in random order; or create as many new
+    /// ones.
     Find { dir: String, entries: Entries, count: u64, create: bool },
-    /// Put what the same files are in a metadata store into a RocksDB at a place: in batches, or as
-    /// sorted tables that it takes in.
+    /// Put the rows of the same files into a RocksDB at a place: in batches, or as sorted tables
+    /// that it takes in.
     RocksInsert { place: PathBuf, entries: Entries, tables: bool },
-    /// Decouple a directory and append what a directory tree holds: real names and attributes.
+    /// Decouple a directory and append the entries of a directory tree: real names and attributes.
     Walk { dir: String, policy: String, source: PathBuf, limit: u64 },
     /// Look one name up.
     LookUp { path: String },
@@ -71,11 +73,11 @@ pub(crate) enum Task {
     List { dir: String },
     /// List a directory in the view of a decoupled client, twice.
     View { dir: String, policy: String },
-    /// Write a file sequentially and sync it: what the disk does without us.
+    /// Write a file sequentially and sync it: the speed of the disk without us.
     Write { file: PathBuf, bytes: u64 },
     /// Decouple a directory and append creates to the client's journal for so long.
     AppendFor { dir: String, policy: String, window_ns: u64 },
-    /// Decouple a directory, create files and compute, and have them merged meanwhile.
+    /// Decouple a directory, create files and compute, with merges during the work.
     Synced(Synced),
     /// Apply creates to a new store at a place, event by event.
     PerEvent { place: PathBuf, files: u64 },
@@ -89,14 +91,14 @@ pub(crate) enum Task {
     Serve { at: PathBuf, what: Served },
     /// Work in a directory with ordinary system calls.
     Calls { dir: PathBuf, work: Calls },
-    /// Write or read so many bytes in the object store, without a file system. What is read is removed
-    /// unless it is kept.
+    /// Write or read this many bytes in the object store, without a file system. Read objects are
+    /// removed unless they are kept.
     Store { url: String, bytes: u64, write: bool, keep: bool },
     /// Run a program to its end.
     Program { arguments: Vec<OsString> },
     /// Write checkpoints as some ranks of a parallel program.
     Checkpoint(Checkpoint),
-    /// Look through what all ranks have written.
+    /// Verify the files of all ranks.
     WalkCheckpoint(Checkpoint),
     /// Be a job that commits its output by renaming it into place.
     Workflow(Workflow),
@@ -108,7 +110,7 @@ pub(crate) enum Task {
     MakeDataset(Dataset),
     /// Read it in random order.
     ReadDataset(Dataset),
-    /// Ask for what a job that compiles a source tree asks for.
+    /// Send the requests of a job that compiles a source tree.
     Compile(Compile),
 }
 
@@ -123,12 +125,12 @@ pub(crate) struct Compile {
     pub(crate) directories: u64,
     /// Files of each.
     pub(crate) files: u64,
-    /// What the compiler takes for a file.
+    /// The compiler's time for a file.
     pub(crate) think_micros: u64,
 }
 
 impl Compile {
-    /// What a directory of the tree is called.
+    /// The name of a directory of the tree.
     pub(crate) fn part(number: u64) -> String {
         format!("part.{number:02}")
     }
@@ -212,7 +214,7 @@ pub(crate) struct Dataset {
     pub(crate) files: u64,
     /// How they are read in the namespace.
     pub(crate) reading: Reading,
-    /// This reader's number; it reads every file whose place in the order is that of its turn.
+    /// This reader's number; it reads every file with a place in the order that is its turn.
     pub(crate) reader: u64,
     /// How many readers there are.
     pub(crate) readers: u64,
@@ -234,7 +236,7 @@ pub(crate) enum Syncing {
     All,
     /// One by one, where no call does that for all of them.
     Each,
-    /// Somebody else sees to it.
+    /// The policy makes them durable.
     Not,
 }
 
@@ -254,14 +256,14 @@ pub(crate) enum Served {
 pub(crate) enum Calls {
     /// Create and close so many files.
     Create { files: u64 },
-    /// Ask for the attributes of so many files so many times; once more before the start.
+    /// Read the attributes of this many files this many times; one extra pass before the start.
     Stat { files: u64, passes: u64 },
     /// List the directory.
     List,
     /// Write a file from beginning to end, then make it durable.
     Write { bytes: u64 },
-    /// Read it, when the kernel has forgotten its content. Unless it is kept, it is removed after the
-    /// end.
+    /// Read it, after the kernel has dropped its content. Unless it is kept, it is removed after
+    /// the end.
     Read { bytes: u64, keep: bool },
 }
 
@@ -276,11 +278,11 @@ pub(crate) struct Decoupled {
     pub(crate) first: u64,
     /// How many.
     pub(crate) files: u64,
-    /// Start so long after the others.
+    /// Start this long after the rest.
     pub(crate) after_ns: u64,
     /// Append before the start, so that only the completion is measured.
     pub(crate) append_first: bool,
-    /// Merge and give the subtree up at the end, whatever the policy.
+    /// Merge and give the subtree up at the end, under any policy.
     pub(crate) merge: bool,
 }
 
@@ -320,7 +322,7 @@ pub(crate) struct Synced {
     pub(crate) files: u64,
     /// Time between two syncs; 0 for none.
     pub(crate) every_ns: u64,
-    /// What is computed between two creates: a checksum of so many bytes.
+    /// The work between two creates: a checksum of this many bytes.
     pub(crate) work_bytes: usize,
 }
 
@@ -341,7 +343,7 @@ pub(crate) struct Hammer {
     pub(crate) window_ns: u64,
 }
 
-/// What a client process did.
+/// The report of a client process.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Outcome {
     /// Start and end of the measured part on the machine's monotonic clock, in nanoseconds.
@@ -356,7 +358,7 @@ pub(crate) struct Outcome {
     pub(crate) bytes: u64,
     /// Processor time of the client in the measured part.
     pub(crate) cpu_seconds: f64,
-    /// Processor time of the metadata server meanwhile; filled in by the parent.
+    /// Processor time of the metadata server in that time; filled in by the parent.
     #[serde(default)]
     pub(crate) server_cpu_seconds: f64,
     /// Requests to the metadata server in the measured part.

@@ -1,5 +1,6 @@
-//! A JuiceFS beside us: a volume with its metadata in SQLite and its content in files of the same disk, which is
-//! what it has for one machine, mounted through FUSE by its own program (`scripts/peers install`).
+//! A JuiceFS beside us: a volume with its metadata in SQLite and its content in files of the same
+//! disk, its setup for one machine, mounted through FUSE by its own program (`scripts/peers
+//! install`).
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,11 +14,11 @@ fn failed(cause: impl Into<String>) -> Error {
         .remedy("get it with `scripts/peers install`, or leave out --juicefs")
 }
 
-/// Makes a volume below a directory, and mounts it. Both are gone with what is returned.
+/// Makes a volume below a directory, and mounts it. Dropping the result removes both.
 pub(super) fn mount(program: &Path, parent: &Path) -> Result<Fuse> {
     let home = tempfile::tempdir_in(parent).map_err(|error| failed(error.to_string()))?;
     let url = format!("sqlite3://{}", home.path().join("meta.db").display());
-    // It takes what stands before a slash for a directory only if there is one.
+    // It takes the part before a slash for a directory only if there is one.
     let bucket = format!("{}/", home.path().join("data").display());
     let mut format = Command::new(program);
     format.args(["format", "--storage", "file", "--bucket", &bucket, &url, "bench"]);

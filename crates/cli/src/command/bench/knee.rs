@@ -2,8 +2,9 @@
 //!
 //! Clients create files one after the other, each in a directory of its own, more and more of them.
 //! Where the server (or this machine, which runs the clients, too) is saturated, more clients only
-//! make each other slower: the knee is the first number beyond which adding clients yields less than
-//! 5 % more creates in a second. Published: 18 clients at most, then the server is reported as laggy.
+//! make each other slower: the knee is the first number beyond which adding clients yields less
+//! than 5 % more creates in a second. Published: 18 clients at most, then the server is reported as
+//! laggy.
 
 use cudele::Result;
 
@@ -17,7 +18,7 @@ use super::stats::real;
 const BENCH: &str = "knee";
 const CLIENTS: [u32; 7] = [1, 2, 4, 8, 16, 18, 24];
 const CLIENTS_QUICK: [u32; 3] = [1, 2, 4];
-/// What more clients must yield, or they are beyond the knee.
+/// The least gain of more clients below the knee.
 const GAIN: f64 = 1.05;
 
 pub(crate) fn run(lab: &mut Lab) -> Result<()> {

@@ -35,7 +35,7 @@ pub(crate) struct Lab {
     pub(crate) juicefs: Option<PathBuf>,
     /// Rows so far.
     pub(crate) rows: Vec<Row>,
-    /// Set when somebody asks the process to end: then it removes its cluster first.
+    /// Set by a signal to end: the process removes its cluster first.
     pub(crate) interrupted: Arc<AtomicBool>,
 }
 
@@ -95,7 +95,7 @@ impl Lab {
     /// A cluster for this experiment.
     ///
     /// # Errors
-    /// `ECANCELED` after an interrupt; whatever keeps a cluster from starting.
+    /// `ECANCELED` after an interrupt; the error of a cluster that does not start.
     pub(crate) fn cluster(&self, settings: &[&str]) -> Result<TestCluster> {
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(Error::of(Errno::Canceled, "bench"));
@@ -116,7 +116,7 @@ impl Lab {
         TestCluster::start_ranks(&self.place, &settings, ranks)
     }
 
-    /// Says on a terminal what is going on.
+    /// Prints the current step on a terminal.
     pub(crate) fn progress(&self, bench: &str, repetition: u32, what: &str) {
         if std::io::stderr().is_terminal() {
             eprintln!("{bench}: repetition {} of {}: {what}", repetition + 1, self.repeat);
@@ -197,7 +197,7 @@ pub(crate) fn decoupled(cluster: &TestCluster, preset: &str, files: u64) -> Resu
     alone(cluster, Task::Decoupled(Decoupled { dir, policy, files, ..Decoupled::default() }))
 }
 
-/// Merges so many files into a directory, and gives it up afterwards if `merge` says so.
+/// Merges this many files into a directory, and gives it up afterwards with `merge`.
 pub(crate) fn fill(cluster: &TestCluster, task: Fill<'_>) -> Result<Outcome> {
     fill_as(cluster, task, true)
 }

@@ -1,9 +1,10 @@
 //! `locality`: one rank that has everything against three that share it (Mantle, figure 3).
 //!
-//! Five clients unpack, configure and compile (`compile`) on ranks with a small share of a processor each
-//! (`rationed`). Nobody balances: before the jobs begin, each directory of their trees is given to a rank. `even` gives
-//! one third to each, in turn; `uneven` leaves half of them where they are. So nothing moves while clients work, and what
-//! differs is where requests go: `forwards` were sent to another rank than the one that answers, `hits` were not.
+//! Five clients unpack, configure and compile (`compile`) on ranks with a small share of a
+//! processor each (`rationed`). There is no balancer: before the jobs begin, each directory of
+//! their trees is pinned to a rank. `even` gives one third to each, in turn; `uneven` leaves half
+//! of them in place. So nothing moves while clients work, and only the ranks of requests differ:
+//! `forwards` were sent to another rank than the one that answers, `hits` were not.
 //!
 //! Published: one server that has everything was 18 to 19 % faster than three.
 
@@ -18,7 +19,7 @@ use super::row::Row;
 
 const BENCH: &str = "locality";
 const CLIENTS: u32 = 5;
-/// What it is called, and to which ranks directories go in turn.
+/// Its name, and the ranks that get directories in turn.
 const SETUPS: [(&str, &[u16]); 3] =
     [("one_rank", &[0]), ("three_even", &[0, 1, 2]), ("three_uneven", &[0, 1, 0, 2])];
 

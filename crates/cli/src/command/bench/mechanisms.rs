@@ -1,8 +1,8 @@
-//! `mechanisms`: what each mechanism costs alone (Fig 6, left): one client, one directory.
+//! `mechanisms`: the cost of each mechanism alone (Fig 6, left): one client, one directory.
 //!
 //! The mechanisms that complete a journal are timed inside their composition; the transfer of the
-//! journal is a part of `volatile_apply`, as it happens (J-15). Beside the persists stands what
-//! the disk does with the same number of bytes.
+//! journal is a part of `volatile_apply`, as it happens (J-15). Beside the persists is the disk's
+//! own time for the same number of bytes.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ const BENCH: &str = "mechanisms";
 const SMALL: u64 = 20_000;
 /// Files of the published way of applying to the store.
 const PER_EVENT: u64 = 500;
-/// Files whose creates wait for a request and for the client's own disk, each.
+/// Files with creates that wait for a request and for the client's own disk, each.
 const LOGGED: u64 = 2_000;
 
 pub(crate) fn run(lab: &mut Lab) -> Result<()> {
@@ -36,7 +36,8 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     Ok(())
 }
 
-/// One client of a CephFS that waits for each create, as `rpcs+stream` does, with a tenth of the files.
+/// One client of a CephFS that waits for each create, as `rpcs+stream` does, with a tenth of the
+/// files.
 fn beside(lab: &mut Lab, peer: &Peer) -> Result<()> {
     let files = (lab.files(100_000, 2_000) / 10).max(1);
     let mut row = Peer::row(BENCH, "cephfs", files);
@@ -66,8 +67,8 @@ impl Sizes {
             sizes.push((if lab.quick { 20_000 } else { 1_000_000 }, Requests::None));
         }
         if lab.files.is_none() && !lab.quick {
-            // What is paid once, however few there are, shows here, and what is paid later: a server
-            // streams what its journal has room for faster than what it has to make room for.
+            // The small size shows the fixed cost, and the large one the later cost: a server
+            // streams faster while its journal has room than when it has to make room.
             sizes.push((SMALL, Requests::Fast));
         }
         let rows = sizes.into_iter().map(|(files, requests)| Rows::new(files, requests)).collect();
@@ -95,7 +96,7 @@ impl Sizes {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Requests {
     None,
-    /// Those that wait for no disk.
+    /// Requests that wait for no disk.
     Fast,
     All,
 }
@@ -114,7 +115,7 @@ struct Rows {
     global_disk: Row,
     apply: Row,
     store: Row,
-    /// As it was published: fewer files, because each costs what the directory holds by then.
+    /// As published: fewer files, because the cost of each grows with the directory.
     per_event: Row,
 }
 
@@ -211,7 +212,7 @@ fn mechanism(row: &mut Row, outcome: &Outcome, name: &str, base: f64) {
     row.push(outcome.part(name));
     row.against(base);
     journal(row, outcome);
-    // What a job waits for when it ends is more than the mechanism alone: content first, and notes on its disk.
+    // A job's end waits for more than the mechanism alone: content first, and notes on its disk.
     row.note(COMPLETION, outcome.seconds() - outcome.part("append_client_journal"));
     row.note("MB_per_second", real(outcome.bytes) / 1e6 / outcome.part(name));
 }

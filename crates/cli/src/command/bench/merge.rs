@@ -1,6 +1,6 @@
 //! `merge`: the journal of a decoupled client, transferred and applied (S1 Fig 8, S0 Fig 10). The
-//! time per event must not depend on how many there are, nor on what the directory holds (J-12); by
-//! reference the time must not depend on how many there are at all.
+//! time per event must not depend on the number of events, nor on the content of the directory
+//! (J-12); by reference the time must not depend on the number at all.
 
 use cudele::{MergeBy, Result};
 
@@ -20,11 +20,11 @@ const LARGE: [u64; 2] = [1_000_000, 10_000_000];
 const BY_REFERENCE_MIN: u64 = 4096;
 /// Events a second, by value.
 const GOAL_BY_VALUE: f64 = 4e6;
-/// Milliseconds from ready runs to where everybody sees a million names.
+/// Milliseconds from finished runs to the moment when all clients see a million names.
 const GOAL_VISIBLE_MS: f64 = 50.0;
 /// Times as long for ten million.
 const GOAL_OF_1M: f64 = 1.5;
-/// From the last create to where everybody sees them, over what that takes by value.
+/// The time from the last create to visibility, over the same time by value.
 const GOAL_OF_BY_VALUE: f64 = 0.5;
 
 const MILLION: u64 = 1_000_000;
@@ -106,7 +106,7 @@ fn job_rows(size: u64) -> [Row; 2] {
     [by_value, by_reference]
 }
 
-/// A merge into a new directory, and that directory. What is measured begins with the completion, or
+/// A merge into a new directory, and that directory. The measurement begins with the completion, or
 /// with the first create.
 fn merged(
     cluster: &TestCluster,
@@ -120,7 +120,7 @@ fn merged(
     Ok((outcome, dir))
 }
 
-/// What counts is the time from the last create on; returns it.
+/// Records and returns the time from the last create on.
 fn from_last_create(row: &mut Row, cluster: &TestCluster, merge_by: MergeBy) -> Result<f64> {
     let (outcome, _) = merged(cluster, row.files, merge_by, false)?;
     let creates = outcome.part("append_client_journal");
@@ -150,8 +150,8 @@ fn note(row: &mut Row, outcome: &Outcome) {
     row.note("apply_seconds", apply);
 }
 
-/// What counts is the time from when the runs are in the store to when everybody may see them; what
-/// the client still had to write of them is listed beside it. Returns it.
+/// Records and returns the time from the moment when the runs are in the store to visibility; the
+/// client's remaining writes are listed beside it.
 fn note_reference(row: &mut Row, outcome: &Outcome) -> f64 {
     let (all, visible) = (outcome.part("volatile_apply"), outcome.part("by_reference"));
     row.push(visible);

@@ -1,4 +1,4 @@
-//! A mount of somebody else's file system by a program of its own, which runs as long as it is mounted.
+//! A mount of a peer's file system by a program of its own, which runs as long as it is mounted.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

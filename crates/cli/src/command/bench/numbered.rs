@@ -1,7 +1,7 @@
 //! File names that count: `file.0000000`, `file.0000001`, and so on.
 //!
 //! A name is made by changing digits in place, so that making it costs a few nanoseconds and
-//! allocates nothing: what is measured is the system, not the formatting of names.
+//! allocates nothing: the system is measured, not the formatting of names.
 
 const PREFIX: &[u8] = b"file.";
 /// `file.%07d`, as in the published experiments.
@@ -29,7 +29,7 @@ impl Numbered {
         &self.bytes
     }
 
-    /// Goes on to the next number.
+    /// Advances to the next number.
     #[inline]
     pub(crate) fn advance(&mut self) {
         for digit in self.bytes[PREFIX.len()..].iter_mut().rev() {
@@ -42,8 +42,8 @@ impl Numbered {
     }
 }
 
-/// Names of one length by number, in any order, and a random order of numbers that is the same every
-/// time.
+/// Names of one length by number, in any order, and a random order of numbers that is the same
+/// every time.
 #[derive(Clone, Debug)]
 pub(crate) struct Shuffled {
     count: u64,

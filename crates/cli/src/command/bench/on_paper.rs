@@ -1,9 +1,9 @@
-//! The same job on a cluster on paper (`balancer::simulate`), beside the measured one: what the simulation is
-//! worth.
+//! The same job on a simulated cluster (`balancer::simulate`), beside the measured one: a check of
+//! the simulation.
 //!
-//! Its ranks need for a create what one real rank needed, its clients wait between two as real ones did. Its ranks
-//! decide every ten seconds and real ones here twice in a second, so one second is twenty there, and
-//! a directory is split at twenty times as many names.
+//! Its ranks take the measured time of one real rank for a create, its clients wait between two as
+//! real ones did. Its ranks decide every ten seconds and real ones here twice in a second, so one
+//! second is twenty there, and a directory is split at twenty times as many names.
 
 use balancer::simulate::{Setup, Workload, simulate};
 use balancer::{Expired, Policy};
@@ -15,18 +15,19 @@ const STRETCH: f64 = 20.0;
 const SECONDS: u32 = 300;
 const SEEDS: u64 = 5;
 
-/// What was measured of one real rank.
+/// The measurements of one real rank.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Costs {
     /// Creates that it carried out in a second, with all clients.
     pub(super) one_rank_per_second: f64,
-    /// What a client does between two creates.
+    /// A client's time between two creates.
     pub(super) client_seconds: f64,
     /// A directory with more names is split.
     pub(super) split_entries: f64,
 }
 
-/// How many times what one rank does all ranks do when load has found its place; the median of some seeds.
+/// The rate of all ranks as a multiple of one rank's when load has found its place; the median of
+/// some seeds.
 pub(super) fn settled_speedup(
     policy: &Policy,
     (workload, ranks, clients): (Workload, u16, u16),

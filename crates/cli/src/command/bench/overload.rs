@@ -1,9 +1,10 @@
-//! `overload`: more requests than the server can answer, and who waits beside them (S-04).
+//! `overload`: more requests than the server can answer, and the waiting time of a client beside
+//! them (S-04).
 //!
 //! Clients keep many requests under way each. At twice the requests that saturate it the server
-//! should answer as many in a second as before, each after about twice the time. Beside them works a
-//! client that waits for every answer before it asks again: it must get its turn, however much the
-//! others have sent ahead.
+//! should answer as many in a second as before, each after about twice the time. Beside them works
+//! a client that waits for every answer before its next request: it must get its turn, however many
+//! requests the loading clients have sent ahead.
 
 use std::time::Duration;
 
@@ -17,17 +18,17 @@ use super::row::Row;
 use super::stats::{median, real};
 
 const BENCH: &str = "overload";
-/// The others are at work before the window begins.
+/// The loading clients are at work before the window begins.
 const LEAD: Duration = Duration::from_millis(300);
 /// Requests under way of each client, all clients together saturate the server.
 const SATURATED: usize = 32;
 /// As many as fill every receive of the server.
 const DEEP: usize = 2_048;
-/// Clients with several requests under way each: a load that a server should carry well, and what it
-/// answers then in a second.
+/// Clients with several requests under way each: a load that a server should carry well, and its
+/// answers in a second then.
 const PIPELINED: (u32, usize) = (8, 16);
 const GOAL_PIPELINED: f64 = 400_000.0;
-/// What must be left of the saturated rate at twice the load.
+/// The share of the saturated rate that must remain at twice the load.
 const GOAL_KEPT: f64 = 0.9;
 
 struct Case {
@@ -65,7 +66,7 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     Ok(())
 }
 
-/// In the order in which they are measured: what others are compared with comes first.
+/// In the order of measurement: the base of a comparison comes first.
 fn cases(clients: u32) -> Vec<Case> {
     let case = |name: String, others, in_flight| {
         let mut row = Row::new(BENCH, name, 0).clients(others + 1);
@@ -89,7 +90,7 @@ fn cases(clients: u32) -> Vec<Case> {
 
 impl Case {
     /// A repetition; returns the answers in a second to the client that waits for each, and to the
-    /// others together.
+    /// loading clients together.
     fn measure(&mut self, cluster: &TestCluster, window: Duration) -> Result<(f64, f64)> {
         let window_ns = u64::try_from(window.as_nanos()).unwrap_or(u64::MAX);
         let mut jobs: Vec<Job> = Vec::new();

@@ -1,19 +1,19 @@
-//! What a Ceph cluster does without us: its own `rados bench`, with objects as large as ours and as many under
-//! way.
+//! The speed of a Ceph cluster without us: its own `rados bench`, with objects as large as ours and
+//! as many under way.
 
 use std::process::Command;
 
 use cudele::{Errno, Error, Result};
 
-/// Objects of so many bytes, as the store makes of what is larger.
+/// The size of objects, equal to the store's pieces of a larger object.
 const OBJECT_BYTES: u64 = 4 << 20;
-/// So many under way: what a journal is handed over in at a time (32 MiB).
+/// The number under way: a journal is handed over in steps of this many (32 MiB).
 const DEPTH: &str = "8";
 /// No run takes longer, in seconds.
 const SECONDS_MAX: &str = "60";
 
-/// Writes at least so many bytes to the pool of this store's address, and removes them. Returns MB (10^6)
-/// per second; nothing for a store that is not in a Ceph cluster.
+/// Writes at least this many bytes to the pool of this store's address, and removes them. Returns
+/// MB (10^6) per second; None for a store that is not in a Ceph cluster.
 ///
 /// # Errors
 /// If Ceph's `rados` is not installed, or says nothing of its bandwidth.
@@ -39,7 +39,7 @@ pub(super) fn rados_bench(url: &str, bytes: u64) -> Result<Option<f64>> {
     let output = program.output().map_err(|error| failed(error.to_string()))?;
     let said = String::from_utf8_lossy(&output.stdout);
     let line = said.lines().find_map(|line| line.strip_prefix("Bandwidth (MB/sec):"));
-    // What it calls MB are MiB.
+    // Its MB are MiB.
     let rate = line.and_then(|text| text.trim().parse::<f64>().ok());
     let rate = rate.ok_or_else(|| failed(String::from_utf8_lossy(&output.stderr).into_owned()))?;
     Ok(Some(rate * f64::from(1 << 20) / 1e6))

@@ -1,6 +1,6 @@
-//! `persist`: a large journal goes into the object store, and right after it Ceph's own benchmark writes as much
-//! with objects of the same size, as many at a time. On a store that is not in a Ceph cluster there is no
-//! peer, and `mechanisms` says what its disk does.
+//! `persist`: a large journal goes into the object store, and right after it Ceph's own benchmark
+//! writes as much with objects of the same size, as many at a time. On a store that is not in a
+//! Ceph cluster there is no peer, and `mechanisms` has the speed of its disk.
 
 use cudele::Result;
 
@@ -10,7 +10,7 @@ use super::row::Row;
 use super::stats::real;
 
 const BENCH: &str = "persist";
-/// Of what `rados bench` writes in a second, at least.
+/// The least share of the rate of `rados bench`.
 const GOAL: f64 = 0.8;
 
 pub(crate) fn run(lab: &mut Lab) -> Result<()> {

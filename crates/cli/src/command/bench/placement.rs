@@ -1,9 +1,9 @@
-//! `placement`: the same jobs with what servers store and what clients keep on their own disk placed on a disk or in
-//! memory (F-12): which policy gains by which hardware, and which does not care.
+//! `placement`: the same jobs with the servers' store and the clients' local state placed on a disk
+//! or in memory (F-12): the gain of each policy from each piece of hardware.
 //!
-//! The store has the metadata server's journal, the metadata and all content; the client's place has journals of
-//! Local Persist and logs of requests. Memory is a file system in memory that survives processes, as a disk does,
-//! and not the machine.
+//! The store has the metadata server's journal, the metadata and all content; the client's place
+//! has journals of Local Persist and logs of requests. Memory is a file system in memory that
+//! survives processes, as a disk does, and not the machine.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use super::row::Row;
 const BENCH: &str = "placement";
 /// A file system in memory.
 const MEMORY: &str = "/dev/shm";
-/// What waits for the disk at every request is measured with fewer: one for so many.
+/// Policies that wait for the disk at every request are measured with fewer: one for this many.
 const FEWER: u64 = 50;
 /// One cell for each way in which something is written down, or nothing is.
 const CELLS: [&str; 6] =

@@ -1,12 +1,13 @@
-//! `policies`: what shipped balancer policies make of four ranks with a small share of a processor each
-//! (`rationed`; Mantle, figures 4, 7 and 8).
+//! `policies`: the effect of shipped balancer policies on four ranks with a small share of a
+//! processor each (`rationed`; Mantle, figures 4, 7 and 8).
 //!
-//! Everything begins on one rank, and four clients for each rank create files: in directories of their own
-//! (`private_…`), or all in one (`shared_…`), which is split when it has 14,000 names. From there a
-//! policy takes it while the clients work, so what moving costs is in it. `speedup` is that of the whole job
-//! against `static`, which leaves everything there; `settled_speedup` that of the ranks in its last half, and `simulated_settled_speedup`
-//! what the simulation says of the same (`on_paper`). Rows `…_second_N` say
-//! what each rank answered in each second of the first repetition.
+//! Everything begins on one rank, and four clients for each rank create files: in directories of
+//! their own (`private_…`), or all in one (`shared_…`), which is split when it has 14,000 names. A
+//! policy moves load from there while the clients work, so the cost of moving is included.
+//! `speedup` is that of the whole job against `static`, which leaves everything there;
+//! `settled_speedup` that of the ranks in its last half, and `simulated_settled_speedup` the
+//! simulated one of the same (`on_paper`). Rows `…_second_N` have the answers of each rank in each
+//! second of the first repetition.
 
 use balancer::simulate::Workload;
 use cudele::{Errno, Error, Result};
@@ -32,7 +33,8 @@ const POLICIES: [&str; 8] = [
     "cephfs",
     "cudele",
 ];
-/// A directory with more names than this is split, and none of its fragments: every policy has the same eight to give away.
+/// A directory with more names than this is split, and none of its fragments: every policy has the
+/// same eight to give away.
 const SPLIT: &str = "split_entries=14000";
 const SPLIT_AT: f64 = 14_000.0;
 /// The policy in force where several ranks are, and how often the same job is done under it.
@@ -40,7 +42,8 @@ const OURS: &str = "cudele";
 const JOBS: u32 = 10;
 /// No policy: directories are given to the ranks in turn.
 const PLACED: &str = "placed";
-/// Files of each client then: moving everything to its place takes seconds, and is not to be most of the job.
+/// Files of each client then: moving everything to its place takes seconds, and should not be most
+/// of the job.
 const JOB_FILES: u64 = 60_000;
 const SPREAD: f64 = 10.0;
 
@@ -87,9 +90,9 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     Ok(())
 }
 
-/// `job-spread`: the same job ten times under our own policy, each time with everything on one rank first, after one that does not
-/// count; and in turn with it, the same with directories placed by hand and no policy: what differs there differs without a
-/// balancer.
+/// `job-spread`: the same job ten times under our own policy, each time with everything on one rank
+/// first, after one that does not count; and in turn with it, the same with directories placed by
+/// hand and no policy: the spread there has causes other than the balancer.
 pub(crate) fn run_spread(lab: &mut Lab) -> Result<()> {
     let jobs = if lab.quick { lab.repeat } else { JOBS };
     let files = lab.files(JOB_FILES, 40);
@@ -119,7 +122,7 @@ pub(crate) fn run_spread(lab: &mut Lab) -> Result<()> {
     Ok(())
 }
 
-/// What the simulation says of such a job.
+/// The simulated result of such a job.
 fn simulated(name: &str, place: Where, clients: u32, costs: Costs) -> Result<f64> {
     let policy = balancer::preset(name)
         .ok_or_else(|| Error::new(Errno::NotFound, name, "no shipped policy"))?;

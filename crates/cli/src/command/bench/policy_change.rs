@@ -1,9 +1,9 @@
-//! `policy-change`: a large subtree goes from strong to weak and back while another client works in it (F-09): how
-//! long that takes, what is moved for it, and how long the other one has to wait.
+//! `policy-change`: a large subtree goes from strong to weak and back while another client works in
+//! it (F-09): the time of the change, the moved bytes, and the waiting time of the other client.
 //!
-//! Moved are bytes of objects that are new or were written again: of the content of files there must be none. What
-//! is held in a journal is merged, which writes metadata. The bytes that server and client hand to the kernel
-//! meanwhile include what the other client's creates cost.
+//! Moved bytes are those of new or rewritten objects: there must be none with the content of files.
+//! A held journal is merged, which writes metadata. The bytes that server and client hand to the
+//! kernel in that time include the cost of the other client's creates.
 
 use cudele::{Errno, Error, Result};
 
@@ -17,7 +17,7 @@ const BENCH: &str = "policy-change";
 /// Files with content, and the bytes of each.
 const CONTENT_FILES: u64 = 256;
 const CONTENT_BYTES: u64 = 64 << 10;
-/// What is changed and not merged, or not written down, at some changes.
+/// Unmerged, or unwritten, updates at some changes.
 const HELD_MAX: u64 = 10_000;
 /// The changes, in the order in which they are carried out.
 const CHANGES: [&str; 6] = [
@@ -101,7 +101,7 @@ fn once(cluster: &TestCluster, files: u64) -> Result<Outcome> {
         server: cluster.mds()?.pid,
     };
     let outcome = alone(cluster, Task::Change(task))?;
-    // The content is what it was.
+    // The content is unchanged.
     alone(cluster, Task::WalkCheckpoint(content))?;
     Ok(outcome)
 }

@@ -1,6 +1,7 @@
-//! `predict`: what `cudele policy predict` says of jobs beside what they take (F-11). In each
-//! repetition the mechanisms are measured, each alone, and then three jobs under each of the nine cells of Table II,
-//! end to end: a machine that is faster or slower by the hour is so for both.
+//! `predict`: predictions of `cudele policy predict` for jobs beside their measured times (F-11).
+//! In each repetition the mechanisms are measured, each alone, and then three jobs under each of
+//! the nine cells of Table II, end to end: a machine that is faster or slower by the hour is so for
+//! both.
 
 use advise::{Job, predict};
 use cudele::{Errno, Error, Result};
@@ -14,7 +15,7 @@ use super::stats::{median, real};
 use crate::command::policy::costs;
 
 const BENCH: &str = "predict";
-/// So far may a prediction be from what is measured.
+/// The largest relative error of a prediction.
 const GOAL: f64 = 0.2;
 
 pub(crate) fn run(lab: &mut Lab) -> Result<()> {

@@ -1,4 +1,4 @@
-//! `probe`: what the machine itself does, so that our figures can be read as ratios.
+//! `probe`: the speed of the machine itself, so that our figures can be read as ratios.
 
 use cudele::Result;
 
@@ -8,7 +8,7 @@ use super::lab::Lab;
 use super::row::Row;
 use super::stats::seconds_between;
 
-/// Round trips of 64 bytes over a Unix socket between two processes: what `rpcs` is limited by.
+/// Round trips of 64 bytes over a Unix socket between two processes: the limit of `rpcs`.
 pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     let rounds = if lab.quick { 2_000 } else { 100_000 };
     let mut row = Row::new("probe", "round_trip_64_bytes", rounds);

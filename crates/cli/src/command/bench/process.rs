@@ -1,4 +1,4 @@
-//! What the kernel says of a process: its memory, and what it wrote.
+//! The kernel's figures of a process: its memory, and its written bytes.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,13 +1,15 @@
-//! A cluster of several ranks, each with the same small share of one processor (`share`), and what they
-//! do while clients work: clients and the rest have what is left, so ranks limit and not the machine.
+//! A cluster of several ranks, each with the same small share of one processor (`share`), and their
+//! work while clients work: clients and the rest have the remaining time, so ranks limit and not
+//! the machine.
 //!
-//! All of them, and their clients, are on one processor. On several, a rank that works alone would find clients on its
-//! own, and ranks that take turns would find them on others, which sleep and cost a rank more to wake than a
-//! create does: that is what would be compared, and not what ranks do.
+//! All of them, and their clients, are on one processor. On several, a rank that works alone would
+//! find clients on its own, and ranks that take turns would find them on further ones, which sleep
+//! and cost a rank more to wake than a create does: the wake-ups would be compared, and not the
+//! ranks.
 //!
-//! Rates are those of such ranks, and say nothing of this machine. What can be compared is a speed-up,
-//! against all work on one rank under the same share. Who looks at the ranks meanwhile asks the monitor
-//! and the kernel, never the ranks.
+//! Rates are those of such ranks, and not of this machine. Only a speed-up can be compared, against
+//! all work on one rank under the same share. The observer asks the monitor and the kernel, never
+//! the ranks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -27,11 +29,11 @@ use super::stats::real;
 /// How often ranks decide: an experiment takes seconds, and not the ten minutes of the paper's.
 const INTERVAL: &str = "balance_interval_ms=500";
 const HALF_LIFE: &str = "balance_half_life_ms=500";
-/// How often the monitor is asked what the ranks did.
+/// The interval of the questions to the monitor.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// Servers say twice in a second what they did.
+/// Servers report twice in a second.
 const BEACON: Duration = Duration::from_millis(600);
-/// What a row says of ranks, by their number.
+/// A row's figures of ranks, by their number.
 const RANKS: [&str; 8] =
     ["rank_0", "rank_1", "rank_2", "rank_3", "rank_4", "rank_5", "rank_6", "rank_7"];
 
@@ -46,7 +48,7 @@ pub(crate) struct Rationed {
     pids: Vec<u32>,
 }
 
-/// What clients and ranks did together.
+/// The joint work of clients and ranks.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
     pub(crate) together: Together,
@@ -63,7 +65,8 @@ pub(crate) struct Measured {
 }
 
 impl Rationed {
-    /// A cluster with so many ranks that decide twice in a second, and a balancer policy that moves nothing.
+    /// A cluster with this many ranks that decide twice in a second, and a balancer policy that
+    /// moves nothing.
     ///
     /// # Errors
     /// As [`Lab::cluster`] and [`Share::of`].
@@ -174,7 +177,7 @@ fn counter(entry: &MdsEntry, name: &str) -> u64 {
     entry.counters.iter().find(|(known, _)| known == name).map_or(0, |(_, value)| *value)
 }
 
-/// What each rank answered in each whole second.
+/// The answers of each rank in each whole second.
 fn in_seconds(looks: &[Look]) -> Vec<Vec<f64>> {
     let Some((first, last)) = looks.first().zip(looks.last()) else { return Vec::new() };
     let ranks = first.1.len();
@@ -201,7 +204,7 @@ fn in_seconds(looks: &[Look]) -> Vec<Vec<f64>> {
 }
 
 impl Measured {
-    /// Notes what limited, and what it took.
+    /// Records the limiting resource, and the times.
     pub(crate) fn note(&self, row: &mut Row, ranks: u16) {
         let seconds = self.together.seconds.max(1e-9);
         let clients: f64 = self.together.outcomes.iter().map(|it| it.cpu_seconds).sum();
@@ -217,7 +220,8 @@ impl Measured {
         row.note("sessions_flushed", self.flushed);
     }
 
-    /// How unevenly the ranks worked in the last half: their deviation from the mean, as a part of it.
+    /// The unevenness of the ranks in the last half: their deviation from the mean, as a part of
+    /// it.
     pub(crate) fn unevenness(&self) -> f64 {
         let half = &self.seconds[self.seconds.len() / 2..];
         let Some(first) = half.first() else { return 0.0 };
@@ -229,7 +233,7 @@ impl Measured {
         if mean > 0.0 { (square / count).sqrt() / mean } else { 0.0 }
     }
 
-    /// Requests of all ranks in a second, at the median of the last half: what is reached when load has
+    /// Requests of all ranks in a second, at the median of the last half: the rate when load has
     /// found its place.
     pub(crate) fn settled_per_second(&self) -> f64 {
         let half = &self.seconds[self.seconds.len() / 2..];
@@ -246,7 +250,7 @@ impl Measured {
         cpu / real(events).max(1.0)
     }
 
-    /// A row for each second: what each rank answered in it.
+    /// A row for each second: the answers of each rank in it.
     pub(crate) fn rows(&self, bench: &'static str, name: &str, clients: u32) -> Vec<Row> {
         let row = |(at, ranks): (usize, &Vec<f64>)| {
             let mut row = Row::new(bench, format!("{name}_second_{}", at + 1), 0).clients(clients);

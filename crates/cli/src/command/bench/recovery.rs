@@ -47,7 +47,7 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
         full.note("server_cpu_us", cluster.server_cpu_seconds()? * 1e6 / real(events));
         full.note("recovered_events", real(recovered));
         full.note("events_per_second", real(recovered) / seconds);
-        // Beside the total: without what every start costs.
+        // Beside the total: without the cost of every start.
         let replay = (seconds - median(&empty.seconds)).max(1e-9);
         full.note("replayed_per_second", real(recovered) / replay);
     }

@@ -1,4 +1,4 @@
-//! Rows: what an experiment says, for people and for programs.
+//! Rows: the results of an experiment, for people and for programs.
 //!
 //! A row holds every repetition, and works the figures out when it is printed. Invariant: rates
 //! are absolute (operations in a second of this machine); a ratio stands beside them, never
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::job::Outcome;
 use super::stats::{median, real, spread};
 
-/// What every row says of its operations: how many in a second of the machine.
+/// Every row's figure of its operations: the number in a second of the machine.
 pub(crate) const PER_SECOND: &str = "per_second";
 
 /// See the module documentation.
@@ -33,11 +33,11 @@ pub(crate) struct Row {
     pub(crate) store: String,
     /// Further figures, each with a value per repetition.
     notes: Vec<(&'static str, Vec<f64>)>,
-    /// What the median of a further figure should reach, or stay below.
+    /// Bounds for the median of further figures.
     goals: Vec<(&'static str, Bound)>,
 }
 
-/// What is asked of a figure.
+/// The bound of a figure.
 #[derive(Clone, Copy, Debug)]
 enum Bound {
     AtLeast(f64),
@@ -89,17 +89,17 @@ impl Row {
         }
     }
 
-    /// Says what the median of a further figure, or [`PER_SECOND`], should reach.
+    /// Sets the lower bound for the median of a further figure, or of [`PER_SECOND`].
     pub(crate) fn goal(&mut self, name: &'static str, at_least: f64) {
         self.goals.push((name, Bound::AtLeast(at_least)));
     }
 
-    /// Says what the median of a further figure should stay below.
+    /// Sets the upper bound for the median of a further figure.
     pub(crate) fn limit(&mut self, name: &'static str, at_most: f64) {
         self.goals.push((name, Bound::AtMost(at_most)));
     }
 
-    /// The goals that something was measured for: the figure, what is asked of it, what it is.
+    /// The goals with a measurement: the figure, its bound, its value.
     fn goals(&self) -> impl Iterator<Item = (&'static str, Bound, f64)> {
         self.goals.iter().filter_map(|(name, bound)| {
             if *name == PER_SECOND {
@@ -119,8 +119,8 @@ impl Row {
         }
     }
 
-    /// Notes the processor time per operation: unlike the seconds, it hardly depends on what else
-    /// the machine does.
+    /// Records the processor time per operation: unlike the seconds, it hardly depends on the
+    /// machine's other load.
     pub(crate) fn cpu(&mut self, outcomes: &[Outcome]) {
         let operations = real((self.files * u64::from(self.clients)).max(1));
         let client: f64 = outcomes.iter().map(|outcome| outcome.cpu_seconds).sum();
@@ -220,13 +220,13 @@ impl Row {
     }
 }
 
-/// Copies that the store keeps of each object, where that is known from its kind, or it says so.
+/// Copies that the store keeps of each object, where its kind or its address tells.
 fn replication(store: &str) -> Option<u32> {
     let scheme = store.split(':').next().unwrap_or_default();
     matches!(scheme, "dir" | "memory" | "rados").then(|| objstore::copies(store).ok())?
 }
 
-/// What rows are of; and on which store, where there are several.
+/// The title of rows; with the store, where there are several.
 pub(crate) fn title(rows: &[Row], several: bool) -> String {
     let Some(row) = rows.first() else { return String::new() };
     if several && !row.store.is_empty() {
@@ -277,8 +277,8 @@ pub(crate) fn side_by_side(on: &[&[Row]]) -> String {
     columns(&head, &lines.collect::<Vec<_>>())
 }
 
-/// Cells in columns, the first to the left, the others to the right; what is more than the head has
-/// follows as it is.
+/// Cells in columns, the first to the left, the rest to the right; cells beyond the head follow as
+/// they are.
 fn columns(head: &[String], lines: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = lines.iter().filter_map(|cells| cells.get(column)).map(String::len);

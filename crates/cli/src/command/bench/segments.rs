@@ -1,4 +1,4 @@
-//! `segments`: what the journal costs a synchronous client, by the size of its segments, the
+//! `segments`: the cost of the journal for a synchronous client, by the size of its segments, the
 //! number written at once, and the number kept (Fig 3a, J-03), against no journal.
 
 use cudele::Result;
@@ -25,7 +25,7 @@ const CASES: [(&str, &[&str]); 10] = [
     ("kept_180_of_64K", &["segment_bytes_max=65536", "segments_max=180"]),
 ];
 
-/// Segments that a CephFS is told to keep, of those that the published figure has.
+/// The numbers of segments that a CephFS keeps, from those of the published figure.
 const CEPHFS_KEPT: [&str; 3] = ["30", "90", "180"];
 
 pub(crate) fn run(lab: &mut Lab) -> Result<()> {
@@ -57,7 +57,8 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     Ok(())
 }
 
-/// A CephFS that keeps so many segments, with a tenth of the files. It cannot work without a journal.
+/// A CephFS that keeps this many segments, with a tenth of the files. It cannot work without a
+/// journal.
 fn beside(lab: &mut Lab, peer: &Peer, files: u64) -> Result<()> {
     const SETTING: &str = "mds_log_max_segments";
     let files = (files / 10).max(1);

@@ -1,7 +1,9 @@
-//! A fixed share of a processor for processes, each in a control group of its own, of either version.
+//! A fixed share of a processor for processes, each in a control group of its own, of either
+//! version.
 //!
 //! On a machine with few processors ranks would share them, and more ranks would only be more
-//! processes. With a small share each, ranks limit and not the machine; and each uses its share when it is its turn (`turns`).
+//! processes. With a small share each, ranks limit and not the machine; and each uses its share
+//! when it is its turn (`turns`).
 //!
 //! Invariant: dropping it, nothing is limited any more, and no group is left behind.
 
@@ -14,8 +16,8 @@ use std::time::Duration;
 use cudele::{Errno, Error, Result};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// What a process may use at least before it has to wait: as little as kernels allow, so that a share is slow and does
-/// not stand still for long. The smaller the share, the longer the time that this is for.
+/// The least time of a process before it has to wait: as little as kernels allow, so that a share
+/// is slow and does not stop for long. The smaller the share, the longer the period of this quota.
 const QUOTA: Duration = Duration::from_millis(1);
 /// Where control groups are.
 const ROOT: &str = "/sys/fs/cgroup";
@@ -37,11 +39,11 @@ struct Group {
     pid: u32,
     first_version: bool,
     period: Duration,
-    /// What it may use in a period.
+    /// Its quota in a period.
     quota: Duration,
 }
 
-/// This thread, and what it starts, on one processor until it is dropped.
+/// Pins this thread, and its later children, to one processor until it is dropped.
 #[derive(Debug)]
 pub(crate) struct OneProcessor {
     before: CpuSet,
@@ -73,13 +75,13 @@ impl Share {
     /// The same share for each of these, once it is imposed.
     ///
     /// # Errors
-    /// `EPERM`, or whatever keeps a control group from being made, with a remedy.
+    /// `EPERM`, or the error of making a control group, with a remedy.
     pub(crate) fn of(pids: &[u32], share: f64) -> Result<Self> {
         let tick = turns::Tick::of_this_machine();
         let period = tick.period(pids.len(), QUOTA.div_f64(share));
         let mut groups = Vec::new();
         for pid in pids {
-            // What was made goes with what failed.
+            // A failure drops the groups that were made.
             groups.push(Group::make(*pid, (period, share))?);
         }
         turns::take_turns(&groups, tick)?;
@@ -131,7 +133,7 @@ impl Group {
             return Err(Error::new(Errno::NotSupported, ROOT, cause).remedy(REMEDY));
         };
         if !first_version {
-            // Where it is so already, or is not allowed, the next step says what is missing.
+            // If it is set already, or not allowed, the next step names the missing controller.
             let _ = fs::write(parent.join("cgroup.subtree_control"), "+cpu");
         }
         let dir = parent.join(format!("cudele-bench.{}.{pid}", std::process::id()));
@@ -165,7 +167,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // A process that has ended is in no group; and nobody means whoever writes.
+        // An ended process is in no group; and process 0 means the writer itself.
         if self.pid != 0 {
             let _ = fs::write(self.parent.join("cgroup.procs"), self.pid.to_string());
         }

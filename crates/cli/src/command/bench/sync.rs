@@ -1,10 +1,10 @@
-//! `sync`: namespace sync (U-03, Fig 9): a job that creates files and computes for some ten seconds,
-//! with and without its work being merged at an interval meanwhile.
+//! `sync`: namespace sync (U-03, Fig 9): a job that creates files and computes for some ten
+//! seconds, with and without merges at an interval during the work.
 //!
-//! The job does the same between two creates whatever else happens, so that all that syncing costs
-//! it shows in its time. Runs without sync alternate with the others; each run with it is compared
-//! with the one without that came just before. At its end the subtree is merged, and every file must
-//! have been created once.
+//! The job's own work between two creates is always the same, so that its time shows all costs of
+//! syncing. Runs without sync alternate with the rest; each run with it is compared with the one
+//! without that came just before. At its end the subtree is merged, and every file must have been
+//! created once.
 
 use cudele::{Errno, Error, Result};
 
@@ -16,7 +16,7 @@ use super::row::Row;
 const BENCH: &str = "sync";
 /// Seconds between two syncs.
 const INTERVALS: [u64; 2] = [1, 5];
-/// What the job computes between two creates: a checksum of so many bytes, some 10 µs.
+/// The job's work between two creates: a checksum of this many bytes, some 10 µs.
 const WORK_BYTES: usize = 128 << 10;
 /// The rate that is kept, and the longest time that a create may take.
 const GOAL_KEPT: f64 = 0.98;

@@ -1,10 +1,10 @@
-//! `untar`: a source tree is unpacked, configured, compiled and removed by ordinary programs (Fig 2, U-06):
-//! through a mount under `posix`, in a decoupled subtree under `batchfs`, and on local file systems in the
-//! same repetition.
+//! `untar`: a source tree is unpacked, configured, compiled and removed by ordinary programs (Fig
+//! 2, U-06): through a mount under `posix`, in a decoupled subtree under `batchfs`, and on local
+//! file systems in the same repetition.
 //!
-//! Of each phase: its time, requests, processor time of the server and of the mount, and bytes that both
-//! wrote to disks. Network traffic is not measured: everything is on one machine, and requests say how
-//! often it would be crossed.
+//! Of each phase: its time, requests, processor time of the server and of the mount, and bytes that
+//! both wrote to disks. Network traffic is not measured: everything is on one machine, and the
+//! number of requests is the number of crossings.
 
 mod tree;
 
@@ -26,10 +26,10 @@ use crate::command::up::io;
 use tree::Tree;
 
 const BENCH: &str = "untar";
-/// What the job's subtree may number without asking for more.
+/// The inodes of the job's subtree.
 const INODES: u64 = 200_000;
 
-/// A phase, and what a shell does in it: `$0` is the archive, `$1` the directory.
+/// A phase, and its shell commands: `$0` is the archive, `$1` the directory.
 const PHASES: [(&str, &str); 4] = [
     ("untar", "tar xf \"$0\" -C \"$1\""),
     (
@@ -83,10 +83,10 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     Ok(())
 }
 
-/// Somebody else's file system, mounted.
+/// A peer's file system, mounted.
 struct Beside<'a> {
     mount: Fuse,
-    /// Whose server counts requests.
+    /// The peer with the server that counts requests.
     peer: Option<&'a Peer>,
 }
 
@@ -167,7 +167,7 @@ fn phases(
         let dir = mount.dir(&path);
         (mount, dir)
     };
-    // What a phase begins with is what the one before ended with.
+    // A phase begins with the counters from the end of the one before.
     let mut before = Used::now(cluster, &mount)?;
     for (row, (_, script)) in rows.iter_mut().zip(&PHASES) {
         lab.progress(BENCH, repetition, &row.name);
@@ -191,7 +191,7 @@ fn phases(
     Ok(())
 }
 
-/// What was used so far.
+/// The counters so far.
 struct Used {
     requests: f64,
     server_cpu: f64,

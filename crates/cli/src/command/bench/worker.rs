@@ -1,7 +1,7 @@
 //! A client process of an experiment: `cudele bench --worker`.
 //!
-//! It prepares, says so, waits for the start, works, and reports. Invariant: nothing that is
-//! measured happens before the start, and nothing else happens between start and end.
+//! It prepares, reports that, waits for the start, works, and reports. Invariant: no measured work
+//! happens before the start, and no other work happens between start and end.
 
 mod cephfs;
 mod change;
@@ -34,7 +34,7 @@ use super::stats::{quantile, real};
 /// Reads a job from standard input, does it, and writes the outcome.
 ///
 /// # Errors
-/// Whatever made the work fail; the parent tells it to the user.
+/// The error of the work; the parent shows it to the user.
 pub(crate) fn run() -> Result<()> {
     let job: Job = serde_json::from_str(&line()?).map_err(|error| pipe(&error.to_string()))?;
     let outcome = perform(&job)?;
@@ -145,7 +145,7 @@ fn await_start_time() -> Result<u64> {
     time.ok_or_else(|| pipe("the start has no time"))
 }
 
-/// Waits until the parent says that the others have ended.
+/// Waits until the parent reports the end of the rest.
 fn await_end() -> Result<()> {
     line().map(|_| ())
 }
@@ -277,7 +277,7 @@ fn have_alone(fs: &Arc<Fs>, dir: &cudele::Dir) -> Result<()> {
     fs.take_alone(cudele::WantsAlone::Always)?;
     for attempt in 0..ATTEMPTS {
         dir.create(format!("first.{attempt}"), &NewFile::default())?;
-        // What it holds already is read before.
+        // Existing entries are read before.
         if fs.alone() > 0 {
             return Ok(());
         }
@@ -286,7 +286,7 @@ fn have_alone(fs: &Arc<Fs>, dir: &cudele::Dir) -> Result<()> {
     Err(pipe("the server did not give the directory to this client alone"))
 }
 
-/// What an outcome says about latencies that were taken in tenths of a microsecond.
+/// An outcome's figures of latencies that were taken in tenths of a microsecond.
 fn latencies_us(mut tenths: Vec<u32>) -> [f64; 4] {
     tenths.sort_unstable();
     let at = |per_mille| real(u64::from(quantile(&tenths, per_mille))) / 10.0;

@@ -1,10 +1,11 @@
-//! `workflow`: a job of a data processing framework (attempts below `_temporary`, renamed into place, then
-//! `_SUCCESS`) beside a checkpoint of a parallel program, in one namespace (F-10, U-05): each in a subtree with the
-//! policy that suits it, compared with both under `posix`, with each alone, and with a local directory.
+//! `workflow`: a job of a data processing framework (attempts below `_temporary`, renamed into
+//! place, then `_SUCCESS`) beside a checkpoint of a parallel program, in one namespace (F-10,
+//! U-05): each in a subtree with the policy that suits it, compared with both under `posix`, with
+//! each alone, and with a local directory.
 //!
-//! An observer lists the job's output all the time: parts must appear whole, never go away, and when `_SUCCESS`
-//! is there all are, with nothing of attempts that were not committed. Where the job has its subtree for
-//! itself, parts of its journal are merged while it works, and that is what the observer sees grow.
+//! An observer lists the job's output all the time: parts must appear whole, never go away, and all
+//! exist when `_SUCCESS` does, with nothing of uncommitted attempts. Where the job has its subtree
+//! decoupled, parts of its journal are merged while it works, and the observer sees these grow.
 
 use cudele::{Policy, Result};
 use policy::MergeTrigger;
@@ -51,7 +52,7 @@ struct Load {
     steps: u64,
 }
 
-/// What both took in one repetition.
+/// The times of both in one repetition.
 struct Both {
     job: Outcome,
     seen: Outcome,
@@ -180,7 +181,8 @@ impl Work {
         [Task::Workflow(self.job.clone()), Task::Observe(self.job.clone())]
     }
 
-    /// Both at once. Afterwards the checkpoint is walked through; the observer has looked at the rest.
+    /// Both at once. Afterwards the checkpoint is walked through; the observer has looked at the
+    /// rest.
     fn beside(&self, cluster: &TestCluster) -> Result<Both> {
         let tasks = self.job_and_observer().into_iter().chain(self.ranks()).collect();
         let mut all = together(cluster, tasks)?;

@@ -1,4 +1,4 @@
-//! How long nobody can work in a subtree that goes to another rank.
+//! The time for which no client can work in a subtree that goes to another rank.
 
 use cudele::{Errno, Error, Result};
 use types::Rank;
@@ -11,9 +11,9 @@ use super::super::row::Row;
 use super::super::stats::real;
 use super::BENCH;
 
-/// What it may take, in milliseconds.
+/// The longest freeze, in milliseconds.
 const MOST: f64 = 50.0;
-/// Creates of the client that works there meanwhile.
+/// Creates of the client that works there during the move.
 const LIVE: u64 = 20_000;
 
 pub(super) fn row(lab: &Lab) -> Row {
@@ -29,7 +29,7 @@ pub(super) fn measure(lab: &Lab, row: &mut Row) -> Result<()> {
     let dir = cluster.directory(None)?;
     let merge_by = cudele::MergeBy::Value;
     fill(&cluster, Fill { dir: &dir, first: 0, files: row.files, merge: true, merge_by })?;
-    // What was merged and is not in the store yet stays where it is.
+    // A merged subtree stays on its rank until the store has it.
     cluster.checkpoint()?;
     let fs = cluster.client()?;
     let root = fs.stat(&dir)?.ino;
@@ -65,7 +65,7 @@ fn failed(cause: &str) -> Error {
     Error::new(Errno::Io, "balancers", cause)
 }
 
-/// What the rank says of the one subtree that it has given away.
+/// The rank's figure about the one subtree that it has given away.
 fn frozen_ms(cluster: &TestCluster, rank: u16) -> Result<f64> {
     cluster.await_counter(rank, "exports", 1)?;
     Ok(real(cluster.counter_of(rank, "export_freeze_micros")?) / 1e3)

@@ -1,5 +1,5 @@
-//! What the logic of balancing costs a rank whose load cannot move: all of it is pinned. The other rank
-//! is there because a rank alone decides nothing.
+//! The cost of the balancing logic for a rank with a load that cannot move: all of it is pinned.
+//! The second rank is needed because a lone rank decides nothing.
 
 use cudele::Result;
 use types::Rank;
@@ -11,12 +11,12 @@ use super::super::row::Row;
 use super::super::stats::{median, real};
 use super::BENCH;
 
-/// What it may cost, in per cent.
+/// The largest cost, in per cent.
 const MOST: f64 = 1.0;
 /// How often both are measured in turn in one repetition.
 const TURNS: usize = 8;
-/// A hundred times as often as ranks decide unless told otherwise, and never: what one decision costs is less than
-/// what the same work costs more at one time than at another.
+/// A hundred times as often as by default, and never: the cost of one decision is less than the
+/// change in the cost of the same work from one time to another.
 const TIMES: f64 = 100.0;
 const OFTEN: &str = "balance_interval_ms=100";
 const NEVER: &str = "balance_interval_ms=1000000000";
@@ -35,12 +35,12 @@ pub(super) fn measure(lab: &Lab, row: &mut Row) -> Result<()> {
         let fs = cluster.client()?;
         fs.pin(fs.stat(&dir)?.ino, Rank(0))?;
         dirs.push(dir);
-        // Policies run at every tick, whatever they decide.
+        // Policies run at every tick, even without a move.
         cluster.shipped_balancer("cudele")?;
     }
     let (mut cpu, mut seconds) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
     for turn in 0..if lab.quick { 2 } else { TURNS } {
-        // Who is first changes: the machine is not the same all the time.
+        // The order alternates: the machine's speed changes with time.
         for at in [turn % 2, 1 - turn % 2] {
             let first = row.files * turn as u64;
             let (used, took) = create(&clusters[at], &dirs[at], first, row.files)?;

@@ -16,7 +16,7 @@ const SOURCES: [&str; 3] = ["/usr/include", "/usr/share/doc", "/usr/share"];
 /// Entries that are packed, and for `--quick`.
 const ENTRIES_MAX: usize = 20_000;
 const ENTRIES_MAX_QUICK: usize = 300;
-/// What is too small to stand for a source tree.
+/// A smaller archive does not represent a source tree.
 const ENTRIES_MIN: usize = 200;
 
 /// See the module documentation.

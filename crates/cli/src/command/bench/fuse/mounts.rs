@@ -38,7 +38,7 @@ impl Mount {
         self.process.as_ref().and_then(Crew::pid).unwrap_or_default()
     }
 
-    /// Unmounts, and says what the process had to do afterwards.
+    /// Unmounts, and returns the remaining work of the process.
     pub(crate) fn end(mut self) -> Result<Outcome> {
         match self.process.take() {
             Some(process) => process.go()?.first().cloned(),
@@ -50,7 +50,7 @@ impl Mount {
 impl Drop for Mount {
     fn drop(&mut self) {
         if self.process.take().is_some() {
-            // Its process is gone, and everything in it fails: nobody can be told more.
+            // Its process is gone, and everything in it fails: the result has no reader.
             let _ = mount::unmount(self.at.path(), true);
         }
     }

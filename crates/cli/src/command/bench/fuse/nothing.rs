@@ -1,8 +1,9 @@
-//! A file system that does nothing: what the mount is measured beside.
+//! A file system that does nothing: the base of comparison for the mount.
 //!
 //! It is on the same terms with the kernel as ours (`mount::kernel`) and keeps names, attributes
-//! and content in memory. No rules, no permissions, no removal, nobody to ask; what is not needed
-//! for the experiment is answered with `ENOSYS`, which the kernel takes as "never ask again".
+//! and content in memory. No rules, no permissions, no removal, no server; calls that the
+//! experiment does not need are answered with `ENOSYS`, which the kernel takes as "never ask
+//! again".
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -1,9 +1,9 @@
-//! Small files with their content, in random order into one directory: what is written for each byte that
-//! comes (I-08, I-09).
+//! Small files with their content, in random order into one directory: the bytes written for each
+//! byte that comes (I-08, I-09).
 //!
-//! Measured on a server that has to write and forget all the time, and once more on the store alone, where
-//! the same batches are committed and merged with and without value segments: there what is counted is what is
-//! written, and nothing of it depends on the machine.
+//! Measured on a server that has to write and evict all the time, and also on the store alone,
+//! where the same batches are committed and merged with and without value segments: there the
+//! written bytes are counted, and nothing of it depends on the machine.
 
 use cudele::{Errno, Error, FileType, Ino, Result};
 use metastore::request::{StoreOp, StoreResult};

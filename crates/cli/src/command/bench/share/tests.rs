@@ -31,7 +31,7 @@ fn a_group_has_its_share_and_is_gone_with_it() {
     child.wait().unwrap();
     match checked {
         Ok(dir) => assert!(!dir.exists(), "{dir:?}"),
-        // Who may not make groups is told what to do about it.
+        // A user without the right to make groups gets a remedy.
         Err(error) => assert!(error.to_string().contains("/sys/fs/cgroup"), "{error}"),
     }
 }
@@ -84,7 +84,7 @@ fn groups_use_their_shares_one_after_the_other() {
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    // Who may not make groups is told so (above).
+    // A user without the right to make groups gets an error (above).
     assert_ne!(near, Some(false));
 }
 

@@ -1,10 +1,11 @@
 //! When each group may use its share.
 //!
-//! The kernel has the periods of a group begin at a random moment. Groups whose moments are near each other interrupt
-//! each other on the one processor that they have, for as long as they exist; and what is done around a tick of the
-//! scheduler costs more than what is done between two. So requests of one rank cost up to twice as much as those of another, or
-//! in another run, as chance would have it. Here periods begin one after the other, as if each group had a processor of
-//! its own, and each at the same time after a tick. Nothing else is done to the groups, and their shares are what they were.
+//! The kernel begins the periods of a group at a random moment. Groups with close moments interrupt
+//! each other on the one processor that they have, for as long as they exist; and work around a
+//! tick of the scheduler costs more than work between two. So requests of one rank cost up to twice
+//! as much as those of another, or in another run, at random. Here periods begin one after the
+//! other, as if each group had a processor of its own, and each at the same time after a tick.
+//! Nothing else of the groups changes, and their shares stay the same.
 
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -16,11 +17,11 @@ use super::{CpuSet, Errno, Error, Group, Result, failed, fs, sched_setaffinity};
 
 /// How near to its turn is near enough.
 const NEAR: Duration = Duration::from_micros(150);
-/// A group begins this part of a tick after it: what it uses ends before the next one.
+/// A group begins this part of a tick after it: its share ends before the next one.
 const BEHIND_TICK: f64 = 0.1;
-/// A period has as many ticks at least, so that it is the same for all numbers of groups that are compared.
+/// The least ticks of a period, so that it is the same for all compared numbers of groups.
 const TICKS_MIN: u32 = 8;
-/// On a busy machine what is looked at is seen late.
+/// On a busy machine a look comes late.
 const TRIES: u32 = 8;
 /// Longer than any period.
 const NEVER: Duration = Duration::from_secs(5);
@@ -43,7 +44,8 @@ impl Tick {
         Self { every, at: span(clock_gettime(ClockId::MonotonicCoarse)) }
     }
 
-    /// So many ticks that so many groups have turns, and that a share of that is not less than it should be.
+    /// Enough ticks for the turns of this many groups, with a quota that is not below the kernel's
+    /// minimum.
     pub(super) fn period(self, groups: usize, least: Duration) -> Duration {
         let ticks = |count: u128| u32::try_from(count).unwrap_or(u32::MAX);
         let of_least = ticks(least.as_nanos().div_ceil(self.every.as_nanos()));
@@ -54,9 +56,9 @@ impl Tick {
 /// Has the periods of groups begin one after the other, each a moment after a tick.
 ///
 /// # Errors
-/// `EIO` if a group's periods do not begin at all; whatever keeps its files from being written.
+/// `EIO` if a group's periods do not begin at all; the error of writing its files.
 pub(super) fn take_turns(groups: &[Group], tick: Tick) -> Result<()> {
-    // A thread of its own, which sees what happens where it is not.
+    // A separate thread, outside the groups, which can watch them.
     let taken = thread::scope(|scope| scope.spawn(|| one_after_the_other(groups, tick)).join());
     taken.unwrap_or_else(|_| Err(Error::of(Errno::Io, "turns")))
 }
@@ -73,13 +75,14 @@ fn one_after_the_other(groups: &[Group], tick: Tick) -> Result<()> {
         let turn = tick.at + tick.every.mul_f64(BEHIND_TICK) + turn;
         for _ in 0..TRIES {
             let began = group.next_period()?;
-            // Whole periods, so that it is behind what began.
+            // Whole periods, so that it is behind the present one.
             let ahead = turn + period * periods_until(turn, began, period);
             let late = remainder(ahead - began, period);
             if late <= NEAR || period - late <= NEAR {
                 break;
             }
-            // The end of this period is known; the next one is longer, and all others are as they were.
+            // The end of this period is known; the next one is longer, and all later ones are as
+            // before.
             group.set(Some(period + late))?;
             group.next_period()?;
             group.limit(true)?;
@@ -150,7 +153,8 @@ impl Group {
     }
 }
 
-/// A process that uses all of a group's share: periods are only counted while something wants to run.
+/// A process that uses all of a group's share: periods are only counted while a process wants to
+/// run.
 struct Busy(Child);
 
 impl Busy {

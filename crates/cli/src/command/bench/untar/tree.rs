@@ -1,8 +1,9 @@
-//! The source tree of `untar`: `--archive`, or C sources that cargo has fetched to build this program.
+//! The source tree of `untar`: `--archive`, or C sources that cargo has fetched to build this
+//! program.
 //!
-//! The sources of zstd come with the library that reads compressed archives, as they were published,
-//! but without their own build files; so the archive has a `configure` that tries headers, and a
-//! `Makefile`. Other libraries' sources are unpacked with them, and not compiled.
+//! The sources of zstd come with the library that reads compressed archives, as they were
+//! published, but without their own build files; so the archive has a `configure` that tries
+//! headers, and a `Makefile`. Other libraries' sources are unpacked with them, and not compiled.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use walkdir::WalkDir;
 use crate::command::bench::lab::Lab;
 use crate::command::up::io;
 
-/// The crate whose C sources are compiled.
+/// The crate with the C sources that are compiled.
 const COMPILED: &str = "zstd-sys-";
 /// Entries beyond which no further library is packed; and for `--quick`.
 const ENTRIES_MIN: usize = 4_000;

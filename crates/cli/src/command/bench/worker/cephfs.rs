@@ -1,7 +1,7 @@
 //! CephFS through its own client library, as a peer that does the same work on the same machine.
 //!
-//! The library is loaded when it is asked for, so that the program does not depend on it. A create is
-//! `ceph_mknod`: a file and nothing else, one request, as the create that it is compared with.
+//! The library is loaded on demand, so that the program does not depend on it. A create is
+//! `ceph_mknod`: a file and nothing else, one request, as the create of the comparison.
 #![allow(unsafe_code, reason = "calls into libcephfs, a C library")]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint};
@@ -30,12 +30,12 @@ struct DirEntry([u8; 512]);
 #[repr(C, align(8))]
 struct Statx([u8; 512]);
 
-/// What is asked of a name: whether it is there.
+/// The question about a name: whether it exists.
 const STATX_MODE: c_uint = 1;
 const ENOENT: c_int = 2;
 const EEXIST: c_int = 17;
 
-/// What is used of the library.
+/// The used functions of the library.
 struct Api {
     create: unsafe extern "C" fn(*mut Handle, *const c_char) -> c_int,
     read_conf: unsafe extern "C" fn(Handle, *const c_char) -> c_int,
@@ -97,8 +97,8 @@ struct Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // SAFETY: the handle is released once, after everything else. A mount that did not come
-        // about is an error that nobody needs.
+        // SAFETY: the handle is released once, after everything else. The error of a failed mount
+        // is not needed.
         unsafe {
             (self.api.unmount)(self.handle);
             (self.api.release)(self.handle);
@@ -220,7 +220,7 @@ pub(super) fn create(
     Ok(outcome)
 }
 
-/// Lists a directory: names and types, which is what the library has at the least cost.
+/// Lists a directory: names and types, the cheapest listing of the library.
 pub(super) fn list(conf: &Path, dir: &str) -> Result<Outcome> {
     let mounted = Mounted::new(conf)?;
     let path = text(dir)?;
@@ -242,7 +242,7 @@ pub(super) fn list(conf: &Path, dir: &str) -> Result<Outcome> {
     // SAFETY: it is open, and not used any more.
     check(dir, unsafe { (mounted.api.closedir)(mounted.handle, opened) })?;
     watch.stop(&mut outcome);
-    // Itself and the directory above it are not counted elsewhere.
+    // Peers do not count the directory itself and its parent.
     outcome.events = outcome.events.saturating_sub(2);
     Ok(outcome)
 }

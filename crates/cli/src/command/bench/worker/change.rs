@@ -1,4 +1,5 @@
-//! Changes of a large subtree's policy, from strong to weak and back, while another client works in it.
+//! Changes of a large subtree's policy, from strong to weak and back, while another client works in
+//! it.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -16,7 +17,7 @@ use crate::command::bench::numbered::Numbered;
 use crate::command::bench::process;
 use crate::command::bench::stats::real;
 
-/// Objects whose names begin with this hold the content of files; as the embedded store spells it.
+/// The prefix of objects with the content of files, in the spelling of the embedded store.
 const DATA: &str = "data%";
 
 /// The other client: it creates files one after the other and knows how long it had to wait.
@@ -26,7 +27,7 @@ struct Live {
     longest_ns: AtomicU64,
 }
 
-/// What is in the store's files: inode number, time of the last change and length, by path.
+/// The store's files: inode number, time of the last change and length, by path.
 type Inventory = BTreeMap<Vec<u8>, (u64, i64, i64, u64)>;
 
 fn inventory(store: &Path) -> Inventory {
@@ -49,7 +50,7 @@ fn written(before: &Inventory, after: &Inventory) -> (u64, u64) {
     bytes
 }
 
-/// Carries all changes out, each measured by itself. The parts of one are called by its name with a figure
+/// Executes all changes, each measured separately. The parts of one have its name with a figure
 /// behind a dot.
 pub(super) fn changes(job: &Job, task: &Change) -> Result<Outcome> {
     let (fs, other) = (mount(job)?, mount(job)?);
@@ -134,7 +135,7 @@ impl Changer<'_> {
         self.fs.decouple(&self.task.dir, &Policy::parse(&self.task.weak)?.policy)
     }
 
-    /// What is held is merged, and the subtree is everybody's under the strong policy.
+    /// The journal is merged, and the subtree is shared under the strong policy.
     fn give_back(&mut self, mut subtree: Subtree) -> Result<()> {
         subtree.set_policy(&Policy::parse(&self.task.strong)?.policy)?;
         subtree.forget()
@@ -168,7 +169,7 @@ impl Changer<'_> {
     }
 }
 
-/// Everything is where it was, and what was made meanwhile is there as well.
+/// Everything is in its place, and the files of the concurrent client exist as well.
 fn check(fs: &Arc<Fs>, task: &Change, live: u64) -> Result<()> {
     let count = |path: &str| fs.scan(path, |_, _| Ok(())).map(|scanned| scanned.entries);
     // Beside the names are the directories of the content and of the client at work.

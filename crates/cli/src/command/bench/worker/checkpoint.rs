@@ -1,5 +1,5 @@
-//! Ranks of a parallel program that write checkpoints: each its own files (N-N), or all of them their
-//! blocks of one file, in turn (N-1).
+//! Ranks of a parallel program that write checkpoints: each its own files (N-N), or all of them
+//! their blocks of one file, in turn (N-1).
 
 use std::thread;
 use std::time::Instant;
@@ -10,11 +10,11 @@ use super::{Stopwatch, await_start};
 use crate::command::bench::files::{Files, OpenFile};
 use crate::command::bench::job::{Checkpoint, Job, Outcome, Syncing};
 
-/// Bytes at the start of a block that say whose it is.
+/// Bytes at the start of a block that name its writer.
 const STAMP_BYTES: usize = 24;
 
-/// What ranks had to wait for, in seconds: until they could go on computing, until what they wrote was as
-/// durable as it becomes, until others could see it.
+/// The waiting times of ranks, in seconds: until they could continue computing, until their data
+/// had its final durability, until other clients could see it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Waited {
     returned: f64,
@@ -40,7 +40,7 @@ fn shared_file(dir: &str, step: u64) -> String {
     format!("{dir}/step.{step:04}")
 }
 
-/// What a block begins with.
+/// The first bytes of a block.
 fn stamp(rank: u64, step: u64, number: u64) -> [u8; STAMP_BYTES] {
     let mut bytes = [0; STAMP_BYTES];
     for (place, word) in bytes.chunks_exact_mut(8).zip([rank, step, number]) {
@@ -103,7 +103,7 @@ fn after(done: &Completion, kind: impl Fn(Mechanism) -> bool) -> f64 {
     last.map_or(0.0, |at| done.steps[at + 1..].iter().map(|step| step.seconds).sum())
 }
 
-/// All ranks of this process write what they have, each in a thread of its own.
+/// All ranks of this process write their data, each in a thread of its own.
 fn one_step(files: &Files, task: &Checkpoint, step: u64) -> Result<()> {
     let mut ranks = task.own.clone();
     let first = ranks.next();
@@ -162,8 +162,8 @@ fn make_durable(files: &Files, task: &Checkpoint, step: u64) -> Result<()> {
     Ok(())
 }
 
-/// Walks through everything that all ranks have written, as a restart does: names, lengths, and what each
-/// block begins with.
+/// Walks through the files of all ranks, as a restart does: names, lengths, and the first bytes of
+/// each block.
 pub(super) fn walk(job: &Job, task: &Checkpoint) -> Result<Outcome> {
     let files = Files::of(&task.at, &job.mon)?;
     await_start()?;

@@ -1,7 +1,7 @@
 //! The requests of a job that unpacks a source tree, configures and compiles it.
 //!
-//! Invariant: the same client asks for the same in the same order, whatever ranks answer; and what it
-//! looks up is there.
+//! Invariant: the same client sends the same requests in the same order, with any ranks; and every
+//! name that it looks up exists.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,8 @@ use cudele::{Dir, Errno, Fs, NewFile, Result};
 use super::{Stopwatch, await_start};
 use crate::command::bench::job::{Compile, Outcome};
 
-/// Directories that are hot at the same time, and how many files are compiled until others are.
+/// Directories that are hot at the same time, and the number of compiled files until the set
+/// changes.
 const HOT: u64 = 4;
 const HOT_FOR: u64 = 96;
 /// Headers that are looked up for a file: so many by their path.

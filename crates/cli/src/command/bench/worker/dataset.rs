@@ -1,6 +1,7 @@
-//! A data set of many small files: made once, then read in random order, as who trains a model does.
+//! A data set of many small files: made once, then read in random order, as the training of a model
+//! does.
 //!
-//! Invariant: every file that is read is compared with what was written.
+//! Invariant: every file that is read is compared with its written content.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ fn name(number: u64) -> String {
     format!("sample.{number:08}")
 }
 
-/// What a file holds.
+/// The content of a file.
 fn content(number: u64, buffer: &mut Vec<u8>) {
     let mut state = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let length = BYTES_MIN + (state >> 32) % (BYTES_MAX - BYTES_MIN);
@@ -87,7 +88,7 @@ pub(super) fn make(job: &Job, task: &Dataset) -> Result<Outcome> {
 
 /// Where files are read from.
 enum Reader {
-    /// By requests, from whoever has the namespace; directories stay open.
+    /// By requests, to the servers of the namespace; directories stay open.
     Requests { fs: Arc<Fs>, dirs: Vec<Option<Dir>> },
     /// In a view of the subtree that this client has for itself.
     View { subtree: Box<Subtree>, dirs: Vec<Ino> },

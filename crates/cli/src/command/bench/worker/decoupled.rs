@@ -58,7 +58,7 @@ fn append_names(subtree: &mut Subtree, task: &Decoupled, outcome: &mut Outcome) 
 
 /// Creates between two looks at the clock, which cost as much as one create.
 const CREATES_PER_LOOK: u64 = 512;
-/// A client that is faster than anybody expects stops here, so that its journal fits into memory.
+/// A client that is faster than expected stops here, so that its journal fits into memory.
 const EVENTS_MAX: u64 = 400_000_000;
 
 /// Appends creates for as long as the window lasts, and gives the subtree up.
@@ -87,7 +87,7 @@ pub(super) fn append_for(
     watch.stop(&mut outcome);
     outcome.requests = fs.requests() - requests;
     outcome.bytes = subtree.pending_bytes();
-    // As long as the others go on it stays this client's.
+    // The subtree stays this client's until the rest have ended.
     await_end()?;
     subtree.discard()?;
     Ok(outcome)
@@ -109,7 +109,7 @@ pub(super) fn note(completion: &Completion, outcome: &mut Outcome) {
     }
 }
 
-/// Appends real names with their attributes: what a directory tree holds, up to `limit` entries.
+/// Appends real names with their attributes: the entries of a directory tree, up to `limit`.
 pub(super) fn walk(
     fs: &Arc<Fs>,
     dir: &str,
@@ -120,7 +120,7 @@ pub(super) fn walk(
     let mut subtree = decouple(fs, dir, policy)?;
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let walked = walkdir::WalkDir::new(source).min_depth(1).sort_by_file_name();
-    // The tree is read before the start: its disk is not what is measured.
+    // The tree is read before the start: its disk is not measured.
     let found = walked.into_iter().filter_map(std::result::Result::ok).take(limit);
     let entries: Vec<_> = found.filter_map(|entry| Entry::read(&entry)).collect();
     if entries.is_empty() {

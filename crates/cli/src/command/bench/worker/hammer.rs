@@ -35,7 +35,7 @@ struct Client<'a> {
     batches: VecDeque<Batch>,
 }
 
-/// Sends creates from now on, and counts what is answered in the window.
+/// Sends creates from now on, and counts the answers in the window.
 pub(super) fn run(mon: &str, task: &Hammer) -> Result<Outcome> {
     let cluster = Cluster::connect(&mon.parse()?)?;
     let mut client = Client::connect(&cluster, task)?;
@@ -53,7 +53,7 @@ pub(super) fn run(mon: &str, task: &Hammer) -> Result<Outcome> {
     loop {
         while client.batches.len() < windows.max(1) {
             sleep_until(due_ns);
-            // Who is late catches up.
+            // A late sender catches up.
             due_ns = due_ns.saturating_add(task.interval_ns);
             client.send(size)?;
         }

@@ -1,4 +1,5 @@
-//! Creates in random order, in some directories of a decoupled subtree; and single questions about them.
+//! Creates in random order, in some directories of a decoupled subtree; and single questions about
+//! them.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,8 +12,8 @@ use crate::command::bench::job::{Entries, Insert, Outcome};
 use crate::command::bench::numbered::Shuffled;
 use crate::command::bench::stats::{real, seconds_between};
 
-/// Creates the directories and the files, merges them batch by batch, gives the subtree up, and waits
-/// until the metadata store has everything.
+/// Creates the directories and the files, merges them batch by batch, gives the subtree up, and
+/// waits until the metadata store has everything.
 pub(super) fn insert(fs: &Arc<Fs>, task: &Insert) -> Result<Outcome> {
     let mut subtree = fs.decouple(&task.dir, &Policy::parse(&task.policy)?.policy)?;
     let mut names = Shuffled::new(task.entries.files);
@@ -52,7 +53,7 @@ pub(super) fn insert(fs: &Arc<Fs>, task: &Insert) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Looks files up that are there, or creates others, by one request each.
+/// Looks existing files up, or creates new ones, by one request each.
 pub(super) fn find(
     fs: &Arc<Fs>,
     dir: &str,

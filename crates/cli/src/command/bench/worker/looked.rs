@@ -1,8 +1,8 @@
 //! Clients that look a name up before they create it, as `open(O_CREAT)` on a mount does, and
 //! clients that only look.
 //!
-//! Invariant: what a lookup answers is checked, so that an answer out of memory that is wrong fails
-//! the experiment.
+//! Invariant: every answer of a lookup is checked, so that a wrong answer from a cache fails the
+//! experiment.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,7 +46,7 @@ impl Place for Ours {
     }
 }
 
-/// A directory of ours. Only a client that hears of others' changes may remember anything of it.
+/// A directory of ours. Only a client that receives revocations may cache anything of it.
 pub(super) fn ours(fs: Arc<Fs>, path: &str, hears: bool) -> Result<Ours> {
     if hears {
         fs.listen(|_| {})?;
@@ -94,8 +94,8 @@ fn half(
     Ok(())
 }
 
-/// Creates files in somebody else's directory from the start until the parent says that the others
-/// have ended.
+/// Creates files in another client's directory from the start until the parent reports the end of
+/// the rest.
 pub(super) fn intrude(dir: &impl Place, first: u64) -> Result<Outcome> {
     let mut names = Numbered::new(first, NAMES);
     let ended = Arc::new(AtomicBool::new(false));
@@ -106,7 +106,7 @@ pub(super) fn intrude(dir: &impl Place, first: u64) -> Result<Outcome> {
     dir.create(names.name())?;
     names.advance();
     outcome.events += 1;
-    // The other one goes on when this one is known to be at work.
+    // The other client continues when this one is known to be at work.
     super::say(crate::command::bench::job::MIDDLE)?;
     let waiting = std::thread::spawn({
         let ended = ended.clone();

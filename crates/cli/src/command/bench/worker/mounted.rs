@@ -1,4 +1,4 @@
-//! Mounts, and work in them with ordinary system calls: what any program does.
+//! Mounts, and work in them with ordinary system calls, as of any program.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -28,7 +28,7 @@ fn said(path: &Path) -> impl Fn(Sys) -> Error {
     move |errno| files_error(path, &errno.into())
 }
 
-/// Mounts, and unmounts when the start is given. The part `merge` is what came after.
+/// Mounts, and unmounts at the start signal. The part `merge` is the time after that.
 pub(super) fn serve(job: &Job, at: &Path, what: &Served) -> Result<Outcome> {
     let root = rustix::process::getuid().is_root();
     let options = ::mount::Options { set_id: root, devices: root, ..Default::default() };
@@ -136,7 +136,7 @@ fn entries(path: &Path) -> Result<u64> {
     Ok(count)
 }
 
-/// Neither zeros nor repetition, should anybody look for them.
+/// Neither zeros nor repetition, which a store could compress.
 fn block() -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut block = Vec::with_capacity(CALL_BYTES);

@@ -1,5 +1,5 @@
-//! What the machine does without us: the disk's and the socket's own speed, beside which our
-//! figures are read.
+//! The speed of the machine without us: the disk's and the socket's own, beside which our figures
+//! are read.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};

@@ -1,9 +1,9 @@
 //! RocksDB through its own C interface, as a peer that takes the same rows on the same machine.
 //!
-//! The library is loaded when it is asked for, so that the program does not depend on it. The rows are
-//! those of a metadata store: the directory's number and the name are the key, and the value is the
-//! inode as a run encodes it. Neither side writes a log of what it takes; both have it on the disk when
-//! they are done.
+//! The library is loaded on demand, so that the program does not depend on it. The rows are those
+//! of a metadata store: the directory's number and the name are the key, and the value is the inode
+//! as a run encodes it. Neither side writes a log of its input; both have it on the disk when they
+//! are done.
 #![allow(unsafe_code, reason = "calls into librocksdb, through its C interface")]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uchar, c_void};
@@ -20,12 +20,12 @@ use crate::command::bench::job::{Entries, Outcome};
 use crate::command::bench::numbered::Shuffled;
 use crate::command::bench::stats::{real, seconds_between};
 
-/// By whatever version the machine has, newest first.
+/// The versions that the machine may have, newest first.
 const LIBRARIES: [&str; 4] =
     ["librocksdb.so.9.10", "librocksdb.so.8.9", "librocksdb.so.7.8", "librocksdb.so"];
 /// Rows of a batch.
 const BATCH_ROWS: usize = 1000;
-/// For what is not written yet, as much as the metadata server is given in all.
+/// For unwritten rows, as much memory as the metadata server has in all.
 const MEMTABLE_BYTES: u64 = 350_000_000;
 /// Rows of a sorted table.
 const TABLE_ROWS: usize = 10_000_000;
@@ -35,7 +35,7 @@ type Make = unsafe extern "C" fn() -> Pointer;
 type Release = unsafe extern "C" fn(Pointer);
 type Put = unsafe extern "C" fn(Pointer, *const c_char, usize, *const c_char, usize);
 
-/// What is used of the library.
+/// The used functions of the library.
 struct Api {
     options: Make,
     create_if_missing: unsafe extern "C" fn(Pointer, c_uchar),
@@ -133,14 +133,14 @@ impl Api {
     }
 }
 
-/// Calls a function that says in a string what went wrong.
+/// Calls a function that returns its error in a string.
 fn checked<T>(call: impl FnOnce(*mut *mut c_char) -> T) -> Result<T> {
     let mut error = null_mut();
     let result = call(&raw mut error);
     if error.is_null() {
         return Ok(result);
     }
-    // SAFETY: what it is set to is a string; the process ends, so nobody frees it.
+    // SAFETY: its value is a string; the process ends, so it need not be freed.
     let text = unsafe { CStr::from_ptr(error) }.to_string_lossy().into_owned();
     Err(Error::new(Errno::Io, "RocksDB", text))
 }
@@ -274,7 +274,7 @@ impl RowMaker {
         Self { names, directories: entries.directories, rows: Rows::new(), keys: Vec::new() }
     }
 
-    /// Keys and values of what is created at some places of the order.
+    /// Keys and values of the creates at some places of the order.
     fn rows(&mut self, places: Range<u64>) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.rows.clear();
         self.keys.clear();

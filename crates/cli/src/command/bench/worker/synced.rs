@@ -1,4 +1,4 @@
-//! A job that creates files and computes, and whose work is merged meanwhile.
+//! A job that creates files and computes, with merges during its work.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,9 @@
-//! A job of a data processing framework, with the protocol by which such jobs commit their output: every
-//! attempt writes below `_temporary`, the one that counts is renamed into place, and `_SUCCESS` comes last. And
-//! somebody who watches it.
+//! A job of a data processing framework, with the protocol by which such jobs commit their output:
+//! every attempt writes below `_temporary`, the one that counts is renamed into place, and
+//! `_SUCCESS` comes last. And an observer of the job.
 //!
-//! Some attempts fail and are repeated, some are run twice; what these leave must never be seen in place.
+//! Some attempts fail and are repeated, some are run twice; their leftovers must never be seen in
+//! place.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,7 +39,7 @@ fn part(task: u64) -> String {
     format!("part-{task:06}")
 }
 
-/// What a part begins with: whose it is.
+/// The first bytes of a part: its attempt.
 fn label(task: u64, attempt: u64) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&(task + 1).to_le_bytes());
@@ -72,7 +73,7 @@ pub(super) fn run(job: &Job, task: &Workflow) -> Result<Outcome> {
             it.join().map_err(|_| Error::new(Errno::Io, "executor", "it panicked"))?
         })
     })?;
-    // What was not committed goes first: whoever sees that the job is done sees nothing of it.
+    // Uncommitted attempts are removed first: an observer of the finished job sees none of them.
     files.remove_all(&temporary)?;
     files.create(&format!("{}/{SUCCESS}", task.dir))?.close()?;
     match &subtree {
@@ -117,8 +118,8 @@ fn write(files: &Files, path: &str, bytes: u64, label: [u8; 16]) -> Result<()> {
     file.close()
 }
 
-/// Watches the job's directory until the job is done. What is seen must only grow, be complete, and be all of
-/// it in the end, without anything that was not committed.
+/// Watches the job's directory until the job is done. The visible parts must only grow, be
+/// complete, and be all in the end, without any uncommitted one.
 pub(super) fn observe(job: &Job, task: &Workflow) -> Result<Outcome> {
     let files = Files::of(&task.at, &job.mon)?;
     await_start()?;
@@ -181,7 +182,7 @@ fn parts(task: &Workflow, listed: &[Listed]) -> Result<BTreeMap<String, u64>> {
     }
 }
 
-/// When the job is done, there is what was committed, and nothing else.
+/// When the job is done, the committed parts exist, and nothing else.
 fn complete(files: &Files, task: &Workflow, listed: &[Listed]) -> Result<()> {
     let mut expected: Vec<_> = (0..task.tasks).map(part).collect();
     expected.insert(0, SUCCESS.to_owned());
