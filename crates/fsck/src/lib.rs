@@ -80,6 +80,7 @@ pub fn check(
     let mut report = Report { objects: survey.objects, ..Report::default() };
     report.findings.extend(survey.foreign.iter().cloned().map(Finding::foreign));
     survey::read_tables(store, &survey, &mut facts, &mut report)?;
+    survey::read_removals(store, &survey, &mut facts, &mut report)?;
     survey::read_journals(store, &survey, &facts, &mut report)?;
     let count = survey.fragments.len() as u64;
     for (done, (dirfrag, objects)) in survey.fragments.iter().enumerate() {

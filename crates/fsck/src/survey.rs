@@ -6,8 +6,8 @@ use journal::segment::scan;
 use mds::RankTable;
 use metastore::request::{MAP_NAME, client_journal_prefix, rank_name};
 use metastore::{
-    BRANCH_PREFIX, Branch, ObjectName, RunId, SNAPSHOTS_NAME, SUBTREES_NAME, Snapshots, Subtrees,
-    parse_kept,
+    BRANCH_PREFIX, Branch, ObjectName, Removal, RunId, SNAPSHOTS_NAME, SUBTREES_NAME, Snapshots,
+    Subtrees, parse_kept, parse_removals_name,
 };
 use objstore::ObjectStore;
 use types::{DirFragId, Errno, Ino, Rank, Result};
@@ -49,6 +49,8 @@ pub struct Survey {
     pub(crate) segments: Vec<String>,
     pub(crate) client_journals: Vec<String>,
     pub(crate) subtrees: bool,
+    /// Lists of removed inodes that servers have yet to purge.
+    pub(crate) removals: Vec<String>,
     /// What is of branches and snapshots.
     pub(crate) branches: Vec<String>,
     pub(crate) foreign: Vec<String>,
@@ -111,6 +113,8 @@ impl Survey {
             self.branches.push(name);
         } else if name == SUBTREES_NAME {
             self.subtrees = true;
+        } else if parse_removals_name(&name).is_some() {
+            self.removals.push(name);
         } else if !(name == MAP_NAME
             || [REST_JOURNALS, LOST, BALANCER].iter().any(|known| name.starts_with(known)))
         {
@@ -192,6 +196,25 @@ pub(crate) fn read_tables(
         });
         if let Err(cause) = taken {
             report.findings.push(Finding::object(SUBTREES_NAME, Kind::Unreadable(cause)));
+        }
+    }
+    Ok(())
+}
+
+/// Reads the lists of removed inodes that servers have yet to purge.
+pub(crate) fn read_removals(
+    store: &dyn ObjectStore,
+    survey: &Survey,
+    facts: &mut Facts,
+    report: &mut Report,
+) -> Result<()> {
+    for name in &survey.removals {
+        let Some(bytes) = read(store, name, report)? else { continue };
+        match Removal::decode_list(name, &bytes) {
+            Ok(list) => facts.removed.extend(list.iter().map(Removal::ino)),
+            Err(error) => {
+                report.findings.push(Finding::object(name, Kind::Unreadable(error.to_string())));
+            }
         }
     }
     Ok(())

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use journal::Event;
 use metastore::request::{StoreFailure, StoreOp, StoreResult, segment_name};
 use metastore::{DirRun, Rows};
-use namespace::{Capture, Freed, Hit};
+use namespace::{Capture, Hit};
 use types::{ConnId, Ino, InoRange, Moment, Origin, Seq, Span, Tid, Timestamp};
 use wire::Answer;
 
@@ -25,8 +25,6 @@ pub(crate) use settle::{Settled, Then};
 /// Directories written at the same time.
 const COMMITS_MAX: usize = 4;
 const RETRY: Span = Span::from_millis(500);
-/// Data of removed files that is deleted at the same time.
-const PURGES_PER_TICK: usize = 256;
 
 /// See the module documentation.
 #[derive(Debug, Default)]
@@ -49,8 +47,6 @@ pub(crate) struct Checkpoint {
     /// Other deletions under way, and those that failed and are tried again.
     forgetting: usize,
     unforgotten: VecDeque<(StoreOp, Moment)>,
-    /// Inodes that are gone, and the newest event when they went.
-    purges: VecDeque<(Seq, Freed)>,
     /// Merges that are in memory only: since which position, of which subtree, and the journal
     /// object that recovery would need.
     merges: Vec<(Seq, Ino, Option<String>)>,
@@ -71,20 +67,22 @@ impl Checkpoint {
         self.capturing.is_some() || (wanted && self.committing.len() < COMMITS_MAX)
     }
 
-    /// Whether a directory waits for the journal.
-    pub(crate) fn wants_journal(&self) -> bool {
-        !self.captured.is_empty()
+    /// Whether a directory waits for the journal, which is durable up to `safe`.
+    pub(crate) fn wants_journal(&self, safe: Seq) -> bool {
+        self.captured.back().is_some_and(|(seq, ..)| *seq > safe)
+    }
+
+    /// Whether directories are written, or will be.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.target.is_some() || self.capturing.is_some() || !self.committing.is_empty()
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        let written =
-            self.target.is_none() && self.capturing.is_none() && self.committing.is_empty();
-        written
+        !self.is_writing()
             && self.settling.is_empty()
             && !self.trimming
             && self.forgetting == 0
             && self.unforgotten.is_empty()
-            && self.purges.is_empty()
     }
 }
 
@@ -138,7 +136,10 @@ impl Mds {
     /// Writes the directories that show nothing but what is safe.
     pub(crate) fn commit_captured(&mut self, effects: &mut Effects) {
         let safe = self.log.safe();
-        while self.checkpoint.captured.front().is_some_and(|(seq, ..)| *seq <= safe)
+        while let Some((seq, ..)) = self.checkpoint.captured.front()
+            && *seq <= safe
+            // Removed inodes are listed before a directory is written without their names.
+            && !self.list_removals(*seq, effects)
             && let Some((_, ino, op)) = self.checkpoint.captured.pop_front()
         {
             self.store(Waiting::Checkpoint(ino), op, effects);
@@ -353,7 +354,6 @@ impl Mds {
             self.trim(effects);
         }
         self.settle(effects);
-        self.purge_tick(effects);
     }
 
     /// Position of the first event that a recovery may find.
@@ -410,51 +410,6 @@ impl Mds {
             Err(failure) => {
                 self.checkpoint.untrimmed = Some((failure.op, self.clock.now));
             }
-        }
-    }
-
-    /// Notes inodes that lost their last name.
-    pub(crate) fn note_freed(&mut self) {
-        for freed in self.namespace.take_freed() {
-            if !self.opens.keep(freed) && freed.is_stored {
-                self.purge(freed);
-            }
-        }
-    }
-
-    /// Nobody needs the data of a removed inode any more.
-    pub(crate) fn purge(&mut self, freed: Freed) {
-        self.checkpoint.purges.push_back((self.last_seq(), freed));
-    }
-
-    /// Deletes the data of removed inodes once their removal is in the metadata store. That it is
-    /// journalled is not enough, because not every removal is: a merge may be lost, and then what
-    /// it had replaced is there again.
-    fn purge_tick(&mut self, effects: &mut Effects) {
-        if self.checkpoint.purges.is_empty() {
-            return;
-        }
-        let unwritten = self.oldest_unwritten();
-        for _ in 0..PURGES_PER_TICK {
-            let Some((seq, _)) = self.checkpoint.purges.front() else { return };
-            if *seq >= unwritten {
-                return;
-            }
-            let Some((_, freed)) = self.checkpoint.purges.pop_front() else { return };
-            if self.namespace.knows(freed.ino) {
-                // A merge that was repeated has brought it back since.
-                continue;
-            }
-            let op = if freed.is_dir {
-                StoreOp::PurgeDir { ino: freed.ino }
-            } else {
-                StoreOp::PurgeData {
-                    ino: freed.ino,
-                    pool: freed.stripe.pool(),
-                    stripes: freed.stripe.count(freed.size),
-                }
-            };
-            self.forget(op, effects);
         }
     }
 }

@@ -5,13 +5,13 @@
 //! clock and starts no thread, so the same code runs under the daemon and in the simulator.
 //!
 //! Where to read on: `op` carries out requests, `log` makes them durable, `recover` brings them
-//! back (`chain` puts its segments in order, `resend` waits for clients), `checkpoint` moves them to
-//! the metadata store, `fetch` brings directories in, `merge` applies the journals of decoupled
-//! clients (Volatile Apply), `tables` holds what must survive even without a journal. `opens` knows
-//! which clients have which files open, `locks` which they have locked, `caps` which directories they
-//! remember, `leases` until when they may where the server does not know who they are. `authority` knows
-//! which subtrees are other ranks', and `balance` which should be; `private` what a server of a branch
-//! does not do.
+//! back (`chain` puts its segments in order, `resend` waits for clients), `checkpoint` moves them
+//! to the metadata store, `purge` deletes what was removed, `fetch` brings directories in, `merge`
+//! applies the journals of decoupled clients (Volatile Apply), `tables` holds what must survive
+//! even without a journal. `opens` knows which clients have which files open, `locks` which they
+//! have locked, `caps` which directories they remember, `leases` until when they may where the
+//! server does not know who they are. `authority` knows which subtrees are other ranks', and
+//! `balance` which should be; `private` what a server of a branch does not do.
 //!
 //! Invariants:
 //! * every change of the namespace is planned, journalled if its subtree streams, then applied;
@@ -35,6 +35,7 @@ mod notice;
 mod op;
 mod opens;
 mod private;
+mod purge;
 mod recover;
 mod resend;
 mod search;
@@ -70,6 +71,7 @@ use locks::Locks;
 use log::Log;
 use merge::Merges;
 use opens::Opens;
+use purge::Purges;
 use recover::Recovery;
 use resend::Resend;
 use search::Search;
@@ -117,6 +119,7 @@ enum Waiting {
     Attach(u64),
     Trim,
     Forget,
+    Purge(purge::Task),
     Share(Ino),
     /// The list of subtrees is read or replaced.
     Subtrees,
@@ -162,6 +165,7 @@ pub struct Mds {
     demands: op::Demands,
     fetches: Fetches,
     checkpoint: Checkpoint,
+    purges: Purges,
     compaction: Compaction,
     merges: Merges,
     /// Changes of policy that wait until something is stored.
@@ -209,6 +213,7 @@ impl Mds {
             demands: op::Demands::default(),
             fetches: Fetches::default(),
             checkpoint: Checkpoint::default(),
+            purges: Purges::default(),
             compaction: Compaction::default(),
             merges: Merges::default(),
             changes: Vec::new(),
@@ -320,6 +325,7 @@ impl Mds {
             Waiting::Attach(id) => self.attach_stored(id, result, effects),
             Waiting::Trim => self.trimmed(result, effects),
             Waiting::Forget => self.forgotten(result),
+            Waiting::Purge(task) => self.purge_stored(task, result, effects),
             Waiting::Share(ino) => self.share_stored(ino, result, effects),
             Waiting::Subtrees => self.list_stored(result, effects),
             Waiting::Passage(id) => self.passage_stored(id, &result, effects),
@@ -327,6 +333,7 @@ impl Mds {
             Waiting::Balance(what) => self.balance_stored(what, result, effects),
             Waiting::Adopt(adopting) => self.adopt_read(*adopting, result, effects),
         }
+        self.purge_step(effects);
     }
 
     fn message(&mut self, conn: ConnId, message: Message<'_>, effects: &mut Effects) {
@@ -391,6 +398,7 @@ impl Mds {
         self.log_tick(effects);
         self.tables_tick(effects);
         self.checkpoint_tick(effects);
+        self.purge_tick(effects);
         self.opens_tick(effects);
         self.demand_tick(effects);
         self.evict_tick();

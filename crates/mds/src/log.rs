@@ -128,6 +128,11 @@ impl Log {
         self.next_index
     }
 
+    #[cfg(test)]
+    pub(crate) fn set_safe(&mut self, safe: Seq) {
+        self.safe = safe;
+    }
+
     pub(crate) fn failed(&self) -> Option<Errno> {
         self.failed
     }
@@ -227,7 +232,7 @@ impl Mds {
         let hurry = self.phase == Phase::Stopping
             || self.merge_wants_journal()
             || (!self.authority.is_plain() && self.authority_wants_journal())
-            || self.checkpoint.wants_journal();
+            || self.checkpoint.wants_journal(self.log.safe());
         while (hurry || self.log.is_due(self.clock.now, &self.settings))
             && self.log.pending_since.is_some()
             && self.log.may_start(&self.settings)

@@ -392,6 +392,7 @@ impl Mds {
             }
             self.namespace.take_as_empty(dir);
         }
+        self.purges.replayed(&record.event);
         match record.event {
             Event::Session { client, tid } => self.sessions.recovered(client, tid),
             Event::Merged { subtree, client, object, first, events, losses, last } => {
@@ -457,12 +458,15 @@ impl Mds {
         self.recovery.step = Step::Idle;
         self.namespace.replay_ended();
         self.merges.leave(std::mem::take(&mut self.recovery.unfinished));
-        self.namespace.take_freed();
+        let freed = self.namespace.take_freed();
         let chain = std::mem::take(&mut self.recovery.chain);
         let (next_index, last) = (chain.next_index(), chain.last());
         let (segments, garbage) = chain.into_parts();
         if !garbage.is_empty() {
             self.forget(StoreOp::Delete { objects: garbage }, effects);
+        }
+        if !self.is_private() {
+            self.purges.recover(freed, last);
         }
         let unclear = !segments.is_empty();
         self.log.resume(self.tables.epoch(), segments, (next_index, last));

@@ -43,6 +43,7 @@ impl Mds {
             && !self.merges.is_halfway()
             && self.log.is_idle()
             && self.checkpoint.is_idle()
+            && self.purges.is_idle()
             && !self.compaction.is_busy()
             && self.authority.is_idle()
             && self.tables.is_idle();

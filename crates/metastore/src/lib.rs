@@ -23,6 +23,7 @@ mod name;
 mod object;
 mod passage;
 mod proof;
+mod removals;
 pub mod request;
 mod row;
 mod rows;
@@ -48,6 +49,9 @@ pub use object::{
 };
 pub use passage::{PASSAGES_PREFIX, Passage, PassageState, parse_passage_name, passage_name};
 pub use proof::{Proof, ProofKey, Statement};
+pub use removals::{
+    REMOVALS_MAX, REMOVALS_PREFIX, Removal, parse_removals_name, removals_name, removals_prefix,
+};
 pub use row::{InodeRecord, Row, RowValue};
 pub use rows::Rows;
 pub use run::{

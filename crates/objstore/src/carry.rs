@@ -123,7 +123,11 @@ pub fn purge_data(
     stripes: u64,
 ) -> Result<StoreResult> {
     if store.lists_what_it_finds() || stripes > GUESSES_MAX {
-        return delete_all(store, &metastore::data_prefix(ino, pool));
+        // Delete backwards: after a crash the next purge finds the remaining prefix.
+        for object in store.list(&metastore::data_prefix(ino, pool))?.iter().rev() {
+            store.delete(object)?;
+        }
+        return Ok(StoreResult::Done);
     }
     // A writer that died before it said how long the file is left stripes behind the end.
     let (mut end, mut absent) = (stripes, 0);

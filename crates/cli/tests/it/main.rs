@@ -30,4 +30,5 @@ mod policies;
 mod ranks;
 mod readme;
 mod rename;
+mod room;
 mod sharing;
