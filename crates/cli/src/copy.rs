@@ -1,8 +1,7 @@
 //! Copying between the namespace and this machine: one tree walk for every pair of sides.
 //!
-//! A [`Source`] is something that can be read, a [`Target`] a name to be given to a copy; what
-//! they have in common is an [`Item`], the facts about a file. Not here: which path means what
-//! (`command::cp`).
+//! A [`Source`] is an object that can be read, a [`Target`] a name for a copy; both have an
+//! [`Item`], the facts about a file. Not here: the meaning of paths (`command::cp`).
 //!
 //! Invariant: a file of the namespace that is replaced has its old or its new content at any time.
 
@@ -22,7 +21,7 @@ pub(crate) use target::Target;
 /// Bits of a mode that are copied without -p.
 const PLAIN: u32 = 0o777;
 
-/// What is known of a file on either side.
+/// The facts about a file on either side.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Item {
     pub(crate) file_type: FileType,
@@ -34,7 +33,7 @@ pub(crate) struct Item {
     pub(crate) atime: Timestamp,
 }
 
-/// What a file holds.
+/// The content of a file.
 pub(crate) enum Content {
     /// Bytes.
     Bytes(Box<dyn Read>),
@@ -69,7 +68,7 @@ impl Copier {
         Self { fs, recursive, preserve, no_replace, progress, files, directories, others, bytes }
     }
 
-    /// Copies what the command line named.
+    /// Copies the sources of the command line.
     ///
     /// # Errors
     /// `EISDIR` without -r, `EINVAL` for a directory into itself, and those of either side.

@@ -2,7 +2,7 @@
 //! a set, and `\` takes the next character as it is.
 //!
 //! Names are bytes: where they are not UTF-8, each byte counts as a character. Invariant: matching
-//! takes at most length of the pattern times length of the name, whatever the pattern.
+//! takes at most length of the pattern times length of the name, for any pattern.
 
 /// One element of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ fn characters(bytes: &[u8]) -> Vec<u32> {
 }
 
 impl Glob {
-    /// Reads a pattern. A `[` without its `]` stands for itself, as in shells.
+    /// Reads a pattern. A `[` without its `]` matches itself, as in shells.
     pub(crate) fn new(pattern: &[u8]) -> Self {
         let text = characters(pattern);
         let mut parts = Vec::new();
@@ -66,7 +66,7 @@ impl Glob {
     pub(crate) fn matches(&self, name: &[u8]) -> bool {
         let name = characters(name);
         let (mut part, mut at) = (0, 0);
-        // The last star, and how much of the name it may still give to what follows it.
+        // The last star, and the part of the name that the pattern behind it may still get.
         let mut star = None;
         while at < name.len() {
             match self.parts.get(part) {

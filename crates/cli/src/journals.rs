@@ -1,6 +1,6 @@
 //! Journals for people: events with the paths that the journals themselves tell.
 //!
-//! Invariant: any bytes are told as far as they are intact, and then what is wrong with them.
+//! Invariant: any bytes are shown as far as they are intact, and then their fault.
 
 use std::fmt::Write as _;
 
@@ -22,7 +22,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// The path of a directory is known from elsewhere.
+    /// Takes the path of a directory from another source.
     pub(crate) fn know_root(&mut self, ino: Ino, path: &Path) {
         self.roots.insert(ino, path.to_bytes());
     }
@@ -53,7 +53,7 @@ impl Names {
         }
     }
 
-    /// The path of an inode; what is above all that is known is shown by its number.
+    /// The path of an inode; an unknown parent is shown by its number.
     pub(crate) fn path_of(&self, ino: Ino) -> Vec<u8> {
         let mut names: Vec<&[u8]> = Vec::new();
         let mut at = ino;
@@ -93,16 +93,16 @@ impl Names {
 #[derive(Debug)]
 pub(crate) struct Story<'a> {
     pub(crate) record: Record<'a>,
-    /// What the event is about; empty if it is about nothing that has one.
+    /// The path of the event's object; empty if it has none.
     pub(crate) path: Vec<u8>,
     /// Where it moves to.
     pub(crate) to: Option<Vec<u8>>,
 }
 
 impl Names {
-    /// Takes note of an event and says what it is about. Events must come in their order.
+    /// Takes in an event and returns its story. Events must come in their order.
     pub(crate) fn story<'a>(&mut self, record: &Record<'a>) -> Story<'a> {
-        // A name that goes away is told before it is forgotten, a new one after it is learned.
+        // A removed name is shown before it is dropped, a new one after it is learned.
         self.learn(&record.event);
         let path = match (record.event.dentry(), record.event.inode()) {
             (Some((parent, name)), _) => self.join(parent, name),
@@ -134,7 +134,7 @@ pub(crate) fn each_event(
 }
 
 impl Story<'_> {
-    /// The client whose request caused it, where the journal says; or whom it speaks of.
+    /// The client of the causing request, if the journal has it; or the client in the event.
     pub(crate) fn client(&self) -> Option<ClientId> {
         match self.record.event {
             Event::Session { client, .. } | Event::Merged { client, .. } => Some(client),
@@ -174,13 +174,13 @@ impl Story<'_> {
         }
     }
 
-    /// The word for what it is.
+    /// The word for its kind.
     pub(crate) fn word(&self) -> &'static str {
         let event = &self.record.event;
         if event.is_nothing() { "nothing" } else { event.kind().name() }
     }
 
-    /// One line: position, kind, path, and what matters of the rest.
+    /// One line: position, kind, path, and the important part of the rest.
     pub(crate) fn line(&self) -> String {
         let kind = self.word();
         let mut line = format!("{:>8} {kind:<9}", self.record.seq.0);

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-/// Bytes of memory that are free for new processes: what the kernel says is available, or what
-/// the limits of the control groups (version 2) of this process leave if that is less. `None`
-/// where the kernel does not say.
+/// Bytes of memory that are free for new processes: the kernel's available memory, or the rest of
+/// the limits of this process's control groups (version 2) if that is less. `None` without the
+/// kernel's figures.
 pub(crate) fn available() -> Option<usize> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let left = fs::read_to_string("/proc/self/cgroup").ok().and_then(|groups| left_by(&groups));
@@ -19,7 +19,7 @@ fn available_of(meminfo: &str) -> Option<usize> {
     kibibytes.checked_mul(1024)
 }
 
-/// What the tightest limit of this process's control group and those above it leaves, in bytes.
+/// The rest of the tightest limit of this process's control group and those above it, in bytes.
 fn left_by(groups: &str) -> Option<usize> {
     let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let root = Path::new("/sys/fs/cgroup");

@@ -50,7 +50,7 @@ impl Out {
         self.check(result)
     }
 
-    /// Whether nobody reads any more.
+    /// Whether the reader has gone.
     pub(crate) fn is_gone(&self) -> bool {
         self.gone
     }

@@ -1,4 +1,4 @@
-//! Subtrees that this machine owns: who they belong to is known here, not to the command line.
+//! Subtrees that this machine owns: this machine's state knows their clients, not the command line.
 
 use std::path::Path as FilePath;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use cudele::{
 
 use crate::context::Context;
 
-/// Longer than a metadata server takes to tell the monitor who has decoupled what.
+/// Longer than the interval of a metadata server's reports about decoupled subtrees to the monitor.
 const BEACON: Duration = Duration::from_millis(600);
 
 /// A path in the namespace, as an argument.
@@ -23,11 +23,11 @@ pub(crate) fn path(text: &str) -> Result<Path> {
     })
 }
 
-/// A policy as an argument: the name of a preset or a cell, or a policy file. What makes little
-/// sense in it is said on standard error.
+/// A policy as an argument: the name of a preset or a cell, or a policy file. Its warnings go to
+/// standard error.
 ///
 /// # Errors
-/// `EINVAL`, naming the place in the file; what the system says of the file.
+/// `EINVAL`, with the place in the file; the system's error about the file.
 pub(crate) fn policy(argument: &str) -> Result<Policy> {
     if let Some(policy) = policy::policy_named(argument) {
         return Ok(policy);
@@ -49,7 +49,7 @@ pub(crate) fn policy(argument: &str) -> Result<Policy> {
     Ok(parsed.policy)
 }
 
-/// Who has the subtree at a path, as the metadata server said in its last beacon.
+/// The owner of the subtree at a path, from the metadata server's last beacon.
 ///
 /// # Errors
 /// If the monitor does not answer.
@@ -58,7 +58,7 @@ pub(crate) fn holder(cluster: &Cluster, path: &Path) -> Result<Option<DecoupledS
     Ok(cluster.status()?.decoupled.into_iter().find(|known| known.path == bytes))
 }
 
-/// The same, but for somebody who knows that there is one: it may have been given a moment ago.
+/// The same, for a caller that knows of an owner: the decoupling may be a moment old.
 ///
 /// # Errors
 /// As [`not_ours`].
@@ -76,7 +76,7 @@ pub(crate) fn await_holder(cluster: &Cluster, path: &Path) -> Result<DecoupledSu
 /// The owner of the subtree at a path, if that is this machine.
 ///
 /// # Errors
-/// If the monitor does not answer; `EBADMSG` if what this machine keeps is damaged.
+/// If the monitor does not answer; `EBADMSG` if this machine's state is damaged.
 pub(crate) fn owner(cluster: &Cluster, path: &Path) -> Result<Option<Owner>> {
     let map = cluster.status()?;
     if let Some(owner) = StateDir::owner_at(&map.cluster, path)? {
@@ -94,7 +94,7 @@ pub(crate) fn owner(cluster: &Cluster, path: &Path) -> Result<Option<Owner>> {
 /// Takes up a subtree as the client that owns it.
 ///
 /// # Errors
-/// `ENOENT` if nobody has it, `EBUSY` if another machine does, and as `Fs::attach`.
+/// `ENOENT` if no client has it, `EBUSY` if another machine does, and as `Fs::attach`.
 pub(crate) fn attach(context: &Context, text: &str) -> Result<Subtree> {
     let path = path(text)?;
     let cluster = context.cluster()?;
@@ -111,7 +111,7 @@ fn as_owner(cluster: &Arc<Cluster>, owner: &Owner) -> Result<Arc<cudele::Fs>> {
 /// Why a subtree cannot be taken up here.
 pub(crate) fn not_ours(cluster: &Cluster, path: &Path) -> Result<Error> {
     let subject = path.to_string();
-    // What has changed a moment ago is said with the server's next beacon.
+    // The server's next beacon reports the change.
     std::thread::sleep(BEACON);
     Ok(match holder(cluster, path)? {
         Some(known) => {

@@ -1,4 +1,4 @@
-//! What a policy promises, for people and in JSON.
+//! The promise of a policy, for people and in JSON.
 
 use std::fmt::Write as _;
 
@@ -26,7 +26,7 @@ pub(crate) fn to_json(policy: &Policy) -> Value {
     })
 }
 
-/// The warnings, each with what to do.
+/// The warnings, each with its remedy.
 pub(crate) fn warnings(policy: &Policy) -> Vec<String> {
     policy.warnings().iter().map(ToString::to_string).collect()
 }

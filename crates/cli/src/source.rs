@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use cudele::{Errno, Error, FileType, Result, Timestamp};
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind<'a> {
     /// A directory.
@@ -51,7 +51,7 @@ pub(crate) struct Skip {
     pub(crate) reason: String,
 }
 
-/// Takes what a source hands out.
+/// Takes the entries of a source.
 pub(crate) trait Take {
     /// An entry. An error ends the reading.
     fn take(&mut self, entry: &Entry<'_>, content: &mut dyn Read) -> Result<()>;
@@ -68,10 +68,10 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Looks at what the user named.
+    /// Opens the source that the user named.
     ///
     /// # Errors
-    /// `ENOENT` and what else the system says of the path; `EINVAL` if it is neither a directory
+    /// `ENOENT` and the system's other errors about the path; `EINVAL` if it is neither a directory
     /// nor a file.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         if path.as_os_str() == "-" {

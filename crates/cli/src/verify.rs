@@ -1,11 +1,11 @@
 //! Whether a tree in the namespace equals the source it came from.
 //!
-//! Both are read back and written down as [`Facts`] by code that shares nothing with what brings
-//! sources in: directories by their own walk, archives by a second reading, the namespace through
+//! Both are read back and written down as [`Facts`] by code that shares nothing with the intake of
+//! sources: directories by their own walk, archives by a second reading, the namespace through
 //! listings and file reads. Then the facts are compared.
 //!
-//! Invariant: whatever differs is reported; what was not compared (attributes that an archive does
-//! not say) is `None` in the facts of the source.
+//! Invariant: every difference is reported; values without a comparison (attributes that an archive
+//! does not have) are `None` in the facts of the source.
 
 mod archive;
 mod namespace;
@@ -26,10 +26,10 @@ use crate::source::shown;
 /// Bytes read at a time.
 const CHUNK_BYTES: usize = 256 * 1024;
 
-/// What a tree is: every path below its root (the root's is empty) and what stands there.
+/// A tree: every path below its root (the root's is empty) and its object.
 pub(crate) type Facts = BTreeMap<Vec<u8>, Fact>;
 
-/// What is true of one path.
+/// The facts of one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fact {
     pub(crate) file_type: FileType,
@@ -41,7 +41,7 @@ pub(crate) struct Fact {
     pub(crate) same_as: Option<Vec<u8>>,
 }
 
-/// What an inode holds.
+/// The content of an inode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     None,
@@ -51,7 +51,7 @@ pub(crate) enum Content {
     Device(u32),
 }
 
-/// A path at which two trees differ, and in what.
+/// A path at which two trees differ, and the difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Difference {
     pub(crate) path: Vec<u8>,

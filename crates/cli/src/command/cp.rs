@@ -39,7 +39,7 @@ pub(crate) struct Args {
     /// Fail if a file to be written exists
     #[arg(short = 'n', long)]
     no_replace: bool,
-    /// What to copy, then where to
+    /// The sources, then the destination
     #[arg(value_names = ["SOURCE", "DEST"], required = true, num_args = 2..)]
     paths: Vec<OsString>,
 }

@@ -1,8 +1,8 @@
 //! `cudele journal`: journals read, kept, repaired and emptied, damaged ones too.
 //!
 //! The journals are those of clients (files on this disk, objects in the store) and those of
-//! metadata servers (segments in the store). The bytes are the `journal` crate's business; here is
-//! decided which journal is meant, what may be done to it, and what is said about it.
+//! metadata servers (segments in the store). Crate `journal` knows the bytes; this module chooses
+//! the journal, the permitted changes, and the output.
 //!
 //! Invariant: the journal of a metadata server is changed only while this process holds the rank,
 //! so that no server can be running.
@@ -27,8 +27,8 @@ use cudele::Result;
 use crate::context::Context;
 
 /// Read, keep, repair and empty journals: those of clients, which are files on this disk or objects
-/// in the store, and those of metadata servers. A server's journal is named mds.0, and can be changed
-/// while the server is stopped.
+/// in the store, and those of metadata servers. A server's journal is named mds.0, and can be
+/// changed while the server is stopped.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:
   cudele journal inspect --mds
@@ -41,7 +41,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show what journals hold, and whether they are damaged
+    /// Show the content of journals, and whether they are damaged
     Inspect(inspect::Args),
     /// Write a journal to a file
     Export(export::Args),
@@ -49,7 +49,7 @@ enum Command {
     Import(import::Args),
     /// Empty the journal of a metadata server that is stopped
     Reset(reset::Args),
-    /// Show and repair what stands at the start of a journal
+    /// Show and repair the header of a journal
     Header(header::Args),
     /// Get, erase, apply and recover events
     Event(event::Args),

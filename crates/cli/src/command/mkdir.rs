@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::context::Context;
 use crate::{format, space};
 
-/// Make directories. What is made is as durable as its policy promises when the command ends.
+/// Make directories. They are as durable as their policy promises when the command ends.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Example:\n  cudele mkdir -p -m 700 /home/alice/private")]
 pub(crate) struct Args {
@@ -50,7 +50,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         made.push((path, attr));
         Ok(())
     });
-    // What was made before a failure is kept as well.
+    // Directories that were made before a failure are kept as well.
     space::settle(&fs, result)?;
     let rows = made.iter().map(|(path, attr)| {
         let mut object = Map::new();

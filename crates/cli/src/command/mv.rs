@@ -28,10 +28,10 @@ pub(crate) struct Args {
     /// DEST is the new name, even if a directory has that name
     #[arg(short = 'T', long)]
     no_target_directory: bool,
-    /// Only print what would be moved, after checking what can be checked
+    /// Only print the moves, after all checks that are possible without moving
     #[arg(long)]
     dry_run: bool,
-    /// What to move, then where to
+    /// The sources, then the destination
     #[arg(value_names = ["SOURCE", "DEST"], required = true, num_args = 2..)]
     paths: Vec<OsString>,
 }
@@ -79,7 +79,7 @@ fn named(from: &Place) -> Result<Vec<u8>> {
     from.path.split_last().map(|(_, name)| name.to_vec()).ok_or_else(root)
 }
 
-/// Says what the server's refusal means here.
+/// Explains the server's rejection for this command.
 fn explain(error: Error, to: &Path) -> Error {
     let about_target = |error: Error| Error { subject: to.to_string(), ..error };
     if error.errno == Errno::Invalid {
@@ -93,7 +93,7 @@ fn explain(error: Error, to: &Path) -> Error {
     }
 }
 
-/// What can be known beforehand about a rename: the rules of rename(2).
+/// Checks that are possible before a rename: the rules of rename(2).
 fn check(from: &Place, to: &Place, flags: RenameFlags) -> Result<()> {
     let moved = from.existing()?;
     let fail =

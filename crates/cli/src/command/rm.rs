@@ -13,8 +13,8 @@ use crate::progress::Progress;
 use crate::tree::{Go, Visitor, When};
 use crate::{format, space, tree};
 
-/// Remove names. What is removed stays removed as surely as its policy promises when the command
-/// ends. A symbolic link is removed itself, not its target.
+/// Remove names. When the command ends, the removal is as durable as the policy promises. A
+/// symbolic link is removed itself, not its target.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:
   cudele rm /tmp/old.txt
@@ -23,10 +23,10 @@ pub(crate) struct Args {
     /// Directories as well, with everything below
     #[arg(short, long)]
     recursive: bool,
-    /// Do not mind what does not exist
+    /// Ignore names that do not exist
     #[arg(short, long)]
     force: bool,
-    /// Only print what would be removed
+    /// Only print the names
     #[arg(long)]
     dry_run: bool,
     /// What to remove
@@ -34,7 +34,7 @@ pub(crate) struct Args {
     paths: Vec<OsString>,
 }
 
-/// Removes, or prints what would be removed.
+/// Removes names, or prints them.
 struct Removal {
     /// Where to print; nothing is removed then.
     out: Option<Out>,
@@ -101,7 +101,7 @@ impl Removal {
         } else {
             let removed = if is_dir { dir.rmdir(&entry.name) } else { dir.unlink(&entry.name) };
             match removed {
-                // Somebody else was faster.
+                // Another client was faster.
                 Err(error) if error.errno == Errno::NotFound => {}
                 result => result?,
             }

@@ -1,4 +1,4 @@
-//! `cudele sweep`: what crashes left behind in the object store.
+//! `cudele sweep`: leftovers of crashes in the object store.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,16 +9,16 @@ use serde_json::json;
 use crate::context::Context;
 use crate::figures::count;
 
-/// Remove what crashes left behind in the object store that belongs to nothing any more: runs that jobs wrote
-/// for a merge by reference and did not live to merge, or that were refused; proofs of journals that are gone;
-/// on a Ceph cluster, pieces of large objects whose writer died. It looks at the names of all directories and
-/// pieces, which takes as long as there are. Others may work meanwhile: runs stay as long as a client has the
-/// subtree that they may be of, and pieces that are younger than two hours, because somebody may still be
-/// writing them.
+/// Remove leftovers of crashes in the object store that no object refers to any more: runs that
+/// jobs wrote for a merge by reference and did not live to merge, or that were rejected; proofs of
+/// journals that are gone; on a Ceph cluster, pieces of large objects with a dead writer. It looks
+/// at the names of all directories and pieces, and takes time in proportion. Clients may work at
+/// the same time: runs stay as long as a client has the subtree that they may be of, and pieces
+/// that are younger than two hours, because a client may still be writing them.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Example:\n  cudele sweep --dry-run")]
 pub(crate) struct Args {
-    /// Say what would be removed, without doing it
+    /// Print the leftovers, without removing them
     #[arg(long)]
     dry_run: bool,
 }

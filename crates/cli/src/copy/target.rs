@@ -1,4 +1,4 @@
-//! What a copy is written to.
+//! The target of a copy.
 
 use std::fs::{self, File, FileTimes, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read, Write};
@@ -39,7 +39,8 @@ impl Made {
         }
     }
 
-    /// Gives it what filling it would have changed, or could have been hindered by.
+    /// Sets the attributes that filling it would have changed, or that would have hindered the
+    /// filling.
     pub(crate) fn finish(&self, copier: &Copier, item: &Item) -> Result<()> {
         if !copier.preserve {
             return Ok(());
@@ -51,7 +52,7 @@ impl Made {
     }
 }
 
-/// What -p keeps, as a change.
+/// The attributes that -p keeps, as a change.
 fn kept(copier: &Copier, item: &Item) -> AttrChange {
     let owner = owner(copier, item);
     AttrChange {
@@ -70,7 +71,7 @@ fn owner(copier: &Copier, item: &Item) -> Option<(u32, u32)> {
 }
 
 impl Target {
-    /// Makes a directory, or takes the one that is there.
+    /// Makes a directory, or takes an existing one.
     pub(crate) fn make_dir(&self, copier: &Copier, item: &Item) -> Result<Made> {
         // Its owner must be able to fill it.
         let permissions = item.permissions | 0o700;
@@ -102,7 +103,7 @@ impl Target {
         }
     }
 
-    /// Writes what is no directory. Returns the number of bytes of its content.
+    /// Writes an object other than a directory. Returns the number of bytes of its content.
     pub(crate) fn write(&self, copier: &Copier, item: &Item, content: Content) -> Result<u64> {
         match self {
             Self::Space { dir, name } => write_space(copier, (dir, name), item, content),
@@ -139,12 +140,12 @@ fn write_space(
         return Err(Error::of(Errno::IsDirectory, path())
             .remedy("a file does not replace a directory: remove that first"));
     }
-    // Written beside it and moved over it, so that nobody sees a half-written file.
+    // Written beside it and moved over it, so that no reader sees a half-written file.
     let beside = format!(".cudele-cp.{:x}.{:x}", copier.fs.client().0, copier.files);
     let written = create(copier, dir, beside.as_bytes(), item, content)
         .and_then(|bytes| dir.rename(&beside, dir, name, RenameFlags::default()).map(|()| bytes));
     if written.is_err() {
-        // What is left of it helps nobody; the first error is the one to report.
+        // The partial copy is useless; the first error is the one to report.
         let _ = dir.unlink(&beside);
     }
     written
@@ -211,7 +212,7 @@ fn write_local(copier: &Copier, path: &Path, item: &Item, content: Content) -> R
     Ok(bytes)
 }
 
-/// Gives a file or directory of this machine what -p keeps.
+/// Gives a file or directory of this machine the attributes that -p keeps.
 fn keep_local(path: &Path, item: &Item) -> Result<()> {
     let keep = || -> std::io::Result<()> {
         if rustix::process::geteuid().is_root() {

@@ -1,4 +1,4 @@
-//! A progress bar on a terminal, and the wish of a user who has pressed Ctrl-C.
+//! A progress bar on a terminal, and the interrupt of a user with Ctrl-C.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl Progress {
         Self { bar, done: 0, stop: stop.clone() }
     }
 
-    /// How many entries there are, if somebody will see it.
+    /// The number of entries, if a terminal shows it.
     pub(super) fn total(source: &Source) -> Option<u64> {
         if std::io::stderr().is_terminal() { source.count() } else { None }
     }

@@ -6,7 +6,7 @@ use cudele::{AttrChange, Errno, Ino, NewFile, Result, Stripe, Timestamp};
 use super::{Intake, Made, Progress, Target};
 use crate::source::{Entry, Kind, Take};
 
-/// Writes down what it is asked for.
+/// Records its calls.
 #[derive(Default)]
 struct Recorder {
     calls: Vec<String>,
@@ -81,7 +81,7 @@ fn entry<'a>(path: &'a str, kind: Kind<'a>) -> Entry<'a> {
     }
 }
 
-/// Takes entries, files with as many zeros as they say; what the target saw, or the error.
+/// Takes entries, files with as many zeros as their size; returns the target's calls, or the error.
 fn taken(entries: &[Entry<'_>]) -> Result<Vec<String>> {
     let mut target = Recorder::default();
     let mut intake = Intake::new(&mut target, Progress::new(None, &Arc::default()));

@@ -1,11 +1,10 @@
 //! A tar archive as a source: plain or compressed with gzip, xz or zstd, recognised by its first
 //! bytes.
 //!
-//! Archives come from strangers. What would leave the destination is refused with the name of the
-//! entry: absolute paths, `..`, hard links to something the archive does not contain. An archive
-//! that ends early is refused too: without its end mark nothing tells how much is missing. That an
-//! entry stands below a symbolic link or a file is found out by whoever takes the entries, who
-//! knows all of them.
+//! Archives come from strangers. An entry that would leave the destination is rejected by name:
+//! absolute paths, `..`, hard links to an object that the archive does not contain. An archive that
+//! ends early is rejected too: without its end mark the missing part is unknown. The taker knows
+//! all entries, and finds entries below a symbolic link or a file.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -26,7 +25,7 @@ const MAGIC_BYTES: usize = 6;
 /// Opens an archive file.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub(crate) fn open(path: &Path) -> Result<Box<dyn Read>> {
     let file = File::open(path).map_err(|error| crate::command::up::io(path, &error))?;
     Ok(Box::new(file))
@@ -102,8 +101,7 @@ impl Read for Content<'_> {
 /// Hands out every entry of an archive.
 ///
 /// # Errors
-/// `EBADMSG`, naming the archive and the entry, for whatever is wrong with the archive; the
-/// taker's.
+/// `EBADMSG`, with the archive and the entry, for any fault of the archive; the taker's errors.
 pub(crate) fn read(name: &str, raw: Box<dyn Read + '_>, taker: &mut dyn Take) -> Result<()> {
     let at_end = Rc::new(Cell::new(false));
     let watched = Watched { inner: decompressed(name, raw)?, at_end: at_end.clone() };
@@ -268,7 +266,7 @@ fn seconds(header: &Header) -> std::io::Result<Timestamp> {
     Ok(Timestamp::from_parts(seconds, 0))
 }
 
-/// What PAX headers add.
+/// The values of PAX headers.
 #[derive(Default)]
 struct Extra {
     mtime: Option<Timestamp>,

@@ -1,7 +1,7 @@
 //! A directory tree as a source.
 //!
-//! Entries come in the order of their names, so that two readings of one tree are alike. What
-//! cannot be read (permissions, or it went away meanwhile) is skipped and said.
+//! Entries come in the order of their names, so that two readings of one tree are alike. An
+//! unreadable entry (permissions, or removed since) is skipped and reported.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -156,8 +156,8 @@ impl Reader<'_> {
     }
 }
 
-/// Opens a file without following a link and without waiting for the other end of a FIFO that
-/// took its place meanwhile.
+/// Opens a file without following a link and without waiting for the other end of a FIFO that may
+/// have replaced it.
 fn open(path: &Path) -> std::io::Result<File> {
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
     let flags = i32::try_from(flags.bits()).unwrap_or(0);

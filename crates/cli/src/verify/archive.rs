@@ -1,4 +1,4 @@
-//! The facts of an archive: a second reading, into a picture of what unpacking it gives.
+//! The facts of an archive: a second reading, into a picture of the unpacked tree.
 
 use std::collections::BTreeMap;
 use std::io::Read;

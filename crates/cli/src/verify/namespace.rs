@@ -51,7 +51,7 @@ fn content(fs: &Fs, attr: &Attr) -> Result<Content> {
         length += bytes.len() as u64;
         Ok(())
     })?;
-    // A file whose content is shorter than its size says is a different one.
+    // A file with less content than its size is a different one.
     let length = if length == attr.size { length } else { u64::MAX };
     Ok(Content::File(length, hasher.digest128()))
 }

@@ -13,7 +13,7 @@ use crate::command::up::io;
 
 type Inodes = BTreeMap<(u64, u64), Vec<Vec<u8>>>;
 
-/// Reads a directory tree. What cannot be read is left out.
+/// Reads a directory tree. Unreadable entries are left out.
 ///
 /// # Errors
 /// If the root cannot be read.

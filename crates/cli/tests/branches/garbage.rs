@@ -1,4 +1,4 @@
-//! What branches cost, and what is deleted when nobody needs it.
+//! The cost of branches, and the deletion of unneeded objects.
 
 use cudele::Branches;
 
@@ -96,7 +96,7 @@ fn what_nobody_needs_is_collected_and_nothing_else() {
         cluster.objects("dirs/").into_iter().filter(|it| it.contains("/at.")).collect();
     assert_eq!(kept, [""; 0]);
     assert!(cluster.objects("dirs/").len() <= base + 10, "runs that are not listed are gone");
-    // And the trunk is what it was.
+    // And the trunk is unchanged.
     cluster.start();
     assert_eq!(cluster.names("/proj"), ["few"]);
     assert_eq!(cluster.names("/proj/few").len(), 14);

@@ -35,7 +35,7 @@ fn branch(cluster: &Cluster, arguments: &[&str]) -> String {
     cluster.say(&all)
 }
 
-/// The same where it must fail with this code. Returns what it said.
+/// The same where it must fail with this code. Returns its output.
 fn branch_fails(cluster: &Cluster, code: i32, arguments: &[&str]) -> String {
     let (store, mut all) = (store(cluster), vec!["branch", "--store"]);
     all.push(&store);

@@ -65,7 +65,7 @@ fn a_published_branch_is_merged_as_a_whole() {
     assert!(content(&cluster, "/proj/large") == large);
     assert_eq!(content(&cluster, "/proj/dir/by-branch"), "branch");
     assert_eq!(content(&cluster, "/proj/new/moved"), "base");
-    // It is in the metadata store, the directory is everybody's, and once is enough.
+    // It is in the metadata store, the directory is shared, and one merge is enough.
     cluster.kill("mds");
     cluster.start();
     assert_eq!(namespace(&cluster), wanted);
@@ -80,7 +80,7 @@ fn a_published_branch_is_merged_as_a_whole() {
     cluster.run(&["mkdir", "/proj/everybodys"]);
 }
 
-/// What both did to the names of [`running`].
+/// The changes of both to the names of [`running`].
 fn quarrel(cluster: &Cluster) {
     for name in ["by-branch", "by-both"] {
         put(cluster, "b", &format!("/proj/dir/{name}"), "branch");
@@ -155,7 +155,7 @@ fn nobody_wins_if_that_is_asked_for() {
     );
     cluster.run(&["mkdir", "/proj/everybodys"]);
     assert_eq!(cluster.json(&["branch", "show", "b"])["state"], "published");
-    // Once what is in the way is gone, it is merged by the same rule.
+    // Without the obstacle it is merged by the same rule.
     cluster.run(&["branch", "create", "c", "/proj"]);
     put(&cluster, "c", "/proj/c", "c");
     publish(&cluster, "c");
@@ -251,13 +251,13 @@ fn a_merge_that_is_interrupted_is_finished_by_the_next() {
             |all: Vec<String>| all.iter().filter(|it| it.starts_with(&format!("{dest}/"))).count();
         assert_eq!(count(namespace(&cluster)), 300, "round {round}");
         assert_eq!(state(), "merged");
-        // Everybody may work there again.
+        // All clients may work there again.
         cluster.run(&["mkdir", &format!("/proj/after{round}")]);
     }
     println!("{interrupted} of 16 were interrupted");
-    // Nothing else is left of it: no policy, nobody's subtree, no journal that somebody waits for.
+    // Nothing else is left of it: no policy, no owner, no journal that a process waits for.
     assert_eq!(cluster.json(&["policy", "ls"]), serde_json::json!([]));
-    // The server says so now and then.
+    // The server reports this at intervals.
     eventually("nobody has a subtree", || {
         cluster.json(&["status"])["decoupled"] == serde_json::json!([])
     });

@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::cluster::{Cluster, text};
 use crate::{branch, store, tree, write};
 
-/// Whether this machine can mount. Says so if it cannot.
+/// Whether this machine can mount. Prints a line if it cannot.
 pub(crate) fn can_mount() -> bool {
     if std::env::var_os("CUDELE_TESTS_WITHOUT_FUSE").is_some() {
         println!("not run: CUDELE_TESTS_WITHOUT_FUSE is set");
@@ -14,7 +14,7 @@ pub(crate) fn can_mount() -> bool {
     true
 }
 
-/// What programs do to a tree: everything that a mount must understand.
+/// The operations of programs on a tree that a mount must support.
 const SCRIPT: &str = r#"
 set -e
 echo more >> old
@@ -86,7 +86,7 @@ fn programs_work_in_a_branch_as_on_any_file_system() {
     sh(SCRIPT);
     run(SCRIPT);
     assert_eq!(run(LOOK), sh(LOOK));
-    // Once more, on what it made.
+    // A second run, on the results of the first.
     let again = "mkdir second; cp -r new renamed second; echo x >> copy; echo y > new/f8; rm large";
     sh(again);
     run(again);

@@ -41,7 +41,7 @@ fn a_subtree_of_another_rank_is_branched_where_it_is() {
         branch(&cluster, &["cat", "b", "/proj/dir/file", "/proj/dir/late"]),
         "basealso base"
     );
-    // What is above it has a part that somebody else serves.
+    // Another rank serves a part of the directory above it.
     let said = cluster.fails(1, &["branch", "create", "all", "/"]);
     assert!(said.contains("mds.1 serves /proj"), "{said}");
     put(&cluster, "b", "/proj/dir/new", "branch");

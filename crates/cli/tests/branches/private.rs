@@ -11,7 +11,7 @@ use crate::cluster::{Cluster, eventually, text};
 use crate::mounted::can_mount;
 use crate::{branch, store, tree, write};
 
-/// Longer than what is kept in an inode.
+/// Longer than the largest inline content.
 const LONG: usize = 200_000;
 
 /// A cluster that was stopped, and a branch `b` of its `/deep/proj`.
@@ -132,7 +132,7 @@ fn several_mounts_of_a_job_see_each_other_and_the_snapshot_stays_as_it_is() {
     assert_eq!(run(&cluster, script), "more\nmore\nand more\noXdlllin\n");
     let cat = |path: &str| branch(&cluster, &["cat", "b", path]);
     assert_eq!((cat("/deep/proj/long"), cat("/deep/proj/old")), ("lll".into(), "oXd".into()));
-    // What was committed is not written over either: a job that comes to nothing changes nothing.
+    // Committed content is not overwritten either: a failed job changes nothing.
     let script = r#"
         mkdir -p m1
         "$CUDELE" mount m1 > /dev/null
@@ -214,7 +214,7 @@ fn a_job_is_in_the_branch_as_a_whole_or_not_at_all_wherever_its_end_fails() {
         }
         assert_eq!(after, before, "step {step}");
     }
-    // What nobody refers to goes with the next collection.
+    // The next collection deletes unreferenced objects.
     Branches::open(&store(&cluster)).unwrap().collect(false).unwrap();
     assert_eq!(cluster.objects("branches/layers/").len(), 1);
 }

@@ -46,7 +46,7 @@ fn a_branch_is_its_directory_as_it_was() {
     let made = cluster.json(&["branch", "create", "b", "/proj"]);
     assert_eq!((&made["state"], &made["path"]), (&"open".into(), &"/proj".into()));
     assert_eq!(tree(&cluster, "b"), as_it_was());
-    // Whatever becomes of it: names, content, attributes, directories.
+    // Later changes of all kinds: names, content, attributes, directories.
     write(&cluster, "/proj/notes", "as it is now");
     cluster.run(&["rm", "/proj/src/gone.c"]);
     cluster.run(&["mv", "/proj/src/deep", "/other/deep"]);
@@ -67,7 +67,7 @@ fn a_branch_is_its_directory_as_it_was() {
         );
     };
     check(&cluster);
-    // A later one is of later, and both stay what they are when the server is killed.
+    // A later one has a later state, and both stay unchanged when the server is killed.
     cluster.run(&["branch", "create", "later", "/proj"]);
     let later = tree(&cluster, "later");
     assert!(later.contains(&"/proj/n11".into()) && !later.contains(&"/proj/src/main.c".into()));
@@ -93,7 +93,7 @@ fn a_snapshot_has_all_that_was_answered_before_and_nothing_that_was_asked_later(
             let dir = cluster.mount().open_dir("/busy").unwrap();
             let mut number = 0u64;
             while !stop.load(Ordering::Relaxed) {
-                // A file, and then its mark: whoever sees the mark sees the file.
+                // A file, and then its mark: a reader that sees the mark sees the file.
                 dir.create(format!("f{number:06}"), &NewFile::default()).unwrap();
                 dir.create(format!("g{number:06}"), &NewFile::default()).unwrap();
                 number += 1;
@@ -119,7 +119,7 @@ fn a_snapshot_has_all_that_was_answered_before_and_nothing_that_was_asked_later(
         stop.store(true, Ordering::Relaxed);
         assert!(worker.join().unwrap() > 0);
     });
-    // What was seen is still so.
+    // The observed state holds still.
     let counts: Vec<usize> =
         (0..5).map(|round| tree(&cluster, &format!("b{round}")).len()).collect();
     assert!(counts.is_sorted(), "{counts:?}");
@@ -241,7 +241,7 @@ fn making_a_branch_may_be_interrupted_and_done_again() {
         assert_eq!(tree(&cluster, &name), as_it_was());
     }
     println!("{begun} of 12 were interrupted");
-    // What the interrupted ones took is nobody's, and goes.
+    // The snapshots of interrupted creations are unneeded, and are deleted.
     let branches = Branches::open(&store(&cluster)).unwrap();
     branches.collect(false).unwrap();
     let objects = objstore::open_existing(&store(&cluster)).unwrap();

@@ -46,7 +46,7 @@ fn a_branch_is_worked_on_without_any_server() {
     assert!(branch(&cluster, &["cat", "b", "/proj/large"]) == large);
     branch(&cluster, &["rm", "-r", "b", "/proj/x", "/proj/dir"]);
     assert_eq!(tree(&cluster, "b"), ["/proj", "/proj/both", "/proj/large"]);
-    // What breaks a rule changes nothing, and says why.
+    // A command that breaks a rule changes nothing, and prints why.
     let before = cluster.objects("branches/");
     for (arguments, errno) in [
         (&["mkdir", "b", "/proj/both"][..], "EEXIST"),
@@ -73,7 +73,7 @@ fn a_branch_is_handed_on() {
     let mut work = branches.work_on("b").unwrap();
     let root = work.root();
     work.create(root, b"first", &NewFile::default()).unwrap();
-    // Only one works on it at a time, and others see what it has committed.
+    // Only one process works on it at a time, and all see its commits.
     let said = branch_fails(&cluster, 1, &["mkdir", "b", "/proj/second"]);
     assert!(said.contains("somebody works on this branch"), "{said}");
     assert!(!tree(&cluster, "b").contains(&"/proj/first".into()));
@@ -148,11 +148,11 @@ fn what_a_command_did_to_a_branch_is_there_as_a_whole_or_not_at_all() {
         let count = found.iter().filter(|path| path.starts_with(&format!("{dest}/"))).count();
         assert!(count == 0 || count == 310, "round {round}: {count}");
         whole += u64::from(count > 0);
-        // It goes on for the next one as if nothing had been.
+        // The next process continues as if nothing had happened.
         branch(&cluster, &["mkdir", "b", &format!("/proj/after{round}")]);
     }
     println!("{whole} of 40 were there as a whole");
-    // What the others wrote of content is nobody's: those of more than 4 KiB have an object.
+    // Content of the killed processes is garbage: files of more than 4 KiB have an object.
     Branches::open(&store).unwrap().collect(false).unwrap();
     assert_eq!(objects("data/"), whole * 160);
     assert!(whole < 40, "some were killed in the middle");
@@ -199,7 +199,7 @@ fn several_branches_are_read_as_one() {
         assert_eq!(branch(&cluster, &["cat", names, "/proj/both"]), both);
         assert_eq!(branch(&cluster, &["cat", names, "/proj/new/of-b", "/proj/new/of-c"]), "bc");
     }
-    // Nothing was merged, and each is what it was.
+    // Nothing was merged, and each branch is unchanged.
     assert_eq!(branch(&cluster, &["cat", "b", "/proj/both"]), "by b");
     assert!(tree(&cluster, "b").contains(&"/proj/dir/old".into()));
     cluster.start();
@@ -232,7 +232,7 @@ fn many_commands_leave_few_layers_and_branches_of_the_branch_keep_theirs() {
     let layers = |name| branches.get(name).unwrap().branch.layers.len();
     assert!(layers("b") < 8, "{} layers", layers("b"));
     assert_eq!(layers("c"), 4, "eight that were joined before, and three");
-    // What was joined is there for `c` only.
+    // Only `c` lists the joined layer.
     assert_eq!(cluster.objects("branches/layers/").len(), layers("b") + layers("c"));
     work(&branches, "c", "of-c").unwrap();
     let names = |all: &str| {
@@ -242,7 +242,7 @@ fn many_commands_leave_few_layers_and_branches_of_the_branch_keep_theirs() {
     assert_eq!(names("c"), (0..=10).collect::<Vec<_>>());
     let of_b: Vec<_> = (0..30).filter(|number| *number != 3).collect();
     for all in ["b", "b,c", "c,b"] {
-        // What they share counts once, although one of them has joined it since.
+        // Shared content counts once, although one of them has joined it since.
         assert_eq!(names(all), of_b, "{all}");
     }
     assert!(tree(&cluster, "c,b").contains(&"/proj/of-c".into()));

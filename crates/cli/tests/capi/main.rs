@@ -1,5 +1,5 @@
-//! The C library as C programs meet it: compiled against the header, linked with the shared library,
-//! run against real daemons. What they did is looked at with `cudele`.
+//! The C library as C programs use it: compiled against the header, linked with the shared library,
+//! run against real daemons. `cudele` then shows their results.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -17,7 +17,7 @@ use std::process::{Command, Output};
 
 use cluster::{Cluster, text};
 
-/// An installed C library and what is compiled with it.
+/// An installed C library and the programs that are compiled with it.
 struct Toolbox {
     dir: tempfile::TempDir,
 }
@@ -48,7 +48,7 @@ impl Toolbox {
         program
     }
 
-    /// What pkg-config says, and without one what it would say.
+    /// The output of pkg-config, or its equivalent on a machine without it.
     fn flags(&self) -> Vec<String> {
         let mut asked = Command::new("pkg-config");
         asked.args(["--cflags", "--libs", "cudele"]);
@@ -97,10 +97,10 @@ fn a_c_program_decouples_creates_merges_and_lists() {
     assert_eq!(cluster.names("/scratch/job/results").len(), 2500);
     assert_eq!(cluster.say(&["cp", "/scratch/job/results/file.0001234", "-"]), "result 1234\n");
     assert_eq!(cluster.say(&["cp", "/scratch/job/summary", "-"]), "2500 results\n");
-    // Once more, where the files are: they are replaced, as the policy says.
+    // A second run, over existing files: they are replaced, as the policy demands.
     let output = toolbox.run(&cluster, &job, &["/scratch/job", "2500"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    // Nobody has a directory that cannot be had.
+    // A directory that does not exist has no owner.
     let output = toolbox.run(&cluster, &job, &["/none/job", "1"]);
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stderr);
@@ -130,7 +130,7 @@ fn every_call_of_the_c_library_does_what_the_header_says() {
         assert!(output.status.success(), "{part}: {}", text(&output.stderr));
         assert_eq!(text(&output.stdout), format!("{part}: done\n"));
     }
-    // What the program left, as another client sees it.
+    // The program's results, in the view of another client.
     assert_eq!(cluster.names("/names"), ["kept"]);
     assert_eq!(cluster.run(&["cp", "/files/large", "-"]).len(), 9_000_000);
     assert_eq!(cluster.names("/threads").len(), 400);

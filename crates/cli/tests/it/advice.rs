@@ -59,7 +59,8 @@ fn programs_are_judged_by_what_they_do() {
         println!("skipped: strace is not installed, or may trace nothing here");
         return;
     }
-    // One that only makes files may have anything; what its processes see of one another is its own business.
+    // A program that only makes files may have any cell; its processes' view of one another does
+    // not count.
     let quiet =
         trace(&home, "quiet", "mkdir out; for i in 1 2 3; do echo $i > out/$i; done; ls out");
     let found = advise(&cluster, &[&quiet]);
@@ -67,7 +68,8 @@ fn programs_are_judged_by_what_they_do() {
     assert_eq!(found["advice"], "weak-none");
     assert!(found["changes"].as_u64().unwrap() >= 4, "{found:#}");
     assert_eq!(found["not_understood"], 0, "{found:#}");
-    // If each process were elsewhere, `ls` would need what the shell made while the shell still works.
+    // With a client for each process, `ls` would need the shell's files while the shell still
+    // works.
     let found = advise(&cluster, &["--each-process", &quiet]);
     assert_eq!(safe(&found), ["strong-none", "strong-local", "strong-global"], "{found:#}");
     // One that syncs was promised something.

@@ -14,7 +14,7 @@ use crate::cluster::{Cluster, eventually};
 const OFTEN: [&str; 6] =
     ["--mds", "2", "--set", "balance_interval_ms=150", "--set", "balance_half_life_ms=500"];
 
-/// A cluster that balances nothing until it is told how.
+/// A cluster that balances nothing until a policy is set.
 fn cluster() -> Cluster {
     Cluster::by_hand(&OFTEN)
 }
@@ -28,7 +28,7 @@ fn log(cluster: &Cluster, arguments: &[&str]) -> Vec<Value> {
     cluster.json(&all).as_array().unwrap().clone()
 }
 
-/// Creates files until it is told to stop. Returns their names.
+/// Creates files until the test ends it. Returns their names.
 fn work(fs: &Arc<Fs>, path: &str, done: &AtomicBool, made: &AtomicU64) -> BTreeSet<String> {
     let dir = fs.open_dir(path).unwrap();
     let mut names = BTreeSet::new();
@@ -79,11 +79,11 @@ fn load_moves_off_an_overloaded_rank_and_clients_lose_nothing() {
     let ranks = ranks(&cluster);
     let moved = ranks[1]["subtrees"].as_array().unwrap();
     assert!(moved.iter().all(|it| it["pinned"] == false && it["path"] != "/pinned"), "{moved:?}");
-    // Who heard of whom, and what it cost the clients.
+    // The heartbeats that each rank received, and the cost for the clients.
     assert!(ranks[0]["heartbeats_from"]["1"].as_u64() > Some(0), "{ranks:?}");
     assert!(ranks[1]["heartbeats_from"]["0"].as_u64() > Some(0), "{ranks:?}");
     assert!(ranks[0]["forwards"].as_u64() > Some(0) && ranks[0]["hits"].as_u64() > Some(0));
-    // Every decision with its inputs and its why, and what became of it.
+    // Every decision with its inputs and its reason, and its results.
     let log = log(&cluster, &["--moves"]);
     let tick = log.iter().find(|row| row["kind"] == "tick").unwrap();
     assert_eq!((&tick["policy"], &tick["outcome"]), (&"greedy-spill".into(), &"moves".into()));
@@ -118,7 +118,7 @@ fn servers_balance_as_cephfs_does_unless_they_are_told_otherwise() {
     let ticks = log(&cluster, &[]);
     let tick = ticks.iter().find(|row| row["outcome"] == "moves").unwrap();
     assert_eq!(tick["policy"], "cephfs", "{tick}");
-    // Who wants none of it goes back to nothing.
+    // An administrator who wants no balancing goes back to none.
     assert_eq!(cluster.json(&["balancer", "revert"])["policy"], "static");
 }
 
@@ -133,7 +133,7 @@ fn a_server_that_is_alone_decides_nothing() {
     eventually("it decides", || !log(&cluster, &["--rank", "0"]).is_empty());
 }
 
-/// What was recorded of the cluster's load goes through a policy on paper.
+/// The recorded load of the cluster goes through a policy in the simulator.
 fn replayed(cluster: &Cluster) {
     let recorded = Value::from(self::log(cluster, &[])).to_string();
     fs::write(cluster.home.join("log.json"), recorded).unwrap();
@@ -147,7 +147,7 @@ fn replayed(cluster: &Cluster) {
     );
     let rate = |facts: &Value| facts["rows"][0]["per_second"].as_f64().unwrap();
     let thrice = cluster.json(&[&replay[..], &["--times", "3", "--svg", "replay.svg"]].concat());
-    // How much more that is depends on what a request cost.
+    // The difference depends on the cost of a request.
     assert!(rate(&once) > 0.0 && rate(&thrice) > 0.0, "{once} {thrice}");
     assert_eq!(thrice["recorded"]["times"], 3.0);
     assert!(fs::read_to_string(cluster.home.join("replay.svg")).unwrap().contains("recorded"));
@@ -156,7 +156,7 @@ fn replayed(cluster: &Cluster) {
     assert!(said.contains("none.json") && said.contains("balancer log"), "{said}");
 }
 
-/// The log is there when the monitor, or the whole cluster, starts anew.
+/// The log survives a restart of the monitor, and of the whole cluster.
 fn outlives_the_monitor(cluster: &Cluster) {
     let known = self::log(cluster, &[]);
     cluster.run(&["down"]);
@@ -191,7 +191,7 @@ fn a_policy_that_fails_moves_nothing_and_the_one_before_returns() {
     let mut made = 0;
     for (name, text, said) in bad {
         fs::write(cluster.home.join(name), text).unwrap();
-        // Whoever tries it first is told.
+        // A trial reports the fault first.
         let refused = cluster.fails(2, &["balancer", "set", name]);
         assert!(refused.contains(said) || refused.contains("line"), "{name}: {refused}");
         cluster.run(&["balancer", "set", name, "--unchecked"]);
@@ -214,7 +214,7 @@ fn a_policy_that_fails_moves_nothing_and_the_one_before_returns() {
     let failed = log.iter().filter(|row| row["outcome"] == "failed").count();
     assert!(failed >= 3 * bad.len(), "{failed}");
     assert!(log.iter().all(|row| row["kind"] == "tick"), "nothing was moved");
-    // By hand, to what was before.
+    // By hand, to the earlier policy.
     cluster.run(&["balancer", "revert"]);
     assert_eq!(cluster.json(&["balancer", "get"])["policy"], "static");
     let rows = cluster.json(&["ls", "/a"]);
@@ -228,7 +228,7 @@ fn what_a_policy_remembers_survives_its_server() {
                 -- Where policy\ntargets[1] = 0\n";
     fs::write(cluster.home.join("count.lua"), text).unwrap();
     cluster.run(&["balancer", "set", "count.lua"]);
-    // What rank 0 said, in order.
+    // The records of rank 0, in order.
     let counted = || -> Vec<u64> {
         let log = log(&cluster, &["--rank", "0"]);
         let lines = log.iter().filter_map(|row| row["log"].as_array()?.first()?.as_str());
@@ -244,9 +244,9 @@ fn what_a_policy_remembers_survives_its_server() {
     cluster.start();
     eventually("it goes on counting", || counted().len() > before.len() + 1);
     let all = counted();
-    // What was decided and not stored yet when the server died is decided once more.
+    // A decision that was not stored when the server died is made again.
     assert!(all[0] == 1 && all.is_sorted() && all.last() > before.last(), "{all:?}");
-    // What it leaves in the store is known.
+    // Its objects in the store are known kinds.
     cluster.run(&["down"]);
     let found = cluster.json(&["fsck"]);
     assert_eq!(found["findings"], serde_json::json!([]), "{found}");

@@ -145,7 +145,7 @@ fn dry_runs_change_nothing_and_foresee_refusals() {
     assert_eq!((&said["files"], &said["directories"]), (&json!(1), &json!(3)));
     assert_eq!(cluster.say(&["mv", "--dry-run", "/d", "/e"]), "/d -> /e/d\n");
 
-    // What a dry run refuses, the real thing refuses in the same words.
+    // A dry run fails with the same words as the real command.
     for arguments in [
         &["mv", "/d", "/d/sub"][..],
         &["mv", "-T", "/d/sub", "/e"],

@@ -80,7 +80,7 @@ fn trees_are_copied_with_what_was_asked_for() {
     assert_eq!((meta.mode() & 0o7777, meta.mtime()), (0o4711, 1_000_000_000));
     assert_eq!(fs::metadata(back.join("sub")).unwrap().mode() & 0o7777, 0o555);
 
-    // Once more over what is there: files are replaced, directories are kept.
+    // A second copy over existing names: files are replaced, directories are kept.
     cluster.run(&["cp", "-rp", "/tree", "/again"]);
     assert_eq!(cluster.names("/again"), ["f", "link", "sub", "tree"]);
     assert!(cluster.fails(2, &["cp", "-r", "/again", "/again/sub"]).contains("into itself"));

@@ -1,4 +1,4 @@
-//! Killed metadata servers: what was promised is there afterwards.
+//! Killed metadata servers: promised changes exist afterwards.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -130,7 +130,7 @@ fn what_only_a_dead_client_knew_is_lost_as_a_whole() {
     for (at, name) in names.iter().enumerate() {
         assert_eq!(*name, format!("f{at:03}"), "a prefix of what was done");
     }
-    // Life goes on, and numbers are not given out twice.
+    // Clients continue to work, and no number is granted twice.
     let fs = cluster.mount();
     let dir = fs.open_dir("/").unwrap();
     let new = dir.create("new", &NewFile::default()).unwrap();
@@ -185,7 +185,7 @@ fn threads_that_share_a_client_lose_nothing_either() {
                 }
                 let path = format!("/m{round}");
                 fs.make_dir(&path, 0o755).unwrap();
-                // Neither is repeated by itself if the server is killed meanwhile.
+                // The library repeats neither if the server is killed during the call.
                 let Ok(mut subtree) = fs.decouple(&path, &policy) else { continue };
                 let root = subtree.root();
                 for number in 0..20_000 {

@@ -1,5 +1,5 @@
-//! Directories that are split: fragments on several ranks, clients that create in one directory, and
-//! servers that are killed meanwhile.
+//! Directories that are split: fragments on several ranks, clients that create in one directory,
+//! and servers that are killed during that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -72,7 +72,7 @@ fn a_directory_that_is_split_looks_the_same_and_each_name_is_in_its_fragment() {
     let dir = fs.open_dir("/d").unwrap();
     assert_eq!(names(&fs, "/d").into_keys().collect::<BTreeSet<_>>(), wanted);
     assert_eq!(fs.stat("/d").unwrap().size, 42);
-    // What is about all of it needs it in one piece, and says so.
+    // An operation on the whole directory needs it in one piece, and says so in its error.
     let said = cluster.fails(1, &["decouple", "/d", "batchfs"]);
     assert!(said.contains("mds join"), "{said}");
     let refused = fs.open_dir("/").unwrap().rmdir("d").unwrap_err();
@@ -122,7 +122,7 @@ fn a_directory_is_split_when_it_is_large() {
         dir.rename(from.as_bytes(), &dir, to.as_bytes(), RenameFlags::default()).unwrap();
     }
     assert_eq!(names(&fs, "/d").len(), 101);
-    // So are its fragments, and nobody sees a difference.
+    // So are its fragments, and clients see no difference.
     for number in 100..900 {
         dir.create(format!("g{number}"), &NewFile::default()).unwrap();
     }
@@ -149,7 +149,7 @@ fn a_large_directory_of_another_rank_is_split_and_put_together_when_it_shrinks()
             dir.create(format!("f{number}"), &NewFile::default()).unwrap();
         }
     };
-    // Somebody wants it there.
+    // An administrator pinned it there.
     create(0..150);
     assert!(fs.fragments(dir.ino()).unwrap().is_empty());
     cluster.run(&["mds", "unpin", "/d"]);
@@ -189,7 +189,7 @@ fn a_large_fragment_of_another_rank_is_split_and_its_fragments_are_served_by_sev
     for number in 0..1200 {
         dir.create(format!("f{number}"), &NewFile::default()).unwrap();
     }
-    // Somebody wants it there.
+    // An administrator pinned it there.
     assert!(fs.fragments(part).unwrap().is_empty());
     fs.unpin(part).unwrap();
     dir.create("more", &NewFile::default()).unwrap();
@@ -226,7 +226,7 @@ fn a_large_fragment_of_another_rank_is_split_and_its_fragments_are_served_by_sev
     cluster.run(&["fsck"]);
 }
 
-/// Creates files in one directory until it is told to stop.
+/// Creates files in one directory until the test ends it.
 fn create(
     fs: &Arc<Fs>,
     client: usize,

@@ -1,4 +1,5 @@
-//! `cudele fsck` and `cudele scrub` on stores that were damaged in every way that their parts allow.
+//! `cudele fsck` and `cudele scrub` on stores that were damaged in every way that their parts
+//! allow.
 
 use std::path::PathBuf;
 
@@ -43,7 +44,7 @@ fn found(cluster: &Cluster, arguments: &[&str]) -> (Vec<String>, Value) {
     (codes, value)
 }
 
-/// Damages a store, and says what is found and what is there once it is mended.
+/// Damages a store, and returns the findings and the cluster after the repair.
 fn mended(damage: impl FnOnce(&Cluster, &dyn objstore::ObjectStore)) -> (Cluster, Vec<String>) {
     mended_of(stopped(), damage)
 }
@@ -163,8 +164,8 @@ fn names_of_a_file_are_counted_on_the_rank_that_has_it() {
     assert_eq!(cluster.run(&["cp", "/one/first", "-"]), b"content");
 }
 
-/// Everything below has lost its name, and comes back in `/lost+found`; what was a hard link of a name that is
-/// lost counts one less.
+/// Everything below has lost its name, and comes back in `/lost+found`; a hard link of a lost name
+/// counts one less.
 #[test]
 fn what_was_in_a_run_that_is_damaged_is_found_again() {
     let (cluster, codes) = mended(|cluster, store| damage_runs(store, &manifest_of(cluster, "/a")));
@@ -198,7 +199,7 @@ fn a_run_that_is_gone_is_left_out() {
     cluster.run(&["mkdir", "/a/b/c/again"]);
 }
 
-/// Makes files whose content goes to value segments, and returns the names of these.
+/// Makes files with content in value segments, and returns the names of these.
 fn long_files(cluster: &Cluster, store: &dyn objstore::ObjectStore) -> Vec<String> {
     let manifest = manifest_of(cluster, "/empty");
     cluster.start();
@@ -219,7 +220,7 @@ fn long_files(cluster: &Cluster, store: &dyn objstore::ObjectStore) -> Vec<Strin
 
 const LONG_FILES: u8 = 60;
 
-/// How many of those files are empty; the others hold what they did.
+/// The number of those files that are empty; the rest have their content.
 fn emptied(cluster: &Cluster) -> usize {
     let fs = cluster.mount();
     let content = |number: u8| {

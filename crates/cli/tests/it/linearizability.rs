@@ -1,8 +1,8 @@
 //! Several clients on few names of one strong directory, while the metadata server is killed again
-//! and again: what they saw is the history of one namespace.
+//! and again: their answers are the history of one namespace.
 //!
-//! Each client is a session of its own, in a thread of its own. What each does is decided by a
-//! seed; how the threads interleave is not. `CUDELE_TEST_SEED` chooses another seed.
+//! Each client is a session of its own, in a thread of its own. A seed decides the steps of each;
+//! the interleaving of the threads is not decided. `CUDELE_TEST_SEED` chooses another seed.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -39,7 +39,7 @@ fn thing(attr: &Attr) -> Thing {
     Thing { ino: attr.ino, dir: attr.is_dir() }
 }
 
-/// What an error says: that nothing was done, or nothing at all.
+/// The claim of an error: no change happened, or unknown.
 #[allow(clippy::wildcard_enum_match_arm, reason = "few errors say what holds in a place")]
 fn refused(error: &Error) -> Outcome {
     match error.errno {
@@ -200,7 +200,7 @@ fn must_notice(mut history: History) {
         }
         _ => None,
     });
-    // A number that nobody can have seen: that of the root.
+    // A number that no client can have seen: that of the root.
     looks.nth(20).unwrap().ino = Ino::ROOT;
     let judgement = history.judge(STEPS_MAX);
     assert_ne!(judgement, Judgement::Linearizable);

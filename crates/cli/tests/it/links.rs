@@ -22,7 +22,7 @@ fn kill_all(cluster: &Cluster) {
     kill(cluster, |_| true);
 }
 
-/// `/zero` and `/one` on the ranks that they are called by, which nobody wants there.
+/// `/zero` and `/one` on the ranks of their names, without a pin.
 fn two_directories(cluster: &Cluster) {
     for path in ["/zero", "/one"] {
         cluster.run(&["mkdir", path]);
@@ -65,7 +65,7 @@ fn a_directory_comes_to_a_file_that_is_to_have_a_name_there() {
     cluster.run(&["mkdir", "/zero/below"]);
     let fs = cluster.mount();
     let ino = link(&fs, "/one/file", "/zero/below", "second").unwrap();
-    // Only that one went, and nobody has pinned it.
+    // Only that one moved, and it is not pinned.
     assert_eq!((rank_of(&cluster, "/zero"), rank_of(&cluster, "/zero/below")), (0, 1));
     let listed = cluster.json(&["mds", "ls"]);
     assert_eq!(listed["ranks"][1]["subtrees"].as_array().unwrap().len(), 2, "{listed}");
@@ -78,7 +78,7 @@ fn a_directory_comes_to_a_file_that_is_to_have_a_name_there() {
     // With a name in it that another directory has, too, it stays there.
     let said = cluster.fails(1, &["mds", "pin", "/zero/below", "0"]);
     assert!(said.contains("several names"), "{said}");
-    // What cannot be moves nothing.
+    // An impossible link moves nothing.
     cluster.run(&["mkdir", "/zero/other"]);
     cluster.run(&["mkdir", "/zero/other/second"]);
     let other = fs.open_dir("/zero/other").unwrap();
@@ -90,7 +90,7 @@ fn a_directory_comes_to_a_file_that_is_to_have_a_name_there() {
     let last = cluster.json(&["stat", names[1]]);
     assert_eq!((&last["ino"], &last["nlink"]), (&ino.0.into(), &1.into()));
     cluster.run(&["rm", names[1]]);
-    // It is nobody's business where it is: it is renamed and removed as others are.
+    // Its rank makes no difference: it is renamed and removed like any other.
     assert_eq!(rank_of(&cluster, "/zero/below"), 1);
     cluster.run(&["mv", "/zero/below", "/zero/renamed"]);
     assert_eq!(rank_of(&cluster, "/zero/renamed"), 0);
@@ -101,8 +101,8 @@ fn a_directory_comes_to_a_file_that_is_to_have_a_name_there() {
     adds_up(&cluster);
 }
 
-/// The `round` in which `/many` is as it should be: three names for each file, in three directories, and what was
-/// said of the file through one of them.
+/// Checks `/many` in a `round`: three names for each file, in three directories, and the mark that
+/// was set on the file through one of them.
 fn has_all(cluster: &Cluster, fs: &Arc<Fs>, round: u32) {
     let dirs = ["/many", "/many/x", "/many/x/y"].map(|path| fs.open_dir(path).unwrap());
     for number in 0..FILES {
@@ -129,7 +129,7 @@ fn files_with_several_names_go_with_the_subtree_that_has_all_of_them() {
     cluster.run_with_input(&["cp", "-", "/many/f0"], b"content");
     cluster.run_with_input(&["cp", "-", "/many/large"], &vec![7; LARGE]);
     let fs = cluster.mount();
-    // It is back in time with what is not safe, also when it asks for nothing.
+    // It reconnects in time with its unsafe changes, even without a request.
     fs.listen(|_| {}).unwrap();
     let dirs = ["/many", "/many/x", "/many/x/y"].map(|path| fs.open_dir(path).unwrap());
     for number in 1..FILES {
@@ -143,7 +143,7 @@ fn files_with_several_names_go_with_the_subtree_that_has_all_of_them() {
     }
     let say = |round: u32| {
         for number in 0..FILES {
-            // Through one of the names, and the others say the same.
+            // Through one of the names, and the rest show the same.
             let ino = dirs[round as usize % 3].lookup(name(number)).unwrap().ino;
             let mode = Some(0o600 + round);
             fs.set_attr(ino, &AttrChange { mode, ..AttrChange::default() }).unwrap();
@@ -152,7 +152,7 @@ fn files_with_several_names_go_with_the_subtree_that_has_all_of_them() {
             dirs[1].link(ino, name(number)).unwrap();
         }
     };
-    // Whoever is killed when: they are on the one rank, or on the other.
+    // After any kill they are on the one rank, or on the other.
     let mut at = 0;
     for round in 0..8 {
         say(round);
@@ -205,7 +205,7 @@ fn a_file_comes_with_its_directory_if_the_other_one_is_pinned() {
     kill_all(&cluster);
     cluster.start();
     are_one(&cluster, names);
-    // Everything is on one rank again: what is made then needs nobody else.
+    // Everything is on one rank again: later creates need no second rank.
     cluster.run(&["rm", "/zero/second"]);
     assert_eq!(cluster.json(&["stat", "/one/file"])["nlink"], 1);
     cluster.run(&["rm", "/one/file"]);
@@ -229,7 +229,7 @@ fn one_of_several_names_is_renamed_into_a_directory_of_another_rank() {
     kill_all(&cluster);
     cluster.start();
     are_one(&cluster, names);
-    // What is pinned stays, and says so.
+    // A pinned directory stays, and the error names the pin.
     cluster.run(&["mkdir", "/zero/other"]);
     cluster.run(&["mds", "pin", "/zero/other", "0"]);
     let said = cluster.fails(1, &["mv", "/one/file", "/zero/other/third"]);
@@ -256,7 +256,7 @@ fn a_file_that_does_not_go_alone_is_renamed_into_a_directory_of_another_rank() {
     let found = fs.stat("/zero/below/had several").unwrap();
     assert_eq!((found.ino, found.nlink), (ino, 1));
     assert_eq!(rank_of(&cluster, "/zero/below"), 1);
-    // Somebody has it open.
+    // A client has it open.
     fs.listen(|_| {}).unwrap();
     let file = one.create("open", &NewFile::default()).unwrap();
     fs.open_as(&Cred::root(), file.ino, true).unwrap();
@@ -265,7 +265,7 @@ fn a_file_that_does_not_go_alone_is_renamed_into_a_directory_of_another_rank() {
     fs.close_file(file.ino, true);
     let found = fs.stat("/zero/open/still open").unwrap();
     assert_eq!((found.ino, found.size), (file.ino, 3));
-    // What is pinned stays, so the other directory goes; and with two that are, nothing does.
+    // A pinned directory stays, so the other directory moves; with two pinned ones, none does.
     cluster.run(&["mds", "pin", "/zero/other", "0"]);
     let ino = link(&fs, "/zero/below/had several", "/zero/below", "third").unwrap();
     let other = fs.open_dir("/zero/other").unwrap();
@@ -315,7 +315,7 @@ fn a_name_that_neither_directory_can_go_for_is_refused_with_the_reasons() {
     link(&fs, "/one/file", "/one", "second").unwrap();
     let error = link(&fs, "/one/file", "/zero/below", "third").unwrap_err();
     assert_eq!(error.errno, Errno::CrossDevice, "{error}");
-    // What is in a directory that is pinned stays, too.
+    // A directory inside a pinned one stays, too.
     assert!(error.to_string().contains("/zero is pinned"), "{error}");
     assert!(error.to_string().contains("several names already"), "{error}");
     // The other way round it is the same, and the root stays where it is.

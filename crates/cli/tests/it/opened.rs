@@ -20,7 +20,7 @@ const ALL: Lock = Lock {
     end: u64::MAX,
 };
 
-/// A client that writes a file down when somebody else wants it, and says so.
+/// A client that writes a file back when another client wants it, and reports the recall.
 fn writer(cluster: &Cluster, path: &'static str, data: &'static [u8]) -> (Arc<Fs>, Receiver<Ino>) {
     let fs = cluster.mount();
     let (told, heard) = mpsc::channel();
@@ -74,7 +74,7 @@ fn what_clients_have_open_goes_with_its_subtree() {
     assert_eq!((opened.shared, opened.attr.size), (true, 6));
     assert_eq!(two.rank_of(ino), Rank(1));
     assert_eq!(object(&one, ino).as_deref(), Some(&b"second"[..]));
-    // What is shared stays so, and is closed where it is.
+    // A shared file stays shared, and is closed on its new rank.
     two.listen(|_| {}).unwrap();
     pin(&cluster, 0);
     three.stat("/a/f").unwrap();
@@ -105,7 +105,7 @@ fn a_file_that_is_open_is_not_deleted_where_it_went() {
     pin(&cluster, 1);
     two.open_dir("/a").unwrap().unlink("f").unwrap();
     two.checkpoint().unwrap();
-    // What was deleted since is gone.
+    // A file that was deleted since is gone.
     let dir = two.open_dir("/a").unwrap();
     let other = dir.create("other", &NewFile::default()).unwrap().ino;
     let other_name = metastore::data_name(other, Pool::USUAL, 0);
@@ -138,7 +138,7 @@ fn locks_go_with_their_files() {
     pin(&cluster, 1);
     assert_eq!(two.lock(ino, ALL, false).unwrap_err().errno, Errno::Again);
     assert_eq!(two.get_lock(ino, ALL).unwrap(), Some((one.client(), ALL)));
-    // Who waits for one waits on.
+    // A client that waits for a lock keeps waiting.
     let waits = {
         let two = two.clone();
         std::thread::spawn(move || two.lock(ino, ALL, true))
@@ -168,7 +168,7 @@ fn what_clients_have_open_goes_to_and_fro_while_servers_are_killed() {
                 cluster.command(&["mds", "pin", "/a", &to]).output().unwrap()
             });
             for _ in 0..20 * round {
-                // It may be on its way, or its server just killed.
+                // It may be moving, or its server just killed.
                 let _ = two.stat("/a/f");
             }
             kill(&cluster, u64::from(round / 2 % 2));

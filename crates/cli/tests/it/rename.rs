@@ -60,7 +60,7 @@ fn renames_follow_rename_2() {
     assert_eq!((a.lookup("f").unwrap().nlink, b.lookup("f-too").unwrap().nlink), (2, 2));
     refused(a.rename("f", &b, "f-too", NO_REPLACE), Errno::Exists);
 
-    // What is replaced is gone; what has other names loses one.
+    // A replaced file is gone; a file with further names loses one.
     a.rename("g", &a, "f", PLAIN).unwrap();
     assert_eq!(b.lookup("f-too").unwrap().nlink, 1);
     refused(a.lookup("g").map(|_| ()), Errno::NotFound);

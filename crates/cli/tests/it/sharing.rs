@@ -22,7 +22,7 @@ fn file(fs: &Arc<Fs>, name: &str, data: &[u8]) -> (Dir, Ino) {
     (dir, attr.ino)
 }
 
-/// Lets a client that has written something nobody else knows write it down when it is recalled.
+/// Lets a client with unwritten content write it back when the file is recalled.
 fn write_when_recalled(fs: &Arc<Fs>, data: &'static [u8]) -> mpsc::Receiver<Ino> {
     let (told, heard) = mpsc::channel();
     let weak: Weak<Fs> = Arc::downgrade(fs);
@@ -61,7 +61,7 @@ fn a_file_that_somebody_writes_is_shared_by_those_who_have_it_open() {
     assert_eq!(recalled.recv_timeout(PATIENCE), Ok(ino));
     assert_eq!(object(&cluster, ino).as_deref(), Some(&b"second"[..]));
     assert_eq!(one.stat("/f").unwrap().mtime, opened.attr.mtime);
-    // Later ones need not wait for anybody.
+    // Later opens need not wait.
     assert!(three.open_as(&root(), ino, true).unwrap().shared);
     for (fs, write) in [(&one, true), (&two, false), (&three, true)] {
         fs.close_file(ino, write);
@@ -165,7 +165,7 @@ fn what_is_open_is_told_to_a_restarted_server() {
     one.sync().unwrap();
     cluster.kill("mds");
     cluster.start();
-    // The first client asks for nothing, and is there when it is needed.
+    // The first client is idle, and answers on demand.
     eventually("it is known", || {
         let opened = two.stat("/f").and_then(|_| two.open_as(&root(), ino, false));
         match opened {
@@ -204,7 +204,7 @@ fn locks_of_several_clients_exclude_each_other_and_end_with_their_client() {
     let whole = range(LockMode::Write, 0, 9);
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| two.lock(ino, whole, true));
-        // Whoever shares its connection is not held up.
+        // Callers on the same connection are not delayed.
         for _ in 0..100 {
             two.stat("/f").unwrap();
         }
@@ -240,7 +240,7 @@ fn locks_are_told_to_a_restarted_server() {
     let flock = Lock { kind: LockKind::Flock, end: u64::MAX, ..lock };
     one.lock(ino, flock, false).unwrap();
     for _ in 0..2 {
-        // The server waits for clients of whose changes it knows.
+        // The server waits for clients with known changes.
         dir.set_attr_of(ino, &AttrChange { mode: Some(0o600), ..AttrChange::default() }).unwrap();
         one.sync().unwrap();
         cluster.kill("mds");

@@ -26,7 +26,7 @@ fn packed(world: &World, options: &[&str], name: &str) -> PathBuf {
     archive
 }
 
-/// An archive with these entries: path, and what the path links to if it is a link.
+/// An archive with these entries: path, and the target of a link.
 fn crafted(path: &Path, entries: &[(&str, tar::EntryType, &str)]) {
     let mut builder = tar::Builder::new(File::create(path).unwrap());
     for (name, kind, target) in entries {
@@ -37,7 +37,7 @@ fn crafted(path: &Path, entries: &[(&str, tar::EntryType, &str)]) {
         header.set_gid(0);
         header.set_mtime(1);
         header.set_size(if kind.is_file() { 4 } else { 0 });
-        // The builder refuses what this is about.
+        // The builder would reject this name.
         header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
         header.as_old_mut().linkname[..target.len()].copy_from_slice(target.as_bytes());
         header.set_cksum();

@@ -1,5 +1,5 @@
-//! `check: merge`: journals that say what no request could, merged under a policy that has every
-//! event judged. The journals are made by hand, as a client that is not to be trusted would.
+//! `check: merge`: journals with events that no request could cause, merged under a policy that
+//! judges every event. The journals are made by hand, as a hostile client would.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -142,7 +142,7 @@ impl<'w> Forged<'w> {
         fs::write(self.state.join(format!("journal.{:016x}", 1)), bytes).unwrap();
     }
 
-    /// What a dry run says and then the merge, which must be the same.
+    /// The report of a dry run and then the merge, which must be the same.
     fn merge(&mut self) -> Value {
         self.save();
         let [planned, done] = [&["merge", "--dry-run"][..], &["merge"]].map(|run| {
@@ -187,8 +187,8 @@ fn tree(fs: &Arc<Fs>, path: &str) -> BTreeMap<String, String> {
     all
 }
 
-/// What others have in the user's directory: a directory, a sticky one, one below a private one, one
-/// that is not empty, and files in the first two.
+/// Objects of other users in the user's directory: a directory, a sticky one, one below a private
+/// one, one that is not empty, and files in the first two.
 fn others(fs: &Arc<Fs>) -> [Ino; 6] {
     let job = fs.make_dir("/job", 0o755).unwrap();
     let to_user = AttrChange { uid: Some(USER), gid: Some(USER), ..AttrChange::default() };
@@ -207,7 +207,7 @@ fn others(fs: &Arc<Fs>) -> [Ino; 6] {
     [theirs, sticky, inner, full, their_file, sticky_file]
 }
 
-/// What a user may not do, and a little that is allowed.
+/// Forbidden events of a user, and some that are allowed.
 fn misbehave(job: &mut Forged<'_>, others: [Ino; 6]) {
     let root = job.root;
     let [theirs, sticky, inner, full, their_file, sticky_file] = others;
@@ -307,7 +307,7 @@ impl Dice {
     }
 }
 
-/// Events on few names, most of which somebody else has made, moved or removed.
+/// Events on few names, most of which another user has made, moved or removed.
 fn gamble(job: &mut Forged<'_>, dice: &mut Dice, known: &[(Ino, bool)]) {
     const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
     let mut dirs = vec![job.root];
@@ -336,7 +336,7 @@ fn gamble(job: &mut Forged<'_>, dice: &mut Dice, known: &[(Ino, bool)]) {
     }
 }
 
-/// What is there before and what others do meanwhile.
+/// Existing objects, and the interfering changes.
 fn interfere(fs: &Arc<Fs>, path: &str) -> Vec<(Ino, bool)> {
     let mut known = Vec::new();
     for name in ["a", "d"] {
@@ -383,7 +383,7 @@ fn recovery_does_not_repeat_what_was_rejected() {
         let mut job = Forged::new(&world, &path, None, GLOBAL).unwrap();
         fs.open_dir(&path).unwrap().create("c", &NewFile::default()).unwrap();
         let root = job.root;
-        // What is rejected stands between creates that are not, and would be in their way.
+        // Rejected events between accepted ones, which they would hinder.
         job.create(root, "one");
         job.create(root, "c");
         let lost = job.mkdir(root, "a");

@@ -1,4 +1,5 @@
-//! `merge: on_demand` (BF-04): nobody hears of the work before somebody asks, and whoever asks sees all of it.
+//! `merge: on_demand` (BF-04): the work stays invisible until a client asks, and that client sees
+//! all of it.
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -32,7 +33,7 @@ fn job_of(fs: &Arc<Fs>) -> Subtree {
     subtree
 }
 
-/// What the client is asked to merge.
+/// The merge requests to the client.
 fn listen(fs: &Fs) -> mpsc::Receiver<Ino> {
     let (tell, told) = mpsc::channel();
     fs.listen(move |notice| {
@@ -59,11 +60,11 @@ fn whoever_looks_first_waits_until_the_job_has_merged() {
     let looker = std::thread::spawn(move || {
         let fs = cluster.mount().unwrap();
         seen.send(fs.stat("/job/f999").map(|_| ())).unwrap();
-        // What is remembered of it would hide what comes.
+        // A cached absence would hide later merges.
         assert_eq!(fs.stat("/job/later").unwrap_err().errno, Errno::NotFound);
         fs.open_dir("/job").unwrap().list().unwrap().len() as u64
     });
-    // The job goes on, and merges on its way.
+    // The job continues, and merges on its way.
     let (mut files, begin) = (FILES, Instant::now());
     while !looker.is_finished() && begin.elapsed() < PATIENCE {
         append(&mut subtree, files);
@@ -100,7 +101,7 @@ fn a_job_that_pauses_is_told_and_merges() {
     assert_eq!(subtree.pending_events(), 0);
     assert!(looker.join().unwrap().is_ok());
     assert_eq!(subtree.meet_demand(), Ok(false), "nobody waits any more");
-    // With nothing new there is nothing to merge, and nobody waits long.
+    // Without new work there is nothing to merge, and no client waits long.
     let fs = cluster.mount().unwrap();
     let looker = std::thread::spawn(move || fs.stat("/job/f1").map(|attr| attr.ino));
     while !looker.is_finished() {
@@ -144,7 +145,7 @@ fn who_forgets_the_root_has_not_merged() {
     })
     .unwrap();
     let mut subtree = job_of(&fs);
-    // Its client remembers what is in the root.
+    // Its client has the root cached.
     assert_eq!(fs.open_dir("/job").unwrap().list().unwrap().len(), 0);
     let others = cluster.mount().unwrap();
     let looker = std::thread::spawn(move || cluster.mount().unwrap().stat("/job/f0").map(|_| ()));

@@ -20,7 +20,7 @@ fn ingested(world: &World) -> PathBuf {
     for number in 0..FILES {
         fs::write(tree.join(format!("f{number:03}")), number.to_le_bytes().repeat(250)).unwrap();
     }
-    // As deltafs, but others may look.
+    // As deltafs, but other clients may look.
     let policy = world.path("policy.yml");
     let text = "consistency: append_client_journal\ndurability: local_persist\n";
     fs::write(&policy, format!("allocated_inodes: 1000\ninterfere_policy: allow\n{text}")).unwrap();
@@ -74,7 +74,7 @@ fn starts(bytes: &[u8]) -> Vec<usize> {
     all
 }
 
-/// Makes the first event of a block one of a type that nobody knows, with a checksum that matches.
+/// Makes the first event of a block one of an unknown type, with a checksum that matches.
 fn make_unknown(bytes: &mut [u8], block: usize, end: usize) {
     bytes[block + 28] = 99;
     let covered = [&bytes[block..block + 24], &bytes[block + 28..end]].concat();
@@ -331,7 +331,7 @@ fn chosen_events_are_applied_and_the_rest_later() {
     assert_eq!((&applied["created"], &applied["rejected"]), (&json!(10), &json!(0)));
     lab.world.run(&["stat", "/in/f007"]).done();
     lab.world.run(&["stat", "/in/f010"]).refused(&["ENOENT"]);
-    // Another selection is not taken for what was applied already.
+    // Another selection does not count as applied already.
     lab.run(&["event", "apply", "/in", "--range", "1..31"]).done();
     lab.world.run(&["stat", "/in/f010"]).done();
     lab.world.run(&["merge", "/in"]).done();

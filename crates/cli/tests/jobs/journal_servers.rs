@@ -1,5 +1,5 @@
 //! The journal tool on the journal of a metadata server: while it runs, after a crash, and that a
-//! server starts from whatever the tool leaves.
+//! server starts from every result of the tool.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use crate::fixture::{Said, World};
 const FILES: u64 = 60;
 const SEGMENTS: &str = "journal/mds.0000/";
 
-/// A cluster whose server crashed with a journal of several segments.
+/// A cluster with a crashed server and a journal of several segments.
 struct Lab {
     world: World,
 }
@@ -128,7 +128,7 @@ fn archives_that_are_cut_off_foreign_or_damaged_are_refused() {
         let said = lab.run(&["--json", "import", "--dry-run", &bad, "mds.0"]);
         assert!(!said.err.contains("panicked"), "{at}: {}", said.err);
         if said.ok {
-            // What stands between the segments does not matter.
+            // Bytes between the segments do not matter.
             let told: Value = serde_json::from_str(&said.out).unwrap();
             assert_eq!(told["unchanged"], json!(lab.segments().len()), "{at}: {told:#}");
         }
@@ -200,7 +200,7 @@ fn a_server_starts_from_a_journal_that_was_reset_and_gives_no_position_twice() {
     lab.world.kill_server();
     lab.up();
     lab.world.run(&["stat", "/after"]).done();
-    // What was kept is older than what was done since: positions go on all the same.
+    // The kept journal is older than the later changes: positions continue all the same.
     lab.world.run(&["mkdir", "/later"]).done();
     lab.world.kill_server();
     let told = lab.json(&["import", "--force", "--no-backup", &backup, "mds.0"]);

@@ -15,8 +15,8 @@ fn counter(world: &World, name: &str) -> u64 {
     counters[name].as_u64().unwrap_or_else(|| panic!("no counter {name} in {status}"))
 }
 
-/// How many directories the server wrote since, once it has told the monitor of so many: it says what
-/// it did twice a second.
+/// The number of directories that the server wrote since, once it has reported at least so many to
+/// the monitor: it reports twice a second.
 fn written_since(world: &World, before: u64, least: u64) -> u64 {
     let start = std::time::Instant::now();
     loop {
@@ -39,7 +39,7 @@ fn its_result_is_in_the_metadata_store() {
     let (policy, tree) = (policy.to_str().unwrap(), tree.to_str().unwrap());
     world.run(&["ingest", "--policy", policy, tree, "/in"]).done();
     // The five directories of the tree, the one with inodes of several names, and the root of the
-    // namespace: each was written once, whatever the number of events.
+    // namespace: each was written once, for any number of events.
     let written = written_since(&world, written, 5);
     assert!(written <= 7, "{written} directories were written");
     let before = world.run(&["find", "/in"]).done().out;

@@ -67,7 +67,7 @@ fn one_that_fails_keeps_the_whole_from_being_complete() {
     assert!(names("/again").len() > 300);
 }
 
-/// Where no thread can be had, what threads would do is done without them.
+/// Without a free thread, the caller does the threads' work itself.
 #[test]
 fn what_needs_threads_works_without_them() {
     const USER: u32 = 47_113;
@@ -104,7 +104,8 @@ fn a_failure_says_what_holds_all_the_same() {
     let mut subtree = client.decouple("/job", &policy).unwrap();
     let root = subtree.root();
     subtree.create(root, b"file", &NewFile::default()).unwrap();
-    // Somebody gives the subtree up for this client: the journal is stored, and cannot be merged.
+    // Another process gives the subtree up for this client: the journal is stored, and cannot be
+    // merged.
     client.release(root).unwrap();
     let error = subtree.complete().unwrap_err();
     for words in ["volatile_apply did not complete", "what holds", "invisible-global"] {

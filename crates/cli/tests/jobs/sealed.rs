@@ -15,7 +15,7 @@ use crate::fixture::World;
 /// Where the monitor is; its presence makes this process the client.
 const MON: &str = "CUDELE_SEALED_MON";
 
-/// Waits until the parent says that it goes on.
+/// Waits for the parent's word.
 fn wait_at(place: &str) {
     println!("@{place}");
     std::io::stdout().flush().unwrap();
@@ -31,7 +31,7 @@ fn append(subtree: &mut Subtree, names: &[&str]) {
     }
 }
 
-/// Not a test of its own: what the client process runs.
+/// Not a test of its own: the client process runs it.
 #[test]
 fn the_client() {
     let Ok(mon) = std::env::var(MON) else { return };
@@ -39,7 +39,7 @@ fn the_client() {
     let fs = Cluster::connect(&mon.parse().unwrap()).unwrap().mount().unwrap();
     fs.make_dir("/job", 0o755).unwrap();
     let policy = Policy::from_name_or_text("weak-global").unwrap().policy;
-    // As after an answer that was lost: what is found later has the numbers of the second one.
+    // As after a lost answer: the later state has the numbers of the second one.
     drop(fs.decouple("/job", &policy).unwrap());
     let mut job = fs.decouple("/job", &policy).unwrap();
     append(&mut job, &["a", "b"]);
@@ -65,7 +65,7 @@ fn the_client() {
     println!("@done");
 }
 
-/// The client, and what it says.
+/// The client, and its output.
 struct Client {
     process: Child,
     output: BufReader<std::process::ChildStdout>,
@@ -104,7 +104,7 @@ impl Drop for Client {
     }
 }
 
-/// Nothing can be put where the server's journal goes on, as long as this lives.
+/// The server's next segment cannot be put as long as this lives.
 struct InTheWay(Vec<PathBuf>);
 
 impl InTheWay {
@@ -135,8 +135,8 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A client that was told that its merge failed, and has appended and persisted more since; and
-/// whose first journal object the server has merged, stored and deleted.
+/// A client with a failed merge that has appended and persisted more since; the server has merged,
+/// stored and deleted its first journal object.
 fn after_a_failed_merge(world: &World) -> Client {
     let mut client = Client::start(world);
     client.at("persisted");
@@ -152,7 +152,7 @@ fn after_a_failed_merge(world: &World) -> Client {
     let mount = Cluster::connect(&Locator::monitor_of(&world.path("c"))).unwrap().mount().unwrap();
     let mut others = 0;
     eventually("the server deletes what it has stored", || {
-        // What the last segment of its journal says may be needed.
+        // The last segment of its journal may be needed.
         others += 1;
         mount.make_dir(format!("/other.{others}"), 0o755).unwrap();
         mount.checkpoint().unwrap();

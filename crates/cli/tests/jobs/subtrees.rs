@@ -78,7 +78,7 @@ fn what_root_gave_up_is_not_in_the_way_of_what_comes_next() {
     let tree = world.path("tree");
     world.run(&["ingest", "--policy", "deltafs", tree.to_str().unwrap(), "/in"]).done();
     world.run_elsewhere(&["discard", "--force", "/in"]).done();
-    // The journal on this disk has numbers that are nobody's by now.
+    // The journal on this disk has numbers without an owner by now.
     world.run(&["decouple", "/in", "deltafs"]).done();
     world.run(&["merge", "/in"]).done();
     world.run(&["stat", "/in/a"]).refused(&["ENOENT"]);

@@ -1,4 +1,4 @@
-//! Namespace sync (U-03): others see a job's work grow, and each update once.
+//! Namespace sync (U-03): other clients see a job's work grow, and each update once.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -32,7 +32,7 @@ fn to_strong_what_is_pending_is_merged_first() {
     assert_eq!(said["change"]["state"], "in force");
     assert_eq!(cell(&world, "/in"), "strong-global");
     world.crash();
-    // What was merged is as durable as the new policy says.
+    // Merged updates are as durable as the new policy says.
     world.run(&["stat", "/in/a/file.007"]).done();
     world.run_elsewhere(&["mkdir", "/in/new"]).done();
 }

@@ -1,5 +1,5 @@
-//! One case: a client works under the policy of a cell until it is at a step, a fault strikes,
-//! everybody who is left recovers what can be recovered, and somebody else looks.
+//! One case: a client works under the policy of a cell until it is at a step, a fault strikes, the
+//! surviving processes recover all that they can, and another client looks.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -21,12 +21,12 @@ const CLIENTS_RETURN_MILLIS: u64 = 1500;
 /// Everything that cases need, made once.
 pub(crate) struct Lab {
     site: Site,
-    /// The disk of clients whose power fails.
+    /// The disk of clients with a power failure.
     disk: Option<Disk>,
     cases: usize,
 }
 
-/// What came of a case.
+/// The result of a case.
 pub(crate) struct Outcome {
     cell: Cell,
     fault: Fault,
@@ -34,7 +34,7 @@ pub(crate) struct Outcome {
     expected: Expected,
     seen: String,
     kept: String,
-    /// What is not as the table says.
+    /// The differences from the table.
     wrong: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// How much of the whole is there.
+/// The existing part of the whole.
 fn measure(tree: &Tree) -> Result<usize, String> {
     let all = tree::acts().len();
     let found = (0..=all).rev().find(|count| tree::after(*count) == *tree);
@@ -162,8 +162,8 @@ impl Lab {
         self.site.objects("journal/client/").into_iter().collect()
     }
 
-    /// The client lives: it completes its composition, again if need be, and then merges whatever
-    /// its consistency.
+    /// The client lives: it completes its composition, again if need be, and then merges under any
+    /// consistency.
     fn client_goes_on(
         &self,
         outcome: &mut Outcome,
@@ -174,7 +174,7 @@ impl Lab {
         let Expected { seen, kept } = outcome.expected.clone();
         let strong = outcome.cell.consistency == Consistency::Strong;
         if strong {
-            // What it sends again is what is tested: it must come in time.
+            // Its repeated requests are tested: they must come in time.
             client.go();
             self.site.up_and_wait_for_clients(CLIENTS_RETURN_MILLIS);
         } else {
@@ -198,8 +198,8 @@ impl Lab {
         outcome.kept = outcome.judge("kept", &self.site.look(path), &kept);
     }
 
-    /// The client is dead: a process on its disk or, if that is gone, another machine takes up
-    /// what can be taken up; twice, which must not make a difference.
+    /// The client is dead: a process on its disk or, if that is gone, another machine takes its
+    /// work over; twice, which must not make a difference.
     fn others_recover(&self, outcome: &mut Outcome, path: &str, state: &Path) {
         let Expected { seen, kept } = outcome.expected.clone();
         outcome.seen = outcome.judge("seen after the fault", &self.site.look(path), &seen);

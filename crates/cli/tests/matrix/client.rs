@@ -16,7 +16,7 @@ use crate::tree::{self, Known, Tree};
 /// The job, as JSON; its presence makes this process a client.
 pub(crate) const JOB: &str = "CUDELE_MATRIX_JOB";
 
-/// What a client is started for.
+/// The task of a client.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Job {
     pub(crate) mon: String,
@@ -37,21 +37,21 @@ pub(crate) enum Task {
     Hold { name: String },
     /// Work under the policy of a cell, complete so many acts of it, and change to another one.
     Change { from: String, to: String, completed: usize },
-    /// In a decoupled subtree, made or taken up: create a file, and let others see it.
+    /// In a decoupled subtree, made or taken up: create a file, and publish it.
     Append { cell: String, name: String },
     /// Set the policy of a cell, or decouple under it.
     Set { cell: String },
     /// Say which policy is in force, and which client has the subtree.
     Policy,
-    /// Look at what others see.
+    /// Look at the shared view.
     Look,
-    /// Take up what an earlier process on this disk left, and merge it.
+    /// Take over the leftovers of an earlier process on this disk, and merge them.
     Recover { end: bool },
     /// The same on a machine that has only the object store.
     TakeOver { end: bool },
 }
 
-/// Not a test of its own: what a client process runs.
+/// Not a test of its own: a client process runs it.
 #[test]
 fn the_client() {
     let Ok(job) = std::env::var(JOB) else { return };
@@ -90,7 +90,7 @@ impl Stops {
         }
     }
 
-    /// Says that it is here if it was told to stop, and goes on.
+    /// Reports its place if the test wants a stop there, and continues.
     fn pass(&self, place: &str) {
         let mut stops = self.0.lock().unwrap();
         if let Some(at) = stops.iter().position(|stop| stop == place) {
@@ -187,7 +187,7 @@ fn merge(mut subtree: Subtree, end: bool) -> Result<()> {
     if end { subtree.forget() } else { Ok(()) }
 }
 
-/// Repeats what may be repeated as often as a user would.
+/// Repeats a repeatable call as often as a user would.
 fn insist<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     for _ in 0..2 {
         if let Ok(value) = attempt() {
@@ -239,7 +239,7 @@ fn decoupled(
     Ok(())
 }
 
-/// Repeats it until somebody has started the server again.
+/// Repeats it until the test has started the server again.
 fn persevere<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     let start = Instant::now();
     loop {
@@ -313,7 +313,7 @@ fn append(cluster: &Arc<Cluster>, path: &str, cell: &str, name: &str) -> Result<
     };
     let ino = subtree.create(subtree.root(), name.as_bytes(), &NewFile::default())?;
     subtree.sync()?;
-    // The journals of what is merged go when the metadata store has it.
+    // Merged journals are deleted when the metadata store has their events.
     fs.checkpoint()?;
     Ok(Tree::from([(name.to_owned(), ino.to_string())]))
 }
@@ -330,7 +330,7 @@ fn strong(fs: &Arc<Fs>, path: &str, policy: &Policy, stops: &Stops) -> Result<()
     let mut last = stops.contains(|stop| stop == "act 0");
     stops.at("act 0");
     for (before, act) in tree::acts().iter().enumerate() {
-        // What follows a crash would only blur what the crash left.
+        // Later steps would only blur the state after the crash.
         if last {
             break;
         }
@@ -352,7 +352,7 @@ fn strong(fs: &Arc<Fs>, path: &str, policy: &Policy, stops: &Stops) -> Result<()
 /// Takes the subtree over from the client that is gone, if that one had it and left a journal, and
 /// merges.
 fn take_over(cluster: &Arc<Cluster>, path: &str, end: bool) -> Result<()> {
-    // The server tells the monitor who has what twice a second.
+    // The server reports the owners to the monitor twice a second.
     let start = Instant::now();
     let known = loop {
         let decoupled = cluster.status()?.decoupled;
@@ -366,7 +366,7 @@ fn take_over(cluster: &Arc<Cluster>, path: &str, end: bool) -> Result<()> {
     match cluster.recover(&place, &known, None, false) {
         Ok(Recovered { subtree: Some(subtree), .. }) => merge(subtree, end),
         Ok(_) => Ok(()),
-        // What the monitor knows may be older than the end of the decoupling.
+        // The monitor's state may be older than the end of the decoupling.
         Err(error) if matches!(error.errno, Errno::NotFound | Errno::Stale) => Ok(()),
         Err(error) => Err(error),
     }

@@ -1,6 +1,6 @@
-//! Disks that can lose power: an ext4 in a file. What a copy of the file holds at some moment is
-//! what the disk would hold if the power failed then. What the kernel has not yet been made to
-//! write is missing.
+//! Disks that can lose power: an ext4 in a file. A copy of the file at some moment is the state of
+//! the disk after a power failure at that moment. Data that the kernel has not written yet is
+//! missing.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -21,7 +21,7 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// A new disk. If that is not permitted here, prints so and returns nothing: what needs it is
+    /// A new disk. Without the permission, prints so and returns None: the tests that need it are
     /// left out.
     pub(crate) fn new(what: &str) -> Option<Self> {
         let directory = TempDir::new().unwrap();
@@ -62,13 +62,13 @@ impl Disk {
         }
     }
 
-    /// The power fails now. Whoever uses the disk may go on until [`Disk::reboot`]; what they
-    /// write is gone by then.
+    /// The power fails now. Processes may use the disk until [`Disk::reboot`]; their writes are
+    /// gone by then.
     pub(crate) fn freeze(&mut self) {
         std::fs::copy(self.image(self.frozen), self.image(self.frozen + 1)).unwrap();
     }
 
-    /// The power is back. Nobody may use the disk.
+    /// The power is back. No process may use the disk at this time.
     pub(crate) fn reboot(&mut self) {
         self.unmount();
         std::fs::remove_file(self.image(self.frozen)).unwrap();

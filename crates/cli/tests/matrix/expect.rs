@@ -1,8 +1,8 @@
-//! What must be there after a fault, worked out from the line of the table.
+//! The required state after a fault, derived from the line of the table.
 //!
-//! What is there is always what the first acts made, because acts are journalled in order. So an
+//! The state is always the result of the first acts, because acts are journalled in order. So an
 //! expectation is a set of numbers of acts: one number where the table decides, more where the
-//! fault struck in the middle of something that was not promised yet.
+//! fault struck before a promise was complete.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::step::{Merged, Persisted, Step};
 use crate::table::{Fate, Row, Seen};
 use crate::tree::acts;
 
-/// A column of the table, two at once, or one with what the kernel had not written yet.
+/// A column of the table, two at once, or one with the kernel's unwritten data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// `kill -9` of the client.
@@ -22,7 +22,7 @@ pub(crate) enum Fault {
     ClientGone,
     /// The power of the client's machine fails.
     ClientPower,
-    /// `kill -9` of the metadata server, which is started again. The client goes on.
+    /// `kill -9` of the metadata server, which is started again. The client continues.
     MdsKilled,
     /// Both processes are killed.
     BothKilled,
@@ -76,7 +76,7 @@ pub(crate) const KNOWN: [(&str, Fault); 0] = [];
 /// Numbers of acts.
 pub(crate) type Acts = BTreeSet<usize>;
 
-/// What others see afterwards, and what is there when everything that can be recovered is.
+/// The shared view afterwards, and the state after all recovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Expected {
     pub(crate) seen: Acts,
@@ -111,8 +111,8 @@ fn decoupled(row: &Row, fault: Fault, step: &Step) -> Expected {
     let seen =
         if visible && (repeated || !fault.takes_the_server()) { merged } else { nothing.clone() };
     if fault == Fault::MdsKilled {
-        // The client has what it did not merge. The answer to a merge that was on its way may
-        // have been on its way back.
+        // The client has its unmerged updates. The answer to a pending merge may have been under
+        // way.
         let kept = match (step.merged, row.mds_killed) {
             (Merged::Yes, Fate::MergedPartLost) => nothing,
             (Merged::Perhaps, Fate::MergedPartLost) => Acts::from([0, all]),
@@ -126,7 +126,7 @@ fn decoupled(row: &Row, fault: Fault, step: &Step) -> Expected {
     Expected { seen, kept }
 }
 
-/// What the journal holds after the fault.
+/// The content of the journal after the fault.
 fn durable(fault: Fault, step: &Step) -> Acts {
     let all = acts().len();
     match step.persisted {
@@ -149,7 +149,7 @@ fn strong(row: &Row, fault: Fault, step: &Step) -> Acts {
         Fate::KeptTheClientReplaysItsLog if fault == Fault::MdsKilled => answered,
         Fate::KeptTheClientReplaysItsLog if client == Fate::Kept => Acts::from([step.logged]),
         Fate::KeptTheClientReplaysItsLog => Acts::from([0]),
-        // It sends again what was answered and is not safe.
+        // It repeats answered changes that are not safe.
         Fate::Kept if fault == Fault::MdsKilled || step.complete => answered,
         Fate::Kept => (0..=step.answered).collect(),
         Fate::LostIfUnmerged

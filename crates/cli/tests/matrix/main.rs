@@ -49,8 +49,8 @@ fn every_cell_meets_every_fault_at_every_step() {
     report(&run(|_, _, steps| (0..steps.len()).collect()));
 }
 
-/// Runs cases at the chosen steps: those that need the store's power to fail on a site of their
-/// own, beside the others.
+/// Runs cases at the chosen steps: those with a power failure of the store on a site of their own,
+/// beside the rest.
 fn run(choose: impl Fn(&Row, Fault, &[Step]) -> Vec<usize> + Sync) -> Vec<Outcome> {
     let all = |lab: &mut Lab, power: bool| {
         let mut outcomes = Vec::new();

@@ -1,5 +1,5 @@
-//! Compositions that are interrupted while they are repeated, or carried out on a journal that has
-//! grown: what an earlier persist completed for stays, and nothing is there twice.
+//! Compositions that are interrupted during a repetition, or run on a journal that has grown:
+//! updates of an earlier complete persist stay, and nothing exists twice.
 
 use std::path::PathBuf;
 
@@ -8,10 +8,10 @@ use crate::client::Task;
 use crate::site::{Client, Site};
 use crate::tree::{Tree, acts, after};
 
-/// Acts that are persisted before the others are appended.
+/// Acts that are persisted before the rest are appended.
 const FIRST: usize = 12;
 
-/// A site, and one client whose journal grows.
+/// A site, and one client with a growing journal.
 struct Scene {
     site: Site,
     state: PathBuf,
@@ -34,7 +34,7 @@ impl Scene {
         self.site.up();
     }
 
-    /// A later process on the same disk merges what there is.
+    /// A later process on the same disk merges the leftovers.
     fn recover(&self) -> Tree {
         let recover = Task::Recover { end: true };
         self.site.client(recover, PATH, &self.state, &[]).result().unwrap();

@@ -1,6 +1,6 @@
-//! When the log of a strong client with local durability is replayed: after a crash of the server,
-//! before anything else that its client asks for, and by a later process if the client is dead.
-//! And when it is not, because the server was stopped and others went on from there.
+//! The replay of the log of a strong client with local durability: after a crash of the server,
+//! before any further request of its client, and by a later process if the client is dead. And the
+//! cases without a replay, because the server was stopped and other clients continued from there.
 
 use std::path::{Path, PathBuf};
 
@@ -45,7 +45,8 @@ fn restart(site: &Site) {
     site.up();
 }
 
-/// A stop is no failure: what was logged before it is stored, and others may have removed it.
+/// A stop is no failure: logged changes from before it are stored, and other clients may have
+/// removed them.
 #[test]
 fn a_log_is_not_replayed_after_a_clean_stop() {
     let site = Site::new();
@@ -57,7 +58,7 @@ fn a_log_is_not_replayed_after_a_clean_stop() {
     client.go_to_the_end().unwrap();
     assert_eq!(names(&site), ["g"]);
 
-    // The log began anew: it still does what it is for.
+    // The new log works like the first.
     crash(&site);
     assert_eq!(names(&site), [""; 0]);
     assert_eq!(names_from(&site, &state(&site)), ["g"]);
@@ -72,8 +73,8 @@ fn a_log_is_replayed_before_the_first_request_after_a_crash() {
     assert_eq!(names(&site), [""; 0]);
 }
 
-/// What a dead client logged is there again as soon as somebody comes to its machine; and then it
-/// is stored, so that it comes back once.
+/// A dead client's logged changes are back as soon as a process runs on its machine; and then they
+/// are stored, so that they come back once.
 #[test]
 fn a_dead_clients_log_is_replayed_once_by_the_next_process_there() {
     let site = Site::new();
@@ -91,8 +92,8 @@ fn a_dead_clients_log_is_replayed_once_by_the_next_process_there() {
     assert_eq!(names_from(&site, &state), [""; 0]);
 }
 
-/// Whoever changes the policy replays the logs of the dead on its machine, also if it was there
-/// before the server crashed: afterwards nobody would want them.
+/// A process that changes the policy replays the logs of the dead on its machine, even if it lived
+/// before the server crashed: afterwards no process would need them.
 #[test]
 fn a_dead_clients_log_is_replayed_before_the_policy_is_changed() {
     for cell in ["strong-none", "weak-none"] {
@@ -121,7 +122,7 @@ fn nobody_touches_the_log_of_a_living_client() {
     client.go_to_the_end().unwrap();
     assert_eq!(names(&site), ["f", "g"]);
 
-    // Nobody needs it after a clean stop.
+    // No process needs it after a clean stop.
     restart(&site);
     assert_eq!(names_from(&site, &state), ["f", "g"]);
     assert_eq!(logs(&state), 0);

@@ -43,12 +43,12 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// A cluster whose store is in a directory.
+    /// A cluster with its store in a directory.
     pub(crate) fn new() -> Self {
         Self::with(None)
     }
 
-    /// A cluster whose store is on a disk of its own; nothing if such a disk may not be made here.
+    /// A cluster with its store on a disk of its own; None if this machine forbids such a disk.
     pub(crate) fn on_a_disk() -> Option<Self> {
         Some(Self::with(Some(Disk::new("store")?)))
     }
@@ -66,8 +66,8 @@ impl Site {
         self.home.path().join(name)
     }
 
-    /// Where the object store is: on its own disk, in the pool that `CUDELE_TEST_STORE` names, or in
-    /// the cluster's directory.
+    /// The address of the object store: on its own disk, in the pool that `CUDELE_TEST_STORE`
+    /// names, or in the cluster's directory.
     fn store_url(&self) -> String {
         match (&self.store, std::env::var("CUDELE_TEST_STORE")) {
             (Some(disk), _) => format!("dir:{}", disk.path().join("store").display()),
@@ -92,13 +92,13 @@ impl Site {
         command.stdin(Stdio::null()).current_dir("/");
     }
 
-    /// Starts whatever does not run. Clients that are dead are not waited for.
+    /// Starts the daemons that do not run. Recovery does not wait for dead clients.
     pub(crate) fn up(&self) {
         self.up_and_wait_for_clients(0);
     }
 
-    /// Starts whatever does not run. For so long a server waits for clients of its predecessor
-    /// that have something to send again. The journal is written late: much is unsafe at any time.
+    /// Starts the daemons that do not run. A server waits this long for clients of its predecessor
+    /// with changes to repeat. The journal is written late: many changes are unsafe at any time.
     pub(crate) fn up_and_wait_for_clients(&self, millis: u64) {
         let url = self.store_url();
         let (late, large) = ("commit_interval_ms=200", "commit_bytes=100000000");
@@ -108,7 +108,7 @@ impl Site {
         assert!(output.status.success(), "up: {}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// Runs a command of somebody else, which must succeed.
+    /// Runs a command of another client, which must succeed.
     pub(crate) fn run(&self, arguments: &[&str]) {
         let output = self.command(arguments).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
@@ -140,7 +140,7 @@ impl Site {
         }
     }
 
-    /// Lets a daemon do nothing any more; what it is in the middle of in the kernel ends first.
+    /// Stops a daemon; its present system call ends first.
     fn stop(&self, daemon: &str) {
         for pid in self.daemons(daemon) {
             kill_process(pid, Signal::STOP).unwrap();
@@ -156,10 +156,10 @@ impl Site {
         self.kill("mds");
     }
 
-    /// The power of the servers' machine fails: the daemons are gone, and the store's disk has
-    /// what was durable at that moment.
+    /// The power of the servers' machine fails: the daemons are gone, and the store's disk has the
+    /// durable data of that moment.
     pub(crate) fn cut_power(&mut self, killed: impl FnOnce()) {
-        // The copy of a disk takes a while, in which nobody may write to it.
+        // The copy of a disk takes a while, in which no process may write to it.
         self.stop("mds");
         self.stop("mon");
         self.store.as_mut().expect("the store of this site has a disk").freeze();
@@ -177,7 +177,7 @@ impl Site {
         objstore::open_existing(&self.store_url()).unwrap()
     }
 
-    /// The objects of the store whose name starts with this.
+    /// The objects of the store with this prefix.
     pub(crate) fn objects(&self, prefix: &str) -> Vec<String> {
         self.open_store().list(prefix).unwrap()
     }
@@ -189,7 +189,7 @@ impl Site {
         let _ = store.put(name, &bytes[..length(bytes.len())], Expect::Any).unwrap();
     }
 
-    /// Starts a client process on the machine whose disk has this directory.
+    /// Starts a client process on the machine with this directory on its disk.
     pub(crate) fn client(&self, task: Task, path: &str, state: &Path, stops: &[&str]) -> Client {
         let stops = stops.iter().map(|stop| (*stop).to_owned()).collect();
         let job = Job { mon: self.monitor().to_string(), path: path.to_owned(), task, stops };
@@ -207,7 +207,7 @@ impl Site {
         Client { input: child.stdin.take(), child, output }
     }
 
-    /// What a client on a machine of its own sees.
+    /// The view of a client on a machine of its own.
     pub(crate) fn look(&self, path: &str) -> Tree {
         self.client(Task::Look, path, &self.path("elsewhere"), &[]).result().unwrap()
     }
@@ -265,7 +265,7 @@ impl Client {
         let _ = self.child.wait();
     }
 
-    /// Waits for its end. An error is what the library said.
+    /// Waits for its end. An error is the library's message.
     pub(crate) fn result(mut self) -> Result<Tree, String> {
         let said = self.said().unwrap_or_default();
         let text = said.strip_prefix('=').ok_or_else(|| format!("it ended with `{said}`"))?;

@@ -7,7 +7,7 @@ use policy::{Composition, Durability};
 use crate::table::Row;
 use crate::tree::acts;
 
-/// How far the journal is on its way to where it is kept.
+/// The progress of the journal on the way to its storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Persisted {
     No,
@@ -38,7 +38,7 @@ pub(crate) struct Step {
     pub(crate) logged: usize,
     /// The composition is complete for all of it.
     pub(crate) complete: bool,
-    /// Whether the client completes once more after it.
+    /// Whether the client completes again after it.
     pub(crate) before_repetition: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Table II with what survives, as section 6 of the design has it: one line here for one line
-//! there. What the tests expect is derived from these lines and from nothing else.
+//! Table II with the surviving updates, as section 6 of the design has it: one line here for one
+//! line there. The expectations of the tests are derived from these lines and from nothing else.
 
 use policy::{Cell, Consistency, Durability};
 
@@ -18,7 +18,7 @@ pub(crate) enum Seen {
     AtOnce,
 }
 
-/// What becomes of updates whose mechanisms have completed.
+/// The fate of updates after their mechanisms have completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Lost,

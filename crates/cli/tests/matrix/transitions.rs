@@ -1,7 +1,7 @@
-//! Changes of policy that are interrupted: every ordered pair of the nine cells, with real processes
-//! that are killed before, inside and after what the change needs. Afterwards the old policy or the
-//! new one is in force, the subtree is one client's or everybody's, and what the one in force
-//! promises is there.
+//! Changes of policy that are interrupted: every ordered pair of the nine cells, with real
+//! processes that are killed before, inside and after the steps of the change. Afterwards the old
+//! policy or the new one is in force, the subtree is one client's or shared, and the promise of the
+//! policy in force is kept.
 //!
 //! The default run strikes every pair once, another fault and another step from pair to pair. All
 //! of them: `cargo test -p cli --test matrix -- --ignored --nocapture transition`.
@@ -16,10 +16,10 @@ use crate::site::{Client, Site};
 use crate::step::{mechanisms, passes};
 use crate::tree::{Tree, acts, after};
 
-/// Acts for which the old policy was completed; the others are pending.
+/// Acts for which the old policy was completed; the rest are pending.
 const COMPLETED: usize = 9;
 
-/// Whom `kill -9` strikes.
+/// The victim of `kill -9`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     Client,
@@ -102,21 +102,21 @@ fn report(cases: impl Iterator<Item = Case>) {
     assert_eq!(wrong, [""; 0]);
 }
 
-/// What a client is told about the subtree: the policy in force, and who has it.
+/// The state of the subtree in a client's view: the policy in force, and whether it has an owner.
 fn state(site: &Site, path: &str) -> Result<(Cell, bool), String> {
     let said = site.client(Task::Policy, path, &site.path("elsewhere"), &[]).result()?;
     let cell = Cell::from_name(&said["cell"]).ok_or_else(|| format!("no cell: {said:?}"))?;
     Ok((cell, said["owner"] != "0"))
 }
 
-/// The policy in force is the old or the new one, and the subtree belongs to whom it says.
+/// The policy in force is the old or the new one, and the owner is the stated one.
 fn check_state(site: &Site, case: &Case, path: &str) -> Result<Cell, String> {
     let (cell, owned) = state(site, path)?;
     let strong = |cell: Cell| cell.consistency == Consistency::Strong;
     if cell != case.from && cell != case.to {
         return Err(format!("under {cell}"));
     }
-    // Whoever had it keeps it, unless it is strong.
+    // The owner keeps it, unless it is strong.
     let expected = !strong(case.from) && !strong(cell);
     if owned != expected {
         return Err(format!("under {cell}, and owned by a client: {owned}"));
@@ -181,7 +181,7 @@ fn client_goes_on(
     Ok(format!("kept {kept:?}"))
 }
 
-/// The client is dead: a process on its disk takes up what it finds.
+/// The client is dead: a process on its disk takes over its leftovers.
 fn others_go_on(site: &Site, case: &Case, path: &str, disk: &Path) -> Result<(), String> {
     for end in [false, true] {
         site.client(Task::Recover { end }, path, disk, &[]).result()?;
@@ -197,7 +197,7 @@ fn others_go_on(site: &Site, case: &Case, path: &str, disk: &Path) -> Result<(),
     Ok(())
 }
 
-/// In the end it is everybody's and can be used.
+/// In the end it is shared and usable.
 fn check_use(site: &Site, case: &Case, path: &str) -> Result<(), String> {
     site.run(&["mkdir", &format!("{path}/after")]);
     match state(site, path)? {
@@ -206,12 +206,12 @@ fn check_use(site: &Site, case: &Case, path: &str) -> Result<(), String> {
     }
 }
 
-/// How many acts are there; nothing if it is not what the first of them made.
+/// The number of existing acts; None if the tree is not the result of the first of them.
 fn measure(tree: &Tree) -> Option<usize> {
     (0..=acts().len()).rev().find(|count| after(*count) == *tree)
 }
 
-/// Whether what is there is what the policy in force promises.
+/// Whether the existing tree keeps the promise of the policy in force.
 fn judge(case: &Case, found: Cell, kept: Option<usize>) -> Result<(), String> {
     let all = acts().len();
     let strong = case.from.consistency == Consistency::Strong;
@@ -220,7 +220,7 @@ fn judge(case: &Case, found: Cell, kept: Option<usize>) -> Result<(), String> {
     }
     let [before, after] = [case.from, case.to].map(Policy::of_cell);
     let Transition { persist, merge, .. } = Transition::between(&before, &after, !strong);
-    // What is pending stays so if the new policy needs nothing of it.
+    // Pending acts stay pending if the new policy needs nothing of them.
     let carried = merge || persist != Composition::Nothing || case.fault == Fault::Mds;
     let promised = if strong || (found == case.to && carried) { all } else { COMPLETED };
     match kept {
@@ -232,7 +232,8 @@ fn judge(case: &Case, found: Cell, kept: Option<usize>) -> Result<(), String> {
 /// Whether the line of the table for a policy promises that its updates survive the fault.
 fn is_kept(case: &Case, found: Cell) -> bool {
     let durable = found.durability != Durability::None;
-    // Of what was completed the server has what was answered, or merged then or for the change.
+    // Of the completed acts the server has those that were answered, or merged then or for the
+    // change.
     let strong = found.consistency == Consistency::Strong;
     let from_strong = case.from.consistency == Consistency::Strong;
     let merged = case.from.consistency != Consistency::Invisible || strong;
@@ -245,7 +246,7 @@ fn is_kept(case: &Case, found: Cell) -> bool {
         Fault::Mds if case.place == "changing" && !durable && from_strong => false,
         // Merged into the server's memory, where the new policy leaves it.
         Fault::Mds if strong && !durable && case.place.starts_with("volatile_apply") => false,
-        // What the old policy had left to the server's memory is lost with that.
+        // Acts that the old policy had left in the server's memory are lost with it.
         Fault::Mds => {
             let of = case.from;
             of.durability != Durability::None || of.consistency == Consistency::Invisible

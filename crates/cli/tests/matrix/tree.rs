@@ -1,4 +1,4 @@
-//! What the client of every case makes, one act after the other, and how it looks to others.
+//! The tree that the client of every case makes, one act after the other, and its shared view.
 
 use std::collections::BTreeMap;
 use std::io::Read;

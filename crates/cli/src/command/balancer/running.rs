@@ -16,8 +16,8 @@ pub(super) struct Set {
     /// A policy file, `-` for standard input, or a shipped policy
     #[arg(value_name = "FILE|PRESET")]
     policy: OsString,
-    /// Do not try it on made-up clusters first. What fails then moves nothing, and the policy before it
-    /// returns after three ticks
+    /// Skip the trial on synthetic clusters. A policy that fails in force moves nothing, and the
+    /// earlier policy returns after three ticks
     #[arg(long)]
     unchecked: bool,
 }

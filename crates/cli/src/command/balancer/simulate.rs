@@ -17,9 +17,9 @@ use serde_json::{Value, json};
 
 use crate::context::Context;
 
-/// Runs policies on a cluster on paper: ranks that tick at different moments and hear of each other
-/// late, clients that wait for their answers, migrations that cost. The numbers compare policies; they
-/// are not what a cluster will do.
+/// Runs policies on a simulated cluster: ranks that tick at different moments and learn of each
+/// other late, clients that wait for their answers, migrations that cost. The numbers compare
+/// policies; they do not predict a cluster.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:
   cudele balancer simulate cudele cephfs --workload hotspot --ranks 16
@@ -43,13 +43,15 @@ pub(super) struct Args {
     /// private, shared, compile, checkpoint or hotspot
     #[arg(long, default_value = "private", conflicts_with = "table")]
     workload: String,
-    /// Replay what the ranks of a cluster said: a file with what `cudele --json balancer log` printed
+    /// Replay the recorded load of a cluster: a file with the output of `cudele --json balancer
+    /// log`
     #[arg(long, value_name = "FILE", conflicts_with_all = ["workload", "table"])]
     recorded: Option<PathBuf>,
     /// So many times the recorded load
     #[arg(long, default_value_t = 1.0, value_name = "N", requires = "recorded", value_parser = positive)]
     times: f64,
-    /// Seconds in which the recorded servers' counters fade by half (their setting balance_half_life_ms)
+    /// Seconds in which the recorded servers' counters fade by half (their setting
+    /// balance_half_life_ms)
     #[arg(long, default_value_t = 5.0, value_name = "SECONDS", requires = "recorded", value_parser = positive)]
     half_life: f64,
     /// Ranks
@@ -192,7 +194,7 @@ fn named(name: &str) -> Result<Workload> {
     })
 }
 
-/// What the clients do.
+/// The work of the clients.
 #[derive(Clone, Copy)]
 enum Load<'a> {
     Made(Workload),
@@ -228,7 +230,7 @@ fn setup(args: &Args, load: Load<'_>, seed: u64) -> Setup {
 }
 
 fn report(args: &Args, policy: &Policy, load: Load<'_>, seed: u64) -> Report {
-    // Of a recorded load it is known what was pinned.
+    // A recorded load includes its pins.
     let pinned = policy.name() == "static" && matches!(load, Load::Made(_));
     load.run(args, policy, &Setup { pinned, ..setup(args, load, seed) })
 }

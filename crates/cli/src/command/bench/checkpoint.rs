@@ -199,8 +199,8 @@ fn walked(cluster: &TestCluster, took: Took, task: Checkpoint) -> Result<Took> {
     Ok(Took { walk: walk.seconds(), ..took })
 }
 
-/// Through a mount, in which the directory is decoupled if the policy says so. It is merged at the
-/// unmount.
+/// Through a mount, in which the directory is decoupled if its policy decouples. It is merged at
+/// the unmount.
 fn mounted(cluster: &TestCluster, name: &str, load: Load) -> Result<Took> {
     let policy = policy(name, load.inodes())?;
     let decoupled = policy.is_decoupled();

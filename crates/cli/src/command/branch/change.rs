@@ -1,4 +1,4 @@
-//! Changing branches. What one command does becomes one layer: all of it or nothing.
+//! Changes of branches. The changes of one command become one layer: all of them or none.
 
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
@@ -67,8 +67,9 @@ fn make_all(work: &mut Work, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Copy files and directories of this machine into a branch, a directory with everything below; `-` is
-/// standard input. Into DEST if that is a directory, else to that name. A file that exists is replaced.
+/// Copy files and directories of this machine into a branch, a directory with everything below; `-`
+/// is standard input. Into DEST if that is a directory, else to that name. A file that exists is
+/// replaced.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Put {
     /// Keep mode and times
@@ -76,7 +77,7 @@ pub(super) struct Put {
     preserve: bool,
     /// The branch
     branch: String,
-    /// What to copy, then where to
+    /// The sources, then the destination
     #[arg(value_names = ["SOURCE", "DEST"], required = true, num_args = 2..)]
     paths: Vec<OsString>,
 }
@@ -192,7 +193,8 @@ fn remove_file(work: &mut Work, parent: Ino, name: &[u8]) -> Result<()> {
     }
 }
 
-/// Move or rename in a branch: into DEST if it is a directory, else to that name, which is replaced.
+/// Move or rename in a branch: into DEST if it is a directory, else to that name, which is
+/// replaced.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Mv {
     /// Fail if the new name exists

@@ -1,4 +1,4 @@
-//! The table of the demo: what each way costs, and how that compares to appending.
+//! The table of the demo: the cost of each way, and its ratio to appending.
 
 use std::fmt::Write as _;
 

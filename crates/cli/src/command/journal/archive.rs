@@ -7,7 +7,7 @@ use std::io::Read;
 
 use cudele::{Errno, Error, Result};
 
-/// What an archive ends with.
+/// The end of an archive.
 const END: [u8; 1024] = [0; 1024];
 
 /// Packs objects.

@@ -1,4 +1,4 @@
-//! What a journal was before it is changed, kept in a file.
+//! A copy of a journal before it is changed, in a file.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ pub(super) struct BackupArgs {
     /// Where an export of the journal is kept as it was [default: a file in this directory]
     #[arg(long, value_name = "FILE")]
     backup: Option<PathBuf>,
-    /// Keep no export of what was there
+    /// Keep no copy of the old journal
     #[arg(long, conflicts_with = "backup")]
     no_backup: bool,
 }

@@ -22,11 +22,11 @@ pub(super) struct Args {
 enum Command {
     /// Show events, or write them to a journal
     Get(get::Args),
-    /// Erase events, or what is damaged
+    /// Erase events, or damaged parts
     Splice(splice::Args),
     /// Carry events of a client's journal out in the namespace
     Apply(apply::Args),
-    /// Write what is intact of a damaged journal to a new one
+    /// Write the intact part of a damaged journal to a new one
     Recover(recover::Args),
 }
 

@@ -9,7 +9,7 @@ use journal::{Event, EventKind};
 use crate::glob::Glob;
 use crate::journals::Story;
 
-/// The options. What is not asked holds.
+/// The options. A missing option matches all events.
 #[derive(Debug, ClapArgs)]
 pub(super) struct FilterArgs {
     /// Only events of these types, such as create,unlink

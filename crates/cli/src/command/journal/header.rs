@@ -1,4 +1,4 @@
-//! `cudele journal header`: who wrote a journal, and from where to where it goes.
+//! `cudele journal header`: the writer of a journal, and its first and last position.
 
 mod set;
 
@@ -13,7 +13,7 @@ use super::rework::{self, Surveys};
 use super::source::{Access, Source};
 use crate::context::Context;
 
-/// Show and repair what stands at the start of a journal.
+/// Show and repair the header of a journal.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Example:\n  cudele journal header get mds.0")]
 pub(super) struct Args {
@@ -29,10 +29,10 @@ enum Command {
     Set(set::Args),
 }
 
-/// Show who wrote a journal, in which tenure, and its positions: `first` is that of the first event
-/// of a segment. Of the whole journal, events before `trimmed_pos` are gone, those from `expire_pos`
-/// on are replayed by recovery (a server removes a segment as soon as nothing in it is needed, so the
-/// two are equal), and `write_pos` is that of the next event.
+/// Show the writer of a journal, its term, and the positions: `first` is that of the first event of
+/// a segment. Of the whole journal, events before `trimmed_pos` are gone, those from `expire_pos`
+/// on are replayed by recovery (a server removes a segment as soon as nothing in it is needed, so
+/// the two are equal), and `write_pos` is that of the next event.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Example:\n  cudele journal header get mds.0")]
 pub(super) struct GetArgs {
@@ -81,7 +81,7 @@ fn get(context: &Context, args: &GetArgs) -> Result<()> {
     rework::error(&headers, remedy).map_or(Ok(()), Err)
 }
 
-/// A header, or what is wrong with it and what it claims all the same.
+/// A header, or its fault and its unverified fields.
 type Told = std::result::Result<
     SegmentHeader,
     (JournalError, std::result::Result<SegmentHeader, JournalError>),

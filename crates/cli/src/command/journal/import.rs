@@ -17,38 +17,38 @@ use crate::context::Context;
 use crate::stores;
 
 /// Put an exported journal in its place: a client's journal as a file or a journal object, the
-/// journal of a metadata server that is stopped into the store. What is there is not replaced
-/// without --force, and a damaged journal not imported.
+/// journal of a metadata server that is stopped into the store. Without --force an existing journal
+/// is not replaced, and a damaged journal not imported.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:
   cudele journal import --dry-run mds.tar mds.0
   cudele journal import job.journal ~/.local/state/cudele/subtrees/…/journal.0000000000000001")]
 pub(super) struct Args {
-    /// What `cudele journal export` wrote
+    /// A file that `cudele journal export` wrote
     file: PathBuf,
     /// mds.0, the name of a journal object, or a file
     dest: String,
-    /// Replace what is there, and import a journal that is damaged
+    /// Replace an existing journal, and import a damaged journal
     #[arg(long)]
     force: bool,
-    /// Say what would be done, without doing it
+    /// Print the changes, without making them
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
     backup: BackupArgs,
 }
 
-/// What was done, or would be.
+/// The changes that were made, or would be.
 #[derive(Debug, Default)]
 struct Done {
-    /// What differs from what was there.
+    /// The objects that differ from the earlier ones.
     written: Vec<String>,
     removed: Vec<String>,
     /// Journals or segments that are as imported.
     unchanged: usize,
     damage: Vec<Damage>,
     kept: Option<PathBuf>,
-    /// Positions go on here, because what is replaced had come so far.
+    /// The next position, because the replaced journal had come so far.
     goes_on: Option<u64>,
 }
 
@@ -82,7 +82,7 @@ fn text(args: &Args, done: &Done) -> String {
     text + &rework::text(&done.damage)
 }
 
-/// Refuses what is damaged, unless that was asked for.
+/// Rejects a damaged journal without --force.
 fn check(args: &Args, damage: &[Damage]) -> Result<()> {
     let remedy = "recover what is intact with `cudele journal event recover`, or import it as it \
                   is with --force";
@@ -144,7 +144,7 @@ fn put(store: &dyn ObjectStore, name: &str, bytes: &[u8], there: Option<&[u8]>) 
     }
 }
 
-/// What is there, if something is.
+/// The existing bytes, if there are any.
 fn absent(found: Result<Vec<u8>>) -> Result<Option<Vec<u8>>> {
     match found {
         Ok(bytes) => Ok(Some(bytes)),

@@ -1,4 +1,4 @@
-//! `cudele journal inspect`: what is in a journal, and how far it can be trusted.
+//! `cudele journal inspect`: the content of a journal, and its damage.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ use crate::context::{Context, say};
 use crate::figures::{average, bytes, count};
 use crate::journals::{self, Names, Story};
 
-/// Show what journals hold: files on this disk, objects in the store, the metadata servers'
+/// Show the content of journals: files on this disk, objects in the store, the metadata servers'
 /// segments. Works also while the cluster is down. Ends with 1 if a journal is damaged.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:
@@ -51,7 +51,7 @@ enum Output {
     Summary,
 }
 
-/// What is told of one journal.
+/// The output about one journal.
 struct Told {
     name: String,
     length: u64,

@@ -1,4 +1,4 @@
-//! The segments of a journal surveyed together, and what is said of their damage.
+//! The segments of a journal surveyed together, and the errors about their damage.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -33,7 +33,7 @@ pub(super) enum Kind {
 /// See the module documentation. In the order of the segments' names.
 pub(super) struct Surveys<'a> {
     all: Vec<(&'a str, std::result::Result<Survey<'a>, JournalError>)>,
-    /// Whether a torn end is what an interrupted write of a server leaves.
+    /// Whether an interrupted write of a server explains a torn end.
     server: bool,
 }
 
@@ -80,7 +80,7 @@ impl<'a> Surveys<'a> {
         all
     }
 
-    /// What recovery would refuse: all damage but the torn ends of a server's segments.
+    /// Damage that stops a recovery: all but the torn ends of a server's segments.
     pub(super) fn serious(&self) -> Vec<Damage> {
         let torn = |damage: &Damage| matches!(&damage.kind, Kind::Region(region) if region.torn);
         self.damage().into_iter().filter(|damage| !(self.server && torn(damage))).collect()
@@ -137,10 +137,10 @@ impl<'a> Surveys<'a> {
         self.by_position().iter().map(|(_, survey)| survey.header.epoch).max().unwrap_or(Epoch(1))
     }
 
-    /// Every segment and what can be read of it.
+    /// Every segment and its readable part.
     ///
     /// # Errors
-    /// `EBADMSG` if a header is unusable: then nothing says whose events these are.
+    /// `EBADMSG` if a header is unusable: then the writer of the events is unknown.
     pub(super) fn readable(&self) -> Result<Vec<(&'a str, &Survey<'a>)>> {
         let one = |(name, survey): &'_ (&'a str, std::result::Result<Survey<'a>, JournalError>)| {
             survey.as_ref().map(|_| *name).map_err(|error| {
@@ -154,7 +154,7 @@ impl<'a> Surveys<'a> {
         Ok(self.all.iter().filter_map(|(name, s)| Some((*name, s.as_ref().ok()?))).collect())
     }
 
-    /// Writes every segment anew with the events that `keep` wants and all holes closed, also those
+    /// Rewrites every segment with the events that `keep` accepts and all holes closed, also those
     /// between segments. Positions stay.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::owned;
 use crate::stores;
 
-/// What the names of all journals of metadata servers, and of clients, start with.
+/// The prefixes of all journals of metadata servers, and of clients.
 pub(super) const MDS_PREFIX: &str = "journal/mds.";
 const CLIENT_PREFIX: &str = "journal/client/";
 

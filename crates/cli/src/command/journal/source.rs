@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::journals::Names;
 use crate::stores;
 
-/// What is going to be done.
+/// The intended use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     Read,
@@ -128,7 +128,7 @@ impl Source {
         Ok(self)
     }
 
-    /// What is known of paths.
+    /// The known paths.
     pub(super) fn names(&self) -> Names {
         let mut names = Names::default();
         if let Some((ino, path)) = &self.root {
@@ -151,10 +151,10 @@ impl Source {
         self.root = path.map(|path| (subtree, path));
     }
 
-    /// Puts something else in the place of a segment, if it is still what was read.
+    /// Replaces a segment, if it is unchanged since it was read.
     ///
     /// # Errors
-    /// `ESTALE` if it changed meanwhile.
+    /// `ESTALE` if it changed since.
     pub(super) fn replace(&self, piece: &Piece, bytes: &[u8]) -> Result<()> {
         if let Some(file) = &piece.file {
             if select::file(file)?.bytes != piece.bytes {
@@ -168,7 +168,7 @@ impl Source {
     /// Writes a segment of a metadata server's journal.
     ///
     /// # Errors
-    /// `ESTALE` if the object is not what is expected.
+    /// `ESTALE` if the object is not the expected one.
     pub(super) fn put(&self, name: &str, bytes: &[u8], expect: Expect) -> Result<()> {
         let Some(store) = &self.store else { return Err(changed(name)) };
         match store.put(name, bytes, expect)? {
@@ -190,7 +190,7 @@ impl Source {
         Ok(())
     }
 
-    /// The name for a segment behind all others.
+    /// The name for a segment behind all existing ones.
     pub(super) fn next_name(&self) -> String {
         let used = self.pieces.iter().map(|piece| index_of(&piece.name) + 1).max();
         segment_name(self.rank.unwrap_or_default(), used.unwrap_or(0))
@@ -207,7 +207,7 @@ pub(super) fn is_object(text: &str) -> bool {
     text.starts_with("journal/")
 }
 
-/// The rank whose segment this is.
+/// The rank of a segment.
 pub(super) fn rank_of(object: &str) -> Option<Rank> {
     let (rank, _) = object.strip_prefix(MDS_PREFIX)?.split_once('/')?;
     u16::from_str_radix(rank, 16).ok().map(Rank)

@@ -1,4 +1,4 @@
-//! What the mechanisms cost on this machine: out of a file, or measured now.
+//! The costs of the mechanisms on this machine: from a file, or measured now.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::command::{bench, up};
 use crate::context::Context;
 
-/// Reads what `cudele bench mechanisms --json` has written, or runs it.
+/// Reads the output of `cudele bench mechanisms --json`, or runs it.
 pub(super) fn read(context: &Context, file: Option<&PathBuf>) -> Result<Costs> {
     match file {
         Some(file) => {

@@ -1,4 +1,4 @@
-//! What `cudele --json balancer log` printed, as a load.
+//! The output of `cudele --json balancer log`, as a load.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ pub(super) fn read(file: &Path, half_life: f64) -> Result<Recording> {
     let rows = rows.as_array().ok_or_else(|| refused(file, &"it is no list of records"))?;
     let mut records = Vec::new();
     for (at, row) in rows.iter().enumerate() {
-        // How moves ended is not what was asked for.
+        // The results of moves are no part of the load.
         if row["kind"] == "tick" {
             let record = record(row);
             let damaged = || refused(file, &format!("record {} is not complete", at + 1));
@@ -27,7 +27,7 @@ pub(super) fn read(file: &Path, half_life: f64) -> Result<Recording> {
     Recording::of(&records, half_life).ok_or_else(|| refused(file, &"no rank has ticked in it"))
 }
 
-/// What a report says of it.
+/// The facts about it for a report.
 pub(super) fn facts(recording: &Recording, times: f64) -> Value {
     json!({
         "seconds": recording.seconds(), "directories": recording.directories(),

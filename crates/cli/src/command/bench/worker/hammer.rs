@@ -114,7 +114,7 @@ impl<'a> Client<'a> {
         sent
     }
 
-    /// Sends a window of creates, first waiting for the journal where the session says so.
+    /// Sends a window of creates, and first waits for the journal if the session demands it.
     fn send(&mut self, size: usize) -> Result<()> {
         if self.session.must_sync() {
             while !self.batches.is_empty() {

@@ -18,9 +18,9 @@ use crate::command::merge;
 use crate::context::Context;
 use crate::figures::count;
 
-/// Carry the matching events of a client's journal out in the namespace, as a merge would, and write
-/// the result to the metadata store. The subtree must be decoupled by that client, and stays so; the
-/// journal stays, too, so that a merge later carries all of it out.
+/// Apply the matching events of a client's journal to the namespace, as a merge would, and write
+/// the result to the metadata store. The subtree must be decoupled by that client, and stays so;
+/// the journal stays, too, so that a later merge applies all of it.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Example:
   cudele journal event apply --dry-run job.journal --path /scratch/job/results")]
@@ -29,10 +29,10 @@ pub(super) struct Args {
     source: String,
     #[command(flatten)]
     filter: FilterArgs,
-    /// Pass over what is damaged
+    /// Skip damaged parts
     #[arg(long)]
     skip_damaged: bool,
-    /// Say what would be done, without doing it
+    /// Print the events, without applying them
     #[arg(long)]
     dry_run: bool,
 }

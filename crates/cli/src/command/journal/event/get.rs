@@ -20,8 +20,8 @@ use crate::figures::count;
 use crate::journals::Story;
 
 /// Show events of a journal, those behind damage too. As `binary` they become a journal in which
-/// they have the positions that they had, and nothing stands in the place of the others. Ends with 1
-/// if something is damaged.
+/// they keep their positions, and the remaining positions are empty. Ends with 1 if a part is
+/// damaged.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:
   cudele journal event get mds.0 --type unlink --path /home
@@ -32,7 +32,7 @@ pub(super) struct Args {
     source: String,
     #[command(flatten)]
     filter: FilterArgs,
-    /// What to make of them [default: list]
+    /// The form of the output [default: list]
     #[arg(long, value_enum)]
     output: Option<Output>,
     /// Write it to a file
@@ -41,7 +41,7 @@ pub(super) struct Args {
     /// Replace a file that exists
     #[arg(long, requires = "to")]
     force: bool,
-    /// Pass over what is damaged, and end with 0
+    /// Skip damaged parts, and end with 0
     #[arg(long)]
     skip_damaged: bool,
 }
@@ -68,7 +68,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<()> {
     let damage = surveys.damage();
     let remedy = "what could be read was shown; `cudele journal event recover` writes it to a new \
                   journal, and --skip-damaged passes over the rest";
-    // A server may be writing, or have been interrupted: a torn end is what that leaves.
+    // A server may be writing, or have been interrupted: both leave a torn end.
     let error = rework::error(&surveys.serious(), remedy).filter(|_| !args.skip_damaged);
     if output == Output::Binary {
         let Some(file) = &args.to else {
@@ -142,8 +142,8 @@ fn text(
     }
 }
 
-/// The events as a journal: of one segment from the first to the last of them, of a server's journal
-/// an archive that can be imported.
+/// The events as a journal: of one segment from the first to the last of them, of a server's
+/// journal an archive that can be imported.
 fn binary(source: &Source, surveys: &Surveys<'_>, args: &Args) -> Result<(Vec<u8>, u64)> {
     let filter = args.filter.filter();
     let mut names = source.names();

@@ -1,4 +1,4 @@
-//! `cudele journal event recover`: what is intact of a journal, as a new one.
+//! `cudele journal event recover`: the intact part of a journal, as a new one.
 
 use std::path::PathBuf;
 
@@ -13,9 +13,8 @@ use super::super::source::{Access, Source};
 use crate::context::Context;
 use crate::figures::count;
 
-/// Write what is intact of a damaged journal to a new one, and say what is not. Events keep their
-/// positions; nothing stands in the place of those that are lost. The damaged journal stays what it
-/// is.
+/// Write the intact part of a damaged journal to a new one, and list the damage. Events keep their
+/// positions; lost positions are empty. The damaged journal stays unchanged.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:
   cudele journal event recover broken.journal whole.journal

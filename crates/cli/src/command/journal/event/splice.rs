@@ -11,9 +11,9 @@ use super::super::source::{Access, Source};
 use crate::context::Context;
 use crate::figures::count;
 
-/// Erase the events that match, and with --damaged what is damaged, from a journal where it is.
-/// Nothing stands in their place, and all others keep their positions. The journal of a metadata
-/// server can be changed while the server is stopped.
+/// Erase the events that match, and with --damaged the damaged parts, from a journal in place.
+/// Their positions are empty, and all remaining events keep their positions. The journal of a
+/// metadata server can be changed while the server is stopped.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:
   cudele journal event splice --dry-run job.journal --path /scratch/job/tmp
@@ -23,10 +23,10 @@ pub(super) struct Args {
     source: String,
     #[command(flatten)]
     filter: FilterArgs,
-    /// Erase what is damaged; without a filter, only that
+    /// Erase damaged parts; without a filter, only those
     #[arg(long)]
     damaged: bool,
-    /// Say what would be erased, without erasing it
+    /// Print the events, without erasing them
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `cudele journal header set`: a header written anew, or positions of a server's journal moved.
+//! `cudele journal header set`: rewrites a header, or moves positions of a server's journal.
 //!
 //! Nothing that this does makes an event change its position, or gives a position twice.
 
@@ -14,10 +14,10 @@ use super::super::rework::Surveys;
 use super::super::source::{Access, Source};
 use crate::context::Context;
 
-/// Change what stands at the start of a journal. One journal file or object: `epoch`, `first`, and
-/// `rank` or `client` and `subtree`; a damaged header takes all of them. `first` must be the position
-/// of the first event if there is one. The journal of a metadata server that is stopped:
-/// `trimmed_pos` removes segments with only earlier events, `write_pos` lets positions go on later.
+/// Change the header of a journal. One journal file or object: `epoch`, `first`, and `rank` or
+/// `client` and `subtree`; a damaged header takes all of them. `first` must be the position of the
+/// first event if there is one. The journal of a metadata server that is stopped: `trimmed_pos`
+/// removes segments with only earlier events, `write_pos` moves the next position forward.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:
   cudele journal header set broken.journal client=7 subtree=1099511627776 epoch=3 first=1
@@ -31,7 +31,7 @@ pub(super) struct Args {
     /// Events before trimmed_pos may be lost
     #[arg(long)]
     yes_i_really_mean_it: bool,
-    /// Say what would be done, without doing it
+    /// Print the change, without making it
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]

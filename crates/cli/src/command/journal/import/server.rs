@@ -1,8 +1,8 @@
 //! The journal of a metadata server, from an archive.
 //!
-//! The journal becomes what is in the archive. If what was there had come further, positions go on
-//! from its end: directories may be stored as they were at any of them, and recovery would pass
-//! over later events that were given the same.
+//! The journal becomes that of the archive. If the replaced journal had come further, positions
+//! continue from its end: directories may be stored as of any of its positions, and recovery would
+//! skip later events with the same positions.
 
 use cudele::{Errno, Error, Result};
 use journal::{Rewritten, SegmentHeader, Writer};
@@ -65,8 +65,8 @@ pub(super) fn import(context: &Context, args: &Args, rank: Rank, bytes: &[u8]) -
     Ok(done)
 }
 
-/// A segment that says nothing but where positions go on, if the journal that is there has come
-/// further than the imported one.
+/// An empty segment with the next position, if the replaced journal has come further than the
+/// imported one.
 fn goes_on(there: &Source, new: &Surveys<'_>, rank: Rank) -> Result<Option<(Seq, Vec<u8>)>> {
     if there.pieces.is_empty() {
         return Ok(None);
