@@ -29,6 +29,7 @@ mod holes;
 mod layout;
 mod listing;
 mod locks;
+mod lost;
 mod names;
 mod nodes;
 mod open;
