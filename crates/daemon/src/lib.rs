@@ -13,6 +13,7 @@ mod clock;
 mod log;
 mod mds;
 mod mon;
+mod room;
 mod thinker;
 mod vitals;
 mod warm;

@@ -13,6 +13,7 @@ use wire::Message;
 
 use crate::Log;
 use crate::clock::Clocks;
+use crate::room::Keeper;
 use crate::thinker::Thinker;
 use crate::vitals::Meter;
 use crate::warm::Warm;
@@ -51,6 +52,7 @@ struct Daemon {
     workers: Workers,
     thinker: Thinker,
     meter: Meter,
+    keeper: Keeper,
     clocks: Clocks,
     effects: Effects,
     warm: Warm,
@@ -72,6 +74,7 @@ struct Daemon {
 pub fn run_mds(options: MdsOptions) -> Result<()> {
     let (rank, log) = (options.rank, options.log.clone());
     let name = format!("rank/{:04x}.lock", rank.0);
+    options.store.allow_reserve();
     // Held as long as anything can be written: two servers never write one rank's journal.
     let lock = options.store.lock(&name, &std::process::id().to_string())?;
     log.line(format_args!("started: serves {rank} at {}", options.address));
@@ -88,12 +91,14 @@ fn serve(options: MdsOptions, lock: Box<dyn LockGuard>) -> Result<()> {
     let reactor = Reactor::listen(&address)?;
     let workers = Workers::start(&store, &reactor.waker())?;
     let thinker = Thinker::new(reactor.waker());
+    let keeper = Keeper::start(&store, settings.reserve_bytes, reactor.waker())?;
     let mut daemon = Daemon {
         mds: Mds::new(rank, settings),
         reactor,
         workers,
         thinker,
         meter: Meter::new(),
+        keeper,
         clocks: Clocks::new(),
         effects: Effects::default(),
         warm: Warm::new(warm_bytes),
@@ -179,6 +184,9 @@ impl Daemon {
             self.last_tick = clock.now;
             if let Some(vitals) = self.meter.measure(clock) {
                 self.handle(clock, Input::Vitals(vitals));
+            }
+            if let Some(room) = self.keeper.changed() {
+                self.handle(clock, Input::Room(room));
             }
             self.handle(clock, Input::Tick);
             self.find_monitor(clock);

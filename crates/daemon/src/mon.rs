@@ -50,6 +50,7 @@ struct Daemon {
 /// `EBUSY` if another monitor leads, `EADDRINUSE`, or whatever made it impossible to go on.
 pub fn run_mon(options: MonOptions) -> Result<()> {
     let log = options.log.clone();
+    options.store.allow_reserve();
     let lock = options.store.lock("mon/lock", &std::process::id().to_string())?;
     log.line(format_args!("started: monitor at {}", options.address));
     let ended = serve(options, lock);

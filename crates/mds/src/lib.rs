@@ -27,6 +27,7 @@ mod compact;
 mod counters;
 mod effects;
 mod fetch;
+mod health;
 mod leases;
 mod locks;
 mod log;
@@ -49,12 +50,13 @@ use std::collections::VecDeque;
 
 use metastore::request::{StoreFailure, StoreOp, StoreResult, Token};
 use namespace::Namespace;
-use types::{Clock, ConnId, Errno, Ino, Map, Moment, Rank, Seq, Tid};
+use types::{Clock, ConnId, Ino, Map, Moment, Rank, Seq, Tid};
 use wire::{ClusterMap, MdsState, Message};
 
 pub use balance::Vitals;
 pub use counters::Counters;
 pub use effects::{Effects, Observed};
+pub use health::Room;
 pub use notice::Notice;
 pub use private::Private;
 pub use settings::Settings;
@@ -66,6 +68,7 @@ use caps::Caps;
 use checkpoint::Checkpoint;
 use compact::Compaction;
 use fetch::Fetches;
+use health::Health;
 use leases::{Leases, Terms};
 use locks::Locks;
 use log::Log;
@@ -96,6 +99,8 @@ pub enum Input<'a> {
     Stored(Token, Result<StoreResult, Box<StoreFailure>>),
     /// How much of the machine the process takes.
     Vitals(Vitals),
+    /// How much room the store has.
+    Room(Room),
     /// A question of the balancer ([`Effects::questions`]) was answered.
     Answered(Box<balancer::Answer>),
     /// No message is waiting: time for a slice of background work, if there is any.
@@ -154,6 +159,7 @@ pub struct Mds {
     authority: Authority,
     balance: Balance,
     log: Log,
+    health: Health,
     tables: Tables,
     sessions: Sessions,
     opens: Opens,
@@ -199,6 +205,7 @@ impl Mds {
             authority: Authority::new(rank),
             balance: Balance::new(settings.balance_half_life),
             log: Log::new(),
+            health: Health::default(),
             tables: Tables::new(rank),
             sessions: Sessions::default(),
             opens: Opens::default(),
@@ -245,6 +252,7 @@ impl Mds {
             Input::FromMonitor(message) => self.monitor_message(message, effects),
             Input::Stored(token, result) => self.stored(token, result, effects),
             Input::Vitals(vitals) => self.note_vitals(vitals),
+            Input::Room(room) => self.note_room(room),
             Input::Answered(answer) => self.answered(&answer, effects),
             Input::Work => self.work(effects),
             Input::Tick => self.tick(effects),
@@ -445,7 +453,7 @@ impl Mds {
             pid: self.settings.pid,
             counters: self.counters.list(self),
             decoupled: self.tables.decoupled_list(&self.namespace),
-            warnings: self.balance.warnings(),
+            warnings: self.warnings(),
             given_up: self.balance.given_up(),
         };
         Message::Beacon(beacon).append_frame(&mut effects.to_monitor);
@@ -460,10 +468,5 @@ impl Mds {
     /// The newest journal position: what events that are not journalled are stamped with.
     fn last_seq(&self) -> Seq {
         self.log.last()
-    }
-
-    /// Why changes are refused right now, if they are.
-    fn refusing(&self) -> Option<Errno> {
-        if self.phase == Phase::Stopping { Some(Errno::Again) } else { self.log.failed() }
     }
 }

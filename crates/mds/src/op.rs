@@ -257,18 +257,8 @@ impl Mds {
         if !self.tables.decoupled.is_empty() && !whole {
             self.check_blocked(client, &request.op)?;
         }
-        if request.op.is_change() {
-            if let Some(errno) = self.refusing() {
-                let text = if errno == Errno::NoSpace {
-                    "the object store is full; changes are refused until there is room, reading \
-                     goes on"
-                } else {
-                    "the journal cannot be written; changes are refused until it can"
-                };
-                return Err(Refused::Failure(Failure { errno, text: text.into() }));
-            }
-            self.counters.mutations += 1;
-        }
+        self.check_store(&request.op)?;
+        self.counters.mutations += u64::from(request.op.is_change());
         match request.op {
             Op::Open { ino, write } => self.open(conn, client, request, (ino, write), effects),
             Op::Close { ino, write } => self.close_file(client, (ino, write), effects),

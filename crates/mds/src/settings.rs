@@ -67,6 +67,9 @@ pub struct Settings {
     pub balance_interval: Span,
     /// How long it takes until a use of a directory counts half.
     pub balance_half_life: Span,
+    /// Bytes of the reserve for removals, checkpoints and stopping; at most a sixteenth of the
+    /// store.
+    pub reserve_bytes: u64,
     /// How often the monitor hears of the server.
     pub beacon_interval: Span,
 }
@@ -103,6 +106,7 @@ impl Default for Settings {
             private: None,
             balance_interval: Span::from_millis(10_000),
             balance_half_life: balancer::LoadTable::HALF_LIFE,
+            reserve_bytes: 32 << 20,
             beacon_interval: Span::from_millis(500),
         }
     }

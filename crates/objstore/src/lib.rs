@@ -41,8 +41,8 @@ pub use memory::Memory;
 pub use name::{NAME_BYTES_MAX, check_name};
 pub use rados::Rados;
 pub use store::{
-    Expect, LockGuard, OBJECT_BYTES_MAX, ObjectStore, Outcome, Presence, Space, Stat, Swept,
-    SyncScope, Version,
+    Expect, LockGuard, OBJECT_BYTES_MAX, ObjectStore, Outcome, Presence, Reserved, Space, Stat,
+    Swept, SyncScope, Version,
 };
 pub use url::{beside, copies, open, open_existing};
 

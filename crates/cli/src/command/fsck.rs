@@ -70,7 +70,10 @@ pub(crate) fn scrub(context: &Context, args: &ScrubArgs) -> Result<()> {
 }
 
 fn open(context: &Context, url: Option<&str>) -> Result<std::sync::Arc<dyn objstore::ObjectStore>> {
-    url.map_or_else(|| stores::of_cluster(context), objstore::open_existing)
+    let store = url.map_or_else(|| stores::of_cluster(context), objstore::open_existing)?;
+    // What is mended may make room, and must work without any.
+    store.allow_reserve();
+    Ok(store)
 }
 
 fn check(store: &dyn objstore::ObjectStore, scope: Scope) -> Result<Report> {

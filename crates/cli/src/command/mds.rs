@@ -1,7 +1,7 @@
 //! `cudele mds`: a metadata server in the foreground; and what the ranks of a cluster are asked.
 
 mod ranks;
-mod standby;
+pub(crate) mod standby;
 
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Locator, Result};
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     listen: Option<String>,
     /// A setting for experiments: segment_bytes_max, dispatch, commit_interval_ms, commit_bytes,
     /// segments_max, inodes_max, split_entries, pass_directories, reconnect_ms, recall_ms, evict_ms, dir_lease_ms,
-    /// balance_interval_ms, balance_half_life_ms
+    /// balance_interval_ms, balance_half_life_ms, reserve_bytes
     #[arg(long = "set", value_name = "NAME=VALUE")]
     settings: Vec<String>,
     /// Memory to have ready before it is needed, in bytes; of use if the allocator keeps what it is
@@ -100,6 +100,7 @@ fn apply(settings: &mut Settings, text: &str) -> Result<()> {
         "segments_max" => settings.segments_max = count.max(2),
         "split_entries" => settings.split_entries = value,
         "pass_directories" => settings.pass_directories = value != 0,
+        "reserve_bytes" => settings.reserve_bytes = value,
         "inodes_max" => settings.inodes_max = value,
         "reconnect_ms" => settings.reconnect = Span::from_millis(value),
         "recall_ms" => settings.recall = Span::from_millis(value),

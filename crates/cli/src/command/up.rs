@@ -110,8 +110,10 @@ pub(crate) fn start_ranks(
     mds: u16,
 ) -> Result<Up> {
     prepare(dir, store)?;
+    lend_room(dir);
     let mut started = Vec::new();
     if Cluster::connect(&Locator::monitor_of(dir)).is_err() {
+        super::mds::standby::forget(dir);
         started.push(("mon".to_owned(), spawn(dir, "mon", "mon", &[])?));
         await_monitor(dir, &mut started)?;
     }
@@ -215,6 +217,19 @@ fn prepare(dir: &Path, store: Option<&str>) -> Result<()> {
     let uuid = fs::read_to_string("/proc/sys/kernel/random/uuid").map_err(|e| io(dir, &e))?;
     let text = format!("cluster={}\nstore={store}\n", uuid.trim());
     fs::write(&marker, text).map_err(|error| io(&marker, &error))
+}
+
+/// What a start needs beside the store, for logs and sockets, in bytes.
+const START_BYTES: u64 = 1 << 20;
+
+/// A store that is full to the last byte is often on the disk that the cluster's directory is on.
+fn lend_room(dir: &Path) {
+    // If it cannot be opened, a daemon says why.
+    let local = store_of(dir).filter(|url| !url.starts_with("rados:"));
+    if let Some(Ok(store)) = local.map(|url| objstore::open_existing(&url)) {
+        store.allow_reserve();
+        store.lend_reserve(START_BYTES);
+    }
 }
 
 /// The address of the store of a cluster that was started in this directory.
