@@ -148,7 +148,7 @@ fn main() -> ExitCode {
         Command::Up(args) => command::up::run(context, args),
         Command::Down(args) => command::down::run(context, args),
         Command::Status(args) => command::status::run(context, args),
-        Command::Health(args) => command::health::run(context, args),
+        Command::Health(args) => command::health::run(context, args).map(|state| code = state),
         Command::Mon(args) => command::mon::run(context, args),
         Command::Mds(args) => command::mds::run(context, args),
         Command::Mount(args) => command::mount::run(context, args),
