@@ -74,6 +74,7 @@ impl Fs {
         new: &NewFile<'_>,
         source: &mut dyn Read,
     ) -> Result<Attr> {
+        let name = name.as_ref();
         let head = match Self::classify(source, dir.inline_bytes())? {
             Content::Inline(data) => {
                 let size = data.len() as u64;
@@ -84,7 +85,7 @@ impl Fs {
         let attr = dir.create(name, &NewFile { size: 0, data: &[], ..*new })?;
         let size = self.write_large((attr.ino, attr.stripe), &head, source)?;
         self.sync_file((attr.ino, attr.stripe), size)?;
-        if let Err(error) = dir.set_data(attr.ino, &[], size) {
+        if let Err(error) = dir.set_data_under(name, attr.ino, &[], size) {
             if matches!(error.errno, Errno::Stale | Errno::NotFound) {
                 // The file was removed meanwhile, and the server does not know of its content.
                 self.delete_data((attr.ino, attr.stripe), size)?;
@@ -95,7 +96,7 @@ impl Fs {
             // Giving it its length counts as a change.
             let atime = new.atime.or(Some(mtime));
             let change = types::AttrChange { mtime: Some(mtime), atime, ..Default::default() };
-            dir.set_attr_of(attr.ino, &change)?;
+            dir.set_attr_under(name, attr.ino, &change)?;
         }
         Ok(Attr { size, ..attr })
     }

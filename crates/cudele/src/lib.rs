@@ -33,6 +33,7 @@
     reason = "I/O edge: the client library carries out what the client state machines decide"
 )]
 
+mod again;
 mod alone;
 mod balancers;
 mod branches;
@@ -63,6 +64,7 @@ mod sweep;
 mod user;
 mod verify;
 
+pub use again::WALKS_MAX;
 pub use balancers::BalancerLog;
 pub use branches::{
     BranchFiles, BranchInfo, BranchMerge, Branches, Collected, PrivateServer, View, Work,

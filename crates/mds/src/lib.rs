@@ -42,6 +42,7 @@ mod resend;
 mod search;
 mod session;
 mod settings;
+mod shown;
 mod snapshot;
 mod stop;
 mod tables;

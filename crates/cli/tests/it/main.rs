@@ -32,3 +32,4 @@ mod readme;
 mod rename;
 mod room;
 mod sharing;
+mod walks;

@@ -34,3 +34,4 @@ mod sharing;
 mod steps;
 mod suites;
 mod times;
+mod walks;
