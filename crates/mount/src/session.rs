@@ -169,11 +169,14 @@ pub fn unmount(at: &Path, lazy: bool) -> Result<()> {
 }
 
 fn unmount_error(at: &Path, errno: Errno, why: &str) -> Error {
-    let remedy = match errno {
-        Errno::Busy => "end the programs that use it, or detach it with `cudele umount --lazy`",
-        Errno::Invalid => "nothing is mounted there; `cudele mount` mounts",
-        Errno::NotFound => "",
-        _ => "only who mounted it, or root, can unmount it",
+    let remedy = if errno == Errno::Busy {
+        "end the programs that use it, or detach it with `cudele umount --lazy`"
+    } else if errno == Errno::Invalid {
+        "nothing is mounted there; `cudele mount` mounts"
+    } else if errno == Errno::NotFound {
+        "name the directory of a mount"
+    } else {
+        "only who mounted it, or root, can unmount it"
     };
     Error::new(errno, at.display().to_string(), format!("cannot unmount: {why}")).remedy(remedy)
 }
