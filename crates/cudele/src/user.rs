@@ -152,12 +152,14 @@ impl<'a> User<'a> {
         Ok(())
     }
 
-    /// Changes attributes of an inode that stands in the directory `home`.
+    /// Changes attributes of an inode that stands in the directory `home`, or in [`Ino::ANCHOR`] for
+    /// the root of the namespace.
     ///
     /// # Errors
     /// `ESTALE`, `EPERM`, `EACCES`, `EINVAL`, `EISDIR`.
     pub fn set_attr(&self, home: Ino, ino: Ino, change: &AttrChange) -> Result<()> {
-        let log = self.log_of(home)?;
+        // The root of the namespace has no parent whose policy could apply.
+        let log = self.log_of(if ino == Ino::ROOT { ino } else { home })?;
         self.call(Op::SetAttr { ino, change: *change })?;
         self.logged(log.as_deref(), |log| log.set_attr(home, ino, change))
     }

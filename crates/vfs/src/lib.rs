@@ -92,6 +92,8 @@ pub struct Vfs {
     options: Options,
     /// The directory that the mount shows as its root.
     root: Ino,
+    /// The directory that held the root's name when it was mounted.
+    root_home: Ino,
     nodes: Mutex<Nodes>,
     /// Subtrees that this process has decoupled, by root.
     owned: RwLock<Map<Ino, Arc<Owned>>>,
@@ -118,7 +120,9 @@ impl Vfs {
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `EACCES` about the path.
     pub fn new(fs: Arc<Fs>, root: &cudele::Path, options: Options) -> cudele::Result<Self> {
-        let attr = fs.stat(root.to_bytes())?;
+        let (parent, attr) = fs.walk(root)?;
+        let attr =
+            attr.ok_or_else(|| cudele::Error::of(cudele::Errno::NotFound, root.to_string()))?;
         if !attr.is_dir() {
             return Err(cudele::Error::of(cudele::Errno::NotDirectory, root.to_string()));
         }
@@ -127,6 +131,7 @@ impl Vfs {
             fs,
             options,
             root: attr.ino,
+            root_home: if attr.ino == Ino::ROOT { Ino::ANCHOR } else { parent },
             owned: RwLock::default(),
             listings: Mutex::default(),
             next_handle: AtomicU64::new(1),

@@ -56,7 +56,8 @@ struct Node {
 
 impl Nodes {
     pub(crate) fn new(root: Ino, root_path: Path) -> Self {
-        let node = Node { lookups: 1, ..Node::default() };
+        // The root is its own parent, as in the kernel.
+        let node = Node { lookups: 1, parent: root, ..Node::default() };
         Self { known: Map::from_iter([(root, node)]), root, root_path, open: 0 }
     }
 

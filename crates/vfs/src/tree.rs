@@ -167,8 +167,24 @@ impl Vfs {
         self.walked(dir, || self.fs.shares_lazily(dir)).unwrap_or(false)
     }
 
+    /// The directory that holds the name of an inode. The kernel knows no directory above the root
+    /// of a mount, so the server is asked for that of the root, which may have been renamed.
+    fn home(&self, ino: Ino) -> Ino {
+        if ino != self.root {
+            return self.nodes().parent(ino);
+        }
+        if ino == Ino::ROOT {
+            return self.root_home;
+        }
+        let walked = self.known_path(ino).and_then(|path| self.fs.walk(&path));
+        match walked {
+            Ok((parent, Some(attr))) if attr.ino == ino => parent,
+            Ok(_) | Err(_) => self.root_home,
+        }
+    }
+
     pub(crate) fn change_attr(&self, caller: &Caller, ino: Ino, change: &AttrChange) -> Result<()> {
-        let home = self.nodes().parent(ino);
+        let home = self.home(ino);
         // Who is not in the group of a file cannot make it set-group-id, and is not told: so all
         // groups must be known at once.
         let cred = change.mode.map(|_| caller.cred());

@@ -30,6 +30,7 @@ mod permissions;
 mod policies;
 mod posix;
 mod ranks;
+mod root;
 mod sharing;
 mod steps;
 mod suites;
