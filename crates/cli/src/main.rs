@@ -33,6 +33,7 @@ mod space;
 mod stores;
 mod tree;
 mod verify;
+mod waiting;
 
 use std::process::ExitCode;
 
@@ -143,6 +144,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse_from(fstab::arguments(std::env::args_os().collect()));
     let context = &arguments.context;
     let mut code = ExitCode::SUCCESS;
+    waiting::say_on_terminal();
     let result = match &arguments.command {
         Command::Run(args) => command::run::run(context, args).map(|status| code = status),
         Command::Up(args) => command::up::run(context, args),

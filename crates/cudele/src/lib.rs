@@ -63,6 +63,7 @@ mod subtree;
 mod sweep;
 mod user;
 mod verify;
+mod waiting;
 
 pub use again::WALKS_MAX;
 pub use balancers::BalancerLog;
@@ -95,6 +96,7 @@ pub use types::{
 };
 pub use user::{Page, User};
 pub use verify::Verified;
+pub use waiting::{Wait, longest_wait};
 pub use wire::{
     Answer, BalancerEntry, ClusterMap, DecoupledSubtree, EffectivePolicy, Kept, MdsEntry, MdsState,
     MergeFlags, MergeReport, MergeSample, NewInode, Op, Opened, PolicyEntry, SampleKind,

@@ -81,6 +81,13 @@ impl Link {
     /// Connects to the active server, waiting for one for a while from this moment on: who has
     /// waited for others that tried waits no longer than they.
     pub(crate) fn connect(&self, state: &mut State, since: Instant) -> Result<()> {
+        self.away.set(Some((since, "no connection yet".to_owned())));
+        let connected = self.connect_patiently(state, since);
+        self.away.set(None);
+        connected
+    }
+
+    fn connect_patiently(&self, state: &mut State, since: Instant) -> Result<()> {
         loop {
             self.check_open()?;
             let result = self.try_connect(state);
@@ -96,7 +103,10 @@ impl Link {
                         "see `cudele status`; a server that crashed is restarted by `cudele up`",
                     ));
                 }
-                Err(_) => std::thread::sleep(RETRY),
+                Err(error) => {
+                    self.away.set(Some((since, error.cause)));
+                    std::thread::sleep(RETRY);
+                }
             }
         }
     }
@@ -165,8 +175,8 @@ impl Link {
             let op =
                 Op::Merge { subtree, bytes: length, object: b"", flags, unused: Unused::default() };
             let tid = state.session.call(&crate::own_cred(), op, &mut state.effects);
-            let (thread, chunked) = (std::thread::current(), true);
-            state.waiting.insert(tid, Waiting { thread, chunked, answer: None });
+            let (thread, asked) = (std::thread::current(), (Instant::now(), op.name()));
+            state.waiting.insert(tid, Waiting { thread, asked, chunked: true, answer: None });
             let exchanged = flush(state, connection)
                 .and_then(|()| self.send_log(connection, tid, &bytes))
                 .and_then(|()| await_answer(state, connection, tid));
