@@ -152,8 +152,8 @@ impl<'a> User<'a> {
         Ok(())
     }
 
-    /// Changes attributes of an inode that stands in the directory `home`, or in [`Ino::ANCHOR`] for
-    /// the root of the namespace.
+    /// Changes attributes of an inode that stands in the directory `home`, or in [`Ino::ANCHOR`]
+    /// for the root of the namespace.
     ///
     /// # Errors
     /// `ESTALE`, `EPERM`, `EACCES`, `EINVAL`, `EISDIR`.

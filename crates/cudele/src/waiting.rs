@@ -10,7 +10,7 @@ use std::time::Instant;
 pub struct Wait {
     /// The start of the wait.
     pub since: Instant,
-    /// The server, as a person calls it.
+    /// The server: `the metadata server mds.0`, `the monitor`.
     pub server: String,
     /// The failure of the connection, or the request.
     pub cause: String,

@@ -45,13 +45,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use cudele::{Attr, Fs, Ino};
-use types::{Map, Set};
+use types::Map;
 
 pub use accessed::Atime;
 pub use caller::Caller;
 pub use holes::Seek;
 pub use listing::{Listed, Listing};
-pub use locks::Range;
+pub use locks::{Locker, Range};
 pub use names::NewNode;
 pub use nodes::Known;
 pub use open::{Caching, OpenMode};
@@ -105,8 +105,8 @@ pub struct Vfs {
     behind: Behind,
     /// Ends the thread that writes files back.
     ticking: Mutex<Option<Sender<()>>>,
-    /// Who may have locked something in which file.
-    locked: Mutex<Set<(Ino, u64)>>,
+    /// Possible owners of locks.
+    locked: Mutex<locks::Lockers>,
 }
 
 /// A lock whose holder panicked: what it protects is changed in single steps, so it is usable.

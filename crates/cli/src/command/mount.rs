@@ -30,7 +30,8 @@ pub(crate) struct Args {
     #[arg(long, default_value = "/", value_name = "PATH")]
     root: String,
     /// Mount options: ro, allow_other, dev, suid, noexec, noatime, strictatime, valid=SECONDS,
-    /// timeout=SECONDS, hard, wsync, nowsync, threads=N
+    /// timeout=SECONDS, hard, wsync, nowsync, threads=N; remount changes ro, dev, suid, noexec and
+    /// noatime of a mount in use
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
     /// Stay in the foreground until it is unmounted
@@ -52,6 +53,9 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     let at = std::path::absolute(&args.at).map_err(|error| io(&args.at, &error))?;
     let mut options = Options::default();
     args.options.iter().try_for_each(|list| options.parse(list))?;
+    if options.remount {
+        return mount::remount(&at, &args.options);
+    }
     let log = args.log.clone().unwrap_or_else(|| logfile::of_mount(&at));
     let log = std::path::absolute(&log).map_err(|error| io(&log, &error))?;
     if !args.foreground && !args.announce {

@@ -5,7 +5,7 @@ use crate::waiting::{Awaited, Wait};
 
 impl Awaited for Link {
     fn awaited(&self) -> Option<Wait> {
-        let server = format!("the metadata server of {}", self.rank);
+        let server = format!("the metadata server {}", self.rank);
         if let Some((since, cause)) = self.away.get() {
             return Some(Wait { since, server, cause });
         }
