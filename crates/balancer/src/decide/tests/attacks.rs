@@ -233,6 +233,7 @@ fn nothing_of_the_machine_can_be_reached() {
         "gcinfo",
         "newproxy",
         "math.random",
+        "table.move",
         "buffer",
     ] {
         let code = format!("print(type({name})) if false then");
