@@ -22,6 +22,7 @@ mod glob;
 mod intake;
 mod journals;
 mod logfile;
+mod marker;
 mod memory;
 mod out;
 mod owned;

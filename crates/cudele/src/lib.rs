@@ -86,7 +86,7 @@ pub use policy::{Composition, Durability, Mechanism, MergeBy, Policy, Preset};
 pub use ranks::Pinned;
 pub use recover::{Left, Recovered};
 pub use scan::Scanned;
-pub use state::{Owner, StateDir};
+pub use state::{Owner, StateDir, write_durably};
 pub use subtree::{Materialised, Subtree};
 pub use sweep::SweptRuns;
 pub use types::{

@@ -10,7 +10,9 @@
 )]
 
 mod clock;
+mod copies;
 mod log;
+mod lost;
 mod mds;
 mod mon;
 mod room;

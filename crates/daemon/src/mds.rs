@@ -13,6 +13,7 @@ use wire::Message;
 
 use crate::Log;
 use crate::clock::Clocks;
+use crate::lost;
 use crate::room::Keeper;
 use crate::thinker::Thinker;
 use crate::vitals::Meter;
@@ -24,6 +25,9 @@ const MONITOR_RETRY: Span = Span::from_millis(100);
 /// How often time passes for the state machine while it is busy, and while it is idle.
 const TICK_BUSY: Duration = Duration::from_millis(2);
 const TICK_IDLE: Duration = Duration::from_millis(50);
+
+/// Later than any server lives.
+const NEVER: Span = Span::from_millis(1 << 40);
 
 /// The configuration of a metadata server.
 #[derive(Debug)]
@@ -84,8 +88,15 @@ pub fn run_mds(options: MdsOptions) -> Result<()> {
 }
 
 fn serve(options: MdsOptions, lock: Box<dyn LockGuard>) -> Result<()> {
-    let MdsOptions { rank, address, monitor, store, mut settings, warm_bytes, terminate, log } =
+    let MdsOptions { rank, address, monitor, mut store, mut settings, warm_bytes, terminate, log } =
         options;
+    if settings.read_only {
+        store = lost::without_damaged_tables(store, rank)?;
+        // No subtree moves: the writes of one server are invisible to the other servers.
+        settings.balance_interval = NEVER;
+    } else {
+        lost::check_rank(&*store, rank)?;
+    }
     settings.address = address.to_string();
     settings.pid = std::process::id();
     let reactor = Reactor::listen(&address)?;

@@ -12,6 +12,7 @@ use wire::Message;
 
 use crate::Log;
 use crate::clock::Clocks;
+use crate::lost;
 use crate::workers::Workers;
 
 const TICK: Duration = Duration::from_millis(50);
@@ -25,6 +26,8 @@ pub struct MonOptions {
     pub store: Arc<dyn ObjectStore>,
     /// Tuning, and what goes into the map.
     pub settings: Settings,
+    /// Nothing is changed in the store: a map that is damaged or gone is passed over.
+    pub read_only: bool,
     /// Whoever sets this ends it; without, SIGTERM and SIGINT do.
     pub terminate: Option<Arc<AtomicBool>>,
     /// The log.
@@ -59,7 +62,12 @@ pub fn run_mon(options: MonOptions) -> Result<()> {
 }
 
 fn serve(options: MonOptions, lock: Box<dyn LockGuard>) -> Result<()> {
-    let MonOptions { address, store, settings, terminate, log } = options;
+    let MonOptions { address, mut store, settings, read_only, terminate, log } = options;
+    if read_only {
+        store = lost::without_damaged_map(store)?;
+    } else {
+        lost::check_map(&*store)?;
+    }
     let reactor = Reactor::listen(&address)?;
     let workers = Workers::start(&store, &reactor.waker())?;
     let mut daemon = Daemon {

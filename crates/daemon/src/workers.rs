@@ -14,6 +14,8 @@ use net::Waker;
 use objstore::{Carrier, ObjectStore};
 use types::{Errno, Error, Result};
 
+use crate::copies::Copies;
+
 /// Threads beside the journal's.
 const POOL: usize = 2;
 /// Threads that purge removed inodes.
@@ -45,6 +47,7 @@ impl Workers {
         let (purging, purging_ops) = unbounded();
         let (pool, pool_ops) = unbounded();
         let carrier = Arc::new(Carrier::default());
+        let copies = Arc::new(Copies::default());
         let mut threads = Vec::new();
         let own = [journal_ops, compaction_ops];
         let queues = own
@@ -53,9 +56,10 @@ impl Workers {
             .chain(std::iter::repeat_n(pool_ops, POOL));
         for ops in queues {
             let (store, done, waker) = (store.clone(), done.clone(), waker.clone());
-            let carrier = carrier.clone();
+            let (carrier, copies) = (carrier.clone(), copies.clone());
             let thread = std::thread::Builder::new().name("store".to_owned());
-            let thread = thread.spawn(move || work((&*store, &carrier), &ops, &done, &waker));
+            let thread =
+                thread.spawn(move || work((&*store, &carrier, &copies), &ops, &done, &waker));
             threads.push(thread.map_err(|error| {
                 Error::new(Errno::Again, "store threads", format!("cannot be started: {error}"))
                     .remedy("allow this user or container more threads")
@@ -109,16 +113,23 @@ impl Workers {
 }
 
 fn work(
-    (store, carrier): (&dyn ObjectStore, &Carrier),
+    (store, carrier, copies): (&dyn ObjectStore, &Carrier, &Copies),
     ops: &Receiver<(Token, StoreOp)>,
     done: &Sender<Finished>,
     waker: &Waker,
 ) {
     for (token, op) in ops {
+        let copied = copies.of(&op);
         let result = carrier.carry_out(store, op);
+        let copied = copied.filter(|_| matches!(result, Ok(StoreResult::Stored(_))));
+        let copied = copied.map(|(name, data)| copies.note(name, data));
         if done.send((token, result)).is_err() {
             return;
         }
         waker.wake();
+        // Behind the answer: nothing waits for the second copy.
+        if let Some(name) = copied {
+            copies.write(store, &name);
+        }
     }
 }

@@ -32,6 +32,8 @@ pub(crate) struct Facts {
     pub(crate) tables: Vec<RankTable>,
     /// Removed inodes that servers have yet to purge.
     pub(crate) removed: BTreeSet<Ino>,
+    /// The positions of manifests.
+    pub(crate) positions: Vec<Seq>,
 }
 
 impl Facts {

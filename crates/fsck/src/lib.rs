@@ -13,6 +13,7 @@
 //! Invariant: checking changes nothing. Mending (`mend`) deletes nothing that could be damage: what cannot be
 //! read is moved to `lost/`, and what nobody refers to is removed only if nothing is damaged.
 
+mod anew;
 mod facts;
 mod finding;
 mod fragment;
@@ -86,6 +87,10 @@ pub fn check(
     for (done, (dirfrag, objects)) in survey.fragments.iter().enumerate() {
         progress(done as u64, count);
         fragment::check(store, *dirfrag, objects, scope, &mut facts, &mut report)?;
+    }
+    if scope == Scope::AtRest {
+        let missing = anew::missing(&survey, &facts).into_iter();
+        report.findings.extend(missing.map(|name| Finding::object(name, Kind::Lost)));
     }
     progress(count, count);
     report.fragments = count;

@@ -225,7 +225,13 @@ mod tests {
     #[test]
     fn numbers_that_will_be_given_again_are_found() {
         let first = Ino::FIRST_FREE;
-        let table = |next| mds::RankTable { rank: types::Rank(0), next, decoupled: Vec::new() };
+        let table = |next| mds::RankTable {
+            rank: types::Rank(0),
+            next,
+            decoupled: Vec::new(),
+            epoch: types::Epoch(1),
+            last_client: types::ClientId(0),
+        };
         let bad = found(&[(first + 5, 1)], |facts, _| facts.tables.push(table(first + 5)));
         assert_eq!(bad.len(), 1, "{bad:?}");
         let good = found(&[(first + 5, 1)], |facts, _| facts.tables.push(table(first + 6)));

@@ -14,9 +14,10 @@ use journal::Event;
 use metastore::request::{StoreFailure, StoreOp, StoreResult, segment_name};
 use metastore::{DirRun, Rows};
 use namespace::{Capture, Hit};
-use types::{ConnId, Ino, InoRange, Moment, Origin, Seq, Span, Tid, Timestamp};
+use types::{ConnId, Errno, Ino, InoRange, Moment, Origin, Seq, Span, Tid, Timestamp};
 use wire::Answer;
 
+use crate::damage::is_damage;
 use crate::{Effects, Mds, Waiting};
 
 use settle::Settling;
@@ -59,6 +60,11 @@ pub(crate) struct Checkpoint {
     settling: Settling,
     /// Who wants to know when everything is written.
     waiters: Vec<(Seq, ConnId, Tid)>,
+}
+
+/// Whether damage keeps a directory from being written. Faults of a client's runs do not count.
+fn is_beyond(failure: &StoreFailure) -> bool {
+    is_damage(failure.error.errno) && matches!(failure.op, StoreOp::CommitDir { attach: None, .. })
 }
 
 impl Checkpoint {
@@ -238,6 +244,17 @@ impl Mds {
                 self.trim(effects);
                 self.settle(effects);
             }
+            Err(failure) if is_beyond(&failure) => {
+                // A retry would fail, too. The journal keeps the changes.
+                let writing = self.checkpoint.committing.iter().filter(|(ino, _)| *ino == dir);
+                let since = writing.map(|(_, since)| *since).min().unwrap_or(self.last_seq());
+                self.checkpoint.committing.retain(|(ino, _)| *ino != dir);
+                self.namespace.end_capture(dir);
+                self.withhold(dir, since, &failure.error);
+                self.fetch_after_commit(dir, effects);
+                self.trim(effects);
+                self.settle(effects);
+            }
             Err(failure) => {
                 self.fail_settling(dir, &failure.error, effects);
                 self.checkpoint.failed.push_back((dir, failure.op, self.clock.now));
@@ -245,7 +262,13 @@ impl Mds {
         }
     }
 
-    /// The oldest position whose effect is not in the metadata store.
+    /// The oldest position that the journal must keep: of changes that are not written yet, and of
+    /// changes of damaged directories.
+    pub(crate) fn oldest_needed(&mut self) -> Seq {
+        self.oldest_unwritten().min(self.damage.kept_from())
+    }
+
+    /// The oldest position whose effect is not in the metadata store yet.
     pub(crate) fn oldest_unwritten(&mut self) -> Seq {
         let dirty = self.namespace.dirtiest().map_or(Seq(u64::MAX), |(since, _)| since);
         let committing = self.checkpoint.committing.iter().map(|(_, since)| *since).min();
@@ -261,7 +284,7 @@ impl Mds {
 
     /// Deletes the segments that nothing depends on, and answers whoever waited for that.
     pub(crate) fn trim(&mut self, effects: &mut Effects) {
-        let unwritten = self.oldest_unwritten();
+        let unwritten = self.oldest_needed();
         // The last segment says where positions and requests stand; the tables do when it is gone.
         let ended = self.is_journal_ended();
         let needed = unwritten.min(self.merges.oldest_record());
@@ -286,8 +309,11 @@ impl Mds {
         }
         self.forget_merges(unwritten, effects);
         let waiters = std::mem::take(&mut self.checkpoint.waiters);
+        let uncommitted = self.oldest_unwritten();
         for (seq, conn, tid) in waiters {
-            if unwritten > seq && self.log.safe() >= seq {
+            if uncommitted > seq && unwritten <= seq {
+                self.reply_error(conn, tid, Errno::Io.into(), effects);
+            } else if unwritten > seq && self.log.safe() >= seq {
                 self.reply_with((conn, tid), seq, Answer::Safe(seq), effects);
             } else {
                 self.checkpoint.waiters.push((seq, conn, tid));

@@ -122,6 +122,7 @@ impl Mds {
         let mut found = self.balance.warnings();
         found.extend(self.store_warning());
         found.extend(self.damage_warning());
+        found.extend(self.store_warnings());
         let now = self.clock.now;
         if let Some(since) = self.log.oldest_write().filter(|at| now.since(*at) >= SLOW_AFTER) {
             let seconds = now.since(since).0 / 1_000_000_000;

@@ -25,6 +25,7 @@ mod chain;
 mod checkpoint;
 mod compact;
 mod counters;
+mod damage;
 mod effects;
 mod fetch;
 mod health;
@@ -61,13 +62,14 @@ pub use health::Room;
 pub use notice::Notice;
 pub use private::Private;
 pub use settings::Settings;
-pub use tables::RankTable;
+pub use tables::{CountFrom, RankTable};
 
 use authority::Authority;
 use balance::Balance;
 use caps::Caps;
 use checkpoint::Checkpoint;
 use compact::Compaction;
+use damage::Damage;
 use fetch::Fetches;
 use health::Health;
 use leases::{Leases, Terms};
@@ -173,6 +175,7 @@ pub struct Mds {
     fetches: Fetches,
     checkpoint: Checkpoint,
     purges: Purges,
+    damage: Damage,
     compaction: Compaction,
     merges: Merges,
     /// Changes of policy that wait until something is stored.
@@ -222,6 +225,7 @@ impl Mds {
             fetches: Fetches::default(),
             checkpoint: Checkpoint::default(),
             purges: Purges::default(),
+            damage: Damage::default(),
             compaction: Compaction::default(),
             merges: Merges::default(),
             changes: Vec::new(),

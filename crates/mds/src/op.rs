@@ -11,6 +11,7 @@ mod lock;
 mod open;
 mod policy;
 mod question;
+mod read_only;
 mod store_first;
 mod touched;
 
@@ -252,6 +253,7 @@ impl Mds {
             return Err(Errno::Stale.into());
         }
         self.check_private(&request.op)?;
+        self.check_read_only(&request.op)?;
         // What is asked of a subtree as a whole is refused with words.
         let whole = admin::is_about_all(&request.op);
         if !self.tables.decoupled.is_empty() && !whole {

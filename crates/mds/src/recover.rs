@@ -4,6 +4,7 @@
 mod authority;
 mod behind;
 mod remerge;
+mod without;
 
 use std::collections::BTreeMap;
 
@@ -98,7 +99,9 @@ impl Mds {
         let result = match result {
             Ok(result) => result,
             Err(failure) => {
-                effects.fatal = Some(failure.error);
+                if !self.recover_without_stored(&failure, effects) {
+                    effects.fatal = Some(failure.error);
+                }
                 return;
             }
         };
@@ -456,6 +459,7 @@ impl Mds {
             return self.recovery_waits_for(Ino::above(root), effects);
         }
         self.recovery.step = Step::Idle;
+        self.doubt_damaged();
         self.namespace.replay_ended();
         self.merges.leave(std::mem::take(&mut self.recovery.unfinished));
         let freed = self.namespace.take_freed();

@@ -61,6 +61,8 @@ pub struct Settings {
     pub observe: bool,
     /// The key of verifiers whose proofs are believed, if there are any.
     pub proof_key: Option<metastore::ProofKey>,
+    /// Reject changes: the store is damaged, perhaps.
+    pub read_only: bool,
     /// It works for one job, apart from everybody.
     pub private: Option<crate::Private>,
     /// How often the rank decides whether load should move, and tells the others how loaded it is.
@@ -103,6 +105,7 @@ impl Default for Settings {
             dir_lease_slack: Span::from_millis(10),
             evict: Span::from_millis(10_000),
             observe: false,
+            read_only: false,
             private: None,
             balance_interval: Span::from_millis(10_000),
             balance_half_life: balancer::LoadTable::HALF_LIFE,

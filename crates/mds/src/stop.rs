@@ -50,8 +50,9 @@ impl Mds {
         if !idle || !self.checkpoint_finished() {
             return;
         }
-        if self.merges.is_any_record() {
-            // The journal stays: whoever comes next finds in it that a merge is not at its end.
+        if self.merges.is_any_record() || self.damage.keeps_journal() {
+            // Keep the journal: the next server finds in it an unfinished merge, or the changes of
+            // a damaged directory.
             self.phase = Phase::Stopped;
             effects.stopped = true;
             return;

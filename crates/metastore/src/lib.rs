@@ -14,6 +14,7 @@
 mod attach;
 mod branch;
 mod compaction;
+mod copy;
 mod error;
 #[doc(hidden)]
 pub mod fuzz;
@@ -40,6 +41,7 @@ pub use branch::{
     Layer, MergeBegun, is_branch_name, layer_name, parse_layer,
 };
 pub use compaction::Tiers;
+pub use copy::{COPY_PREFIX, copy_name, decode_copy, encode_copy, is_copied};
 pub use error::FormatError;
 pub use load::{Slice, cuts, merge, merge_slice, overlay};
 pub use manifest::{MANIFEST_VERSION, Manifest, RunInfo};

@@ -31,6 +31,7 @@ use types::{ClientId, Clock, ConnId, Errno, Error};
 use wire::{ClusterMap, Cred, Failure, Message, MonAnswer, MonOp};
 
 pub use effects::Effects;
+pub use format::{decode as read_map, encode as map_bytes};
 pub use input::{Input, Settings};
 pub use notice::Notice;
 

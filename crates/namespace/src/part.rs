@@ -57,8 +57,11 @@ impl Namespace {
         }
         let Some(dir) = self.dirs.get(&ino) else { return false };
         let touched = dir.touched.is_some() && !self.knows(ino);
-        let busy =
-            dir.flushing.is_some() || dir.dirty_since.is_some() || dir.dirty() > 0 || touched;
+        let busy = dir.withheld
+            || dir.flushing.is_some()
+            || dir.dirty_since.is_some()
+            || dir.dirty() > 0
+            || touched;
         let keeps = |ino: Ino| self.dirs.contains_key(&ino) || pinned.contains(&ino);
         if busy || dir.list(None).any(|(_, dentry)| keeps(dentry.ino)) {
             return false;
@@ -78,6 +81,9 @@ impl Namespace {
     /// many names were forgotten.
     pub fn thin(&mut self, ino: Ino, pinned: &Set<Ino>) -> u64 {
         if is_hidden(ino) {
+            return 0;
+        }
+        if self.dirs.get(&ino).is_some_and(|dir| dir.withheld) {
             return 0;
         }
         let Some(mut dir) = self.dirs.remove(&ino) else { return 0 };

@@ -116,7 +116,7 @@ fn whole(ino: Ino) -> DirFragId {
 /// Deletes the content of a file of so many stripes, and what a writer that died left behind its end.
 ///
 /// # Errors
-/// What the store said.
+/// The error of the store.
 pub fn purge_data(
     store: &dyn ObjectStore,
     (ino, pool): (Ino, Pool),
@@ -272,7 +272,14 @@ fn while_runs_go(mut read: impl FnMut() -> Result<StoreResult>) -> Result<StoreR
             Ok(_) | Err(_) => return result,
         }
     }
-    result
+    // ENOENT would mean that the directory does not exist.
+    result.map_err(|error| match error.errno {
+        Errno::NotFound => {
+            Error::new(Errno::BadMessage, error.subject, "its directory lists it, and it is gone")
+                .remedy("run `cudele fsck`")
+        }
+        _ => error,
+    })
 }
 
 /// What a commit says about its directory.

@@ -17,6 +17,7 @@
 )]
 
 mod apart;
+mod aside;
 mod carry;
 pub mod conformance;
 mod counting;
@@ -32,6 +33,7 @@ mod store;
 mod url;
 
 pub use apart::Apart;
+pub use aside::Aside;
 pub use carry::{Carrier, Tuning, ValueReader, carry_out, purge_data, resolve};
 pub use counting::{Counters, Counting, Counts, OPERATIONS, Operation, Tally};
 pub use dir::Dir;

@@ -23,8 +23,15 @@ pub(crate) struct Args {
 }
 
 /// Findings under which somebody cannot work, or has lost something. All others are warnings.
-const ERRORS: [&str; 6] =
-    ["MDS_LOST", "NO_SERVER", "STORE_FULL", "STORE_READ_ONLY", "STORE_FAILED", "DAMAGED"];
+const ERRORS: [&str; 7] = [
+    "MDS_LOST",
+    "NO_SERVER",
+    "STORE_FULL",
+    "STORE_READ_ONLY",
+    "STORE_FAILED",
+    "DAMAGED",
+    "DIRECTORY_DAMAGED",
+];
 
 fn is_error(warning: &Warning) -> bool {
     ERRORS.contains(&&*warning.code)

@@ -11,7 +11,6 @@ use net::Address;
 use types::{Rank, Span};
 
 use super::mon::marker;
-use super::up::field;
 use crate::context::Context;
 
 /// Run a metadata server in the foreground, for service managers; or list the ranks of a cluster, and
@@ -39,6 +38,9 @@ pub(crate) struct Args {
     /// balance_interval_ms, balance_half_life_ms, reserve_bytes
     #[arg(long = "set", value_name = "NAME=VALUE")]
     settings: Vec<String>,
+    /// Change nothing in the store, and refuse changes with EROFS
+    #[arg(long)]
+    read_only: bool,
     /// Memory to have ready before it is needed, in bytes; of use if the allocator keeps what it is
     /// given back
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
@@ -56,7 +58,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
 }
 
 fn serve(context: &Context, args: &Args, rank: Rank) -> Result<()> {
-    let (dir, text) = marker(context)?;
+    let (dir, marker) = marker(context)?;
     let address = match &args.listen {
         Some(address) => address.parse()?,
         None => Address::Unix(dir.join(format!("mds.{}.sock", rank.0))),
@@ -65,6 +67,7 @@ fn serve(context: &Context, args: &Args, rank: Rank) -> Result<()> {
     let cred = cudele::own_cred();
     let mut settings = Settings { root_owner: (cred.uid, cred.gid), ..Settings::default() };
     settings.proof_key = super::verify::key_of(&dir)?;
+    settings.read_only = args.read_only;
     for setting in &args.settings {
         apply(&mut settings, setting)?;
     }
@@ -76,7 +79,7 @@ fn serve(context: &Context, args: &Args, rank: Rank) -> Result<()> {
         rank,
         address,
         monitor,
-        store: objstore::open_existing(&field(&text, "store").unwrap_or_default())?,
+        store: objstore::open_existing(&marker.store)?,
         settings,
         warm_bytes: args.warm_bytes,
         terminate: None,

@@ -17,6 +17,8 @@ mod cluster;
 mod commands;
 mod copies;
 mod crash;
+mod damage;
+mod flips;
 mod fragments;
 mod fsck;
 mod full;

@@ -164,6 +164,7 @@ impl PrivateServer {
                 address,
                 store,
                 settings,
+                read_only: false,
                 terminate: Some(terminate),
                 log: Log::none(),
             })
