@@ -23,12 +23,8 @@ pub(crate) struct Copies {
 impl Copies {
     /// The object that an operation stores, if that object has a second copy.
     pub(crate) fn of(&self, op: &StoreOp) -> Option<(String, Vec<u8>)> {
-        match op {
-            StoreOp::Put { object, data, .. } if is_copied(object) => {
-                Some((object.clone(), data.clone()))
-            }
-            _ => None,
-        }
+        let StoreOp::Put { object, data, .. } = op else { return None };
+        is_copied(object).then(|| (object.clone(), data.clone()))
     }
 
     /// Notes a stored object. Called before the answer, so that the next put is noted later.

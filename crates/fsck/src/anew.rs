@@ -182,12 +182,12 @@ impl Used {
             while let Ok(Some(record)) = events.next_event() {
                 self.positions.push(record.seq);
                 self.clients.push(record.origin.client);
-                match record.event {
-                    Event::Create(create) => self.inos.push(create.ino),
-                    Event::Session { client, .. } | Event::Merged { client, .. } => {
-                        self.clients.push(client);
-                    }
-                    _ => {}
+                if let Event::Create(create) = record.event {
+                    self.inos.push(create.ino);
+                } else if let Event::Session { client, .. } | Event::Merged { client, .. } =
+                    record.event
+                {
+                    self.clients.push(client);
                 }
             }
         }

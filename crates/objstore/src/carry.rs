@@ -273,12 +273,12 @@ fn while_runs_go(mut read: impl FnMut() -> Result<StoreResult>) -> Result<StoreR
         }
     }
     // ENOENT would mean that the directory does not exist.
-    result.map_err(|error| match error.errno {
-        Errno::NotFound => {
-            Error::new(Errno::BadMessage, error.subject, "its directory lists it, and it is gone")
-                .remedy("run `cudele fsck`")
+    result.map_err(|error| {
+        if error.errno != Errno::NotFound {
+            return error;
         }
-        _ => error,
+        Error::new(Errno::BadMessage, error.subject, "its directory lists it, and it is gone")
+            .remedy("run `cudele fsck`")
     })
 }
 

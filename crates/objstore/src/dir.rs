@@ -350,7 +350,10 @@ impl ObjectStore for Dir {
                     refused = Some(Appended::Refused(full, must_go));
                     Err(full)
                 }
-                other => Ok(other),
+                other @ (Appended::At(_)
+                | Appended::Stale
+                | Appended::Refused(..)
+                | Appended::Torn(_)) => Ok(other),
             });
             let appended = appended.or_else(|errno| refused.take().ok_or(errno));
             match appended.map_err(self.told(name, "append"))? {

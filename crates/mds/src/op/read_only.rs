@@ -30,7 +30,33 @@ fn is_reading(op: &Op<'_>) -> bool {
         // The new access time goes with the process; the read must not fail.
         | Op::Accessed { .. }
         | Op::Held { .. } => true,
-        _ => false,
+        Op::Create { .. }
+        | Op::Link { .. }
+        | Op::Unlink { .. }
+        | Op::Rmdir { .. }
+        | Op::Rename { .. }
+        | Op::SetAttr { .. }
+        | Op::SetXattr { .. }
+        | Op::SetData { .. }
+        | Op::SetPolicy { .. }
+        | Op::Decouple { .. }
+        | Op::Extend { .. }
+        | Op::Merge { .. }
+        | Op::Release { .. }
+        | Op::TakeOver { .. }
+        | Op::Checkpoint
+        | Op::Grow { .. }
+        | Op::Append { .. }
+        | Op::Export { .. }
+        | Op::Gather { .. }
+        | Op::Snapshot { .. }
+        | Op::Adopt { .. }
+        | Op::WriteDown { .. }
+        | Op::Split { .. }
+        | Op::Join { .. }
+        | Op::Depart { .. }
+        | Op::Arrive { .. }
+        | Op::Passed { .. } => false,
     }
 }
 

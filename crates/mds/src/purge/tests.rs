@@ -18,6 +18,7 @@ fn server(safe: u64) -> Mds {
 }
 
 /// What the store is asked for, by which answers are told apart.
+#[allow(clippy::wildcard_enum_match_arm, reason = "the tests look at these")]
 fn asked(effects: &mut Effects) -> Vec<String> {
     let what = |op: &StoreOp| match op {
         StoreOp::PurgeData { ino, stripes, .. } => format!("data of {} in {stripes}", ino.0),
