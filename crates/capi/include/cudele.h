@@ -89,7 +89,7 @@ struct cudele_space {
     uint64_t available;
 };
 
-// What a completion or merge did.
+// The result of a completion or merge.
 struct cudele_completion {
     // Events of the journal.
     uint64_t events;
@@ -97,9 +97,9 @@ struct cudele_completion {
     uint64_t bytes;
     // Inodes that were made.
     uint64_t created;
-    // Names of others that lost to this client's.
+    // Names of other clients that lost to this client's.
     uint64_t replaced;
-    // Events that were not carried out, because others removed what they were about.
+    // Rejected events, because another client removed their directory or inode.
     uint64_t rejected;
     // How long it took.
     double seconds;
@@ -111,16 +111,15 @@ extern "C" {
 
 // Connects to a cluster: to the monitor at the address `mon` (`unix:PATH` or `tcp:HOST:PORT`), or
 // if that is NULL to the cluster in the directory `dir`. If both are NULL, `$CUDELE_MON`,
-// `$CUDELE_DIR` and the cluster that this user started last are tried. What is done is done with the
-// rights of the user of this process.
+// `$CUDELE_DIR` and the cluster that this user started last are tried. Calls have the rights of
+// the user of this process.
 //
-// Errors: `ENOENT` if nothing says where a cluster is, `ECONNREFUSED` if it does not run, `EINVAL`.
-int cudele_connect(const char *mon,
-                   const char *dir,
-                   struct cudele_fs **fs);
+// Errors: `ENOENT` if no cluster is named, `ECONNREFUSED` if it does not run, `EINVAL`.
+int cudele_connect(const char *mon, const char *dir, struct cudele_fs **fs);
 
-// Ends a connection. What was written is told to the server first, but not made durable: see
-// cudele_sync. What a decoupled subtree holds that was neither persisted nor merged is gone.
+// Ends a connection. Written data is flushed to the server first, but not made durable: see
+// cudele_sync. The part of a decoupled subtree's journal that was neither persisted nor merged is
+// lost.
 //
 // Errors: `EBUSY` if files, directories or subtrees of it are open; `EIO`. Then it is still there.
 int cudele_disconnect(struct cudele_fs *fs);
@@ -131,11 +130,11 @@ int cudele_disconnect(struct cudele_fs *fs);
 // Errors: `EIO`, `ENOSPC`; the error of a change that was answered and is lost.
 int cudele_sync(struct cudele_fs *fs);
 
-// What the last call of this thread that failed says to people: the path, the cause, and what to do
-// about it. Never NULL; empty if none has failed. It stays until the next call of this thread fails.
+// The message of this thread's last failed call, for people: the path, the cause, and the remedy.
+// Never NULL; empty if none has failed. It stays until the next call of this thread fails.
 const char *cudele_last_error(void);
 
-// Attributes of what a path names; a symbolic link at its end is followed.
+// Attributes of the object at a path; a symbolic link at its end is followed.
 //
 // Errors: `ENOENT`, `ENOTDIR`, `EACCES`, `ELOOP`, `EBUSY` in another client's subtree.
 int cudele_stat(struct cudele_fs *fs, const char *path, struct cudele_stat *stat);
@@ -148,7 +147,8 @@ int cudele_lstat(struct cudele_fs *fs, const char *path, struct cudele_stat *sta
 // Errors: `EEXIST`, `ENOENT`, `EACCES`, `EBUSY` in another client's subtree, `EDQUOT`.
 int cudele_mkdir(struct cudele_fs *fs, const char *path, uint32_t mode);
 
-// Makes an empty file, which must not be there yet; cudele_open with `O_CREAT` makes and opens one.
+// Makes an empty file, and fails if the name exists; cudele_open with `O_CREAT` makes and opens
+// one.
 //
 // Errors: as cudele_mkdir.
 int cudele_create(struct cudele_fs *fs, const char *path, uint32_t mode);
@@ -174,7 +174,7 @@ int cudele_unlink(struct cudele_fs *fs, const char *path);
 // Errors: `ENOENT`, `ENOTDIR`, `ENOTEMPTY`, `EACCES`; `EBUSY` for the root of a decoupled subtree.
 int cudele_rmdir(struct cudele_fs *fs, const char *path);
 
-// Moves a name; what has the new name already is replaced, as with rename(2).
+// Moves a name, and replaces an existing entry of the new name, as rename(2) does.
 //
 // Errors: those of rename(2); `EXDEV` across the border of a decoupled subtree.
 int cudele_rename(struct cudele_fs *fs, const char *from, const char *to);
@@ -184,47 +184,40 @@ int cudele_rename(struct cudele_fs *fs, const char *from, const char *to);
 // Errors: `ENOENT`, `ENOTDIR`, `EACCES`, `EBUSY` in another client's subtree.
 int cudele_opendir(struct cudele_fs *fs, const char *path, struct cudele_dir **dir);
 
-// Reads the next entry, without `.` and `..`. Returns 1, or 0 at the end. Names that are there all
-// the time are seen exactly once, whatever else is made and removed meanwhile; the order is the
+// Reads the next entry, without `.` and `..`. Returns 1, or 0 at the end. Names that exist
+// throughout are seen exactly once, even while other names are made and removed; the order is the
 // directory's own.
 //
 // Errors: `EACCES`, `ESTALE`.
 int cudele_readdir(struct cudele_dir *dir, struct cudele_entry *entry);
 
-// Reads a directory from its beginning again: what changed since is seen.
+// Restarts the listing of a directory, which then shows later changes.
 int cudele_rewinddir(struct cudele_dir *dir);
 
 // Closes a directory.
 int cudele_closedir(struct cudele_dir *dir);
 
 // Copies the policy in force in a directory to a buffer, as the text of a policy file, as much as
-// fits, and a zero byte. The last line is a comment that says where it is set. Returns the length of
-// the whole text: if it is not less than `length`, the buffer was too small.
+// fits, and a zero byte. The last line is a comment with the directory that sets it. Returns the
+// length of the whole text: if it is not less than `length`, the buffer was too small.
 //
 // Errors: `ENOENT`, `ENOTDIR`.
-int64_t cudele_policy_get(struct cudele_fs *fs,
-                          const char *path,
-                          char *buffer,
-                          size_t length);
+int64_t cudele_policy_get(struct cudele_fs *fs, const char *path, char *buffer, size_t length);
 
-// Sets the policy of a directory: the name of a preset such as `batchfs`, of a cell of Table II such
-// as `weak-global`, or the text of a policy file; with NULL its own policy is removed. What was
-// there before is brought under it when this returns, unless another client has the subtree: then it
-// is when that gives it back.
+// Sets the policy of a directory: the name of a preset such as `batchfs`, of a cell of Table II
+// such as `weak-global`, or the text of a policy file; NULL removes its own policy. Existing files
+// are under the new policy when this returns, unless another client has the subtree: then from the
+// moment at which that client gives it back.
 //
-// Errors: `EINVAL` with line and column for a text that is no policy, `EPERM`, `ENOTDIR`; `ENODATA`
-// to remove what is not there.
-int cudele_policy_set(struct cudele_fs *fs,
-                      const char *path,
-                      const char *policy);
+// Errors: `EINVAL` with line and column for a text that is no policy, `EPERM`, `ENOTDIR`;
+// `ENODATA` to remove a missing policy.
+int cudele_policy_set(struct cudele_fs *fs, const char *path, const char *policy);
 
-// Whether permissions allow this process to read (4), write (2) or search and execute (1) what a path
-// names, as access(2) with `R_OK`, `W_OK` and `X_OK`; 0 (`F_OK`) asks whether it is there.
+// Whether permissions allow this process to read (4), write (2) or search and execute (1) the
+// object at a path, as access(2) with `R_OK`, `W_OK` and `X_OK`; 0 (`F_OK`) checks its existence.
 //
 // Errors: `EACCES` if they do not; `ENOENT`, `ENOTDIR`.
-int cudele_access(struct cudele_fs *fs,
-                  const char *path,
-                  uint32_t mode);
+int cudele_access(struct cudele_fs *fs, const char *path, uint32_t mode);
 
 // Changes the permissions.
 //
@@ -249,20 +242,20 @@ int cudele_ftruncate(struct cudele_file *open, uint64_t size);
 
 // Gives a file one more name.
 //
-// Errors: `EEXIST`, `EPERM` for a directory, `EMLINK`, `EXDEV` across the border of a decoupled subtree.
-int cudele_link(struct cudele_fs *fs,
-                const char *path,
-                const char *name);
+// Errors: `EEXIST`, `EPERM` for a directory, `EMLINK`, `EXDEV` across the border of a decoupled
+// subtree.
+int cudele_link(struct cudele_fs *fs, const char *path, const char *name);
 
 // How much room there is in the object store.
 //
 // Errors: `EIO`.
 int cudele_space(struct cudele_fs *fs, struct cudele_space *space);
 
-// Copies the value of an extended attribute to a buffer, as much as fits. Returns its length: if that
-// is more than `length`, the buffer was too small. Names that begin with `cudele.` tell what Cudele
-// knows: `cudele.file.durable` is `none`, `local` or `global`, what the file survives at this moment;
-// `cudele.file.visible` whether others see it as it is here; `cudele.dir.state` who has a subtree.
+// Copies the value of an extended attribute to a buffer, as much as fits. Returns its length: if
+// that is more than `length`, the buffer was too small. Names that begin with `cudele.` are facts
+// that Cudele knows: `cudele.file.durable` is `none`, `local` or `global`, the failures that the
+// file survives at this moment; `cudele.file.visible` is whether other clients see the same file;
+// `cudele.dir.state` is the owner of a subtree.
 //
 // Errors: `ENODATA` if there is no such attribute.
 int64_t cudele_getxattr(struct cudele_fs *fs,
@@ -273,19 +266,19 @@ int64_t cudele_getxattr(struct cudele_fs *fs,
 
 // Sets an extended attribute, or removes it if `value` is NULL.
 //
-// Errors: `EPERM`, `ERANGE`, `EFBIG`; `ENODATA` to remove what is not there.
+// Errors: `EPERM`, `ERANGE`, `EFBIG`; `ENODATA` to remove a missing attribute.
 int cudele_setxattr(struct cudele_fs *fs,
                     const char *path,
                     const char *name,
                     const void *value,
                     size_t length);
 
-// Opens a file. `flags` are those of open(2): one of `O_RDONLY`, `O_WRONLY` and `O_RDWR`, and any of
-// `O_CREAT`, `O_EXCL`, `O_TRUNC` and `O_APPEND`; `mode` are the permissions of a file that is made,
-// from which no umask is taken off.
+// Opens a file. `flags` are those of open(2): one of `O_RDONLY`, `O_WRONLY` and `O_RDWR`, and any
+// of `O_CREAT`, `O_EXCL`, `O_TRUNC` and `O_APPEND`; `mode` are the permissions of a new file,
+// without an umask.
 //
-// Others see what is written when the file is closed or synced; if several clients have it open,
-// when the write returns, unless its policy shares lazily.
+// Other clients see written data when the file is closed or synced; if several clients have it
+// open, when the write returns, unless its policy shares lazily.
 //
 // Errors: those of open(2); `EBUSY` in another client's subtree.
 int cudele_open(struct cudele_fs *fs,
@@ -294,13 +287,11 @@ int cudele_open(struct cudele_fs *fs,
                 uint32_t mode,
                 struct cudele_file **file);
 
-// Reads where the last read or write of this handle ended. Returns the number of bytes, which is less
-// than `length` only at the end of the file, and 0 there.
+// Reads from the end of the last read or write of this handle. Returns the number of bytes, which
+// is less than `length` only at the end of the file, and 0 there.
 //
 // Errors: `EBADF` if it is not open for reading, `EIO`.
-int64_t cudele_read(struct cudele_file *file,
-                    void *buffer,
-                    size_t length);
+int64_t cudele_read(struct cudele_file *file, void *buffer, size_t length);
 
 // As cudele_read, from a position.
 int64_t cudele_pread(struct cudele_file *file, void *buffer, size_t length, uint64_t offset);
@@ -320,19 +311,19 @@ int cudele_seek(struct cudele_file *file, uint64_t offset);
 // Attributes of an open file.
 int cudele_fstat(struct cudele_file *file, struct cudele_stat *stat);
 
-// Waits until what was written to a file is as durable as its policy promises.
+// Waits until written data of a file is as durable as its policy promises.
 //
 // Errors: `EIO`, `ENOSPC`.
 int cudele_fsync(struct cudele_file *file);
 
-// Closes a file. Whoever opens it from then on sees what was written.
+// Closes a file. A later open, by any client, sees the written data.
 //
-// Errors: `EIO`, `ENOSPC`. Then it is still open and holds what was written: try again.
+// Errors: `EIO`, `ENOSPC`. Then the file is still open and keeps the written data: try again.
 int cudele_close(struct cudele_file *file);
 
-// Takes a directory, with everything below it, for this client alone: what is done there from now on
-// is appended to a journal in memory. `policy` is as with cudele_policy_set and must decouple; with
-// NULL the one in force there is meant.
+// Takes a directory, with everything below it, for this client alone: later changes there are
+// appended to a journal in memory. `policy` is as with cudele_policy_set and must decouple; NULL
+// means the policy in force there.
 //
 // Errors: `EBUSY` if another client has it, `EINVAL` if the policy does not decouple, `ENOENT`,
 // `ENOTDIR`, `EACCES`.
@@ -341,22 +332,20 @@ int cudele_decouple(struct cudele_fs *fs,
                     const char *policy,
                     struct cudele_subtree **subtree);
 
-// Goes on with a subtree that an earlier process of this user decoupled on this machine, with what it
-// persisted.
+// Continues with a subtree that an earlier process of this user decoupled on this machine, from
+// its persisted journal.
 //
 // Errors: `ENOENT` if this machine does not own one there, `EBADMSG` if a journal is damaged.
-int cudele_attach(struct cudele_fs *fs,
-                  const char *path,
-                  struct cudele_subtree **subtree);
+int cudele_attach(struct cudele_fs *fs, const char *path, struct cudele_subtree **subtree);
 
 // The inode number of a subtree's root, in which to append.
 int cudele_subtree_root(struct cudele_subtree *subtree, uint64_t *ino);
 
-// Appends the making of a file with content to the journal of a subtree, in the directory with the
-// inode number `parent`: the fastest way to make files. Unless the policy says `check: client`, nobody
-// looks whether the name is there already, or whether `parent` is a directory of the subtree; what
-// cannot be carried out is counted by the merge as rejected. `ino`, if it is not NULL, is set to the
-// number of the new file.
+// Appends the creation of a file with content to the journal of a subtree, in the directory with
+// the inode number `parent`: the fastest way to make files. Unless the policy has `check: client`,
+// no check is made for an existing name, or for `parent` to be a directory of the subtree; the
+// merge rejects and counts impossible events. `ino`, if it is not NULL, is set to the number of
+// the new file.
 //
 // Errors: `EINVAL`, `ENAMETOOLONG` for the name, `EDQUOT`; `ENOSPC` and `EIO` for large content.
 int cudele_append_file(struct cudele_subtree *subtree,
@@ -377,38 +366,37 @@ int cudele_append_mkdir(struct cudele_subtree *subtree,
 // How many events a subtree holds that are not merged.
 int cudele_subtree_pending(struct cudele_subtree *subtree, uint64_t *events);
 
-// Makes what a subtree holds as durable as its policy promises, on this machine's disk, in the object
-// store, or not at all. Others see nothing of it.
+// Makes the journal of a subtree as durable as its policy promises, on this machine's disk, in the
+// object store, or not at all. Other clients see nothing of it.
 //
-// Errors: `EIO`, `ENOSPC`; what is held is still held.
+// Errors: `EIO`, `ENOSPC`; the subtree keeps its journal.
 int cudele_subtree_persist(struct cudele_subtree *subtree);
 
-// Carries out every mechanism of the policy: what it promises holds when this returns. The subtree
-// stays this client's. `completion`, here and below, may be NULL.
+// Runs every mechanism of the policy: its promise holds when this returns. The subtree stays this
+// client's. `completion`, here and below, may be NULL.
 //
-// Errors: those of the mechanisms; what is held is still held.
+// Errors: those of the mechanisms; the subtree keeps its journal.
 int cudele_subtree_complete(struct cudele_subtree *subtree, struct cudele_completion *completion);
 
-// Namespace sync: shows others what the subtree holds so far, whatever the policy says. The subtree
+// Namespace sync: publishes the journal so far to other clients, under any policy. The subtree
 // stays this client's.
 //
 // Errors: as cudele_subtree_complete.
 int cudele_subtree_sync(struct cudele_subtree *subtree, struct cudele_completion *completion);
 
-// Merges a subtree and gives it back: everybody sees what was done, whatever the policy says, and may
-// work there. Closes the handle.
+// Merges a subtree and gives it back: all clients see the work, under any policy, and may work
+// there. Closes the handle.
 //
-// Errors: those of the mechanisms; then the handle is open and what is held is still held.
-int cudele_subtree_merge(struct cudele_subtree *subtree,
-                         struct cudele_completion *completion);
+// Errors: those of the mechanisms; then the handle stays open and the subtree keeps its journal.
+int cudele_subtree_merge(struct cudele_subtree *subtree, struct cudele_completion *completion);
 
-// Gives a subtree back without a merge: what was not merged is thrown away. Closes the handle.
+// Gives a subtree back without a merge and discards its unmerged work. Closes the handle.
 //
 // Errors: `EIO`.
 int cudele_subtree_discard(struct cudele_subtree *subtree);
 
-// Closes the handle and nothing else: the subtree stays this client's. What was persisted can be gone
-// on with by cudele_attach, in a later process or, after cudele_disconnect, in this one.
+// Closes the handle and nothing else: the subtree stays this client's. cudele_attach continues
+// from the persisted journal, in a later process or, after cudele_disconnect, in this one.
 int cudele_subtree_close(struct cudele_subtree *subtree);
 
 #ifdef __cplusplus
