@@ -7,12 +7,14 @@
 //! nobody refers to. The last step needs a store at rest: while servers work, or while a journal holds what
 //! the directories do not say yet, names and objects differ, and rightly so.
 //!
-//! Not here: what the formats are (`metastore`, `journal`, `mds`), and content of files, which has no checksum of
-//! ours.
+//! Content of files is held against its checksums (`content`).
+//!
+//! Not here: what the formats are (`metastore`, `journal`, `mds`).
 //!
 //! Invariant: checking changes nothing. Mending (`mend`) deletes nothing that could be damage: what cannot be
 //! read is moved to `lost/`, and what nobody refers to is removed only if nothing is damaged.
 
+mod content;
 mod facts;
 mod finding;
 mod fragment;
@@ -66,18 +68,31 @@ pub enum Scope {
     EachByItself,
 }
 
+/// Whether content of files is read, which may take as long as the store is large.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Depth {
+    /// All that has checksums.
+    #[default]
+    Content,
+    /// Nothing of it.
+    Metadata,
+}
+
 /// Checks a store. `progress` is told how many of how many directory fragments are done.
 ///
 /// # Errors
 /// If the store cannot be listed or does not answer. An object that cannot be read is a finding.
 pub fn check(
     store: &dyn ObjectStore,
-    scope: Scope,
+    (scope, depth): (Scope, Depth),
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Report> {
     let survey = Survey::of(store)?;
     let mut facts = facts::Facts::default();
     let mut report = Report { objects: survey.objects, ..Report::default() };
+    if depth == Depth::Content {
+        content::check(store, &survey, &mut facts, &mut report)?;
+    }
     report.findings.extend(survey.foreign.iter().cloned().map(Finding::foreign));
     survey::read_tables(store, &survey, &mut facts, &mut report)?;
     survey::read_removals(store, &survey, &mut facts, &mut report)?;
@@ -100,6 +115,7 @@ pub fn check(
     if report.incomplete.is_none() {
         tree::check(&survey, &mut facts, &mut report);
     }
+    content::name(&facts, &mut report);
     report.findings.sort();
     Ok(report)
 }

@@ -52,7 +52,7 @@ fn segments(store: &Memory) -> Vec<String> {
 
 /// What is found about the directory and its names; that nobody was given the numbers is of no interest here.
 fn found(store: &Memory) -> Vec<&'static str> {
-    let report = check(store, Scope::AtRest, &mut |_, _| {}).unwrap();
+    let report = check(store, (Scope::AtRest, Depth::Content), &mut |_, _| {}).unwrap();
     let kinds = report.findings.iter().map(|finding| finding.kind.code());
     kinds.filter(|code| *code != "number_not_given").collect()
 }
@@ -86,7 +86,10 @@ fn mended(store: &Memory) {
 fn a_directory_with_value_segments_adds_up() {
     let store = made();
     assert_eq!(found(&store), [""; 0]);
-    assert!(check(&store, Scope::EachByItself, &mut |_, _| {}).unwrap().bytes > FILES * 3000);
+    assert!(
+        check(&store, (Scope::EachByItself, Depth::Content), &mut |_, _| {}).unwrap().bytes
+            > FILES * 3000
+    );
 }
 
 #[test]

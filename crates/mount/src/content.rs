@@ -1,8 +1,9 @@
 //! Opening and reading files.
 
 use std::cell::RefCell;
+use std::io::Write;
 
-use cudele::{Ino, Result};
+use cudele::{Errno, Error, Ino, Result};
 use fuser::{FopenFlags, OpenFlags, ReplyData, ReplyOpen};
 use vfs::Caching;
 
@@ -23,6 +24,14 @@ pub(crate) fn how(caching: Caching, flags: OpenFlags) -> FopenFlags {
     }
 }
 
+/// A program is told an error number only: the log of the mount has the file and the block.
+fn report(error: &Error) {
+    if error.errno == Errno::Io {
+        let line = error.to_string().replace(char::is_control, "?");
+        let _ = writeln!(std::io::stderr().lock(), "cannot read {line}");
+    }
+}
+
 impl Filesystem {
     /// Says that a file is open, and what the kernel may remember of it.
     pub(crate) fn opened(caching: Result<Caching>, flags: OpenFlags, reply: ReplyOpen) {
@@ -40,7 +49,10 @@ impl Filesystem {
             }
             match self.vfs.read(ino, offset, &mut buffer[..length]) {
                 Ok(length) => reply.data(&buffer[..length]),
-                Err(error) => reply.error(answer::errno(&error)),
+                Err(error) => {
+                    report(&error);
+                    reply.error(answer::errno(&error));
+                }
             }
         });
     }

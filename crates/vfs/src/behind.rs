@@ -324,7 +324,11 @@ impl Vfs {
                 // Whoever comes next is told.
                 Err(error) => content.behind.failed = Some(error),
                 // What the inode cannot be told now is still held, and tried again.
-                Ok(()) => drop(self.write_back(ino, &mut content)),
+                Ok(()) => {
+                    if self.write_back(ino, &mut content).is_ok() {
+                        self.seal(ino, &mut content);
+                    }
+                }
             }
         }
     }

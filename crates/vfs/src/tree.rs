@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use cudele::{Attr, AttrChange, Errno, Error, Ino, Result, Subtree, User};
+use cudele::{Attr, AttrChange, Checksums, Errno, Error, Ino, Result, Subtree, User};
 use types::Cred;
 
 use crate::owned::Owned;
@@ -165,6 +165,21 @@ impl Vfs {
         let dir = self.nodes().parent(ino);
         // Whoever cannot know does more than it must.
         self.walked(dir, || self.fs.shares_lazily(dir)).unwrap_or(false)
+    }
+
+    /// Whether the policy where a file was seen last wants checksums of its content.
+    pub(crate) fn wants_sums(&self, ino: Ino) -> bool {
+        let wanted = match self.tree(ino) {
+            Tree::Server => {
+                let dir = self.nodes().parent(ino);
+                self.walked(dir, || self.fs.checksums(dir))
+            }
+            Tree::Owned(owned) => owned.with(&Caller::SELF.cred(), |subtree| {
+                Ok(subtree.policy().checksums == Checksums::On)
+            }),
+        };
+        // A file that has lost its name is in no directory.
+        wanted.unwrap_or(true)
     }
 
     pub(crate) fn change_attr(&self, caller: &Caller, ino: Ino, change: &AttrChange) -> Result<()> {
