@@ -29,9 +29,8 @@ pub(crate) fn remedy(errno: Errno) -> &'static str {
         }
         Errno::Stale => "it was removed or replaced meanwhile; run the command again",
         Errno::Quota => "raise allocated_inodes in the policy, or set `limit: soft`",
-        // The logs tell more: `Context::report` names them.
-        Errno::BadMessage => "the data is damaged: keep a copy",
-        Errno::Io => "",
+        Errno::BadMessage => "the data is damaged; keep a copy, then see the daemons' logs",
+        Errno::Io => "see the logs in the cluster's directory",
         Errno::Invalid => "`--help` after the command shows its use",
         Errno::Interrupted
         | Errno::NoSuchPlace

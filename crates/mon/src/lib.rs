@@ -22,7 +22,6 @@ mod format;
 mod forward;
 mod input;
 mod ledger;
-mod notice;
 mod servers;
 mod stop;
 
@@ -31,9 +30,7 @@ use types::{ClientId, Clock, ConnId, Errno, Error};
 use wire::{ClusterMap, Cred, Failure, Message, MonAnswer, MonOp};
 
 pub use effects::Effects;
-pub use format::{decode as read_map, encode as map_bytes};
 pub use input::{Input, Settings};
-pub use notice::Notice;
 
 use balancing::Balancing;
 use effects::Asker;
@@ -60,7 +57,7 @@ struct Call<'a> {
     op: MonOp<'a>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Phase {
     /// The map is being read.
     Loading,
@@ -83,7 +80,6 @@ pub struct Mon {
     forwards: Forwards,
     balancing: Balancing,
     stop: Option<Stop>,
-    noticed: notice::Noticed,
 }
 
 impl Mon {
@@ -99,7 +95,6 @@ impl Mon {
             forwards: Forwards::default(),
             balancing: Balancing::default(),
             stop: None,
-            noticed: notice::Noticed::default(),
         }
     }
 
@@ -117,7 +112,6 @@ impl Mon {
             self.advance_stop(clock, effects);
         }
         effects.stopped |= matches!(self.phase, Phase::Stopped);
-        self.notice(clock.now, effects);
         debug_assert_eq!(self.check(), Ok(()), "the state agrees with itself after every input");
     }
 
@@ -264,7 +258,6 @@ impl Mon {
         result: Result<StoreResult, Box<StoreFailure>>,
         effects: &mut Effects,
     ) {
-        self.noticed.store.note(clock.now, &result);
         if Balancing::is_mine(token) {
             return self.balancer_stored(clock, token, result, effects);
         }

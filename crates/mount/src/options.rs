@@ -9,7 +9,7 @@ use vfs::Atime;
 /// How long programs wait for a server that is away.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The mount options.
+/// What `-o` can say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// `ro`: nothing may be changed.
@@ -37,8 +37,6 @@ pub struct Options {
     pub alone: WantsAlone,
     /// `threads=N`: requests that are answered at the same time.
     pub threads: usize,
-    /// `remount`: a mount in use gets other flags.
-    pub remount: bool,
 }
 
 impl Default for Options {
@@ -54,7 +52,6 @@ impl Default for Options {
             timeout: Some(TIMEOUT),
             alone: WantsAlone::AsPolicySays,
             threads: 4,
-            remount: false,
         }
     }
 }
@@ -100,10 +97,7 @@ impl Options {
             }
             "hard" => self.timeout = None,
             "soft" => self.timeout = self.timeout.or(Some(TIMEOUT)),
-            "remount" => self.remount = true,
-            // Options that the kernel lists and mount(8) repeats.
-            "user_id" | "group_id" | "default_permissions" | "max_read" => {}
-            // Options that mount(8) and fstab interpret themselves.
+            // What mount(8) and fstab say to themselves.
             "defaults" | "auto" | "noauto" | "user" | "nouser" | "users" | "_netdev" | "nofail"
             | "async" | "diratime" | "nodiratime" => {}
             _ if name.starts_with("x-") || name.starts_with("comment") => {}

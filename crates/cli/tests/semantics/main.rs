@@ -26,7 +26,6 @@ mod mounts;
 mod policies;
 mod referring;
 mod remembering;
-mod removing;
 mod scanning;
 mod strong;
 mod tools;

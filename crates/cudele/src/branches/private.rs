@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use daemon::{Log, MdsOptions, MonOptions};
+use daemon::{MdsOptions, MonOptions};
 use journal::{Create, Event, JournalBuffer, SegmentHeader, SegmentReader, Writer};
 use metastore::request::{StoreOp, journal_prefix, rank_name, segment_name};
 use metastore::{Branch, Layer, RowValue, Rows, Snapshot};
@@ -160,14 +160,7 @@ impl PrivateServer {
             beacon_grace: Span::from_millis(60_000),
         };
         self.daemons.push(Daemon::start("branch-mon", move |terminate| {
-            daemon::run_mon(MonOptions {
-                address,
-                store,
-                settings,
-                read_only: false,
-                terminate: Some(terminate),
-                log: Log::none(),
-            })
+            daemon::run_mon(MonOptions { address, store, settings, terminate: Some(terminate) })
         })?);
         let (store, monitor) = (self.apart.clone(), self.address.clone());
         let address = Address::Unix(dir.join("mds.0.sock"));
@@ -186,7 +179,6 @@ impl PrivateServer {
                 settings,
                 warm_bytes: 0,
                 terminate: Some(terminate),
-                log: Log::none(),
             })
         })?);
         self.wait_until_active()

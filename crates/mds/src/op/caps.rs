@@ -316,8 +316,7 @@ impl Mds {
     }
 
     fn is_ending_alone(&self) -> bool {
-        let apart = self.is_private() || self.settings.read_only;
-        self.ending_alone || self.snapshots.is_any() || apart
+        self.ending_alone || self.snapshots.is_any() || self.is_private()
     }
 
     /// A client has forgotten a directory: whoever waits for that looks again.
