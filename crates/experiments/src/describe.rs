@@ -26,14 +26,14 @@ pub(crate) struct Description {
     pub(crate) order: u32,
     pub(crate) question: String,
     pub(crate) method: String,
-    /// What one would expect to see.
+    /// The expected shape of the figure.
     pub(crate) shape: String,
-    /// What agrees with the published figure, what does not, and why.
+    /// The agreement with the published figure, the differences, and the reasons.
     pub(crate) agrees: String,
-    /// Why there is no picture, or what is missing in it.
+    /// The reason for a missing picture, or for missing parts of it.
     #[serde(default)]
     pub(crate) missing: Option<String>,
-    /// What else was, or could be, measured in the same run.
+    /// Peers that were, or could be, measured in the same run.
     #[serde(default)]
     pub(crate) peers: Option<String>,
     #[serde(default)]

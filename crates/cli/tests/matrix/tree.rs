@@ -122,7 +122,7 @@ pub(crate) fn request(act: &Act, fs: &Arc<Fs>, root: &str) -> Result<()> {
     }
 }
 
-/// What somebody sees below a directory.
+/// The tree below a directory in a client's view.
 pub(crate) fn look(fs: &Arc<Fs>, root: &str) -> Result<Tree> {
     let mut tree = Tree::new();
     // A directory whose server was killed before it was durable is not there.
