@@ -89,7 +89,9 @@ pub struct Tried {
     pub steps: u64,
 }
 
-/// Tries a policy in all scenes, bounded by steps only.
+/// Tries a policy in all scenes, bounded by steps only. A policy that uses up a budget in one
+/// scene is not tried in the others: each decision may take seconds to do so, and it would in
+/// every scene.
 #[must_use]
 pub fn try_out(policy: &Policy) -> Vec<Tried> {
     try_out_with(policy, Expired::never)
@@ -102,7 +104,12 @@ pub fn try_out_with(policy: &Policy, begin: impl Fn() -> Expired) -> Vec<Tried> 
     let mut all = Vec::new();
     for ranks in SIZES {
         for scene in Scene::ALL {
-            all.push(try_scene(policy, scene, ranks, &begin));
+            let tried = try_scene(policy, scene, ranks, &begin);
+            let spent = tried.fault.as_ref().is_some_and(|(.., fault)| fault.kind.is_budget());
+            all.push(tried);
+            if spent {
+                return all;
+            }
         }
     }
     all
@@ -129,7 +136,11 @@ fn try_scene(policy: &Policy, scene: Scene, ranks: u16, begin: &dyn Fn() -> Expi
                     exports += sent.len();
                 }
                 Outcome::Failed(fault) => {
+                    let spent = fault.kind.is_budget();
                     tried.fault.get_or_insert((Rank(rank), tick, fault));
+                    if spent {
+                        return tried;
+                    }
                 }
             }
         }

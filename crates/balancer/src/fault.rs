@@ -23,6 +23,17 @@ pub enum FaultKind {
     View,
 }
 
+impl FaultKind {
+    /// Whether the script used up what one decision may use.
+    #[must_use]
+    pub fn is_budget(self) -> bool {
+        match self {
+            Self::Steps | Self::Time | Self::Memory => true,
+            Self::Syntax | Self::Script | Self::Result | Self::View => false,
+        }
+    }
+}
+
 /// A fault of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {

@@ -134,12 +134,12 @@ impl Policy {
     /// heartbeat with this; see [`crate::heartbeat::loads`].
     ///
     /// # Errors
-    /// Any fault of the hook.
-    pub fn metaload(&self, counts: &[Counts]) -> Result<Vec<f64>, Fault> {
+    /// Any fault of the hook; [`crate::FaultKind::Time`] if `expired` ends it.
+    pub fn metaload(&self, counts: &[Counts], expired: &Expired) -> Result<Vec<f64>, Fault> {
         let Source::Mantle(sections) = &self.source else {
             return Ok(counts.iter().map(ceph::metaload).collect());
         };
-        let machine = Machine::new(self.limits, &Expired::never())?;
+        let machine = Machine::new(self.limits, expired)?;
         machine.prepare(|_| Ok(()))?;
         let code = Code::compile(&machine, &only_metaload(sections))?;
         counts.iter().map(|counts| mantle::metaload(&machine, &code, counts)).collect()

@@ -35,7 +35,7 @@ impl Question {
     /// its decision.
     #[must_use]
     pub fn answer(mut self, expired: &Expired) -> Answer {
-        let (auth, all) = heartbeat::loads(&self.policy, &self.view.auth, &self.view.all);
+        let (auth, all) = heartbeat::loads(&self.policy, &self.view.auth, &self.view.all, expired);
         if let Some(own) = self.view.ranks.get_mut(usize::from(self.view.whoami.0)) {
             (own.auth, own.all) = (auth, all);
         }

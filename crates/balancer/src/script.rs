@@ -134,6 +134,8 @@ impl Machine {
             for name in REMOVED {
                 globals.raw_set(name, Value::Nil)?;
             }
+            // One call could copy two thousand million elements, and no step ends it.
+            globals.raw_get::<mlua::Table>("table")?.raw_set("move", Value::Nil)?;
             let math: mlua::Table = globals.raw_get("math")?;
             for name in ["random", "randomseed"] {
                 math.raw_set(name, Value::Nil)?;

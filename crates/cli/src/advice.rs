@@ -29,8 +29,9 @@ pub(crate) fn remedy(errno: Errno) -> &'static str {
         }
         Errno::Stale => "it was removed or replaced meanwhile; run the command again",
         Errno::Quota => "raise allocated_inodes in the policy, or set `limit: soft`",
-        Errno::BadMessage => "the data is damaged; keep a copy, then see the daemons' logs",
-        Errno::Io => "see the logs in the cluster's directory",
+        // The logs tell more: `Context::report` names them.
+        Errno::BadMessage => "the data is damaged: keep a copy",
+        Errno::Io => "",
         Errno::Invalid => "`--help` after the command shows its use",
         Errno::Interrupted
         | Errno::NoSuchPlace

@@ -1,11 +1,11 @@
 //! What every command needs: where the cluster is, and how to say things.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use cudele::{Cluster, Error, Fs, Locator, Result};
+use cudele::{Cluster, Errno, Error, Fs, Locator, Result};
 use serde_json::{Value, json};
 
 /// Options of every command.
@@ -17,7 +17,8 @@ pub(crate) struct Context {
     /// Address of the monitor: unix:PATH or tcp:HOST:PORT [default: $CUDELE_MON]
     #[arg(long, global = true, value_name = "ADDR")]
     pub(crate) mon: Option<String>,
-    /// Directory of a cluster started by `cudele up` [default: $CUDELE_DIR, else the last one]
+    /// Directory of a cluster started by `cudele up` [default: $CUDELE_DIR, else
+    /// the only one of yours that is alive]
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 }
@@ -49,6 +50,12 @@ impl Context {
         let mut error = error.clone();
         if error.remedy.is_empty() {
             error.remedy = crate::advice::remedy(error.errno).to_owned();
+            if matches!(error.errno, Errno::Io | Errno::BadMessage) {
+                let dir = self.locator().find().ok().and_then(|found| found.dir);
+                let logs = crate::logfile::advice(dir.as_deref());
+                let separator = if error.remedy.is_empty() { "" } else { "; " };
+                error.remedy = format!("{}{separator}{logs}", error.remedy);
+            }
         }
         if self.json {
             let value = json!({
@@ -72,6 +79,6 @@ pub(crate) fn say(text: &str) -> Result<()> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        Err(error) => Err(Error::new(types::Errno::Io, "standard output", error.to_string())),
+        Err(error) => Err(crate::command::up::io(Path::new("standard output"), &error)),
     }
 }

@@ -1,19 +1,25 @@
 //! `mount.cudele`: how `mount(8)` and `/etc/fstab` ask for a mount.
 //!
-//! The program is this one under another name. `mount.cudele SOURCE DIR [-o OPTIONS]` becomes
+//! The program is this one under another name: `mount.cudele`, or `mount.fuse.cudele` for the type
+//! that a mount has, which `mount -o remount` looks for.
+//! `mount.cudele SOURCE DIR [-o OPTIONS]` becomes
 //! `cudele mount`: SOURCE says where the cluster is (the directory of a cluster started by
 //! `cudele up`, or the address of a monitor), and the options can hold `root=PATH`.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-/// The name under which `mount(8)` calls it.
-const NAME: &str = "mount.cudele";
+/// The names under which `mount(8)` calls it.
+const NAMES: [&str; 2] = ["mount.cudele", "mount.fuse.cudele"];
 
 /// The arguments of this process, as `cudele` would be given them.
 pub(crate) fn arguments(given: Vec<OsString>) -> Vec<OsString> {
     let called = given.first().map(Path::new).and_then(Path::file_name);
-    if called == Some(OsStr::new(NAME)) { translated(&given[1..]) } else { given }
+    if NAMES.iter().any(|name| called == Some(OsStr::new(name))) {
+        translated(&given[1..])
+    } else {
+        given
+    }
 }
 
 fn translated(given: &[OsString]) -> Vec<OsString> {
@@ -39,7 +45,7 @@ fn translated(given: &[OsString]) -> Vec<OsString> {
             .is_some_and(|text| text.starts_with("unix:") || text.starts_with("tcp:"));
         if is_address {
             command.extend(["--mon".into(), source]);
-        } else if source != "none" && source != "cudele" {
+        } else if !is_own_source(&source) {
             command.extend(["--dir".into(), source]);
         }
     }
@@ -53,6 +59,13 @@ fn translated(given: &[OsString]) -> Vec<OsString> {
     command.push("--".into());
     command.extend(places);
     command
+}
+
+/// Whether a source names no cluster: that of the table of mounts, `cudele:PATH`, does not.
+fn is_own_source(source: &OsStr) -> bool {
+    source == "none"
+        || source == "cudele"
+        || source.to_str().is_some_and(|text| text.starts_with("cudele:"))
 }
 
 #[cfg(test)]
@@ -72,6 +85,9 @@ mod tests {
         assert_eq!(says(&given), wanted);
         let given = ["mount.cudele", "tcp:mon:7000", "/mnt", "-n", "-t", "cudele"];
         assert_eq!(says(&given), "cudele mount --mon tcp:mon:7000 -- /mnt");
+        let given = ["/sbin/mount.fuse.cudele", "cudele:/", "/mnt", "-o", "rw,nosuid,remount,ro"];
+        let wanted = "cudele mount -o rw -o nosuid -o remount -o ro -- /mnt";
+        assert_eq!(says(&given), wanted);
     }
 
     #[test]

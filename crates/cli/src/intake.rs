@@ -13,6 +13,7 @@ mod nowhere;
 mod progress;
 mod strong;
 mod tally;
+mod update;
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -20,8 +21,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use cudele::{AttrChange, Errno, Error, FileType, Fs, Ino, NewFile, Policy, Result, Stripe};
-use types::Map;
+use cudele::{Attr, AttrChange, Errno, Error, FileType, Fs, Ino, NewFile, Policy, Result, Stripe};
+use types::{Map, Set};
 
 use progress::Progress;
 pub(crate) use tally::{LINKS_AND_ATTRIBUTES, Phase, Report, Tally};
@@ -35,6 +36,8 @@ pub(crate) struct Options {
     pub(crate) without: Option<PathBuf>,
     /// Set when the user wants to stop.
     pub(crate) stop: Arc<AtomicBool>,
+    /// Leave unchanged entries of the destination.
+    pub(crate) resume: bool,
 }
 
 /// Where an inode is created.
@@ -43,6 +46,14 @@ trait Target {
     fn root(&self) -> Ino;
     /// Creates; a directory that exists is used.
     fn create(&mut self, dir: Ino, name: &[u8], new: &NewFile<'_>) -> Result<Made>;
+    /// The inode of a name; `None` also where the target looks no names up.
+    fn existing(&mut self, _: Ino, _: &[u8]) -> Result<Option<Attr>> {
+        Ok(None)
+    }
+    /// The target of a symbolic link that exists.
+    fn read_link(&mut self, _: Ino) -> Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
     /// One more name.
     fn link(&mut self, ino: Ino, dir: Ino, name: &[u8]) -> Result<()>;
     /// Takes a name away again: an archive has it twice.
@@ -92,6 +103,9 @@ struct Intake<'t> {
     progress: Progress,
     is_root: bool,
     buffer: Vec<u8>,
+    /// Whether the destination may have entries already, and the inodes that stay.
+    resumes: bool,
+    kept: Set<Ino>,
 }
 
 /// Measures how long the source takes.
@@ -124,6 +138,8 @@ impl<'t> Intake<'t> {
             progress,
             is_root: cudele::own_cred().is_root(),
             buffer: Vec::new(),
+            resumes: false,
+            kept: Set::default(),
         }
     }
 
@@ -202,7 +218,13 @@ impl<'t> Intake<'t> {
                 let mut new = self.new_file(entry, FileType::Directory);
                 // Until its content is there, its owner must be able to write to it.
                 new.permissions |= 0o700;
-                self.create(home, name, entry.path, &new)?.ino
+                let ino = self.create(home, name, entry.path, &new)?.ino;
+                if self.resumes && new.permissions != entry.permissions {
+                    // The same for one that was there.
+                    let mode = Some(new.permissions);
+                    self.set_attr(home, ino, &AttrChange { mode, ..AttrChange::default() })?;
+                }
+                ino
             }
         };
         self.late.push(Late { home, ino, change });
@@ -344,6 +366,9 @@ impl<'t> Intake<'t> {
 impl Take for Intake<'_> {
     fn take(&mut self, entry: &Entry<'_>, content: &mut dyn Read) -> Result<()> {
         self.progress.step()?;
+        if !matches!(entry.kind, Kind::Directory) && self.is_there(entry)? {
+            return Ok(());
+        }
         match entry.kind {
             Kind::Directory => self.directory(entry),
             Kind::File { size } => self.file(entry, size, content),
@@ -395,13 +420,16 @@ pub(crate) fn strong(
     let mut target = strong::Strong::open(fs, destination)?;
     let progress = Progress::new(Progress::total(source), &options.stop);
     let mut intake = Intake::new(&mut target, progress);
+    intake.resumes = options.resume;
     let read = source.read(options.without.as_deref(), &mut intake);
     let root = read.and_then(|()| intake.finish());
     let tally = intake.tally;
     let root = root.map_err(|error| {
         let done = crate::figures::count(tally.entries());
         let cause = format!("{} ({done} entries were brought in before)", error.cause);
-        Error { cause, ..error }
+        let resume = "`cudele ingest --resume` goes on where this ended";
+        let remedy = if error.remedy.is_empty() { resume.to_owned() } else { error.remedy };
+        Error { cause, remedy, ..error }
     })?;
     if let Some(change) = root {
         target.set_root(&change)?;

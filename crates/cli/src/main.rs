@@ -21,6 +21,8 @@ mod fstab;
 mod glob;
 mod intake;
 mod journals;
+mod logfile;
+mod marker;
 mod memory;
 mod out;
 mod owned;
@@ -32,6 +34,7 @@ mod space;
 mod stores;
 mod tree;
 mod verify;
+mod waiting;
 
 use std::process::ExitCode;
 
@@ -51,9 +54,18 @@ struct Arguments {
 
 const EXAMPLES: &str = "Examples:
   cudele up                                   start a cluster on this machine
-  cudele ingest --policy batchfs src /src     bring a tree in as a batch job
-  cudele ls -l /src                           look at it
-  cudele down                                 stop the cluster";
+  cudele ingest --policy batchfs /etc /etc    bring a tree in as a batch job
+  cudele ls -l /etc                           look at it
+  cudele down                                 stop the cluster
+
+Environment:
+  CUDELE_DIR     directory of the cluster, as --dir
+  CUDELE_MON     address of the monitor, as --mon
+  CUDELE_STATE   what this user keeps on this machine: which clusters were started, which subtrees
+                 are decoupled with their journals, logs of mounts. On a local disk, one for each
+                 user [default: $XDG_STATE_HOME/cudele, else ~/.local/state/cudele]
+Without CUDELE_DIR, CUDELE_MON, --dir and --mon a command means the cluster that you started last, and
+fails if another one of yours is alive.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -133,12 +145,13 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse_from(fstab::arguments(std::env::args_os().collect()));
     let context = &arguments.context;
     let mut code = ExitCode::SUCCESS;
+    waiting::say_on_terminal();
     let result = match &arguments.command {
         Command::Run(args) => command::run::run(context, args).map(|status| code = status),
         Command::Up(args) => command::up::run(context, args),
         Command::Down(args) => command::down::run(context, args),
         Command::Status(args) => command::status::run(context, args),
-        Command::Health(args) => command::health::run(context, args),
+        Command::Health(args) => command::health::run(context, args).map(|state| code = state),
         Command::Mon(args) => command::mon::run(context, args),
         Command::Mds(args) => command::mds::run(context, args),
         Command::Mount(args) => command::mount::run(context, args),
@@ -176,5 +189,61 @@ fn main() -> ExitCode {
             context.report(&error);
             ExitCode::from(if error.errno == types::Errno::Invalid { 2 } else { 1 })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Command, CommandFactory, Parser};
+
+    use super::Arguments;
+
+    fn walk(command: &Command, path: &str, look: &mut dyn FnMut(&Command, &str)) {
+        look(command, path);
+        for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
+            walk(sub, &format!("{path} {}", sub.get_name()), look);
+        }
+    }
+
+    /// The example lines of a command's help.
+    fn examples(command: &Command) -> Vec<String> {
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let lines = help.lines().map(str::trim).filter(|line| line.contains("cudele "));
+        lines.map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn every_command_has_an_example() {
+        let (mut without, mut commands) = (Vec::new(), 0);
+        walk(&Arguments::command(), "cudele", &mut |command, path| {
+            commands += 1;
+            let is_example = |line: &String| line.contains(path);
+            let has = examples(command).iter().any(is_example);
+            if !has && !command.is_hide_set() {
+                without.push(path.to_owned());
+            }
+        });
+        assert!(commands > 80, "{commands}");
+        assert_eq!(without, [""; 0], "commands without an example in their --help");
+    }
+
+    #[test]
+    fn every_example_is_understood() {
+        let mut tried = 0;
+        walk(&Arguments::command(), "cudele", &mut |command, _| {
+            for line in examples(command) {
+                let from = line.find("cudele ").unwrap_or_default();
+                let ends = ["  ", " | ", " && ", " > ", " < "];
+                let end = ends.iter().filter_map(|end| line[from..].find(end)).min();
+                let text = &line[from..from + end.unwrap_or(line.len() - from)];
+                if text.contains(['\'', '"', '$', '`']) {
+                    continue;
+                }
+                tried += 1;
+                let parsed = Arguments::try_parse_from(text.split_whitespace());
+                assert!(parsed.is_ok(), "{text}: {}", parsed.unwrap_err());
+            }
+        });
+        assert!(tried > 80, "{tried}");
     }
 }

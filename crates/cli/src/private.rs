@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use cudele::{Errno, Error, Result};
-use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount_bind, mount_change};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 use crate::command::up::io;
@@ -59,8 +59,24 @@ impl Drop for MountPoint {
 
 /// Shows a directory also at another place.
 pub(crate) fn show(dir: &Path, at: &Path) -> Result<()> {
-    mount_bind(dir, at).map_err(|error| {
-        let errno = u16::try_from(error.raw_os_error()).map_or(Errno::Io, Errno::from_code);
-        Error::new(errno, at.display().to_string(), format!("cannot be shown there: {error}"))
-    })
+    mount_bind(dir, at).map_err(|error| refused(at, error, "the directory cannot be shown there"))
+}
+
+/// Mounts an empty file system in memory on a directory.
+pub(crate) fn scratch(at: &Path) -> Result<()> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    let mounted = rustix::mount::mount("cudele", at, "tmpfs", flags, c"size=1m,mode=755");
+    mounted.map_err(|error| refused(at, error, "no empty directory can be shown there"))
+}
+
+/// Allows no more changes of what was mounted with [`scratch`].
+pub(crate) fn make_read_only(at: &Path) -> Result<()> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::RDONLY;
+    let changed = rustix::mount::mount_remount(at, flags | MountFlags::BIND, c"");
+    changed.map_err(|error| refused(at, error, "it cannot be made read-only"))
+}
+
+fn refused(at: &Path, error: rustix::io::Errno, what: &str) -> Error {
+    let errno = u16::try_from(error.raw_os_error()).map_or(Errno::Io, Errno::from_code);
+    Error::new(errno, at.display().to_string(), format!("{what}: {error}"))
 }

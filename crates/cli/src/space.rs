@@ -81,8 +81,12 @@ pub(crate) fn target(fs: &Fs, path: Path, name: &[u8]) -> Result<Place> {
 ///
 /// # Errors
 /// `ESTALE` if it is gone.
-pub(crate) fn link_target(fs: &Fs, attr: &Attr) -> Result<Option<Vec<u8>>> {
-    if attr.file_type() == FileType::Symlink { fs.read_link(attr.ino).map(Some) } else { Ok(None) }
+pub(crate) fn link_target(fs: &Fs, path: &Path, attr: &Attr) -> Result<Option<Vec<u8>>> {
+    if attr.file_type() != FileType::Symlink {
+        return Ok(None);
+    }
+    let target = fs.walked(&[(path, attr.ino)], || fs.read_link(attr.ino));
+    target.map(Some).map_err(|error| error.about(path.to_string()))
 }
 
 /// The directory of a path's last name, opened, and that name.

@@ -3,8 +3,9 @@
 //! Names of a directory are visited in their order as bytes, a directory before what is below it
 //! and once more after. The walk keeps its place itself, so depth costs no stack.
 //!
-//! Invariant: what disappears during the walk is passed over; every other fault either ends the
-//! walk or, if that was asked for, is reported to the caller, who goes on.
+//! Invariant: a directory is passed over only if the directory above it, or one further up, says
+//! that the name is gone or names another inode. Every other fault either ends the walk or, if
+//! that was asked for, is reported to the caller, who goes on.
 
 use std::vec::IntoIter;
 
@@ -37,10 +38,47 @@ struct Level {
 }
 
 impl Level {
-    fn open(dir: Dir, own: Option<DirEntry>) -> Result<Self> {
+    fn open(dir: Dir) -> Result<Self> {
         let entries = sorted(&dir)?.into_iter();
-        Ok(Self { dir, entries, own })
+        Ok(Self { dir, entries, own: None })
     }
+
+    /// Opens the directory under an entry of this one.
+    fn enter(&self, entry: &DirEntry) -> Result<Self> {
+        Self::open(self.dir.enter(&entry.name, entry.attr.ino)?)
+    }
+
+    /// Whether a name was removed since this directory was listed, or was given to another inode.
+    fn lost(&self, entry: &DirEntry) -> Result<bool> {
+        match self.dir.lookup(&entry.name) {
+            Ok(attr) => Ok(attr.ino != entry.attr.ino),
+            Err(error) if error.errno == Errno::NotFound => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Whether a directory could not be opened because it, or one above it, was removed or renamed
+/// since it was listed. A directory that was not found is not absent for that alone: the server
+/// may have evicted it.
+///
+/// # Errors
+/// If no directory of the walk can say so: then the start itself is gone, or a server does not
+/// answer.
+fn is_gone(levels: &[Level], entry: &DirEntry, error: &Error) -> Result<bool> {
+    if !matches!(error.errno, Errno::NotFound | Errno::Stale) {
+        return Ok(false);
+    }
+    let mut entry = entry;
+    for level in levels.iter().rev() {
+        match level.lost(entry) {
+            Err(error) if error.errno == Errno::Stale => {}
+            lost => return lost,
+        }
+        let Some(own) = &level.own else { break };
+        entry = own;
+    }
+    Ok(false)
 }
 
 /// The entries of a directory, sorted by name.
@@ -72,7 +110,7 @@ pub(crate) trait Visitor {
 /// # Errors
 /// Those of the visitor; `EACCES`, `EBUSY` and so on of the directory itself.
 pub(crate) fn walk(start: Dir, visitor: &mut impl Visitor) -> Result<()> {
-    let mut levels = vec![Level::open(start, None)?];
+    let mut levels = vec![Level::open(start)?];
     while let Some(level) = levels.last_mut() {
         let Some(entry) = level.entries.next() else {
             let own = levels.pop().and_then(|level| level.own);
@@ -89,11 +127,13 @@ pub(crate) fn walk(start: Dir, visitor: &mut impl Visitor) -> Result<()> {
         if !entry.attr.is_dir() {
             continue;
         }
-        let below = level.dir.enter(&entry.name, entry.attr.ino);
-        match below.and_then(|dir| Level::open(dir, Some(entry))) {
-            Ok(level) => levels.push(level),
-            Err(error) if matches!(error.errno, Errno::NotFound | Errno::Stale) => {}
-            Err(error) => visitor.fault(error)?,
+        match level.enter(&entry) {
+            Ok(below) => levels.push(Level { own: Some(entry), ..below }),
+            Err(error) => {
+                if !is_gone(&levels, &entry, &error)? {
+                    visitor.fault(error)?;
+                }
+            }
         }
     }
     Ok(())

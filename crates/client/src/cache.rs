@@ -286,8 +286,8 @@ impl Cache {
         dir.listed = None;
     }
 
-    /// The attributes of an inode have changed.
-    fn drop_attr(&mut self, ino: Ino) {
+    /// The attributes of an inode have changed, or the server is to be asked for them.
+    pub(crate) fn drop_attr(&mut self, ino: Ino) {
         if ino == ANY {
             self.homes.clear();
             for dir in self.dirs.values_mut() {

@@ -15,6 +15,7 @@
 
 mod again;
 mod ahead;
+mod lost;
 mod mark;
 mod tell;
 
@@ -30,6 +31,7 @@ use crate::cache::Cache;
 use crate::held::Held;
 use crate::leases::Leases;
 use again::{append_with_replay, grow_frame};
+use lost::Lost;
 use mark::{Mark, mark};
 
 /// More unsafe requests than this are not held: the caller must wait for the journal first.
@@ -104,9 +106,7 @@ pub struct Session {
     /// Those it had when the connection broke.
     had_alone: Vec<Ino>,
     safe: Seq,
-    /// The first change that could not be repeated after a restart: it is lost, and `sync` reports
-    /// it.
-    lost: Option<Failure>,
+    lost: Lost,
 }
 
 impl Session {
@@ -131,7 +131,7 @@ impl Session {
             alone: None,
             had_alone: Vec::new(),
             safe: Seq(0),
-            lost: None,
+            lost: Lost::default(),
         }
     }
 
@@ -164,11 +164,6 @@ impl Session {
     #[must_use]
     pub fn must_sync(&self) -> bool {
         self.unsafe_count() >= UNSAFE_MAX
-    }
-
-    /// The first change that was lost in a restart, once.
-    pub fn take_lost(&mut self) -> Option<Failure> {
-        self.lost.take()
     }
 
     /// From now on the session caches replies that may be cached. The caller must process the
@@ -433,9 +428,7 @@ impl Session {
                     let replay = Replay { seq, ..request.replay };
                     self.hold(Unsafe { replay, ..request }, safe);
                 }
-                Err(failure) => {
-                    self.lost.get_or_insert(failure);
-                }
+                Err(failure) => self.lost.add(request.replay.ino, failure),
             }
             return self.note_safe(safe);
         }

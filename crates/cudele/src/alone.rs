@@ -1,6 +1,6 @@
 //! Directories that a client has alone, and what it has done there that the server has not heard of yet.
 
-use types::{Error, Result};
+use types::{Error, Ino, Result};
 use wire::WantsAlone;
 
 use crate::{Fs, ranks};
@@ -52,5 +52,25 @@ impl Fs {
             None => Ok(()),
             Some(lost) => Err(Error::from(lost).remedy("repeat the change")),
         }
+    }
+
+    /// Returns the error of a lost change of this file until [`Fs::repeated`].
+    ///
+    /// # Errors
+    /// The error of the lost change.
+    pub fn check_lost_of(&self, ino: Ino) -> Result<()> {
+        let others = self.ranks.others();
+        let links = std::iter::once(self.link()).chain(others.iter().map(|link| &**link));
+        let lost = |link: &crate::link::Link| link.lock().session.lost_of(ino).cloned();
+        match links.into_iter().find_map(lost) {
+            None => Ok(()),
+            Some(lost) => Err(Error::from(lost).remedy("repeat the change")),
+        }
+    }
+
+    /// Forgets the lost changes of a file, after the client has sent its state again.
+    pub fn repeated(&self, ino: Ino) {
+        self.link().lock().session.forget_lost(ino);
+        self.ranks.others().iter().for_each(|link| link.lock().session.forget_lost(ino));
     }
 }

@@ -1,12 +1,14 @@
 //! The connection to the monitor.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use net::{Address, Connection};
 use types::{ClientId, Cred, Errno, Error, Rank, Result, Tid};
 use wire::{ClusterMap, Decoupled, MergeFlags, Message, MonAnswer, MonOp, Unused};
 
+use crate::contact::Contact;
+use crate::waiting::{Awaited, Noted, Wait};
 use crate::{Fs, Locator, StateDir};
 
 /// How long the monitor may take to answer.
@@ -19,6 +21,9 @@ pub struct Cluster {
     link: Mutex<Option<Link>>,
     /// Clients of this process.
     mounted: Mutex<Vec<Weak<Fs>>>,
+    pub(crate) contact: Contact,
+    /// The wait for an answer.
+    asked: Noted,
 }
 
 /// What became of a policy that was set.
@@ -54,7 +59,10 @@ impl Cluster {
             address: address.clone(),
             link: Mutex::default(),
             mounted: Mutex::default(),
+            contact: Contact::default(),
+            asked: Noted::default(),
         });
+        crate::waiting::note(&cluster);
         cluster.call(MonOp::Status)?;
         Ok(cluster)
     }
@@ -219,7 +227,9 @@ impl Cluster {
 
     pub(crate) fn call(&self, op: MonOp<'_>) -> Result<MonAnswer> {
         let mut link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+        self.asked.set(Some((Instant::now(), "it has not answered".to_owned())));
         let result = self.exchange(&mut link, op);
+        self.asked.set(None);
         if result.as_ref().is_err_and(|error| matches!(error.errno, Errno::Io | Errno::TimedOut)) {
             *link = None;
         }
@@ -249,6 +259,13 @@ impl Cluster {
                 return result.map_err(Error::from);
             }
         }
+    }
+}
+
+impl Awaited for Cluster {
+    fn awaited(&self) -> Option<Wait> {
+        let (since, cause) = self.asked.get()?;
+        Some(Wait { since, server: "the monitor".to_owned(), cause })
     }
 }
 

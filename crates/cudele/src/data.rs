@@ -74,6 +74,7 @@ impl Fs {
         new: &NewFile<'_>,
         source: &mut dyn Read,
     ) -> Result<Attr> {
+        let name = name.as_ref();
         let head = match Self::classify(source, dir.inline_bytes())? {
             Content::Inline(data) => {
                 let size = data.len() as u64;
@@ -84,12 +85,18 @@ impl Fs {
         let attr = dir.create(name, &NewFile { size: 0, data: &[], ..*new })?;
         let size = self.write_large((attr.ino, attr.stripe), &head, source)?;
         self.sync_file((attr.ino, attr.stripe), size)?;
-        dir.set_data(attr.ino, &[], size)?;
+        if let Err(error) = dir.set_data_under(name, attr.ino, &[], size) {
+            if matches!(error.errno, Errno::Stale | Errno::NotFound) {
+                // The file was removed meanwhile, and the server does not know of its content.
+                self.delete_data((attr.ino, attr.stripe), size)?;
+            }
+            return Err(error);
+        }
         if let Some(mtime) = new.mtime {
             // Giving it its length counts as a change.
             let atime = new.atime.or(Some(mtime));
             let change = types::AttrChange { mtime: Some(mtime), atime, ..Default::default() };
-            dir.set_attr_of(attr.ino, &change)?;
+            dir.set_attr_under(name, attr.ino, &change)?;
         }
         Ok(Attr { size, ..attr })
     }
@@ -155,7 +162,27 @@ impl Fs {
         let stripe = attr.stripe.bytes();
         let span = stripe * extents::at_once(&**self.store(), attr.stripe) as u64;
         let length = usize::try_from((attr.size - at).min(span)).unwrap_or(usize::MAX);
-        self.read_at((attr.ino, attr.stripe), at, length)
+        let bytes = self.read_at((attr.ino, attr.stripe), at, length)?;
+        let stripe = usize::try_from(stripe).unwrap_or(usize::MAX);
+        if bytes.chunks(stripe).any(|chunk| chunk.iter().all(|byte| *byte == 0)) {
+            self.check_exists(attr.ino)?;
+        }
+        Ok(bytes)
+    }
+
+    /// Checks that a file with a stripe of zeros exists: the stripe may be deleted because the file
+    /// was removed.
+    fn check_exists(&self, ino: Ino) -> Result<()> {
+        match self.call(Op::GetAttr { ino }) {
+            Err(error) if matches!(error.errno, Errno::Stale | Errno::NotFound) => {
+                let cause = "the file was removed while it was read";
+                let remedy = "read it again by its name, if another file has that now";
+                Err(Error::new(Errno::Stale, ino.to_string(), cause).remedy(remedy))
+            }
+            // Another client's decoupled subtree blocks the question.
+            Err(error) if error.errno == Errno::Busy => Ok(()),
+            answer => answer.map(drop),
+        }
     }
 
     /// Opens the content of a file with these attributes as a stream.

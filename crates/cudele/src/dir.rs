@@ -110,7 +110,7 @@ pub struct Dir {
 
 impl Dir {
     pub(crate) fn open(fs: Arc<Fs>, path: Path, ino: Ino) -> Result<Self> {
-        let terms = fs.strong_logs.for_dir(&fs, ino);
+        let terms = fs.walked(&[(&path, ino)], || fs.strong_logs.for_dir(&fs, ino));
         let Terms { log, inline_bytes, .. } =
             terms.map_err(|error| error.about(path.to_string()))?;
         Ok(Self { fs, path, ino, log, inline_bytes })
@@ -139,31 +139,46 @@ impl Dir {
         &self.path
     }
 
-    /// Makes a request. A server that was restarted may not have the directory in memory: then
-    /// its path is walked again, which brings it back.
+    /// Makes a request about this directory, and the other one that it names.
+    fn call_with(&self, other: Option<&Self>, op: Op<'_>, name: &[u8]) -> Result<Answer> {
+        let places = [(&self.path, self.ino), other.map_or((&self.path, self.ino), Self::place)];
+        let places = if other.is_some() { &places[..] } else { &places[..1] };
+        self.fs.walked(places, || self.fs.call(op)).map_err(|error| self.about(error, name))
+    }
+
     fn call(&self, op: Op<'_>, name: &[u8]) -> Result<Answer> {
-        let about = |error: Error| {
-            let path = if name.is_empty() {
-                self.path.to_string()
-            } else {
-                format!(
-                    "{}/{}",
-                    self.path.to_string().trim_end_matches('/'),
-                    String::from_utf8_lossy(name)
-                )
-            };
-            error.about(path)
+        self.call_with(None, op, name)
+    }
+
+    /// Makes a request about an inode that this directory has under a name. Without a name the
+    /// directory is read, if the server has not loaded the inode.
+    fn call_about(&self, ino: Ino, name: &[u8], op: Op<'_>) -> Result<Answer> {
+        let stale = match self.fs.call(op) {
+            Err(error) if error.errno == Errno::Stale => self.about(error, name),
+            result => return result.map_err(|error| self.about(error, name)),
         };
-        match self.fs.call(op) {
-            Err(error) if error.errno == Errno::Stale => {
-                let (_, attr) = self.fs.walk(&self.path)?;
-                if attr.is_none_or(|attr| attr.ino != self.ino) {
-                    return Err(about(error));
-                }
-                self.fs.call(op).map_err(about)
-            }
-            result => result.map_err(about),
+        let path = if ino == self.ino {
+            self.path.clone()
+        } else if name.is_empty() {
+            let entry = self.list()?.into_iter().find(|entry| entry.attr.ino == ino);
+            self.path.join(&entry.ok_or(stale)?.name)
+        } else {
+            self.path.join(name)
+        };
+        let result = self.fs.walked(&[(&path, ino)], || self.fs.call(op));
+        result.map_err(|error| error.about(path.to_string()))
+    }
+
+    fn place(&self) -> (&Path, Ino) {
+        (&self.path, self.ino)
+    }
+
+    fn about(&self, error: Error, name: &[u8]) -> Error {
+        if name.is_empty() {
+            return error.about(self.path.to_string());
         }
+        let above = self.path.to_string();
+        error.about(format!("{}/{}", above.trim_end_matches('/'), String::from_utf8_lossy(name)))
     }
 
     /// Logs what was just carried out, if that is to be logged here.
@@ -238,7 +253,7 @@ impl Dir {
     ) -> Result<()> {
         let (name, new_name) = (name.as_ref(), new_name.as_ref());
         let op = Op::Rename { parent: self.ino, name, new_parent: to.ino, new_name, flags };
-        self.call(op, name)?;
+        self.call_with(Some(to), op, name)?;
         let Some(log) = self.log.as_ref().or(to.log.as_ref()) else { return Ok(()) };
         let back = if flags.exchange { Some(self.lookup(name)?) } else { None };
         let moved = to.lookup(new_name)?;
@@ -254,7 +269,7 @@ impl Dir {
     pub fn set_attr(&self, name: impl AsRef<[u8]>, change: &AttrChange) -> Result<()> {
         let name = name.as_ref();
         let attr = self.lookup(name)?;
-        self.call(Op::SetAttr { ino: attr.ino, change: *change }, name)?;
+        self.call_about(attr.ino, name, Op::SetAttr { ino: attr.ino, change: *change })?;
         self.logged(|log| log.set_attr(self.ino, attr.ino, change))
     }
 
@@ -263,7 +278,12 @@ impl Dir {
     /// # Errors
     /// `ESTALE`, `EPERM`, `EACCES`, `EINVAL`, `EISDIR`.
     pub fn set_attr_of(&self, ino: Ino, change: &AttrChange) -> Result<()> {
-        self.call(Op::SetAttr { ino, change: *change }, b"")?;
+        self.set_attr_under(b"", ino, change)
+    }
+
+    /// The same for an inode whose name here is known.
+    pub(crate) fn set_attr_under(&self, name: &[u8], ino: Ino, change: &AttrChange) -> Result<()> {
+        self.call_about(ino, name, Op::SetAttr { ino, change: *change })?;
         self.logged(|log| log.set_attr(self.ino, ino, change))
     }
 
@@ -272,7 +292,18 @@ impl Dir {
     /// # Errors
     /// `EISDIR`, `EINVAL`, `EACCES`.
     pub fn set_data(&self, ino: Ino, data: &[u8], size: u64) -> Result<()> {
-        self.call(Op::SetData { ino, data, size }, b"")?;
+        self.set_data_under(b"", ino, data, size)
+    }
+
+    /// The same for a file whose name here is known.
+    pub(crate) fn set_data_under(
+        &self,
+        name: &[u8],
+        ino: Ino,
+        data: &[u8],
+        size: u64,
+    ) -> Result<()> {
+        self.call_about(ino, name, Op::SetData { ino, data, size })?;
         self.logged(|log| log.set_data(self.ino, ino, data, size))
     }
 

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use metastore::ObjectName;
 use objstore::{ObjectStore, SyncScope};
-use types::{Errno, Ino, Result, Stripe};
+use types::{Errno, Error, Ino, Result, Stripe};
 
 use crate::Fs;
 
@@ -103,7 +103,7 @@ fn side_by_side<T: Send>(
             thread.spawn_scoped(scope, work).ok()
         });
         let others: Vec<_> = others.collect();
-        let lost = |_| Err(types::Error::of(Errno::Io, "objects"));
+        let lost = |_| Err(Error::of(Errno::Io, "objects"));
         let done = work();
         others.into_iter().fold(done, |done, other| done.and(other.join().unwrap_or_else(lost)))
     })
@@ -261,12 +261,22 @@ impl<'a> Objects<'a> {
             let end = (piece.offset + piece.length).min(self.held_in(&object)?);
             let mut at = piece.offset;
             while at < end {
-                let length = (end - at).min(ZEROS.len() as u64);
-                self.store.write_range(&object, at, &ZEROS[..usize_of(length)])?;
-                at += length;
+                let length = usize_of((end - at).min(ZEROS.len() as u64));
+                let zeroed = self.store.write_range(&object, at, &ZEROS[..length]);
+                zeroed.or_else(|error| self.reads_as_zeros(&object, (at, length), error))?;
+                at += length as u64;
             }
             Ok(())
         })
+    }
+
+    /// A full store has no room for zeros in a hole, which needs none.
+    fn reads_as_zeros(&self, object: &str, (at, length): (u64, usize), error: Error) -> Result<()> {
+        if error.errno != Errno::NoSpace {
+            return Err(error);
+        }
+        let held = self.store.read_range(object, at, length)?;
+        if held.iter().all(|byte| *byte == 0) { Ok(()) } else { Err(error) }
     }
 
     fn delete_data(&self, size: u64) -> Result<()> {

@@ -33,10 +33,12 @@
     reason = "I/O edge: the client library carries out what the client state machines decide"
 )]
 
+mod again;
 mod alone;
 mod balancers;
 mod branches;
 mod cluster;
+mod contact;
 mod data;
 mod dir;
 mod extents;
@@ -61,13 +63,16 @@ mod subtree;
 mod sweep;
 mod user;
 mod verify;
+mod waiting;
 
+pub use again::WALKS_MAX;
 pub use balancers::BalancerLog;
 pub use branches::{
     BranchFiles, BranchInfo, BranchMerge, Branches, Collected, PrivateServer, View, Work,
 };
 pub use client::Composed;
 pub use cluster::{Cluster, PolicySet};
+pub use contact::ContactNews;
 pub use data::FileReader;
 pub use dir::{Dir, DirEntry, NewFile};
 pub use fs::Fs;
@@ -81,7 +86,7 @@ pub use policy::{Composition, Durability, Mechanism, MergeBy, Policy, Preset};
 pub use ranks::Pinned;
 pub use recover::{Left, Recovered};
 pub use scan::Scanned;
-pub use state::{Owner, StateDir};
+pub use state::{Owner, StateDir, write_durably};
 pub use subtree::{Materialised, Subtree};
 pub use sweep::SweptRuns;
 pub use types::{
@@ -91,6 +96,7 @@ pub use types::{
 };
 pub use user::{Page, User};
 pub use verify::Verified;
+pub use waiting::{Wait, longest_wait};
 pub use wire::{
     Answer, BalancerEntry, ClusterMap, DecoupledSubtree, EffectivePolicy, Kept, MdsEntry, MdsState,
     MergeFlags, MergeReport, MergeSample, NewInode, Op, Opened, PolicyEntry, SampleKind,

@@ -11,6 +11,7 @@
 //! until it is up ([`connect`]), because then there is nothing to do for anybody else.
 
 mod ahead;
+mod awaited;
 mod connect;
 mod held;
 mod listen;
@@ -29,6 +30,7 @@ use wire::{Answer, Message, Op};
 
 use crate::observe::Observed;
 use crate::strong_log::StrongLogs;
+use crate::waiting::Noted;
 use crate::{Cluster, Notice, Stage};
 
 use ahead::Telling;
@@ -57,6 +59,8 @@ pub(crate) struct Link {
     cluster: Arc<Cluster>,
     logs: Arc<StrongLogs>,
     observed: Observed,
+    /// The wait for a connection, readable without the lock.
+    away: Noted,
 }
 
 /// What the threads share.
@@ -100,6 +104,8 @@ pub(crate) struct State {
 #[derive(Debug)]
 struct Waiting {
     thread: Thread,
+    /// The time and the name of the request.
+    asked: (Instant, &'static str),
     /// A journal follows the request: it is not sent again over another connection.
     chunked: bool,
     answer: Option<Result<Answer>>,
@@ -216,6 +222,7 @@ impl Link {
             cluster,
             logs,
             observed,
+            away: Noted::default(),
         }
     }
 
@@ -288,9 +295,11 @@ impl Link {
         }
         let shared = &mut *state;
         shared.session.at(crate::moment());
+        let name = op.name();
         let tid = shared.session.call(cred, op, &mut shared.effects);
         let (thread, chunked) = (std::thread::current(), !chunks.is_empty());
-        shared.waiting.insert(tid, Waiting { thread, chunked, answer: None });
+        let waiting = Waiting { thread, asked: (asked, name), chunked, answer: None };
+        shared.waiting.insert(tid, waiting);
         state = self.send(state);
         if chunked {
             state = self.send_chunks(state, tid, chunks);

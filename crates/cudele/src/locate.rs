@@ -1,12 +1,15 @@
-//! Finding a cluster: `--mon`, `$CUDELE_MON`, `--dir` or `$CUDELE_DIR`, the last `cudele up`.
+//! Finding a cluster: `--mon`, `$CUDELE_MON`, `--dir` or `$CUDELE_DIR`, the only one of this user's
+//! that is alive.
+
+mod known;
 
 use std::path::{Path, PathBuf};
 
 use net::Address;
-use types::{Errno, Error, Result};
+use types::Result;
 
-/// Where to look for a cluster. An empty one looks at the environment and at the last cluster
-/// that this user started.
+/// Where to look for a cluster. An empty locator looks at the environment, and takes the cluster
+/// that this user started last if no other cluster of this user is alive.
 #[derive(Clone, Debug, Default)]
 pub struct Locator {
     /// Address of the monitor.
@@ -28,7 +31,8 @@ impl Locator {
     /// Looks.
     ///
     /// # Errors
-    /// `EINVAL` for a malformed address, `ENOENT` if nothing says where a cluster is.
+    /// `EINVAL` for a malformed address, or if the choice is among several clusters; `ENOENT` if no
+    /// cluster is known.
     pub fn find(&self) -> Result<Found> {
         let from_env = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         let mon = self.mon.clone().or_else(|| from_env("CUDELE_MON")?.into_string().ok());
@@ -36,12 +40,8 @@ impl Locator {
             return Ok(Found { mon: mon.parse()?, dir: self.dir.clone() });
         }
         let dir = self.dir.clone().or_else(|| from_env("CUDELE_DIR").map(PathBuf::from));
-        let dir = dir.or_else(Self::last);
-        match dir {
-            Some(dir) => Ok(Found { mon: Self::monitor_of(&dir), dir: Some(dir) }),
-            None => Err(Error::new(Errno::NotFound, "cluster", "no cluster is known")
-                .remedy("start one with `cudele up`, or name one with --mon or --dir")),
-        }
+        let dir = dir.map_or_else(known::default, Ok)?;
+        Ok(Found { mon: Self::monitor_of(&dir), dir: Some(dir) })
     }
 
     /// The monitor's address in the directory of a cluster.
@@ -50,25 +50,20 @@ impl Locator {
         Address::Unix(dir.join("mon.sock"))
     }
 
-    fn last_file() -> Option<PathBuf> {
-        Some(crate::StateDir::root()?.join("last"))
-    }
-
-    /// The directory of the last cluster that this user started.
-    #[must_use]
-    pub fn last() -> Option<PathBuf> {
-        use std::os::unix::ffi::OsStringExt;
-        let bytes = std::fs::read(Self::last_file()?).ok()?;
-        Some(PathBuf::from(std::ffi::OsString::from_vec(bytes)))
-    }
-
-    /// Remembers a cluster as the last one started.
+    /// Remembers that the cluster in a directory was started: it may become the default of
+    /// commands that name no cluster.
     ///
     /// # Errors
     /// `EIO` if the state directory cannot be written.
     pub fn remember(dir: &Path) -> Result<()> {
-        use std::os::unix::ffi::OsStrExt;
-        let Some(file) = Self::last_file() else { return Ok(()) };
-        crate::state::write_durably(&file, dir.as_os_str().as_bytes())
+        known::record(dir, false)
+    }
+
+    /// Remembers that the cluster in a directory was stopped.
+    ///
+    /// # Errors
+    /// As [`Locator::remember`].
+    pub fn remember_stopped(dir: &Path) -> Result<()> {
+        known::record(dir, true)
     }
 }

@@ -11,6 +11,7 @@ use types::{Errno, Ino, Result};
 use wire::{Answer, Op, PolicyEntry};
 
 use crate::Fs;
+use crate::fs::parse;
 
 /// Entries asked for at a time.
 const ENTRIES: u32 = 4096;
@@ -67,7 +68,7 @@ fn search(fs: &Fs, mut wanted: BTreeMap<Ino, PolicyEntry>) -> Result<Vec<PolicyE
     while !wanted.is_empty()
         && let Some((path, dir)) = pending.pop()
     {
-        for (name, ino) in directories(fs, dir)? {
+        for (name, ino) in directories(fs, &path, dir)? {
             let path = [&path[..], b"/", &name[..]].concat();
             if let Some(entry) = wanted.remove(&ino) {
                 found.push(PolicyEntry { path: path.clone(), ..entry });
@@ -79,11 +80,12 @@ fn search(fs: &Fs, mut wanted: BTreeMap<Ino, PolicyEntry>) -> Result<Vec<PolicyE
 }
 
 /// The directories in a directory.
-fn directories(fs: &Fs, dir: Ino) -> Result<Vec<(Vec<u8>, Ino)>> {
+fn directories(fs: &Fs, path: &[u8], dir: Ino) -> Result<Vec<(Vec<u8>, Ino)>> {
+    let path = parse(path)?;
     let (mut found, mut after) = (Vec::new(), None::<Vec<u8>>);
     loop {
         let op = Op::List { dir, after: after.as_deref(), limit: ENTRIES, attrs: true };
-        let (entries, more) = match fs.call(op) {
+        let (entries, more) = match fs.walked(&[(&path, dir)], || fs.call(op)) {
             Ok(Answer::Entries { entries, more }) => (entries, more),
             Ok(_) => return Ok(found),
             Err(error) if is_unknown(error.errno) => return Ok(found),

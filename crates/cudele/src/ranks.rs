@@ -386,7 +386,7 @@ impl Fs {
 }
 
 /// The other directory, or the inode, that a request is about.
-fn second(op: &Op<'_>) -> Option<Ino> {
+pub(crate) fn second(op: &Op<'_>) -> Option<Ino> {
     if let Op::Rename { parent, new_parent, .. } = *op {
         (parent != new_parent).then_some(new_parent)
     } else if let Op::Link { ino, .. } = *op {
@@ -397,7 +397,7 @@ fn second(op: &Op<'_>) -> Option<Ino> {
 }
 
 /// The inode that decides which rank a request is for.
-fn named(op: &Op<'_>) -> Option<Ino> {
+pub(crate) fn named(op: &Op<'_>) -> Option<Ino> {
     match *op {
         Op::Lookup { parent, .. }
         | Op::Create { parent, .. }

@@ -7,6 +7,7 @@ use wire::{Answer, Op};
 use crate::Fs;
 use crate::fs::unexpected;
 use crate::link::Link;
+use crate::ranks::{named, second};
 
 /// Names of a directory that are asked for at a time.
 const LIST_PAGE: u32 = 4096;
@@ -21,8 +22,12 @@ impl Fs {
 
     /// Makes a request to one rank.
     pub(crate) fn request_of(&self, link: &Link, cred: &Cred, op: Op<'_>) -> Result<Answer> {
-        let Op::Lookup { parent, .. } = op else { return link.request(cred, op, &[]) };
         let answer = link.request(cred, op, &[]);
+        if answer.as_ref().is_err_and(|error| error.errno == Errno::Stale) {
+            let mut state = link.lock();
+            named(&op).into_iter().chain(second(&op)).for_each(|ino| state.session.ask_for(ino));
+        }
+        let Op::Lookup { parent, .. } = op else { return answer };
         if answer.as_ref().is_err_and(|error| error.errno == Errno::NotFound)
             && link.lock().session.is_worth_listing(parent)
         {

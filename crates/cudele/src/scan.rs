@@ -86,7 +86,7 @@ impl Fs {
             let before = done.entries;
             let mut scan = Scan::new(&manifest, &after);
             let mut content = content.then(|| Content::of(&**self.store(), dirfrag, &after));
-            match self.scan_runs((&mut scan, content.as_mut()), &mut done, take) {
+            match self.scan_runs(dir, (&mut scan, content.as_mut()), &mut done, take) {
                 Ok(()) => return Ok(done),
                 // It was rewritten meanwhile: the runs of a newer manifest go on where this one ends.
                 Err(error) if error.errno == Errno::NotFound && tries < TRIES_MAX => {
@@ -100,6 +100,7 @@ impl Fs {
 
     fn scan_runs(
         &self,
+        dir: Ino,
         (scan, mut content): (&mut Scan, Option<&mut Content<'_>>),
         done: &mut Scanned,
         take: &mut dyn FnMut(&[u8], &InodeRecord<'_>) -> Result<()>,
@@ -123,7 +124,7 @@ impl Fs {
                     (Some(content), RowValue::Inode(record)) => {
                         content.entry(name, record, done, take)
                     }
-                    _ => self.entry(name, value, done, take),
+                    _ => self.entry((dir, name), value, done, take),
                 };
                 if let (Some(content), Ok(())) = (&mut content, &result) {
                     content.after.clear();
@@ -140,7 +141,7 @@ impl Fs {
     #[inline]
     fn entry(
         &self,
-        name: &[u8],
+        (dir, name): (Ino, &[u8]),
         value: &RowValue<'_>,
         done: &mut Scanned,
         take: &mut dyn FnMut(&[u8], &InodeRecord<'_>) -> Result<()>,
@@ -152,18 +153,30 @@ impl Fs {
             }
             RowValue::Remote { ino, file_type } => {
                 // An inode with several names is stored apart from them.
-                let attr = match self.call(Op::GetAttr { ino: *ino }) {
-                    Ok(answer) => Self::attr_answer(answer)?,
-                    // A name of nothing, if a merge was lost in part: it can be seen and removed.
-                    Err(error) if matches!(error.errno, Errno::Stale | Errno::NotFound) => {
-                        Attr { ino: *ino, mode: file_type.mode_bits(), ..Attr::default() }
-                    }
-                    Err(error) => return Err(error),
-                };
+                // A name of nothing, if a merge was lost in part, can be seen and removed.
+                let nothing = Attr { ino: *ino, mode: file_type.mode_bits(), ..Attr::default() };
+                let attr = self.linked(dir, name, *ino)?.unwrap_or(nothing);
                 done.entries += 1;
                 take(name, &InodeRecord { attr, ..InodeRecord::default() })
             }
             RowValue::Removed => Ok(()),
+        }
+    }
+
+    /// The attributes of an inode with several names. The server that has not loaded it is asked
+    /// by one of the names, which loads it.
+    fn linked(&self, dir: Ino, name: &[u8], ino: Ino) -> Result<Option<Attr>> {
+        match self.call(Op::GetAttr { ino }).and_then(Self::attr_answer) {
+            Err(error) if matches!(error.errno, Errno::Stale | Errno::NotFound) => {}
+            found => return found.map(Some),
+        }
+        match self.call(Op::Lookup { parent: dir, name }).and_then(Self::attr_answer) {
+            Ok(attr) => Ok(Some(attr).filter(|attr| attr.ino == ino)),
+            // A server that has a name of nothing says EIO.
+            Err(error) if matches!(error.errno, Errno::Stale | Errno::NotFound | Errno::Io) => {
+                Ok(None)
+            }
+            Err(error) => Err(error),
         }
     }
 }

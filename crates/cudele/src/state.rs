@@ -116,7 +116,10 @@ pub(crate) fn sync_parent(path: &Path) -> Result<()> {
 }
 
 /// Replaces a file atomically and durably.
-pub(crate) fn write_durably(path: &Path, bytes: &[u8]) -> Result<()> {
+///
+/// # Errors
+/// The error of the file system.
+pub fn write_durably(path: &Path, bytes: &[u8]) -> Result<()> {
     let write = || -> std::io::Result<()> {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;

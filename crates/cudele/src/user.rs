@@ -4,6 +4,8 @@
 //! inode numbers. Where the policy is `rpcs+local_persist`, changes are logged as [`Dir`](crate::Dir)
 //! logs them, so the caller says in which directory an inode stands.
 
+use std::sync::Arc;
+
 use types::{Attr, AttrChange, Cred, Ino, RenameFlags, Result, Timestamp, XattrFlags};
 use wire::{Answer, Op};
 
@@ -40,10 +42,20 @@ impl<'a> User<'a> {
         self.fs.call_as(self.cred, op)
     }
 
-    /// Logs what was just carried out, if that is to be logged in this directory.
-    fn logged(&self, dir: Ino, note: impl FnOnce(&StrongLog) -> Result<()>) -> Result<()> {
-        let Some(log) = self.fs.strong_logs.known_for_dir(self.fs, dir)?.log else { return Ok(()) };
-        note(&log)?;
+    /// The log of changes in a directory, if its policy has one. Asked for before a change: a
+    /// change that was carried out must not fail because the policy cannot be asked for.
+    fn log_of(&self, dir: Ino) -> Result<Option<Arc<StrongLog>>> {
+        Ok(self.fs.strong_logs.known_for_dir(self.fs, dir)?.log)
+    }
+
+    /// Logs what was just carried out.
+    fn logged(
+        &self,
+        log: Option<&StrongLog>,
+        note: impl FnOnce(&StrongLog) -> Result<()>,
+    ) -> Result<()> {
+        let Some(log) = log else { return Ok(()) };
+        note(log)?;
         log.shorten(self.fs);
         Ok(())
     }
@@ -69,8 +81,9 @@ impl<'a> User<'a> {
     /// # Errors
     /// As `Dir::create`.
     pub fn create(&self, parent: Ino, name: &[u8], new: &NewFile<'_>) -> Result<Attr> {
+        let log = self.log_of(parent)?;
         let attr = Fs::attr_answer(self.call(Op::Create { parent, name, new: new.wire() })?)?;
-        self.logged(parent, |log| log.created(parent, name, &attr, new.data))?;
+        self.logged(log.as_deref(), |log| log.created(parent, name, &attr, new.data))?;
         Ok(attr)
     }
 
@@ -79,9 +92,10 @@ impl<'a> User<'a> {
     /// # Errors
     /// As `Dir::create`.
     pub fn create_open(&self, parent: Ino, name: &[u8], new: &NewFile<'_>) -> Result<Attr> {
+        let log = self.log_of(parent)?;
         let new_open = wire::NewInode { open: true, ..new.wire() };
         let attr = Fs::attr_answer(self.call(Op::Create { parent, name, new: new_open })?)?;
-        let logged = self.logged(parent, |log| log.created(parent, name, &attr, new.data));
+        let logged = self.logged(log.as_deref(), |log| log.created(parent, name, &attr, new.data));
         // Nobody closes what could not be opened.
         logged.inspect_err(|_| self.fs.close_file(attr.ino, true))?;
         Ok(attr)
@@ -92,9 +106,10 @@ impl<'a> User<'a> {
     /// # Errors
     /// As `Dir::link`.
     pub fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attr> {
+        let log = self.log_of(parent)?;
         self.call(Op::Link { ino, parent, name })?;
         let attr = self.lookup(parent, name)?;
-        self.logged(parent, |log| log.linked(parent, name, &attr))?;
+        self.logged(log.as_deref(), |log| log.linked(parent, name, &attr))?;
         Ok(attr)
     }
 
@@ -103,8 +118,9 @@ impl<'a> User<'a> {
     /// # Errors
     /// As `Dir::unlink`.
     pub fn unlink(&self, parent: Ino, name: &[u8]) -> Result<()> {
+        let log = self.log_of(parent)?;
         self.call(Op::Unlink { parent, name })?;
-        self.logged(parent, |log| log.removed(parent, name, false))
+        self.logged(log.as_deref(), |log| log.removed(parent, name, false))
     }
 
     /// Removes an empty directory.
@@ -112,8 +128,9 @@ impl<'a> User<'a> {
     /// # Errors
     /// As `Dir::rmdir`.
     pub fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<()> {
+        let log = self.log_of(parent)?;
         self.call(Op::Rmdir { parent, name })?;
-        self.logged(parent, |log| log.removed(parent, name, true))
+        self.logged(log.as_deref(), |log| log.removed(parent, name, true))
     }
 
     /// Moves or swaps names.
@@ -122,12 +139,11 @@ impl<'a> User<'a> {
     /// Those of rename(2).
     pub fn rename(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), flags: RenameFlags) -> Result<()> {
         let ((parent, name), (new_parent, new_name)) = (from, to);
-        self.call(Op::Rename { parent, name, new_parent, new_name, flags })?;
-        let logs = &self.fs.strong_logs;
-        let log = match logs.known_for_dir(self.fs, parent)?.log {
+        let log = match self.log_of(parent)? {
             Some(log) => Some(log),
-            None => logs.known_for_dir(self.fs, new_parent)?.log,
+            None => self.log_of(new_parent)?,
         };
+        self.call(Op::Rename { parent, name, new_parent, new_name, flags })?;
         let Some(log) = log else { return Ok(()) };
         let back = if flags.exchange { Some(self.lookup(parent, name)?) } else { None };
         let moved = self.lookup(new_parent, new_name)?;
@@ -136,13 +152,16 @@ impl<'a> User<'a> {
         Ok(())
     }
 
-    /// Changes attributes of an inode that stands in the directory `home`.
+    /// Changes attributes of an inode that stands in the directory `home`, or in [`Ino::ANCHOR`]
+    /// for the root of the namespace.
     ///
     /// # Errors
     /// `ESTALE`, `EPERM`, `EACCES`, `EINVAL`, `EISDIR`.
     pub fn set_attr(&self, home: Ino, ino: Ino, change: &AttrChange) -> Result<()> {
+        // The root of the namespace has no parent whose policy could apply.
+        let log = self.log_of(if ino == Ino::ROOT { ino } else { home })?;
         self.call(Op::SetAttr { ino, change: *change })?;
-        self.logged(home, |log| log.set_attr(home, ino, change))
+        self.logged(log.as_deref(), |log| log.set_attr(home, ino, change))
     }
 
     /// Says that content was read then: the time of the last access, unless a later one is known.
@@ -167,8 +186,9 @@ impl<'a> User<'a> {
     /// # Errors
     /// `EISDIR`, `EINVAL`, `EACCES`, `ESTALE`.
     pub fn set_data(&self, home: Ino, ino: Ino, data: &[u8], size: u64) -> Result<()> {
+        let log = self.log_of(home)?;
         self.call(Op::SetData { ino, data, size })?;
-        self.logged(home, |log| log.set_data(home, ino, data, size))
+        self.logged(log.as_deref(), |log| log.set_data(home, ino, data, size))
     }
 
     /// The value of an extended attribute.

@@ -10,13 +10,18 @@
 )]
 
 mod clock;
+mod copies;
+mod log;
+mod lost;
 mod mds;
 mod mon;
+mod room;
 mod thinker;
 mod vitals;
 mod warm;
 mod workers;
 
+pub use log::Log;
 pub use mds::{MdsOptions, run_mds};
 pub use mon::{MonOptions, run_mon};
 
@@ -25,6 +30,14 @@ fn replaced(what: &str) -> types::Error {
     let cause = "it did not answer, and another process took over from it";
     types::Error::new(types::Errno::Stale, what, cause)
         .remedy("nothing to do: clients find the new one")
+}
+
+/// Logs the end of a daemon.
+fn log_end(log: &Log, ended: &types::Result<()>) {
+    match ended {
+        Ok(()) => log.line("ended"),
+        Err(error) => log.line(format_args!("ended: {error}")),
+    }
 }
 
 /// Whether somebody asked the daemon to end: by this flag or, if there is none, by SIGTERM or SIGINT.

@@ -7,11 +7,14 @@ use std::time::Duration;
 
 use mds::{Effects, Input, Mds, Settings};
 use net::{Address, Happened, Reactor};
-use objstore::ObjectStore;
+use objstore::{LockGuard, ObjectStore};
 use types::{Clock, ConnId, Errno, Error, Moment, Rank, Result, Span};
 use wire::Message;
 
+use crate::Log;
 use crate::clock::Clocks;
+use crate::lost;
+use crate::room::Keeper;
 use crate::thinker::Thinker;
 use crate::vitals::Meter;
 use crate::warm::Warm;
@@ -23,7 +26,10 @@ const MONITOR_RETRY: Span = Span::from_millis(100);
 const TICK_BUSY: Duration = Duration::from_millis(2);
 const TICK_IDLE: Duration = Duration::from_millis(50);
 
-/// What a metadata server needs to know.
+/// Later than any server lives.
+const NEVER: Span = Span::from_millis(1 << 40);
+
+/// The configuration of a metadata server.
 #[derive(Debug)]
 pub struct MdsOptions {
     /// Its rank.
@@ -40,6 +46,8 @@ pub struct MdsOptions {
     pub warm_bytes: usize,
     /// Whoever sets this ends it; without, SIGTERM and SIGINT do.
     pub terminate: Option<Arc<AtomicBool>>,
+    /// The log.
+    pub log: Log,
 }
 
 struct Daemon {
@@ -48,6 +56,7 @@ struct Daemon {
     workers: Workers,
     thinker: Thinker,
     meter: Meter,
+    keeper: Keeper,
     clocks: Clocks,
     effects: Effects,
     warm: Warm,
@@ -59,6 +68,7 @@ struct Daemon {
     fatal: Option<Error>,
     stopped: bool,
     terminate: Arc<AtomicBool>,
+    log: Log,
 }
 
 /// Runs a metadata server until it is told to stop.
@@ -66,20 +76,40 @@ struct Daemon {
 /// # Errors
 /// `EBUSY` if another server holds the rank, `EADDRINUSE`, or whatever made it impossible to go on.
 pub fn run_mds(options: MdsOptions) -> Result<()> {
-    let MdsOptions { rank, address, monitor, store, mut settings, warm_bytes, terminate } = options;
+    let (rank, log) = (options.rank, options.log.clone());
+    let name = format!("rank/{:04x}.lock", rank.0);
+    options.store.allow_reserve();
     // Held as long as anything can be written: two servers never write one rank's journal.
-    let lock = store.lock(&format!("rank/{:04x}.lock", rank.0), &std::process::id().to_string())?;
+    let lock = options.store.lock(&name, &std::process::id().to_string())?;
+    log.line(format_args!("started: serves {rank} at {}", options.address));
+    let ended = serve(options, lock);
+    crate::log_end(&log, &ended);
+    ended
+}
+
+fn serve(options: MdsOptions, lock: Box<dyn LockGuard>) -> Result<()> {
+    let MdsOptions { rank, address, monitor, mut store, mut settings, warm_bytes, terminate, log } =
+        options;
+    if settings.read_only {
+        store = lost::without_damaged_tables(store, rank)?;
+        // No subtree moves: the writes of one server are invisible to the other servers.
+        settings.balance_interval = NEVER;
+    } else {
+        lost::check_rank(&*store, rank)?;
+    }
     settings.address = address.to_string();
     settings.pid = std::process::id();
     let reactor = Reactor::listen(&address)?;
     let workers = Workers::start(&store, &reactor.waker())?;
     let thinker = Thinker::new(reactor.waker());
+    let keeper = Keeper::start(&store, settings.reserve_bytes, reactor.waker())?;
     let mut daemon = Daemon {
         mds: Mds::new(rank, settings),
         reactor,
         workers,
         thinker,
         meter: Meter::new(),
+        keeper,
         clocks: Clocks::new(),
         effects: Effects::default(),
         warm: Warm::new(warm_bytes),
@@ -90,6 +120,7 @@ pub fn run_mds(options: MdsOptions) -> Result<()> {
         fatal: None,
         stopped: false,
         terminate: crate::termination(terminate)?,
+        log,
     };
     let clock = daemon.clocks.read();
     daemon.handle(clock, Input::Start);
@@ -165,6 +196,9 @@ impl Daemon {
             if let Some(vitals) = self.meter.measure(clock) {
                 self.handle(clock, Input::Vitals(vitals));
             }
+            if let Some(room) = self.keeper.changed() {
+                self.handle(clock, Input::Room(room));
+            }
             self.handle(clock, Input::Tick);
             self.find_monitor(clock);
         }
@@ -223,6 +257,7 @@ impl Daemon {
         for conn in effects.close.drain(..) {
             self.reactor.close(conn);
         }
+        effects.notices.drain(..).for_each(|notice| self.log.line(notice));
         self.stopped |= effects.stopped;
         self.fatal = self.fatal.take().or(effects.fatal.take());
         let mut closed = Vec::new();

@@ -6,16 +6,18 @@ use std::time::Duration;
 
 use mon::{Effects, Input, Mon, Settings};
 use net::{Address, Happened, Reactor};
-use objstore::ObjectStore;
+use objstore::{LockGuard, ObjectStore};
 use types::{Clock, Error, Moment, Result, Span};
 use wire::Message;
 
+use crate::Log;
 use crate::clock::Clocks;
+use crate::lost;
 use crate::workers::Workers;
 
 const TICK: Duration = Duration::from_millis(50);
 
-/// What a monitor needs to know.
+/// The configuration of a monitor.
 #[derive(Debug)]
 pub struct MonOptions {
     /// Where it listens.
@@ -24,8 +26,12 @@ pub struct MonOptions {
     pub store: Arc<dyn ObjectStore>,
     /// Tuning, and what goes into the map.
     pub settings: Settings,
+    /// Nothing is changed in the store: a map that is damaged or gone is passed over.
+    pub read_only: bool,
     /// Whoever sets this ends it; without, SIGTERM and SIGINT do.
     pub terminate: Option<Arc<AtomicBool>>,
+    /// The log.
+    pub log: Log,
 }
 
 struct Daemon {
@@ -38,6 +44,7 @@ struct Daemon {
     stopped: bool,
     fatal: Option<Error>,
     terminate: Arc<AtomicBool>,
+    log: Log,
 }
 
 /// Runs a monitor until it is told to stop.
@@ -45,8 +52,22 @@ struct Daemon {
 /// # Errors
 /// `EBUSY` if another monitor leads, `EADDRINUSE`, or whatever made it impossible to go on.
 pub fn run_mon(options: MonOptions) -> Result<()> {
-    let MonOptions { address, store, settings, terminate } = options;
-    let lock = store.lock("mon/lock", &std::process::id().to_string())?;
+    let log = options.log.clone();
+    options.store.allow_reserve();
+    let lock = options.store.lock("mon/lock", &std::process::id().to_string())?;
+    log.line(format_args!("started: monitor at {}", options.address));
+    let ended = serve(options, lock);
+    crate::log_end(&log, &ended);
+    ended
+}
+
+fn serve(options: MonOptions, lock: Box<dyn LockGuard>) -> Result<()> {
+    let MonOptions { address, mut store, settings, read_only, terminate, log } = options;
+    if read_only {
+        store = lost::without_damaged_map(store)?;
+    } else {
+        lost::check_map(&*store)?;
+    }
     let reactor = Reactor::listen(&address)?;
     let workers = Workers::start(&store, &reactor.waker())?;
     let mut daemon = Daemon {
@@ -59,6 +80,7 @@ pub fn run_mon(options: MonOptions) -> Result<()> {
         stopped: false,
         fatal: None,
         terminate: crate::termination(terminate)?,
+        log,
     };
     let clock = daemon.clocks.read();
     daemon.handle(clock, Input::Start);
@@ -120,6 +142,7 @@ impl Daemon {
         for conn in effects.close.drain(..) {
             self.reactor.close(conn);
         }
+        effects.notices.drain(..).for_each(|notice| self.log.line(notice));
         self.stopped |= effects.stopped;
         self.fatal = self.fatal.take().or(effects.fatal.take());
         let clock = self.clocks.read();

@@ -1,8 +1,9 @@
 //! Worker threads that carry store operations out.
 //!
 //! Journal appends have a thread of their own, so that no checkpoint delays them; they reach the
-//! store in the order in which they were emitted. Merging runs takes seconds and has a thread of its
-//! own, too, so that nothing waits behind it. Everything else shares a small pool.
+//! store in the order in which they were emitted. Merging runs takes seconds and has a thread of
+//! its own, too, so that nothing waits behind it. Purges have threads of their own, because no
+//! request waits for a purge. All other operations share a small pool.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -13,8 +14,12 @@ use net::Waker;
 use objstore::{Carrier, ObjectStore};
 use types::{Errno, Error, Result};
 
+use crate::copies::Copies;
+
 /// Threads beside the journal's.
 const POOL: usize = 2;
+/// Threads that purge removed inodes.
+const PURGING: usize = 2;
 
 pub(crate) type Finished = (Token, std::result::Result<StoreResult, Box<StoreFailure>>);
 
@@ -23,6 +28,7 @@ pub(crate) type Finished = (Token, std::result::Result<StoreResult, Box<StoreFai
 pub(crate) struct Workers {
     journal: Option<Sender<(Token, StoreOp)>>,
     compaction: Option<Sender<(Token, StoreOp)>>,
+    purging: Option<Sender<(Token, StoreOp)>>,
     pool: Option<Sender<(Token, StoreOp)>>,
     carrier: Arc<Carrier>,
     finished: Receiver<Finished>,
@@ -38,35 +44,41 @@ impl Workers {
         let (done, finished) = unbounded();
         let (journal, journal_ops) = unbounded();
         let (compaction, compaction_ops) = unbounded();
+        let (purging, purging_ops) = unbounded();
         let (pool, pool_ops) = unbounded();
         let carrier = Arc::new(Carrier::default());
+        let copies = Arc::new(Copies::default());
         let mut threads = Vec::new();
         let own = [journal_ops, compaction_ops];
-        let queues = own.into_iter().chain(std::iter::repeat_n(pool_ops, POOL));
+        let queues = own
+            .into_iter()
+            .chain(std::iter::repeat_n(purging_ops, PURGING))
+            .chain(std::iter::repeat_n(pool_ops, POOL));
         for ops in queues {
             let (store, done, waker) = (store.clone(), done.clone(), waker.clone());
-            let carrier = carrier.clone();
+            let (carrier, copies) = (carrier.clone(), copies.clone());
             let thread = std::thread::Builder::new().name("store".to_owned());
-            let thread = thread.spawn(move || work((&*store, &carrier), &ops, &done, &waker));
+            let thread =
+                thread.spawn(move || work((&*store, &carrier, &copies), &ops, &done, &waker));
             threads.push(thread.map_err(|error| {
                 Error::new(Errno::Again, "store threads", format!("cannot be started: {error}"))
                     .remedy("allow this user or container more threads")
             })?);
         }
-        let (journal, compaction, pool) = (Some(journal), Some(compaction), Some(pool));
-        Ok(Self { journal, compaction, pool, carrier, finished, threads })
+        let (journal, compaction) = (Some(journal), Some(compaction));
+        let (purging, pool) = (Some(purging), Some(pool));
+        Ok(Self { journal, compaction, purging, pool, carrier, finished, threads })
     }
 
     pub(crate) fn submit(&self, token: Token, op: StoreOp) {
         let queue = match op {
             StoreOp::Append { .. } => &self.journal,
             StoreOp::CompactDir { .. } => &self.compaction,
+            StoreOp::PurgeData { .. } | StoreOp::PurgeDir { .. } => &self.purging,
             StoreOp::Put { .. }
             | StoreOp::Get { .. }
             | StoreOp::List { .. }
             | StoreOp::Delete { .. }
-            | StoreOp::PurgeData { .. }
-            | StoreOp::PurgeDir { .. }
             | StoreOp::LoadDir { .. }
             | StoreOp::LookUp { .. }
             | StoreOp::AttachDirs { .. }
@@ -92,7 +104,7 @@ impl Workers {
     /// Waits for everything that was submitted.
     pub(crate) fn stop(mut self) {
         self.hurry();
-        (self.journal, self.compaction, self.pool) = (None, None, None);
+        (self.journal, self.compaction, self.purging, self.pool) = (None, None, None, None);
         for thread in self.threads.drain(..) {
             // A worker that panicked has already said so; its operation never reported success.
             let _ = thread.join();
@@ -101,16 +113,23 @@ impl Workers {
 }
 
 fn work(
-    (store, carrier): (&dyn ObjectStore, &Carrier),
+    (store, carrier, copies): (&dyn ObjectStore, &Carrier, &Copies),
     ops: &Receiver<(Token, StoreOp)>,
     done: &Sender<Finished>,
     waker: &Waker,
 ) {
     for (token, op) in ops {
+        let copied = copies.of(&op);
         let result = carrier.carry_out(store, op);
+        let copied = copied.filter(|_| matches!(result, Ok(StoreResult::Stored(_))));
+        let copied = copied.map(|(name, data)| copies.note(name, data));
         if done.send((token, result)).is_err() {
             return;
         }
         waker.wake();
+        // Behind the answer: nothing waits for the second copy.
+        if let Some(name) = copied {
+            copies.write(store, &name);
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! What the directories say, in as little memory as holds it: some 40 bytes for each inode.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use journal::{Block, Event};
 use mds::RankTable;
@@ -30,6 +30,10 @@ pub(crate) struct Facts {
     /// How many names the inodes in [`Ino::LINKS`] of all ranks count.
     pub(crate) links: BTreeMap<Ino, u32>,
     pub(crate) tables: Vec<RankTable>,
+    /// Removed inodes that servers have yet to purge.
+    pub(crate) removed: BTreeSet<Ino>,
+    /// The positions of manifests.
+    pub(crate) positions: Vec<Seq>,
 }
 
 impl Facts {

@@ -43,6 +43,10 @@ pub enum Subject {
 pub enum Kind {
     /// It cannot be read, or is not what it should be; why.
     Unreadable(String),
+    /// The end of a journal is unreadable: damage, or an interrupted write without acknowledgement.
+    TornEnd(String),
+    /// The object is missing, and the store has traces of it.
+    Lost,
     /// A manifest lists a run or a value segment that is not there.
     MissingRun,
     /// What was stored of it in a value segment is lost.
@@ -83,6 +87,7 @@ impl Kind {
     pub fn gravity(&self) -> Gravity {
         match self {
             Self::Unreadable(_)
+            | Self::Lost
             | Self::MissingRun
             | Self::ContentLost
             | Self::Uses
@@ -95,7 +100,9 @@ impl Kind {
             | Self::Counts(..)
             | Self::NumberNotGiven => Gravity::Damage,
             Self::LeftRun | Self::LeftContent(_) => Gravity::Leak,
-            Self::UnmergedRun | Self::LeftJournal | Self::Foreign => Gravity::Note,
+            Self::UnmergedRun | Self::LeftJournal | Self::Foreign | Self::TornEnd(_) => {
+                Gravity::Note
+            }
         }
     }
 
@@ -104,6 +111,8 @@ impl Kind {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Unreadable(_) => "unreadable",
+            Self::TornEnd(_) => "torn_end",
+            Self::Lost => "lost",
             Self::MissingRun => "missing_run",
             Self::ContentLost => "content_lost",
             Self::Uses => "uses",
@@ -128,6 +137,8 @@ impl Kind {
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::Unreadable(_) => "what can be read stays; the object is moved to lost/",
+            Self::TornEnd(_) => "whoever goes on with the journal cuts it off",
+            Self::Lost => "made again from its second copy and from what else is there",
             Self::MissingRun => "the directory goes on without it",
             Self::NoManifest => "a new one lists all runs, those with higher numbers first",
             Self::LeftRun | Self::LeftContent(_) => "removed, if nothing is damaged",
@@ -148,6 +159,10 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreadable(why) => write!(f, "cannot be read: {why}"),
+            Self::TornEnd(why) => {
+                write!(f, "ends with what cannot be read, perhaps an interrupted write: {why}")
+            }
+            Self::Lost => write!(f, "is gone, and was there"),
             Self::MissingRun => write!(f, "is listed in the manifest and is not there"),
             Self::ContentLost => write!(f, "has content or attributes that are lost"),
             Self::Uses => write!(f, "is pointed to otherwise than the manifest states"),

@@ -13,6 +13,7 @@
 //! Invariant: checking changes nothing. Mending (`mend`) deletes nothing that could be damage: what cannot be
 //! read is moved to `lost/`, and what nobody refers to is removed only if nothing is damaged.
 
+mod anew;
 mod facts;
 mod finding;
 mod fragment;
@@ -80,11 +81,16 @@ pub fn check(
     let mut report = Report { objects: survey.objects, ..Report::default() };
     report.findings.extend(survey.foreign.iter().cloned().map(Finding::foreign));
     survey::read_tables(store, &survey, &mut facts, &mut report)?;
+    survey::read_removals(store, &survey, &mut facts, &mut report)?;
     survey::read_journals(store, &survey, &facts, &mut report)?;
     let count = survey.fragments.len() as u64;
     for (done, (dirfrag, objects)) in survey.fragments.iter().enumerate() {
         progress(done as u64, count);
         fragment::check(store, *dirfrag, objects, scope, &mut facts, &mut report)?;
+    }
+    if scope == Scope::AtRest {
+        let missing = anew::missing(&survey, &facts).into_iter();
+        report.findings.extend(missing.map(|name| Finding::object(name, Kind::Lost)));
     }
     progress(count, count);
     report.fragments = count;

@@ -10,12 +10,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use metastore::{
-    InodeRecord, Manifest, ObjectName, RowValue, Rows, RunBuilder, RunId, RunInfo, RunReader,
-    manifest_name, prefix, run_name,
+    COPY_PREFIX, InodeRecord, Manifest, ObjectName, RowValue, Rows, RunBuilder, RunId, RunInfo,
+    RunReader, is_copied, manifest_name, prefix, run_name,
 };
 use objstore::{Expect, ObjectStore, Outcome, SyncScope};
-use types::{Attr, DirFragId, Errno, Error, FileType, Frag, Ino, Result, Timestamp};
+use types::{Attr, DirFragId, Errno, Error, FileType, Frag, Ino, Result, Seq, Timestamp};
 
+use crate::anew;
 use crate::finding::{Finding, Gravity, Kind, Subject};
 use crate::fragment::{self, Fragment};
 use crate::survey::LOST;
@@ -37,20 +38,23 @@ pub struct Mended {
 }
 
 /// Mends what a check finds, until nothing more can be done. The store must be [at rest](crate::at_rest).
-/// `now` is the time that new directories get.
+/// `now` is the time that new directories get. While a
+/// journal holds changes that directories lack, only damaged and missing objects are mended.
 ///
 /// # Errors
-/// `EBUSY` if a journal has to be carried out first; if the store does not answer, or is full: then what was mended
+/// If the store does not answer, or is full: then repairs so far
 /// stays.
 pub fn mend(store: &dyn ObjectStore, now: Timestamp) -> Result<Mended> {
     let (mut done, mut tried) = (Mended::default(), BTreeSet::new());
     let mut damaged = false;
     for _ in 0..ROUNDS_MAX {
         let report = check(store, Scope::AtRest, &mut |_, _| {})?;
-        if let Some(why) = report.incomplete {
-            return Err(Error::new(Errno::Busy, "store", why));
-        }
-        let is_new = |finding: &&Finding| !tried.contains(*finding);
+        // Directories lack the changes in a journal, so names cannot be compared.
+        let may = |finding: &Finding| {
+            let is_damage = finding.kind.gravity() == Gravity::Damage;
+            report.incomplete.is_none() || (is_damage && turn(&finding.kind) == 0)
+        };
+        let is_new = |finding: &&Finding| !tried.contains(*finding) && may(finding);
         let mut findings: Vec<Finding> = report.findings.iter().filter(is_new).cloned().collect();
         findings.sort_by_key(|finding| turn(&finding.kind));
         let Some(first) = findings.first().map(|finding| turn(&finding.kind)) else { break };
@@ -76,7 +80,11 @@ pub fn mend(store: &dyn ObjectStore, now: Timestamp) -> Result<Mended> {
 /// What comes before what.
 fn turn(kind: &Kind) -> u8 {
     match kind {
-        Kind::Unreadable(_) | Kind::MissingRun | Kind::NoManifest | Kind::ContentLost => 0,
+        Kind::Unreadable(_)
+        | Kind::Lost
+        | Kind::MissingRun
+        | Kind::NoManifest
+        | Kind::ContentLost => 0,
         Kind::Uses => 1,
         Kind::TwoPlaces(..) => 2,
         Kind::NameOfNothing(_) => 3,
@@ -84,7 +92,11 @@ fn turn(kind: &Kind) -> u8 {
         Kind::LinkCount(..) => 5,
         Kind::Counts(..) => 6,
         Kind::LeftRun | Kind::LeftContent(_) => 7,
-        Kind::NumberNotGiven | Kind::UnmergedRun | Kind::LeftJournal | Kind::Foreign => 8,
+        Kind::NumberNotGiven
+        | Kind::UnmergedRun
+        | Kind::LeftJournal
+        | Kind::Foreign
+        | Kind::TornEnd(_) => 8,
     }
 }
 
@@ -107,6 +119,13 @@ impl Mending<'_> {
     /// Mends one thing; says why not if it cannot.
     fn one(&self, finding: &Finding) -> Result<Option<String>> {
         match (&finding.kind, &finding.subject) {
+            (Kind::Unreadable(_) | Kind::Lost, Subject::Object(name)) if is_copied(name) => {
+                self.set_aside(name)?;
+                anew::make(self.store, name)
+            }
+            (Kind::Unreadable(_), Subject::Object(name)) if name.starts_with(COPY_PREFIX) => {
+                anew::copy_again(self.store, name)
+            }
             (Kind::Unreadable(_) | Kind::MissingRun, Subject::Object(name)) => self.unlist(name),
             (Kind::NoManifest, Subject::Object(prefix)) => self.new_manifest(prefix),
             (Kind::TwoPlaces(older, _), Subject::Inode(ino)) => self.leave(*older, *ino),
@@ -180,6 +199,8 @@ impl Mending<'_> {
             // Value segments that nothing points into any more are left, and found as such.
             let _left = manifest.replace_runs(place..place + 1, None);
         }
+        // Replay must apply all events of the journal to this directory.
+        manifest.position = Seq(0);
         self.replace(manifest, &rows)?;
         self.set_aside(name)?;
         Ok(None)

@@ -2,17 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use journal::segment::scan;
+use journal::segment::{SegmentHeader, Writer, scan};
 use mds::RankTable;
-use metastore::request::{MAP_NAME, client_journal_prefix, rank_name};
+use metastore::request::{
+    MAP_NAME, client_journal_prefix, client_journals_prefix, journal_prefix, parse_rank_name,
+    rank_name,
+};
 use metastore::{
-    BRANCH_PREFIX, Branch, ObjectName, RunId, SNAPSHOTS_NAME, SUBTREES_NAME, Snapshots, Subtrees,
-    parse_kept,
+    BRANCH_PREFIX, Branch, COPY_PREFIX, ObjectName, Removal, RunId, SNAPSHOTS_NAME, SUBTREES_NAME,
+    Snapshots, Subtrees, copy_name, decode_copy, is_copied, parse_kept, parse_removals_name,
 };
 use objstore::ObjectStore;
 use types::{DirFragId, Errno, Ino, Rank, Result};
 
 use crate::Report;
+use crate::anew;
 use crate::facts::Facts;
 use crate::finding::{Finding, Kind};
 
@@ -24,6 +28,8 @@ const BRANCHES: &str = "branches/";
 const BALANCER: &str = "balancer/";
 const RANK_JOURNALS: &str = "journal/mds.";
 const CLIENT_JOURNALS: &str = "journal/client/";
+/// Bytes before the events of a block.
+const BLOCK_HEADER_BYTES: usize = 28;
 /// What merges by reference leave for a merge by value. They go with their journals.
 const REST_JOURNALS: &str = "journal/rest/";
 
@@ -49,14 +55,14 @@ pub struct Survey {
     pub(crate) segments: Vec<String>,
     pub(crate) client_journals: Vec<String>,
     pub(crate) subtrees: bool,
+    /// Lists of removed inodes that servers have yet to purge.
+    pub(crate) removals: Vec<String>,
+    pub(crate) map: bool,
+    /// The objects that have second copies.
+    pub(crate) copies: Vec<String>,
     /// What is of branches and snapshots.
     pub(crate) branches: Vec<String>,
     pub(crate) foreign: Vec<String>,
-}
-
-fn rank_of(name: &str) -> Option<Rank> {
-    let rank = u16::from_str_radix(name.strip_prefix("rank/")?, 16).ok().map(Rank)?;
-    (rank_name(rank) == name).then_some(rank)
 }
 
 /// The fragment of a manifest that was kept for snapshots.
@@ -99,7 +105,7 @@ impl Survey {
     }
 
     fn add_other(&mut self, name: String) {
-        if let Some(rank) = rank_of(&name) {
+        if let Some(rank) = parse_rank_name(&name) {
             self.tables.push(rank);
         } else if name.starts_with(RANK_JOURNALS) {
             self.segments.push(name);
@@ -111,9 +117,13 @@ impl Survey {
             self.branches.push(name);
         } else if name == SUBTREES_NAME {
             self.subtrees = true;
-        } else if !(name == MAP_NAME
-            || [REST_JOURNALS, LOST, BALANCER].iter().any(|known| name.starts_with(known)))
-        {
+        } else if parse_removals_name(&name).is_some() {
+            self.removals.push(name);
+        } else if name == MAP_NAME {
+            self.map = true;
+        } else if let Some(object) = name.strip_prefix(COPY_PREFIX).filter(|it| is_copied(it)) {
+            self.copies.push(object.to_owned());
+        } else if !([REST_JOURNALS, LOST, BALANCER].iter().any(|known| name.starts_with(known))) {
             self.foreign.push(name);
         }
     }
@@ -182,6 +192,13 @@ pub(crate) fn read_tables(
             report.findings.push(Finding::object(name, Kind::Unreadable(error.to_string())));
         }
     }
+    read_copies(store, survey, report)?;
+    if survey.map
+        && let Some(bytes) = read(store, MAP_NAME, report)?
+        && let Err(cause) = anew::read_map(&bytes)
+    {
+        report.findings.push(Finding::object(MAP_NAME, Kind::Unreadable(cause)));
+    }
     if survey.subtrees
         && let Some(bytes) = read(store, SUBTREES_NAME, report)?
     {
@@ -197,6 +214,54 @@ pub(crate) fn read_tables(
     Ok(())
 }
 
+/// Reads the lists of removed inodes that servers have yet to purge.
+pub(crate) fn read_removals(
+    store: &dyn ObjectStore,
+    survey: &Survey,
+    facts: &mut Facts,
+    report: &mut Report,
+) -> Result<()> {
+    for name in &survey.removals {
+        let Some(bytes) = read(store, name, report)? else { continue };
+        match Removal::decode_list(name, &bytes) {
+            Ok(list) => facts.removed.extend(list.iter().map(Removal::ino)),
+            Err(error) => {
+                report.findings.push(Finding::object(name, Kind::Unreadable(error.to_string())));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn read_copies(store: &dyn ObjectStore, survey: &Survey, report: &mut Report) -> Result<()> {
+    for object in &survey.copies {
+        let name = copy_name(object);
+        let Some(bytes) = read(store, &name, report)? else { continue };
+        if let Err(error) = decode_copy(object, &bytes) {
+            report.findings.push(Finding::object(name, Kind::Unreadable(error.to_string())));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a journal is not the one that its name states.
+fn is_of_another(name: &str, bytes: &[u8]) -> Option<String> {
+    let known = match SegmentHeader::decode(bytes).ok()?.writer {
+        Writer::Mds { rank } => name.starts_with(&journal_prefix(rank)),
+        Writer::Client { client, subtree } => {
+            name.starts_with(&client_journals_prefix(subtree, client))
+        }
+    };
+    (!known).then(|| "expected the journal that its name states".to_owned())
+}
+
+/// Whether the header of a block gives exactly this length: then the write was not interrupted.
+fn is_whole_block(bytes: &[u8]) -> bool {
+    let length = bytes.get(8..12).and_then(|length| length.try_into().ok()).map(u32::from_le_bytes);
+    let length = length.and_then(|length| usize::try_from(length).ok());
+    length.and_then(|length| length.checked_add(BLOCK_HEADER_BYTES)) == Some(bytes.len())
+}
+
 /// Verifies journals. That the last segment ends in the middle of a write is what a crash leaves.
 pub(crate) fn read_journals(
     store: &dyn ObjectStore,
@@ -206,14 +271,22 @@ pub(crate) fn read_journals(
 ) -> Result<()> {
     for name in survey.segments.iter().chain(&survey.client_journals) {
         let Some(bytes) = read(store, name, report)? else { continue };
+        let is_clients = name.starts_with(CLIENT_JOURNALS);
         match scan(&bytes) {
             Ok(scan) => {
                 report.events += scan.events;
-                let hole = scan.damage.filter(|damage| damage.resumes.is_some());
-                if let Some(damage) = hole {
-                    let kind = Kind::Unreadable(damage.error.to_string());
-                    report.findings.push(Finding::object(name, kind));
+                if let Some(why) = is_of_another(name, &bytes) {
+                    report.findings.push(Finding::object(name, Kind::Unreadable(why)));
                 }
+                let Some(damage) = scan.damage else { continue };
+                let is_hole = damage.resumes.is_some()
+                    || (is_clients && is_whole_block(&bytes[scan.intact..]));
+                let kind = if is_hole {
+                    Kind::Unreadable(damage.error.to_string())
+                } else {
+                    Kind::TornEnd(damage.error.to_string())
+                };
+                report.findings.push(Finding::object(name, kind));
             }
             // It was begun, and nothing was written yet.
             Err(_) if bytes.is_empty() => {}

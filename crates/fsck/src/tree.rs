@@ -74,7 +74,8 @@ fn reach(survey: &Survey, facts: &Facts, found: &mut Vec<Finding>) {
         Finding::new(Subject::Inode(dir), Kind::Unreachable(dirfrag))
     };
     let fragments = survey.fragments.iter().filter(|(_, objects)| objects.manifest);
-    for dir in fragments.map(|(dirfrag, _)| dirfrag.ino) {
+    let dirs = fragments.map(|(dirfrag, _)| dirfrag.ino);
+    for dir in dirs.filter(|dir| !facts.removed.contains(dir)) {
         let (mut at, mut way) = (dir, Vec::new());
         let ends = loop {
             if is_top(at) {
@@ -103,13 +104,14 @@ fn reach(survey: &Survey, facts: &Facts, found: &mut Vec<Finding>) {
 }
 
 /// Content belongs to a file that is there, or to a client that has not merged. Where there are branches it may
-/// be theirs.
+/// be theirs. The purge queue of a server is no leak.
 fn content(survey: &Survey, facts: &Facts, found: &mut Vec<Finding>) {
     if !survey.branches.is_empty() {
         return;
     }
     for (ino, objects) in &survey.content {
-        if facts.files.binary_search(ino).is_err() && !facts.is_granted(*ino) {
+        let is_known = facts.files.binary_search(ino).is_ok() || facts.removed.contains(ino);
+        if !is_known && !facts.is_granted(*ino) {
             let kind = Kind::LeftContent(objects.len() as u64);
             found.push(Finding::new(Subject::Inode(*ino), kind));
         }
@@ -210,9 +212,26 @@ mod tests {
     }
 
     #[test]
+    fn what_a_server_has_yet_to_delete_is_neither_a_leak_nor_without_a_name() {
+        let all = found(&[(10, 1), (40, 1)], |facts, survey| {
+            facts.dirs.remove(&Ino(40));
+            facts.homes.retain(|home| home.ino != Ino(40));
+            survey.content.insert(Ino(30), vec!["data/x".to_owned()]);
+            facts.removed.extend([Ino(30), Ino(40)]);
+        });
+        assert_eq!(all, [""; 0]);
+    }
+
+    #[test]
     fn numbers_that_will_be_given_again_are_found() {
         let first = Ino::FIRST_FREE;
-        let table = |next| mds::RankTable { rank: types::Rank(0), next, decoupled: Vec::new() };
+        let table = |next| mds::RankTable {
+            rank: types::Rank(0),
+            next,
+            decoupled: Vec::new(),
+            epoch: types::Epoch(1),
+            last_client: types::ClientId(0),
+        };
         let bad = found(&[(first + 5, 1)], |facts, _| facts.tables.push(table(first + 5)));
         assert_eq!(bad.len(), 1, "{bad:?}");
         let good = found(&[(first + 5, 1)], |facts, _| facts.tables.push(table(first + 6)));

@@ -13,10 +13,11 @@ use std::collections::VecDeque;
 use journal::Event;
 use metastore::request::{StoreFailure, StoreOp, StoreResult, segment_name};
 use metastore::{DirRun, Rows};
-use namespace::{Capture, Freed, Hit};
-use types::{ConnId, Ino, InoRange, Moment, Origin, Seq, Span, Tid, Timestamp};
+use namespace::{Capture, Hit};
+use types::{ConnId, Errno, Ino, InoRange, Moment, Origin, Seq, Span, Tid, Timestamp};
 use wire::Answer;
 
+use crate::damage::is_damage;
 use crate::{Effects, Mds, Waiting};
 
 use settle::Settling;
@@ -25,8 +26,6 @@ pub(crate) use settle::{Settled, Then};
 /// Directories written at the same time.
 const COMMITS_MAX: usize = 4;
 const RETRY: Span = Span::from_millis(500);
-/// Data of removed files that is deleted at the same time.
-const PURGES_PER_TICK: usize = 256;
 
 /// See the module documentation.
 #[derive(Debug, Default)]
@@ -49,8 +48,6 @@ pub(crate) struct Checkpoint {
     /// Other deletions under way, and those that failed and are tried again.
     forgetting: usize,
     unforgotten: VecDeque<(StoreOp, Moment)>,
-    /// Inodes that are gone, and the newest event when they went.
-    purges: VecDeque<(Seq, Freed)>,
     /// Merges that are in memory only: since which position, of which subtree, and the journal
     /// object that recovery would need.
     merges: Vec<(Seq, Ino, Option<String>)>,
@@ -65,26 +62,33 @@ pub(crate) struct Checkpoint {
     waiters: Vec<(Seq, ConnId, Tid)>,
 }
 
+/// Whether damage keeps a directory from being written. Faults of a client's runs do not count.
+fn is_beyond(failure: &StoreFailure) -> bool {
+    is_damage(failure.error.errno) && matches!(failure.op, StoreOp::CommitDir { attach: None, .. })
+}
+
 impl Checkpoint {
     pub(crate) fn has_work(&self) -> bool {
         let wanted = self.target.is_some() || self.settling.has_work();
         self.capturing.is_some() || (wanted && self.committing.len() < COMMITS_MAX)
     }
 
-    /// Whether a directory waits for the journal.
-    pub(crate) fn wants_journal(&self) -> bool {
-        !self.captured.is_empty()
+    /// Whether a directory waits for the journal, which is durable up to `safe`.
+    pub(crate) fn wants_journal(&self, safe: Seq) -> bool {
+        self.captured.back().is_some_and(|(seq, ..)| *seq > safe)
+    }
+
+    /// Whether directories are written, or will be.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.target.is_some() || self.capturing.is_some() || !self.committing.is_empty()
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        let written =
-            self.target.is_none() && self.capturing.is_none() && self.committing.is_empty();
-        written
+        !self.is_writing()
             && self.settling.is_empty()
             && !self.trimming
             && self.forgetting == 0
             && self.unforgotten.is_empty()
-            && self.purges.is_empty()
     }
 }
 
@@ -138,7 +142,10 @@ impl Mds {
     /// Writes the directories that show nothing but what is safe.
     pub(crate) fn commit_captured(&mut self, effects: &mut Effects) {
         let safe = self.log.safe();
-        while self.checkpoint.captured.front().is_some_and(|(seq, ..)| *seq <= safe)
+        while let Some((seq, ..)) = self.checkpoint.captured.front()
+            && *seq <= safe
+            // Removed inodes are listed before a directory is written without their names.
+            && !self.list_removals(*seq, effects)
             && let Some((_, ino, op)) = self.checkpoint.captured.pop_front()
         {
             self.store(Waiting::Checkpoint(ino), op, effects);
@@ -237,6 +244,17 @@ impl Mds {
                 self.trim(effects);
                 self.settle(effects);
             }
+            Err(failure) if is_beyond(&failure) => {
+                // A retry would fail, too. The journal keeps the changes.
+                let writing = self.checkpoint.committing.iter().filter(|(ino, _)| *ino == dir);
+                let since = writing.map(|(_, since)| *since).min().unwrap_or(self.last_seq());
+                self.checkpoint.committing.retain(|(ino, _)| *ino != dir);
+                self.namespace.end_capture(dir);
+                self.withhold(dir, since, &failure.error);
+                self.fetch_after_commit(dir, effects);
+                self.trim(effects);
+                self.settle(effects);
+            }
             Err(failure) => {
                 self.fail_settling(dir, &failure.error, effects);
                 self.checkpoint.failed.push_back((dir, failure.op, self.clock.now));
@@ -244,7 +262,13 @@ impl Mds {
         }
     }
 
-    /// The oldest position whose effect is not in the metadata store.
+    /// The oldest position that the journal must keep: of changes that are not written yet, and of
+    /// changes of damaged directories.
+    pub(crate) fn oldest_needed(&mut self) -> Seq {
+        self.oldest_unwritten().min(self.damage.kept_from())
+    }
+
+    /// The oldest position whose effect is not in the metadata store yet.
     pub(crate) fn oldest_unwritten(&mut self) -> Seq {
         let dirty = self.namespace.dirtiest().map_or(Seq(u64::MAX), |(since, _)| since);
         let committing = self.checkpoint.committing.iter().map(|(_, since)| *since).min();
@@ -260,7 +284,7 @@ impl Mds {
 
     /// Deletes the segments that nothing depends on, and answers whoever waited for that.
     pub(crate) fn trim(&mut self, effects: &mut Effects) {
-        let unwritten = self.oldest_unwritten();
+        let unwritten = self.oldest_needed();
         // The last segment says where positions and requests stand; the tables do when it is gone.
         let ended = self.is_journal_ended();
         let needed = unwritten.min(self.merges.oldest_record());
@@ -285,8 +309,11 @@ impl Mds {
         }
         self.forget_merges(unwritten, effects);
         let waiters = std::mem::take(&mut self.checkpoint.waiters);
+        let uncommitted = self.oldest_unwritten();
         for (seq, conn, tid) in waiters {
-            if unwritten > seq && self.log.safe() >= seq {
+            if uncommitted > seq && unwritten <= seq {
+                self.reply_error(conn, tid, Errno::Io.into(), effects);
+            } else if unwritten > seq && self.log.safe() >= seq {
                 self.reply_with((conn, tid), seq, Answer::Safe(seq), effects);
             } else {
                 self.checkpoint.waiters.push((seq, conn, tid));
@@ -353,7 +380,6 @@ impl Mds {
             self.trim(effects);
         }
         self.settle(effects);
-        self.purge_tick(effects);
     }
 
     /// Position of the first event that a recovery may find.
@@ -410,51 +436,6 @@ impl Mds {
             Err(failure) => {
                 self.checkpoint.untrimmed = Some((failure.op, self.clock.now));
             }
-        }
-    }
-
-    /// Notes inodes that lost their last name.
-    pub(crate) fn note_freed(&mut self) {
-        for freed in self.namespace.take_freed() {
-            if !self.opens.keep(freed) && freed.is_stored {
-                self.purge(freed);
-            }
-        }
-    }
-
-    /// Nobody needs the data of a removed inode any more.
-    pub(crate) fn purge(&mut self, freed: Freed) {
-        self.checkpoint.purges.push_back((self.last_seq(), freed));
-    }
-
-    /// Deletes the data of removed inodes once their removal is in the metadata store. That it is
-    /// journalled is not enough, because not every removal is: a merge may be lost, and then what
-    /// it had replaced is there again.
-    fn purge_tick(&mut self, effects: &mut Effects) {
-        if self.checkpoint.purges.is_empty() {
-            return;
-        }
-        let unwritten = self.oldest_unwritten();
-        for _ in 0..PURGES_PER_TICK {
-            let Some((seq, _)) = self.checkpoint.purges.front() else { return };
-            if *seq >= unwritten {
-                return;
-            }
-            let Some((_, freed)) = self.checkpoint.purges.pop_front() else { return };
-            if self.namespace.knows(freed.ino) {
-                // A merge that was repeated has brought it back since.
-                continue;
-            }
-            let op = if freed.is_dir {
-                StoreOp::PurgeDir { ino: freed.ino }
-            } else {
-                StoreOp::PurgeData {
-                    ino: freed.ino,
-                    pool: freed.stripe.pool(),
-                    stripes: freed.stripe.count(freed.size),
-                }
-            };
-            self.forget(op, effects);
         }
     }
 }

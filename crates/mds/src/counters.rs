@@ -33,6 +33,8 @@ pub struct Counters {
     pub compactions: u64,
     pub trimmed_segments: u64,
     pub evicted: u64,
+    /// Removed inodes of which the store holds nothing any more.
+    pub purged: u64,
     pub opens: u64,
     pub recalls: u64,
     /// Clients that were asked to merge because others want to see (`merge: on_demand`).
@@ -98,6 +100,8 @@ impl Counters {
             ("compactions_waiting", mds.compaction.waiting() as u64),
             ("trimmed_segments", self.trimmed_segments),
             ("evicted", self.evicted),
+            ("purged", self.purged),
+            ("purges_waiting", mds.purges.len() as u64),
             ("opens", self.opens),
             ("recalls", self.recalls),
             ("demands", self.demands),

@@ -9,7 +9,7 @@ mod need;
 
 use std::collections::VecDeque;
 
-use metastore::request::{StoreFailure, StoreResult};
+use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use metastore::{Row, RowValue, Rows};
 use namespace::Hit;
 use types::{ClientId, ConnId, Ino, Map, Moment, Rank, Seq, Set, Span, Timestamp};
@@ -246,6 +246,12 @@ impl Mds {
             Ok(_) => (Rows::new(), None, Seq(0), Default::default()),
             Err(failure) => return self.fetch_failed(dir, &failure, effects),
         };
+        // Memory lacks the events that recovery could not apply.
+        if let Some(error) = self.damage.withheld(dir).cloned() {
+            let failure = StoreFailure { error, op: StoreOp::LoadDir { ino: dir } };
+            return self.fetch_failed(dir, &failure, effects);
+        }
+        self.damage.is_read(dir);
         let arrived = Arrived { dir, rows, part, position, touched, done: 0 };
         self.fetches.arrived.push_back(arrived);
         if self.phase == Phase::Recovering {

@@ -5,13 +5,13 @@
 //! clock and starts no thread, so the same code runs under the daemon and in the simulator.
 //!
 //! Where to read on: `op` carries out requests, `log` makes them durable, `recover` brings them
-//! back (`chain` puts its segments in order, `resend` waits for clients), `checkpoint` moves them to
-//! the metadata store, `fetch` brings directories in, `merge` applies the journals of decoupled
-//! clients (Volatile Apply), `tables` holds what must survive even without a journal. `opens` knows
-//! which clients have which files open, `locks` which they have locked, `caps` which directories they
-//! remember, `leases` until when they may where the server does not know who they are. `authority` knows
-//! which subtrees are other ranks', and `balance` which should be; `private` what a server of a branch
-//! does not do.
+//! back (`chain` puts its segments in order, `resend` waits for clients), `checkpoint` moves them
+//! to the metadata store, `purge` deletes what was removed, `fetch` brings directories in, `merge`
+//! applies the journals of decoupled clients (Volatile Apply), `tables` holds what must survive
+//! even without a journal. `opens` knows which clients have which files open, `locks` which they
+//! have locked, `caps` which directories they remember, `leases` until when they may where the
+//! server does not know who they are. `authority` knows which subtrees are other ranks', and
+//! `balance` which should be; `private` what a server of a branch does not do.
 //!
 //! Invariants:
 //! * every change of the namespace is planned, journalled if its subtree streams, then applied;
@@ -25,19 +25,25 @@ mod chain;
 mod checkpoint;
 mod compact;
 mod counters;
+mod damage;
+mod effects;
 mod fetch;
+mod health;
 mod leases;
 mod locks;
 mod log;
 mod merge;
+mod notice;
 mod op;
 mod opens;
 mod private;
+mod purge;
 mod recover;
 mod resend;
 mod search;
 mod session;
 mod settings;
+mod shown;
 mod snapshot;
 mod stop;
 mod tables;
@@ -46,26 +52,32 @@ use std::collections::VecDeque;
 
 use metastore::request::{StoreFailure, StoreOp, StoreResult, Token};
 use namespace::Namespace;
-use types::{ClientId, Clock, ConnId, Errno, Error, Ino, Map, Moment, Rank, Seq, Tid, Timestamp};
-use wire::{ClusterMap, MdsState, Message, Outbox};
+use types::{Clock, ConnId, Ino, Map, Moment, Rank, Seq, Tid};
+use wire::{ClusterMap, MdsState, Message};
 
 pub use balance::Vitals;
 pub use counters::Counters;
+pub use effects::{Effects, Observed};
+pub use health::Room;
+pub use notice::Notice;
 pub use private::Private;
 pub use settings::Settings;
-pub use tables::RankTable;
+pub use tables::{CountFrom, RankTable};
 
 use authority::Authority;
 use balance::Balance;
 use caps::Caps;
 use checkpoint::Checkpoint;
 use compact::Compaction;
+use damage::Damage;
 use fetch::Fetches;
+use health::Health;
 use leases::{Leases, Terms};
 use locks::Locks;
 use log::Log;
 use merge::Merges;
 use opens::Opens;
+use purge::Purges;
 use recover::Recovery;
 use resend::Resend;
 use search::Search;
@@ -90,6 +102,8 @@ pub enum Input<'a> {
     Stored(Token, Result<StoreResult, Box<StoreFailure>>),
     /// How much of the machine the process takes.
     Vitals(Vitals),
+    /// How much room the store has.
+    Room(Room),
     /// A question of the balancer ([`Effects::questions`]) was answered.
     Answered(Box<balancer::Answer>),
     /// No message is waiting: time for a slice of background work, if there is any.
@@ -98,45 +112,6 @@ pub enum Input<'a> {
     Tick,
     /// Write everything down and stop.
     Terminate,
-}
-
-/// What a metadata server wants done.
-#[derive(Debug, Default)]
-pub struct Effects {
-    /// Messages to clients.
-    pub outbox: Outbox,
-    /// Frames for the monitor.
-    pub to_monitor: Vec<u8>,
-    /// Operations on the object store.
-    pub store: Vec<(Token, StoreOp)>,
-    /// What the balancer wants to know: to be answered beside the server's work, as it runs a program of
-    /// somebody's, and handed back.
-    pub questions: Vec<Box<balancer::Question>>,
-    /// Connections to close once their messages are sent.
-    pub close: Vec<ConnId>,
-    /// Everything is written down; the process may end.
-    pub stopped: bool,
-    /// The server cannot go on; the process must end with this.
-    pub fatal: Option<Error>,
-    /// Changes that were carried out, in order, if [`Settings::observe`] asks for them.
-    pub observed: Vec<Observed>,
-}
-
-/// A change that was carried out. Its reply may come later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Observed {
-    /// Whose.
-    pub client: ClientId,
-    /// Which request.
-    pub tid: Tid,
-    /// Its position in the journal; 0 for none.
-    pub seq: Seq,
-    /// The inode it created, or 0.
-    pub ino: Ino,
-    /// When.
-    pub time: Timestamp,
-    /// How many messages to clients the input had caused before.
-    pub messages: usize,
 }
 
 /// Who waits for a store operation.
@@ -152,6 +127,7 @@ enum Waiting {
     Attach(u64),
     Trim,
     Forget,
+    Purge(purge::Task),
     Share(Ino),
     /// The list of subtrees is read or replaced.
     Subtrees,
@@ -186,6 +162,7 @@ pub struct Mds {
     authority: Authority,
     balance: Balance,
     log: Log,
+    health: Health,
     tables: Tables,
     sessions: Sessions,
     opens: Opens,
@@ -197,6 +174,8 @@ pub struct Mds {
     demands: op::Demands,
     fetches: Fetches,
     checkpoint: Checkpoint,
+    purges: Purges,
+    damage: Damage,
     compaction: Compaction,
     merges: Merges,
     /// Changes of policy that wait until something is stored.
@@ -214,6 +193,7 @@ pub struct Mds {
     map: Option<ClusterMap>,
     counters: Counters,
     last_beacon: Option<(Moment, MdsState)>,
+    noticed: notice::Noticed,
     /// The latest civil time handed in, for work that no request caused.
     clock: Clock,
 }
@@ -229,6 +209,7 @@ impl Mds {
             authority: Authority::new(rank),
             balance: Balance::new(settings.balance_half_life),
             log: Log::new(),
+            health: Health::default(),
             tables: Tables::new(rank),
             sessions: Sessions::default(),
             opens: Opens::default(),
@@ -243,6 +224,8 @@ impl Mds {
             demands: op::Demands::default(),
             fetches: Fetches::default(),
             checkpoint: Checkpoint::default(),
+            purges: Purges::default(),
+            damage: Damage::default(),
             compaction: Compaction::default(),
             merges: Merges::default(),
             changes: Vec::new(),
@@ -257,6 +240,7 @@ impl Mds {
             map: None,
             counters: Counters::default(),
             last_beacon: None,
+            noticed: notice::Noticed::default(),
             clock: Clock::default(),
             settings,
         }
@@ -273,6 +257,7 @@ impl Mds {
             Input::FromMonitor(message) => self.monitor_message(message, effects),
             Input::Stored(token, result) => self.stored(token, result, effects),
             Input::Vitals(vitals) => self.note_vitals(vitals),
+            Input::Room(room) => self.note_room(room),
             Input::Answered(answer) => self.answered(&answer, effects),
             Input::Work => self.work(effects),
             Input::Tick => self.tick(effects),
@@ -341,6 +326,7 @@ impl Mds {
     ) {
         let Some(waiting) = self.waiting.remove(&token) else { return };
         self.counters.store_failures += u64::from(result.is_err());
+        self.noticed.store.note(self.clock.now, &result);
         match waiting {
             Waiting::Recovery => self.recovery_stored(token, result, effects),
             Waiting::Log => self.log_stored(token, result, effects),
@@ -352,6 +338,7 @@ impl Mds {
             Waiting::Attach(id) => self.attach_stored(id, result, effects),
             Waiting::Trim => self.trimmed(result, effects),
             Waiting::Forget => self.forgotten(result),
+            Waiting::Purge(task) => self.purge_stored(task, result, effects),
             Waiting::Share(ino) => self.share_stored(ino, result, effects),
             Waiting::Subtrees => self.list_stored(result, effects),
             Waiting::Passage(id) => self.passage_stored(id, &result, effects),
@@ -359,6 +346,7 @@ impl Mds {
             Waiting::Balance(what) => self.balance_stored(what, result, effects),
             Waiting::Adopt(adopting) => self.adopt_read(*adopting, result, effects),
         }
+        self.purge_step(effects);
     }
 
     fn message(&mut self, conn: ConnId, message: Message<'_>, effects: &mut Effects) {
@@ -423,6 +411,7 @@ impl Mds {
         self.log_tick(effects);
         self.tables_tick(effects);
         self.checkpoint_tick(effects);
+        self.purge_tick(effects);
         self.opens_tick(effects);
         self.demand_tick(effects);
         self.evict_tick();
@@ -441,6 +430,7 @@ impl Mds {
             self.leases_tick(effects);
         }
         self.beacon_tick(effects);
+        self.notice_tick(effects);
     }
 
     fn state(&self) -> MdsState {
@@ -468,7 +458,7 @@ impl Mds {
             pid: self.settings.pid,
             counters: self.counters.list(self),
             decoupled: self.tables.decoupled_list(&self.namespace),
-            warnings: self.balance.warnings(),
+            warnings: self.warnings(),
             given_up: self.balance.given_up(),
         };
         Message::Beacon(beacon).append_frame(&mut effects.to_monitor);
@@ -483,10 +473,5 @@ impl Mds {
     /// The newest journal position: what events that are not journalled are stamped with.
     fn last_seq(&self) -> Seq {
         self.log.last()
-    }
-
-    /// Why changes are refused right now, if they are.
-    fn refusing(&self) -> Option<Errno> {
-        if self.phase == Phase::Stopping { Some(Errno::Again) } else { self.log.failed() }
     }
 }

@@ -39,6 +39,8 @@ impl Segment {
 #[derive(Debug)]
 struct Flight {
     token: Option<Token>,
+    /// When it was handed to the store first.
+    since: Moment,
     segment: u64,
     first: Seq,
     last: Seq,
@@ -128,8 +130,18 @@ impl Log {
         self.next_index
     }
 
+    #[cfg(test)]
+    pub(crate) fn set_safe(&mut self, safe: Seq) {
+        self.safe = safe;
+    }
+
     pub(crate) fn failed(&self) -> Option<Errno> {
         self.failed
+    }
+
+    /// Since when the oldest write is under way.
+    pub(crate) fn oldest_write(&self) -> Option<Moment> {
+        self.flights.front().map(|flight| flight.since)
     }
 
     /// Everything up to here was handed to the store.
@@ -227,7 +239,7 @@ impl Mds {
         let hurry = self.phase == Phase::Stopping
             || self.merge_wants_journal()
             || (!self.authority.is_plain() && self.authority_wants_journal())
-            || self.checkpoint.wants_journal();
+            || self.checkpoint.wants_journal(self.log.safe());
         while (hurry || self.log.is_due(self.clock.now, &self.settings))
             && self.log.pending_since.is_some()
             && self.log.may_start(&self.settings)
@@ -275,7 +287,9 @@ impl Mds {
         segment.bytes += data.len() as u64;
         let index = segment.index;
         let object = segment_name(self.rank, index);
-        let flight = Flight { token: None, segment: index, first, last, done: false, failed: None };
+        let (token, since) = (None, self.clock.now);
+        let flight =
+            Flight { token, since, segment: index, first, last, done: false, failed: None };
         log.flights.push_back(flight);
         let token = self.store(Waiting::Log, StoreOp::Append { object, data }, effects);
         if let Some(flight) = self.log.flights.back_mut() {
@@ -431,7 +445,8 @@ mod tests {
         let oldest = Segment { index: 0, first: Seq(1), last, bytes: 100, says_done: true };
         mds.log.segments.push_back(oldest);
         mds.log.next_index = 1;
-        let flight = Flight { token: None, segment: 0, first, last, done: false, failed: None };
+        let (token, since) = (None, Moment(0));
+        let flight = Flight { token, since, segment: 0, first, last, done: false, failed: None };
         mds.log.flights.push_back(flight);
         mds.elsewhere(0, StoreOp::Append { object, data });
         mds.log.safe = last;

@@ -11,6 +11,7 @@ mod lock;
 mod open;
 mod policy;
 mod question;
+mod read_only;
 mod store_first;
 mod touched;
 
@@ -252,23 +253,14 @@ impl Mds {
             return Err(Errno::Stale.into());
         }
         self.check_private(&request.op)?;
+        self.check_read_only(&request.op)?;
         // What is asked of a subtree as a whole is refused with words.
         let whole = admin::is_about_all(&request.op);
         if !self.tables.decoupled.is_empty() && !whole {
             self.check_blocked(client, &request.op)?;
         }
-        if request.op.is_change() {
-            if let Some(errno) = self.refusing() {
-                let text = if errno == Errno::NoSpace {
-                    "the object store is full; changes are refused until there is room, reading \
-                     goes on"
-                } else {
-                    "the journal cannot be written; changes are refused until it can"
-                };
-                return Err(Refused::Failure(Failure { errno, text: text.into() }));
-            }
-            self.counters.mutations += 1;
-        }
+        self.check_store(&request.op)?;
+        self.counters.mutations += u64::from(request.op.is_change());
         match request.op {
             Op::Open { ino, write } => self.open(conn, client, request, (ino, write), effects),
             Op::Close { ino, write } => self.close_file(client, (ino, write), effects),

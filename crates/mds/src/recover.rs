@@ -4,6 +4,7 @@
 mod authority;
 mod behind;
 mod remerge;
+mod without;
 
 use std::collections::BTreeMap;
 
@@ -98,7 +99,9 @@ impl Mds {
         let result = match result {
             Ok(result) => result,
             Err(failure) => {
-                effects.fatal = Some(failure.error);
+                if !self.recover_without_stored(&failure, effects) {
+                    effects.fatal = Some(failure.error);
+                }
                 return;
             }
         };
@@ -392,6 +395,7 @@ impl Mds {
             }
             self.namespace.take_as_empty(dir);
         }
+        self.purges.replayed(&record.event);
         match record.event {
             Event::Session { client, tid } => self.sessions.recovered(client, tid),
             Event::Merged { subtree, client, object, first, events, losses, last } => {
@@ -455,14 +459,18 @@ impl Mds {
             return self.recovery_waits_for(Ino::above(root), effects);
         }
         self.recovery.step = Step::Idle;
+        self.doubt_damaged();
         self.namespace.replay_ended();
         self.merges.leave(std::mem::take(&mut self.recovery.unfinished));
-        self.namespace.take_freed();
+        let freed = self.namespace.take_freed();
         let chain = std::mem::take(&mut self.recovery.chain);
         let (next_index, last) = (chain.next_index(), chain.last());
         let (segments, garbage) = chain.into_parts();
         if !garbage.is_empty() {
             self.forget(StoreOp::Delete { objects: garbage }, effects);
+        }
+        if !self.is_private() {
+            self.purges.recover(freed, last);
         }
         let unclear = !segments.is_empty();
         self.log.resume(self.tables.epoch(), segments, (next_index, last));

@@ -19,6 +19,7 @@ use std::collections::VecDeque;
 use types::{ClientId, ConnId, Epoch, Ino, InoRange, Map, Moment, Seq, Set, Span, Tid, Timestamp};
 use wire::{Hello, Message, Welcome};
 
+use crate::shown::Shown;
 use crate::{Effects, Mds, Phase};
 
 /// Replies kept per client for requests that are sent twice.
@@ -129,6 +130,8 @@ pub(crate) struct Session {
     since: Option<Seq>,
     /// When its connection ended.
     left: Moment,
+    /// The inodes that it asked for last.
+    pub(crate) shown: Shown,
 }
 
 impl Session {
@@ -260,6 +263,12 @@ impl Sessions {
     #[inline]
     pub(crate) fn get_mut(&mut self, client: ClientId) -> &mut Session {
         self.by_client.entry(client).or_default()
+    }
+
+    /// What connected clients asked for last.
+    pub(crate) fn shown(&self) -> impl Iterator<Item = &Shown> {
+        let connected = self.by_client.values().filter(|session| session.conn.is_some());
+        connected.map(|session| &session.shown)
     }
 
     pub(crate) fn get(&self, client: ClientId) -> Option<&Session> {

@@ -61,12 +61,17 @@ pub struct Settings {
     pub observe: bool,
     /// The key of verifiers whose proofs are believed, if there are any.
     pub proof_key: Option<metastore::ProofKey>,
+    /// Reject changes: the store is damaged, perhaps.
+    pub read_only: bool,
     /// It works for one job, apart from everybody.
     pub private: Option<crate::Private>,
     /// How often the rank decides whether load should move, and tells the others how loaded it is.
     pub balance_interval: Span,
     /// How long it takes until a use of a directory counts half.
     pub balance_half_life: Span,
+    /// Bytes of the reserve for removals, checkpoints and stopping; at most a sixteenth of the
+    /// store.
+    pub reserve_bytes: u64,
     /// How often the monitor hears of the server.
     pub beacon_interval: Span,
 }
@@ -100,9 +105,11 @@ impl Default for Settings {
             dir_lease_slack: Span::from_millis(10),
             evict: Span::from_millis(10_000),
             observe: false,
+            read_only: false,
             private: None,
             balance_interval: Span::from_millis(10_000),
             balance_half_life: balancer::LoadTable::HALF_LIFE,
+            reserve_bytes: 32 << 20,
             beacon_interval: Span::from_millis(500),
         }
     }

@@ -43,14 +43,16 @@ impl Mds {
             && !self.merges.is_halfway()
             && self.log.is_idle()
             && self.checkpoint.is_idle()
+            && self.purges.is_idle()
             && !self.compaction.is_busy()
             && self.authority.is_idle()
             && self.tables.is_idle();
         if !idle || !self.checkpoint_finished() {
             return;
         }
-        if self.merges.is_any_record() {
-            // The journal stays: whoever comes next finds in it that a merge is not at its end.
+        if self.merges.is_any_record() || self.damage.keeps_journal() {
+            // Keep the journal: the next server finds in it an unfinished merge, or the changes of
+            // a damaged directory.
             self.phase = Phase::Stopped;
             effects.stopped = true;
             return;

@@ -32,7 +32,7 @@ pub(crate) use gone::{GONE_MAX, Gone, LINKED_MAX};
 pub(crate) use leave::Moved;
 pub(crate) use numbers::GivenBack;
 use numbers::RESERVE;
-pub use summary::RankTable;
+pub use summary::{CountFrom, RankTable};
 
 use crate::session::Left;
 use crate::{Effects, Mds, Waiting, fetch};

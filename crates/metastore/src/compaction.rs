@@ -6,7 +6,7 @@
 //! tier, except for those that are waiting. Small runs are merged by the writer of the next run:
 //! that costs less than another object. Runs that mostly hide rows of older ones are merged with
 //! all of these, and so are all runs when half of the content of value segments is pointed to no
-//! more.
+//! more, or may be.
 //!
 //! Not here: merging.
 //!
@@ -20,6 +20,8 @@ use crate::values::ValueSegment;
 const FAN: usize = 4;
 /// So many small runs are merged with the one that comes on top of them.
 const SMALL_RUNS: usize = 7;
+/// One removal among so many rows is worth a look at the value segments.
+const REMOVED_PART: u64 = 5;
 
 /// Sizes that decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +57,7 @@ impl Tiers {
     #[must_use]
     pub fn choose(&self, manifest: &Manifest) -> Option<usize> {
         let runs = &manifest.runs;
-        if self.wastes(manifest) {
+        if self.wastes(manifest) || self.hides_values(manifest) {
             return Some(runs.len());
         }
         self.choose_runs(runs)
@@ -70,6 +72,20 @@ impl Tiers {
         let (held, used) = (sum(|segment| segment.bytes), sum(ValueSegment::used));
         let all = manifest.runs.iter().fold(0, |sum, run| u64::saturating_add(sum, run.bytes));
         held > self.at_once_bytes && used < held / 2 && all <= self.run_bytes_max / FAN as u64
+    }
+
+    /// Whether so many names were removed that a large part of the value segments may be garbage. A
+    /// merge of all runs finds out, at a cost that is small beside their content.
+    fn hides_values(&self, manifest: &Manifest) -> bool {
+        let runs = &manifest.runs;
+        let sum = |value: fn(&RunInfo) -> u64| runs.iter().map(value).fold(0, u64::saturating_add);
+        let (all, removed) = (sum(|run| run.bytes), sum(|run| run.removed));
+        let held = manifest.values.iter().fold(0, |sum, it| u64::saturating_add(sum, it.bytes));
+        runs.len() > 1
+            && removed > 0
+            && removed >= sum(|run| run.rows) / REMOVED_PART
+            && held > self.at_once_bytes.max(all)
+            && all <= self.run_bytes_max / FAN as u64
     }
 
     fn choose_runs(&self, runs: &[RunInfo]) -> Option<usize> {

@@ -4,7 +4,7 @@
 
 use types::DirFragId;
 
-use crate::{Branch, Manifest, ObjectName, RunInfo, RunReader, Snapshots, merge, run};
+use crate::{Branch, Manifest, ObjectName, Removal, RunInfo, RunReader, Snapshots, merge, run};
 
 /// Runs all decoders.
 pub fn decode(data: &[u8]) {
@@ -22,6 +22,9 @@ pub fn decode(data: &[u8]) {
     }
     if let Ok(branch) = Branch::decode("branch", data) {
         assert_eq!(Branch::decode("branch", &branch.encode()), Ok(branch), "it is read back");
+    }
+    if let Ok(list) = Removal::decode_list("removed", data) {
+        assert_eq!(Removal::encode_list(&list), data, "a list of removals has one encoding");
     }
     // Without a checksum, which arbitrary bytes would not get past.
     run::fuzz_block(data);

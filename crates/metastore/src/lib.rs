@@ -14,6 +14,7 @@
 mod attach;
 mod branch;
 mod compaction;
+mod copy;
 mod error;
 #[doc(hidden)]
 pub mod fuzz;
@@ -23,6 +24,7 @@ mod name;
 mod object;
 mod passage;
 mod proof;
+mod removals;
 pub mod request;
 mod row;
 mod rows;
@@ -31,6 +33,7 @@ mod scan;
 mod snapshots;
 mod subtrees;
 mod values;
+mod watch;
 
 pub use attach::{ATTACHED_DIRS_MAX, Attached, DirRun, RunList};
 pub use branch::{
@@ -38,6 +41,7 @@ pub use branch::{
     Layer, MergeBegun, is_branch_name, layer_name, parse_layer,
 };
 pub use compaction::Tiers;
+pub use copy::{COPY_PREFIX, copy_name, decode_copy, encode_copy, is_copied};
 pub use error::FormatError;
 pub use load::{Slice, cuts, merge, merge_slice, overlay};
 pub use manifest::{MANIFEST_VERSION, Manifest, RunInfo};
@@ -47,6 +51,9 @@ pub use object::{
 };
 pub use passage::{PASSAGES_PREFIX, Passage, PassageState, parse_passage_name, passage_name};
 pub use proof::{Proof, ProofKey, Statement};
+pub use removals::{
+    REMOVALS_MAX, REMOVALS_PREFIX, Removal, parse_removals_name, removals_name, removals_prefix,
+};
 pub use row::{InodeRecord, Row, RowValue};
 pub use rows::Rows;
 pub use run::{
@@ -60,6 +67,7 @@ pub use snapshots::{
 };
 pub use subtrees::{Part, PartState, SUBTREES_MAX, SUBTREES_NAME, Subtree, Subtrees};
 pub use values::{Pointer, VALUE_BYTES_MIN, VALUES_VERSION, ValueSegment};
+pub use watch::{StoreNotice, StoreWatch};
 
 #[cfg(test)]
 mod tests;

@@ -271,14 +271,15 @@ fn decode(bytes: &[u8]) -> Result<Manifest, Malformed> {
         return Err(malformed(0, "the magic of a manifest"));
     }
     let version = reader.u16()?;
-    if !(PLAIN_VERSION..=MANIFEST_VERSION).contains(&version) {
-        return Err(malformed(MAGIC.len(), KNOWN_VERSION));
-    }
+    // Every version ends with the checksum: a flipped bit must not look like a later version.
     let Some((body, crc)) = bytes.split_last_chunk::<CRC_BYTES>() else {
         return Err(malformed(bytes.len(), "more bytes"));
     };
     if crc32c(body) != u32::from_le_bytes(*crc) {
         return Err(malformed(body.len(), "a checksum that matches"));
+    }
+    if !(PLAIN_VERSION..=MANIFEST_VERSION).contains(&version) {
+        return Err(malformed(MAGIC.len(), KNOWN_VERSION));
     }
     let flags = reader.u16()?;
     if flags & !FLAG_COUNTS_EXACT != 0 {

@@ -208,6 +208,13 @@ pub fn rank_name(rank: Rank) -> String {
     format!("rank/{:04x}", rank.0)
 }
 
+/// The rank whose [`rank_name`] this is.
+#[must_use]
+pub fn parse_rank_name(name: &str) -> Option<Rank> {
+    let rank = u16::from_str_radix(name.strip_prefix("rank/")?, 16).ok().map(Rank)?;
+    (rank_name(rank) == name).then_some(rank)
+}
+
 /// What the names of a rank's journal segments start with.
 #[must_use]
 pub fn journal_prefix(rank: Rank) -> String {

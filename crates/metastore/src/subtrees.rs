@@ -246,14 +246,14 @@ fn read(bytes: &[u8]) -> Result<Subtrees, Malformed> {
     }
     let before_version = reader;
     let version = reader.u16()?;
-    if !(VERSION_PINNED..=VERSION).contains(&version) {
-        return Err(before_version.malformed(KNOWN_VERSION));
-    }
     let Some((body, crc)) = bytes.split_last_chunk::<CRC_BYTES>() else {
         return Err(reader.malformed("more bytes"));
     };
     if crc32c(body) != u32::from_le_bytes(*crc) {
         return Err(reader.malformed("subtrees whose checksum matches"));
+    }
+    if !(VERSION_PINNED..=VERSION).contains(&version) {
+        return Err(before_version.malformed(KNOWN_VERSION));
     }
     let offset = reader.offset();
     let mut reader = Reader::new(body);

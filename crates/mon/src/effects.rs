@@ -1,4 +1,4 @@
-//! What a monitor wants done, as values.
+//! The effects of a monitor, as values.
 //!
 //! Not how it is done: a driver writes to sockets and to the store, a simulator to queues.
 //!
@@ -9,7 +9,9 @@ use metastore::request::{StoreOp, Token};
 use types::{ConnId, Error, Tid};
 use wire::{Failure, Message, MonAnswer, Outbox};
 
-/// What a monitor wants done. Several inputs may add to it before the driver carries it out and
+use crate::Notice;
+
+/// The output of a monitor. Several inputs may add to it before the driver carries it out and
 /// clears it.
 #[derive(Debug, Default)]
 pub struct Effects {
@@ -23,6 +25,8 @@ pub struct Effects {
     pub stopped: bool,
     /// Why it must end, if it was not asked to.
     pub fatal: Option<Error>,
+    /// Events for the monitor's log.
+    pub notices: Vec<Notice>,
 }
 
 impl Effects {
@@ -33,12 +37,13 @@ impl Effects {
 
     /// Forgets everything but keeps the memory.
     pub fn clear(&mut self) {
-        let Self { outbox, store, close, stopped, fatal } = self;
+        let Self { outbox, store, close, stopped, fatal, notices } = self;
         outbox.clear();
         store.clear();
         close.clear();
         *stopped = false;
         *fatal = None;
+        notices.clear();
     }
 
     /// Adds the reply to a request.
@@ -47,7 +52,7 @@ impl Effects {
     }
 }
 
-/// Who waits for a reply.
+/// The connection and the request that wait for a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asker {
     pub(crate) conn: ConnId,

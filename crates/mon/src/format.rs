@@ -24,7 +24,8 @@ const CRC_BYTES: usize = 4;
 const KNOWN_VERSION: &str = "a format version that this build reads";
 
 /// The bytes of the object.
-pub(crate) fn encode(map: &ClusterMap) -> Vec<u8> {
+#[must_use]
+pub fn encode(map: &ClusterMap) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.put_u16(VERSION);
     map.encode(&mut out, false);
@@ -37,7 +38,7 @@ pub(crate) fn encode(map: &ClusterMap) -> Vec<u8> {
 ///
 /// # Errors
 /// `EBADMSG` if the bytes are anything but what [`encode`] returns.
-pub(crate) fn decode(bytes: &[u8]) -> Result<ClusterMap, Error> {
+pub fn decode(bytes: &[u8]) -> Result<ClusterMap, Error> {
     read(bytes).map_err(|malformed| {
         let remedy = if malformed.expected == KNOWN_VERSION {
             "run the release that wrote it, or a later one"
@@ -56,15 +57,15 @@ fn read(bytes: &[u8]) -> Result<ClusterMap, Malformed> {
     }
     let before_version = reader;
     let version = reader.u16()?;
-    if !ClusterMap::STORED_VERSIONS.contains(&version) {
-        return Err(before_version.malformed(KNOWN_VERSION));
-    }
     let before_body = reader;
     let Some((body, crc)) = bytes.split_last_chunk::<CRC_BYTES>() else {
         return Err(reader.malformed("more bytes"));
     };
     if crc32c(body) != u32::from_le_bytes(*crc) {
         return Err(before_body.malformed("a map whose checksum matches"));
+    }
+    if !ClusterMap::STORED_VERSIONS.contains(&version) {
+        return Err(before_version.malformed(KNOWN_VERSION));
     }
     let mut reader = Reader::new(body);
     reader.take(before_body.offset())?;

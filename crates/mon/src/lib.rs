@@ -22,6 +22,7 @@ mod format;
 mod forward;
 mod input;
 mod ledger;
+mod notice;
 mod servers;
 mod stop;
 
@@ -30,7 +31,9 @@ use types::{ClientId, Clock, ConnId, Errno, Error};
 use wire::{ClusterMap, Cred, Failure, Message, MonAnswer, MonOp};
 
 pub use effects::Effects;
+pub use format::{decode as read_map, encode as map_bytes};
 pub use input::{Input, Settings};
+pub use notice::Notice;
 
 use balancing::Balancing;
 use effects::Asker;
@@ -57,7 +60,7 @@ struct Call<'a> {
     op: MonOp<'a>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Phase {
     /// The map is being read.
     Loading,
@@ -80,6 +83,7 @@ pub struct Mon {
     forwards: Forwards,
     balancing: Balancing,
     stop: Option<Stop>,
+    noticed: notice::Noticed,
 }
 
 impl Mon {
@@ -95,6 +99,7 @@ impl Mon {
             forwards: Forwards::default(),
             balancing: Balancing::default(),
             stop: None,
+            noticed: notice::Noticed::default(),
         }
     }
 
@@ -112,6 +117,7 @@ impl Mon {
             self.advance_stop(clock, effects);
         }
         effects.stopped |= matches!(self.phase, Phase::Stopped);
+        self.notice(clock.now, effects);
         debug_assert_eq!(self.check(), Ok(()), "the state agrees with itself after every input");
     }
 
@@ -258,6 +264,7 @@ impl Mon {
         result: Result<StoreResult, Box<StoreFailure>>,
         effects: &mut Effects,
     ) {
+        self.noticed.store.note(clock.now, &result);
         if Balancing::is_mine(token) {
             return self.balancer_stored(clock, token, result, effects);
         }

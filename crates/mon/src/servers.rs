@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use types::{Clock, ConnId, Epoch, Errno, Ino, Moment, Rank};
 use wire::{Beacon, ClusterMap, DecoupledSubtree, Failure, MdsEntry, MdsState, Message, Warning};
 
-use crate::{Effects, Mon, RANKS_MAX, failure};
+use crate::{Effects, Mon, Notice, RANKS_MAX, failure};
 
 /// How long an address may be.
 const ADDRESS_BYTES_MAX: usize = 1024;
@@ -218,6 +218,7 @@ impl Mon {
             }
         }
         for rank in gone {
+            effects.notices.push(Notice::Silent(rank));
             // If it is still there after all, it will connect and be back.
             match self.servers.conn_of(rank) {
                 Some(conn) => self.close(conn, effects),

@@ -1,12 +1,12 @@
-//! From the types of the file system to the kernel's.
+//! From the types of the file system to the kernel's, as the library has them that serves branches.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use cudele::{Attr, Error, FileType, Timestamp};
-use fuser::{Errno, FileAttr, INodeNo};
+use cudele::{Attr, Error, FileType, Result, Timestamp};
+use fuser::{Errno, FileAttr, INodeNo, ReplyEmpty, TimeOrNow};
 
 /// Bytes a program should read or write at a time.
-const BLOCK_BYTES: u32 = 128 * 1024;
+pub(crate) const BLOCK_BYTES: u32 = 128 * 1024;
 
 /// In which the room that a file takes is counted.
 const BLOCK_UNIT: u64 = 512;
@@ -17,14 +17,14 @@ pub(crate) fn errno(error: &Error) -> Errno {
     Errno::from_i32(i32::from(error.errno.code()))
 }
 
-pub(crate) fn time(at: Timestamp) -> SystemTime {
+fn system_time(at: Timestamp) -> SystemTime {
     let nanos = Duration::from_nanos(at.0.unsigned_abs());
     if at.0 >= 0 { UNIX_EPOCH + nanos } else { UNIX_EPOCH - nanos }
 }
 
 /// A time that a request says. fuser 0.18 takes the nanoseconds of times before 1970 for the wrong
 /// side: the kernel counts them forwards from the second, always.
-pub(crate) fn timestamp(at: SystemTime) -> Timestamp {
+fn timestamp(at: SystemTime) -> Timestamp {
     let parts =
         |length: Duration| (i128::from(length.as_secs()), i128::from(length.subsec_nanos()));
     let (seconds, nanos) = match at.duration_since(UNIX_EPOCH) {
@@ -39,6 +39,20 @@ pub(crate) fn timestamp(at: SystemTime) -> Timestamp {
     Timestamp(i64::try_from(bounded).unwrap_or_default())
 }
 
+pub(crate) fn time(at: TimeOrNow) -> Timestamp {
+    match at {
+        TimeOrNow::SpecificTime(at) => timestamp(at),
+        TimeOrNow::Now => cudele::now(),
+    }
+}
+
+pub(crate) fn done(result: Result<()>, reply: ReplyEmpty) {
+    match result {
+        Ok(()) => reply.ok(),
+        Err(error) => reply.error(errno(&error)),
+    }
+}
+
 pub(crate) fn kind(file_type: FileType) -> fuser::FileType {
     match file_type {
         FileType::Regular => fuser::FileType::RegularFile,
@@ -51,10 +65,9 @@ pub(crate) fn kind(file_type: FileType) -> fuser::FileType {
     }
 }
 
-/// How many units of 512 bytes something takes. Nobody counts the holes of a file. Of a large one this
-/// says a unit less than it is long: then programs that would read all of it (`cp`, `tar -S`) ask
-/// first where its data is.
-fn blocks(attr: &Attr) -> u64 {
+/// The room of a file in units of 512 bytes, holes included. A large file takes a unit less than
+/// its length: programs that would read all of it (`cp`, `tar -S`) then first ask for its holes.
+pub(crate) fn blocks(attr: &Attr) -> u64 {
     if attr.is_dir() {
         return 0;
     }
@@ -66,10 +79,10 @@ pub(crate) fn attr(attr: &Attr, number: INodeNo) -> FileAttr {
         ino: number,
         size: attr.size,
         blocks: blocks(attr),
-        atime: time(attr.atime),
-        mtime: time(attr.mtime),
-        ctime: time(attr.ctime),
-        crtime: time(attr.btime),
+        atime: system_time(attr.atime),
+        mtime: system_time(attr.mtime),
+        ctime: system_time(attr.ctime),
+        crtime: system_time(attr.btime),
         kind: kind(attr.file_type()),
         #[allow(clippy::cast_possible_truncation, reason = "12 bits")]
         perm: (attr.mode & 0o7777) as u16,
@@ -102,7 +115,7 @@ mod tests {
 
     #[test]
     fn times_before_1970_are_before_1970() {
-        assert_eq!(time(Timestamp(-1)), UNIX_EPOCH - Duration::from_nanos(1));
-        assert_eq!(time(Timestamp(1)), UNIX_EPOCH + Duration::from_nanos(1));
+        assert_eq!(system_time(Timestamp(-1)), UNIX_EPOCH - Duration::from_nanos(1));
+        assert_eq!(system_time(Timestamp(1)), UNIX_EPOCH + Duration::from_nanos(1));
     }
 }

@@ -5,7 +5,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -13,22 +13,28 @@ use cudele::{
     Attr, AttrChange, BranchFiles, DirEntry, Errno, Error, FileType, Ino, NewFile, Result,
 };
 use fuser::{
-    BackgroundSession, BsdFileFlags, FileHandle, FopenFlags, INodeNo, KernelConfig, LockOwner,
-    OpenFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry,
-    ReplyOpen, ReplyWrite, Request, Session, TimeOrNow, WriteFlags,
+    BackgroundSession, BsdFileFlags, FileHandle, FopenFlags, Generation, INodeNo, KernelConfig,
+    LockOwner, OpenFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty,
+    ReplyEntry, ReplyOpen, ReplyWrite, Request, Session, TimeOrNow, WriteFlags,
 };
 use types::Map;
 
-use crate::asked::{O_APPEND, O_TRUNC, done, rename_flags, time};
-use crate::filesystem::{FILE, GENERATION, number};
-use crate::{Options, answer, kernel};
+use crate::answer::{self, done, time};
+use crate::asked::{O_APPEND, O_TRUNC, rename_flags};
+use crate::fuse::device;
+use crate::{Options, kernel};
+
+/// Inode numbers are never used twice.
+const GENERATION: Generation = Generation(0);
+/// Files need no handle of their own: everything is kept by inode.
+const FILE: FileHandle = FileHandle(0);
 
 /// Names change through this mount only.
 const NAMES_VALID: Duration = Duration::from_secs(3600);
 /// Times and lengths change when content is stored.
 const ATTRS_VALID: Duration = Duration::ZERO;
 
-/// What is behind the mount of a branch.
+/// The state behind the mount of a branch.
 #[derive(Debug)]
 struct State {
     files: BranchFiles,
@@ -50,6 +56,7 @@ struct BranchMount {
 #[derive(Debug)]
 pub struct MountedBranch {
     state: Arc<Mutex<State>>,
+    at: PathBuf,
     session: Option<BackgroundSession>,
 }
 
@@ -60,13 +67,17 @@ pub struct MountedBranch {
 pub fn mount_branch(files: BranchFiles, at: &Path, name: &str) -> Result<MountedBranch> {
     let is_root = rustix::process::getuid().is_root();
     let options = Options { allow_other: is_root, set_id: is_root, ..Options::default() };
-    let config = kernel::config(&format!("cudele-branch:{name}"), &options);
+    let source = format!("cudele-branch:{name}");
+    let config = kernel::config(&source, &options);
     let root = files.root();
     let state = Arc::new(Mutex::new(State { files, listings: Map::default(), next: 1 }));
     let filesystem = BranchMount { root, state: state.clone(), for_others: is_root };
-    let session = Session::new(filesystem, at, &config).and_then(Session::spawn);
+    let acl = config.acl;
+    let session = device::mount(at, &source, &options)
+        .and_then(|device| Session::from_fd(filesystem, device, acl, config))
+        .and_then(Session::spawn);
     let session = session.map_err(|error| crate::session::mount_error(at, &error))?;
-    Ok(MountedBranch { state, session: Some(session) })
+    Ok(MountedBranch { state, at: at.to_owned(), session: Some(session) })
 }
 
 impl MountedBranch {
@@ -80,11 +91,26 @@ impl MountedBranch {
 
     /// Unmounts it: nothing is changed in it any more.
     pub fn unmount(&mut self) {
-        if let Some(session) = self.session.take() {
-            // If somebody has unmounted it already, all the better.
-            let _ = session.umount_and_join();
+        let Some(session) = self.session.take() else { return };
+        // If somebody has unmounted it already, all the better.
+        if session.guard.is_finished() || crate::unmount(&self.at, false).is_ok() {
+            let _ = session.join();
+        } else {
+            // It is in use: its threads end with the last who uses it.
+            let _ = crate::unmount(&self.at, true);
         }
     }
+}
+
+impl Drop for MountedBranch {
+    fn drop(&mut self) {
+        self.unmount();
+    }
+}
+
+/// The kernel's number of an inode.
+fn number(root: Ino, ino: Ino) -> INodeNo {
+    INodeNo(crate::filesystem::number(root, ino))
 }
 
 fn held(state: &Mutex<State>) -> MutexGuard<'_, State> {
@@ -110,7 +136,7 @@ impl BranchMount {
         }
     }
 
-    /// What a request wants made.
+    /// The inode that a request creates.
     fn wanted<'a>(&self, request: &Request, mode: u32) -> NewFile<'a> {
         let owner = self.for_others.then(|| (request.uid(), request.gid()));
         let file_type = FileType::from_mode(mode).unwrap_or_default();

@@ -1,47 +1,78 @@
-//! Opening and reading files.
+//! Requests about the content of files.
 
-use std::cell::RefCell;
+use std::sync::atomic::Ordering;
 
-use cudele::{Ino, Result};
-use fuser::{FopenFlags, OpenFlags, ReplyData, ReplyOpen};
-use vfs::Caching;
+use cudele::{Errno, Error, Ino, Result};
+use vfs::{Caching, Caller, Seek};
 
-use crate::filesystem::{FILE, Filesystem};
-use crate::{answer, kernel};
+use crate::asked::{O_ACCMODE, O_APPEND, O_WRONLY, SEEK_DATA, SEEK_HOLE, open_mode};
+use crate::filesystem::{Filesystem, Given};
+use crate::fuse::abi::fopen;
+use crate::fuse::{Out, Write};
 
-thread_local! {
-    /// What a thread reads into, for one read after the other.
-    static READ: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
-/// What the kernel may remember of a file that is open.
-pub(crate) fn how(caching: Caching, flags: OpenFlags) -> FopenFlags {
+/// How the kernel caches an open file. A file that is only written gains nothing from the page
+/// cache, and copying into the cache costs as much as writing to a store.
+pub(crate) fn how(caching: Caching, flags: i32) -> u32 {
+    let direct = if flags & O_ACCMODE == O_WRONLY { fopen::DIRECT_IO } else { 0 };
     match caching {
-        Caching::Keep => FopenFlags::FOPEN_KEEP_CACHE | kernel::open_flags(flags),
-        Caching::Afresh => kernel::open_flags(flags),
-        Caching::None => FopenFlags::FOPEN_DIRECT_IO,
+        Caching::Keep => fopen::KEEP_CACHE | direct,
+        Caching::Afresh => direct,
+        Caching::None => fopen::DIRECT_IO,
     }
 }
 
 impl Filesystem {
-    /// Says that a file is open, and what the kernel may remember of it.
-    pub(crate) fn opened(caching: Result<Caching>, flags: OpenFlags, reply: ReplyOpen) {
-        match caching {
-            Ok(caching) => reply.opened(FILE, how(caching, flags)),
-            Err(error) => reply.error(answer::errno(&error)),
-        }
+    pub(crate) fn open(
+        &self,
+        caller: &Caller,
+        ino: Ino,
+        flags: i32,
+        out: &mut Out,
+    ) -> Result<Given> {
+        let mode = open_mode(flags);
+        let caching = self.vfs.open(caller, ino, mode)?;
+        out.opened(self.next_handle.fetch_add(1, Ordering::Relaxed), how(caching, flags));
+        Ok(Given::File(ino, mode.write))
     }
 
-    pub(crate) fn read_content(&self, ino: Ino, offset: u64, length: usize, reply: ReplyData) {
-        READ.with_borrow_mut(|buffer| {
-            // As long as the longest read so far: new memory would cost as much as the copying.
-            if buffer.len() < length {
-                buffer.resize(length, 0);
-            }
-            match self.vfs.read(ino, offset, &mut buffer[..length]) {
-                Ok(length) => reply.data(&buffer[..length]),
-                Err(error) => reply.error(answer::errno(&error)),
-            }
-        });
+    pub(crate) fn read(&self, ino: Ino, offset: u64, size: u32, out: &mut Out) -> Result<Given> {
+        let length = self.vfs.read(ino, offset, out.room(size as usize))?;
+        out.fill(length);
+        Ok(Given::Nothing)
+    }
+
+    pub(crate) fn write(&self, ino: Ino, write: &Write<'_>, out: &mut Out) -> Result<Given> {
+        if write.drops_set_id {
+            self.vfs.drop_set_id(ino)?;
+        }
+        let append = write.flags & O_APPEND != 0 && !write.is_cached;
+        self.vfs.write(ino, write.offset, write.data, append)?;
+        out.count(u32::try_from(write.data.len()).unwrap_or(u32::MAX));
+        Ok(Given::Nothing)
+    }
+
+    pub(crate) fn flush(&self, ino: Ino, owner: u64) -> Result<Given> {
+        let flushed = self.vfs.flush(ino);
+        // After the flush: the next holder of the lock must see the writes made under it.
+        self.vfs.unlock_process(ino, owner);
+        flushed.map(|()| Given::Nothing)
+    }
+
+    pub(crate) fn release(&self, ino: Ino, handle: u64, flags: i32) -> Result<Given> {
+        self.vfs.unlock_file(ino, handle);
+        self.vfs.close(ino, open_mode(flags).write).map(|()| Given::Nothing)
+    }
+
+    pub(crate) fn seek(&self, ino: Ino, offset: i64, whence: i32, out: &mut Out) -> Result<Given> {
+        let what = match whence {
+            SEEK_DATA => Seek::Data,
+            SEEK_HOLE => Seek::Hole,
+            // The kernel handles the other kinds.
+            _ => return Err(Error::of(Errno::Invalid, "lseek")),
+        };
+        // A negative position is before the file.
+        let offset = u64::try_from(offset).map_err(|_| Error::of(Errno::NoSuchPlace, "lseek"))?;
+        out.u64(self.vfs.seek(ino, offset, what)?);
+        Ok(Given::Nothing)
     }
 }

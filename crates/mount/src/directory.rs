@@ -1,60 +1,65 @@
-//! Answers that list a directory.
+//! Requests that list directories.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use cudele::Ino;
-use fuser::{ReplyDirectory, ReplyDirectoryPlus};
-use vfs::Caller;
+use cudele::{Ino, Result};
+use vfs::{Caller, Listed};
 
-use crate::answer;
-use crate::filesystem::{Filesystem, GENERATION, number};
+use crate::filesystem::{Filesystem, Given};
+use crate::fuse::{Dirent, Out};
 
 impl Filesystem {
+    pub(crate) fn open_dir(&self, ino: Ino, out: &mut Out) -> Result<Given> {
+        let handle = self.vfs.open_dir(ino)?;
+        out.opened(handle, 0);
+        Ok(Given::Directory(handle))
+    }
+
+    fn dirent<'a>(&self, listed: &Listed<'a>) -> Dirent<'a> {
+        let Listed { next, name, attr } = *listed;
+        Dirent { number: self.number(attr.ino), next, mode: attr.mode, name }
+    }
+
     pub(crate) fn read_dir(
         &self,
         caller: &Caller,
         handle: u64,
-        offset: u64,
-        mut reply: ReplyDirectory,
-    ) {
-        let root = self.vfs.root();
-        let read = self.vfs.read_dir(caller, (handle, false), offset, &mut |listed| {
-            let number = number(root, listed.attr.ino);
-            let kind = answer::kind(listed.attr.file_type());
-            !reply.add(number, listed.next, kind, OsStr::from_bytes(listed.name))
-        });
-        match read {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(answer::errno(&error)),
-        }
+        (offset, size): (u64, u32),
+        out: &mut Out,
+    ) -> Result<Given> {
+        let mut take = |listed: &Listed<'_>| out.dirent(&self.dirent(listed), size);
+        self.vfs.read_dir(caller, (handle, false), offset, &mut take)?;
+        Ok(Given::Nothing)
     }
 
     pub(crate) fn read_dir_plus(
         &self,
         caller: &Caller,
         (dir, handle): (Ino, u64),
-        offset: u64,
-        mut reply: ReplyDirectoryPlus,
-    ) {
-        let read = self.vfs.read_dir(caller, (handle, true), offset, &mut |listed| {
-            let name = OsStr::from_bytes(listed.name);
-            let attr = self.attr(&listed.attr);
+        (offset, size): (u64, u32),
+        out: &mut Out,
+    ) -> Result<Given> {
+        let mut referred = Vec::new();
+        let mut take = |listed: &Listed<'_>| {
+            let dirent = self.dirent(listed);
             if listed.is_dot() {
-                // The kernel knows these, and does not count a reference for them.
-                return !reply.add(attr.ino, listed.next, name, &Duration::ZERO, &attr, GENERATION);
+                // The kernel counts no reference for these two.
+                return out.dirent_plus((&listed.attr, Duration::ZERO), &dirent, size);
             }
             let entry = self.vfs.learn(dir, listed);
-            let full = reply.add(attr.ino, listed.next, name, &entry.valid, &attr, GENERATION);
-            if full {
+            let has_room = out.dirent_plus((&listed.attr, entry.valid), &dirent, size);
+            if has_room {
+                referred.push(listed.attr.ino);
+            } else {
                 self.vfs.forget(listed.attr.ino, 1);
             }
-            !full
-        });
-        match read {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(answer::errno(&error)),
+            has_room
+        };
+        let read = self.vfs.read_dir(caller, (handle, true), offset, &mut take);
+        if read.is_err() {
+            // The error replaces the whole reply.
+            referred.drain(..).for_each(|ino| self.vfs.forget(ino, 1));
         }
+        read.map(|()| Given::References(referred))
     }
 }

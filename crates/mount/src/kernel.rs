@@ -1,4 +1,4 @@
-//! What is agreed with the kernel when something is mounted: options, threads, capabilities.
+//! The agreement with the kernel at a mount: options, threads, capabilities.
 //!
 //! Public, so that a file system that does nothing can be measured beside this one on the same
 //! terms.
@@ -10,7 +10,7 @@ use fuser::{
 use crate::Options;
 
 /// The most that is read or written at a time.
-const TRANSFER_BYTES_MAX: u32 = 1 << 20;
+pub(crate) const TRANSFER_BYTES_MAX: u32 = 1 << 20;
 /// What is read ahead of a program that reads in order: a few transfers, so that some are under
 /// way while one is read.
 pub(crate) const READ_AHEAD_KIB: u32 = 4 * TRANSFER_BYTES_MAX / 1024;

@@ -11,15 +11,20 @@
 
 mod answer;
 mod asked;
+mod attributes;
 mod branch;
 mod content;
 mod directory;
 mod filesystem;
+mod fuse;
 pub mod kernel;
 mod locking;
+mod naming;
 mod options;
 mod session;
+mod table;
 
 pub use branch::{MountedBranch, mount_branch};
 pub use options::Options;
-pub use session::{Mounted, mount, unmount};
+pub use session::{Mounted, mount, remount, unmount};
+pub use table::{Listed, listed};

@@ -9,7 +9,7 @@ use vfs::Atime;
 /// How long programs wait for a server that is away.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What `-o` can say.
+/// The mount options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// `ro`: nothing may be changed.
@@ -37,6 +37,8 @@ pub struct Options {
     pub alone: WantsAlone,
     /// `threads=N`: requests that are answered at the same time.
     pub threads: usize,
+    /// `remount`: a mount in use gets other flags.
+    pub remount: bool,
 }
 
 impl Default for Options {
@@ -52,6 +54,7 @@ impl Default for Options {
             timeout: Some(TIMEOUT),
             alone: WantsAlone::AsPolicySays,
             threads: 4,
+            remount: false,
         }
     }
 }
@@ -97,7 +100,10 @@ impl Options {
             }
             "hard" => self.timeout = None,
             "soft" => self.timeout = self.timeout.or(Some(TIMEOUT)),
-            // What mount(8) and fstab say to themselves.
+            "remount" => self.remount = true,
+            // Options that the kernel lists and mount(8) repeats.
+            "user_id" | "group_id" | "default_permissions" | "max_read" => {}
+            // Options that mount(8) and fstab interpret themselves.
             "defaults" | "auto" | "noauto" | "user" | "nouser" | "users" | "_netdev" | "nofail"
             | "async" | "diratime" | "nodiratime" => {}
             _ if name.starts_with("x-") || name.starts_with("comment") => {}

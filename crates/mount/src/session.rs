@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use cudele::{Errno, Error, Result};
-use fuser::{BackgroundSession, Notifier, Session};
 use vfs::{Ending, Known, Vfs};
 
 use crate::filesystem::{Filesystem, number};
+use crate::fuse::{self, Notifier, Session, device};
 use crate::{Options, kernel};
 
 /// A file system that is mounted. Dropping it unmounts it.
@@ -16,7 +16,7 @@ use crate::{Options, kernel};
 pub struct Mounted {
     vfs: Arc<Vfs>,
     at: PathBuf,
-    session: Option<BackgroundSession>,
+    session: Option<Session>,
     forget: Option<Sender<Vec<Known>>>,
 }
 
@@ -26,18 +26,22 @@ pub struct Mounted {
 /// `EACCES` or `EPERM` without the right to mount, `ENOENT` if there is no such directory or no
 /// `/dev/fuse`.
 pub fn mount(vfs: Arc<Vfs>, at: &Path, source: &str, options: &Options) -> Result<Mounted> {
-    let config = kernel::config(source, options);
     let (forget, outdated) = channel();
     let filesystem = Filesystem::new(vfs.clone(), forget.clone());
-    let session = Session::new(filesystem, at, &config).and_then(Session::spawn);
-    let session = session.map_err(|error| mount_error(at, &error))?;
+    let device = device::mount(at, source, options).map_err(|error| mount_error(at, &error))?;
+    let session = fuse::start(device, filesystem, options.threads).map_err(|error| {
+        let _ = unmount(at, true);
+        mount_error(at, &error)
+    });
+    let (session, notifier) = session?;
+    let (weak, outdated_now) = (Arc::downgrade(&vfs), forget.clone());
+    // An error from here on unmounts it.
+    let mounted = Mounted { vfs, at: at.to_owned(), session: Some(session), forget: Some(forget) };
     read_ahead(at);
-    vfs.write_back_regularly()?;
-    let notifier = session.notifier();
-    let root = vfs.root();
-    let (shared, outdated_now) = (Arc::downgrade(&vfs), forget.clone());
-    vfs.share(move || {
-        if let Some(vfs) = shared.upgrade() {
+    mounted.vfs.write_back_regularly()?;
+    let root = mounted.vfs.root();
+    mounted.vfs.share(move || {
+        if let Some(vfs) = weak.upgrade() {
             let _ = outdated_now.send(vfs.take_outdated());
         }
     })?;
@@ -45,7 +49,7 @@ pub fn mount(vfs: Arc<Vfs>, at: &Path, source: &str, options: &Options) -> Resul
         .name("forgetter".to_owned())
         .spawn(move || tell_kernel(&notifier, root, &outdated))
         .map_err(|error| mount_error(at, &error))?;
-    Ok(Mounted { vfs, at: at.to_owned(), session: Some(session), forget: Some(forget) })
+    Ok(mounted)
 }
 
 /// Lets the kernel ask for as much at once as it may, which it does not of its own accord. Only root
@@ -63,12 +67,12 @@ fn tell_kernel(notifier: &Notifier, root: cudele::Ino, outdated: &Receiver<Vec<K
     use std::os::unix::ffi::OsStrExt;
     while let Ok(batch) = outdated.recv() {
         for known in batch {
-            // What the kernel has forgotten already is not there any more.
+            // The kernel may have dropped an entry already, which is no error.
             let name = std::ffi::OsStr::from_bytes(&known.name);
             if !name.is_empty() {
-                let _ = notifier.inval_entry(number(root, known.parent), name);
+                let _ = notifier.forget_name(number(root, known.parent), name);
             }
-            let _ = notifier.inval_inode(number(root, known.ino), 0, 0);
+            notifier.forget_inode(number(root, known.ino));
         }
     }
 }
@@ -97,7 +101,7 @@ impl Mounted {
     /// Whether it is still mounted: somebody may have unmounted it from outside.
     #[must_use]
     pub fn is_mounted(&self) -> bool {
-        self.session.as_ref().is_some_and(|session| !session.guard.is_finished())
+        self.session.as_ref().is_some_and(|session| !session.is_over())
     }
 
     /// Ends the work in a decoupled subtree ([`Vfs::end`]); the kernel forgets what it knew of it.
@@ -119,7 +123,7 @@ impl Mounted {
     pub fn wait(mut self) -> Result<()> {
         if let Some(session) = self.session.take() {
             // Ends when the kernel says that nothing is mounted any more.
-            let _ = session.join();
+            session.wait();
         }
         self.finish()
     }
@@ -149,42 +153,82 @@ impl Drop for Mounted {
     }
 }
 
+/// Changes the flags of a mount in use (`ro`, `dev`, `suid`, `noexec`, `noatime`). Flags that the
+/// lists do not name stay, and so do all other options.
+///
+/// # Errors
+/// `EINVAL` if nothing of this program is mounted there or an option is unknown; `EPERM`.
+pub fn remount(at: &Path, lists: &[String]) -> Result<()> {
+    let place = || at.display().to_string();
+    let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mount = table
+        .lines()
+        .rev()
+        .find(|line| line.split(' ').nth(4) == at.to_str() && line.contains(" - fuse.cudele "));
+    let present = mount.and_then(|line| line.split(' ').nth(5)).ok_or_else(|| {
+        Error::new(Errno::Invalid, place(), "cannot remount: no mount of cudele is here")
+            .remedy("`cudele mount` mounts; `findmnt -t fuse.cudele` lists all mounts")
+    })?;
+    let mut options = Options { devices: true, set_id: true, ..Options::default() };
+    options.parse(present)?;
+    lists.iter().try_for_each(|list| options.parse(list))?;
+    rustix::mount::mount_remount(at, device::flags(&options), c"").map_err(|error| {
+        let errno = u16::try_from(error.raw_os_error()).map_or(Errno::Io, Errno::from_code);
+        Error::new(errno, place(), format!("cannot remount: {error}"))
+    })
+}
+
 /// Unmounts a directory; `lazy` also if files are open in it: then it is free at once, and the
 /// mount ends when they are closed.
 ///
 /// # Errors
-/// `EBUSY` if files are open in it, `EINVAL` if nothing is mounted there, `EPERM`.
+/// `EBUSY` if files are open in it, `EINVAL` if nothing is mounted there, `EPERM` without the right
+/// or without `fusermount3`, `ENOENT`.
 pub fn unmount(at: &Path, lazy: bool) -> Result<()> {
     use rustix::mount::UnmountFlags;
     let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
-    let error = match rustix::mount::unmount(at, flags | UnmountFlags::NOFOLLOW) {
-        Ok(()) => return Ok(()),
-        Err(rustix::io::Errno::PERM) => match unmount_as_user(at, lazy) {
-            Ok(()) => return Ok(()),
-            Err(error) => error,
-        },
-        Err(error) => error.into(),
-    };
-    let errno = error.raw_os_error().and_then(|code| u16::try_from(code).ok());
-    let errno = errno.map_or(Errno::Io, Errno::from_code);
+    match rustix::mount::unmount(at, flags | UnmountFlags::NOFOLLOW) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::PERM) => unmount_as_user(at, lazy),
+        Err(error) => {
+            let errno = u16::try_from(error.raw_os_error()).map_or(Errno::Io, Errno::from_code);
+            Err(unmount_error(at, errno, &error.to_string()))
+        }
+    }
+}
+
+fn unmount_error(at: &Path, errno: Errno, why: &str) -> Error {
     let remedy = if errno == Errno::Busy {
         "end the programs that use it, or detach it with `cudele umount --lazy`"
     } else if errno == Errno::Invalid {
         "nothing is mounted there; `cudele mount` mounts"
+    } else if errno == Errno::NotFound {
+        "name the directory of a mount"
     } else {
         "only who mounted it, or root, can unmount it"
     };
-    Err(Error::new(errno, at.display().to_string(), format!("cannot unmount: {error}"))
-        .remedy(remedy))
+    Error::new(errno, at.display().to_string(), format!("cannot unmount: {why}")).remedy(remedy)
 }
 
 /// Users other than root unmount with the help of a program that may.
-fn unmount_as_user(at: &Path, lazy: bool) -> std::io::Result<()> {
+fn unmount_as_user(at: &Path, lazy: bool) -> Result<()> {
+    // A user gets EPERM from the kernel before any other check.
+    if !at.exists() {
+        return Err(unmount_error(at, Errno::NotFound, "there is no such directory"));
+    }
+    if !crate::table::is_mount_point(at) {
+        return Err(unmount_error(at, Errno::Invalid, "it is not a mount point"));
+    }
     let mut command = std::process::Command::new("fusermount3");
-    command.arg("-u").args(lazy.then_some("-z")).arg(at);
-    let status = command.stderr(std::process::Stdio::null()).status()?;
-    if status.success() {
+    command.arg("-u").args(lazy.then_some("-z")).arg(at).env("LC_ALL", "C");
+    let output = command.output().map_err(|error| {
+        unmount_error(at, Errno::NotPermitted, &format!("fusermount3 cannot be run: {error}"))
+            .remedy("install it (Debian's package fuse3), or act as root")
+    })?;
+    if output.status.success() {
         return Ok(());
     }
-    Err(std::io::Error::from_raw_os_error(i32::from(Errno::Busy.code())))
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    let errno = if said.contains("busy") { Errno::Busy } else { Errno::NotPermitted };
+    Err(unmount_error(at, errno, &said))
 }

@@ -53,6 +53,8 @@ pub(crate) struct Dir {
     pub(crate) journalled: Seq,
     /// While a checkpoint of this directory is under way: since when it was dirty before.
     pub(crate) flushing: Option<Seq>,
+    /// The metadata store's copy is damaged: it is not written, nor forgotten.
+    pub(crate) withheld: bool,
     /// A change of mtime that arrived before the directory's own inode was in memory.
     pub(crate) touched: Option<(Timestamp, Seq)>,
     /// What was done in it since somebody asked, and whether it is noted for being asked.
@@ -80,6 +82,7 @@ impl Dir {
             overtaking: false,
             journalled: Seq(0),
             flushing: None,
+            withheld: false,
             touched: None,
             hits: crate::Hits::default(),
             noted: false,

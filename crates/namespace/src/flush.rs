@@ -8,7 +8,7 @@
 use metastore::{InodeRecord, RowValue, Rows};
 use types::{Ino, Seq, Timestamp};
 
-use crate::dir::Counted;
+use crate::dir::{Counted, Dir};
 use crate::inode::{ATTR_DIRTY, ATTR_UNJOURNALLED};
 use crate::page::Dentry;
 use crate::{Extra, Namespace};
@@ -31,7 +31,8 @@ impl Namespace {
     /// The directory that has been dirty longest, and since which event.
     pub fn dirtiest(&mut self) -> Option<(Seq, Ino)> {
         let dirs = &self.dirs;
-        self.dirty.first(|seq, ino| dirs.get(&ino).is_some_and(|dir| dir.dirty_since == Some(seq)))
+        let is_due = |dir: &Dir, seq| dir.dirty_since == Some(seq) && !dir.withheld;
+        self.dirty.first(|seq, ino| dirs.get(&ino).is_some_and(|dir| is_due(dir, seq)))
     }
 
     /// How many directories wait for a checkpoint, at most.

@@ -122,6 +122,17 @@ impl Namespace {
         self.dir_mut(dir).complete = true;
     }
 
+    /// Neither writes nor evicts a directory from now on: its objects in the store are damaged.
+    pub fn withhold(&mut self, dir: Ino) {
+        self.dir_mut(dir).withheld = true;
+    }
+
+    /// Names of a directory that are not in memory may be in the metadata store after all.
+    pub fn doubt(&mut self, dir: Ino) {
+        let dir = self.dir_mut(dir);
+        (dir.complete, dir.stored, dir.counted) = (false, true, crate::dir::Counted::No);
+    }
+
     /// Forgets directories that went to another rank, whatever was repeated in them, and the inodes that
     /// are at home there.
     pub fn forget_dirs(&mut self, dirs: &[Ino]) {

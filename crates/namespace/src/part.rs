@@ -3,7 +3,7 @@
 //! Invariant: what is forgotten the metadata store has; what it does not have stays.
 
 use metastore::{Row, RowValue};
-use types::{Ino, Seq, Timestamp, name_hash};
+use types::{Ino, Seq, Set, Timestamp, name_hash};
 
 use crate::Namespace;
 use crate::dir::Counted;
@@ -48,17 +48,22 @@ impl Namespace {
         self.dirs.get(&dir).is_none_or(|dir| !dir.complete && dir.counted == Counted::No)
     }
 
-    /// Forgets a directory whose content the metadata store has: nothing in it is dirty, and none
-    /// of its sub-directories is in memory. Returns whether it was forgotten.
-    pub fn evict(&mut self, ino: Ino) -> bool {
+    /// Forgets a directory whose content the metadata store has: nothing in it is dirty, none of
+    /// its sub-directories is in memory, and none of its inodes is in `pinned`. Returns whether
+    /// it was forgotten.
+    pub fn evict(&mut self, ino: Ino, pinned: &Set<Ino>) -> bool {
         if is_hidden(ino) {
             return false;
         }
         let Some(dir) = self.dirs.get(&ino) else { return false };
         let touched = dir.touched.is_some() && !self.knows(ino);
-        let busy =
-            dir.flushing.is_some() || dir.dirty_since.is_some() || dir.dirty() > 0 || touched;
-        if busy || dir.list(None).any(|(_, dentry)| self.dirs.contains_key(&dentry.ino)) {
+        let busy = dir.withheld
+            || dir.flushing.is_some()
+            || dir.dirty_since.is_some()
+            || dir.dirty() > 0
+            || touched;
+        let keeps = |ino: Ino| self.dirs.contains_key(&ino) || pinned.contains(&ino);
+        if busy || dir.list(None).any(|(_, dentry)| keeps(dentry.ino)) {
             return false;
         }
         let dir = self.dirs.remove(&ino);
@@ -71,10 +76,14 @@ impl Namespace {
         true
     }
 
-    /// Forgets of a directory what the metadata store has, where the whole cannot be forgotten because
-    /// there is something that it does not have. Returns how many names were forgotten.
-    pub fn thin(&mut self, ino: Ino) -> u64 {
+    /// Forgets of a directory what the metadata store has, where the whole cannot be forgotten
+    /// because there is something that it does not have, or an inode in `pinned`. Returns how
+    /// many names were forgotten.
+    pub fn thin(&mut self, ino: Ino, pinned: &Set<Ino>) -> u64 {
         if is_hidden(ino) {
+            return 0;
+        }
+        if self.dirs.get(&ino).is_some_and(|dir| dir.withheld) {
             return 0;
         }
         let Some(mut dir) = self.dirs.remove(&ino) else { return 0 };
@@ -86,7 +95,10 @@ impl Namespace {
                 |ino| inodes.get(ino).is_some_and(|inode: &Inode| inode.flags & ATTR_DIRTY != 0);
             let mut forgotten = Vec::new();
             dir.thin(
-                |dentry| dirs.contains_key(&dentry.ino) || is_unstored(dentry.ino),
+                |dentry| {
+                    let ino = dentry.ino;
+                    dirs.contains_key(&ino) || pinned.contains(&ino) || is_unstored(ino)
+                },
                 |dentry| forgotten.push((dentry.ino, dentry.is_remote())),
             );
             gone = forgotten.len() as u64;

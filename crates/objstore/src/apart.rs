@@ -18,7 +18,8 @@ use types::{Errno, Error, InoRange, Pool, Result};
 use crate::kept::manifest_at;
 use crate::store::absent;
 use crate::{
-    Expect, LockGuard, Memory, ObjectStore, Outcome, Space, Stat, SyncScope, Version, check_name,
+    Expect, LockGuard, Memory, ObjectStore, Outcome, Reserved, Space, Stat, SyncScope, Version,
+    check_name,
 };
 
 /// What the names of journals of metadata servers begin with.
@@ -237,6 +238,22 @@ impl ObjectStore for Apart {
 
     fn space(&self) -> Result<Space> {
         self.base.space()
+    }
+
+    fn reserve(&self, bytes: u64) -> Result<Reserved> {
+        self.base.reserve(bytes)
+    }
+
+    fn allow_reserve(&self) {
+        self.base.allow_reserve();
+    }
+
+    fn lend_reserve(&self, bytes: u64) {
+        self.base.lend_reserve(bytes);
+    }
+
+    fn is_short(&self) -> bool {
+        self.base.is_short()
     }
 
     fn pool(&self, name: &str) -> Result<Pool> {

@@ -116,14 +116,18 @@ fn whole(ino: Ino) -> DirFragId {
 /// Deletes the content of a file of so many stripes, and what a writer that died left behind its end.
 ///
 /// # Errors
-/// What the store said.
+/// The error of the store.
 pub fn purge_data(
     store: &dyn ObjectStore,
     (ino, pool): (Ino, Pool),
     stripes: u64,
 ) -> Result<StoreResult> {
     if store.lists_what_it_finds() || stripes > GUESSES_MAX {
-        return delete_all(store, &metastore::data_prefix(ino, pool));
+        // Delete backwards: after a crash the next purge finds the remaining prefix.
+        for object in store.list(&metastore::data_prefix(ino, pool))?.iter().rev() {
+            store.delete(object)?;
+        }
+        return Ok(StoreResult::Done);
     }
     // A writer that died before it said how long the file is left stripes behind the end.
     let (mut end, mut absent) = (stripes, 0);
@@ -268,7 +272,14 @@ fn while_runs_go(mut read: impl FnMut() -> Result<StoreResult>) -> Result<StoreR
             Ok(_) | Err(_) => return result,
         }
     }
-    result
+    // ENOENT would mean that the directory does not exist.
+    result.map_err(|error| {
+        if error.errno != Errno::NotFound {
+            return error;
+        }
+        Error::new(Errno::BadMessage, error.subject, "its directory lists it, and it is gone")
+            .remedy("run `cudele fsck`")
+    })
 }
 
 /// What a commit says about its directory.

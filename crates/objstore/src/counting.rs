@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use types::{ClientId, Pool, Result};
 
 use crate::{
-    Expect, LockGuard, ObjectStore, Outcome, Presence, Space, Stat, Swept, SyncScope, Version,
+    Expect, LockGuard, ObjectStore, Outcome, Presence, Reserved, Space, Stat, Swept, SyncScope,
+    Version,
 };
 
 /// The kinds of operation, one per method of [`ObjectStore`].
@@ -253,6 +254,22 @@ impl<S: ObjectStore> ObjectStore for Counting<S> {
 
     fn space(&self) -> Result<Space> {
         self.inner.space()
+    }
+
+    fn reserve(&self, bytes: u64) -> Result<Reserved> {
+        self.inner.reserve(bytes)
+    }
+
+    fn allow_reserve(&self) {
+        self.inner.allow_reserve();
+    }
+
+    fn lend_reserve(&self, bytes: u64) {
+        self.inner.lend_reserve(bytes);
+    }
+
+    fn is_short(&self) -> bool {
+        self.inner.is_short()
     }
 
     fn pool(&self, name: &str) -> Result<Pool> {

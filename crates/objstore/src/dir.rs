@@ -14,6 +14,7 @@ mod layout;
 mod locks;
 mod place;
 mod poison;
+mod reserve;
 mod scratch;
 mod sys;
 
@@ -32,13 +33,14 @@ use self::layout::Layout;
 use self::locks::{Buckets, NamedLock};
 use self::place::{Part, Place};
 use self::poison::Poison;
+use self::reserve::Reserve;
 use self::scratch::Scratch;
 use self::sys::{Flock, Sys, SysResult};
 use crate::name::is_printable;
 use crate::store::{absent, check_end, held};
 use crate::{
-    Expect, LockGuard, NAME_BYTES_MAX, ObjectStore, Outcome, Space, Stat, SyncScope, Version,
-    check_name,
+    Expect, LockGuard, NAME_BYTES_MAX, ObjectStore, Outcome, Reserved, Space, Stat, SyncScope,
+    Version, check_name,
 };
 
 /// How often an append starts over because another process replaces the object under it.
@@ -57,6 +59,7 @@ pub struct Dir {
     buckets: Buckets,
     handles: Handles,
     poison: Poison,
+    reserve: Reserve,
     /// Directories known to be durable with all those above them. They are never removed, so
     /// knowing it once is enough.
     durable_directories: Mutex<BTreeSet<String>>,
@@ -80,6 +83,7 @@ impl Dir {
             buckets: Buckets::new(),
             handles: Handles::default(),
             poison: Poison::default(),
+            reserve: Reserve::default(),
             durable_directories: Mutex::default(),
         })
     }
@@ -313,15 +317,17 @@ impl ObjectStore for Dir {
         if let Some(conflict) = self.conflict(&place, expect)? {
             return Ok(conflict);
         }
-        let scratch = self.scratch().map_err(self.told(name, "make a temporary directory"))?;
-        let temporary = scratch.write(data).map_err(self.told(name, "write the new content"))?;
+        let scratch = self.grow(|| self.scratch());
+        let scratch = scratch.map_err(self.told(name, "make a temporary directory"))?;
+        let temporary = self.grow(|| scratch.write(data));
+        let mut temporary = temporary.map_err(self.told(name, "write the new content"))?;
         {
-            let bucket = self.buckets.hold(self.layout.locks.as_fd(), name);
+            let bucket = self.bucket(name);
             let _bucket = bucket.map_err(self.told(name, "lock the object"))?;
             if let Some(conflict) = self.conflict(&place, expect)? {
                 return Ok(conflict);
             }
-            let placed = temporary.place(self.objects(), &place.path);
+            let placed = self.grow(|| temporary.place(self.objects(), &place.path));
             placed.map_err(self.told(name, "replace the object"))?;
             self.handles.forget(name);
             self.poison.remove(name);
@@ -335,9 +341,22 @@ impl ObjectStore for Dir {
         check_end(name, 0, data.len())?;
         self.poison.check(&self.store, name)?;
         for _ in 0..ATTEMPTS_MAX {
-            let handle =
-                self.handle_or_create(&place).map_err(self.told(name, "open the object"))?;
-            match handle.append(data).map_err(self.told(name, "append"))? {
+            let handle = self.grow(|| self.handle_or_create(&place));
+            let handle = handle.map_err(self.told(name, "open the object"))?;
+            let mut refused = None;
+            // A write that finds the disk full is repeated with the reserve.
+            let appended = self.grow(|| match handle.append(data)? {
+                Appended::Refused(full @ (Sys::NOSPC | Sys::DQUOT), must_go) => {
+                    refused = Some(Appended::Refused(full, must_go));
+                    Err(full)
+                }
+                other @ (Appended::At(_)
+                | Appended::Stale
+                | Appended::Refused(..)
+                | Appended::Torn(_)) => Ok(other),
+            });
+            let appended = appended.or_else(|errno| refused.take().ok_or(errno));
+            match appended.map_err(self.told(name, "append"))? {
                 Appended::At(offset) => return Ok(offset),
                 Appended::Stale => self.handles.forget(name),
                 Appended::Refused(errno, must_go) => {
@@ -362,13 +381,21 @@ impl ObjectStore for Dir {
         check_end(name, offset, data.len())?;
         self.poison.check(&self.store, name)?;
         let handle = self.current_handle(&place).map_err(self.told(name, "open the object"))?;
-        let written = match handle {
-            Some(handle) => sys::write_at(&handle.file, data, offset),
-            None => sys::with_parents(self.objects(), &place.path, || {
-                sys::open(self.objects(), &place.path, OFlags::WRONLY | OFlags::CREATE)
-            })
-            .and_then(|file| sys::write_at(file, data, offset)),
-        };
+        let root = self.layout.root.as_fd();
+        let written = self.reserve.with(root, || match &handle {
+            Some(handle) => self.write_file(&handle.file, data, offset),
+            None => {
+                let open = |flags| sys::open(self.objects(), &place.path, OFlags::WRONLY | flags);
+                let file = match open(OFlags::empty()) {
+                    Err(Sys::NOENT) => {
+                        self.reserve.check_growth(root)?;
+                        sys::with_parents(self.objects(), &place.path, || open(OFlags::CREATE))?
+                    }
+                    file => file?,
+                };
+                self.write_file(&file, data, offset)
+            }
+        });
         written.map_err(self.told(name, "write"))
     }
 
@@ -401,7 +428,7 @@ impl ObjectStore for Dir {
 
     fn delete(&self, name: &str) -> Result<bool> {
         let place = Place::of(name)?;
-        let bucket = self.buckets.hold(self.layout.locks.as_fd(), name);
+        let bucket = self.bucket(name);
         let _bucket = bucket.map_err(self.told(name, "lock the object"))?;
         match rustix::fs::unlinkat(self.objects(), &place.path, AtFlags::empty()) {
             Ok(()) => {}
@@ -431,9 +458,30 @@ impl ObjectStore for Dir {
         Ok(Space { total: stat.f_blocks * stat.f_frsize, available: stat.f_bavail * stat.f_frsize })
     }
 
+    fn reserve(&self, bytes: u64) -> Result<Reserved> {
+        let filled = self.reserve.fill(self.layout.root.as_fd(), bytes);
+        filled.map_err(self.told("", "keep room for removals"))
+    }
+
+    fn allow_reserve(&self) {
+        self.reserve.allow();
+    }
+
+    fn lend_reserve(&self, bytes: u64) {
+        while self.space().is_ok_and(|space| space.available < bytes)
+            && self.reserve.give(self.layout.root.as_fd()).unwrap_or(false)
+        {}
+    }
+
+    fn is_short(&self) -> bool {
+        self.reserve.is_short()
+    }
+
     fn lock(&self, name: &str, owner: &str) -> Result<Box<dyn LockGuard>> {
         check_name(name)?;
-        match NamedLock::take(self.layout.locks.as_fd(), name, owner) {
+        let root = self.layout.root.as_fd();
+        let take = || NamedLock::take(self.layout.locks.as_fd(), name, owner);
+        match self.reserve.with(root, take) {
             Ok(Ok(lock)) => Ok(Box::new(lock)),
             Ok(Err(holder)) => Err(held(name, &holder)),
             Err(errno) => Err(self.told(name, "lock")(errno)),

@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use types::{ClientId, Errno, Error, Pool, Result};
 
 use crate::{
-    Expect, LockGuard, ObjectStore, Operation, Outcome, Presence, Space, Stat, Swept, SyncScope,
-    Version,
+    Expect, LockGuard, ObjectStore, Operation, Outcome, Presence, Reserved, Space, Stat, Swept,
+    SyncScope, Version,
 };
 
 /// What a test does while an operation waits; it is told the operation and the object.
@@ -251,6 +251,22 @@ impl<S: ObjectStore> ObjectStore for Faulty<S> {
 
     fn space(&self) -> Result<Space> {
         self.inner.space()
+    }
+
+    fn reserve(&self, bytes: u64) -> Result<Reserved> {
+        self.inner.reserve(bytes)
+    }
+
+    fn allow_reserve(&self) {
+        self.inner.allow_reserve();
+    }
+
+    fn lend_reserve(&self, bytes: u64) {
+        self.inner.lend_reserve(bytes);
+    }
+
+    fn is_short(&self) -> bool {
+        self.inner.is_short()
     }
 
     fn pool(&self, name: &str) -> Result<Pool> {

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use types::{ClientId, Pool, Result};
 
 use crate::{
-    Expect, LockGuard, ObjectStore, Outcome, Presence, Space, Stat, Swept, SyncScope, Version,
+    Expect, LockGuard, ObjectStore, Outcome, Presence, Reserved, Space, Stat, Swept, SyncScope,
+    Version,
 };
 
 macro_rules! forward {
@@ -54,6 +55,18 @@ macro_rules! forward {
             }
             fn space(&self) -> Result<Space> {
                 (**self).space()
+            }
+            fn reserve(&self, bytes: u64) -> Result<Reserved> {
+                (**self).reserve(bytes)
+            }
+            fn allow_reserve(&self) {
+                (**self).allow_reserve();
+            }
+            fn lend_reserve(&self, bytes: u64) {
+                (**self).lend_reserve(bytes);
+            }
+            fn is_short(&self) -> bool {
+                (**self).is_short()
             }
             fn pool(&self, name: &str) -> Result<Pool> {
                 (**self).pool(name)

@@ -17,6 +17,7 @@
 )]
 
 mod apart;
+mod aside;
 mod carry;
 pub mod conformance;
 mod counting;
@@ -32,6 +33,7 @@ mod store;
 mod url;
 
 pub use apart::Apart;
+pub use aside::Aside;
 pub use carry::{Carrier, Tuning, ValueReader, carry_out, purge_data, resolve};
 pub use counting::{Counters, Counting, Counts, OPERATIONS, Operation, Tally};
 pub use dir::Dir;
@@ -41,8 +43,8 @@ pub use memory::Memory;
 pub use name::{NAME_BYTES_MAX, check_name};
 pub use rados::Rados;
 pub use store::{
-    Expect, LockGuard, OBJECT_BYTES_MAX, ObjectStore, Outcome, Presence, Space, Stat, Swept,
-    SyncScope, Version,
+    Expect, LockGuard, OBJECT_BYTES_MAX, ObjectStore, Outcome, Presence, Reserved, Space, Stat,
+    Swept, SyncScope, Version,
 };
 pub use url::{beside, copies, open, open_existing};
 

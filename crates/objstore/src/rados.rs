@@ -45,8 +45,8 @@ use sys::{Cluster, Code, Step};
 use crate::gather::Gather;
 use crate::store::{absent, check_end};
 use crate::{
-    Expect, LockGuard, ObjectStore, Outcome, Presence, Space, Stat, Swept, SyncScope, Version,
-    check_name,
+    Expect, LockGuard, ObjectStore, Outcome, Presence, Reserved, Space, Stat, Swept, SyncScope,
+    Version, check_name,
 };
 
 /// Of an object whose length is not known so many bytes are asked for.
@@ -65,6 +65,9 @@ pub struct Rados {
     /// Large objects that this connection has begun.
     numbers: AtomicU64,
 }
+
+/// The reserve is at most one of so many parts of the cluster's capacity.
+const RESERVE_SHARE: u64 = 16;
 
 /// Whether a change was refused because the object is not what it was taken for.
 fn changed(code: Code, existed: bool) -> bool {
@@ -93,6 +96,14 @@ impl Rados {
     /// A number for pieces that no other has.
     fn next_number(&self) -> (u64, u64) {
         (self.cluster.instance(), self.numbers.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Whether the cluster still rejects a write that needs room.
+    fn is_full_now(&self) -> bool {
+        let probe = format!("room/{:x}", self.cluster.instance());
+        let made = self.places.locks.attempt(&probe, &[Step::CreateNew, Step::WriteFull(b"x")]);
+        let _ = self.places.locks.change(&probe, &[Step::Remove]);
+        made.is_err_and(sys::Code::is_full)
     }
 
     fn foreign(&self, name: &str) -> Error {
@@ -178,7 +189,7 @@ impl Rados {
                     if !changed(code, before.is_some()) {
                         return Err(told(name, "write", code));
                     }
-                    // It was there; if it is gone again meanwhile, the next attempt may succeed.
+                    // It was there; if it is gone again by then, the next attempt may succeed.
                     if expect == Expect::Absent
                         && let Some((_, version)) = self.current(name)?
                     {
@@ -403,6 +414,26 @@ impl ObjectStore for Rados {
             Error::new(Errno::NotSupported, &self.url, "the cluster does not say how large it is")
                 .remedy("start a manager (ceph-mgr), which counts it")
         })
+    }
+
+    fn reserve(&self, bytes: u64) -> Result<Reserved> {
+        let space = self.space()?;
+        let wanted = bytes.min(space.total / RESERVE_SHARE);
+        let mut held = space.available.min(wanted);
+        if self.cluster.full.load(Ordering::Relaxed) && self.is_full_now() {
+            held = 0;
+        }
+        let reserved = Reserved { wanted, held };
+        self.cluster.full.store(reserved.is_short(), Ordering::Relaxed);
+        Ok(reserved)
+    }
+
+    fn allow_reserve(&self) {
+        self.cluster.allow_force();
+    }
+
+    fn is_short(&self) -> bool {
+        self.cluster.full.load(Ordering::Relaxed)
     }
 
     fn pool(&self, name: &str) -> Result<Pool> {

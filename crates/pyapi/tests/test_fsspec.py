@@ -1,6 +1,7 @@
 """`cudele://` as fsspec has it: its own tests for file systems, and what they leave out."""
 
 import datetime
+import errno
 import os
 import pickle
 import threading
@@ -245,3 +246,25 @@ def test_a_mapper_keeps_values_under_keys(files, top):
     assert list(mapper) == ["a/b"] and mapper["a/b"] == b"value" and "c" not in mapper
     del mapper["a/b"]
     assert len(mapper) == 0
+
+
+def test_a_walk_passes_over_what_is_removed_and_hides_no_other_error(files, top, monkeypatch):
+    for name in ("a", "b"):
+        files.makedirs(f"{top}/{name}", exist_ok=True)
+        files.touch(f"{top}/{name}/file")
+    ls = files.ls
+
+    def failing(error):
+        def one(path, *args, **kwargs):
+            if path.endswith("/b"):
+                raise error
+            return ls(path, *args, **kwargs)
+
+        return one
+
+    monkeypatch.setattr(files, "ls", failing(FileNotFoundError(errno.ENOENT, "removed")))
+    assert files.find(top) == [f"{top}/a/file"]
+    monkeypatch.setattr(files, "ls", failing(OSError(errno.ESTALE, "not found")))
+    with pytest.raises(OSError) as raised:
+        files.find(top)
+    assert raised.value.errno == errno.ESTALE

@@ -4,12 +4,12 @@
 //! Invariant: a reported operation is durable; an unreported one may be complete, missing, or
 //! partial.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use metastore::Tiers;
 use metastore::request::{StoreFailure, StoreOp, StoreResult, Token};
 use objstore::{Action, Carrier, Faults, Faulty, Memory, ObjectStore, Rule, SyncScope, Tuning};
-use types::{Errno, Error};
+use types::{Errno, Error, Ino};
 
 use crate::rng::Rng;
 
@@ -30,6 +30,10 @@ pub struct Disk {
     unsynced: BTreeMap<Token, String>,
     /// Bytes appended to journals since the start.
     pub appended: u64,
+    /// Inodes that servers have begun to purge.
+    pub deleting: BTreeSet<Ino>,
+    /// Inodes that are purged.
+    pub deleted: BTreeSet<Ino>,
 }
 
 /// Carries operations out as if directories were large: the few names of a simulation are many.
@@ -52,6 +56,7 @@ impl Disk {
 
     /// Takes an operation in.
     pub fn submit(&mut self, token: Token, op: StoreOp) {
+        self.deleting.extend(purged(&op));
         self.submitted.insert(token, op);
     }
 
@@ -69,6 +74,7 @@ impl Disk {
     /// The operation takes effect.
     pub fn carry_out(&mut self, token: Token, rng: &mut Rng) {
         let Some(op) = self.submitted.remove(&token) else { return };
+        let gone = purged(&op);
         let ended = if self.errors_percent > 0 && rng.percent(self.errors_percent) {
             self.fail(op, rng)
         } else if let StoreOp::Append { object, data } = &op {
@@ -82,6 +88,7 @@ impl Disk {
         } else {
             self.carrier.0.carry_out(&self.memory, op)
         };
+        self.deleted.extend(gone.filter(|_| ended.is_ok()));
         self.carried_out.insert(token, ended);
     }
 
@@ -172,6 +179,15 @@ impl Disk {
             1 => length,
             _ => rng.index(length + 1),
         });
+    }
+}
+
+/// The inode that an operation purges.
+fn purged(op: &StoreOp) -> Option<Ino> {
+    if let StoreOp::PurgeData { ino, .. } | StoreOp::PurgeDir { ino } = *op {
+        Some(ino)
+    } else {
+        None
     }
 }
 

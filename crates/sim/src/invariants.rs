@@ -8,5 +8,6 @@ pub mod liveness;
 pub mod merges;
 pub mod no_journal;
 pub mod numbers;
+pub mod removed;
 pub mod safe_survives;
 pub mod same_tree;

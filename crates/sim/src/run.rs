@@ -5,13 +5,16 @@ use types::{ClientId, Errno, Ino, Seq};
 use wire::{Answer, Op};
 
 use crate::call::{Call, What};
-use crate::invariants::{applied_survives, linearizable, liveness, merges, same_tree};
+use crate::invariants::{applied_survives, linearizable, liveness, merges, removed, same_tree};
 use crate::plan::Plan;
 use crate::project::Project;
 use crate::region::{Kind, Region};
 use crate::rng::Rng;
-use crate::tree;
+use crate::tree::{self, Tree};
 use crate::world::{Event, World};
+
+/// Removed files are purged within so many nanoseconds of quiet.
+const DELETED_WITHIN: u64 = 10_000_000_000;
 
 /// How a simulation ended.
 #[derive(Clone, Debug)]
@@ -329,6 +332,7 @@ impl World {
         if self.violation.is_some() {
             return;
         }
+        self.check_removed(&actual, when);
         for region in 0..self.oracle.regions.len() {
             let Region { root, ref mut in_doubt, .. } = self.oracle.regions[region];
             if let Some(journal) = in_doubt.take() {
@@ -347,6 +351,21 @@ impl World {
             return self.oracle.settle();
         }
         self.oracle.learn(tree::to_model(&actual));
+    }
+
+    /// Checks that no inode in the tree was purged, and that removed files are.
+    fn check_removed(&mut self, actual: &Tree, when: &str) {
+        let gone = match self.removed.see(actual, &self.disk.deleting, when) {
+            Ok(gone) => gone,
+            Err(text) => return self.check(Err(text)),
+        };
+        // Removals in volatile subtrees are not journalled, nor are those of merges without a
+        // journal object: a crash may lose a purge that follows one.
+        if self.plan.volatile || self.plan.decoupled > 0 || gone.is_empty() {
+            return;
+        }
+        self.run_until(DELETED_WITHIN, |world| gone.is_subset(&world.disk.deleted));
+        self.check(removed::check(&gone, &self.disk.deleted, when));
     }
 
     /// Everything is in the metadata store: nothing may be lost from here on.

@@ -16,6 +16,7 @@ use crate::client::Client;
 use crate::disk::Disk;
 use crate::history::Recorder;
 use crate::invariants::determinism::Fingerprint;
+use crate::invariants::removed::Removed;
 use crate::oracle::{Applied, Oracle, Violation};
 use crate::plan::Plan;
 use crate::rng::Rng;
@@ -99,6 +100,8 @@ pub struct World {
     pub oracle: Oracle,
     /// What clients see.
     pub history: Recorder,
+    /// Files that were removed.
+    pub(crate) removed: Removed,
     /// The required content of snapshots.
     pub(crate) snapshots: Taken,
     pub(crate) rng: Rng,
@@ -139,6 +142,7 @@ impl World {
             now: 0,
             oracle: Oracle::new(),
             history: Recorder::default(),
+            removed: Removed::default(),
             snapshots: Taken::default(),
             rng,
             monitor_tid: 1 << 32,

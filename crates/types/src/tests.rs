@@ -76,6 +76,17 @@ fn time_before_1970_has_positive_nanoseconds() {
 }
 
 #[test]
+fn times_are_written_as_date_and_time_in_utc() {
+    let text = |seconds, millis: i64| Timestamp::from_parts(seconds, millis * 1_000_000).utc();
+    assert_eq!(text(0, 0), "1970-01-01T00:00:00.000Z");
+    assert_eq!(text(1_795_506_538, 7), "2026-11-24T07:48:58.007Z");
+    assert_eq!(text(951_782_400, 0), "2000-02-29T00:00:00.000Z");
+    assert_eq!(text(951_868_799, 999), "2000-02-29T23:59:59.999Z");
+    assert_eq!(text(4_107_542_400, 0), "2100-03-01T00:00:00.000Z");
+    assert_eq!(text(-1, 999), "1969-12-31T23:59:59.999Z");
+}
+
+#[test]
 fn stripes_are_powers_of_two_and_the_usual_one_is_nothing() {
     assert_eq!(Stripe::of_bytes(STRIPE_BYTES), Some(Stripe::DEFAULT));
     assert_eq!(Stripe::DEFAULT.code(), 0);

@@ -22,6 +22,31 @@ impl Timestamp {
     pub fn nanoseconds(self) -> i64 {
         self.0.rem_euclid(1_000_000_000)
     }
+
+    /// Date and time in UTC, to milliseconds: `2026-11-24T07:48:58.123Z`.
+    #[must_use]
+    pub fn utc(self) -> String {
+        let seconds = self.seconds();
+        let (year, month, day) = date(seconds.div_euclid(86_400));
+        let second = seconds.rem_euclid(86_400);
+        let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+        let millisecond = self.nanoseconds() / 1_000_000;
+        format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millisecond:03}Z")
+    }
+}
+
+/// Year, month and day of the Gregorian calendar, `days` after 1970-01-01.
+fn date(days: i64) -> (i64, i64, i64) {
+    // Years begin in March here, so the leap day is the last of its year. 719,468 days lie between
+    // 0000-03-01 and 1970-01-01, and 146,097 days are four centuries.
+    let days = days + 719_468;
+    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day_of_month = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (year + era * 400 + i64::from(month <= 2), month, day_of_month)
 }
 
 /// A point on a driver's monotonic clock, in nanoseconds from an arbitrary start. Handed into the

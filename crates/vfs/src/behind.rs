@@ -6,9 +6,10 @@
 //! all of it has arrived ([`Vfs::settle`]); a file is written back every [`WRITE_BACK_EVERY`], so
 //! no longer a time is lost with a process that is killed.
 //!
-//! Errors come to the next call that waits: the next write, flush or sync. Invariants: a file is not
-//! longer for what could not be written, and nothing of that shows when it grows again; what was in the
-//! inode stays there until the store has it.
+//! Errors come to the next call that waits, and to every flush and sync until the lost part is
+//! written again (module `lost`). Invariants: a file is not longer for what could not be written,
+//! and nothing of that shows when it grows again; what was in the inode stays there until the store
+//! has it.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -48,9 +49,10 @@ pub(crate) struct Gathered {
 
 impl Gathered {
     /// Content that was in the inode and is to be in the store.
-    pub(crate) fn from_inline(bytes: Vec<u8>) -> Self {
+    pub(crate) fn take_inline(&mut self, bytes: Vec<u8>) {
         let (length_before, inline) = (bytes.len() as u64, Some(bytes.clone()));
-        Self { bytes, length_before, inline, ..Self::default() }
+        let failed = self.failed.take();
+        *self = Self { bytes, length_before, inline, failed, ..Self::default() };
     }
 
     fn end(&self) -> u64 {
@@ -73,13 +75,21 @@ struct Flow {
 #[derive(Debug, Default)]
 struct FlowState {
     waiting: usize,
-    /// Of what could not be written, what lies foremost: why, and how long the file was before it.
-    failed: Option<(Error, u64)>,
+    /// Of what could not be written, what lies foremost.
+    failed: Option<FailedWrite>,
+}
+
+#[derive(Clone, Debug)]
+struct FailedWrite {
+    error: Error,
+    start: u64,
+    /// How long the file was before it.
+    length_before: u64,
 }
 
 impl Flow {
     /// Waits until at most so many pieces are on their way.
-    fn wait(&self, at_most: usize) -> Option<(Error, u64)> {
+    fn wait(&self, at_most: usize) -> Option<FailedWrite> {
         let state = held(&self.state);
         let until = |state: &mut FlowState| state.waiting > at_most;
         let mut state =
@@ -144,14 +154,15 @@ fn write_pieces(fs: &Fs, pieces: &Mutex<Receiver<Piece>>, spare: &Spare) {
     let next = || held(pieces).recv();
     while let Ok(Piece { place, gathered, flow }) = next() {
         let Gathered { start, bytes, length_before, .. } = gathered;
-        let failed = held(&flow.state).failed.is_some();
-        let written = if failed { Ok(()) } else { fs.write_at(place, start, &bytes) };
+        // A skipped piece has failed, too: the thread of a later piece may have been faster.
+        let failed = held(&flow.state).failed.as_ref().map(|failed| failed.error.clone());
+        let written = failed.map_or_else(|| fs.write_at(place, start, &bytes), Err);
         spare.give(bytes);
         let mut state = held(&flow.state);
         if let Err(error) = written
-            && state.failed.as_ref().is_none_or(|(_, length)| length_before < *length)
+            && state.failed.as_ref().is_none_or(|failed| start < failed.start)
         {
-            state.failed = Some((error, length_before));
+            state.failed = Some(FailedWrite { error, start, length_before });
         }
         state.waiting -= 1;
         flow.arrived.notify_all();
@@ -171,6 +182,9 @@ impl Vfs {
     ) -> Result<()> {
         if content.behind.end() != offset || !content.behind.is_moving() {
             self.settle(ino, content)?;
+            if offset > content.size {
+                self.clear_tail(ino, content)?;
+            }
             content.behind.start = offset;
             content.behind.length_before = content.size;
         }
@@ -230,29 +244,51 @@ impl Vfs {
             return content.behind.failed.take().map_or(Ok(()), Err);
         }
         let gathered = std::mem::take(&mut content.behind);
-        let Gathered { start, bytes, length_before, flow, inline, failed: _ } = gathered;
+        let end = gathered.end();
+        let Gathered { start, bytes, length_before, flow, inline, failed: earlier } = gathered;
         let place = (ino, content.stripe);
         let last = if bytes.is_empty() { Ok(()) } else { self.fs.write_at(place, start, &bytes) };
         self.behind.spare.give(bytes);
         let failed = flow.and_then(|flow| flow.wait(0));
-        let failed = failed.or(last.err().map(|error| (error, length_before)));
-        let Some((error, length)) = failed else { return Ok(()) };
+        let failed = failed.or(last.err().map(|error| FailedWrite { error, start, length_before }));
+        let Some(failed) = failed else { return earlier.map_or(Ok(()), Err) };
+        let FailedWrite { error, start, length_before: length } = failed;
         if content.shared {
+            content.lost.add((start, end), &error);
             // What is there may be somebody else's.
             content.grown = content.grown.min(length);
             return Err(error);
         }
-        // Some of it may be there, and would show when the file grows again. What cannot be removed
-        // now is in nobody's way before that.
-        let end = std::mem::replace(&mut content.size, length);
+        // The store may have a part of the write, which would show when the file grows again.
+        content.tail = content.tail.max(std::mem::replace(&mut content.size, length));
         match inline.filter(|inline| length == inline.len() as u64) {
             Some(inline) => {
-                let _ = self.fs.delete_data(place, end);
-                (content.body, content.size) = (Body::Inline(inline), length);
+                content.lost.add((length, end), &error);
+                content.body = Body::Inline(inline);
+                if self.fs.delete_data(place, content.tail).is_ok() {
+                    content.tail = 0;
+                }
             }
-            None => drop(self.fs.zero_range(place, end, (length, end - length))),
+            None => {
+                content.lost.add((start, end), &error);
+                // A later growth of the file repeats a removal that fails now.
+                let _ = self.clear_tail(ino, content);
+            }
         }
         Err(error)
+    }
+
+    /// Nothing is in the object store beyond the end of the file when this returns.
+    ///
+    /// # Errors
+    /// `ENOSPC`, `EIO`.
+    pub(crate) fn clear_tail(&self, ino: Ino, content: &mut Content) -> Result<()> {
+        let Content { size, tail, .. } = *content;
+        if size < tail {
+            self.fs.zero_range((ino, content.stripe), tail, (size, tail - size))?;
+        }
+        content.tail = 0;
+        Ok(())
     }
 
     /// Writes files back every few seconds, as long as there is something to write back to.

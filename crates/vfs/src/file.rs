@@ -17,6 +17,7 @@ use cudele::{
 };
 
 use crate::behind::Gathered;
+use crate::lost::Lost;
 use crate::open::OpenMode;
 use crate::tree::Tree;
 use crate::unsynced::Unsynced;
@@ -44,6 +45,10 @@ pub(crate) struct Content {
     pub(crate) unsynced: Unsynced,
     /// What is on its way there.
     pub(crate) behind: Gathered,
+    /// What of it could not be brought there.
+    pub(crate) lost: Lost,
+    /// So far the object store may have something of what was lost; 0 if nothing.
+    pub(crate) tail: u64,
     /// The attributes, when the inode has lost its last name.
     pub(crate) nameless: Option<Attr>,
     /// The attributes when they were seen last.
@@ -80,6 +85,8 @@ impl File {
             written: Timestamp(0),
             unsynced: Unsynced::unknown(),
             behind: Gathered::default(),
+            lost: Lost::default(),
+            tail: 0,
             nameless: None,
             unclosed: [0; 2],
             last: *attr,
@@ -191,13 +198,14 @@ impl Content {
             return;
         }
         self.unsynced.note(self.stripe, (0, held.len() as u64));
-        self.behind = Gathered::from_inline(std::mem::take(held));
+        self.behind.take_inline(std::mem::take(held));
         self.body = Body::Striped;
     }
 
     /// A range of it in the object store is about to change.
     pub(crate) fn note_change(&mut self, range: (u64, u64)) {
         self.unsynced.note(self.stripe, range);
+        self.lost.replace(range);
     }
 
     /// Whether something of it is known here only, or may not be durable.
@@ -295,6 +303,7 @@ impl Vfs {
         if let Body::Inline(held) = &mut content.body {
             let start = usize_of(offset);
             held[start..start + data.len()].copy_from_slice(data);
+            content.lost.replace((offset, end));
             content.size = content.size.max(end);
         } else {
             self.write_behind(ino, &mut content, (offset, data))?;
@@ -316,6 +325,7 @@ impl Vfs {
     pub(crate) fn grow(&self, ino: Ino, content: &mut Content, end: u64) -> Result<()> {
         self.make_room(ino, content, end)?;
         self.settle(ino, content)?;
+        self.clear_tail(ino, content)?;
         content.size = content.size.max(end);
         Ok(())
     }
@@ -365,6 +375,7 @@ impl Vfs {
     }
 
     fn resize(&self, ino: Ino, content: &mut Content, size: u64) -> Result<()> {
+        content.lost.replace((size, u64::MAX));
         if size > content.size {
             return self.grow(ino, content, size);
         }
@@ -386,7 +397,7 @@ impl Vfs {
                         (content.body, content.size) = (body, before);
                         return Err(error);
                     }
-                    return self.fs.delete_data(place, before);
+                    return self.fs.delete_data(place, before.max(content.tail));
                 }
             }
         }

@@ -21,7 +21,10 @@ impl Vfs {
             match self.change_data(ino, data, content.size) {
                 // Somebody else has taken its last name: it lives here until it is closed.
                 Err(error) if error.errno == Errno::NotFound => content.lose_name(content.last),
-                changed => changed?,
+                changed => {
+                    changed?;
+                    self.fs.repeated(ino);
+                }
             }
             self.nodes().see_after(ino);
         }
@@ -34,12 +37,14 @@ impl Vfs {
     ///
     /// # Errors
     /// `ENOSPC`, `EIO`, `EBUSY` if the subtree was decoupled by another client meanwhile. It is
-    /// held and tried again at the next flush. Also the error of a change, of whichever file, that the
-    /// server did not carry out although it was answered: once.
+    /// held and tried again at the next flush. `ENOSPC` or `EIO` of an earlier write that was
+    /// answered and is lost, as long as it is not repeated. Also the error of a change, of
+    /// whichever file, that the server did not carry out although it was answered: once.
     pub fn flush(&self, ino: Ino) -> Result<()> {
         let file = self.file(ino)?;
         let mut content = file.held();
         self.write_back(ino, &mut content)?;
+        self.check_lost(ino, &mut content)?;
         drop(content);
         self.fs.check_lost()
     }
@@ -53,9 +58,17 @@ impl Vfs {
         let mut content = file.held();
         self.write_back(ino, &mut content)?;
         self.sync_content(ino, &mut content)?;
+        self.check_lost(ino, &mut content)?;
         let nameless = content.nameless.is_some();
         drop(content);
         if nameless { Ok(()) } else { self.sync_metadata(ino) }
+    }
+
+    /// Fails if an acknowledged write or change of the file is lost.
+    fn check_lost(&self, ino: Ino, content: &mut Content) -> Result<()> {
+        content.lost.check()?;
+        // The next flush tells the inode once more.
+        self.fs.check_lost_of(ino).inspect_err(|_| content.dirty |= !content.shared)
     }
 
     /// Makes durable what is in the object store.

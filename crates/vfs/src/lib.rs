@@ -29,6 +29,7 @@ mod holes;
 mod layout;
 mod listing;
 mod locks;
+mod lost;
 mod names;
 mod nodes;
 mod open;
@@ -44,13 +45,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use cudele::{Attr, Fs, Ino};
-use types::{Map, Set};
+use types::Map;
 
 pub use accessed::Atime;
 pub use caller::Caller;
 pub use holes::Seek;
 pub use listing::{Listed, Listing};
-pub use locks::Range;
+pub use locks::{Locker, Range};
 pub use names::NewNode;
 pub use nodes::Known;
 pub use open::{Caching, OpenMode};
@@ -91,6 +92,8 @@ pub struct Vfs {
     options: Options,
     /// The directory that the mount shows as its root.
     root: Ino,
+    /// The directory that held the root's name when it was mounted.
+    root_home: Ino,
     nodes: Mutex<Nodes>,
     /// Subtrees that this process has decoupled, by root.
     owned: RwLock<Map<Ino, Arc<Owned>>>,
@@ -102,8 +105,8 @@ pub struct Vfs {
     behind: Behind,
     /// Ends the thread that writes files back.
     ticking: Mutex<Option<Sender<()>>>,
-    /// Who may have locked something in which file.
-    locked: Mutex<Set<(Ino, u64)>>,
+    /// Possible owners of locks.
+    locked: Mutex<locks::Lockers>,
 }
 
 /// A lock whose holder panicked: what it protects is changed in single steps, so it is usable.
@@ -117,7 +120,9 @@ impl Vfs {
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `EACCES` about the path.
     pub fn new(fs: Arc<Fs>, root: &cudele::Path, options: Options) -> cudele::Result<Self> {
-        let attr = fs.stat(root.to_bytes())?;
+        let (parent, attr) = fs.walk(root)?;
+        let attr =
+            attr.ok_or_else(|| cudele::Error::of(cudele::Errno::NotFound, root.to_string()))?;
         if !attr.is_dir() {
             return Err(cudele::Error::of(cudele::Errno::NotDirectory, root.to_string()));
         }
@@ -126,6 +131,7 @@ impl Vfs {
             fs,
             options,
             root: attr.ino,
+            root_home: if attr.ino == Ino::ROOT { Ino::ANCHOR } else { parent },
             owned: RwLock::default(),
             listings: Mutex::default(),
             next_handle: AtomicU64::new(1),

@@ -1,10 +1,15 @@
 //! Locks on files. The server keeps them, also for files in decoupled subtrees: two programs on one
 //! mount exclude each other as two on different machines do.
 //!
-//! The kernel does not say here whether a lock is one of `flock` or of `fcntl`, so both are locks on a
-//! range of bytes, as they are on NFS: one of `flock` is on the whole file.
+//! Locks of `flock` and of `fcntl` are two independent kinds. A process loses its `fcntl` locks
+//! when it closes the file through any descriptor. Locks of `flock` and locks of open file
+//! descriptions (`F_OFD_SETLK`) end with the open file that set them. The kernel does not tell
+//! locks of open file descriptions from those of processes, and does not release them. But when an
+//! open file ends, every process has closed it and lost its locks, so the remaining locks belong
+//! to the open file.
 
 use cudele::{Errno, Error, Ino, Lock, LockKind, LockMode, Result};
+use types::{Map, Set};
 
 use crate::{Vfs, held};
 
@@ -21,32 +26,74 @@ pub struct Range {
     pub pid: u32,
 }
 
+/// The owner of a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Locker {
+    /// The kind of locks.
+    pub kind: LockKind,
+    /// The owner's number, from the kernel.
+    pub owner: u64,
+    /// The handle of the open file that sets the lock.
+    pub handle: u64,
+}
+
+/// The possible owners of locks by file.
+#[derive(Debug, Default)]
+pub(crate) struct Lockers(Map<Ino, Set<Locker>>);
+
+impl Lockers {
+    fn add(&mut self, ino: Ino, locker: Locker) {
+        self.0.entry(ino).or_default().insert(locker);
+    }
+
+    fn has(&self, ino: Ino, Locker { kind, owner, .. }: Locker) -> bool {
+        let of_owner = |known: &Locker| known.kind == kind && known.owner == owner;
+        self.0.get(&ino).is_some_and(|known| known.iter().any(of_owner))
+    }
+
+    /// Removes and returns the matching owners.
+    fn take(&mut self, ino: Ino, which: impl Fn(&Locker) -> bool) -> Vec<Locker> {
+        let Some(known) = self.0.get_mut(&ino) else { return Vec::new() };
+        let taken: Vec<_> = known.iter().copied().filter(which).collect();
+        known.retain(|locker| !taken.contains(locker));
+        if known.is_empty() {
+            self.0.remove(&ino);
+        }
+        taken
+    }
+}
+
 impl Vfs {
     /// Sets a lock, or gives one up; with `wait`, when nobody is in the way any more.
     ///
     /// # Errors
     /// `EAGAIN` if somebody is in the way, `EDEADLK` if waiting would never end.
-    pub fn lock(&self, ino: Ino, owner: u64, range: &Range, wait: bool) -> Result<()> {
-        if range.mode == LockMode::Unlock && !held(&self.locked).contains(&(ino, owner)) {
+    pub fn lock(&self, ino: Ino, locker: Locker, range: &Range, wait: bool) -> Result<()> {
+        if range.mode == LockMode::Unlock && !held(&self.locked).has(ino, locker) {
             return Ok(());
         }
-        // Before it is asked for: whoever closes the file must know that there may be one.
-        held(&self.locked).insert((ino, owner));
-        self.walked(ino, || self.fs.lock(ino, lock_of(owner, range), wait))
+        // Before the request: a concurrent close must find the owner.
+        held(&self.locked).add(ino, locker);
+        self.walked(ino, || self.fs.lock(ino, lock_of(locker, range), wait))
     }
 
     /// Ends another thread's wait for this very lock with `EINTR`.
-    pub fn cancel_lock(&self, ino: Ino, owner: u64, range: &Range) {
+    pub fn cancel_lock(&self, ino: Ino, locker: Locker, range: &Range) {
         // If no server answers, the wait ends with that.
-        let _ = self.fs.cancel_lock(ino, lock_of(owner, range));
+        let _ = self.fs.cancel_lock(ino, lock_of(locker, range));
     }
 
     /// The first lock in the way.
     ///
     /// # Errors
     /// If no server answers.
-    pub fn lock_in_the_way(&self, ino: Ino, owner: u64, range: &Range) -> Result<Option<Range>> {
-        let found = self.walked(ino, || self.fs.get_lock(ino, lock_of(owner, range)))?;
+    pub fn lock_in_the_way(
+        &self,
+        ino: Ino,
+        locker: Locker,
+        range: &Range,
+    ) -> Result<Option<Range>> {
+        let found = self.walked(ino, || self.fs.get_lock(ino, lock_of(locker, range)))?;
         Ok(found.map(|(client, lock)| {
             // A process of another machine has no number here.
             let pid = if client == self.fs.client() { lock.pid } else { 0 };
@@ -54,14 +101,30 @@ impl Vfs {
         }))
     }
 
-    /// Gives up everything that an owner has locked in a file: it closes it.
-    pub fn unlock_all(&self, ino: Ino, owner: u64) {
-        if !held(&self.locked).remove(&(ino, owner)) {
-            return;
-        }
+    /// Releases the locks of a process that closes the file.
+    pub fn unlock_process(&self, ino: Ino, owner: u64) {
+        let is_its = |known: &Locker| known.kind == LockKind::Posix && known.owner == owner;
+        let lockers = held(&self.locked).take(ino, is_its);
+        self.unlock_all(ino, lockers);
+    }
+
+    /// Releases the locks of an open file that ends.
+    pub fn unlock_file(&self, ino: Ino, handle: u64) {
+        let lockers = held(&self.locked).take(ino, |known| known.handle == handle);
+        self.unlock_all(ino, lockers);
+    }
+
+    fn unlock_all(&self, ino: Ino, lockers: Vec<Locker>) {
         let all = Range { mode: LockMode::Unlock, start: 0, end: u64::MAX, pid: 0 };
-        // If no server answers, the session ends, and its locks with it.
-        let _ = self.fs.lock(ino, lock_of(owner, &all), false);
+        let mut done: Option<Locker> = None;
+        for locker in lockers {
+            let is_done = |done: Locker| (done.kind, done.owner) == (locker.kind, locker.owner);
+            if !done.is_some_and(is_done) {
+                // Without an answer the session ends, and its locks with it.
+                let _ = self.fs.lock(ino, lock_of(locker, &all), false);
+            }
+            done = Some(locker);
+        }
     }
 
     /// Checks the ends of a range, of which a kernel says the last byte, or the largest number for
@@ -78,7 +141,7 @@ impl Vfs {
     }
 }
 
-fn lock_of(owner: u64, range: &Range) -> Lock {
-    let Range { mode, start, end, pid } = *range;
-    Lock { kind: LockKind::Posix, mode, owner, pid, start, end }
+fn lock_of(locker: Locker, range: &Range) -> Lock {
+    let (Range { mode, start, end, pid }, Locker { kind, owner, .. }) = (*range, locker);
+    Lock { kind, mode, owner, pid, start, end }
 }

@@ -111,8 +111,8 @@ impl Vfs {
     pub fn link(&self, caller: &Caller, ino: Ino, parent: Ino, name: &[u8]) -> Result<Entry> {
         self.check_writable()?;
         self.check_same_tree(ino, parent)?;
-        let attr = self.run(
-            parent,
+        let attr = self.run_about(
+            &[parent, ino],
             caller,
             |user| user.link(ino, parent, name),
             |subtree| {
@@ -178,8 +178,8 @@ impl Vfs {
         // A file renamed to another of its own names: nothing happens.
         let losing = losing.filter(|attr| moved.is_none_or(|moved| moved.ino != attr.ino));
         let swapped = if flags.exchange { self.moving(caller, to)? } else { None };
-        self.run(
-            from.0,
+        self.run_about(
+            &[from.0, to.0],
             caller,
             |user| user.rename(from, to, flags),
             |subtree| subtree.rename(from, to, flags),

@@ -3,6 +3,7 @@
 //!
 //! Invariant: a node exists while the kernel refers to it, or while it is open.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use cudele::{Attr, Ino, Path, Timestamp};
@@ -55,7 +56,8 @@ struct Node {
 
 impl Nodes {
     pub(crate) fn new(root: Ino, root_path: Path) -> Self {
-        let node = Node { lookups: 1, ..Node::default() };
+        // The root is its own parent, as in the kernel.
+        let node = Node { lookups: 1, parent: root, ..Node::default() };
         Self { known: Map::from_iter([(root, node)]), root, root_path, open: 0 }
     }
 
@@ -180,6 +182,23 @@ impl Nodes {
             path = path.join(name);
         }
         Some(path)
+    }
+
+    /// The paths to an inode from the directories above it, the nearest first, as far as the
+    /// kernel knows.
+    pub(crate) fn ways(&self, ino: Ino) -> Vec<(Ino, Path)> {
+        let (mut ways, mut names) = (Vec::new(), VecDeque::new());
+        let mut at = ino;
+        while at != self.root
+            && let Some(node) = self.known.get(&at)
+            && !node.name.is_empty()
+            && names.len() <= self.known.len()
+        {
+            names.push_front(&node.name);
+            at = node.parent;
+            ways.push((at, names.iter().fold(Path::root(), |path, name| path.join(name))));
+        }
+        ways
     }
 
     /// The content of an inode, if it is open.

@@ -171,7 +171,7 @@ impl Vfs {
     pub fn close(&self, ino: Ino, write: bool) -> Result<()> {
         let file = self.file(ino)?;
         let mut content = file.held();
-        let result = self.write_back(ino, &mut content);
+        let result = self.write_back(ino, &mut content).and_then(|()| content.lost.check());
         self.tell_read(ino, &mut content);
         drop(content);
         let owned = matches!(self.tree(ino), Tree::Owned(_));

@@ -1,7 +1,8 @@
 //! Which of the two answers: the metadata server, or a subtree that this process has decoupled.
 //!
-//! Every request of this crate goes through [`Vfs::run`], which also brings an inode back that the
-//! server has not in memory: it is asked to walk where the kernel saw the inode last.
+//! Every request of this crate goes through [`Vfs::run`]. If the server evicted an inode, or has
+//! not loaded it since it was started, it is asked to walk to the name under which the kernel saw
+//! the inode last, and the request is sent again.
 
 use std::sync::Arc;
 
@@ -55,8 +56,21 @@ impl Vfs {
         server: impl Fn(&User<'_>) -> Result<T>,
         owned: impl Fn(&mut Subtree) -> Result<T>,
     ) -> Result<T> {
-        match self.tree(ino) {
-            Tree::Server => self.ask(ino, |cred| server(&self.fs.as_user(cred)), caller),
+        self.run_about(&[ino], caller, server, owned)
+    }
+
+    /// The same about several inodes of one tree, the first of which says which tree.
+    pub(crate) fn run_about<T>(
+        &self,
+        inos: &[Ino],
+        caller: &Caller,
+        server: impl Fn(&User<'_>) -> Result<T>,
+        owned: impl Fn(&mut Subtree) -> Result<T>,
+    ) -> Result<T> {
+        match self.tree(inos.first().copied().unwrap_or(self.root)) {
+            Tree::Server => {
+                self.walked_about(inos, || caller.act(|cred| server(&self.fs.as_user(cred))))
+            }
             Tree::Owned(tree) => caller.act(|cred| tree.with(cred, &owned)),
         }
     }
@@ -70,19 +84,44 @@ impl Vfs {
         self.walked(ino, || caller.act(&request))
     }
 
-    /// Makes a request about an inode, and once more if the server had to be shown where it is.
+    /// Makes a request about an inode, and again if the server had to be shown where it is.
     pub(crate) fn walked<T>(&self, ino: Ino, request: impl Fn() -> Result<T>) -> Result<T> {
-        match request() {
-            Err(error) if error.errno == Errno::Stale => {
-                let path = self.nodes().path(ino).ok_or_else(|| error.clone())?;
-                let found = self.fs.walk(&path).ok().and_then(|(_, attr)| attr);
-                if found.is_none_or(|attr| attr.ino != ino) {
-                    return Err(error);
+        self.walked_about(&[ino], request)
+    }
+
+    fn walked_about<T>(&self, inos: &[Ino], request: impl Fn() -> Result<T>) -> Result<T> {
+        for _ in 0..cudele::WALKS_MAX {
+            let stale = match request() {
+                Err(error) if error.errno == Errno::Stale => error,
+                result => return result,
+            };
+            for ino in inos {
+                if !self.show(*ino)? {
+                    return Err(stale);
                 }
-                request()
             }
-            result => result,
         }
+        request()
+    }
+
+    /// Has the server walk to an inode. Returns whether it found it.
+    fn show(&self, ino: Ino) -> Result<bool> {
+        let path = self.nodes().path(ino);
+        if let Some(path) = path
+            && self.fs.walk_to((Ino::ROOT, &path), ino)?
+        {
+            return Ok(true);
+        }
+        // Another client renamed a directory on this path: the server may still have a lower one
+        // loaded.
+        let ways = self.nodes().ways(ino);
+        for (base, path) in ways {
+            match self.fs.walk_to((base, &path), ino) {
+                Err(error) if error.errno == Errno::Stale => {}
+                found => return found,
+            }
+        }
+        Ok(false)
     }
 
     /// Where an inode is in the whole namespace.
@@ -128,8 +167,24 @@ impl Vfs {
         self.walked(dir, || self.fs.shares_lazily(dir)).unwrap_or(false)
     }
 
+    /// The directory that holds the name of an inode. The kernel knows no directory above the root
+    /// of a mount, so the server is asked for that of the root, which may have been renamed.
+    fn home(&self, ino: Ino) -> Ino {
+        if ino != self.root {
+            return self.nodes().parent(ino);
+        }
+        if ino == Ino::ROOT {
+            return self.root_home;
+        }
+        let walked = self.known_path(ino).and_then(|path| self.fs.walk(&path));
+        match walked {
+            Ok((parent, Some(attr))) if attr.ino == ino => parent,
+            Ok(_) | Err(_) => self.root_home,
+        }
+    }
+
     pub(crate) fn change_attr(&self, caller: &Caller, ino: Ino, change: &AttrChange) -> Result<()> {
-        let home = self.nodes().parent(ino);
+        let home = self.home(ino);
         // Who is not in the group of a file cannot make it set-group-id, and is not told: so all
         // groups must be known at once.
         let cred = change.mode.map(|_| caller.cred());

@@ -49,3 +49,10 @@ fn what_fails_only_at_the_third_tick_is_found() {
         tried("-- When policy\nn = RDstate() + 1 WRstate(n)\nif n == 3 then\n\ntargets[1] = -1");
     assert!(all.iter().all(|tried| tried.fault.as_ref().is_some_and(|(_, tick, _)| *tick == 3)));
 }
+
+#[test]
+fn a_policy_that_uses_up_a_budget_is_not_tried_again() {
+    let all = tried("-- When policy\nwhile true do pcall(error) end if false then");
+    assert_eq!(all.len(), 1, "{all:?}");
+    assert!(all[0].fault.as_ref().is_some_and(|(.., fault)| fault.kind == FaultKind::Steps));
+}

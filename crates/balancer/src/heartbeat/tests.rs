@@ -59,8 +59,8 @@ fn loads_are_the_policys_or_else_all_hits() {
     let counts = Counts { inode_writes: 2.0, inode_reads: 1.0, ..Counts::default() };
     let twice = counts.times(2.0);
     let default = crate::default_policy();
-    assert_eq!(loads(&default, &counts, &twice), (5.0, 10.0));
+    assert_eq!(loads(&default, &counts, &twice, &Expired::never()), (5.0, 10.0));
     let broken = "-- Metadata load\nIWR + nothing\n-- When policy\nif true then\n";
     let broken = Policy::parse("broken", broken).unwrap();
-    assert_eq!(loads(&broken, &counts, &twice), (3.0, 6.0));
+    assert_eq!(loads(&broken, &counts, &twice, &Expired::never()), (3.0, 6.0));
 }

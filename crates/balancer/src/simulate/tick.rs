@@ -35,7 +35,7 @@ impl Cluster<'_> {
         let noise = self.setup.model.noise;
         let auth = self.world.parts.iter().filter(|part| part.rank == rank);
         let auth = auth.fold(Counts::default(), |sum, part| sum.plus(&part.counts));
-        let (auth, all) = heartbeat::loads(self.policy, &auth, &auth);
+        let (auth, all) = heartbeat::loads(self.policy, &auth, &auth, &crate::Expired::never());
         let seconds = (now - self.ranks[rank].heard_at).max(STEP_SECONDS);
         let busy = self.queues.busy(rank) * 100.0 * self.rng.about_one(noise);
         let queue = self.queues.length(rank) * self.rng.about_one(noise);

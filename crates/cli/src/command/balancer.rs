@@ -40,12 +40,15 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Compile a policy, then let it decide on made-up clusters of 1 to 128 ranks
+    #[command(after_help = "Example:\n  cudele balancer check mine.lua")]
     Check(Check),
     /// Show where load would go over time, on a cluster on paper
     Simulate(simulate::Args),
     /// List the shipped policies
+    #[command(after_help = "Example:\n  cudele balancer presets")]
     Presets,
     /// Print a shipped policy
+    #[command(after_help = "Example:\n  cudele balancer show greedy-spill > mine.lua")]
     Show(Show),
     /// Try a policy, and put it in force on all ranks, now and after every restart
     Set(running::Set),

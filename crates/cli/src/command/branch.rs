@@ -36,28 +36,46 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// Make a branch of a directory, or of another branch
+    #[command(
+        after_help = "Examples:\n  cudele branch create nightly /proj\n  cudele branch create fix --from nightly"
+    )]
     Create(manage::Create),
     /// List the branches, or a directory in one or several of them
+    #[command(
+        after_help = "Examples:\n  cudele branch ls\n  cudele branch ls -l nightly,weekly /proj/out"
+    )]
     Ls(look::Ls),
     /// Show what is known of a branch
+    #[command(after_help = "Example:\n  cudele branch show nightly")]
     Show(manage::Named),
     /// Print names below a directory
+    #[command(after_help = "Example:\n  cudele branch find --name '*.o' nightly /proj")]
     Find(look::Find),
     /// Print the content of a file
+    #[command(after_help = "Example:\n  cudele branch cat nightly /proj/out/log")]
     Cat(look::Cat),
     /// Make directories
+    #[command(after_help = "Example:\n  cudele branch mkdir -p nightly /proj/out/today")]
     Mkdir(change::Mkdir),
     /// Copy files and directories of this machine into a branch
+    #[command(after_help = "Example:\n  cudele branch put nightly out.tar /proj/out/")]
     Put(change::Put),
     /// Move or rename
+    #[command(after_help = "Example:\n  cudele branch mv nightly /proj/out /proj/old")]
     Mv(change::Mv),
     /// Remove names
+    #[command(after_help = "Example:\n  cudele branch rm -r nightly /proj/old")]
     Rm(change::Rm),
     /// Have the namespace take in branches that are published
+    #[command(
+        after_help = "Examples:\n  cudele branch merge --dry-run\n  cudele branch merge --conflict fail nightly"
+    )]
     Merge(manage::Merge),
     /// Remove a branch
+    #[command(after_help = "Example:\n  cudele branch delete nightly")]
     Delete(manage::Named),
     /// Delete what no branch needs any more
+    #[command(after_help = "Example:\n  cudele branch gc --dry-run")]
     Gc(manage::Gc),
 }
 

@@ -94,7 +94,8 @@ fn job(
     source: &Source,
 ) -> Result<(Vec<Outcome>, String)> {
     let fs = cluster.cluster().mount()?;
-    let options = Options { without: Some(cluster.dir().to_owned()), stop: cluster.stop_flag() };
+    let (without, stop) = (Some(cluster.dir().to_owned()), cluster.stop_flag());
+    let options = Options { without, stop, resume: false };
     let preset = |name: &str| {
         let found = Preset::by_name(name).map(Preset::policy);
         found.ok_or_else(|| Error::new(Errno::NotFound, name, "no such preset"))

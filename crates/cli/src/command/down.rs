@@ -1,9 +1,11 @@
 //! `cudele down`: stop a cluster cleanly.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args as ClapArgs;
-use cudele::{Cluster, ClusterMap, Errno, Error, MdsState, Result};
+use cudele::{Cluster, ClusterMap, Errno, Error, Locator, MdsState, Result};
+use net::Address;
 use serde_json::json;
 
 use crate::context::Context;
@@ -31,10 +33,20 @@ pub(crate) fn run(context: &Context, _: &Args) -> Result<()> {
         Err(error) => return Err(error),
     };
     stop(&cluster)?;
+    if let Some(dir) = found.dir.or_else(|| directory_of(&found.mon)) {
+        Locator::remember_stopped(&dir)?;
+    }
     let seconds = start.elapsed().as_secs_f64();
     context.print(&json!({ "stopped": true, "seconds": seconds }), || {
         format!("The cluster is down ({seconds:.2} s).\n")
     })
+}
+
+/// The directory of a cluster on this machine whose monitor has this address.
+fn directory_of(monitor: &Address) -> Option<PathBuf> {
+    let Address::Unix(socket) = monitor else { return None };
+    let dir = socket.parent()?;
+    dir.join(super::up::MARKER).is_file().then(|| dir.to_owned())
 }
 
 /// Stops a cluster and waits until it is gone.

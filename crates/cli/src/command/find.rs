@@ -82,24 +82,23 @@ impl Search<'_> {
         if !wanted || self.glob.as_ref().is_some_and(|glob| !glob.matches(name)) {
             return Ok(());
         }
-        let path = path.to_bytes();
         let mut line = if self.json {
-            self.to_json(&path, name, attr)?.to_string().into_bytes()
+            self.to_json(path, name, attr)?.to_string().into_bytes()
         } else if self.args.null {
-            path
+            path.to_bytes()
         } else {
-            self.out.name(&path).into_owned()
+            self.out.name(&path.to_bytes()).into_owned()
         };
         line.push(if self.args.null && !self.json { 0 } else { b'\n' });
         self.out.write(&line)
     }
 
-    fn to_json(&self, path: &[u8], name: &[u8], attr: &Attr) -> Result<Value> {
+    fn to_json(&self, path: &Path, name: &[u8], attr: &Attr) -> Result<Value> {
         let mut object = Map::new();
-        format::put_bytes(&mut object, "path", path);
+        format::put_bytes(&mut object, "path", &path.to_bytes());
         format::put_bytes(&mut object, "name", name);
         format::put_attr(&mut object, attr);
-        if let Some(target) = space::link_target(&self.fs, attr)? {
+        if let Some(target) = space::link_target(&self.fs, path, attr)? {
             format::put_bytes(&mut object, "target", &target);
         }
         Ok(Value::Object(object))

@@ -10,6 +10,7 @@ use types::Timestamp;
 
 use crate::context::Context;
 use crate::figures::{bytes, count};
+use crate::marker;
 use crate::progress::Progress;
 use crate::stores;
 
@@ -43,21 +44,18 @@ pub(crate) struct ScrubArgs {
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
+    if args.repair && !args.dry_run {
+        mend_marker(context, args.store.as_deref())?;
+    }
     let store = open(context, args.store.as_deref())?;
     let owner = format!("cudele fsck (process {})", std::process::id());
     let locks = fsck::at_rest(&*store, &Survey::of(&*store)?, &owner)?;
     let report = check(&*store, Scope::AtRest)?;
-    let mended = match (args.repair && !args.dry_run, report.incomplete) {
-        (true, None) if !report.findings.is_empty() => {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-            Some(fsck::mend(&*store, Timestamp(i64::try_from(now).unwrap_or(i64::MAX)))?)
-        }
-        (true, Some(why)) if !report.findings.is_empty() => {
-            return Err(Error::new(Errno::Busy, "store", why).remedy(
-                "start and stop the cluster; if it cannot start, see `cudele journal reset`",
-            ));
-        }
-        _ => None,
+    let mended = if args.repair && !args.dry_run && !report.findings.is_empty() {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        Some(fsck::mend(&*store, Timestamp(i64::try_from(now).unwrap_or(i64::MAX)))?)
+    } else {
+        None
     };
     drop(locks);
     tell(context, &report, mended.as_ref(), args.repair)
@@ -69,8 +67,23 @@ pub(crate) fn scrub(context: &Context, args: &ScrubArgs) -> Result<()> {
     tell(context, &report, None, false)
 }
 
+/// Writes the marker of the cluster's directory again if it is empty, damaged or gone.
+fn mend_marker(context: &Context, store: Option<&str>) -> Result<()> {
+    let Some(dir) = context.locator().find().ok().and_then(|found| found.dir) else {
+        return Ok(());
+    };
+    match marker::read(&dir) {
+        Ok(None) if dir.is_dir() && marker::foreign(&dir)?.1 => marker::mend(&dir, store).map(drop),
+        Err(error) if error.errno == Errno::BadMessage => marker::mend(&dir, store).map(drop),
+        _ => Ok(()),
+    }
+}
+
 fn open(context: &Context, url: Option<&str>) -> Result<std::sync::Arc<dyn objstore::ObjectStore>> {
-    url.map_or_else(|| stores::of_cluster(context), objstore::open_existing)
+    let store = url.map_or_else(|| stores::of_cluster(context), objstore::open_existing)?;
+    // What is mended may make room, and must work without any.
+    store.allow_reserve();
+    Ok(store)
 }
 
 fn check(store: &dyn objstore::ObjectStore, scope: Scope) -> Result<Report> {

@@ -1,22 +1,51 @@
 //! `cudele health`: what somebody should know of the cluster, and do about it.
 
 use std::fmt::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
 
 use clap::Args as ClapArgs;
 use cudele::{ClusterMap, MdsState, Result, Warning};
 use serde_json::{Value, json};
 
+use super::mds::standby;
 use crate::context::Context;
 
 /// Show what is wrong with the cluster: a code for each finding, what it means, and a remedy.
 #[derive(Debug, ClapArgs)]
-#[command(after_help = "Example:\n  cudele health --json")]
-pub(crate) struct Args {}
+#[command(
+    after_help = "Examples:\n  cudele health --json\n  cudele health --check || page-somebody"
+)]
+pub(crate) struct Args {
+    /// Exit with 1 if there are warnings, and with 2 if something does not work or is damaged
+    #[arg(long)]
+    check: bool,
+}
 
-pub(crate) fn run(context: &Context, _: &Args) -> Result<()> {
+/// Findings under which somebody cannot work, or has lost something. All others are warnings.
+const ERRORS: [&str; 7] = [
+    "MDS_LOST",
+    "NO_SERVER",
+    "STORE_FULL",
+    "STORE_READ_ONLY",
+    "STORE_FAILED",
+    "DAMAGED",
+    "DIRECTORY_DAMAGED",
+];
+
+fn is_error(warning: &Warning) -> bool {
+    ERRORS.contains(&&*warning.code)
+}
+
+pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     let map = context.cluster()?.status()?;
-    let found = checks(&map);
-    let state = if found.is_empty() { "ok" } else { "warning" };
+    let mut found = checks(&map);
+    found.extend(context.locator().find()?.dir.and_then(|dir| no_standby(&dir)));
+    let (state, code) = match found.iter().any(is_error) {
+        true => ("error", 2),
+        false if found.is_empty() => ("ok", 0),
+        false => ("warning", 1),
+    };
     let value = json!({ "health": state, "checks": to_json(&found) });
     context.print(&value, || {
         let mut text = String::new();
@@ -25,14 +54,28 @@ pub(crate) fn run(context: &Context, _: &Args) -> Result<()> {
         }
         found.iter().for_each(|warning| to_text(&mut text, warning));
         text
+    })?;
+    Ok(if args.check { ExitCode::from(code) } else { ExitCode::SUCCESS })
+}
+
+/// A cluster that was started with standbys, here, and has none any more.
+fn no_standby(dir: &Path) -> Option<Warning> {
+    let (waiting, all) = standby::count(dir);
+    (waiting == 0 && all > 0).then(|| Warning {
+        code: "NO_STANDBY".into(),
+        text: "no metadata server waits to take over".into(),
+        remedy: "`cudele up --standby 1` starts one".into(),
     })
 }
 
 /// All findings, as JSON.
 pub(crate) fn to_json(found: &[Warning]) -> Value {
-    let rows = found.iter().map(
-        |warning| json!({ "code": warning.code, "text": warning.text, "remedy": warning.remedy }),
-    );
+    let rows = found.iter().map(|warning| {
+        json!({
+            "code": warning.code, "severity": if is_error(warning) { "error" } else { "warning" },
+            "text": warning.text, "remedy": warning.remedy,
+        })
+    });
     Value::Array(rows.collect())
 }
 
@@ -45,6 +88,13 @@ pub(crate) fn to_text(text: &mut String, warning: &Warning) {
 /// What the map says, and what the servers warn of.
 pub(crate) fn checks(map: &ClusterMap) -> Vec<Warning> {
     let mut found = Vec::new();
+    if map.mds.is_empty() {
+        found.push(Warning {
+            code: "NO_SERVER".into(),
+            text: "there is no metadata server".into(),
+            remedy: "`cudele up` starts one".into(),
+        });
+    }
     for entry in &map.mds {
         let (code, what, remedy) = match entry.state {
             MdsState::Active => continue,
@@ -75,4 +125,28 @@ pub(crate) fn checks(map: &ClusterMap) -> Vec<Warning> {
         found.push(Warning { text: format!("{rank}: {}", warning.text), ..warning.clone() });
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use cudele::MdsEntry;
+
+    use super::*;
+
+    fn codes(found: &[Warning]) -> Vec<(&str, bool)> {
+        found.iter().map(|warning| (&*warning.code, is_error(warning))).collect()
+    }
+
+    #[test]
+    fn what_is_lost_is_an_error_and_what_is_slow_a_warning() {
+        let mut map = ClusterMap::default();
+        assert_eq!(codes(&checks(&map)), [("NO_SERVER", true)]);
+        map.mds = vec![MdsEntry { state: MdsState::Active, ..MdsEntry::default() }];
+        assert_eq!(codes(&checks(&map)), []);
+        let (code, text, remedy) = ("STORE_SLOW".into(), "slow".into(), "wait".into());
+        map.warnings = vec![(map.mds[0].rank, Warning { code, text, remedy })];
+        assert_eq!(codes(&checks(&map)), [("STORE_SLOW", false)]);
+        map.mds[0].state = MdsState::Lost;
+        assert_eq!(codes(&checks(&map)), [("MDS_LOST", true), ("STORE_SLOW", false)]);
+    }
 }

@@ -1,5 +1,7 @@
 //! `cudele ingest`: real trees and archives into the namespace.
 
+mod resume;
+
 use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
@@ -21,7 +23,8 @@ use crate::source::Source;
 #[command(after_help = "Examples:
   cudele ingest /usr/share /share
   cudele ingest --policy batchfs linux.tar.xz /linux
-  ssh host tar c /srv | cudele ingest --policy hdfs - /srv")]
+  ssh host tar c /srv | cudele ingest --policy hdfs - /srv
+  cudele ingest --resume /usr/share /share      continue after an interruption, or bring changes in")]
 pub(crate) struct Args {
     /// A directory, a tar archive (plain, .gz, .xz or .zst), or - for standard input
     #[arg(value_name = "SRC")]
@@ -35,28 +38,40 @@ pub(crate) struct Args {
     /// Read and check everything, but bring nothing in
     #[arg(long)]
     dry_run: bool,
+    /// Continue an interrupted ingest, or bring in the changes of SRC since the last one: entries
+    /// with the same type, size and modification time stay, changed ones are replaced, none are
+    /// removed. The remains of a killed ingest are discarded first. A power failure can keep the
+    /// size of a file and lose its content: remove DST then, and ingest all of it
+    #[arg(long, conflicts_with = "dry_run")]
+    resume: bool,
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     let destination = owned::path(&args.destination)?.to_string();
     let policy = args.policy.as_deref().map(owned::policy).transpose()?;
     let source = Source::open(&args.source)?;
-    let options = Options { without: context.locator().find()?.dir, ..Options::default() };
+    let without = context.locator().find()?.dir;
+    let options = Options { without, resume: args.resume, ..Options::default() };
     if args.dry_run {
         let report = intake::nowhere(&source, &options)?;
         return show(context, &report, &source, &destination, true);
     }
+    if args.resume {
+        resume::give_up_remains(context, &args.destination)?;
+    }
     let fs = context.mount()?;
+    // An update is small: a decoupled job would have to read all names of the destination first.
+    let updates = args.resume && !resume::is_empty(&fs, &destination)?;
     let report = match policy {
-        Some(policy) if policy.is_decoupled() => {
+        Some(policy) if policy.is_decoupled() && !updates => {
             intake::decoupled(&fs, &destination, &policy, &source, &options)?
         }
-        Some(policy) => {
+        Some(policy) if !policy.is_decoupled() => {
             fs.make_dir(&destination, 0o755)?;
             fs.cluster().set_policy(destination.as_bytes(), Some(&policy.to_yaml()))?;
             intake::strong(&fs, &destination, &source, &options)?
         }
-        None => intake::strong(&fs, &destination, &source, &options)?,
+        Some(_) | None => intake::strong(&fs, &destination, &source, &options)?,
     };
     show(context, &report, &source, &destination, false)
 }
@@ -85,7 +100,7 @@ fn show(
     })
 }
 
-/// What has become of the subtree.
+/// The fate of the subtree.
 fn ending(report: &Report, destination: &str) -> String {
     let Some(policy) = report.policy.as_ref().filter(|policy| policy.is_decoupled()) else {
         return String::new();

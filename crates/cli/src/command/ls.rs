@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 
 use clap::Args as ClapArgs;
-use cudele::{Attr, Dir, DirEntry, Fs, Path, Result};
+use cudele::{Attr, Dir, DirEntry, Errno, Fs, Path, Result};
 use serde_json::{Map, Value};
 
 use crate::context::Context;
@@ -91,7 +91,7 @@ impl Listing<'_> {
                 self.directory(dir, &mut groups)?;
             } else {
                 let name = place.path.to_bytes();
-                let target = space::link_target(&self.fs, &attr)?;
+                let target = space::link_target(&self.fs, &place.path, &attr)?;
                 files.push(Row { path: place.path, name, attr, target });
             }
         }
@@ -132,15 +132,19 @@ impl Listing<'_> {
 
     fn row(&self, dir: &Dir, entry: DirEntry) -> Result<Row> {
         let DirEntry { name, mut attr } = entry;
+        let path = dir.path().join(&name);
         let mut target = None;
         if self.details {
-            target = space::link_target(&self.fs, &attr)?;
+            target = space::link_target(&self.fs, &path, &attr)?;
             if attr.is_dir() && attr.size == 0 {
                 // A directory that the server has not in memory looks empty in a listing.
-                attr = dir.lookup(&name).unwrap_or(attr);
+                attr = match dir.lookup(&name) {
+                    Err(error) if error.errno == Errno::NotFound => attr,
+                    found => found?,
+                };
             }
         }
-        Ok(Row { path: dir.path().join(&name), name, attr, target })
+        Ok(Row { path, name, attr, target })
     }
 }
 

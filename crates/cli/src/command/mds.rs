@@ -1,17 +1,16 @@
 //! `cudele mds`: a metadata server in the foreground; and what the ranks of a cluster are asked.
 
 mod ranks;
-mod standby;
+pub(crate) mod standby;
 
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Locator, Result};
-use daemon::MdsOptions;
+use daemon::{Log, MdsOptions};
 use mds::Settings;
 use net::Address;
 use types::{Rank, Span};
 
 use super::mon::marker;
-use super::up::field;
 use crate::context::Context;
 
 /// Run a metadata server in the foreground, for service managers; or list the ranks of a cluster, and
@@ -36,9 +35,12 @@ pub(crate) struct Args {
     listen: Option<String>,
     /// A setting for experiments: segment_bytes_max, dispatch, commit_interval_ms, commit_bytes,
     /// segments_max, inodes_max, split_entries, pass_directories, reconnect_ms, recall_ms, evict_ms, dir_lease_ms,
-    /// balance_interval_ms, balance_half_life_ms
+    /// balance_interval_ms, balance_half_life_ms, reserve_bytes
     #[arg(long = "set", value_name = "NAME=VALUE")]
     settings: Vec<String>,
+    /// Change nothing in the store, and refuse changes with EROFS
+    #[arg(long)]
+    read_only: bool,
     /// Memory to have ready before it is needed, in bytes; of use if the allocator keeps what it is
     /// given back
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
@@ -56,7 +58,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
 }
 
 fn serve(context: &Context, args: &Args, rank: Rank) -> Result<()> {
-    let (dir, text) = marker(context)?;
+    let (dir, marker) = marker(context)?;
     let address = match &args.listen {
         Some(address) => address.parse()?,
         None => Address::Unix(dir.join(format!("mds.{}.sock", rank.0))),
@@ -65,6 +67,7 @@ fn serve(context: &Context, args: &Args, rank: Rank) -> Result<()> {
     let cred = cudele::own_cred();
     let mut settings = Settings { root_owner: (cred.uid, cred.gid), ..Settings::default() };
     settings.proof_key = super::verify::key_of(&dir)?;
+    settings.read_only = args.read_only;
     for setting in &args.settings {
         apply(&mut settings, setting)?;
     }
@@ -76,10 +79,11 @@ fn serve(context: &Context, args: &Args, rank: Rank) -> Result<()> {
         rank,
         address,
         monitor,
-        store: objstore::open_existing(&field(&text, "store").unwrap_or_default())?,
+        store: objstore::open_existing(&marker.store)?,
         settings,
         warm_bytes: args.warm_bytes,
         terminate: None,
+        log: Log::of(rank.to_string()),
     })
 }
 
@@ -99,6 +103,7 @@ fn apply(settings: &mut Settings, text: &str) -> Result<()> {
         "segments_max" => settings.segments_max = count.max(2),
         "split_entries" => settings.split_entries = value,
         "pass_directories" => settings.pass_directories = value != 0,
+        "reserve_bytes" => settings.reserve_bytes = value,
         "inodes_max" => settings.inodes_max = value,
         "reconnect_ms" => settings.reconnect = Span::from_millis(value),
         "recall_ms" => settings.recall = Span::from_millis(value),

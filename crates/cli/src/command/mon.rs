@@ -2,11 +2,11 @@
 
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Locator, Result};
-use daemon::MonOptions;
+use daemon::{Log, MonOptions};
 use types::Span;
 
-use super::up::{MARKER, field};
 use crate::context::Context;
+use crate::marker::{self, Marker};
 
 /// Run a monitor in the foreground, for service managers. It keeps the cluster map in the object
 /// store; it is not on the path of metadata operations.
@@ -16,11 +16,13 @@ pub(crate) struct Args {
     /// Where to listen [default: a socket in the cluster's directory]
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
+    /// Change nothing in the store
+    #[arg(long)]
+    read_only: bool,
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
-    let (dir, text) = marker(context)?;
-    let store = field(&text, "store").unwrap_or_default();
+    let (dir, Marker { cluster, store }) = marker(context)?;
     let address = match &args.listen {
         Some(address) => address.parse()?,
         None => Locator::monitor_of(&dir),
@@ -28,24 +30,26 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     daemon::run_mon(MonOptions {
         address,
         settings: mon::Settings {
-            cluster: field(&text, "cluster").unwrap_or_default(),
+            cluster,
             store: store.clone(),
             beacon_grace: Span::from_millis(5000),
         },
         store: objstore::open_existing(&store)?,
+        read_only: args.read_only,
         terminate: None,
+        log: Log::of("mon"),
     })
 }
 
 /// The directory of the cluster, and the file that says so.
-pub(crate) fn marker(context: &Context) -> Result<(std::path::PathBuf, String)> {
+pub(crate) fn marker(context: &Context) -> Result<(std::path::PathBuf, Marker)> {
     let dir = context.locator().find()?.dir.ok_or_else(|| {
         Error::new(Errno::Invalid, "daemon", "no cluster directory is named")
             .remedy("name it with --dir")
     })?;
-    let marker = dir.join(MARKER);
-    let text = std::fs::read_to_string(&marker).map_err(|error| {
-        super::up::io(&marker, &error).remedy("`cudele up --dir DIR` makes a cluster")
+    let marker = marker::read(&dir)?.ok_or_else(|| {
+        Error::new(Errno::NotFound, dir.display().to_string(), "there is no cluster")
+            .remedy("`cudele up --dir DIR` makes a cluster")
     })?;
-    Ok((dir, text))
+    Ok((dir, marker))
 }

@@ -8,12 +8,14 @@ use std::sync::Arc;
 
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Locator, Result};
+use daemon::Log;
 use mount::{Mounted, Options};
 use serde_json::json;
 use vfs::Vfs;
 
 use crate::command::up::io;
 use crate::context::{Context, say};
+use crate::logfile;
 
 /// Mount the namespace, or the part of it below a path, on a directory. Programs use it like any
 /// other file system; what they get is what the policy of each subtree promises.
@@ -28,15 +30,17 @@ pub(crate) struct Args {
     #[arg(long, default_value = "/", value_name = "PATH")]
     root: String,
     /// Mount options: ro, allow_other, dev, suid, noexec, noatime, strictatime, valid=SECONDS,
-    /// timeout=SECONDS, hard, wsync, nowsync, threads=N
+    /// timeout=SECONDS, hard, wsync, nowsync, threads=N; remount changes ro, dev, suid, noexec and
+    /// noatime of a mount in use
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
     /// Stay in the foreground until it is unmounted
     #[arg(long, short)]
     foreground: bool,
-    /// Where a mount in the background writes what it has to say
-    #[arg(long, default_value = "/dev/null", value_name = "FILE")]
-    log: PathBuf,
+    /// The log of a mount in the background [default: a file in the directory `log` of
+    /// $CUDELE_STATE, else of ~/.local/state/cudele]
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
     /// Say when it is mounted, then speak to the log.
     #[arg(long, hide = true)]
     announce: bool,
@@ -49,29 +53,47 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     let at = std::path::absolute(&args.at).map_err(|error| io(&args.at, &error))?;
     let mut options = Options::default();
     args.options.iter().try_for_each(|list| options.parse(list))?;
+    if options.remount {
+        return mount::remount(&at, &args.options);
+    }
+    let log = args.log.clone().unwrap_or_else(|| logfile::of_mount(&at));
+    let log = std::path::absolute(&log).map_err(|error| io(&log, &error))?;
     if !args.foreground && !args.announce {
-        start(context, args, &at)?;
-        let value = json!({ "mounted": at, "root": args.root });
+        start(context, args, (&at, &log))?;
+        let value = json!({ "mounted": at, "root": args.root, "log": log });
         return context.print(&value, || {
-            let at = at.display();
-            format!("{} is mounted on {at}. Unmount it with `cudele umount {at}`.\n", args.root)
+            let (at, log) = (at.display(), log.display());
+            format!(
+                "{} is mounted on {at}. Unmount it with `cudele umount {at}`. Its log is {log}.\n",
+                args.root
+            )
         });
     }
     let mounted = here(context, &args.root, &at, &options)?;
-    if args.announce {
-        let log = std::fs::OpenOptions::new().append(true).create(true).open(&args.log);
-        let log = log.map_err(|error| io(&args.log, &error))?;
-        say(&format!("{READY}\n"))?;
-        let redirected =
-            rustix::stdio::dup2_stderr(&log).and_then(|()| rustix::stdio::dup2_stdout(&log));
-        redirected.map_err(|error| io(&args.log, &error.into()))?;
+    let file = args.announce.then(|| logfile::open(&log)).transpose()?;
+    if let Some(file) = &file {
+        rustix::stdio::dup2_stderr(file).map_err(|error| io(&log, &error.into()))?;
     }
-    until_unmounted(mounted)
+    let events = Log::of("mount");
+    events.line(format_args!("{} is mounted on {}", args.root, at.display()));
+    if let Some(file) = &file {
+        say(&format!("{READY}\n"))?;
+        rustix::stdio::dup2_stdout(file).map_err(|error| io(&log, &error.into()))?;
+    }
+    let ended = until_unmounted(mounted);
+    match &ended {
+        Ok(()) => events.line(format_args!("{} is unmounted", at.display())),
+        Err(error) => events.line(format_args!("{} is unmounted: {error}", at.display())),
+    }
+    ended
 }
 
 /// Mounts with this process behind it.
 pub(crate) fn here(context: &Context, root: &str, at: &Path, options: &Options) -> Result<Mounted> {
-    let fs = context.mount()?;
+    let cluster = context.cluster()?;
+    let place = at.display().to_string();
+    cluster.watch_contact(move |news| Log::of("mount").line(format_args!("{place}: {news}")));
+    let fs = cluster.mount()?;
     fs.set_patience(options.timeout);
     fs.take_alone(options.alone)?;
     let root = cudele::Path::parse(root.as_bytes())?;
@@ -105,10 +127,10 @@ fn until_unmounted(mounted: Mounted) -> Result<()> {
 }
 
 /// Starts a process that mounts and goes on in the background, and waits until it has mounted.
-fn start(context: &Context, args: &Args, at: &Path) -> Result<()> {
+fn start(context: &Context, args: &Args, (at, log): (&Path, &Path)) -> Result<()> {
     let program = std::env::current_exe().map_err(|error| io(at, &error))?;
     let mut command = Command::new(&program);
-    command.arg("mount").arg("--announce").arg("--log").arg(&args.log);
+    command.arg("mount").arg("--announce").arg("--log").arg(log);
     command.arg("--root").arg(&args.root);
     for option in &args.options {
         command.arg("-o").arg(option);

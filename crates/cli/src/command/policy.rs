@@ -33,14 +33,21 @@ pub(crate) struct Args {
 enum Command {
     /// Read a policy and print it in canonical form, with what it promises and what in it makes
     /// little sense
+    #[command(after_help = "Example:\n  cudele policy check --strict job.yml")]
     Check(Check),
     /// Set the policy of a directory and of everything below that has none of its own
+    #[command(
+        after_help = "Examples:\n  cudele policy set /scratch batchfs\n  cudele policy set /scratch job.yml"
+    )]
     Set(Set),
     /// Print the policy in force in a directory, and where it is inherited from
+    #[command(after_help = "Example:\n  cudele policy get /scratch/job")]
     Get(Place),
     /// Remove the policy of a directory: its parent's holds again
+    #[command(after_help = "Example:\n  cudele policy rm /scratch")]
     Rm(Place),
     /// List every policy that was set, and what its directory is called today
+    #[command(after_help = "Example:\n  cudele policy ls")]
     Ls,
     /// Say which consistency and durability a traced program needs, and why
     Advise(advise::Advise),

@@ -1,19 +1,24 @@
 //! `cudele run`: a batch job in a subtree of its own, with any program.
 
 mod in_branch;
+mod place;
 
 use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path as FilePath, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
 
 use clap::{Args as ClapArgs, ValueEnum};
-use cudele::{Completion, Errno, Error, Mechanism, Path, Policy, Result};
+use cudele::{Completion, Errno, Error, Ino, Mechanism, Path, Policy, Result};
 use mount::{Mounted, Options};
 use serde_json::json;
 use vfs::{Ending, Vfs};
+
+use place::{Place, Plan};
 
 use crate::command::merge;
 use crate::command::up::io;
@@ -22,36 +27,48 @@ use crate::figures::seconds;
 use crate::owned;
 use crate::private::{self, MountPoint};
 
-/// Take PATH for a job alone, run COMMAND in it, and keep and show what it made as the policy says.
+/// Take PATH for a job alone, run COMMAND in it, and keep and show its work as the policy says.
 ///
-/// The command finds the directory in $CUDELE_JOB, where it stands for `{}` in its arguments, and
-/// at PATH itself if this machine has a directory there (nobody else sees that). Nothing it does in
-/// there asks a server. Others see PATH as the policy says while it runs. The exit code is the
-/// command's. With --private, $CUDELE_JOB is the path in the namespace that $CUDELE_MON leads to.
+/// The command finds the directory in $CUDELE_JOB, which replaces `{}` in its arguments, and at
+/// PATH itself if this machine has a directory there, in a view of the job's own. With --at the
+/// directory is at the path that it will have after the merge. Nothing that the command does in
+/// there asks a server. Other clients see PATH as the policy says while it runs. The exit code is
+/// the command's, 127 if there is no such program, and 126 if the program cannot be run. With
+/// --private, $CUDELE_JOB is the path in the namespace that $CUDELE_MON leads to.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:
   cudele run --policy batchfs /scratch/job -- ./app --output {}
   cudele run --policy batchfs -C /src -- tar xf linux.tar
+  cudele run --at /mnt/cudele/env /env -- sh -c 'python3 -m venv $CUDELE_JOB'
   cudele run --branch nightly -C -- make          in a branch, without any server
   cudele run --branch nightly --private -- mpirun ./app   many processes, and a server of their own")]
 pub(crate) struct Args {
     /// The name of a preset, or a policy file
     #[arg(long, default_value = "batchfs", value_name = "POLICY")]
     policy: String,
-    /// What becomes of the work if the command fails: kept on this machine for `cudele merge` or
+    /// The fate of the work if the command fails: kept on this machine for `cudele merge` or
     /// `cudele discard`, merged all the same, or thrown away
     #[arg(long, value_enum, default_value_t = OnFailure::Keep, value_name = "WHAT")]
     on_failure: OnFailure,
     /// Run the command in the directory
     #[arg(short = 'C', long)]
     chdir: bool,
-    /// Run the command in this branch, with nothing but the object store; what it did is committed when it
-    /// ends, unless it fails and --on-failure says that it is thrown away
+    /// Show the command the directory at this path of this machine, in a view of its own: the path
+    /// that it will have after the merge, so that a virtual environment or a build works there.
+    /// PATH is in a mount of the namespace, a directory, or below the empty directory of a later
+    /// mount
+    #[arg(long, value_name = "PATH", conflicts_with = "private")]
+    at: Option<PathBuf>,
+    /// How long the end of the job waits for a server before the work is kept on this machine
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, conflicts_with = "branch")]
+    timeout: u64,
+    /// Run the command in this branch, with nothing but the object store; its work is committed
+    /// when it ends, unless it fails and --on-failure is discard
     #[arg(long, value_name = "BRANCH", conflicts_with_all = ["policy", "path"])]
     branch: Option<String>,
-    /// Give the branch a metadata server of the job's own, which any number of processes share: they find
-    /// it as a cluster, at $CUDELE_MON. What all of them did becomes a part of the branch when the command
-    /// ends, as a whole
+    /// Give the branch a metadata server of the job's own, for any number of processes: they find
+    /// it as a cluster, at $CUDELE_MON. The work of all of them becomes a part of the branch when
+    /// the command ends, as a whole
     #[arg(long, requires = "branch", conflicts_with = "chdir")]
     private: bool,
     /// Address of the object store, for a branch [default: the cluster's]
@@ -86,48 +103,108 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     }
     let path = owned::path(args.path())?;
     let policy = owned::policy(&args.policy)?;
-    // Before any thread is started: what is mounted from here on is this job's alone.
-    let is_private = private::enter().is_ok();
+    // Before any thread is started: mounts from here on are this job's alone.
+    let plan = plan(args, &path, private::enter())?;
     let fs = context.mount()?;
+    fs.set_patience(Some(Duration::from_secs(args.timeout)));
     fs.make_dir(path.to_bytes(), 0o755)?;
     let vfs = Arc::new(Vfs::new(fs, &Path::root(), vfs::Options::default())?);
     let root = vfs.decouple(&path, &policy)?;
     let at = MountPoint::new()?;
-    let outcome = job(args, &path, &vfs, (at.path(), is_private));
-    let (status, mounted) = match outcome {
+    let Job { status, mounted, place } = match job(args, &path, &vfs, (at.path(), plan.as_ref())) {
         Ok(done) => done,
-        Err(error) => {
+        Err(failure) => {
             // Nothing was done in it.
             vfs.end(root, Ending::Discard)?;
-            return Err(error);
+            return failure.end(context);
         }
     };
     // A process of the job that is still at work keeps the mount until it ends, but nothing it does
     // is part of the job any more. Nor can the mount end while it is seen at a second place.
-    if views(args, at.path(), is_private).all(|view| mount::unmount(view, false).is_ok()) {
+    if place.hide(false) {
         let _ = mounted.unmount();
     } else {
-        views(args, at.path(), is_private).for_each(|view| drop(mount::unmount(view, true)));
+        place.hide(true);
         drop(mounted);
     }
-    vfs.write_back_all()?;
     let ending = ending(status, &policy, args.on_failure);
-    let done = vfs.end(root, ending)?;
+    let done = finish(&vfs, root, (&path, ending))?;
     report(context, &path, &policy, status, (ending, &done))?;
     Ok(exit_code(status))
 }
 
-/// Where the job's directory is shown as a mount of its own, the last one first: at the directory
-/// of this machine that is at PATH, if there is one, and in the place of the whole namespace. There
-/// nobody has to look up the directories above it, which others may change at any time.
-fn views<'a>(
-    args: &'a Args,
-    at: &'a FilePath,
-    is_private: bool,
-) -> impl Iterator<Item = &'a FilePath> {
-    let local = FilePath::new(args.path());
-    let local = (local.is_absolute() && local.is_dir()).then_some(local);
-    local.into_iter().chain([at]).filter(move |_| is_private)
+/// Where the command is to find the directory: at the mount made for it if this process could not
+/// `enter` a mount namespace of its own.
+fn plan(args: &Args, path: &Path, entered: std::io::Result<()>) -> Result<Option<Plan>> {
+    match (&args.at, entered) {
+        (Some(at), Ok(())) => Plan::at(at, path, args.branch.is_some()).map(Some),
+        (Some(at), Err(error)) => {
+            let cause = format!("this system allows no mounts of a process's own: {error}");
+            let subject = format!("--at {}", at.display());
+            Err(Error::new(Errno::NotPermitted, subject, cause).remedy(
+                "act as root, or have user namespaces allowed (sysctl user.max_user_namespaces)",
+            ))
+        }
+        (None, Ok(())) => Ok(Some(Plan::usual(&path.to_string()))),
+        (None, Err(_)) => Ok(None),
+    }
+}
+
+/// Ends the work in the subtree. If that fails, because no server answers for example, the work is
+/// kept on this machine.
+fn finish(vfs: &Vfs, root: Ino, (path, ending): (&Path, Ending)) -> Result<Completion> {
+    let error = match vfs.write_back_all().and_then(|()| vfs.end(root, ending)) {
+        Ok(done) => return Ok(done),
+        Err(error) => error,
+    };
+    // Another client took the work over: a second copy of it would be merged in vain.
+    if ending == Ending::Discard || error.errno == Errno::Stale {
+        return Err(error);
+    }
+    let remedy = match vfs.end(root, Ending::Keep) {
+        Ok(_) => format!(
+            "what the command did is kept on this machine: `cudele merge {path}` merges it once the              cluster answers (`cudele up` starts what does not run), `cudele discard {path}` gives it up"
+        ),
+        Err(kept) => {
+            format!("what the command did is lost, as it cannot be kept here either: {kept}")
+        }
+    };
+    Err(Error { remedy, ..error }.about(path.to_string()))
+}
+
+/// A job after the end of its command.
+struct Job {
+    status: ExitStatus,
+    mounted: Mounted,
+    place: Place,
+}
+
+/// Why a command did not run.
+#[derive(Debug)]
+enum Failure {
+    /// It cannot be started: the exit code, as a shell has it.
+    Start(Error, u8),
+    /// Something else failed.
+    Other(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl Failure {
+    /// The exit code, after the error is printed.
+    fn end(self, context: &Context) -> Result<ExitCode> {
+        match self {
+            Self::Start(error, code) => {
+                context.report(&error);
+                Ok(ExitCode::from(code))
+            }
+            Self::Other(error) => Err(error),
+        }
+    }
 }
 
 /// Mounts, and runs the command.
@@ -135,24 +212,32 @@ fn job(
     args: &Args,
     path: &Path,
     vfs: &Arc<Vfs>,
-    (at, is_private): (&FilePath, bool),
-) -> Result<(ExitStatus, Mounted)> {
+    (at, plan): (&FilePath, Option<&Plan>),
+) -> std::result::Result<Job, Failure> {
     let root = rustix::process::getuid().is_root();
     let options = Options { allow_other: root, set_id: root, devices: root, ..Options::default() };
     let mounted = mount::mount(vfs.clone(), at, "cudele:/", &options)?;
-    let mut dir = at.join(path.to_string().trim_start_matches('/'));
-    for view in views(args, at, is_private) {
-        private::show(&dir, view)?;
+    let text = path.to_string();
+    let inside = FilePath::new(text.trim_start_matches('/'));
+    let place = match plan {
+        Some(plan) => plan.show(at, inside)?,
+        None => Place::plain(at.join(inside)),
+    };
+    let status = start(args, &place.dir, None).and_then(|child| Ok(wait(child)?));
+    match status {
+        Ok(status) => Ok(Job { status, mounted, place }),
+        Err(failure) => {
+            place.hide(true);
+            Err(failure)
+        }
     }
-    if is_private {
-        at.clone_into(&mut dir);
-    }
-    let child = start(args, &dir, None)?;
-    let status = wait(child)?;
-    Ok((status, mounted))
 }
 
-fn start(args: &Args, dir: &FilePath, monitor: Option<&str>) -> Result<Child> {
+fn start(
+    args: &Args,
+    dir: &FilePath,
+    monitor: Option<&str>,
+) -> std::result::Result<Child, Failure> {
     let (program, rest) = args.command.split_first().ok_or_else(|| {
         Error::new(Errno::Invalid, "run", "no command").remedy("name one after `--`")
     })?;
@@ -170,7 +255,9 @@ fn start(args: &Args, dir: &FilePath, monitor: Option<&str>) -> Result<Child> {
         command.current_dir(dir);
     }
     command.spawn().map_err(|error| {
-        io(&PathBuf::from(&program), &error).remedy("name a program that can be run after `--`")
+        let code = if error.kind() == ErrorKind::NotFound { 127 } else { 126 };
+        let error = io(&PathBuf::from(&program), &error);
+        Failure::Start(error.remedy("name a program that can be run after `--`"), code)
     })
 }
 

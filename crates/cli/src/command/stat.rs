@@ -43,8 +43,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     let fs = context.mount()?;
     let place = space::find(&fs, &args.path)?;
     let attr = place.existing()?;
-    let target = space::link_target(&fs, &attr)?;
-    let xattrs = fs.list_xattr(attr.ino)?;
+    let target = space::link_target(&fs, &place.path, &attr)?;
+    let xattrs = fs.walked(&[(&place.path, attr.ino)], || fs.list_xattr(attr.ino))?;
     // A file is under the policy of its directory.
     let above = || place.path.split_last().map(|(above, _)| above.to_bytes());
     let dir = if attr.is_dir() { None } else { above() };

@@ -15,6 +15,8 @@ use types::{Epoch, Rank};
 use wire::{Hello, Message};
 
 use crate::context::Context;
+use crate::logfile;
+use crate::marker::{self, Marker};
 
 /// Start a monitor, metadata servers and the embedded object store, each daemon in a process of
 /// its own, and return when they are healthy. Started again on the same directory, it starts
@@ -34,6 +36,9 @@ pub(crate) struct Args {
     /// Metadata server settings for experiments, such as `segments_max=30`
     #[arg(long = "set", value_name = "NAME=VALUE")]
     settings: Vec<String>,
+    /// Serve a damaged store before its repair, and change nothing in it
+    #[arg(long)]
+    read_only: bool,
 }
 
 /// The file that says that a directory holds a cluster.
@@ -54,10 +59,11 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     }
     let dir = directory(context)?;
     let Up { map, mut started, .. } =
-        start_ranks(&dir, args.store.as_deref(), &args.settings, mds)?;
+        start_ranks(&dir, args.store.as_deref(), (&args.settings, args.read_only), mds)?;
     for number in 0..args.standby {
         let name = format!("standby.{number}");
-        spawn(&dir, "mds", &name, &options(None, 1, &args.settings))?;
+        let options = options(None, 1, (&args.settings, args.read_only));
+        spawn(&dir, "mds", &name, &options)?;
         started.push(name);
     }
     Locator::remember(&dir)?;
@@ -95,7 +101,7 @@ const RANKS_MAX: u16 = mon::RANKS_MAX;
 /// # Errors
 /// As [`start_ranks`].
 pub(crate) fn start(dir: &Path, store: Option<&str>, settings: &[String]) -> Result<Up> {
-    start_ranks(dir, store, settings, 1)
+    start_ranks(dir, store, (settings, false), 1)
 }
 
 /// Starts whatever does not run of the cluster in a directory, and waits until it is healthy.
@@ -105,13 +111,17 @@ pub(crate) fn start(dir: &Path, store: Option<&str>, settings: &[String]) -> Res
 pub(crate) fn start_ranks(
     dir: &Path,
     store: Option<&str>,
-    settings: &[String],
+    settings: (&[String], bool),
     mds: u16,
 ) -> Result<Up> {
     prepare(dir, store)?;
+    if !settings.1 {
+        lend_room(dir);
+    }
     let mut started = Vec::new();
     if Cluster::connect(&Locator::monitor_of(dir)).is_err() {
-        started.push(("mon".to_owned(), spawn(dir, "mon", "mon", &[])?));
+        super::mds::standby::forget(dir);
+        started.push(("mon".to_owned(), spawn(dir, "mon", "mon", &read_only(settings.1))?));
         await_monitor(dir, &mut started)?;
     }
     let cluster = Cluster::connect(&Locator::monitor_of(dir))?;
@@ -137,14 +147,24 @@ pub(crate) fn start_ranks(
     Ok(Up { cluster, map, started })
 }
 
+/// The option of a daemon that changes nothing.
+fn read_only(is_read_only: bool) -> Vec<String> {
+    is_read_only.then(|| "--read-only".to_owned()).into_iter().collect()
+}
+
 /// The options of a metadata server: of a rank, or one that waits for a rank.
-fn options(rank: Option<Rank>, ranks: u16, settings: &[String]) -> Vec<String> {
+fn options(
+    rank: Option<Rank>,
+    ranks: u16,
+    (settings, is_read_only): (&[String], bool),
+) -> Vec<String> {
     let warm = (warm_bytes() / usize::from(ranks.max(1))).to_string();
     let mut options = vec!["--warm-bytes".to_owned(), warm];
     match rank {
         Some(rank) => options.extend(["--rank".to_owned(), rank.0.to_string()]),
         None => options.push("--standby".to_owned()),
     }
+    options.extend(read_only(is_read_only));
     options.extend(settings.iter().flat_map(|set| ["--set".to_owned(), set.clone()]));
     options
 }
@@ -183,42 +203,56 @@ fn prepare(dir: &Path, store: Option<&str>) -> Result<()> {
         .remedy("choose a shorter --dir"));
     }
     fs::create_dir_all(dir).map_err(|error| io(dir, &error))?;
-    let marker = dir.join(MARKER);
-    if let Ok(text) = fs::read_to_string(&marker) {
-        let known = field(&text, "store").unwrap_or_default();
+    let known = match marker::read(dir) {
+        Err(error) if error.errno == Errno::BadMessage => Some(marker::mend(dir, store)?),
+        known => known?,
+    };
+    if let Some(known) = known {
         return match store {
-            Some(store) if store != known => Err(Error::new(
+            Some(store) if store != known.store => Err(Error::new(
                 Errno::Exists,
                 dir.display().to_string(),
-                format!("the cluster here uses the store {known}"),
+                format!("the cluster here uses the store {}", known.store),
             )
             .remedy("leave --store out, or choose another --dir")),
             Some(_) | None => Ok(()),
         };
     }
-    let foreign = fs::read_dir(dir)
-        .map_err(|error| io(dir, &error))?
-        .filter_map(std::result::Result::ok)
-        .find(|entry| entry.file_name() != "log");
+    let (foreign, started) = marker::foreign(dir)?;
     if let Some(entry) = foreign {
+        let name = entry.file_name().unwrap_or_default().to_string_lossy().into_owned();
         return Err(Error::new(
             Errno::Exists,
             dir.display().to_string(),
-            format!("not a Cudele cluster: it contains {}", entry.file_name().to_string_lossy()),
+            format!("not a Cudele cluster: it contains {name}"),
         )
         .remedy("choose an empty or new directory with --dir"));
     }
-    let store = store.map_or_else(|| format!("dir:{}", dir.join("store").display()), String::from);
+    if started {
+        return marker::mend(dir, store).map(drop);
+    }
+    let store = store.map_or_else(|| marker::default_store(dir), String::from);
     // Opening it creates it, and fails clearly if it cannot be used.
     objstore::open(&store)?;
-    let uuid = fs::read_to_string("/proc/sys/kernel/random/uuid").map_err(|e| io(dir, &e))?;
-    let text = format!("cluster={}\nstore={store}\n", uuid.trim());
-    fs::write(&marker, text).map_err(|error| io(&marker, &error))
+    marker::write(dir, &Marker { cluster: marker::new_id()?, store })
+}
+
+/// What a start needs beside the store, for logs and sockets, in bytes.
+const START_BYTES: u64 = 1 << 20;
+
+/// A store that is full to the last byte is often on the disk that the cluster's directory is on.
+fn lend_room(dir: &Path) {
+    // If it cannot be opened, a daemon says why.
+    let local = store_of(dir).filter(|url| !url.starts_with("rados:"));
+    if let Some(Ok(store)) = local.map(|url| objstore::open_existing(&url)) {
+        store.allow_reserve();
+        store.lend_reserve(START_BYTES);
+    }
 }
 
 /// The address of the store of a cluster that was started in this directory.
 pub(crate) fn store_of(dir: &Path) -> Option<String> {
-    field(&fs::read_to_string(dir.join(MARKER)).ok()?, "store")
+    Some(marker::read(dir).ok()??.store)
 }
 
 /// A field of the marker file.
@@ -248,10 +282,8 @@ fn warm_bytes() -> usize {
 
 /// Starts a daemon of this binary in the background, with its output in a log file.
 fn spawn(dir: &Path, daemon: &str, log: &str, options: &[String]) -> Result<Child> {
-    let logs = dir.join("log");
-    fs::create_dir_all(&logs).map_err(|error| io(&logs, &error))?;
-    let log = logs.join(format!("{log}.log"));
-    let file = fs::File::create(&log).map_err(|error| io(&log, &error))?;
+    let log = logfile::of_daemon(dir, log);
+    let file = logfile::open(&log)?;
     let copy = file.try_clone().map_err(|error| io(&log, &error))?;
     let program = std::env::current_exe().map_err(|error| io(dir, &error))?;
     let mut command = Command::new(&program);
@@ -296,7 +328,7 @@ fn wait(
 
 fn failed(dir: &Path, name: &str, what: &str) -> Error {
     let file = if name == "mds.0" { "mds" } else { name };
-    let log = dir.join("log").join(format!("{file}.log"));
+    let log = logfile::of_daemon(dir, file);
     let text = fs::read_to_string(&log).unwrap_or_default();
     let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("(no output)");
     let last = last.trim_start_matches("cudele: ");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cudele::{
-    AttrChange, Cluster, Dir, Errno, Error, FileType, Fs, Ino, NewFile, Path, Policy, Result,
+    Attr, AttrChange, Cluster, Dir, Errno, Error, FileType, Fs, Ino, NewFile, Path, Policy, Result,
 };
 use types::{Map, Seq};
 
@@ -144,6 +144,18 @@ impl Target for Strong {
             self.dirs.insert(attr.ino, below);
         }
         Ok(Made { ino: attr.ino, stripe: attr.stripe })
+    }
+
+    fn existing(&mut self, dir: Ino, name: &[u8]) -> Result<Option<Attr>> {
+        match self.dir(dir)?.lookup(name) {
+            Ok(attr) => Ok(Some(attr)),
+            Err(error) if error.errno == Errno::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn read_link(&mut self, ino: Ino) -> Result<Vec<u8>> {
+        self.fs.read_link(ino)
     }
 
     fn link(&mut self, ino: Ino, dir: Ino, name: &[u8]) -> Result<()> {

@@ -23,6 +23,10 @@ pub(crate) struct Tally {
     pub(crate) xattrs: u64,
     /// Entries that took the place of an earlier one of the same source.
     pub(crate) replaced: u64,
+    /// Entries that the destination had, unchanged.
+    pub(crate) unchanged: u64,
+    /// Entries that replaced a different one of the destination.
+    pub(crate) updated: u64,
     /// Files whose content is in the object store.
     pub(crate) large: u64,
     pub(crate) content_bytes: u64,
@@ -153,7 +157,8 @@ impl Report {
             "entries": tally.entries(), "creates": creates,
             "directories": tally.directories, "files": tally.files, "symlinks": tally.symlinks,
             "specials": tally.specials, "hard_links": tally.hard_links, "xattrs": tally.xattrs,
-            "replaced": tally.replaced, "content_bytes": tally.content_bytes,
+            "replaced": tally.replaced, "unchanged": tally.unchanged, "updated": tally.updated,
+            "content_bytes": tally.content_bytes,
             "inline_bytes": tally.inline_bytes, "files_in_store": tally.large,
             "skipped": tally.skipped.len(),
             "skipped_paths": tally.skipped.iter().take(SKIPPED_SHOWN).map(|skip| json!({
@@ -190,6 +195,10 @@ impl Report {
             count(tally.specials),
             bytes(tally.content_bytes),
         );
+        if tally.unchanged + tally.updated > 0 {
+            let (unchanged, updated) = (count(tally.unchanged), count(tally.updated));
+            let _ = writeln!(text, "  {unchanged} were there already, {updated} were replaced");
+        }
         for phase in &self.phases {
             let rate = if phase.name == LINKS_AND_ATTRIBUTES {
                 String::new()

@@ -1,6 +1,7 @@
 //! `cudele balancer`: without a cluster.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -52,6 +53,24 @@ fn check_names_line_reason_and_remedy() {
     );
     assert!(cluster.fails(1, &["balancer", "check", "none.lua"]).contains("presets"));
     assert!(cluster.fails(2, &["balancer", "show", "none"]).contains("presets"));
+}
+
+#[test]
+fn check_ends_scripts_that_catch_every_error() {
+    let cluster = Cluster::down();
+    for code in [
+        "-- When policy\nwhile true do pcall(error) end\nif true then\n",
+        "-- When policy\nlocal function f() while true do xpcall(f, f) end end f()\nif true then\n",
+        "-- Metadata load\nwhile true do pcall(error) end\n-- When policy\nif true then\n",
+        "while true do pcall(coroutine.wrap(function() while true do pcall(error) end end)) end",
+    ] {
+        fs::write(cluster.home.join("hostile.lua"), code).unwrap();
+        let start = Instant::now();
+        let said = cluster.fails(2, &["balancer", "check", "hostile.lua"]);
+        assert!(said.contains("loop") || said.contains("takes too long"), "{code}: {said}");
+        // One decision, of at most five seconds, on a machine that is busy.
+        assert!(start.elapsed() < Duration::from_secs(30), "{code}: {:?}", start.elapsed());
+    }
 }
 
 #[test]

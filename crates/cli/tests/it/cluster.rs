@@ -75,6 +75,12 @@ impl Cluster {
         cluster
     }
 
+    /// The same with these options for every `up`.
+    pub(crate) fn with(mut self, options: &[&str]) -> Self {
+        self.options = options.iter().map(|option| (*option).to_owned()).collect();
+        self
+    }
+
     /// `cudele up`. Returns what it says, as JSON.
     #[track_caller]
     pub(crate) fn start(&self) -> Value {

@@ -1,11 +1,12 @@
 //! Starting, stopping, starting again.
 
 use std::fs;
+use std::process::Command;
 
 use cudele::NewFile;
 use serde_json::json;
 
-use crate::cluster::{Cluster, eventually};
+use crate::cluster::{Cluster, eventually, text};
 
 #[test]
 fn up_twice_starts_nothing_new() {
@@ -145,4 +146,39 @@ fn the_last_cluster_is_found_without_being_named() {
     let output = plain(&["ls"]).env("CUDELE_DIR", "/nowhere").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(plain(&["ls", "--mon", "nonsense"]).output().unwrap().status.code(), Some(2));
+}
+
+/// A second `up` elsewhere must not redirect what another shell does.
+#[test]
+fn a_command_that_names_no_cluster_fails_if_it_could_mean_several() {
+    let (first, second) = (Cluster::up(), Cluster::down());
+    // The clusters of one user.
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cudele"));
+        command.env_remove("CUDELE_MON").env_remove("CUDELE_DIR");
+        command.env("CUDELE_STATE", first.home.join("state")).args(arguments);
+        let output = command.output().unwrap();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let (one, other) = (first.dir.to_str().unwrap(), second.dir.to_str().unwrap());
+    assert_eq!(run(&["mkdir", "/mine"]).0, Some(0), "the only one");
+    assert_eq!(run(&["--dir", other, "up"]).0, Some(0));
+    let destructive: [&[&str]; 4] = [&["ls", "/"], &["rm", "-r", "/mine"], &["down"], &["status"]];
+    for arguments in destructive {
+        let (code, _, said) = run(arguments);
+        assert_eq!(code, Some(2), "{arguments:?}: {said}");
+        for word in ["several are alive", one, other, "--dir", "CUDELE_DIR"] {
+            assert!(said.contains(word), "{word}: {said}");
+        }
+    }
+    assert_eq!(run(&["--dir", one, "ls", "/"]).1, "mine\n");
+    // The one started last dies: its commands must not reach the other one.
+    second.kill("mon");
+    let (code, _, said) = run(&["rm", "-r", "/mine"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("is not alive, but others are"), "{said}");
+    assert_eq!(run(&["--dir", other, "up"]).0, Some(0));
+    assert_eq!(run(&["--dir", other, "down"]).0, Some(0));
+    assert_eq!(run(&["ls", "/"]).1, "mine\n", "the only one once more");
+    assert_eq!(run(&["down"]).0, Some(0));
 }

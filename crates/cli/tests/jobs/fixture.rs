@@ -115,6 +115,33 @@ impl World {
         }
     }
 
+    /// The same with a `/dev/fuse` that everybody may open. Nothing, with a printed reason, where
+    /// there are no namespaces for users.
+    #[allow(dead_code, reason = "only tests that mount use it")]
+    pub(crate) fn run_with_fuse_as(&self, uid: u32, arguments: &[&str]) -> Option<Said> {
+        let (state, id) = (self.state_of(uid)?, uid.to_string());
+        let program = self.command(arguments);
+        let prepare = "mknod -m 666 \"$0\" c 10 229 && mount --bind \"$0\" /dev/fuse || exit 99; \
+                       setpriv --reuid \"$1\" --regid \"$1\" --clear-groups unshare -Um true || exit 99; \
+                       id=$1; shift; exec setpriv --reuid \"$id\" --regid \"$id\" --clear-groups \"$@\"";
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", prepare]).arg(self.path("fuse")).arg(&id);
+        command.arg(program.get_program()).args(program.get_args());
+        for (name, value) in program.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let output = command.env("CUDELE_STATE", state).stdin(Stdio::null()).output();
+        let said = said(output.expect("util-linux is there"));
+        if said.code == 99 {
+            println!("skipped: no namespaces for users here: {}", said.err);
+            return None;
+        }
+        Some(said)
+    }
+
     /// The same, but the machine allows this user no more than one thread.
     pub(crate) fn run_alone_as(&self, uid: u32, arguments: &[&str]) -> Option<Said> {
         let (state, id) = (self.state_of(uid)?, uid.to_string());

@@ -117,3 +117,86 @@ fn the_demo_proves_that_both_copies_equal_the_source() {
     let said = world.run(&arguments).done();
     assert!(said.out.contains("equals the source"), "{}", said.out);
 }
+
+/// A tar archive of a tree.
+fn packed(world: &World, tree: &str) -> std::path::PathBuf {
+    let archive = world.path("tree.tar");
+    let mut tar = std::process::Command::new("tar");
+    let done = tar.arg("cf").arg(&archive).arg("-C").arg(world.path(tree)).arg(".").status();
+    assert!(done.unwrap().success());
+    archive
+}
+
+#[test]
+fn an_interrupted_ingest_is_resumed() {
+    let world = World::new();
+    make_tree(&world.path("tree"));
+    let archive = packed(&world, "tree");
+    let whole = fs::read(&archive).unwrap();
+    let part = world.path("part.tar");
+    fs::write(&part, &whole[..whole.len() / 20]).unwrap();
+    let said = world.run(&["ingest", part.to_str().unwrap(), "/in"]);
+    said.refused(&["brought in before"]);
+    let before = world.run(&["find", "/in"]).done().out.lines().count() as u64;
+    assert!(before > 2 && before < ENTRIES, "{before}");
+    let archive = archive.to_str().unwrap();
+    world.run(&["ingest", archive, "/in"]).refused(&["EEXIST"]);
+    let report = world.json(&["ingest", "--resume", archive, "/in"]);
+    assert!(report["unchanged"].as_u64() > Some(0), "{report:#}");
+    // A second time there is nothing to do but to look.
+    let report = world.json(&["ingest", "--resume", archive, "/in"]);
+    assert_eq!((&report["updated"], &report["files"]), (&json!(0), &json!(0)), "{report:#}");
+    let tree = world.path("tree");
+    world.run(&["ingest", tree.to_str().unwrap(), "/whole"]).done();
+    let listed = |path: &str| world.run(&["find", path]).done().out.replace(path, "");
+    assert_eq!(listed("/in"), listed("/whole"));
+    for name in ["a/file.299", "a/b/over", "hard too"] {
+        let content = world.run(&["cp", &format!("/in/{name}"), "-"]).done().out;
+        assert!(content.as_bytes() == fs::read(tree.join(name)).unwrap(), "{name}");
+    }
+}
+
+#[test]
+fn an_ingest_brings_in_what_has_changed_since() {
+    let (world, _) = brought_in(None);
+    let tree = world.path("tree");
+    fs::write(tree.join("a/file.001"), "longer than before").unwrap();
+    fs::write(tree.join("a/new"), "new").unwrap();
+    fs::remove_file(tree.join("to-directory")).unwrap();
+    std::os::unix::fs::symlink("empty", tree.join("to-directory")).unwrap();
+    let text = tree.to_str().unwrap();
+    for policy in [None, Some("batchfs")] {
+        let options: &[&str] = policy.map_or(&[], |_| &["--policy", "batchfs"]);
+        let arguments = [&["ingest", "--resume"], options, &[text, "/in"]].concat();
+        let report = world.json(&arguments);
+        let (updated, files) = if policy.is_none() { (2, 2) } else { (0, 0) };
+        assert_eq!((&report["updated"], &report["files"]), (&json!(updated), &json!(files)));
+    }
+    assert_eq!(world.run(&["cp", "/in/a/file.001", "-"]).done().out, "longer than before");
+    assert_eq!(world.json(&["stat", "/in/a/new"])["size"], json!(3));
+    // The names of one file are still names of one file.
+    let ino = |path: &str| world.json(&["stat", path])["ino"].clone();
+    assert_eq!(ino("/in/a/b/hard"), ino("/in/a/file.000"));
+}
+
+#[test]
+fn what_a_killed_job_left_decoupled_is_given_up_when_it_is_resumed() {
+    let world = World::new();
+    make_tree(&world.path("tree"));
+    let archive = packed(&world, "tree");
+    // An archive that never ends.
+    let mut command = world.command(&["ingest", "--policy", "batchfs", "-", "/in"]);
+    let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let start = std::time::Instant::now();
+    while world.json(&["status"])["decoupled"] == json!([]) {
+        assert!(start.elapsed().as_secs() < 20, "it is decoupled");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let archive = archive.to_str().unwrap();
+    world.run(&["ingest", "--policy", "batchfs", archive, "/in"]).refused(&["EBUSY"]);
+    let report = world.json(&["ingest", "--resume", "--policy", "batchfs", archive, "/in"]);
+    assert_eq!(report["entries"], json!(ENTRIES), "{report:#}");
+    world.run(&["stat", "/in/a/b/hard"]).done();
+}

@@ -92,9 +92,111 @@ fn the_exit_code_is_the_commands() {
 fn a_command_that_is_not_there_leaves_the_path_free() {
     let Some(world) = cluster() else { return };
     let said = world.run(&["run", "/job", "--", "no-such-program"]);
-    said.refused(&["no-such-program", "ENOENT"]);
+    assert_eq!(said.refused(&["no-such-program", "ENOENT"]).code, 127, "as a shell has it");
+    let file = world.path("no-program");
+    fs::write(&file, "text").unwrap();
+    let said = world.run(&["run", "/job", "--", file.to_str().unwrap()]);
+    assert_eq!(said.refused(&["no-program", "EACCES"]).code, 126, "as a shell has it");
     assert!(run(&world, &[], "/job", "true").status().unwrap().success());
     world.await_released();
+}
+
+/// A program whose interpreter is named by its path, as in a virtual environment; the job runs it.
+const SELF_NAMED: &str = "cp -L /bin/sh \"$CUDELE_JOB/sh\"; cd \"$CUDELE_JOB\"; \
+    printf '#!%s/sh\\necho \"$0\"\\n' \"$PWD\" > tool; chmod +x tool; test \"$(\"$PWD/tool\")\" = \"$PWD/tool\"; \
+    ! touch ../beside";
+
+fn tool_says(at: &Path) -> String {
+    let output = Command::new(at.join("tool")).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+}
+
+/// What has its own path written into it works after the merge.
+#[test]
+fn a_job_has_the_path_that_it_will_have_after_the_merge() {
+    let Some(world) = cluster() else { return };
+    let point = MountPoint::new();
+    let at = |name: &str| point.path().join(name);
+    let job = |name: &str, text: &str| {
+        let at = at(name);
+        transcript(&mut run(&world, &["--at", at.to_str().unwrap()], &format!("/{name}"), text))
+    };
+    // Where the namespace will be mounted.
+    let (well, said) = job("first/env", SELF_NAMED);
+    assert!(well, "{said}");
+    assert!(fs::read_dir(point.path()).unwrap().next().is_none(), "nothing is left on the disk");
+    world.run(&["mount", "-o", "allow_other,suid,dev", point.text()]).done();
+    assert_eq!(tool_says(&at("first/env")), at("first/env/tool").to_str().unwrap());
+    // Where it is mounted: the job sees the rest, and others see nothing of the job.
+    let text =
+        SELF_NAMED.replace("! touch ../beside", "test -e ../first/env/tool; touch ../beside");
+    let (well, said) = job("second", &text);
+    assert!(well, "{said}");
+    assert_eq!(tool_says(&at("second")), at("second/tool").to_str().unwrap());
+    assert!(at("beside").exists(), "what is done beside the job is everybody's");
+    let elsewhere = at("elsewhere");
+    let said = world.run(&["run", "--at", elsewhere.to_str().unwrap(), "/third", "--", "true"]);
+    said.refused(&["EINVAL", at("third").to_str().unwrap(), "name the path"]);
+    world.run(&["umount", point.text()]).done();
+}
+
+#[test]
+fn a_job_is_shown_at_a_directory_and_nowhere_where_it_cannot_be() {
+    let Some(world) = cluster() else { return };
+    let dir = world.path("shown");
+    fs::create_dir(&dir).unwrap();
+    fs::write(dir.join("hidden"), "").unwrap();
+    let text = "echo work > \"$CUDELE_JOB/file\"; ! test -e \"$CUDELE_JOB/hidden\"; pwd";
+    let mut command = run(&world, &["-C", "--at", dir.to_str().unwrap()], "/job", text);
+    let (well, said) = transcript(&mut command);
+    assert!(well && said.contains(dir.to_str().unwrap()), "{said}");
+    assert!(has(&world, "/job/file") && !dir.join("file").exists() && dir.join("hidden").exists());
+    for at in ["/no-such-cudele/env", "/"] {
+        let said = world.run(&["run", "--at", at, "/other", "--", "true"]);
+        assert!(said.refused(&["EINVAL", "--at"]).err.contains("; "), "with a remedy");
+    }
+    assert!(!has(&world, "/other"), "nothing was begun");
+}
+
+/// As on a desktop, where everybody may open `/dev/fuse` and have namespaces.
+#[test]
+fn a_user_without_rights_gives_a_job_its_path_too() {
+    let Some(world) = cluster() else { return };
+    world.run(&["mkdir", "/mine"]).done();
+    world.run(&["policy", "set", "/mine", "posix"]).done();
+    let point = MountPoint::new();
+    chown(point.path(), Some(1000), Some(1000)).unwrap();
+    let mount = Mount::new(&world);
+    chown(mount.path("mine"), Some(1000), Some(1000)).unwrap();
+    mount.end();
+    let at = point.path().join("mine/env");
+    let arguments =
+        ["run", "--at", at.to_str().unwrap(), "/mine/env", "--", "sh", "-euc", SELF_NAMED];
+    let Some(said) = world.run_with_fuse_as(1000, &arguments) else { return };
+    said.done();
+    world.run(&["mount", "-o", "allow_other,suid,dev", point.text()]).done();
+    assert_eq!(tool_says(&at), at.join("tool").to_str().unwrap());
+    world.run(&["umount", point.text()]).done();
+}
+
+#[test]
+fn a_job_whose_server_is_lost_is_kept_and_the_way_to_merge_it_is_named() {
+    let Some(world) = cluster() else { return };
+    let text = format!("echo work > \"$CUDELE_JOB/file\"; {WAITS}");
+    let mut command = run(&world, &["--timeout", "1"], "/job", &text);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    until("the job is at work", || world.path("ready").exists());
+    world.kill_server();
+    fs::write(world.path("go"), "").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    for words in ["kept on this machine", "`cudele merge /job`", "`cudele discard /job`"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    world.run(&["up"]).done();
+    world.run(&["merge", "/job"]).done();
+    assert!(has(&world, "/job/file"));
 }
 
 #[test]

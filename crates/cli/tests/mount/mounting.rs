@@ -20,6 +20,39 @@ fn it_mounts_in_the_background_and_ends_when_it_is_unmounted() {
 }
 
 #[test]
+fn a_user_who_unmounts_what_is_not_mounted_is_told_so() {
+    let Some(world) = cluster() else { return };
+    let point = MountPoint::new();
+    let Some(said) = world.run_as(1000, &["umount", point.text()]) else { return };
+    let said = said.refused(&["EINVAL", "nothing is mounted there"]);
+    assert!(!said.err.contains("busy"), "{}", said.err);
+    let missing = point.path().join("missing");
+    let said = world.run_as(1000, &["umount", missing.to_str().unwrap()]).unwrap();
+    said.refused(&["ENOENT"]);
+}
+
+/// The mount's process has no terminal: without a log nobody learns why it ended.
+#[test]
+fn a_mount_writes_down_what_happens_to_it() {
+    let Some(world) = cluster() else { return };
+    let point = MountPoint::new();
+    let value = world.json(&["mount", point.text()]);
+    let log = value["log"].as_str().unwrap().to_owned();
+    assert!(log.starts_with(world.path("state").to_str().unwrap()), "{log}");
+    let has = |words: &str| {
+        let text = fs::read_to_string(&log).unwrap_or_default();
+        text.lines().any(|line| line.contains(" mount[") && line.contains(words))
+    };
+    assert!(has(&format!("/ is mounted on {}", point.text())));
+    world.kill_server();
+    until("the loss of the server is in the log", || has("lost the connection to mds.0"));
+    world.run(&["up"]).done();
+    until("the return of the server is in the log", || has("connected to mds.0 again"));
+    world.run(&["umount", point.text()]).done();
+    until("the end is in the log", || has(&format!("{} is unmounted", point.text())));
+}
+
+#[test]
 fn a_mount_without_a_cluster_or_a_directory_says_so() {
     let Some(world) = cluster() else { return };
     world.run(&["mount", "/no/such/directory"]).refused(&["/no/such/directory"]);

@@ -26,6 +26,7 @@ mod mounts;
 mod policies;
 mod referring;
 mod remembering;
+mod removing;
 mod scanning;
 mod strong;
 mod tools;

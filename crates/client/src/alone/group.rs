@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use types::{Cred, Seq, Tid};
+use types::{Cred, Ino, Seq, Tid};
 use wire::{Batch, BatchWriter, Message, Op, Replay, Request};
 
 /// Some changes.
@@ -133,17 +133,25 @@ impl Groups {
     }
 
     /// The server rejected a request, and its client gets the error: no server may execute the
-    /// request later, after other clients have seen the state without it.
-    pub(crate) fn refused(&mut self, tid: Tid) {
+    /// request later, after other clients have seen the state without it. Returns the inode that
+    /// the request is about; 0 for none.
+    pub(crate) fn refused(&mut self, tid: Tid) -> Ino {
+        let mut about = Ino(0);
         let sent = self.sent.iter_mut().map(|(_, group)| group);
         for group in sent.chain(&mut self.settled) {
             if (group.first..=group.last).contains(&tid) {
                 self.count -= group.count;
+                each(group.requests.batch(), |request| {
+                    if request.tid == tid {
+                        about = inode(request);
+                    }
+                });
                 *group = group.without(tid);
                 self.count += group.count;
             }
         }
         self.settled.retain(|group| group.count > 0);
+        about
     }
 
     /// A new connection: appends the requests that must be sent again. With `anew` the server has
@@ -183,6 +191,15 @@ impl Groups {
     /// This request asks how far the server has come with all that was sent again.
     pub(crate) fn sent_again(&mut self, tid: Tid) {
         self.sent.iter_mut().for_each(|(settle, _)| *settle = tid);
+    }
+}
+
+/// The inode that a request makes or changes; 0 for none.
+#[allow(clippy::wildcard_enum_match_arm, reason = "all others are about names")]
+fn inode(request: &Request<'_>) -> Ino {
+    match request.op {
+        Op::SetAttr { ino, .. } | Op::SetData { ino, .. } | Op::SetXattr { ino, .. } => ino,
+        _ => request.replay.unwrap_or_default().ino,
     }
 }
 

@@ -1,8 +1,9 @@
 //! Requests as they are sent again.
 
+use types::Ino;
 use wire::{Message, Op, Request, WantsAlone};
 
-use super::Unsafe;
+use super::{Session, Unsafe};
 
 /// The same request, now that it is known which length it gave the file.
 pub(super) fn grow_frame(frame: &[u8], size: u64) -> Option<Vec<u8>> {
@@ -19,4 +20,14 @@ pub(super) fn append_with_replay(request: &Unsafe, frames: &mut Vec<u8>) {
     let wants_alone = WantsAlone::Never;
     let again = Request { replay: Some(request.replay), remembers: false, wants_alone, ..decoded };
     Message::Request(again).append_frame(frames);
+}
+
+impl Session {
+    /// The server answered `ESTALE` to a request about an inode. If it has evicted the inode,
+    /// only a walk that the server itself makes loads it again: a walk to this inode is not
+    /// answered from memory.
+    pub fn ask_for(&mut self, ino: Ino) {
+        self.leases.clear();
+        self.cache.iter_mut().for_each(|cache| cache.drop_attr(ino));
+    }
 }

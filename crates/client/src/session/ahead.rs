@@ -282,8 +282,8 @@ impl Session {
             return;
         };
         if let Err(failure) = result {
-            alone.groups.refused(tid);
-            self.lost.get_or_insert(failure);
+            let ino = alone.groups.refused(tid);
+            self.lost.add(ino, failure);
             self.return_all(effects);
         }
     }

@@ -1,6 +1,6 @@
 //! The snapshot of a branch as it was, and the trunk as it is: for comparing names.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use client::Sides;
 use metastore::{Branch, RowValue};
@@ -9,7 +9,7 @@ use types::{Attr, Cred, Errno, Error, Ino, Map, Path, Result};
 use wire::Op;
 
 use super::{Branches, lost};
-use crate::Fs;
+use crate::{Fs, WALKS_MAX};
 
 /// See the module documentation.
 pub(super) struct Both<'a> {
@@ -22,8 +22,8 @@ pub(super) struct Both<'a> {
     paths: BTreeMap<Ino, Path>,
     unseen: VecDeque<Ino>,
     root: Path,
-    /// Directories of the trunk that were looked for, and whether they are there.
-    known: BTreeMap<Ino, bool>,
+    /// Directories that the trunk has no more where they were.
+    gone: BTreeSet<Ino>,
 }
 
 /// A directory of the snapshot.
@@ -50,7 +50,7 @@ impl<'a> Both<'a> {
             paths: BTreeMap::from([(branch.root, root.clone())]),
             unseen: VecDeque::from([branch.root]),
             root,
-            known: BTreeMap::new(),
+            gone: BTreeSet::new(),
         })
     }
 
@@ -121,33 +121,27 @@ impl Sides for Both<'_> {
     }
 
     fn trunk(&mut self, dir: Ino, name: &[u8]) -> Result<Option<Attr>> {
-        if self.known.get(&dir) == Some(&false) {
+        if self.gone.contains(&dir) {
             return Ok(None);
         }
-        loop {
-            let answer = self.fs.call_as(&Cred::root(), Op::Lookup { parent: dir, name });
-            match answer {
-                Ok(answer) => {
-                    self.known.insert(dir, true);
-                    return Fs::attr_answer(answer).map(Some);
-                }
-                Err(error) if error.errno == Errno::NotFound => {
-                    self.known.insert(dir, true);
+        for _ in 0..WALKS_MAX {
+            match self.fs.call_as(&Cred::root(), Op::Lookup { parent: dir, name }) {
+                Ok(answer) => return Fs::attr_answer(answer).map(Some),
+                Err(error) if matches!(error.errno, Errno::NotFound | Errno::NotDirectory) => {
                     return Ok(None);
                 }
-                // Not in the server's memory, or not there any more: walking to where it was tells.
-                Err(error) if error.errno == Errno::Stale && !self.known.contains_key(&dir) => {
-                    if let Some(path) = self.path_of(dir)? {
-                        let _ = self.fs.walk(&path);
-                    }
-                    self.known.insert(dir, false);
-                }
-                Err(error) if matches!(error.errno, Errno::Stale | Errno::NotDirectory) => {
-                    return Ok(None);
-                }
+                Err(error) if error.errno == Errno::Stale => {}
                 Err(error) => return Err(error),
             }
+            // Not in the server's memory, or not there any more: walking to where it was tells.
+            let path = self.path_of(dir)?;
+            let is_there = |path| self.fs.walk_to_as(&Cred::root(), (Ino::ROOT, path), dir);
+            if !path.as_ref().map_or(Ok(false), is_there)? {
+                self.gone.insert(dir);
+                return Ok(None);
+            }
         }
+        Err(Error::of(Errno::Stale, dir.to_string()))
     }
 
     fn base_name(&mut self, dir: Ino, ino: Ino) -> Result<Option<Vec<u8>>> {

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use daemon::{MdsOptions, MonOptions};
+use daemon::{Log, MdsOptions, MonOptions};
 use journal::{Create, Event, JournalBuffer, SegmentHeader, SegmentReader, Writer};
 use metastore::request::{StoreOp, journal_prefix, rank_name, segment_name};
 use metastore::{Branch, Layer, RowValue, Rows, Snapshot};
@@ -160,7 +160,14 @@ impl PrivateServer {
             beacon_grace: Span::from_millis(60_000),
         };
         self.daemons.push(Daemon::start("branch-mon", move |terminate| {
-            daemon::run_mon(MonOptions { address, store, settings, terminate: Some(terminate) })
+            daemon::run_mon(MonOptions {
+                address,
+                store,
+                settings,
+                read_only: false,
+                terminate: Some(terminate),
+                log: Log::none(),
+            })
         })?);
         let (store, monitor) = (self.apart.clone(), self.address.clone());
         let address = Address::Unix(dir.join("mds.0.sock"));
@@ -179,6 +186,7 @@ impl PrivateServer {
                 settings,
                 warm_bytes: 0,
                 terminate: Some(terminate),
+                log: Log::none(),
             })
         })?);
         self.wait_until_active()

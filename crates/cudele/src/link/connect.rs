@@ -57,6 +57,9 @@ impl Link {
         if !state.has_unanswered() && !state.listening.present {
             return;
         }
+        if self.check_open().is_ok() {
+            self.cluster.contact.lost(self.rank, error);
+        }
         if let Err(error) = self.connect(state, Instant::now()) {
             let error = away(error);
             for tid in of(state, &|waiting| waiting.answer.is_none()) {
@@ -78,9 +81,20 @@ impl Link {
     /// Connects to the active server, waiting for one for a while from this moment on: who has
     /// waited for others that tried waits no longer than they.
     pub(crate) fn connect(&self, state: &mut State, since: Instant) -> Result<()> {
+        self.away.set(Some((since, "no connection yet".to_owned())));
+        let connected = self.connect_patiently(state, since);
+        self.away.set(None);
+        connected
+    }
+
+    fn connect_patiently(&self, state: &mut State, since: Instant) -> Result<()> {
         loop {
             self.check_open()?;
             let result = self.try_connect(state);
+            match &result {
+                Ok(()) => self.cluster.contact.restored(self.rank),
+                Err(error) => self.cluster.contact.lost(self.rank, error),
+            }
             match result {
                 Ok(()) => return Ok(()),
                 Err(error) if error.errno == FENCED => return Err(error),
@@ -89,7 +103,10 @@ impl Link {
                         "see `cudele status`; a server that crashed is restarted by `cudele up`",
                     ));
                 }
-                Err(_) => std::thread::sleep(RETRY),
+                Err(error) => {
+                    self.away.set(Some((since, error.cause)));
+                    std::thread::sleep(RETRY);
+                }
             }
         }
     }
@@ -158,8 +175,8 @@ impl Link {
             let op =
                 Op::Merge { subtree, bytes: length, object: b"", flags, unused: Unused::default() };
             let tid = state.session.call(&crate::own_cred(), op, &mut state.effects);
-            let (thread, chunked) = (std::thread::current(), true);
-            state.waiting.insert(tid, Waiting { thread, chunked, answer: None });
+            let (thread, asked) = (std::thread::current(), (Instant::now(), op.name()));
+            state.waiting.insert(tid, Waiting { thread, asked, chunked: true, answer: None });
             let exchanged = flush(state, connection)
                 .and_then(|()| self.send_log(connection, tid, &bytes))
                 .and_then(|()| await_answer(state, connection, tid));

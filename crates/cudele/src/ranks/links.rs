@@ -24,7 +24,11 @@ impl Ranks {
             return Err(Error::new(Errno::Stale, rank.to_string(), "there is no such rank"));
         }
         let mut known = self.lock();
-        let made = || Arc::new(zero.to_rank(rank));
+        let made = || {
+            let link = Arc::new(zero.to_rank(rank));
+            crate::waiting::note(&link);
+            link
+        };
         let link = known.links.entry(rank).or_insert_with(made).clone();
         let (handler, wants) = (known.handler.clone(), known.wants_alone);
         drop(known);

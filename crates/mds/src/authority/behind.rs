@@ -108,7 +108,7 @@ impl Mds {
             }
             return written;
         }
-        let written = self.oldest_unwritten() > seq;
+        let written = self.oldest_needed() > seq;
         if !written {
             self.checkpoint_more(effects);
         }

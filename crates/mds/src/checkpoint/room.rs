@@ -6,9 +6,13 @@
 use types::Span;
 
 use crate::Mds;
+use crate::shown::newest;
 
 /// So many names that do not exist take as much memory as an inode and its name.
 const ABSENT_PER_INODE: u64 = 3;
+/// Of the inodes that fit into memory, one in so many is kept for the clients that asked for it
+/// last.
+const PINNED_SHARE: u64 = 4;
 /// How often memory is looked at.
 const EVICT_INTERVAL: Span = Span::from_millis(100);
 /// The same while a merge waits until there is room.
@@ -37,6 +41,8 @@ impl Mds {
         }
         // Whoever waits for one directory needs the others, too, when that one is here.
         let wanted = self.wanted_directories();
+        let most = usize::try_from(self.settings.inodes_max / PINNED_SHARE).unwrap_or(usize::MAX);
+        let pinned = newest(self.sessions.shown(), most.max(1));
         for dir in self.namespace.directory_list() {
             if self.is_small_enough() {
                 return;
@@ -46,12 +52,12 @@ impl Mds {
                 continue;
             }
             let named = self.namespace.journalled_up_to(dir) >= self.first_in_journal();
-            if self.namespace.evict(dir) {
+            if self.namespace.evict(dir, &pinned) {
                 self.counters.evicted += 1;
                 if named {
                     self.journal_is_unclear();
                 }
-            } else if self.namespace.thin(dir) > 0 {
+            } else if self.namespace.thin(dir, &pinned) > 0 {
                 self.counters.evicted += 1;
             }
         }

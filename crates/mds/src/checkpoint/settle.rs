@@ -149,6 +149,14 @@ impl Mds {
 
     /// Answers those whose directories are in the store by now.
     pub(super) fn settle(&mut self, effects: &mut Effects) {
+        let wanted = |dir: Ino| {
+            self.checkpoint.settling.waiting.iter().any(|settled| settled.dirs.contains(&dir))
+        };
+        let withheld = self.damage.all_withheld().filter(|(dir, _)| wanted(*dir));
+        let withheld: Vec<_> = withheld.map(|(dir, error)| (dir, error.clone())).collect();
+        for (dir, error) in withheld {
+            self.fail_settling(dir, &error, effects);
+        }
         let waiting = std::mem::take(&mut self.checkpoint.settling.waiting);
         for mut settled in waiting {
             let mut dirs = std::mem::take(&mut settled.dirs);
@@ -196,6 +204,7 @@ impl Mds {
         let wanted = self.checkpoint.settling.waiting.iter().flat_map(|settled| &settled.dirs);
         let dir = wanted
             .filter(|dir| self.namespace.dirty_since(**dir).is_some() && self.may_capture(**dir))
+            .filter(|dir| self.damage.withheld(**dir).is_none())
             .min();
         let found = dir.and_then(|dir| Some((self.namespace.dirty_since(*dir)?, *dir)));
         self.checkpoint.settling.ready = found.is_some();

@@ -1,22 +1,27 @@
 //! What could not be fetched: whoever waits for it is told so, or tries again.
 
 use metastore::request::StoreFailure;
-use types::{ClientId, ConnId, Ino};
+use types::{ClientId, ConnId, Errno, Ino};
 use wire::Message;
 
 use super::{Waiter, decode};
+use crate::damage::is_damage;
 use crate::op::Release;
 use crate::{Effects, Mds};
 
 impl Mds {
     pub(super) fn fetch_failed(&mut self, dir: Ino, failure: &StoreFailure, effects: &mut Effects) {
         self.fetches.under_way.remove(&dir);
-        if self.is_resend_busy() {
+        self.damage.note(dir, &failure.error);
+        let damaged = is_damage(failure.error.errno);
+        if self.is_resend_busy() && !damaged {
             // A change that its client was told is applied must not fail now.
             self.fetches.failed.push((dir, self.clock.now));
             return;
         }
-        let error = wire::Failure { errno: failure.error.errno, text: failure.error.to_string() };
+        // Programs expect EIO for an unreadable directory.
+        let errno = if damaged { Errno::Io } else { failure.error.errno };
+        let error = wire::Failure { errno, text: failure.error.to_string() };
         let mut merge = None;
         let needed = self.fetches.needed.remove(&dir);
         for waiter in self.fetches.waiting.remove(&dir).unwrap_or_default() {
@@ -30,7 +35,11 @@ impl Mds {
                 Waiter::Release(Release { at: (conn, tid), .. }) => {
                     self.reply_error(conn, tid, error.clone(), effects);
                 }
-                Waiter::Recovery => effects.fatal = Some(failure.error.clone()),
+                Waiter::Recovery => {
+                    if !self.recover_without(dir, &failure.error, effects) {
+                        effects.fatal = Some(failure.error.clone());
+                    }
+                }
                 // It is tried again when some time has passed.
                 Waiter::Search => self.search_fetched(),
                 Waiter::Preload => self.preload_fetched(),

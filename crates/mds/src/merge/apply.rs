@@ -28,7 +28,7 @@ impl Mds {
             let about = (merge.subtree, merge.journal);
             self.merges.note_done(about, merge.newest, merge.is_recorded());
         }
-        self.note_freed();
+        self.note_freed(false);
         result
     }
 

@@ -316,7 +316,8 @@ impl Mds {
     }
 
     fn is_ending_alone(&self) -> bool {
-        self.ending_alone || self.snapshots.is_any() || self.is_private()
+        let apart = self.is_private() || self.settings.read_only;
+        self.ending_alone || self.snapshots.is_any() || apart
     }
 
     /// A client has forgotten a directory: whoever waits for that looks again.

@@ -267,7 +267,7 @@ impl Mds {
         self.namespace.set_journalled(seq.is_some());
         self.namespace.apply(seq.unwrap_or(self.log.last()), Mode::Live, event);
         self.namespace.set_journalled(true);
-        self.note_freed();
+        self.note_freed(seq.is_some());
         (seq, ack_safe)
     }
 

@@ -113,7 +113,7 @@ impl Mds {
         effects: &mut Effects,
     ) -> Performing {
         if let Some(freed) = self.opens.close(client, ino, write) {
-            self.purge(freed);
+            self.purge_closed(freed);
         }
         self.share(ino, effects);
         Ok(Performed::Answer(Answer::Done))
@@ -226,7 +226,7 @@ impl Mds {
     pub(crate) fn let_go(&mut self, client: ClientId, conn: ConnId, effects: &mut Effects) {
         let left = self.opens.leave(client, conn);
         for freed in left.freed {
-            self.purge(freed);
+            self.purge_closed(freed);
         }
         for ino in left.sharing {
             self.share(ino, effects);

@@ -18,6 +18,7 @@ impl Mds {
     ) -> Result<Answer, Refused> {
         let cred = &request.cred;
         self.note_use(&request.op);
+        self.note_shown(client, &request.op);
         Ok(match request.op {
             Op::Lookup { parent, name } => {
                 self.counters.lookups += 1;
@@ -89,6 +90,13 @@ impl Mds {
         })
     }
 
+    /// Keeps the directory that a question looks into from being evicted before the next question.
+    fn note_shown(&mut self, client: ClientId, op: &Op<'_>) {
+        if let Op::Lookup { parent: dir, .. } | Op::List { dir, .. } | Op::GetPolicy { dir } = *op {
+            self.sessions.get_mut(client).shown.note(dir);
+        }
+    }
+
     fn walk(
         &mut self,
         client: ClientId,
@@ -105,6 +113,9 @@ impl Mds {
             return Err(Errno::Busy.into());
         }
         let Walked { parent, attr } = walked?;
+        if let Some(attr) = attr {
+            self.sessions.get_mut(client).shown.note(attr.ino);
+        }
         let parent = self.whole_of(parent).unwrap_or(parent);
         Ok(Answer::Walked { parent, attr })
     }

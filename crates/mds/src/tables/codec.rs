@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use metastore::request::rank_name;
 use policy::MergeTrigger;
 use types::bytes::{Malformed, Put, Reader};
-use types::{ClientId, Cred, Epoch, Ino, InoRange, Seq, Tid, Timestamp};
+use types::{ClientId, Cred, Epoch, Ino, InoRange, Rank, Seq, Tid, Timestamp};
 
 use super::free::Free;
 use super::gone::GoneList;
@@ -14,9 +15,11 @@ use crate::session::{Left, Remembered};
 const MAGIC: &[u8; 8] = b"CUDLRANK";
 /// Version 2 has numbers that were given back, version 3 clients that remember, version 4 what goes to
 /// other ranks, version 5 what went and is still in the journal. Earlier tables are read, and written anew as this.
-const VERSION: u16 = 6;
+const VERSION: u16 = 7;
 /// The first version that says which inodes with several names went.
 const VERSION_LINKED: u16 = 6;
+/// The first version whose checksum includes the name of the object, and so the rank.
+const VERSION_NAMED: u16 = 7;
 
 impl Tables {
     pub(super) fn encode(&self) -> Vec<u8> {
@@ -59,7 +62,7 @@ impl Tables {
             out.put_varint(range.end);
         }
         self.gone.encode(&mut out);
-        out.put_u32(crc(&out));
+        out.put_u32(crc(VERSION, self.rank, &out));
         out
     }
 
@@ -69,8 +72,14 @@ impl Tables {
             return Err(Malformed { offset: 0, expected: "the table of a rank" });
         }
         let version = reader.u16()?;
+        // Every version ends with the checksum: a flipped bit must not look like a later version.
+        if let Some((body, sum)) = bytes.split_last_chunk::<4>()
+            && crc(version, self.rank, body) != u32::from_le_bytes(*sum)
+        {
+            return Err(Malformed { offset: body.len(), expected: "a matching checksum" });
+        }
         if !(1..=VERSION).contains(&version) {
-            return Err(Malformed { offset: 8, expected: "format version 1 to 6" });
+            return Err(Malformed { offset: 8, expected: "format version 1 to 7" });
         }
         self.epoch = Epoch(reader.varint()?);
         self.next = reader.varint()?;
@@ -116,7 +125,7 @@ impl Tables {
             gone = GoneList::decode(&mut reader, version >= VERSION_LINKED)?;
         }
         let body = reader.offset();
-        if reader.u32()? != crc(&bytes[..body]) {
+        if reader.u32()? != crc(version, self.rank, &bytes[..body]) {
             return Err(Malformed { offset: body, expected: "a matching checksum" });
         }
         reader.end()?;
@@ -249,6 +258,9 @@ fn text(reader: &mut Reader<'_>) -> Result<String, Malformed> {
     text.map(str::to_owned).map_err(|_| start.malformed("UTF-8 text"))
 }
 
-fn crc(bytes: &[u8]) -> u32 {
-    journal::checksum(bytes)
+fn crc(version: u16, rank: Rank, bytes: &[u8]) -> u32 {
+    if version < VERSION_NAMED {
+        return journal::checksum(bytes);
+    }
+    journal::checksum(&[rank_name(rank).as_bytes(), bytes].concat())
 }

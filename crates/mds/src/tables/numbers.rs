@@ -221,6 +221,18 @@ mod tests {
     }
 
     #[test]
+    fn a_table_of_another_rank_is_not_taken_for_ones_own() {
+        let (tables, _) = tables(&[100]);
+        let bytes = tables.encode();
+        assert!(Tables::new(Rank(1)).decode(&bytes).is_err());
+        for bit in 0..bytes.len() * 8 {
+            let mut bytes = bytes.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(Tables::new(Rank(0)).decode(&bytes).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
     fn a_table_of_version_1_has_nothing_free() {
         let (tables, _) = tables(&[100]);
         let mut bytes = tables.encode();

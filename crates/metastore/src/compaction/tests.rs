@@ -41,6 +41,25 @@ fn what_mostly_hides_is_merged_with_what_it_hides() {
 }
 
 #[test]
+fn what_hides_long_values_is_merged_to_see_what_is_left_of_them() {
+    use crate::values::ValueSegment;
+    let mut manifest = Manifest::new(types::DirFragId::default());
+    manifest.runs = runs(&[100, 300]);
+    let uses = vec![(RunId(1), 5000)];
+    manifest.values = vec![ValueSegment { id: RunId(1), bytes: 5000, crc: 0, uses }];
+    assert_eq!(TIERS.choose(&manifest), None, "nothing was removed");
+    manifest.runs[0].removed = 7;
+    assert_eq!(TIERS.choose(&manifest), None, "that is little");
+    manifest.runs[0].removed = 8;
+    assert_eq!(TIERS.choose(&manifest), Some(2));
+    manifest.values[0].bytes = 400;
+    assert_eq!(TIERS.choose(&manifest), None, "it is not worth it");
+    manifest.values[0].bytes = 5000;
+    manifest.runs.remove(1);
+    assert_eq!(TIERS.choose(&manifest), None, "nothing is below it");
+}
+
+#[test]
 fn no_run_becomes_larger_than_an_object_may_be() {
     let tiers = Tiers { run_bytes_max: 1000, ..TIERS };
     assert_eq!(tiers.choose_runs(&runs(&[300, 300, 300, 300])), None, "three of them would fit");

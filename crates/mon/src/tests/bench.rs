@@ -34,6 +34,8 @@ pub(super) struct Bench {
     answer: Option<MonAnswer>,
     /// Every client id that was given out.
     clients: Vec<ClientId>,
+    /// Lines of the log.
+    pub(super) log_lines: Vec<String>,
 }
 
 impl Bench {
@@ -56,6 +58,7 @@ impl Bench {
             transcript: String::new(),
             answer: None,
             clients: Vec::new(),
+            log_lines: Vec::new(),
         }
     }
 
@@ -92,6 +95,7 @@ impl Bench {
             writeln!(self.transcript, "  store: {}", show_op(op)).expect("a string takes it");
         }
         self.pending.extend(self.effects.store.drain(..));
+        self.log_lines.extend(self.effects.notices.iter().map(ToString::to_string));
         for conn in &self.effects.close {
             writeln!(self.transcript, "  close {conn}").expect("a string takes it");
         }

@@ -37,6 +37,32 @@ fn a_server_that_starts_is_recorded_and_gets_the_map() {
 }
 
 #[test]
+fn what_happens_to_servers_and_store_is_said_once() {
+    let mut bench = Bench::serving();
+    bench.beacon(1, 0, 1, MdsState::Active);
+    bench.settle();
+    bench.closed(1);
+    bench.store_fails(false);
+    bench.wait(500);
+    bench.settle();
+    bench.beacon(2, 0, 2, MdsState::Active);
+    bench.settle();
+    bench.wait(10_000);
+    bench.wait(10);
+    let wanted = [
+        "serving: the cluster map is read and has 0 ranks",
+        "mds.0 is active at unix:/0 (process 7, term 1)",
+        "mds.0 has lost its server (process 7)",
+        "the store fails: store: the disk is on fire (EIO)",
+        "mds.0 is active at unix:/0 (process 7, term 2)",
+        "the server of mds.0 does not answer: given up",
+        "mds.0 has lost its server (process 7)",
+        "the store works again",
+    ];
+    assert_eq!(bench.log_lines, wanted);
+}
+
+#[test]
 fn what_changes_often_is_shown_but_not_stored() {
     let mut bench = Bench::serving();
     let subtree = |path: &str| DecoupledSubtree {

@@ -363,11 +363,11 @@ impl Server {
             Step::Commit(pick) => self.commit(pick),
             Step::Evict(pick) => {
                 let all = self.namespace.directory_list();
-                self.namespace.evict(all[usize::from(pick) % all.len()]);
+                self.namespace.evict(all[usize::from(pick) % all.len()], &types::Set::default());
             }
             Step::Thin(pick) => {
                 let all = self.namespace.directory_list();
-                self.namespace.thin(all[usize::from(pick) % all.len()]);
+                self.namespace.thin(all[usize::from(pick) % all.len()], &types::Set::default());
             }
             Step::LookUp(pick, names) => self.look_up(pick, names),
             Step::Trim => self.trim(),

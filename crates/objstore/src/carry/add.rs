@@ -79,8 +79,8 @@ fn encode(carrier: &Carrier, (dir, id): (DirFragId, RunId), rows: &Rows) -> Resu
     Ok(Fresh { run, info, columns: Columns::default() })
 }
 
-/// Merges the first runs and a new one. Returns that with how many runs it replaces. Nothing if a run that a
-/// client wrote cannot be read: what others do in its directory is stored all the same.
+/// Merges the first runs and a new one. Returns that with how many runs it replaces. Nothing if a
+/// run cannot be read: then the rows become a run of their own.
 fn rewrite(
     (store, carrier): (&dyn ObjectStore, &Carrier),
     manifest: &Manifest,
@@ -89,7 +89,6 @@ fn rewrite(
 ) -> Result<Option<(Fresh, usize)>> {
     let mut front = manifest.clone();
     front.runs.truncate(count);
-    let has_clients = front.runs.iter().any(|run| run.id.is_clients());
     let run = metastore::encode_run(manifest.dirfrag, id, rows);
     let info = RunInfo::of(&RunReader::open_as(manifest.dirfrag, id, &run)?);
     let merged = read_runs(store, &front).and_then(|mut runs| {
@@ -108,7 +107,7 @@ fn rewrite(
     });
     match merged {
         Ok(fresh) => Ok(Some((fresh, count))),
-        Err(error) if has_clients && is_unreadable(error.errno) => {
+        Err(error) if is_unreadable(error.errno) => {
             // What is above the client's run need not wait for it.
             let above = manifest.runs.iter().position(|run| run.id.is_clients()).unwrap_or(0);
             if above > 1 && above < count {

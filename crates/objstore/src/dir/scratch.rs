@@ -78,7 +78,7 @@ pub(super) struct Temporary<'a> {
 
 impl Temporary<'_> {
     /// Gives the file an object's place, whatever was there.
-    pub(super) fn place(mut self, objects: BorrowedFd<'_>, path: &str) -> SysResult<()> {
+    pub(super) fn place(&mut self, objects: BorrowedFd<'_>, path: &str) -> SysResult<()> {
         let directory = self.scratch.directory.file();
         sys::with_parents(objects, path, || {
             retry_on_intr(|| rustix::fs::renameat(directory, &self.name, objects, path))

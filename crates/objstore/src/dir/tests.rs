@@ -117,7 +117,7 @@ fn leftovers_of_the_dead_go_and_those_of_the_living_stay() {
     let living = Dir::open(directory.path(), true).unwrap();
     put(&living, "a", b"1");
     let temporary = living.scratch().unwrap();
-    let unplaced = temporary.write(b"half-way").unwrap();
+    let mut unplaced = temporary.write(b"half-way").unwrap();
     std::fs::create_dir(tmp.join("999999.0")).unwrap();
     std::fs::write(tmp.join("999999.0/7"), b"left by a killed process").unwrap();
     assert_eq!(entries(&tmp).len(), 2);

@@ -15,6 +15,7 @@ mod watch;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use library::{Api, Handle, api};
 pub(super) use lock::Holder;
@@ -36,6 +37,11 @@ impl Code {
     pub(super) const SHUT_OUT: Self = Self(-108);
     pub(super) const TIMED_OUT: Self = Self(-110);
     pub(super) const CANCELED: Self = Self(-125);
+
+    /// A pool, its quota or an OSD is full (`ENOSPC`, `EDQUOT`).
+    pub(super) fn is_full(self) -> bool {
+        matches!(self.0, -28 | -122)
+    }
 }
 
 pub(super) type CodeResult<T> = Result<T, Code>;
@@ -54,6 +60,10 @@ fn text(text: &str) -> CodeResult<CString> {
 pub(super) struct Cluster {
     api: &'static Api,
     handle: Handle,
+    /// Whether this process may write to full pools.
+    may_force: AtomicBool,
+    /// Whether a pool is full, as far as this process knows.
+    pub(super) full: AtomicBool,
 }
 
 // SAFETY: librados's handles may be used by any thread, and by several at a time.
@@ -78,7 +88,8 @@ impl Cluster {
             check(unsafe {
                 (api.rados_create2)(&raw mut handle, c"ceph".as_ptr(), user.as_ptr(), 0)
             })?;
-            Ok(Self { api, handle })
+            let (may_force, full) = (AtomicBool::new(false), AtomicBool::new(false));
+            Ok(Self { api, handle, may_force, full })
         }))
     }
 
@@ -99,6 +110,18 @@ impl Cluster {
     pub(super) fn connect(&self) -> CodeResult<()> {
         // SAFETY: called once, on a handle that is configured.
         check(unsafe { (self.api.rados_connect)(self.handle) })
+    }
+
+    /// Allows this process to write to full pools.
+    pub(super) fn allow_force(&self) {
+        self.may_force.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that a pool is full, and returns whether this process may write to it all the same.
+    fn meet_full(&self) -> bool {
+        let may_force = self.may_force.load(Ordering::Relaxed);
+        self.full.fetch_or(may_force, Ordering::Relaxed);
+        may_force
     }
 
     /// The number that the cluster gave to this connection, and gives to no other.
@@ -179,6 +202,9 @@ impl Drop for Io {
 
 /// Full pools answer at once instead of letting everybody wait, and deletes go through.
 const FULL_TRY: c_int = 64;
+/// Full pools take the change all the same, up to where the OSDs protect themselves.
+const FULL_FORCE: c_int = 128;
+
 impl Pool {
     pub(super) fn open(cluster: &Arc<Cluster>, pool: &str, namespace: &str) -> CodeResult<Self> {
         let (pool, namespace) = (text(pool)?, text(namespace)?);
@@ -189,11 +215,26 @@ impl Pool {
         let io = Io(api, io);
         // SAFETY: before anybody else can use the context.
         unsafe { (api.rados_ioctx_set_namespace)(io.1, namespace.as_ptr()) };
+        // Locks, too, which are no compound changes.
+        // SAFETY: as above.
+        unsafe { (api.rados_set_osdmap_full_try)(io.1) };
         Ok(Self { io, cluster: Arc::clone(cluster) })
     }
 
     /// Begins a compound change. The data is copied.
     pub(super) fn submit(&self, object: &str, steps: &[Step<'_>]) -> CodeResult<Submitted> {
+        let cluster = &self.cluster;
+        let force =
+            cluster.may_force.load(Ordering::Relaxed) && cluster.full.load(Ordering::Relaxed);
+        self.submit_with(object, steps, if force { FULL_TRY | FULL_FORCE } else { FULL_TRY })
+    }
+
+    /// Executes a compound change unless a pool is full.
+    pub(super) fn attempt(&self, object: &str, steps: &[Step<'_>]) -> CodeResult<u64> {
+        self.submit_with(object, steps, FULL_TRY)?.wait()
+    }
+
+    fn submit_with(&self, object: &str, steps: &[Step<'_>], flags: c_int) -> CodeResult<Submitted> {
         let object = text(object)?;
         let Io(api, io) = self.io;
         // SAFETY: no arguments.
@@ -208,7 +249,7 @@ impl Pool {
                 completion.1,
                 object.as_ptr(),
                 null_mut(),
-                FULL_TRY,
+                flags,
             )
         })?;
         Ok(completion)
@@ -216,7 +257,12 @@ impl Pool {
 
     /// Carries a compound change out. Returns the object's version behind it.
     pub(super) fn change(&self, object: &str, steps: &[Step<'_>]) -> CodeResult<u64> {
-        self.submit(object, steps)?.wait()
+        match self.submit(object, steps)?.wait() {
+            Err(code) if code.is_full() && self.cluster.meet_full() => {
+                self.submit(object, steps)?.wait()
+            }
+            done => done,
+        }
     }
 
     /// Reads one object.

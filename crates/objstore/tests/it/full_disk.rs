@@ -56,6 +56,75 @@ fn a_full_disk_is_reported_and_nothing_acknowledged_is_lost() {
 }
 
 #[test]
+fn a_server_works_on_a_disk_that_others_filled_to_the_last_byte() {
+    const RESERVE: u64 = 1 << 20;
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("full");
+    let Some(mount) = Mount::new(&path, &["-t", "tmpfs", "-o", "size=32m", "tmpfs"]) else {
+        return;
+    };
+    let server = Dir::open(mount.path(), true).unwrap();
+    server.allow_reserve();
+    let whole = server.reserve(RESERVE).unwrap();
+    assert_eq!((whole.wanted, whole.held), (RESERVE, RESERVE));
+    assert!(matches!(server.put("kept", b"safe", Expect::Any), Ok(Outcome::Done(_))));
+    let data: Vec<u8> = vec![7; 100_000];
+    server.write_range("data", 0, &data).unwrap();
+    let client = Dir::open(mount.path(), false).unwrap();
+
+    let free = || {
+        let state = rustix::fs::statvfs(mount.path()).unwrap();
+        state.f_bavail * state.f_frsize
+    };
+    let ballast = std::fs::File::create(mount.path().join("ballast")).unwrap();
+    rustix::fs::fallocate(&ballast, rustix::fs::FallocateFlags::empty(), 0, free()).unwrap();
+    assert_eq!(free(), 0);
+
+    // What is full for others is not for a server, as long as there is something of the reserve.
+    assert_eq!(client.append("client", b"x").unwrap_err().errno, Errno::NoSpace);
+    assert!(!server.is_short());
+    let mut appended = 0;
+    let error = loop {
+        match server.append("log", &data) {
+            Ok(_) => appended += 1,
+            Err(error) => break error,
+        }
+        assert!(server.is_short());
+        if appended == 2 {
+            // A part of the reserve that is not used is not for others.
+            assert!(free() > 0);
+            for refused in [
+                client.append("client", b"x").unwrap_err(),
+                client.put("kept", b"x", Expect::Any).unwrap_err(),
+                client.write_range("data", 100_000, b"x").unwrap_err(),
+                client.write_range("new", 0, b"x").unwrap_err(),
+            ] {
+                assert_eq!(refused.errno, Errno::NoSpace, "{refused}");
+            }
+            client.write_range("data", 1000, b"replaced").unwrap();
+            assert!(matches!(server.put("kept", b"new", Expect::Any), Ok(Outcome::Done(_))));
+            drop(server.lock("rank/1", "me").unwrap());
+        }
+    };
+    assert_eq!(error.errno, Errno::NoSpace);
+    assert!(appended >= 8, "{appended}");
+    assert_eq!(server.get("log").unwrap().0, data.repeat(appended));
+    assert_eq!(client.get("kept").unwrap().0, b"new");
+    assert_eq!(&client.read_range("data", 999, 10).unwrap()[1..9], b"replaced");
+
+    // It is made again before others get anything.
+    assert!(server.reserve(RESERVE).unwrap().is_short());
+    ballast.set_len(0).unwrap();
+    assert!(!server.reserve(RESERVE).unwrap().is_short());
+    assert!(!server.is_short());
+    client.append("client", b"x").unwrap();
+    // Less, or none, is wanted.
+    let before = free();
+    assert_eq!(server.reserve(0).unwrap(), objstore::Reserved::default());
+    assert_eq!(free(), before + RESERVE);
+}
+
+#[test]
 fn a_read_only_store_can_be_read_and_says_why_it_cannot_be_written() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("read-only");
@@ -75,6 +144,7 @@ fn a_read_only_store_can_be_read_and_says_why_it_cannot_be_written() {
         store.write_range("a/b", 0, b"x").err(),
         store.delete("a/b").err(),
         store.lock("l", "me").err(),
+        store.reserve(1 << 20).err(),
     ];
     for error in errors {
         let error = error.unwrap();

@@ -193,10 +193,21 @@ fn a_full_cluster_says_so_and_recovers() {
     let error = error.unwrap();
     assert_eq!(error.errno, Errno::NoSpace, "{error}");
     assert!(error.to_string().contains("ceph df"), "{error}");
+    // A server writes beyond the full ratio, and takes locks.
+    let server = ceph.open("");
+    server.allow_reserve();
+    server.append("journal/removals", b"x").unwrap();
+    let put = server.put("metadata", b"x", objstore::Expect::Any).unwrap();
+    assert!(matches!(put, objstore::Outcome::Done(_)));
+    assert!(server.is_short() && !store.is_short());
+    assert!(server.reserve(1 << 20).unwrap().is_short());
+    assert_eq!(store.append("journal/log", b"x").unwrap_err().errno, Errno::NoSpace);
     // Reading goes on, and so does deleting, which is the way out.
     assert_eq!(store.stat("data/00/0.0").unwrap().size, 4 << 20);
     for number in 0..written {
         assert_eq!(store.delete(&format!("data/00/{number}.0")), Ok(true));
     }
     eventually("there is room again", || store.append("journal/log", b"y").is_ok());
+    eventually("the server knows", || !server.reserve(1 << 20).unwrap().is_short());
+    assert!(!server.is_short());
 }

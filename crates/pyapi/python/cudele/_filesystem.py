@@ -282,15 +282,22 @@ class FileSystem:
 
     def walk(self, top: StrPath = "/") -> Iterator[Tuple[str, List[str], List[str]]]:
         """Every directory from ``top`` on, with the names of directories and of all else in it, as
-        :func:`os.walk` top down: names that are taken out of the first list are not entered."""
-        left = [os.fsdecode(encode(top))]
+        :func:`os.walk` top down: names that are taken out of the first list are not entered. A directory
+        that was removed since its name was listed is passed over; other errors are raised."""
+        start = os.fsdecode(encode(top))
+        left = [start]
         while left:
             path = left.pop()
             dirs: List[str] = []
             files: List[str] = []
-            for page in self._pages(encode(path)):
-                for name, told in page:
-                    (dirs if _stat.S_ISDIR(told[0]) else files).append(name)
+            try:
+                for page in self._pages(encode(path)):
+                    for name, told in page:
+                        (dirs if _stat.S_ISDIR(told[0]) else files).append(name)
+            except (FileNotFoundError, NotADirectoryError):
+                if path is start:
+                    raise
+                continue
             yield path, dirs, files
             left.extend(f"{path.rstrip('/')}/{name}" for name in reversed(dirs))
 

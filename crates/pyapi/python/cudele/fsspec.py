@@ -192,6 +192,13 @@ class CudeleFileSystem(AbstractFileSystem):
         infos = [self._followed(entry.path, entry.stat(follow_symlinks=False)) for entry in entries]
         return sorted(infos, key=lambda info: info["name"])
 
+    def walk(self, path: Any, maxdepth: Optional[int] = None, *args: Any, **kwargs: Any) -> Any:
+        """As fsspec has it, which `find`, `du`, `get` and `rm` build on. It passes over directories that
+        were removed meanwhile; other errors are raised, where fsspec leaves out what they hide."""
+        if kwargs.get("on_error", "omit") == "omit":
+            kwargs["on_error"] = _raise_unless_absent
+        return super().walk(path, maxdepth, *args, **kwargs)
+
     def exists(self, path: str, **kwargs: Any) -> bool:
         return self.cudele.exists(self._strip_protocol(path))
 
@@ -380,6 +387,11 @@ class CudeleFileSystem(AbstractFileSystem):
                 table.to_parquet("cudele:///scratch/job/part.0.parquet")
         """
         return self.cudele.decouple(self._strip_protocol(path), policy)
+
+
+def _raise_unless_absent(error: OSError) -> None:
+    if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        raise error
 
 
 def _copy(source: Any, sink: Any, size: int, callback: Any) -> None:

@@ -44,6 +44,72 @@ fn a_budget_that_is_used_up_cannot_be_caught() {
     check(code, FaultKind::Steps, Some(2), "steps");
 }
 
+/// Scripts that catch every error, in every way that the language has.
+const CATCHING: [&str; 16] = [
+    "while true do pcall(error) end",
+    "while true do xpcall(error, error) end",
+    "while true do xpcall(error, function() while true do pcall(error) end end) end",
+    "local function f() while true do pcall(f) end end while true do pcall(f) end",
+    "local function f() while true do xpcall(f, f) end end f()",
+    "while true do coroutine.resume(coroutine.create(function() while true do pcall(error) end end)) end",
+    "local function f() while true do pcall(coroutine.wrap(f)) end end f()",
+    "while true do pcall(coroutine.wrap(function() pcall(coroutine.yield) error() end)) end",
+    "local t = setmetatable({}, {__index = function(t, k) while true do pcall(error) end end}) \
+     while true do pcall(function() return t.x end) end",
+    "local t = setmetatable({}, {__lt = function() while true do pcall(error) end end}) \
+     while true do pcall(table.sort, {t, t, t}) end",
+    "while true do pcall(table.sort, {3, 2, 1}, function() while true do pcall(error) end end) end",
+    "while true do pcall(string.gsub, ('x'):rep(99), '.', function() pcall(error) end) end",
+    "while true do pcall(string.find, ('a'):rep(5000), ('a*'):rep(20) .. 'b') end",
+    "while true do pcall(string.rep, 'x', 1e9) end",
+    "local t = {} while true do pcall(function() while true do t[#t + 1] = {t} end end) end",
+    "local function f() return 1 + f() end while true do pcall(f) end",
+];
+
+#[test]
+fn a_script_that_catches_every_error_is_over_its_budget() {
+    for code in CATCHING {
+        let policy = mantle(&format!("{code} if true then"));
+        // Fewer steps than a policy has: an error that is caught costs more than another step.
+        let policy = policy.with_limits(crate::Limits { steps: 3000, ..crate::Limits::default() });
+        let decision = decide(&policy, &view(0, &[100.0, 0.0]), &State::Nothing);
+        assert_eq!(failed(&decision).kind, FaultKind::Steps, "{code}: {decision:?}");
+        assert!(decision.steps < 4000, "{code}: {} steps", decision.steps);
+    }
+}
+
+#[test]
+fn one_call_of_a_library_is_bounded_by_the_memory_of_the_script() {
+    for code in [
+        "pcall(table.move, {}, 1, 2e9, 2)",
+        "pcall(table.move, {1}, 1, 2e9, 1, {})",
+        "pcall(table.concat, {}, ',', 1, 2e9)",
+        "pcall(table.unpack, {}, 1, 2e9)",
+        "pcall(table.create, 1e8, 0)",
+        "pcall(string.rep, '', 2e9)",
+        "pcall(string.rep, 'x', 2e9, 'y')",
+        "pcall(string.format, '%99.99f', 1e300)",
+        "pcall(string.byte, ('x'):rep(1e6), 1, -1)",
+        "pcall(string.split, ('x'):rep(1e6), '')",
+        "pcall(utf8.char, 1e9)",
+        "pcall(select, -2e9)",
+    ] {
+        let decision =
+            decide(&mantle(&format!("{code} if false then")), &view(0, &[1.0]), &State::Nothing);
+        let fault = decision.fault().map(|fault| fault.kind);
+        assert!(matches!(fault, None | Some(FaultKind::Memory)), "{code}: {decision:?}");
+    }
+}
+
+#[test]
+fn the_clock_ends_the_hook_for_the_loads_too() {
+    let text = "-- Metadata load\nwhile true do pcall(error) end\n-- When policy\nif false then";
+    let policy = Policy::parse("test", text).unwrap();
+    let expired = Expired::when(|| true);
+    let fault = policy.metaload(&[crate::Counts::default()], &expired).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::Time, "{fault}");
+}
+
 #[test]
 fn pattern_bombs_end() {
     let code = "local s = ('a'):rep(5000) s:find(('a*'):rep(40) .. 'b') if true then";
@@ -167,6 +233,7 @@ fn nothing_of_the_machine_can_be_reached() {
         "gcinfo",
         "newproxy",
         "math.random",
+        "table.move",
         "buffer",
     ] {
         let code = format!("print(type({name})) if false then");

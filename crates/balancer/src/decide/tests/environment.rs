@@ -72,9 +72,9 @@ fn load_is_what_mdsload_says_and_total_their_sum() {
 fn metaload_weighs_what_table_1_says() {
     let counts =
         Counts { inode_reads: 1.0, inode_writes: 10.0, readdirs: 100.0, fetches: 1e3, stores: 1e4 };
-    assert_eq!(default_policy().metaload(&[counts]).unwrap(), [42_121.0]);
+    assert_eq!(default_policy().metaload(&[counts], &crate::Expired::never()).unwrap(), [42_121.0]);
     let ceph = Policy::parse("test", "return {0}").unwrap();
-    assert_eq!(ceph.metaload(&[counts]).unwrap(), [42_121.0]);
+    assert_eq!(ceph.metaload(&[counts], &crate::Expired::never()).unwrap(), [42_121.0]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 mod heat;
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use balancer::{Counts, Metrics, MoveRecord, Record, TickRecord, Warm, What};
 use clap::Args as ClapArgs;
@@ -29,7 +29,7 @@ pub(super) struct Args {
     /// Only what came after so many records
     #[arg(long, default_value_t = 0, value_name = "N")]
     after: u64,
-    /// Draw how hot directories were over time
+    /// Draw how hot directories were over time, instead of printing the log
     #[arg(long, value_name = "FILE.svg")]
     heat: Option<PathBuf>,
 }
@@ -47,8 +47,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<()> {
         }
     }
     if let Some(file) = &args.heat {
-        let drawn = heat::draw(records.iter().map(|(_, record)| record));
-        std::fs::write(file, drawn).map_err(|error| super::super::up::io(file, &error))?;
+        return picture(context, file, heat::draw(records.iter().map(|(_, record)| record)));
     }
     let rows = records.iter().map(|(number, record)| to_json(*number, record)).collect();
     context.print(&Value::Array(rows), || {
@@ -58,6 +57,17 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<()> {
         }
         records.iter().for_each(|(_, record)| to_text(&mut text, record));
         text
+    })
+}
+
+/// Writes the picture, which stands for the log.
+fn picture(context: &Context, file: &Path, drawn: heat::Picture) -> Result<()> {
+    let heat::Picture { svg, directories, seconds } = drawn;
+    std::fs::write(file, svg).map_err(|error| super::super::up::io(file, &error))?;
+    let value = json!({ "picture": file, "directories": directories, "seconds": seconds });
+    context.print(&value, || {
+        let file = file.display();
+        format!("{file} shows {directories} directories over {seconds:.0} s.\n")
     })
 }
 

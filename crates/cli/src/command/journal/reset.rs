@@ -8,6 +8,7 @@
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Result};
 use journal::{Rewritten, SegmentHeader, Writer};
+use metastore::removals_prefix;
 use objstore::Expect;
 use serde_json::json;
 
@@ -16,6 +17,7 @@ use super::rework::{self, Surveys};
 use super::source::{self, Access, Source};
 use crate::context::Context;
 use crate::figures::count;
+use crate::stores;
 
 /// Empty the journal of a metadata server that is stopped. Changes that were not yet written to the
 /// metadata store are lost, also acknowledged ones, and what a rename or link had done halfway
@@ -60,6 +62,10 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<()> {
         let writer = Writer::Mds { rank };
         let header = SegmentHeader { writer, epoch: surveys.epoch(), first_seq: next };
         source.put(&source.next_name(), &Rewritten::empty(&header).bytes, Expect::Absent)?;
+        // Files on a list were removed by events of the journal, and without it may have their
+        // names back.
+        let lists = stores::of_cluster(context)?.list(&removals_prefix(rank))?;
+        source.remove(lists.iter().map(String::as_str))?;
         source.remove(source.pieces.iter().map(|piece| piece.name.as_str()))?;
     }
     let value = json!({

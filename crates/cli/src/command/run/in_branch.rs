@@ -7,6 +7,7 @@ use std::process::{ExitCode, ExitStatus};
 use cudele::{BranchFiles, Errno, Error, Result};
 use serde_json::json;
 
+use super::place::Place;
 use super::{Args, OnFailure, exit_code, start, wait};
 use crate::command::branch;
 use crate::command::up::io;
@@ -16,24 +17,27 @@ use crate::private::{self, MountPoint};
 /// Runs the command in a branch, which is mounted for it alone.
 pub(super) fn run(context: &Context, args: &Args, name: &str) -> Result<ExitCode> {
     // Before any thread is started.
-    let is_private = private::enter().is_ok();
+    let entered = private::enter();
     let branches = branch::branches(context, args.store.as_deref())?;
     let work = branches.work_on(name)?;
     let path = work.path().to_string();
+    let plan = super::plan(args, work.path(), entered)?;
     let at = MountPoint::new()?;
     let mut mounted = mount::mount_branch(BranchFiles::new(work), at.path(), name)?;
-    // As in a subtree of the job's own, it is also where the directory is called so here.
-    let local = FilePath::new(&path);
-    let view = (is_private && local.is_dir() && path != "/").then_some(local);
-    if let Some(view) = view {
-        private::show(at.path(), view)?;
-    }
-    let status = start(args, at.path(), None).and_then(wait);
-    if let Some(view) = view {
-        let _ = mount::unmount(view, true);
-    }
+    let place = match plan {
+        // As in a subtree of the job's own, it is also where the directory is called so here.
+        Some(plan) if path != "/" || args.at.is_some() => {
+            plan.show(at.path(), FilePath::new(""))?
+        }
+        _ => Place::plain(at.path().to_owned()),
+    };
+    let status = start(args, &place.dir, None).and_then(|child| Ok(wait(child)?));
+    place.hide(true);
     mounted.unmount();
-    let status = status?;
+    let status = match status {
+        Ok(status) => status,
+        Err(failure) => return failure.end(context),
+    };
     let keeps = keeps(args, status);
     let events = if keeps { mounted.sync()? } else { 0 };
     report(context, (name, &path), status, keeps.then_some(events))?;
@@ -54,7 +58,10 @@ pub(super) fn serve(context: &Context, args: &Args, name: &str) -> Result<ExitCo
     let path = server.path().to_string();
     let monitor = server.address().to_string();
     // If it cannot be started, nothing was done, and the branch stays as it was.
-    let status = start(args, FilePath::new(&path), Some(&monitor)).and_then(wait)?;
+    let status = match start(args, FilePath::new(&path), Some(&monitor)) {
+        Ok(child) => wait(child)?,
+        Err(failure) => return failure.end(context),
+    };
     let keeps = keeps(args, status);
     let events = if keeps { server.finish()? } else { 0 };
     report(context, (name, &path), status, keeps.then_some(events))?;

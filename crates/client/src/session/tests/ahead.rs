@@ -249,10 +249,17 @@ fn what_the_server_does_not_do_is_told_at_the_next_sync_and_ends_it() {
 fn what_was_refused_is_sent_to_no_later_server() {
     let mut bench = Bench::with_sub();
     bench.ahead(create(SUB, b"a", FILE_MODE));
-    let (refused, _) = bench.ahead(create(SUB, b"b", FILE_MODE));
+    let (refused, answer) = bench.ahead(create(SUB, b"b", FILE_MODE));
+    let Answer::Attr(types::Attr { ino: lost, .. }) = answer else { panic!("{answer:?}") };
     let sent = bench.send_ahead();
     let kept = bench.session.unsafe_count();
     bench.answer(refused, 0, Err(Errno::NoSpace.into()));
+    // The error goes to whoever asks first; the file's own stays until the change was repeated.
+    assert_eq!(bench.session.take_lost().map(|lost| lost.errno), Some(Errno::NoSpace));
+    assert_eq!(bench.session.take_lost(), None);
+    assert_eq!(bench.session.lost_of(lost).map(|lost| lost.errno), Some(Errno::NoSpace));
+    bench.session.forget_lost(lost);
+    assert_eq!(bench.session.lost_of(lost), None);
     assert_eq!(bench.session.unsafe_count(), kept - 1);
     bench.settle(sent[2].tid, 5);
     let sent = bench.welcome(3);

@@ -62,6 +62,7 @@ functions! {
     fn rados_ioctx_create(cluster: Handle, pool: *const c_char, io: *mut Handle) -> c_int;
     fn rados_ioctx_destroy(io: Handle);
     fn rados_ioctx_set_namespace(io: Handle, namespace: *const c_char);
+    fn rados_set_osdmap_full_try(io: Handle);
     fn rados_aio_create_completion2(argument: Handle, callback: Handle, completion: *mut Handle) -> c_int;
     fn rados_aio_wait_for_complete(completion: Handle) -> c_int;
     fn rados_aio_get_return_value(completion: Handle) -> c_int;

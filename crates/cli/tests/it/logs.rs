@@ -1,0 +1,85 @@
+//! The logs of the daemons.
+
+use std::fs;
+use std::path::Path;
+
+use cudele::{Errno, NewFile};
+use rustix::process::Pid;
+
+use crate::cluster::{Cluster, eventually};
+use crate::full::Mount;
+
+/// Whether a log has a line of this daemon with a time and these words.
+fn has_line(log: &Path, daemon: &str, words: &[&str]) -> bool {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    text.lines().any(|line| {
+        let mut parts = line.splitn(3, ' ');
+        let (time, name) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
+        let rest = parts.next().unwrap_or("");
+        let is_time = time.len() == 24 && time.starts_with("20") && time.ends_with('Z');
+        is_time
+            && name.starts_with(&format!("{daemon}["))
+            && words.iter().all(|word| rest.contains(word))
+    })
+}
+
+#[track_caller]
+fn expect_line(log: &Path, daemon: &str, words: &[&str]) {
+    if !has_line(log, daemon, words) {
+        let text = fs::read_to_string(log).unwrap_or_default();
+        panic!("{} has no line of {daemon} with {words:?}:\n{text}", log.display());
+    }
+}
+
+#[test]
+fn start_kill_take_over_and_stop_are_in_the_logs() {
+    let cluster = Cluster::up_with(&["--standby", "1"]);
+    let log = |name: &str| cluster.dir.join("log").join(name);
+    expect_line(&log("mon.log"), "mon", &["started"]);
+    expect_line(&log("mds.log"), "mds.0", &["started", "mds.0.sock"]);
+    eventually("the first server is active", || {
+        has_line(&log("mon.log"), "mon", &["mds.0 is active"])
+    });
+    expect_line(&log("mds.log"), "mds.0", &["active", "term 1"]);
+    let pid = cluster.json(&["status"])["mds"][0]["pid"].as_i64().unwrap();
+    Cluster::kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap());
+    eventually("the standby has taken over", || {
+        has_line(&log("standby.0.log"), "mds.0", &["active", "term 2"])
+    });
+    expect_line(&log("mon.log"), "mon", &["mds.0 has lost its server", &pid.to_string()]);
+    cluster.run(&["down"]);
+    expect_line(&log("mon.log"), "mon", &["stopping"]);
+    expect_line(&log("mon.log"), "mon", &["ended"]);
+    eventually("the server has ended", || has_line(&log("standby.0.log"), "mds.0", &["ended"]));
+    // A restart keeps the lines before it.
+    cluster.start();
+    expect_line(&log("mon.log"), "mon", &["mds.0 has lost its server", &pid.to_string()]);
+    cluster.run(&["down"]);
+}
+
+#[test]
+fn a_full_store_is_in_the_log_of_the_server() {
+    let place = tempfile::Builder::new().prefix("cudele-it.").tempdir().unwrap();
+    let Some(mount) = Mount::new(&place.path().join("m")) else { return };
+    let ballast = mount.path().join("ballast");
+    fs::write(&ballast, vec![1; 5 << 20]).unwrap();
+    let cluster = Cluster::down_in(&mount.path().join("c"));
+    // A log on the file system that is full would take no line either.
+    let logs = place.path().join("log");
+    fs::create_dir(&logs).unwrap();
+    fs::create_dir(&cluster.dir).unwrap();
+    std::os::unix::fs::symlink(&logs, cluster.dir.join("log")).unwrap();
+    cluster.start();
+    let fs = cluster.mount();
+    let dir = fs.open_dir("/").unwrap();
+    let data = [7; 4096];
+    let new = NewFile { size: 4096, data: &data, ..NewFile::default() };
+    let error = (0..).find_map(|number| dir.create(format!("f{number:05}"), &new).err()).unwrap();
+    assert_eq!(error.errno, Errno::NoSpace, "{error}");
+    let log = logs.join("mds.log");
+    eventually("the log has it", || has_line(&log, "mds.0", &["the store fails", "ENOSPC"]));
+    std::fs::remove_file(&ballast).unwrap();
+    eventually("the log has its end", || has_line(&log, "mds.0", &["the store works again"]));
+    drop((dir, fs));
+    cluster.run(&["down"]);
+}

@@ -1,0 +1,120 @@
+//! Damaged directories. The server serves the rest of the namespace.
+//!
+//! Requests that need a damaged directory fail. If the journal has changes of the directory,
+//! recovery applies them to an empty directory and *withholds* it: the server does not write the
+//! directory, and keeps the journal from the first of these changes on, so that a repair loses no
+//! acknowledged change. A directory that cannot be written is withheld, too.
+//!
+//! Invariant: no segment with a change of a withheld directory is deleted.
+
+use std::collections::BTreeMap;
+
+use types::{Errno, Error, Ino, Seq};
+use wire::Warning;
+
+use crate::Mds;
+
+/// Damaged directories that are remembered; withheld ones are remembered beyond this limit.
+const KNOWN_MAX: usize = 1024;
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(crate) struct Damage {
+    dirs: BTreeMap<Ino, Damaged>,
+}
+
+#[derive(Debug)]
+struct Damaged {
+    error: Error,
+    /// The journal is kept from here on.
+    kept: Option<Seq>,
+}
+
+/// Whether an error means that the content of an object is wrong.
+pub(crate) fn is_damage(errno: Errno) -> bool {
+    errno == Errno::BadMessage
+}
+
+impl Damage {
+    /// A directory could not be read.
+    pub(crate) fn note(&mut self, dir: Ino, error: &Error) {
+        if is_damage(error.errno) && self.dirs.len() < KNOWN_MAX {
+            self.dirs.entry(dir).or_insert_with(|| Damaged { error: error.clone(), kept: None });
+        }
+    }
+
+    /// A directory was read.
+    pub(crate) fn is_read(&mut self, dir: Ino) {
+        if !self.dirs.is_empty() && self.withheld(dir).is_none() {
+            self.dirs.remove(&dir);
+        }
+    }
+
+    /// The journal is kept from this position on, for a directory.
+    fn keep(&mut self, dir: Ino, seq: Seq, error: &Error) {
+        let known = self.dirs.entry(dir);
+        let known = known.or_insert_with(|| Damaged { error: error.clone(), kept: None });
+        known.kept = Some(known.kept.map_or(seq, |kept| kept.min(seq)));
+    }
+
+    /// Why a directory is withheld, if it is.
+    pub(crate) fn withheld(&self, dir: Ino) -> Option<&Error> {
+        self.dirs.get(&dir).filter(|damaged| damaged.kept.is_some()).map(|damaged| &damaged.error)
+    }
+
+    /// The directories that are withheld.
+    pub(crate) fn all_withheld(&self) -> impl Iterator<Item = (Ino, &Error)> {
+        let withheld = self.dirs.iter().filter(|(_, damaged)| damaged.kept.is_some());
+        withheld.map(|(dir, damaged)| (*dir, &damaged.error))
+    }
+
+    /// The position from which on the journal is kept.
+    pub(crate) fn kept_from(&self) -> Seq {
+        self.dirs.values().filter_map(|damaged| damaged.kept).min().unwrap_or(Seq(u64::MAX))
+    }
+
+    /// Whether the journal stays when the server stops.
+    pub(crate) fn keeps_journal(&self) -> bool {
+        self.all_withheld().next().is_some()
+    }
+}
+
+impl Mds {
+    /// Withholds a directory whose changes since a position are not in the store.
+    pub(crate) fn withhold(&mut self, dir: Ino, since: Seq, error: &Error) {
+        let since = self.namespace.dirty_since(dir).map_or(since, |dirty| dirty.min(since));
+        self.damage.keep(dir, since, error);
+        self.namespace.withhold(dir);
+    }
+
+    /// Warnings for the administrator about the store.
+    pub(crate) fn store_warnings(&self) -> impl Iterator<Item = Warning> {
+        let read_only = self.settings.read_only.then(|| Warning {
+            code: "READ_ONLY".into(),
+            text: "was started with --read-only: changes fail with EROFS".into(),
+            remedy: "`cudele down` and `cudele up` allow changes".into(),
+        });
+        self.directory_warning().into_iter().chain(read_only)
+    }
+
+    fn directory_warning(&self) -> Option<Warning> {
+        let (dir, damaged) = self.damage.dirs.iter().next()?;
+        let path = self.namespace.path_of(*dir).map(|path| path.to_string());
+        let path = path.unwrap_or_else(|| format!("directory {}", dir.0));
+        let others = match self.damage.dirs.len() {
+            1 => String::new(),
+            more => format!(", and {} more directories", more - 1),
+        };
+        let Error { subject, cause, .. } = &damaged.error;
+        let kept = if self.damage.keeps_journal() {
+            "; the journal keeps what was changed there"
+        } else {
+            ""
+        };
+        Some(Warning {
+            code: "DIRECTORY_DAMAGED".into(),
+            text: format!("{path} cannot be read{others}: {subject}: {cause}{kept}"),
+            remedy: "`cudele down`, `cudele fsck --repair` and `cudele up`".into(),
+        })
+    }
+}

@@ -1,0 +1,217 @@
+//! The conditions that a server reports for `cudele health`, and the changes that it rejects while
+//! the store is full.
+//!
+//! Removals, checkpoints and a clean stop use the reserve of the store. So the server rejects every
+//! request that adds to the store from the first byte of the reserve on.
+
+use std::collections::BTreeMap;
+
+use types::{Errno, Moment, Span};
+use wire::{Failure, Op, Warning};
+
+use crate::op::Refused;
+use crate::{Mds, Phase};
+
+/// A journal write, or the answer of a client to a revoke, is slow after this time.
+const SLOW_AFTER: Span = Span::from_millis(5000);
+/// The number of damaged objects that are reported by name.
+const DAMAGED_MAX: usize = 64;
+/// A store with less than this part of its bytes left is nearly full.
+const NEAR_FULL_PART: u64 = 10;
+/// A store with so many bytes left is not nearly full.
+const NEAR_FULL_BYTES_MAX: u64 = 10 << 30;
+
+/// The room of the store in bytes, as the driver measured it last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    /// The capacity; 0 if it is not known.
+    pub total: u64,
+    /// The free room, without the reserve.
+    pub available: u64,
+    /// The size that the reserve should have.
+    pub wanted: u64,
+    /// The size that the reserve has.
+    pub held: u64,
+    /// The store cannot be written.
+    pub read_only: bool,
+}
+
+impl Room {
+    fn is_full(&self) -> bool {
+        self.held < self.wanted || (self.total > 0 && self.available == 0)
+    }
+
+    fn is_near_full(&self) -> bool {
+        self.available < (self.total / NEAR_FULL_PART).min(NEAR_FULL_BYTES_MAX)
+    }
+}
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(crate) struct Health {
+    room: Room,
+    /// Damaged objects, each with the cause.
+    damaged: BTreeMap<String, String>,
+}
+
+impl Health {
+    /// Reports an object as damaged until [`Health::mended`].
+    #[allow(dead_code, reason = "for the readers of the store")]
+    pub(crate) fn damaged(&mut self, object: &str, cause: &str) {
+        if self.damaged.len() < DAMAGED_MAX || self.damaged.contains_key(object) {
+            self.damaged.insert(object.to_owned(), cause.to_owned());
+        }
+    }
+
+    /// Ends the report: the object is readable.
+    #[allow(dead_code, reason = "for the readers of the store")]
+    pub(crate) fn mended(&mut self, object: &str) {
+        self.damaged.remove(object);
+    }
+}
+
+fn warning(code: &str, text: String, remedy: &str) -> Warning {
+    Warning { code: code.to_owned(), text, remedy: remedy.to_owned() }
+}
+
+impl Mds {
+    pub(crate) fn note_room(&mut self, room: Room) {
+        self.health.room = room;
+    }
+
+    /// The reason for rejecting all changes, if there is one.
+    pub(crate) fn refusing(&self) -> Option<Errno> {
+        if self.phase == Phase::Stopping { Some(Errno::Again) } else { self.log.failed() }
+    }
+
+    /// Rejects a change that the store cannot take.
+    pub(crate) fn check_store(&self, op: &Op<'_>) -> Result<(), Refused> {
+        let refusing = self.refusing().filter(|_| op.is_change());
+        let (errno, text) = match refusing {
+            Some(errno @ Errno::NoSpace) => (
+                errno,
+                "the object store is full; changes are refused until there is room, reading goes on",
+            ),
+            Some(errno @ Errno::ReadOnly) => (
+                errno,
+                "the object store is read-only; changes are refused until it can be written",
+            ),
+            Some(errno) => {
+                (errno, "the journal cannot be written; changes are refused until it can")
+            }
+            None if self.is_full_for(op) => (
+                Errno::NoSpace,
+                "the object store is full; until there is room it takes removals only, and reading \
+                 goes on",
+            ),
+            None => return Ok(()),
+        };
+        Err(Refused::Failure(Failure { errno, text: text.into() }))
+    }
+
+    /// A replayed request was acknowledged before a restart, so a full store must take it.
+    fn is_full_for(&self, op: &Op<'_>) -> bool {
+        self.health.room.is_full()
+            && adds(op)
+            && self.phase == Phase::Active
+            && !self.is_resend_busy()
+    }
+
+    /// The conditions that hold now.
+    pub(crate) fn warnings(&self) -> Vec<Warning> {
+        let mut found = self.balance.warnings();
+        found.extend(self.store_warning());
+        found.extend(self.damage_warning());
+        found.extend(self.store_warnings());
+        let now = self.clock.now;
+        if let Some(since) = self.log.oldest_write().filter(|at| now.since(*at) >= SLOW_AFTER) {
+            let seconds = now.since(since).0 / 1_000_000_000;
+            let text = format!("the object store has not finished a write for {seconds} s");
+            found.push(warning("STORE_SLOW", text, "look at the disk, or at `ceph health detail`"));
+        }
+        if let Some((since, what)) =
+            self.longest_wait().filter(|(at, _)| now.since(*at) >= SLOW_AFTER)
+        {
+            let seconds = now.since(since).0 / 1_000_000_000;
+            let text = format!("requests wait for {what}, which has not answered for {seconds} s");
+            let remedy = "wait: its session is closed after half a minute; or end that client";
+            found.push(warning("REQUESTS_BLOCKED", text, remedy));
+        }
+        found
+    }
+
+    fn store_warning(&self) -> Option<Warning> {
+        let room = &self.health.room;
+        let failed = self.log.failed();
+        let mib = |bytes: u64| bytes >> 20;
+        if room.read_only || failed == Some(Errno::ReadOnly) {
+            let text = "the object store is read-only, and changes are refused".to_owned();
+            let remedy = "look for disk errors in the kernel's log, and mount it writable";
+            return Some(warning("STORE_READ_ONLY", text, remedy));
+        }
+        if room.is_full() || failed == Some(Errno::NoSpace) {
+            let text = format!(
+                "the object store is full, and what adds to it is refused; of its reserve of {} MiB \
+                 {} MiB are left",
+                mib(room.wanted),
+                mib(room.held)
+            );
+            return Some(warning("STORE_FULL", text, "remove files, or enlarge the store"));
+        }
+        if let Some(errno) = failed {
+            let text = format!(
+                "the journal cannot be written ({}), and changes are refused",
+                errno.symbol()
+            );
+            let remedy = "look for disk errors in the kernel's log, or at `ceph health detail`";
+            return Some(warning("STORE_FAILED", text, remedy));
+        }
+        room.is_near_full().then(|| {
+            let (left, total) = (mib(room.available), mib(room.total));
+            let text = format!("the object store is nearly full: {left} of {total} MiB are left");
+            warning("STORE_NEAR_FULL", text, "remove files, or enlarge the store")
+        })
+    }
+
+    fn damage_warning(&self) -> Option<Warning> {
+        let (object, cause) = self.health.damaged.first_key_value()?;
+        let more = match self.health.damaged.len() {
+            1 => String::new(),
+            count => format!(", and {} more", count - 1),
+        };
+        let text = format!("the object {object} is damaged ({cause}){more}");
+        let remedy = "`cudele scrub` lists what is damaged; `cudele down` and `cudele fsck` say what \
+                      can be repaired";
+        Some(warning("DAMAGED", text, remedy))
+    }
+
+    /// The client that has owed an answer for the longest time, and since when.
+    fn longest_wait(&self) -> Option<(Moment, String)> {
+        let revoked = self.caps.revoking().into_iter().map(|(dir, client, since)| {
+            (since, format!("client {} to give back the directory {dir}", client.0))
+        });
+        revoked.min_by_key(|(since, _)| *since)
+    }
+}
+
+/// Whether an operation adds more to the store than its event in the journal.
+#[allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "everything else removes, or adds next to nothing"
+)]
+fn adds(op: &Op<'_>) -> bool {
+    match op {
+        Op::Create { .. }
+        | Op::Link { .. }
+        | Op::SetXattr { .. }
+        | Op::Append { .. }
+        | Op::Decouple { .. }
+        | Op::Merge { .. }
+        | Op::Adopt { .. } => true,
+        Op::SetData { data, .. } => !data.is_empty(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

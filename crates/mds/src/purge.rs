@@ -1,0 +1,405 @@
+//! The purge queue: data objects of removed files, and objects of removed directories.
+//!
+//! The content of a file is deleted as soon as the removal is durable in the journal and no client
+//! has the file open. Other objects are deleted when the metadata store shows the removal: a
+//! removal that is not journalled may be lost in a crash, and a replay may read a removed
+//! directory.
+//!
+//! The queue survives a crash. Until a directory is written without the removed name, a replay
+//! finds the inode again (`recovered`). Before such a directory is written, the server writes a
+//! list of the inodes in the queue ([`Removal`]), and deletes the list when the last of them is
+//! purged.
+//!
+//! Invariants:
+//! * an inode on a list is durably removed;
+//! * while a snapshot is taken, no content is deleted because of the journal alone: the snapshot
+//!   may show a directory that still has the name.
+
+mod recovered;
+mod room;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
+use metastore::{REMOVALS_MAX, Removal, removals_name};
+use namespace::Freed;
+use types::{Ino, Moment, Seq, Span};
+
+use crate::{Effects, Mds, Phase, Waiting};
+
+use recovered::Recovered;
+use room::Room;
+
+/// Inodes that are purged at the same time.
+const DELETING_MAX: usize = 64;
+const RETRY: Span = Span::from_millis(500);
+
+/// A store operation of the purge queue.
+#[derive(Debug)]
+pub(crate) enum Task {
+    /// Delete the objects of a removed inode.
+    Delete(Ino),
+    /// Write a list.
+    List(u64),
+    /// Name the lists of earlier terms.
+    ReadNames,
+    /// Read one of them.
+    Read(String),
+}
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(crate) struct Purges {
+    all: BTreeMap<Ino, Entry>,
+    /// Files whose content is deleted when the journal is durable, in the order of removal.
+    soon: VecDeque<Ino>,
+    /// Inodes that wait until the metadata store shows the removal, and inodes of which it does.
+    later: VecDeque<Ino>,
+    shown: VecDeque<Ino>,
+    /// Inodes with a removal in the journal that are on no list.
+    unlisted: VecDeque<Ino>,
+    lists: BTreeMap<u64, List>,
+    next_list: u64,
+    /// The list that is being written.
+    writing: Option<u64>,
+    /// When the last write of a list failed; `None` after one that succeeded.
+    unwritten: Option<Moment>,
+    deleting: usize,
+    retries: VecDeque<(Ino, Moment)>,
+    recovered: Recovered,
+    room: Room,
+}
+
+#[derive(Debug)]
+struct Entry {
+    freed: Freed,
+    /// The newest event when it was removed.
+    seq: Seq,
+    /// The removal is in the journal or in the metadata store.
+    certain: bool,
+    /// The content is deleted before the metadata store shows the removal.
+    soon: bool,
+    /// The lists with this inode, written or being written.
+    lists: Vec<u64>,
+}
+
+/// A list in the store.
+#[derive(Debug)]
+struct List {
+    name: String,
+    /// Inodes on the list that are not purged.
+    left: usize,
+    stored: bool,
+}
+
+fn removal_of(freed: &Freed) -> Removal {
+    let Freed { ino, is_dir, size, stripe, .. } = *freed;
+    if is_dir {
+        return Removal::Directory { ino };
+    }
+    Removal::File { ino, pool: stripe.pool(), stripes: stripe.count(size) }
+}
+
+impl Purges {
+    /// How many removed inodes may have objects in the store.
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether no inode waits to be purged.
+    fn is_at_rest(&self) -> bool {
+        self.soon.is_empty() && self.later.is_empty() && self.shown.is_empty()
+    }
+
+    /// Whether the server may stop: every inode that is left is on a list.
+    pub(crate) fn is_idle(&self) -> bool {
+        let listed = self.unlisted.is_empty() || self.unwritten.is_some();
+        self.is_at_rest()
+            && self.retries.is_empty()
+            && self.deleting == 0
+            && self.writing.is_none()
+            && listed
+    }
+
+    fn add(&mut self, freed: Freed, seq: Seq, journalled: bool) {
+        let (certain, soon) = (journalled, journalled && !freed.is_dir);
+        let lists = Vec::new();
+        let entry = Entry { freed, seq, certain, soon, lists };
+        if self.all.insert(freed.ino, entry).is_none() && certain {
+            self.unlisted.push_back(freed.ino);
+        }
+    }
+
+    /// Queues an inode that no client has open.
+    fn queue(&mut self, ino: Ino) {
+        match self.all.get(&ino) {
+            Some(entry) if entry.soon => self.soon.push_back(ino),
+            Some(_) => self.later.push_back(ino),
+            None => {}
+        }
+    }
+
+    fn is_listed(&self, ino: Ino) -> bool {
+        let stored = |list: &u64| self.lists.get(list).is_some_and(|list| list.stored);
+        self.all.get(&ino).is_some_and(|entry| entry.lists.iter().any(stored))
+    }
+
+    /// Takes the inodes for a new list, if one that was removed up to `needed` is on none. `safe`
+    /// is the durable position of the journal.
+    fn take_unlisted(&mut self, needed: Seq, safe: Seq) -> Vec<Ino> {
+        let mut taken = Vec::new();
+        while taken.len() < REMOVALS_MAX
+            && let Some(ino) = self.unlisted.front()
+        {
+            let last = if taken.is_empty() { needed.min(safe) } else { safe };
+            match self.all.get(ino) {
+                Some(entry) if entry.seq > last => break,
+                Some(_) => taken.push(*ino),
+                // The inode is purged.
+                None => {}
+            }
+            self.unlisted.pop_front();
+        }
+        taken
+    }
+
+    /// Forgets an inode that has no objects any more. Returns the names of lists that are done.
+    fn finish(&mut self, ino: Ino) -> Vec<String> {
+        let Some(entry) = self.all.remove(&ino) else { return Vec::new() };
+        for number in &entry.lists {
+            if let Some(list) = self.lists.get_mut(number) {
+                list.left = list.left.saturating_sub(1);
+            }
+        }
+        self.take_done(&entry.lists)
+    }
+
+    fn take_done(&mut self, numbers: &[u64]) -> Vec<String> {
+        let mut names = Vec::new();
+        for number in numbers {
+            if self.lists.get(number).is_some_and(|list| list.stored && list.left == 0) {
+                names.extend(self.lists.remove(number).map(|list| list.name));
+            }
+        }
+        names
+    }
+}
+
+impl Mds {
+    /// Queues inodes that lost their last name; `journalled` says whether the journal has the
+    /// event.
+    pub(crate) fn note_freed(&mut self, journalled: bool) {
+        // The journal of a branch's server is not the journal of the namespace.
+        let journalled = journalled && !self.is_private();
+        let seq = self.last_seq();
+        for freed in self.namespace.take_freed() {
+            let is_open = self.opens.keep(freed);
+            self.purges.room.note(&freed, journalled, self.clock.now);
+            if is_open || freed.is_stored {
+                self.purges.add(freed, seq, journalled);
+            }
+            if !is_open && freed.is_stored {
+                self.purges.queue(freed.ino);
+            }
+        }
+    }
+
+    /// Queues a file without a name that its last client has closed.
+    pub(crate) fn purge_closed(&mut self, freed: Freed) {
+        self.purges.queue(freed.ino);
+    }
+
+    /// Writes a list of durably removed inodes, if one that was removed up to `needed` is on none.
+    /// Returns whether the write of a directory must wait for the list.
+    pub(crate) fn list_removals(&mut self, needed: Seq, effects: &mut Effects) -> bool {
+        if self.purges.writing.is_some() {
+            return true;
+        }
+        if self.is_private() {
+            return false;
+        }
+        let now = self.clock.now;
+        // A full store: directories are written without waiting for a list, because that makes
+        // room.
+        if self.purges.unwritten.is_some_and(|at| now.since(at) < RETRY) {
+            return false;
+        }
+        let listed = self.purges.take_unlisted(needed, self.log.safe());
+        if listed.is_empty() {
+            return false;
+        }
+        let number = self.purges.next_list;
+        self.purges.next_list += 1;
+        let name = removals_name(self.rank, self.tables.epoch(), number);
+        let mut removals = Vec::with_capacity(listed.len());
+        for ino in listed {
+            if let Some(entry) = self.purges.all.get_mut(&ino) {
+                entry.lists.push(number);
+                removals.push(removal_of(&entry.freed));
+            }
+        }
+        let list = List { name: name.clone(), left: removals.len(), stored: false };
+        self.purges.lists.insert(number, list);
+        self.purges.writing = Some(number);
+        let (data, condition) = (Removal::encode_list(&removals), Condition::Any);
+        let op = StoreOp::Put { object: name, data, condition };
+        self.store(Waiting::Purge(Task::List(number)), op, effects);
+        self.purges.unwritten.is_none()
+    }
+
+    fn removals_listed(
+        &mut self,
+        number: u64,
+        result: &Result<StoreResult, Box<StoreFailure>>,
+        effects: &mut Effects,
+    ) {
+        self.purges.writing = None;
+        if result.is_ok() {
+            self.purges.unwritten = None;
+            if let Some(list) = self.purges.lists.get_mut(&number) {
+                list.stored = true;
+            }
+            let done = self.purges.take_done(&[number]);
+            self.forget_lists(done, effects);
+        } else {
+            self.purges.unwritten = Some(self.clock.now);
+            self.purges.lists.remove(&number);
+            let on_it = self.purges.all.iter_mut().filter(|(_, it)| it.lists.contains(&number));
+            for (ino, entry) in on_it {
+                entry.lists.retain(|list| *list != number);
+                self.purges.unlisted.push_front(*ino);
+            }
+        }
+        self.commit_captured(effects);
+    }
+
+    fn forget_lists(&mut self, objects: Vec<String>, effects: &mut Effects) {
+        if !objects.is_empty() {
+            self.forget(StoreOp::Delete { objects }, effects);
+        }
+    }
+
+    /// Purges what may be purged. Called on every tick and after every store operation.
+    pub(crate) fn purge_step(&mut self, effects: &mut Effects) {
+        if !matches!(self.phase, Phase::Active | Phase::Stopping) {
+            return;
+        }
+        self.take_recovered(effects);
+        if self.purges.is_at_rest() {
+            return;
+        }
+        let safe = self.log.safe();
+        while self.purges.deleting < DELETING_MAX
+            && !self.snapshots.is_any()
+            && let Some(ino) = self.purges.soon.front().copied()
+            && self.purges.all.get(&ino).is_none_or(|entry| entry.seq <= safe)
+        {
+            self.purges.soon.pop_front();
+            self.delete_removed(ino, effects);
+        }
+        self.purge_shown(effects);
+        if self.phase == Phase::Stopping {
+            self.list_removals(safe, effects);
+        }
+    }
+
+    /// Purges inodes whose removal the metadata store shows. They are listed first, because no
+    /// replay finds them again.
+    fn purge_shown(&mut self, effects: &mut Effects) {
+        if !self.purges.later.is_empty() {
+            let unwritten = self.oldest_unwritten();
+            while let Some(ino) = self.purges.later.front().copied() {
+                if let Some(entry) = self.purges.all.get_mut(&ino) {
+                    if entry.seq >= unwritten {
+                        break;
+                    }
+                    if !std::mem::replace(&mut entry.certain, true) {
+                        self.purges.unlisted.push_back(ino);
+                    }
+                }
+                self.purges.later.pop_front();
+                self.purges.shown.push_back(ino);
+            }
+        }
+        let private = self.is_private();
+        while self.purges.deleting < DELETING_MAX
+            && let Some(ino) = self.purges.shown.front().copied()
+        {
+            let free = private || self.purges.unwritten.is_some() || self.purges.is_listed(ino);
+            if !free && self.purges.all.contains_key(&ino) {
+                self.list_removals(self.log.safe(), effects);
+                return;
+            }
+            self.purges.shown.pop_front();
+            self.delete_removed(ino, effects);
+        }
+    }
+
+    fn delete_removed(&mut self, ino: Ino, effects: &mut Effects) {
+        let Some(freed) = self.purges.all.get(&ino).map(|entry| entry.freed) else { return };
+        if self.namespace.knows(ino) {
+            // A repeated merge has created the inode again.
+            let done = self.purges.finish(ino);
+            return self.forget_lists(done, effects);
+        }
+        // After a restart, a client may have reported the file as open meanwhile.
+        if !freed.is_dir && self.opens.keep(freed) {
+            return;
+        }
+        self.purges.deleting += 1;
+        let op = match removal_of(&freed) {
+            Removal::Directory { ino } => StoreOp::PurgeDir { ino },
+            Removal::File { ino, pool, stripes } => StoreOp::PurgeData { ino, pool, stripes },
+        };
+        self.store(Waiting::Purge(Task::Delete(ino)), op, effects);
+    }
+
+    fn purged(
+        &mut self,
+        ino: Ino,
+        result: &Result<StoreResult, Box<StoreFailure>>,
+        effects: &mut Effects,
+    ) {
+        self.purges.deleting -= 1;
+        if result.is_err() {
+            return self.purges.retries.push_back((ino, self.clock.now));
+        }
+        self.counters.purged += 1;
+        let done = self.purges.finish(ino);
+        self.forget_lists(done, effects);
+    }
+
+    pub(crate) fn purge_stored(
+        &mut self,
+        task: Task,
+        result: Result<StoreResult, Box<StoreFailure>>,
+        effects: &mut Effects,
+    ) {
+        match task {
+            Task::Delete(ino) => self.purged(ino, &result, effects),
+            Task::List(number) => self.removals_listed(number, &result, effects),
+            Task::ReadNames => {
+                self.removals_found(result);
+                self.read_next_removals(effects);
+            }
+            Task::Read(name) => {
+                self.removals_read(name, result);
+                self.read_next_removals(effects);
+            }
+        }
+    }
+
+    pub(crate) fn purge_tick(&mut self, effects: &mut Effects) {
+        let now = self.clock.now;
+        while self.purges.retries.front().is_some_and(|(_, at)| now.since(*at) >= RETRY)
+            && let Some((ino, _)) = self.purges.retries.pop_front()
+        {
+            self.purges.queue(ino);
+        }
+        self.room_tick(effects);
+        self.purge_step(effects);
+    }
+}
+
+#[cfg(test)]
+mod tests;

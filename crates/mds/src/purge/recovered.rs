@@ -1,0 +1,173 @@
+//! Recovery of the purge queue: removed inodes that the replay finds, and inodes on lists of
+//! earlier terms.
+//!
+//! Clients report removed files that they have open when they reconnect, so nothing is purged
+//! before the time for that is over.
+
+use journal::Event;
+use metastore::request::{StoreFailure, StoreOp, StoreResult};
+use metastore::{Removal, parse_removals_name, removals_prefix};
+use namespace::Freed;
+use types::{Ino, Moment, Seq, Set, Stripe};
+
+use super::{List, Purges, Task};
+use crate::{Effects, Mds, Phase, Waiting};
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(super) struct Recovered {
+    /// Inodes that lost a name by an event of the journal.
+    named: Set<Ino>,
+    /// Inodes to be queued when the time for reconnecting is over.
+    waiting: Vec<Ino>,
+    /// Removed files without content: a client that has one open may have written since.
+    empty: Vec<Freed>,
+    /// The end of the time for reconnecting.
+    until: Option<Moment>,
+    /// Lists to be read.
+    names: Vec<String>,
+    reading: bool,
+}
+
+#[cfg(test)]
+impl Recovered {
+    /// A recovery without lists.
+    pub(super) fn done() -> Self {
+        Self { until: Some(Moment(0)), ..Self::default() }
+    }
+}
+
+impl Purges {
+    /// Notes the inode from which a replayed event takes a name.
+    pub(crate) fn replayed(&mut self, event: &Event<'_>) {
+        self.recovered.named.extend(unnamed(event));
+    }
+
+    /// Takes the inodes that the replay found without a name. Only an inode that an event names was
+    /// removed by one.
+    pub(crate) fn recover(&mut self, freed: Vec<Freed>, last: Seq) {
+        let named = std::mem::take(&mut self.recovered.named);
+        for freed in freed.into_iter().filter(|freed| named.contains(&freed.ino)) {
+            if freed.is_stored {
+                self.add(freed, last, true);
+                self.recovered.waiting.push(freed.ino);
+            } else {
+                self.recovered.empty.push(freed);
+            }
+        }
+    }
+
+    /// Takes over a list of an earlier term.
+    pub(super) fn take_list(&mut self, name: String, removals: &[Removal], last: Seq) {
+        let number = self.next_list;
+        self.next_list += 1;
+        self.lists.insert(number, List { name, left: removals.len(), stored: true });
+        for removal in removals {
+            let ino = removal.ino();
+            if !self.all.contains_key(&ino) {
+                self.add(freed_of(removal), last, true);
+                self.recovered.waiting.push(ino);
+            }
+            if let Some(entry) = self.all.get_mut(&ino) {
+                entry.lists.push(number);
+            }
+        }
+    }
+}
+
+/// The inode from which an event takes a name.
+fn unnamed(event: &Event<'_>) -> Option<Ino> {
+    match *event {
+        Event::Unlink { ino, .. }
+        | Event::Rmdir { ino, .. }
+        | Event::Rename { replaced: ino, .. } => Some(ino).filter(|ino| ino.0 != 0),
+        Event::Create(_)
+        | Event::Link { .. }
+        | Event::SetAttr { .. }
+        | Event::SetXattr { .. }
+        | Event::SetData { .. }
+        | Event::SetPolicy { .. }
+        | Event::Session { .. }
+        | Event::Merged { .. }
+        | Event::Stored { .. } => None,
+    }
+}
+
+fn freed_of(removal: &Removal) -> Freed {
+    let (ino, is_stored) = (removal.ino(), true);
+    match *removal {
+        Removal::Directory { .. } => {
+            Freed { ino, is_dir: true, size: 0, stripe: Stripe::default(), is_stored }
+        }
+        Removal::File { pool, stripes, .. } => {
+            let stripe = Stripe::DEFAULT.in_pool(pool);
+            let size = stripes.saturating_mul(stripe.bytes());
+            Freed { ino, is_dir: false, size, stripe, is_stored }
+        }
+    }
+}
+
+impl Mds {
+    /// Begins to read the lists of earlier terms, and queues the recovered inodes when the time for
+    /// reconnecting is over.
+    pub(super) fn take_recovered(&mut self, effects: &mut Effects) {
+        if self.phase != Phase::Active || self.is_private() {
+            return;
+        }
+        let Some(until) = self.purges.recovered.until else {
+            self.purges.recovered.until = Some(self.clock.now + self.settings.reconnect);
+            self.purges.recovered.reading = true;
+            let prefix = removals_prefix(self.rank);
+            self.store(Waiting::Purge(Task::ReadNames), StoreOp::List { prefix }, effects);
+            return;
+        };
+        let recovered = &mut self.purges.recovered;
+        let nothing = recovered.waiting.is_empty() && recovered.empty.is_empty();
+        if nothing || recovered.reading || self.clock.now < until {
+            return;
+        }
+        for freed in std::mem::take(&mut recovered.empty) {
+            if self.opens.keep(freed) {
+                self.purges.add(freed, self.log.last(), true);
+            }
+        }
+        for ino in std::mem::take(&mut self.purges.recovered.waiting) {
+            self.purges.queue(ino);
+        }
+        self.purges.room.ask(self.clock.now);
+    }
+
+    pub(super) fn removals_found(&mut self, result: Result<StoreResult, Box<StoreFailure>>) {
+        // After a failure, the next term reads the lists.
+        if let Ok(StoreResult::Names(names)) = result {
+            // The lists of this term are known.
+            let epoch = self.tables.epoch();
+            let is_old = |name: &String| {
+                parse_removals_name(name).is_some_and(|(_, written, _)| written < epoch)
+            };
+            self.purges.recovered.names = names.into_iter().filter(is_old).rev().collect();
+        }
+    }
+
+    pub(super) fn removals_read(
+        &mut self,
+        name: String,
+        result: Result<StoreResult, Box<StoreFailure>>,
+    ) {
+        // An unreadable list stays in the store, and `cudele fsck` reports it.
+        if let Ok(StoreResult::Bytes(bytes, _)) = result
+            && let Ok(removals) = Removal::decode_list(&name, &bytes)
+        {
+            self.purges.take_list(name, &removals, self.log.last());
+        }
+    }
+
+    pub(super) fn read_next_removals(&mut self, effects: &mut Effects) {
+        let Some(object) = self.purges.recovered.names.pop() else {
+            self.purges.recovered.reading = false;
+            return;
+        };
+        let task = Waiting::Purge(Task::Read(object.clone()));
+        self.store(task, StoreOp::Get { object }, effects);
+    }
+}

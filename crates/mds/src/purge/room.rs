@@ -1,0 +1,83 @@
+//! Checkpoints that give room back: of small files, whose content is in directories and in the
+//! journal, and of inodes that wait in the purge queue for the metadata store.
+//!
+//! On a quiet server, a checkpoint and a trim of the journal follow a removal after a while. On a
+//! busy server they follow only a removal of many bytes, because directories that change are
+//! written again soon.
+
+use namespace::Freed;
+use types::{Moment, Origin, Seq, Span};
+
+use crate::{Effects, Mds, Phase};
+
+/// How long after a removal its room is given back.
+const AFTER: Span = Span::from_millis(2000);
+/// A server without an event for so long is quiet.
+const STILL: Span = Span::from_millis(1000);
+/// Removed bytes that are worth a checkpoint on a busy server.
+const WORTH: u64 = 4 << 20;
+/// Bytes that a removed name counts beside its content.
+const NAME: u64 = 64;
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    /// The first removal since the last checkpoint of this kind, and the removed bytes.
+    since: Option<Moment>,
+    bytes: u64,
+    /// The newest event, and when it was seen.
+    newest: (Seq, Moment),
+    /// The position up to which the journal is to be trimmed.
+    trimming: Option<Seq>,
+}
+
+impl Room {
+    /// Counts a removed inode; `journalled` says whether the journal has the event.
+    pub(super) fn note(&mut self, freed: &Freed, journalled: bool, now: Moment) {
+        self.ask(now);
+        // Data objects are deleted without a checkpoint.
+        let content = if freed.is_stored && journalled { 0 } else { freed.size };
+        self.bytes = self.bytes.saturating_add(content).saturating_add(NAME);
+    }
+
+    /// Asks for a checkpoint after a while.
+    pub(super) fn ask(&mut self, now: Moment) {
+        self.since.get_or_insert(now);
+    }
+}
+
+impl Mds {
+    /// Starts a checkpoint if one is due.
+    pub(super) fn room_tick(&mut self, effects: &mut Effects) {
+        let (now, last) = (self.clock.now, self.last_seq());
+        if self.phase != Phase::Active || self.is_private() {
+            return;
+        }
+        let room = &mut self.purges.room;
+        if room.newest.0 != last {
+            room.newest = (last, now);
+        }
+        if let Some(seq) = room.trimming
+            && !self.checkpoint.is_writing()
+        {
+            if self.log.first_kept() > seq {
+                self.purges.room.trimming = None;
+            } else {
+                self.trim(effects);
+            }
+        }
+        let room = &mut self.purges.room;
+        let Some(since) = room.since else { return };
+        let is_still = now.since(room.newest.1) >= STILL;
+        if now.since(since) < AFTER || !(is_still || room.bytes >= WORTH) {
+            return;
+        }
+        (room.since, room.bytes, room.trimming) = (None, 0, Some(last));
+        if self.log.has_segments() {
+            // A new segment allows the trim of the one that is written to.
+            self.log.end_segment();
+            self.log.append(now, Origin::default(), &journal::Event::NOTHING);
+        }
+        self.checkpoint_again(Some(last));
+    }
+}

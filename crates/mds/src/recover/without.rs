@@ -1,0 +1,57 @@
+//! Recovery without a damaged directory. Its events are applied to an empty directory, because
+//! the same events change intact directories, too.
+
+use metastore::request::{StoreFailure, StoreOp};
+use types::{Error, Ino, Seq};
+
+use super::Step;
+use crate::damage::is_damage;
+use crate::{Effects, Mds};
+
+/// Whether the rest can be served without a directory. Hidden ones hold inodes of all directories.
+fn is_dispensable(dir: Ino) -> bool {
+    let hidden = [Ino::LINKS, Ino::ANCHOR].contains(&dir) || dir.is_above();
+    !hidden
+}
+
+impl Mds {
+    /// Continues the replay without a damaged directory. Returns whether that is possible.
+    pub(crate) fn recover_without(
+        &mut self,
+        dir: Ino,
+        error: &Error,
+        effects: &mut Effects,
+    ) -> bool {
+        let replays = matches!(self.recovery.step, Step::Replay | Step::ReadStored);
+        if !replays || !is_damage(error.errno) || !is_dispensable(dir) {
+            return false;
+        }
+        // Events before this one did not need the directory, or made it dirty.
+        self.withhold(dir, Seq(self.recovery.applied.0.saturating_add(1)), error);
+        self.namespace.take_as_empty(dir);
+        self.replay_on(effects);
+        true
+    }
+
+    /// The position of a directory in the store is unknown. Returns whether the replay continues.
+    pub(super) fn recover_without_stored(
+        &mut self,
+        failure: &StoreFailure,
+        effects: &mut Effects,
+    ) -> bool {
+        let (Step::ReadStored, StoreOp::LoadDir { ino }) = (&self.recovery.step, &failure.op)
+        else {
+            return false;
+        };
+        self.recovery.stored = Some(None);
+        self.recover_without(*ino, &failure.error, effects)
+    }
+
+    /// After the replay, names that are missing in memory may still be in the store.
+    pub(super) fn doubt_damaged(&mut self) {
+        let dirs: Vec<Ino> = self.damage.all_withheld().map(|(dir, _)| dir).collect();
+        for dir in dirs {
+            self.namespace.doubt(dir);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Events of a cluster that the monitor's log records: a line for each.
+//!
+//! The monitor decides which events are worth a line; the driver adds the time and writes.
+//! Notices about servers come from comparing the map with the map of the notices before, so no way
+//! of changing the map can leave one out.
+
+use std::fmt;
+
+use metastore::{StoreNotice, StoreWatch};
+use types::{Moment, Rank};
+use wire::{ClusterMap, MdsEntry, MdsState};
+
+use crate::{Effects, Mon, Phase};
+
+/// An event of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// The map is read, and requests are served.
+    Serving {
+        /// Ranks in the map.
+        ranks: usize,
+    },
+    /// The map cannot be read: requests are refused.
+    Refusing {
+        /// Why.
+        why: String,
+    },
+    /// The state of a metadata server changed.
+    Server(Box<MdsEntry>),
+    /// No beacon of a metadata server came for too long, or it does not stop.
+    Silent(Rank),
+    /// A rank is no longer part of the cluster.
+    Removed(Rank),
+    /// The cluster is to stop.
+    Stopping,
+    /// The object store fails, or works again.
+    Store(StoreNotice),
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Serving { ranks } => {
+                write!(f, "serving: the cluster map is read and has {ranks} ranks")
+            }
+            Self::Refusing { why } => write!(f, "refusing requests: {why}"),
+            Self::Server(entry) => {
+                let MdsEntry { rank, epoch, address, state, pid, .. } = &**entry;
+                match state {
+                    MdsState::Lost => write!(f, "{rank} has lost its server (process {pid})"),
+                    MdsState::Replaying | MdsState::Active | MdsState::Stopping => {
+                        let (state, term) = (state.word(), epoch.0);
+                        write!(f, "{rank} is {state} at {address} (process {pid}, term {term})")
+                    }
+                }
+            }
+            Self::Silent(rank) => write!(f, "the server of {rank} does not answer: given up"),
+            Self::Removed(rank) => write!(f, "{rank} is removed from the cluster"),
+            Self::Stopping => f.write_str("stopping the cluster"),
+            Self::Store(notice) => notice.fmt(f),
+        }
+    }
+}
+
+/// The state that the newest notices reported.
+#[derive(Debug, Default)]
+pub(crate) struct Noticed {
+    phase: Option<Phase>,
+    stopping: bool,
+    servers: Vec<MdsEntry>,
+    pub(crate) store: StoreWatch,
+}
+
+impl Mon {
+    pub(crate) fn notice(&mut self, now: Moment, effects: &mut Effects) {
+        let map = self.ledger.map();
+        if self.noticed.phase.as_ref() != Some(&self.phase) {
+            self.noticed.phase = Some(self.phase.clone());
+            effects.notices.extend(match &self.phase {
+                Phase::Serving => Some(Notice::Serving { ranks: map.mds.len() }),
+                Phase::Refusing(why) => Some(Notice::Refusing { why: why.text.clone() }),
+                Phase::Loading | Phase::Stopped => None,
+            });
+        }
+        if matches!(self.phase, Phase::Serving) && self.noticed.servers != map.mds {
+            note_servers(&self.noticed.servers, map, effects);
+            self.noticed.servers.clone_from(&map.mds);
+        }
+        if self.stop.is_some() && !self.noticed.stopping {
+            self.noticed.stopping = true;
+            effects.notices.push(Notice::Stopping);
+        }
+        effects.notices.extend(self.noticed.store.notice(now).map(Notice::Store));
+    }
+}
+
+fn note_servers(before: &[MdsEntry], map: &ClusterMap, effects: &mut Effects) {
+    let changed = map.mds.iter().filter(|entry| !before.contains(entry));
+    effects.notices.extend(changed.map(|entry| Notice::Server(Box::new(entry.clone()))));
+    let is_in_map = |rank| map.mds.iter().any(|entry| entry.rank == rank);
+    let removed = before.iter().map(|entry| entry.rank).filter(|rank| !is_in_map(*rank));
+    effects.notices.extend(removed.map(Notice::Removed));
+}

@@ -1,0 +1,100 @@
+//! Requests about attributes and extended attributes, and about room.
+
+use cudele::{AttrChange, Errno, Error, Ino, Result, XattrFlags};
+use vfs::{Caller, Entry};
+
+use crate::asked::time;
+use crate::filesystem::{Filesystem, Given};
+use crate::fuse::{Out, SetAttr};
+
+/// Bytes of the unit in which room is counted.
+const SPACE_UNIT: u32 = 4096;
+/// Bytes of the longest name.
+const NAME_BYTES_MAX: u32 = 255;
+/// Flags of setxattr(2).
+const XATTR_CREATE: u32 = 1;
+const XATTR_REPLACE: u32 = 2;
+
+impl Filesystem {
+    fn attributes(&self, entry: Result<Entry>, out: &mut Out) -> Result<Given> {
+        let Entry { attr, valid } = entry?;
+        out.attributes(&attr, self.number(attr.ino), valid);
+        Ok(Given::Nothing)
+    }
+
+    pub(crate) fn get_attr(&self, ino: Ino, out: &mut Out) -> Result<Given> {
+        self.attributes(self.vfs.attr(ino), out)
+    }
+
+    pub(crate) fn set_attr(
+        &self,
+        caller: &Caller,
+        ino: Ino,
+        change: &SetAttr,
+        out: &mut Out,
+    ) -> Result<Given> {
+        let SetAttr { mode, uid, gid, size, atime, mtime, is_open } = *change;
+        let (atime, mtime) = (atime.map(time), mtime.map(time));
+        let change = AttrChange { mode, uid, gid, size, atime, mtime };
+        self.attributes(self.vfs.set_attr(caller, ino, &change, is_open), out)
+    }
+
+    pub(crate) fn set_xattr(
+        &self,
+        caller: &Caller,
+        ino: Ino,
+        name: &[u8],
+        value: Option<&[u8]>,
+        flags: u32,
+    ) -> Result<Given> {
+        let (create, replace) = (flags & XATTR_CREATE != 0, flags & XATTR_REPLACE != 0);
+        let done = self.vfs.set_xattr(caller, ino, name, value, XattrFlags { create, replace });
+        self.tell_outdated();
+        done.map(|()| Given::Nothing)
+    }
+
+    pub(crate) fn get_xattr(
+        &self,
+        caller: &Caller,
+        (ino, name): (Ino, &[u8]),
+        size: u32,
+        out: &mut Out,
+    ) -> Result<Given> {
+        sized(&self.vfs.xattr(caller, ino, name)?, size, out)
+    }
+
+    pub(crate) fn list_xattr(
+        &self,
+        caller: &Caller,
+        ino: Ino,
+        size: u32,
+        out: &mut Out,
+    ) -> Result<Given> {
+        let names = self.vfs.xattrs(caller, ino)?.into_iter();
+        let ended = names.map(|name| [name, vec![0]].concat());
+        sized(&ended.collect::<Vec<_>>().concat(), size, out)
+    }
+
+    pub(crate) fn stat_fs(&self, out: &mut Out) -> Result<Given> {
+        let space = self.vfs.space()?;
+        let unit = u64::from(SPACE_UNIT);
+        let (total, free) = (space.total / unit, space.available / unit);
+        // Inode numbers have 64 bits and inodes take no room of their own.
+        [total, free, free, 0, 0].into_iter().for_each(|value| out.u64(value));
+        [SPACE_UNIT, NAME_BYTES_MAX, SPACE_UNIT].into_iter().for_each(|value| out.u32(value));
+        [0; 7].into_iter().for_each(|value| out.u32(value));
+        Ok(Given::Nothing)
+    }
+}
+
+/// Replies with a value if it fits into `size` bytes; size 0 asks for its length.
+fn sized(value: &[u8], size: u32, out: &mut Out) -> Result<Given> {
+    if size == 0 {
+        out.count(u32::try_from(value.len()).unwrap_or(u32::MAX));
+    } else if value.len() <= size as usize {
+        out.bytes(value);
+    } else {
+        return Err(Error::of(Errno::Range, "extended attribute"));
+    }
+    Ok(Given::Nothing)
+}

@@ -1,0 +1,15 @@
+//! The kernel's FUSE protocol, without a library.
+//!
+//! The library `fuser` ignores `FUSE_INTERRUPT` and hides the flag that tells `flock` from `fcntl`.
+
+pub(crate) mod abi;
+pub(crate) mod device;
+mod flights;
+mod reply;
+mod request;
+mod session;
+
+pub(crate) use flights::Ticket;
+pub(crate) use reply::{Dirent, Out};
+pub(crate) use request::{LockAsked, Op, Request, SetAttr, Time, Write};
+pub(crate) use session::{Handler, Notifier, Session, start};

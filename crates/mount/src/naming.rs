@@ -1,0 +1,141 @@
+//! Requests about names.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::Ordering;
+
+use cudele::{Attr, Errno, Result};
+use types::FileType;
+use vfs::{Entry, NewNode};
+
+use crate::asked::{open_mode, rename_flags};
+use crate::content;
+use crate::filesystem::{Filesystem, Given, caller};
+use crate::fuse::{Out, Request};
+
+impl Filesystem {
+    /// Replies with an entry.
+    fn entry(&self, entry: Result<Entry>, out: &mut Out) -> Result<Given> {
+        let Entry { attr, valid } = entry?;
+        out.entry(&attr, self.number(attr.ino), valid);
+        Ok(Given::Reference(attr.ino))
+    }
+
+    pub(crate) fn lookup(
+        &self,
+        request: &Request<'_>,
+        name: &OsStr,
+        out: &mut Out,
+    ) -> Result<Given> {
+        let parent = self.ino(request.node);
+        match self.vfs.lookup(&caller(request), parent, name.as_bytes()) {
+            Err(error) if error.errno == Errno::NotFound => {
+                let valid = self.vfs.absent_valid(parent);
+                if valid.is_zero() {
+                    return Err(error);
+                }
+                out.entry(&Attr::default(), 0, valid);
+                Ok(Given::Nothing)
+            }
+            found => self.entry(found, out),
+        }
+    }
+
+    fn make(
+        &self,
+        request: &Request<'_>,
+        name: &OsStr,
+        new: &NewNode<'_>,
+        out: &mut Out,
+    ) -> Result<Given> {
+        let parent = self.ino(request.node);
+        self.entry(self.vfs.make(&caller(request), parent, name.as_bytes(), new), out)
+    }
+
+    pub(crate) fn make_node(
+        &self,
+        request: &Request<'_>,
+        name: &OsStr,
+        (mode, rdev): (u32, u32),
+        out: &mut Out,
+    ) -> Result<Given> {
+        self.make(request, name, &NewNode { mode, rdev, target: b"" }, out)
+    }
+
+    pub(crate) fn make_dir(
+        &self,
+        request: &Request<'_>,
+        name: &OsStr,
+        mode: u32,
+        out: &mut Out,
+    ) -> Result<Given> {
+        let mode = FileType::Directory.mode_bits() | (mode & 0o7777);
+        self.make(request, name, &NewNode { mode, rdev: 0, target: b"" }, out)
+    }
+
+    pub(crate) fn symlink(
+        &self,
+        request: &Request<'_>,
+        name: &OsStr,
+        target: &OsStr,
+        out: &mut Out,
+    ) -> Result<Given> {
+        let mode = FileType::Symlink.mode_bits() | 0o777;
+        self.make(request, name, &NewNode { mode, rdev: 0, target: target.as_bytes() }, out)
+    }
+
+    pub(crate) fn unlink(&self, request: &Request<'_>, name: &OsStr) -> Result<Given> {
+        self.vfs.unlink(&caller(request), self.ino(request.node), name.as_bytes())?;
+        Ok(Given::Nothing)
+    }
+
+    pub(crate) fn remove_dir(&self, request: &Request<'_>, name: &OsStr) -> Result<Given> {
+        self.vfs.rmdir(&caller(request), self.ino(request.node), name.as_bytes())?;
+        Ok(Given::Nothing)
+    }
+
+    pub(crate) fn rename(
+        &self,
+        request: &Request<'_>,
+        name: &OsStr,
+        (new_parent, new_name): (u64, &OsStr),
+        flags: u32,
+    ) -> Result<Given> {
+        let from = (self.ino(request.node), name.as_bytes());
+        let to = (self.ino(new_parent), new_name.as_bytes());
+        self.vfs.rename(&caller(request), from, to, rename_flags(flags)?)?;
+        Ok(Given::Nothing)
+    }
+
+    pub(crate) fn link(
+        &self,
+        request: &Request<'_>,
+        number: u64,
+        name: &OsStr,
+        out: &mut Out,
+    ) -> Result<Given> {
+        let (ino, parent) = (self.ino(number), self.ino(request.node));
+        self.entry(self.vfs.link(&caller(request), ino, parent, name.as_bytes()), out)
+    }
+
+    pub(crate) fn create(
+        &self,
+        request: &Request<'_>,
+        name: &OsStr,
+        (mode, flags): (u32, i32),
+        out: &mut Out,
+    ) -> Result<Given> {
+        let at = (self.ino(request.node), name.as_bytes());
+        let mode = FileType::Regular.mode_bits() | (mode & 0o7777);
+        let open = open_mode(flags);
+        let (Entry { attr, valid }, caching) = self.vfs.create(&caller(request), at, mode, open)?;
+        out.entry(&attr, self.number(attr.ino), valid);
+        out.opened(self.next_handle.fetch_add(1, Ordering::Relaxed), content::how(caching, flags));
+        Ok(Given::Created(attr.ino, open.write))
+    }
+
+    pub(crate) fn read_link(&self, request: &Request<'_>, out: &mut Out) -> Result<Given> {
+        out.bytes(&self.vfs.read_link(self.ino(request.node))?);
+        Ok(Given::Nothing)
+    }
+}
