@@ -14,6 +14,9 @@ use crate::{Fs, Locator, StateDir};
 /// How long the monitor may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
+/// The number of a request that needs no answer.
+const ASIDE: Tid = Tid(u64::MAX);
+
 /// A cluster, through its monitor.
 #[derive(Debug)]
 pub struct Cluster {
@@ -250,13 +253,26 @@ impl Cluster {
         let tid = Tid(link.next);
         link.next += 1;
         let cred: Cred = crate::own_cred();
-        link.connection.send(&Message::MonRequest { tid, cred, op }.to_frame())?;
+        let mut frame = Message::MonRequest { tid, cred: cred.clone(), op }.to_frame();
+        if frame.len() > wire::frame::FIRST_PAYLOAD_BYTES_MAX && tid == Tid(1) {
+            // The first message of a connection must be short.
+            let introduction = Message::MonRequest { tid: ASIDE, cred, op: MonOp::Status };
+            frame.splice(..0, introduction.to_frame());
+        }
+        let sent = link.connection.send(&frame);
         loop {
-            let payload = link.connection.receive()?;
-            if let Message::MonReply { tid: answered, result } = Message::decode(payload)?
-                && answered == tid
-            {
-                return result.map_err(Error::from);
+            let payload = match link.connection.receive() {
+                Ok(payload) => payload,
+                Err(error) => return sent.and(Err(error)),
+            };
+            match Message::decode(payload)? {
+                Message::MonReply { tid: Tid(0), result: Err(failure) } => {
+                    return Err(Error::from(failure).about(self.address.to_string()));
+                }
+                Message::MonReply { tid: answered, result } if answered == tid => {
+                    return result.map_err(Error::from);
+                }
+                _ => {}
             }
         }
     }

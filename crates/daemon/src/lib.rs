@@ -16,6 +16,7 @@ mod lost;
 mod mds;
 mod mon;
 mod room;
+mod seeker;
 mod thinker;
 mod vitals;
 mod warm;
@@ -38,6 +39,15 @@ fn log_end(log: &Log, ended: &types::Result<()>) {
         Ok(()) => log.line("ended"),
         Err(error) => log.line(format_args!("ended: {error}")),
     }
+}
+
+/// Why a daemon refuses a connection, if it has as many as it can have.
+fn too_many(what: &str, connections: usize) -> wire::Failure {
+    let text = format!(
+        "the {what} has {connections} connections, as many as it can have; end clients, or raise the \
+         limit on open files under which it is started (`ulimit -n`, `LimitNOFILE=`)"
+    );
+    wire::Failure { errno: types::Errno::Busy, text }
 }
 
 /// Whether somebody asked the daemon to end: by this flag or, if there is none, by SIGTERM or SIGINT.

@@ -8,20 +8,19 @@ use std::time::Duration;
 use mds::{Effects, Input, Mds, Settings};
 use net::{Address, Happened, Reactor};
 use objstore::{LockGuard, ObjectStore};
-use types::{Clock, ConnId, Errno, Error, Moment, Rank, Result, Span};
-use wire::Message;
+use types::{Clock, ConnId, Cred, Errno, Error, Moment, Rank, Result, Span, Tid};
+use wire::{Message, MonOp, Reply};
 
 use crate::Log;
 use crate::clock::Clocks;
 use crate::lost;
 use crate::room::Keeper;
+use crate::seeker::Seeker;
 use crate::thinker::Thinker;
 use crate::vitals::Meter;
 use crate::warm::Warm;
 use crate::workers::Workers;
 
-/// How often a lost monitor is looked for.
-const MONITOR_RETRY: Span = Span::from_millis(100);
 /// How often time passes for the state machine while it is busy, and while it is idle.
 const TICK_BUSY: Duration = Duration::from_millis(2);
 const TICK_IDLE: Duration = Duration::from_millis(50);
@@ -60,10 +59,8 @@ struct Daemon {
     clocks: Clocks,
     effects: Effects,
     warm: Warm,
-    monitor: Address,
+    seeker: Seeker,
     monitor_conn: Option<ConnId>,
-    /// When the monitor was last looked for; `None` before the first time.
-    monitor_tried: Option<Moment>,
     last_tick: Moment,
     fatal: Option<Error>,
     stopped: bool,
@@ -76,6 +73,7 @@ struct Daemon {
 /// # Errors
 /// `EBUSY` if another server holds the rank, `EADDRINUSE`, or whatever made it impossible to go on.
 pub fn run_mds(options: MdsOptions) -> Result<()> {
+    net::descriptors::raise();
     let (rank, log) = (options.rank, options.log.clone());
     let name = format!("rank/{:04x}.lock", rank.0);
     options.store.allow_reserve();
@@ -99,10 +97,11 @@ fn serve(options: MdsOptions, lock: Box<dyn LockGuard>) -> Result<()> {
     }
     settings.address = address.to_string();
     settings.pid = std::process::id();
-    let reactor = Reactor::listen(&address)?;
+    let reactor = Reactor::listen(&address)?.with_refusal(refusal);
     let workers = Workers::start(&store, &reactor.waker())?;
     let thinker = Thinker::new(reactor.waker());
     let keeper = Keeper::start(&store, settings.reserve_bytes, reactor.waker())?;
+    let seeker = Seeker::new(monitor, reactor.waker());
     let mut daemon = Daemon {
         mds: Mds::new(rank, settings),
         reactor,
@@ -113,9 +112,8 @@ fn serve(options: MdsOptions, lock: Box<dyn LockGuard>) -> Result<()> {
         clocks: Clocks::new(),
         effects: Effects::default(),
         warm: Warm::new(warm_bytes),
-        monitor,
+        seeker,
         monitor_conn: None,
-        monitor_tried: None,
         last_tick: Moment(0),
         fatal: None,
         stopped: false,
@@ -135,6 +133,11 @@ fn serve(options: MdsOptions, lock: Box<dyn LockGuard>) -> Result<()> {
     // Before the socket: whoever sees that gone may start the next server.
     drop(lock);
     daemon.fatal.map_or(Ok(()), Err)
+}
+
+/// The answer to a client beyond the limit on connections.
+fn refusal(connections: usize) -> Vec<u8> {
+    Message::Reply(Reply::refusal(crate::too_many("metadata server", connections))).to_frame()
 }
 
 impl Daemon {
@@ -224,16 +227,16 @@ impl Daemon {
     }
 
     fn find_monitor(&mut self, clock: Clock) {
-        let recently = self.monitor_tried.is_some_and(|at| clock.now.since(at) < MONITOR_RETRY);
-        if self.monitor_conn.is_some() || recently {
-            return;
-        }
-        self.monitor_tried = Some(clock.now);
-        // Without a monitor the server goes on serving whoever knows where it is.
-        if let Ok(stream) = self.monitor.connect()
+        // Without a monitor the server still serves the clients that know its address.
+        if self.monitor_conn.is_none()
+            && let Some(stream) = self.seeker.find(clock.now)
             && let Ok(conn) = self.reactor.adopt(stream)
         {
             self.monitor_conn = Some(conn);
+            // A first message must be short, and a beacon may list thousands of subtrees.
+            let (tid, op) = (Tid(0), MonOp::Status);
+            let introduction = Message::MonRequest { tid, cred: Cred::default(), op };
+            self.reactor.send(conn, &introduction.to_frame());
             self.mds.monitor_connected(&mut self.effects);
         }
     }

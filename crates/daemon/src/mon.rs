@@ -7,7 +7,7 @@ use std::time::Duration;
 use mon::{Effects, Input, Mon, Settings};
 use net::{Address, Happened, Reactor};
 use objstore::{LockGuard, ObjectStore};
-use types::{Clock, Error, Moment, Result, Span};
+use types::{Clock, Error, Moment, Result, Span, Tid};
 use wire::Message;
 
 use crate::Log;
@@ -52,6 +52,7 @@ struct Daemon {
 /// # Errors
 /// `EBUSY` if another monitor leads, `EADDRINUSE`, or whatever made it impossible to go on.
 pub fn run_mon(options: MonOptions) -> Result<()> {
+    net::descriptors::raise();
     let log = options.log.clone();
     options.store.allow_reserve();
     let lock = options.store.lock("mon/lock", &std::process::id().to_string())?;
@@ -68,7 +69,7 @@ fn serve(options: MonOptions, lock: Box<dyn LockGuard>) -> Result<()> {
     } else {
         lost::check_map(&*store)?;
     }
-    let reactor = Reactor::listen(&address)?;
+    let reactor = Reactor::listen(&address)?.with_refusal(refusal);
     let workers = Workers::start(&store, &reactor.waker())?;
     let mut daemon = Daemon {
         mon: Mon::new(settings),
@@ -95,6 +96,12 @@ fn serve(options: MonOptions, lock: Box<dyn LockGuard>) -> Result<()> {
     // Before the socket: whoever sees that gone may start the next monitor.
     drop(lock);
     daemon.fatal.map_or(Ok(()), Err)
+}
+
+/// The answer to a client beyond the limit on connections.
+fn refusal(connections: usize) -> Vec<u8> {
+    let result = Err(crate::too_many("monitor", connections));
+    Message::MonReply { tid: Tid(0), result }.to_frame()
 }
 
 impl Daemon {

@@ -1,6 +1,7 @@
 //! What is counted, for status output and benchmarks.
 
 use crate::Mds;
+use crate::settings::CHOSEN;
 
 /// Counters since the start of the server.
 #[derive(Clone, Copy, Debug, Default)]
@@ -72,6 +73,8 @@ impl Counters {
     pub(crate) fn list(&self, mds: &Mds) -> Vec<(String, u64)> {
         let namespace = &mds.namespace;
         let (taken_in, elsewhere) = mds.authority.counts();
+        let chosen = mds.settings.chosen.iter();
+        let chosen = chosen.map(|(name, value)| (format!("{CHOSEN}{name}"), *value));
         [
             ("requests", self.requests),
             ("lookups", self.lookups),
@@ -135,6 +138,7 @@ impl Counters {
         .into_iter()
         .chain(self.of_moves())
         .chain(mds.balance.counters())
+        .chain(chosen)
         .collect()
     }
 

@@ -26,6 +26,7 @@ mod checkpoint;
 mod compact;
 mod counters;
 mod damage;
+mod early;
 mod effects;
 mod fetch;
 mod health;
@@ -48,8 +49,6 @@ mod snapshot;
 mod stop;
 mod tables;
 
-use std::collections::VecDeque;
-
 use metastore::request::{StoreFailure, StoreOp, StoreResult, Token};
 use namespace::Namespace;
 use types::{Clock, ConnId, Ino, Map, Moment, Rank, Seq, Tid};
@@ -61,7 +60,7 @@ pub use effects::{Effects, Observed};
 pub use health::Room;
 pub use notice::Notice;
 pub use private::Private;
-pub use settings::Settings;
+pub use settings::{CHOSEN, Settings};
 pub use tables::{CountFrom, RankTable};
 
 use authority::Authority;
@@ -189,7 +188,7 @@ pub struct Mds {
     waiting: Map<Token, Waiting>,
     next_token: u64,
     /// Requests that arrived before the server was active.
-    early: VecDeque<(ConnId, Vec<u8>)>,
+    early: early::Early,
     map: Option<ClusterMap>,
     counters: Counters,
     last_beacon: Option<(Moment, MdsState)>,
@@ -236,7 +235,7 @@ impl Mds {
             snapshots: Snapshots::default(),
             waiting: Map::default(),
             next_token: 0,
-            early: VecDeque::new(),
+            early: early::Early::default(),
             map: None,
             counters: Counters::default(),
             last_beacon: None,

@@ -77,7 +77,7 @@ impl Mds {
         match self.phase {
             Phase::Active if self.is_resending(conn, request) => {
                 let frame = Message::Request(request.clone()).to_frame();
-                return self.early.push_back((conn, frame));
+                return self.keep_early(conn, frame, effects);
             }
             Phase::Active => {}
             Phase::Recovering | Phase::Reconnecting { .. } => {

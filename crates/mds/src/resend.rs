@@ -113,7 +113,7 @@ impl Mds {
         self.phase = Phase::Reconnecting { until, leased };
         let dirs = self.namespace.directory_list();
         self.resend.orphans = dirs.iter().any(|dir| !self.namespace.is_anchored(*dir));
-        for (conn, frame) in std::mem::take(&mut self.early) {
+        for (conn, frame) in self.early.take() {
             self.take_frame(conn, &frame, effects);
         }
         self.stop_waiting_if_complete(effects);
@@ -149,7 +149,7 @@ impl Mds {
             (Some(replay), Some(_)) if reconnecting => {
                 self.resend.requests.push((replay.seq, conn, frame));
             }
-            (Some(_) | None, _) => self.early.push_back((conn, frame)),
+            (Some(_) | None, _) => self.keep_early(conn, frame, effects),
         }
     }
 
@@ -231,7 +231,7 @@ impl Mds {
 
     /// Whether something that came over a connection waits to be handled.
     pub(crate) fn is_any_early(&self, conn: ConnId) -> bool {
-        self.early.iter().any(|(from, _)| *from == conn)
+        self.early.is_any_of(conn)
     }
 
     /// Whether a request must wait because not all that was sent again is done.
@@ -284,7 +284,7 @@ impl Mds {
         match self.resend.turn {
             Turn::Sent if !self.resend.late.is_empty() => {
                 self.resend.turn = Turn::Asked;
-                for (conn, frame) in std::mem::take(&mut self.early) {
+                for (conn, frame) in self.early.take() {
                     // Whoever has no turn yet is put back.
                     self.take_frame(conn, &frame, effects);
                 }
@@ -319,7 +319,7 @@ impl Mds {
         if self.resend.busy || self.early.is_empty() || !self.is_active() {
             return;
         }
-        for (conn, frame) in std::mem::take(&mut self.early) {
+        for (conn, frame) in self.early.take() {
             self.take_frame(conn, &frame, effects);
         }
     }

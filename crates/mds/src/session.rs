@@ -416,8 +416,7 @@ impl Mds {
         }
         if self.phase == Phase::Recovering {
             // Which of the client's requests survived is known when replay is done.
-            self.early.push_back((conn, Message::Hello(hello).to_frame()));
-            return;
+            return self.keep_early(conn, Message::Hello(hello).to_frame(), effects);
         }
         if self.tables.fenced.contains(&hello.client) {
             // Its work was taken over: nothing that it sends may be carried out any more.
@@ -465,7 +464,7 @@ impl Mds {
 
     pub(crate) fn closed(&mut self, conn: ConnId, effects: &mut Effects) {
         self.drop_merges_of(conn);
-        self.early.retain(|(from, _)| *from != conn);
+        self.early.forget(conn);
         let forgotten = self.forget_resent(conn);
         let Some(client) = self.sessions.by_conn.remove(&conn) else { return };
         let Some(session) = self.sessions.by_client.get_mut(&client) else { return };

@@ -2,6 +2,9 @@
 
 use types::Span;
 
+/// With this begins the name of a counter that reports a setting ([`Settings::chosen`]).
+pub const CHOSEN: &str = "set_";
+
 /// Settings of a metadata server.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -11,6 +14,9 @@ pub struct Settings {
     pub pid: u32,
     /// User and group to whom the root directory of a new cluster belongs.
     pub root_owner: (u32, u32),
+    /// The settings that the command line names, with their values, for the report with the
+    /// counters.
+    pub chosen: Vec<(String, u64)>,
     /// The size at which a journal segment is closed, in bytes (J-03).
     pub segment_bytes_max: u64,
     /// How many segments are written at the same time at most (J-03, "dispatch").
@@ -82,6 +88,7 @@ impl Default for Settings {
             address: String::new(),
             pid: 0,
             root_owner: (0, 0),
+            chosen: Vec::new(),
             segment_bytes_max: 4 << 20,
             dispatch: 1,
             commit_interval: Span::from_millis(5),

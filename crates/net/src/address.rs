@@ -1,14 +1,21 @@
 //! Where a daemon listens: `unix:PATH` or `tcp:HOST:PORT`.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
+use rustix::net::sockopt;
 use types::{Errno, Error};
+
+/// How long a host may take to accept a connection.
+const CONNECT: Duration = Duration::from_secs(5);
+/// A connection over TCP that is silent for so long is probed: its peer's machine may be gone.
+const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
 /// See the module documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,14 +92,11 @@ impl Address {
         let connect = || -> io::Result<Stream> {
             Ok(match self {
                 Self::Unix(path) => Stream::Unix(UnixStream::connect(path)?),
-                Self::Tcp(host) => {
-                    let stream = TcpStream::connect(host)?;
-                    stream.set_nodelay(true)?;
-                    Stream::Tcp(stream)
-                }
+                Self::Tcp(host) => Stream::Tcp(connect_tcp(host)?),
             })
         };
-        connect().map_err(|cause| error(self, &cause))
+        let prepared = connect().and_then(|stream| stream.prepare().map(|()| stream));
+        prepared.map_err(|cause| error(self, &cause))
     }
 
     /// Listens. A Unix socket that nobody listens on any more is replaced; one that somebody
@@ -120,6 +124,19 @@ impl Address {
     }
 }
 
+/// Tries the addresses of a host in turn. An address without an answer must not block the caller for
+/// the minutes of the kernel's own timeout.
+fn connect_tcp(host: &str) -> io::Result<TcpStream> {
+    let mut failed = io::Error::from(io::ErrorKind::NotFound);
+    for address in host.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, CONNECT) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
+}
+
 fn remove_stale(path: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Ok(meta) if meta.file_type().is_socket() => match UnixStream::connect(path) {
@@ -141,16 +158,36 @@ fn id_of(path: &Path) -> io::Result<(u64, u64)> {
     Ok((meta.dev(), meta.ino()))
 }
 
+/// How an attempt to accept a connection ended.
+pub(crate) enum Accepted {
+    Stream(Stream),
+    /// That connection was gone again.
+    Failed,
+    /// No more connections wait.
+    Nobody,
+    /// The system has no descriptor or no memory for one more.
+    Short,
+}
+
 impl Listener {
-    pub(crate) fn accept(&self) -> io::Result<Stream> {
-        Ok(match self {
-            Self::Unix(listener, _) => Stream::Unix(listener.accept()?.0),
-            Self::Tcp(listener) => {
-                let stream = listener.accept()?.0;
-                stream.set_nodelay(true)?;
-                Stream::Tcp(stream)
-            }
-        })
+    pub(crate) fn accept(&self) -> Accepted {
+        let accepted = match self {
+            Self::Unix(listener, _) => listener.accept().map(|(stream, _)| Stream::Unix(stream)),
+            Self::Tcp(listener) => listener.accept().map(|(stream, _)| Stream::Tcp(stream)),
+        };
+        match accepted.and_then(|stream| stream.prepare().map(|()| stream)) {
+            Ok(stream) => Accepted::Stream(stream),
+            Err(error) => match rustix::io::Errno::from_io_error(&error) {
+                Some(rustix::io::Errno::WOULDBLOCK) => Accepted::Nobody,
+                Some(
+                    rustix::io::Errno::MFILE
+                    | rustix::io::Errno::NFILE
+                    | rustix::io::Errno::NOBUFS
+                    | rustix::io::Errno::NOMEM,
+                ) => Accepted::Short,
+                _ => Accepted::Failed,
+            },
+        }
     }
 }
 
@@ -176,6 +213,17 @@ impl AsFd for Listener {
 }
 
 impl Stream {
+    /// Sets the options of every TCP connection: small messages leave at once, and probes detect a
+    /// peer that is gone although nothing is sent to it.
+    fn prepare(&self) -> io::Result<()> {
+        let Self::Tcp(stream) = self else { return Ok(()) };
+        stream.set_nodelay(true)?;
+        sockopt::set_socket_keepalive(stream, true)?;
+        sockopt::set_tcp_keepidle(stream, KEEP_ALIVE)?;
+        sockopt::set_tcp_keepintvl(stream, KEEP_ALIVE / 4)?;
+        Ok(sockopt::set_tcp_keepcnt(stream, 4)?)
+    }
+
     pub(crate) fn set_nonblocking(&self) -> io::Result<()> {
         match self {
             Self::Unix(stream) => stream.set_nonblocking(true),

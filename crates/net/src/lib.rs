@@ -8,12 +8,16 @@
 )]
 
 mod address;
+mod conn;
 mod connection;
+pub mod descriptors;
+mod limits;
 mod reactor;
 
 pub use address::{Address, Stream};
 pub use connection::{Connection, Sender};
-pub use reactor::{Happened, Limits, Reactor, Waker};
+pub use limits::Limits;
+pub use reactor::{Happened, Reactor, Waker};
 
 #[cfg(test)]
 mod tests;

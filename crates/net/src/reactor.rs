@@ -7,10 +7,12 @@
 //! * a connection has a bounded number of frames handed out per wake-up, and the others have theirs
 //!   before it has more: who sends much ahead holds nobody up;
 //! * a peer that does not read its replies has no more requests handed out until it does, so it costs
-//!   a bounded amount of memory; if it reads nothing for long, it is cut off.
+//!   a bounded amount of memory; if it reads nothing for long, it is cut off;
+//! * all peers together cost a bounded amount of memory and of descriptors ([`Limits`]), and a peer
+//!   without a first message costs little of both.
 
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Read, Write};
+use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,13 +22,18 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use types::{ConnId, Errno, Error};
 
-use crate::address::{Address, Listener, Stream};
+use crate::address::{Accepted, Address, Listener, Stream};
+use crate::conn::Conn;
+use crate::limits::Limits;
 
-const RECEIVE_BYTES: usize = 64 * 1024;
 /// How often it is looked for peers that take nothing.
 const STALLED_CHECK: Duration = Duration::from_secs(1);
-/// Room for replies that a connection keeps when all are sent.
-const KEPT_BYTES: usize = 1 << 20;
+/// How much a connection may leave unread when buffers take half of the memory they may.
+const UNSENT_SCARCE_BYTES: usize = 64 << 10;
+/// Connections accepted per wake-up, so that a flood of them does not delay the present ones.
+const ACCEPTED_PER_TURN: usize = 64;
+/// How long no connection is accepted after the system had no descriptor or no memory for one.
+const PAUSE: Duration = Duration::from_millis(100);
 const LISTENER: u64 = u64::MAX;
 const WAKER: u64 = u64::MAX - 1;
 
@@ -41,25 +48,6 @@ pub enum Happened<'a> {
     Closed(ConnId, String),
 }
 
-/// What one connection may have of a reactor.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Frames handed out per wake-up. Few enough that a wake-up stays short with many peers that send
-    /// ahead, enough that what a wake-up costs by itself does not count.
-    pub frames_per_turn: usize,
-    /// With more unsent bytes a connection is not read from.
-    pub unsent_bytes: usize,
-    /// How long a peer that has so much to read, or that is to be closed, may take nothing at all. Long
-    /// enough for a client that was stopped for a moment: it would only connect again.
-    pub stalled: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { frames_per_turn: 64, unsent_bytes: 4 << 20, stalled: Duration::from_secs(60) }
-    }
-}
-
 /// Wakes a reactor from another thread.
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<OwnedFd>);
@@ -69,33 +57,6 @@ impl Waker {
     pub fn wake(&self) {
         // The counter cannot overflow before the reactor resets it.
         let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
-    }
-}
-
-#[derive(Debug)]
-struct Conn {
-    stream: Stream,
-    inbox: Vec<u8>,
-    /// `inbox[start..filled]` has arrived and was not handed out.
-    start: usize,
-    filled: usize,
-    /// Whether complete frames may be among that: it had as many as it may have.
-    left: bool,
-    /// Whether it is in [`Reactor::left`].
-    listed: bool,
-    outbox: Vec<u8>,
-    sent: usize,
-    /// What the kernel is asked to report.
-    watched: EventFlags,
-    /// When the peer last took something, while it is to take more than it does.
-    stalled: Option<Instant>,
-    closing: bool,
-    queued: bool,
-}
-
-impl Conn {
-    fn unsent(&self) -> usize {
-        self.outbox.len() - self.sent
     }
 }
 
@@ -114,6 +75,14 @@ pub struct Reactor {
     limits: Limits,
     /// When it was last looked for peers that take nothing.
     checked: Instant,
+    /// The receive buffer that connections use in turn.
+    spare: Vec<u8>,
+    /// Bytes of memory in the buffers of all connections.
+    held: usize,
+    /// Until when no connection is accepted.
+    paused: Option<Instant>,
+    /// Frames for a peer that is refused.
+    refusal: Vec<u8>,
 }
 
 impl std::fmt::Debug for Reactor {
@@ -149,6 +118,10 @@ impl Reactor {
             left: Vec::new(),
             limits: Limits::default(),
             checked: Instant::now(),
+            spare: Vec::new(),
+            held: 0,
+            paused: None,
+            refusal: Vec::new(),
         })
     }
 
@@ -156,6 +129,12 @@ impl Reactor {
     #[must_use]
     pub fn with_limits(self, limits: Limits) -> Self {
         Self { limits, ..self }
+    }
+
+    /// Sets the frames for a peer beyond the limit on connections, from that limit.
+    #[must_use]
+    pub fn with_refusal(self, frames: impl FnOnce(usize) -> Vec<u8>) -> Self {
+        Self { refusal: frames(self.limits.connections), ..self }
     }
 
     /// For waking this reactor.
@@ -175,21 +154,7 @@ impl Reactor {
         self.next += 1;
         let flags = EventFlags::IN | EventFlags::RDHUP;
         epoll::add(&self.epoll, &stream, EventData::new_u64(id), flags).map_err(os)?;
-        let conn = Conn {
-            stream,
-            inbox: vec![0; RECEIVE_BYTES],
-            start: 0,
-            filled: 0,
-            left: false,
-            listed: false,
-            outbox: Vec::new(),
-            sent: 0,
-            watched: EventFlags::IN | EventFlags::RDHUP,
-            stalled: None,
-            closing: false,
-            queued: false,
-        };
-        self.conns.insert(id, conn);
+        self.conns.insert(id, Conn::new(stream, flags));
         Ok(ConnId(id))
     }
 
@@ -205,6 +170,7 @@ impl Reactor {
         // Who has frames here does not wait for the others to send some.
         let left = std::mem::take(&mut self.left);
         let timeout = if left.is_empty() { timeout } else { Duration::ZERO };
+        let timeout = self.unpause().map_or(timeout, |pause| timeout.min(pause));
         let timeout = Timespec {
             tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(timeout.subsec_nanos()),
@@ -238,12 +204,54 @@ impl Reactor {
     }
 
     fn accept(&mut self, on: &mut impl FnMut(Happened<'_>)) {
-        // Errors here are the peer's or a shortage of descriptors; the next wake-up tries again.
-        while let Ok(stream) = self.listener.accept() {
-            if let Ok(id) = self.adopt(stream) {
-                on(Happened::Opened(id));
+        for _ in 0..ACCEPTED_PER_TURN {
+            match self.listener.accept() {
+                Accepted::Stream(stream) if self.has_place(on) => {
+                    let Ok(id) = self.adopt(stream) else { continue };
+                    if let Some(conn) = self.conns.get_mut(&id.0) {
+                        conn.stranger = Some(Instant::now());
+                    }
+                    on(Happened::Opened(id));
+                }
+                Accepted::Stream(stream) => {
+                    // As far as it takes it at once: it is refused either way.
+                    let _ = stream.set_nonblocking().and_then(|()| (&stream).write(&self.refusal));
+                }
+                Accepted::Failed => {}
+                Accepted::Nobody => return,
+                Accepted::Short => return self.pause(),
             }
         }
+    }
+
+    /// Whether one more connection may be accepted; the oldest stranger makes room for it.
+    fn has_place(&mut self, on: &mut impl FnMut(Happened<'_>)) -> bool {
+        if self.conns.len() < self.limits.connections {
+            return true;
+        }
+        let strangers = self.conns.iter().filter(|(_, conn)| conn.stranger.is_some());
+        let Some(oldest) = strangers.map(|(id, _)| *id).next() else { return false };
+        self.cut_off(oldest, "it did not say who it is, and others want its place", on);
+        true
+    }
+
+    /// Accepts nothing for a while: the connections that wait would only be reported again.
+    fn pause(&mut self) {
+        self.paused = Some(Instant::now() + PAUSE);
+        let listener = EventData::new_u64(LISTENER);
+        let _ = epoll::modify(&self.epoll, &self.listener, listener, EventFlags::empty());
+    }
+
+    /// How long nothing is accepted yet.
+    fn unpause(&mut self) -> Option<Duration> {
+        let rest = self.paused?.saturating_duration_since(Instant::now());
+        if rest > Duration::ZERO {
+            return Some(rest);
+        }
+        self.paused = None;
+        let listener = EventData::new_u64(LISTENER);
+        let _ = epoll::modify(&self.epoll, &self.listener, listener, EventFlags::IN);
+        None
     }
 
     fn ready(&mut self, id: u64, flags: EventFlags, on: &mut impl FnMut(Happened<'_>)) {
@@ -255,11 +263,12 @@ impl Reactor {
             return;
         }
         let Some(conn) = self.conns.get(&id) else { return };
-        if conn.unsent() >= self.limits.unsent_bytes {
+        if conn.unsent() >= self.unsent_max() {
             if flags.intersects(EventFlags::HUP | EventFlags::ERR) {
                 // Nobody is there who could read the replies.
-                self.drop_conn(id);
-                on(Happened::Closed(ConnId(id), "the peer closed the connection".into()));
+                self.cut_off(id, "the peer closed the connection", on);
+            } else {
+                self.watch(id, false);
             }
         } else if !conn.left {
             // One with frames left has its turn behind the others.
@@ -270,15 +279,51 @@ impl Reactor {
     /// Hands out frames of a connection, as many as it may have at once.
     fn turn(&mut self, id: u64, on: &mut impl FnMut(Happened<'_>)) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
-        if conn.unsent() >= self.limits.unsent_bytes {
+        let most = unsent_max(&self.limits, self.held);
+        if conn.unsent() >= most {
             return; // `flush` lists it again when there is room.
         }
-        if let Err(reason) = take_turn(conn, ConnId(id), self.limits.frames_per_turn, on) {
-            self.drop_conn(id);
-            on(Happened::Closed(ConnId(id), reason));
+        if let Err(reason) = conn.take_turn(ConnId(id), &self.limits, &mut self.spare, on) {
+            self.cut_off(id, &reason, on);
             return;
         }
         self.list(id);
+        self.count(id);
+        self.relieve(on);
+    }
+
+    /// With more unsent bytes a connection is not read from; the limit shrinks with free memory.
+    fn unsent_max(&self) -> usize {
+        unsent_max(&self.limits, self.held)
+    }
+
+    /// Updates the count of a connection's buffers.
+    fn count(&mut self, id: u64) {
+        if let Some(conn) = self.conns.get_mut(&id) {
+            let held = conn.held();
+            self.held = self.held - conn.counted + held;
+            conn.counted = held;
+        }
+    }
+
+    /// Frees memory if the buffers of all connections take more than they may.
+    fn relieve(&mut self, on: &mut impl FnMut(Happened<'_>)) {
+        if self.held <= self.limits.buffer_bytes {
+            return;
+        }
+        for conn in self.conns.values_mut().filter(|conn| conn.unsent() == 0) {
+            conn.outbox = Vec::new();
+            self.held = self.held - conn.counted + conn.held();
+            conn.counted = conn.held();
+        }
+        while self.held > self.limits.buffer_bytes {
+            let waiting = self.conns.iter().filter(|(_, conn)| conn.counted > 0);
+            let longest = waiting
+                .filter_map(|(id, conn)| Some((conn.stranger.is_none(), conn.waits_since()?, *id)))
+                .min();
+            let Some((_, _, id)) = longest else { return };
+            self.cut_off(id, "buffers take all memory they may, and it waited longest", on);
+        }
     }
 
     /// Remembers a connection that has frames left.
@@ -293,23 +338,40 @@ impl Reactor {
     }
 
     fn cut_off_stalled(&mut self, on: &mut impl FnMut(Happened<'_>)) {
-        let interval = STALLED_CHECK.min(self.limits.stalled);
+        let interval = STALLED_CHECK.min(self.limits.stalled).min(self.limits.introduction);
         if self.checked.elapsed() < interval {
             return;
         }
         self.checked = Instant::now();
-        let limit = self.limits.stalled;
-        let stalled = |conn: &Conn| conn.stalled.is_some_and(|since| since.elapsed() >= limit);
-        let found: Vec<u64> =
-            self.conns.iter().filter(|(_, conn)| stalled(conn)).map(|(id, _)| *id).collect();
-        for id in found {
-            self.drop_conn(id);
-            on(Happened::Closed(ConnId(id), "the peer does not read its replies".into()));
+        let (now, limits, unsent_max) = (Instant::now(), self.limits, self.unsent_max());
+        let past = |since: Option<Instant>, limit| since.is_some_and(|at| now - at >= limit);
+        let why = |conn: &Conn| {
+            let owes = conn.closing || conn.unsent() >= unsent_max;
+            if owes && past(conn.waiting, limits.stalled) {
+                Some("the peer does not read its replies")
+            } else if past(conn.begun, limits.stalled) {
+                Some("the peer does not finish a message")
+            } else if past(conn.stranger, limits.introduction) {
+                Some("the peer does not say who it is")
+            } else {
+                None
+            }
+        };
+        let found: Vec<(u64, &str)> =
+            self.conns.iter().filter_map(|(id, conn)| Some((*id, why(conn)?))).collect();
+        for (id, why) in found {
+            self.cut_off(id, why, on);
         }
+    }
+
+    fn cut_off(&mut self, id: u64, why: &str, on: &mut impl FnMut(Happened<'_>)) {
+        self.drop_conn(id);
+        on(Happened::Closed(ConnId(id), why.to_owned()));
     }
 
     fn drop_conn(&mut self, id: u64) {
         if let Some(conn) = self.conns.remove(&id) {
+            self.held -= conn.counted;
             let _ = epoll::delete(&self.epoll, &conn.stream);
         }
     }
@@ -327,6 +389,12 @@ impl Reactor {
     #[cfg(test)]
     pub(crate) fn replies_of(&self, conn: ConnId) -> (usize, usize) {
         self.conns.get(&conn.0).map_or((0, 0), |conn| (conn.outbox.len(), conn.unsent()))
+    }
+
+    /// Bytes of memory in the buffers of all connections, as they are counted and as they are.
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> (usize, usize) {
+        (self.held, self.conns.values().map(Conn::held).sum())
     }
 
     /// When it was last looked for peers that take nothing.
@@ -357,29 +425,30 @@ impl Reactor {
             let Some(conn) = self.conns.get_mut(&id) else { continue };
             conn.queued = false;
             let before = conn.unsent();
-            let result = transmit(conn);
+            let result = conn.transmit();
             let (closing, unsent) = (conn.closing, conn.unsent());
             if let Err(reason) = result {
-                self.drop_conn(id);
-                on(Happened::Closed(ConnId(id), reason));
+                self.cut_off(id, &reason, &mut on);
             } else if closing && unsent == 0 {
-                self.drop_conn(id);
-                on(Happened::Closed(ConnId(id), "closed by us".into()));
+                self.cut_off(id, "closed by us", &mut on);
             } else {
+                self.count(id);
                 self.watch(id, unsent < before);
             }
         }
+        self.relieve(&mut on);
     }
 
     /// Asks to be woken for what is possible: by frames unless too much is unsent, by room to send if
     /// anything is.
     fn watch(&mut self, id: u64, took: bool) {
+        let most = self.unsent_max();
         let Some(conn) = self.conns.get_mut(&id) else { return };
-        let full = conn.unsent() >= self.limits.unsent_bytes;
-        if !full && !conn.closing {
-            conn.stalled = None;
-        } else if took || conn.stalled.is_none() {
-            conn.stalled = Some(Instant::now());
+        let full = conn.unsent() >= most;
+        if conn.unsent() == 0 {
+            conn.waiting = None;
+        } else if took || conn.waiting.is_none() {
+            conn.waiting = Some(Instant::now());
         }
         let mut wanted = EventFlags::empty();
         if !full {
@@ -398,90 +467,8 @@ impl Reactor {
     }
 }
 
-/// What is left from before, and then one receive, if there may be more.
-fn take_turn(
-    conn: &mut Conn,
-    id: ConnId,
-    frames: usize,
-    on: &mut impl FnMut(Happened<'_>),
-) -> Result<(), String> {
-    let mut room = frames;
-    if conn.left {
-        hand_out(conn, id, &mut room, on)?;
-    }
-    if room > 0 {
-        receive(conn)?;
-        hand_out(conn, id, &mut room, on)?;
-    }
-    conn.left = room == 0 && conn.start < conn.filled;
-    Ok(())
-}
-
-/// Complete frames, as long as there is room for them.
-fn hand_out(
-    conn: &mut Conn,
-    id: ConnId,
-    room: &mut usize,
-    on: &mut impl FnMut(Happened<'_>),
-) -> Result<(), String> {
-    while *room > 0 {
-        match wire::frame::decode(&conn.inbox[conn.start..conn.filled]) {
-            Ok(Some((frame, length))) => {
-                on(Happened::Payload(id, frame.payload));
-                conn.start += length;
-                *room -= 1;
-            }
-            Ok(None) => break,
-            Err(error) => return Err(error.to_string()),
-        }
-    }
-    Ok(())
-}
-
-/// One receive, behind what was not handed out.
-fn receive(conn: &mut Conn) -> Result<(), String> {
-    conn.inbox.copy_within(conn.start..conn.filled, 0);
-    conn.filled -= conn.start;
-    conn.start = 0;
-    if conn.filled == conn.inbox.len() {
-        // A frame larger than the buffer is arriving; its length was checked.
-        conn.inbox.resize(conn.inbox.len() * 2, 0);
-    } else if conn.filled == 0 && conn.inbox.len() > 32 * RECEIVE_BYTES {
-        conn.inbox = vec![0; RECEIVE_BYTES];
-    }
-    match (&conn.stream).read(&mut conn.inbox[conn.filled..]) {
-        Ok(0) => Err("the peer closed the connection".into()),
-        Ok(count) => {
-            conn.filled += count;
-            Ok(())
-        }
-        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-            Ok(())
-        }
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-fn transmit(conn: &mut Conn) -> Result<(), String> {
-    while conn.sent < conn.outbox.len() {
-        match (&conn.stream).write(&conn.outbox[conn.sent..]) {
-            Ok(0) => return Err("the peer takes no more bytes".into()),
-            Ok(count) => conn.sent += count,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                // What a slow peer has taken is not kept: it may never have taken everything. Half of
-                // it at a time, so that every byte is moved once.
-                if conn.sent >= conn.outbox.len() / 2 {
-                    conn.outbox.drain(..conn.sent);
-                    conn.sent = 0;
-                }
-                return Ok(());
-            }
-            Err(error) => return Err(error.to_string()),
-        }
-    }
-    conn.outbox.clear();
-    conn.outbox.shrink_to(KEPT_BYTES);
-    conn.sent = 0;
-    Ok(())
+/// With more unsent bytes a connection is not read from, if buffers take `held` bytes altogether.
+fn unsent_max(limits: &Limits, held: usize) -> usize {
+    let scarce = held > limits.buffer_bytes / 2;
+    if scarce { limits.unsent_bytes.min(UNSENT_SCARCE_BYTES) } else { limits.unsent_bytes }
 }

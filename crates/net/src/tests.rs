@@ -277,3 +277,156 @@ fn who_reads_nothing_for_long_is_cut_off() {
     assert_eq!(server.closed.len(), 1, "who asks for nothing is owed nothing, and stays");
     drop(idle);
 }
+
+/// The first bytes of a message that announces so many bytes.
+fn part_of_a_message(announced: usize, sent: usize) -> Vec<u8> {
+    let mut frame = Vec::new();
+    wire::frame::encode(&mut frame, |out| out.resize(out.len() + announced, 7));
+    frame.truncate(sent);
+    frame
+}
+
+/// Turns until the condition holds.
+fn until(server: &mut Server, condition: impl Fn(&Server) -> bool) {
+    let start = std::time::Instant::now();
+    while !condition(server) {
+        assert!(start.elapsed() < Duration::from_secs(20), "{:?}", server.closed);
+        server.turn();
+    }
+}
+
+#[test]
+fn the_first_message_of_a_peer_is_small() {
+    let (_dir, address) = address("s");
+    let mut server = Server::listen(&address, Limits::default(), 8);
+    let most = wire::frame::FIRST_PAYLOAD_BYTES_MAX;
+    let mut large = Connection::open(&address).expect("connects");
+    large.send(&part_of_a_message(most + 1, 100)).expect("sends");
+    until(&mut server, |server| server.closed.len() == 1);
+    assert!(server.closed[0].1.contains("not Cudele"), "{:?}", server.closed);
+    let mut known = Connection::open(&address).expect("connects");
+    let second = Message::Chunk { tid: types::Tid(0), bytes: &vec![1; 4 * most] }.to_frame();
+    known.send(&[request(), second].concat()).expect("sends");
+    until(&mut server, |server| server.served(2) == 2);
+}
+
+#[test]
+fn an_idle_connection_has_no_buffer_and_a_part_of_a_message_no_large_one() {
+    let (_dir, address) = address("s");
+    let mut server = Server::listen(&address, Limits::default(), 8);
+    let mut peers: Vec<_> = (0..20).map(|_| Connection::open(&address).expect("opens")).collect();
+    for peer in &mut peers {
+        peer.send(&request()).expect("sends");
+    }
+    until(&mut server, |server| server.served.len() == peers.len());
+    for peer in &mut peers {
+        peer.receive().expect("answered");
+        peer.send(&part_of_a_message(8 << 20, 1000)).expect("sends");
+    }
+    while server.reactor.held().1 < 20 * 1000 {
+        server.turn();
+    }
+    let (counted, held) = server.reactor.held();
+    assert_eq!(counted, held);
+    assert!(held < 20 * 3000, "{held} bytes");
+    drop(peers);
+    until(&mut server, |server| server.closed.len() == 20);
+    assert_eq!(server.reactor.held(), (0, 0));
+}
+
+#[test]
+fn parts_of_messages_take_bounded_memory_and_the_oldest_goes_first() {
+    const PEERS: u64 = 40;
+    let (_dir, address) = address("s");
+    let limits = Limits { buffer_bytes: 2 << 20, ..Limits::default() };
+    let mut server = Server::listen(&address, limits, 8);
+    let mut honest = Connection::open(&address).expect("connects");
+    honest.send(&request()).expect("sends");
+    until(&mut server, |server| server.served(1) == 1);
+    honest.receive().expect("answered");
+    let mut most = 0;
+    let mut peers = Vec::new();
+    for number in 0..PEERS {
+        let mut peer = Connection::open(&address).expect("connects");
+        peer.send(&[request(), part_of_a_message(4 << 20, 100_000)].concat())
+            .expect("fits the socket");
+        peers.push(peer);
+        for _ in 0..20 {
+            server.turn();
+            most = most.max(server.reactor.held().1);
+        }
+        if number % 10 == 9 {
+            // Larger than one receive, so that it needs a buffer, too.
+            let large = Message::Chunk { tid: types::Tid(0), bytes: &[1; 150_000] }.to_frame();
+            let sender = honest.sender().clone();
+            let sending = std::thread::spawn(move || sender.send(&large));
+            let served = server.served(1);
+            until(&mut server, |server| server.served(1) > served);
+            sending.join().expect("ends").expect("is taken");
+            honest.receive().expect("served meanwhile");
+        }
+    }
+    assert!(most <= (2 << 20) + (1 << 20), "{most} bytes");
+    assert!(server.closed.len() > 20, "{:?}", server.closed);
+    let order: Vec<u64> = server.closed.iter().map(|(conn, _)| conn.0).collect();
+    assert!(order.is_sorted() && order.first() == Some(&2), "{order:?}");
+    assert!(server.closed[0].1.contains("all memory"), "{:?}", server.closed[0]);
+}
+
+#[test]
+fn who_does_not_come_to_the_point_is_cut_off() {
+    let (_dir, address) = address("s");
+    let short = Duration::from_millis(50);
+    let limits = Limits { introduction: short, stalled: short, ..Limits::default() };
+    let mut server = Server::listen(&address, limits, 8);
+    let silent = Connection::open(&address).expect("connects");
+    let mut slow = Connection::open(&address).expect("connects");
+    let mut idle = Connection::open(&address).expect("connects");
+    idle.send(&request()).expect("sends");
+    slow.send(&[request(), part_of_a_message(1000, 100)].concat()).expect("sends");
+    until(&mut server, |server| server.closed.len() == 2);
+    server.checked_again();
+    server.closed.sort();
+    let why: Vec<_> = server.closed.iter().map(|(conn, why)| (conn.0, why.as_str())).collect();
+    let expected =
+        [(1, "the peer does not say who it is"), (2, "the peer does not finish a message")];
+    assert_eq!(why, expected, "and who has introduced itself and asks for nothing stays");
+    drop((silent, slow, idle));
+}
+
+#[test]
+fn one_too_many_is_refused_unless_a_stranger_makes_room() {
+    let (_dir, address) = address("s");
+    let limits = Limits { connections: 3, ..Limits::default() };
+    let mut server = Server::listen(&address, limits, 8);
+    let refusal = |most| Message::Chunk { tid: types::Tid(most as u64), bytes: b"full" }.to_frame();
+    server.reactor = server.reactor.with_refusal(refusal);
+    let mut strangers: Vec<_> =
+        (0..10).map(|_| Connection::open(&address).expect("connects")).collect();
+    let mut peers = Vec::new();
+    for number in 1..=3 {
+        let mut peer = Connection::open(&address).expect("connects");
+        peer.send(&request()).expect("sends");
+        until(&mut server, |server| server.served.len() == number);
+        peers.push(peer);
+    }
+    assert_eq!(server.closed.len(), 10, "{:?}", server.closed);
+    assert!(server.closed[0].1.contains("who it is"), "{:?}", server.closed[0]);
+    assert!(strangers.iter_mut().all(|stranger| stranger.receive().is_err()));
+    let mut refused = Connection::open(&address).expect("connects");
+    let expected = Message::Chunk { tid: types::Tid(3), bytes: b"full" };
+    refused.set_timeout(Some(Duration::from_millis(1))).expect("is set");
+    let received = loop {
+        server.turn();
+        match refused.receive() {
+            Ok(payload) => break payload.to_vec(),
+            Err(error) => assert_eq!(error.errno, Errno::TimedOut),
+        }
+    };
+    assert_eq!(Message::decode(&received), Ok(expected));
+    drop(peers.pop());
+    until(&mut server, |server| server.closed.len() == 11);
+    let mut next = Connection::open(&address).expect("connects");
+    next.send(&request()).expect("sends");
+    until(&mut server, |server| server.served.len() == 4);
+}

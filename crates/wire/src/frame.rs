@@ -17,6 +17,10 @@ pub const HEADER_BYTES: usize = 12;
 /// The largest payload in bytes: whoever announces more is not one of us.
 pub const PAYLOAD_BYTES_MAX: usize = 16 * 1024 * 1024;
 
+/// The largest payload of the first message of a connection, in bytes: an unknown peer costs no
+/// more memory than this. A program whose first request is longer sends a short one before it.
+pub const FIRST_PAYLOAD_BYTES_MAX: usize = 8 * 1024;
+
 /// A frame that arrived intact.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
@@ -77,11 +81,22 @@ pub fn encode(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
 /// # Errors
 /// The stream is foreign, damaged or of another version.
 pub fn decode(bytes: &[u8]) -> Result<Option<(Frame<'_>, usize)>, FrameError> {
+    decode_up_to(bytes, PAYLOAD_BYTES_MAX)
+}
+
+/// The same with a smaller limit for the payload.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_up_to(
+    bytes: &[u8],
+    payload_bytes_max: usize,
+) -> Result<Option<(Frame<'_>, usize)>, FrameError> {
     let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
         return Ok(None);
     };
     let length = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
-    if length as usize > PAYLOAD_BYTES_MAX {
+    if length as usize > payload_bytes_max.min(PAYLOAD_BYTES_MAX) {
         return Err(FrameError::Length(length));
     }
     if header[4] != VERSION {
@@ -94,4 +109,11 @@ pub fn decode(bytes: &[u8]) -> Result<Option<(Frame<'_>, usize)>, FrameError> {
         return Err(FrameError::Corrupt);
     }
     Ok(Some((Frame { payload }, HEADER_BYTES + length as usize)))
+}
+
+/// The length of the first frame of `bytes` including its header, as far as it has arrived.
+#[must_use]
+pub fn announced(bytes: &[u8]) -> Option<usize> {
+    let length = bytes.first_chunk().map(|length| u32::from_le_bytes(*length))?;
+    Some(HEADER_BYTES + length as usize)
 }

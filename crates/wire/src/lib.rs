@@ -16,6 +16,7 @@ mod message;
 mod mon;
 mod op;
 mod outbox;
+mod refusal;
 mod unused;
 
 pub use answer::{

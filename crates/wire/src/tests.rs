@@ -553,3 +553,18 @@ proptest! {
         fuzz::decode(&bytes);
     }
 }
+
+#[test]
+fn a_frame_says_its_length_before_it_is_there_and_a_lower_limit_holds() {
+    let mut frame = Vec::new();
+    frame::encode(&mut frame, |out| out.resize(out.len() + 100, 7));
+    assert_eq!(frame::announced(&frame[..3]), None);
+    assert_eq!(frame::announced(&frame[..4]), Some(frame.len()));
+    assert_eq!(frame::decode_up_to(&frame[..20], 100).map(|found| found.is_some()), Ok(false));
+    assert!(frame::decode_up_to(&frame, 100).is_ok_and(|found| found.is_some()));
+    assert_eq!(frame::decode_up_to(&frame[..20], 99).err(), Some(FrameError::Length(100)));
+    let failure = Failure { errno: Errno::Busy, text: "full".into() };
+    let refusal = Reply::refusal(failure.clone());
+    assert_eq!(refusal.refused(), Some(&failure));
+    assert_eq!(Reply { tid: Tid(1), ..refusal }.refused(), None);
+}

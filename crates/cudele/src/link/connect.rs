@@ -22,6 +22,11 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 const FENCED: Errno = Errno::Stale;
 /// How long to wait before looking for the server again.
 const RETRY: Duration = Duration::from_millis(20);
+/// The same for a server without room for another connection: refused clients must not take the
+/// time that the connected ones need.
+const RETRY_FULL: Duration = Duration::from_millis(500);
+/// How a server refuses one connection too many.
+const FULL: Errno = Errno::Busy;
 
 impl Fs {
     /// Says how long a request waits for a server that is away before it fails with `EIO`: half a
@@ -99,13 +104,17 @@ impl Link {
                 Ok(()) => return Ok(()),
                 Err(error) if error.errno == FENCED => return Err(error),
                 Err(error) if state.patience.is_some_and(|most| since.elapsed() >= most) => {
+                    if error.errno == FULL {
+                        return Err(error);
+                    }
                     return Err(error.remedy(
                         "see `cudele status`; a server that crashed is restarted by `cudele up`",
                     ));
                 }
                 Err(error) => {
+                    let pause = if error.errno == FULL { RETRY_FULL } else { RETRY };
                     self.away.set(Some((since, error.cause)));
-                    std::thread::sleep(RETRY);
+                    std::thread::sleep(pause);
                 }
             }
         }
@@ -140,7 +149,13 @@ impl Link {
     /// Waits for the welcome, and brings the server to what this client had seen.
     fn introduce(&self, state: &mut State, connection: &mut Connection) -> Result<()> {
         let logs = self.logs.all();
-        flush(state, connection)?;
+        if let Err(error) = flush(state, connection) {
+            // A server that refuses the connection says why before it closes it.
+            return Err(receive(state, connection)
+                .err()
+                .filter(|why| why.errno == FULL)
+                .unwrap_or(error));
+        }
         if logs.is_empty() {
             // The welcome: everything that was not answered is sent again with it.
             return receive(state, connection);
@@ -224,7 +239,13 @@ fn flush(state: &mut State, connection: &mut Connection) -> Result<()> {
 
 /// Waits for one message and lets the session have it.
 fn receive(state: &mut State, connection: &mut Connection) -> Result<()> {
+    let address = connection.address().to_string();
     let message = Message::decode(connection.receive()?)?;
+    if let Message::Reply(reply) = &message
+        && let Some(failure) = reply.refused()
+    {
+        return Err(Error::from(failure.clone()).about(address));
+    }
     if let Message::Welcome(welcome) = &message {
         if welcome.fenced {
             state.fenced = true;

@@ -102,7 +102,7 @@ impl Mds {
     ) {
         let waits = matches!(self.phase, Phase::Recovering | Phase::Reconnecting { .. });
         if waits || self.is_any_early(conn) {
-            self.early.push_back((conn, Message::Chunk { tid, bytes }.to_frame()));
+            self.keep_early(conn, Message::Chunk { tid, bytes }.to_frame(), effects);
             return;
         }
         let client = self.sessions.client(conn);

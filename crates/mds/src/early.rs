@@ -1,0 +1,92 @@
+//! Frames that arrive before the server can handle them: during recovery, and while it executes
+//! requests from before a crash again.
+//!
+//! Invariant: the frames take a bounded amount of memory. The server closes a connection that sends
+//! more; its client connects again and repeats every request without an answer.
+
+use std::collections::VecDeque;
+
+use types::ConnId;
+
+use crate::{Effects, Mds};
+
+/// Bytes of frames that wait at most. Clients that wait for their answers have far less under way.
+const BYTES_MAX: usize = 256 << 20;
+/// Memory that a frame takes beside its bytes.
+const FRAME_BYTES: usize = 64;
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(crate) struct Early {
+    frames: VecDeque<(ConnId, Vec<u8>)>,
+    bytes: usize,
+}
+
+impl Early {
+    /// Adds a frame at the end, unless there is no room for it.
+    #[must_use]
+    fn push(&mut self, conn: ConnId, frame: Vec<u8>, bytes_max: usize) -> bool {
+        let bytes = self.bytes + frame.len() + FRAME_BYTES;
+        let fits = bytes <= bytes_max;
+        if fits {
+            self.bytes = bytes;
+            self.frames.push_back((conn, frame));
+        }
+        fits
+    }
+
+    /// All frames, in the order in which they came.
+    pub(crate) fn take(&mut self) -> VecDeque<(ConnId, Vec<u8>)> {
+        self.bytes = 0;
+        std::mem::take(&mut self.frames)
+    }
+
+    /// Forgets all frames of a connection.
+    pub(crate) fn forget(&mut self, conn: ConnId) {
+        let bytes = &mut self.bytes;
+        self.frames.retain(|(from, frame)| {
+            let stays = *from != conn;
+            *bytes -= if stays { 0 } else { frame.len() + FRAME_BYTES };
+            stays
+        });
+    }
+
+    /// Whether a frame of this connection waits.
+    pub(crate) fn is_any_of(&self, conn: ConnId) -> bool {
+        self.frames.iter().any(|(from, _)| *from == conn)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+}
+
+impl Mds {
+    /// Keeps a frame for later, or closes the connection if there is no room for it.
+    pub(crate) fn keep_early(&mut self, conn: ConnId, frame: Vec<u8>, effects: &mut Effects) {
+        if !self.early.push(conn, frame, BYTES_MAX) {
+            effects.close.push(conn);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_is_bounded_and_counted() {
+        let (one, two) = (ConnId(1), ConnId(2));
+        let mut early = Early::default();
+        let most = 3 * (10 + FRAME_BYTES);
+        assert!(early.push(one, vec![1; 10], most) && early.push(two, vec![2; 10], most));
+        assert!(early.push(one, vec![3; 10], most) && !early.push(two, vec![4; 10], most));
+        early.forget(one);
+        assert!(!early.is_any_of(one) && early.is_any_of(two));
+        assert!(early.push(one, vec![5; 10], most) && early.push(one, vec![6; 10], most));
+        let order: Vec<u8> = early.take().into_iter().map(|(_, frame)| frame[0]).collect();
+        assert_eq!(order, [2, 5, 6]);
+        assert!(early.is_empty() && early.bytes == 0);
+        assert!(early.push(two, vec![7; 10], most));
+    }
+}
