@@ -48,7 +48,7 @@ impl Cluster {
             return Ok(None);
         }
         let object = BalancerEntry::object_name(entry.object);
-        let (bytes, _) = objstore::open_existing(&map.store)?.get(&object)?;
+        let (bytes, _) = crate::stores::open(&map.store)?.get(&object)?;
         let text = String::from_utf8(bytes);
         let cause = "not a text, so no balancer policy";
         text.map(Some).map_err(|_| Error::new(Errno::BadMessage, object, cause))

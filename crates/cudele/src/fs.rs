@@ -33,7 +33,7 @@ pub struct Fs {
 impl Fs {
     pub(crate) fn open(cluster: Arc<Cluster>, client: ClientId) -> Result<Self> {
         let map = cluster.status()?;
-        let store = objstore::open_existing(&map.store)?;
+        let store = crate::stores::open(&map.store)?;
         let observed = Observed::default();
         let strong_logs = Arc::new(StrongLogs::default());
         let logs = strong_logs.clone();

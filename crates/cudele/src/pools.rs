@@ -16,7 +16,7 @@ impl Cluster {
     /// `EOPNOTSUPP` if the store has no pools, `ENOENT` if it has none of this name.
     pub(crate) fn numbered(&self, policy: &Policy) -> Result<Policy> {
         let Some(name) = &policy.data_pool else { return Ok(policy.clone()) };
-        let number = objstore::open_existing(&self.status()?.store)?.pool(name)?;
+        let number = crate::stores::open(&self.status()?.store)?.pool(name)?;
         Ok(Policy { stripe: policy.stripe.in_pool(number), ..policy.clone() })
     }
 

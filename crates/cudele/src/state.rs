@@ -127,7 +127,7 @@ pub fn write_durably(path: &Path, bytes: &[u8]) -> Result<()> {
         let mut name = path.as_os_str().to_owned();
         name.push(".new");
         let temporary = PathBuf::from(name);
-        let mut file = fs::File::create(&temporary)?;
+        let mut file = crate::own_file::create(&temporary)?;
         file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&temporary, path)

@@ -303,7 +303,7 @@ impl Dir {
         let _alone = Flock::wait(&handle.file)?;
         let state = sys::state(&handle.file)?;
         if state.has_name && state.size == 0 {
-            rustix::fs::unlinkat(self.objects(), &place.path, AtFlags::empty())?;
+            sys::remove(self.objects(), &place.path)?;
         }
         Ok(())
     }
@@ -430,7 +430,7 @@ impl ObjectStore for Dir {
         let place = Place::of(name)?;
         let bucket = self.bucket(name);
         let _bucket = bucket.map_err(self.told(name, "lock the object"))?;
-        match rustix::fs::unlinkat(self.objects(), &place.path, AtFlags::empty()) {
+        match sys::remove(self.objects(), &place.path) {
             Ok(()) => {}
             Err(Sys::NOENT) => return Ok(false),
             Err(errno) => return Err(self.told(name, "delete")(errno)),

@@ -4,7 +4,6 @@
 //! since the last time is written on. Invariant: at every moment the file has all that an earlier
 //! persist completed for, also if this one repeats it or does not end.
 
-use std::fs::{File, OpenOptions};
 use std::io::{IoSlice, Seek, SeekFrom, Write};
 use std::path::Path;
 
@@ -13,7 +12,7 @@ use types::{Result, Seq};
 
 use super::Material;
 use crate::state::{io_error, sync_parent};
-use crate::{Stage, StateDir};
+use crate::{Stage, StateDir, own_file};
 
 /// Slices handed to the kernel at a time.
 const SLICES: usize = 256;
@@ -38,7 +37,7 @@ pub(crate) fn keep_part(state: &StateDir, first: Seq, bytes: &[u8]) -> Result<()
         if let Some(dir) = path.parent() {
             std::fs::create_dir_all(dir)?;
         }
-        let mut file = File::create(&unfinished)?;
+        let mut file = own_file::create(&unfinished)?;
         file.write_all(bytes)?;
         file.sync_all()
     };
@@ -60,8 +59,7 @@ fn write(path: &Path, material: &Material<'_>, fresh: bool) -> std::io::Result<u
     if let Some(dir) = path.parent() {
         std::fs::create_dir_all(dir)?;
     }
-    let mut file =
-        if fresh { File::create(path)? } else { OpenOptions::new().write(true).open(path)? };
+    let mut file = if fresh { own_file::create(path)? } else { own_file::open_existing(path)? };
     let note = |stage| material.fs.observed().note(Mechanism::LocalPersist, stage);
     note(Stage::Opened);
     let header = material.header.encode();

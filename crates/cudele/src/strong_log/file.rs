@@ -4,7 +4,7 @@
 //! it, whatever is interrupted; and whoever works with the file holds a lock on it, so that a file
 //! without one is of a process that is dead.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Read, Result, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use journal::segment::{HEADER_BYTES, SegmentReader};
 use journal::{Event, JournalBuffer, SegmentHeader};
 use types::{ClientId, Epoch, Origin, Seq, Timestamp};
+
+use crate::own_file;
 
 /// What the names of logs start with; the time of their beginning and the client's number follow,
 /// so that no process writes over the log of an earlier one that acted as the same client.
@@ -54,9 +56,7 @@ impl LogFile {
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent)?;
         }
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(true);
-        let mut file = options.open(&temporary)?;
+        let mut file = own_file::create(temporary.as_ref())?;
         // Locked before it has its name: a file with the name is never taken for a dead client's.
         file.try_lock()?;
         file.write_all(&header.encode())?;
@@ -73,7 +73,7 @@ impl LogFile {
 
     /// The log of a process that is dead; nothing if it lives or has just removed the log.
     pub(super) fn of_the_dead(path: &Path) -> Result<Option<Self>> {
-        let file = match OpenOptions::new().read(true).write(true).open(path) {
+        let file = match own_file::open_existing(path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),

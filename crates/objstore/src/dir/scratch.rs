@@ -81,7 +81,9 @@ impl Temporary<'_> {
     pub(super) fn place(&mut self, objects: BorrowedFd<'_>, path: &str) -> SysResult<()> {
         let directory = self.scratch.directory.file();
         sys::with_parents(objects, path, || {
-            retry_on_intr(|| rustix::fs::renameat(directory, &self.name, objects, path))
+            sys::in_parent(objects, path, |above, name| {
+                rustix::fs::renameat(directory, &self.name, above, name)
+            })
         })?;
         self.placed = true;
         Ok(())

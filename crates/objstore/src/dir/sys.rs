@@ -7,17 +7,46 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, ResolveFlags};
 pub(super) use rustix::io::Errno as Sys;
 use rustix::io::retry_on_intr;
 use types::{Errno, Error};
 
 pub(super) type SysResult<T> = std::result::Result<T, Sys>;
 
-/// Opens a path below a directory.
+/// Opens a path below a directory, without following a symbolic link anywhere in it: a user who can
+/// write to a directory of the store could make this process write to any file of its own user.
 pub(super) fn open(dir: BorrowedFd<'_>, path: &str, flags: OFlags) -> SysResult<OwnedFd> {
-    let mode = Mode::from_raw_mode(0o666);
-    retry_on_intr(|| rustix::fs::openat(dir, path, flags | OFlags::CLOEXEC, mode))
+    let mode = if flags.contains(OFlags::CREATE) { 0o666 } else { 0 };
+    let (mode, flags) = (Mode::from_raw_mode(mode), flags | OFlags::CLOEXEC);
+    match retry_on_intr(|| rustix::fs::openat2(dir, path, flags, mode, ResolveFlags::NO_SYMLINKS)) {
+        // Linux before 5.6, or a container, refuses the call: protect the last part of the path.
+        Err(Sys::NOSYS | Sys::PERM) => {
+            retry_on_intr(|| rustix::fs::openat(dir, path, flags | OFlags::NOFOLLOW, mode))
+        }
+        result => result,
+    }
+}
+
+/// Carries out `act` on the last part of a path, in the directory that holds it. As in [`open`], the
+/// path to that directory contains no link.
+pub(super) fn in_parent<T>(
+    dir: BorrowedFd<'_>,
+    path: &str,
+    act: impl Fn(BorrowedFd<'_>, &str) -> SysResult<T>,
+) -> SysResult<T> {
+    match path.rsplit_once('/') {
+        Some((above, name)) => {
+            let above = open_directory(dir, above)?;
+            retry_on_intr(|| act(above.as_fd(), name))
+        }
+        None => retry_on_intr(|| act(dir, path)),
+    }
+}
+
+/// Removes the file at a path below a directory.
+pub(super) fn remove(dir: BorrowedFd<'_>, path: &str) -> SysResult<()> {
+    in_parent(dir, path, |above, name| rustix::fs::unlinkat(above, name, AtFlags::empty()))
 }
 
 /// Opens a directory below a directory; the empty path is the directory itself.
@@ -27,7 +56,8 @@ pub(super) fn open_directory(dir: BorrowedFd<'_>, path: &str) -> SysResult<Owned
 
 /// Makes a directory below a directory, unless it is there.
 pub(super) fn make_directory(dir: BorrowedFd<'_>, path: &str) -> SysResult<()> {
-    match retry_on_intr(|| rustix::fs::mkdirat(dir, path, Mode::from_raw_mode(0o777))) {
+    let mode = Mode::from_raw_mode(0o777);
+    match in_parent(dir, path, |above, name| rustix::fs::mkdirat(above, name, mode)) {
         Err(Sys::EXIST) => Ok(()),
         result => result,
     }
@@ -182,6 +212,7 @@ pub(super) fn explain(store: &str, name: &str, attempted: &str, errno: Sys) -> E
         Sys::ROFS => Errno::ReadOnly,
         Sys::ACCESS | Sys::PERM => Errno::Access,
         Sys::FBIG => Errno::TooBig,
+        Sys::LOOP => Errno::Loop,
         _ => Errno::Io,
     };
     let subject =
@@ -194,6 +225,10 @@ pub(super) fn explain(store: &str, name: &str, attempted: &str, errno: Sys) -> E
         Sys::ROFS => error.remedy("mount the file system that holds the store writable"),
         Sys::ACCESS | Sys::PERM => error.remedy("run as the user who owns the store"),
         Sys::MFILE | Sys::NFILE => error.remedy("raise the limit on open files"),
+        Sys::LOOP => error.remedy(
+            "a symbolic link is where the store has its own files: find out who put it there, remove it, \
+             and let nobody but its users write to the store",
+        ),
         Sys::IO => error.remedy("look for disk errors in the kernel's log"),
         _ => error,
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use tempfile::TempDir;
-use types::Errno;
+use types::{Errno, Result};
 
 use super::handles::{HANDLES_MAX, Handle};
 use super::place::{self, Part};
@@ -258,6 +258,45 @@ fn what_is_not_an_object_is_not_listed() {
     }
     std::os::unix::fs::symlink("/", objects.join("d%")).unwrap();
     assert_eq!(store.list("").unwrap(), ["a/b"]);
+}
+
+#[test]
+fn no_symbolic_link_is_followed() {
+    use std::os::unix::fs::symlink;
+    let directory = TempDir::new().unwrap();
+    let elsewhere = TempDir::new().unwrap();
+    let precious = elsewhere.path().join("precious");
+    std::fs::write(&precious, b"precious").unwrap();
+    let store = Dir::open(directory.path(), true).unwrap();
+    let objects = directory.path().join("objects");
+    symlink(&precious, objects.join("a")).unwrap();
+    symlink(elsewhere.path(), objects.join("d%")).unwrap();
+    let errno = |result: Result<()>| result.map_err(|error| error.errno);
+    for name in ["a", "d/precious"] {
+        assert_eq!(errno(store.append(name, b"x").map(drop)), Err(Errno::Loop), "{name}");
+        assert_eq!(errno(store.write_range(name, 0, b"x")), Err(Errno::Loop), "{name}");
+        assert_eq!(errno(store.get(name).map(drop)), Err(Errno::Loop), "{name}");
+    }
+    assert_eq!(errno(store.delete("d/precious").map(drop)), Err(Errno::Loop));
+    assert_eq!(errno(store.put("d/precious", b"x", Expect::Any).map(drop)), Err(Errno::Loop));
+    assert_eq!(errno(store.put("d/new/x", b"x", Expect::Any).map(drop)), Err(Errno::Loop));
+    // An object that is replaced as a whole takes the place of the link.
+    put(&store, "a", b"new");
+    assert_eq!(store.get("a").unwrap().0, b"new");
+    let lock = directory.path().join("locks/named");
+    std::fs::create_dir_all(&lock).unwrap();
+    symlink(&precious, lock.join(place::encode("mine"))).unwrap();
+    assert_eq!(errno(store.lock("mine", "me").map(drop)), Err(Errno::Loop));
+    assert_eq!(std::fs::read(&precious).unwrap(), b"precious");
+    assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 1);
+    for part in ["tmp", "locks"] {
+        let part = directory.path().join(part);
+        std::fs::remove_dir_all(&part).unwrap();
+        symlink(elsewhere.path(), &part).unwrap();
+        assert_eq!(errno(Dir::open(directory.path(), false).map(drop)), Err(Errno::Loop));
+        std::fs::remove_file(&part).unwrap();
+        std::fs::create_dir(&part).unwrap();
+    }
 }
 
 #[test]
