@@ -7,6 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 use cudele::{Cluster, Errno, Error, Fs, Locator, Result};
 use serde_json::{Value, json};
+use types::quote::printable_lines;
 
 /// Options of every command.
 #[derive(Debug, Args)]
@@ -41,8 +42,11 @@ impl Context {
 
     /// Prints facts: as JSON if that was asked for, else as text.
     pub(crate) fn print(&self, value: &Value, text: impl FnOnce() -> String) -> Result<()> {
-        let line = if self.json { format!("{value:#}\n") } else { text() };
-        say(&line)
+        if self.json {
+            return say(&format!("{value:#}\n"));
+        }
+        // Each command quotes the names in its text; this call covers the rest of the text.
+        say(&printable_lines(&text()))
     }
 
     /// Prints an error: what was wrong, where, and what to do.

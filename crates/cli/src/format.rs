@@ -3,12 +3,10 @@
 //! It prints nothing and asks nobody. Invariant: a name that a person sees can be pasted into a
 //! shell and means the same bytes there; a name in JSON that is not UTF-8 comes with its bytes.
 
-use std::borrow::Cow;
-use std::fmt::Write as _;
-
 use cudele::{Attr, Timestamp};
 use serde_json::{Map, Value, json};
 use types::MODE_PERMISSIONS;
+pub(crate) use types::quote::quoted;
 
 /// A mode as `ls -l` shows it, such as `drwxr-xr-x`.
 pub(crate) fn mode(attr: &Attr) -> String {
@@ -78,48 +76,6 @@ pub(crate) fn instant(time: Timestamp) -> String {
     let (year, month, day, hour, minute, second) = civil(time);
     let nanos = time.nanoseconds();
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{nanos:09}Z")
-}
-
-/// A name or path for people: as it is if it is plain, else quoted so that a shell reads the same
-/// bytes, and no control character reaches the terminal.
-pub(crate) fn quoted(bytes: &[u8]) -> Cow<'_, str> {
-    let plain = |text: &str| {
-        let strange =
-            |c: char| c.is_control() || c.is_whitespace() || "'\"\\$`*?[]{}()<>|&;!#~".contains(c);
-        !text.is_empty() && !text.contains(strange)
-    };
-    match std::str::from_utf8(bytes) {
-        Ok(text) if plain(text) => Cow::Borrowed(text),
-        Ok(text) if !text.contains(|c: char| c.is_control() || c == '\'') => {
-            Cow::Owned(format!("'{text}'"))
-        }
-        Ok(_) | Err(_) => Cow::Owned(escaped(bytes)),
-    }
-}
-
-/// In the `$'...'` form of shells.
-fn escaped(bytes: &[u8]) -> String {
-    let mut text = String::from("$'");
-    for chunk in bytes.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            match c {
-                '\n' => text.push_str("\\n"),
-                '\t' => text.push_str("\\t"),
-                '\'' | '\\' => text.extend(['\\', c]),
-                c if c.is_control() => {
-                    for byte in c.encode_utf8(&mut [0; 4]).bytes() {
-                        let _ = write!(text, "\\{byte:03o}");
-                    }
-                }
-                c => text.push(c),
-            }
-        }
-        for byte in chunk.invalid() {
-            let _ = write!(text, "\\{byte:03o}");
-        }
-    }
-    text.push('\'');
-    text
 }
 
 /// Puts bytes that are mostly text into a JSON object: as a string, and if they are not UTF-8 also

@@ -15,8 +15,7 @@ pub(crate) fn open(path: &Path) -> Result<File> {
     if let Some(dir) = path.parent() {
         std::fs::create_dir_all(dir).map_err(|error| io(dir, &error))?;
     }
-    let file = File::options().append(true).create(true).open(path);
-    file.map_err(|error| io(path, &error))
+    cudele::own_file::append(path).map_err(|error| io(path, &error))
 }
 
 /// The log of a daemon: `mon.log` of the monitor, `mds.log` of rank 0, `1.log` of rank 1 and so on.

@@ -109,22 +109,22 @@ impl Folder {
         Ok(Self { dir, path, owner: stat.st_uid })
     }
 
-    /// Creates a file in it, or truncates an existing one.
+    /// Opens a file in it for writing at its end, and creates a missing one.
     ///
     /// # Errors
     /// `ELOOP` for a symbolic link, `EACCES` for a file of another user.
-    pub fn create(&self, name: &str) -> Result<File> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    pub fn append(&self, name: &str) -> Result<File> {
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
+        let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let mode = Mode::from_raw_mode(0o666);
-        let create = || -> io::Result<File> {
+        let open = || -> io::Result<File> {
             let file = rustix::fs::openat(self.dir.as_fd(), name, flags | OFlags::CLOEXEC, mode)?;
             let file = File::from(file);
             check(&file, Some(self.owner))?;
-            file.set_len(0)?;
             Ok(file)
         };
         let path = self.path.join(name);
-        create().map_err(|error| {
+        open().map_err(|error| {
             let remedy = "remove what is there: it is not what this program put there";
             let told = crate::state::io_error(&path, &error).remedy(remedy);
             if error.raw_os_error().is_none() {

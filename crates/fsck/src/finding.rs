@@ -221,7 +221,7 @@ impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.kind.gravity().as_str())?;
         if let Some(path) = &self.path {
-            write!(f, "{path}: ")?;
+            write!(f, "{}: ", types::quote::quoted(path.as_bytes()))?;
         }
         match &self.subject {
             Subject::Object(name) => write!(f, "{name} ")?,

@@ -99,8 +99,7 @@ impl Address {
         prepared.map_err(|cause| error(self, &cause))
     }
 
-    /// Listens. A Unix socket that nobody listens on any more is replaced; one that somebody
-    /// listens on is in use.
+    /// Listens. A Unix socket without a listener is replaced; one with a listener is in use.
     pub(crate) fn listen(&self) -> Result<Listener, Error> {
         let listen = || -> io::Result<Listener> {
             Ok(match self {
@@ -124,8 +123,8 @@ impl Address {
     }
 }
 
-/// Tries the addresses of a host in turn. An address without an answer must not block the caller for
-/// the minutes of the kernel's own timeout.
+/// Tries the addresses of a host in turn. An address without an answer must not block the caller
+/// for the minutes of the kernel's own timeout.
 fn connect_tcp(host: &str) -> io::Result<TcpStream> {
     let mut failed = io::Error::from(io::ErrorKind::NotFound);
     for address in host.to_socket_addrs()? {

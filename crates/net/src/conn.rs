@@ -186,8 +186,8 @@ impl Conn {
                 Ok(count) => self.sent += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    // Drop bytes that a slow peer has taken: its queue may never become empty. Half of
-                    // the queue at a time, so that every byte moves once.
+                    // Drop bytes that a slow peer has taken: its queue may never become empty.
+                    // Half of the queue at a time, so that every byte moves once.
                     if self.sent >= self.outbox.len() / 2 {
                         self.outbox.drain(..self.sent);
                         self.sent = 0;

@@ -15,9 +15,9 @@ pub struct Limits {
     pub frames_per_turn: usize,
     /// With more unsent bytes a connection is not read from.
     pub unsent_bytes: usize,
-    /// How long a peer with so much to read, or a closing one, may take nothing at all, and how long
-    /// a message may take to arrive. Long enough for a client that was stopped for a moment: it would
-    /// only connect again.
+    /// How long a peer with so much to read, or a closing one, may take nothing at all, and how
+    /// long a message may take to arrive. Long enough for a client that was stopped for a moment:
+    /// it would only connect again.
     pub stalled: Duration,
     /// The largest first message of a peer, in bytes.
     pub first_bytes: usize,

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::quote::{printable, quoted};
+
 /// The result of anything that can fail in front of a user.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -171,12 +173,15 @@ impl From<Errno> for Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.subject.is_empty() {
+        // Each may contain a name that a user chose in order to forge this message.
+        if self.subject.contains(char::is_control) {
+            write!(f, "{}: ", quoted(self.subject.as_bytes()))?;
+        } else if !self.subject.is_empty() {
             write!(f, "{}: ", self.subject)?;
         }
-        write!(f, "{} ({})", self.cause, self.errno.symbol())?;
+        write!(f, "{} ({})", printable(&self.cause), self.errno.symbol())?;
         if !self.remedy.is_empty() {
-            write!(f, "; {}", self.remedy)?;
+            write!(f, "; {}", printable(&self.remedy))?;
         }
         Ok(())
     }

@@ -14,6 +14,7 @@ mod error;
 mod id;
 mod lock;
 mod name;
+pub mod quote;
 mod stripe;
 mod time;
 

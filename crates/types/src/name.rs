@@ -116,6 +116,14 @@ impl Path {
     }
 }
 
+impl Path {
+    /// The path for people, as [`crate::quote::quoted`] shows it.
+    #[must_use]
+    pub fn quoted(&self) -> String {
+        crate::quote::quoted(&self.to_bytes()).into_owned()
+    }
+}
+
 impl std::fmt::Display for Path {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&String::from_utf8_lossy(&self.to_bytes()))

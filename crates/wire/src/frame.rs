@@ -14,11 +14,11 @@ use crate::VERSION;
 
 /// Length of a frame header in bytes.
 pub const HEADER_BYTES: usize = 12;
-/// The largest payload in bytes: whoever announces more is not one of us.
+/// The largest payload in bytes: a peer that announces more is foreign.
 pub const PAYLOAD_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// The largest payload of the first message of a connection, in bytes: an unknown peer costs no
-/// more memory than this. A program whose first request is longer sends a short one before it.
+/// more memory than this. A program with a longer first request sends a short one before it.
 pub const FIRST_PAYLOAD_BYTES_MAX: usize = 8 * 1024;
 
 /// A frame that arrived intact.

@@ -159,7 +159,7 @@ fn to_text(info: &BranchInfo) -> String {
     let BranchInfo { name, path, branch, snapshot } = info;
     let mut text = String::new();
     let _ = writeln!(text, "branch    {name}, {}", branch.state.word());
-    let path = snapshot.map_or("what is not known any more".to_owned(), |_| path.to_string());
+    let path = snapshot.map_or("what is not known any more".to_owned(), |_| path.quoted());
     let _ = writeln!(text, "of        {path}, as at {}", format::instant(branch.time));
     if !branch.from.is_empty() {
         let _ = writeln!(

@@ -48,6 +48,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         "policy": policy.to_json(), "state": subtree.state().path(),
     });
     context.print(&value, || {
+        let path = path.quoted();
         let mut text = format!("{path} belongs to {}\n", owner.client());
         for range in owner.ranges() {
             let (start, last) = (range.start, range.end.saturating_sub(1));

@@ -56,7 +56,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         if events > args.limit {
             let _ = writeln!(lines, "... {} more", count(events - args.limit));
         }
-        let _ = write!(lines, "A merge of {path} would do this:\n{}", merge::to_text(&report));
+        let (path, merged) = (path.quoted(), merge::to_text(&report));
+        let _ = write!(lines, "A merge of {path} would do this:\n{merged}");
         lines
     })
 }

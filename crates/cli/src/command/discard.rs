@@ -42,7 +42,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     }
     let value = json!({ "path": path.to_string(), "events": events, "dry_run": args.dry_run });
     context.print(&value, || {
-        let events = count(events);
+        let (path, events) = (path.quoted(), count(events));
         if args.dry_run {
             format!("{path} would be given up, and {events} events with it\n")
         } else {
@@ -73,5 +73,7 @@ fn force(context: &Context, args: &Args, why: Error) -> Result<()> {
     }
     StateDir::of(fs.cluster_id(), known.ino)?.remove()?;
     let value = json!({ "path": path.to_string(), "client": known.client.0, "forced": true });
-    context.print(&value, || format!("{path} was taken from {} and is everybody's\n", known.client))
+    context.print(&value, || {
+        format!("{} was taken from {} and is everybody's\n", path.quoted(), known.client)
+    })
 }

@@ -30,7 +30,7 @@ pub(crate) struct Args {
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<Kind>,
     /// End each path with a NUL byte instead of a newline
-    #[arg(short = '0', long = "print0")]
+    #[arg(short = '0', long = "print0", visible_alias = "null")]
     null: bool,
     /// Where to begin [default: the root]
     #[arg(value_name = "PATH", default_value = "/")]

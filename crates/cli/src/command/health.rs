@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::Args as ClapArgs;
 use cudele::{ClusterMap, MdsState, Result, Warning};
 use serde_json::{Value, json};
+use types::quote::printable;
 
 use super::mds::standby;
 use crate::context::Context;
@@ -82,7 +83,7 @@ pub(crate) fn to_json(found: &[Warning]) -> Value {
 /// One finding, for people.
 pub(crate) fn to_text(text: &mut String, warning: &Warning) {
     let Warning { code, text: what, remedy } = warning;
-    let _ = writeln!(text, "{code}  {what}; {remedy}");
+    let _ = writeln!(text, "{}", printable(&format!("{code}  {what}; {remedy}")));
 }
 
 /// What the map says, and what the servers warn of.

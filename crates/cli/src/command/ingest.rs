@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 use cudele::{Mechanism, Policy, Result};
 use serde_json::{Value, json};
+use types::quote::quoted;
 
 use crate::context::Context;
 use crate::intake::{self, Options, Report};
@@ -92,9 +93,11 @@ fn show(
     }
     context.print(&value, || {
         let what = if dry_run { "would come in at" } else { "is in at" };
-        let mut text = format!("{} {what} {destination}\n{}", source.name(), report.to_text());
+        let (source, destination) = (source.name(), quoted(destination.as_bytes()));
+        let mut text =
+            format!("{} {what} {destination}\n{}", quoted(source.as_bytes()), report.to_text());
         if !dry_run {
-            text.push_str(&ending(report, destination));
+            text.push_str(&ending(report, &destination));
         }
         text
     })

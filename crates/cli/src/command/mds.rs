@@ -6,7 +6,7 @@ pub(crate) mod standby;
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Locator, Result};
 use daemon::{Log, MdsOptions};
-use mds::Settings;
+use mds::{CHOSEN, Settings};
 use net::Address;
 use types::{Rank, Span};
 
@@ -63,6 +63,13 @@ fn serve(context: &Context, args: &Args, rank: Rank) -> Result<()> {
         Some(address) => address.parse()?,
         None => Address::Unix(dir.join(format!("mds.{}.sock", rank.0))),
     };
+    if let Address::Tcp(host) = &address
+        && ["0.0.0.0:", "[::]:"].iter().any(|any| host.starts_with(any))
+    {
+        let cause = "clients are told this address, and it is none that they can connect to";
+        return Err(Error::new(Errno::Invalid, format!("--listen {address}"), cause)
+            .remedy("name the host, or its address in the network of the clients"));
+    }
     // Who makes a cluster owns its root directory, or could not use it.
     let cred = cudele::own_cred();
     let mut settings = Settings { root_owner: (cred.uid, cred.gid), ..Settings::default() };
@@ -85,6 +92,21 @@ fn serve(context: &Context, args: &Args, rank: Rank) -> Result<()> {
         terminate: None,
         log: Log::of(rank.to_string()),
     })
+}
+
+/// The name and the value of a setting that a metadata server knows.
+///
+/// # Errors
+/// `EINVAL` if it knows none of this name, or the value is none.
+pub(crate) fn setting(text: &str) -> Result<(String, u64)> {
+    let mut settings = Settings::default();
+    apply(&mut settings, text)?;
+    Ok(settings.chosen.swap_remove(0))
+}
+
+/// The name of the counter in which a metadata server reports a setting that it was started with.
+pub(crate) fn reported_as(setting: &str) -> String {
+    format!("{CHOSEN}{setting}")
 }
 
 fn apply(settings: &mut Settings, text: &str) -> Result<()> {
@@ -113,5 +135,7 @@ fn apply(settings: &mut Settings, text: &str) -> Result<()> {
         "dir_lease_ms" => settings.dir_lease = Span::from_millis(value),
         _ => return Err(invalid("unknown setting")),
     }
+    settings.chosen.retain(|(chosen, _)| chosen != name);
+    settings.chosen.push((name.to_owned(), value));
     Ok(())
 }

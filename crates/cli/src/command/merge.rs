@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use clap::Args as ClapArgs;
 use cudele::{Errno, MergeReport, MergeSample, MergedBy, Result, SampleKind};
 use serde_json::{Value, json};
+use types::quote::quoted;
 
 use crate::context::Context;
 use crate::figures::{bytes, count, per_second, seconds};
@@ -33,7 +34,9 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         let mut value = to_json(&report);
         value["path"] = json!(path);
         value["dry_run"] = json!(true);
-        return context.print(&value, || format!("{path} would be merged\n{}", to_text(&report)));
+        return context.print(&value, || {
+            format!("{} would be merged\n{}", quoted(path.as_bytes()), to_text(&report))
+        });
     }
     let done = subtree.merge()?;
     subtree.forget()?;
@@ -54,7 +57,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         })
         .collect();
     context.print(&value, || {
-        let mut text = format!("{path} is merged and everybody's again\n{}", to_text(&report));
+        let (path, merged) = (quoted(path.as_bytes()), to_text(&report));
+        let mut text = format!("{path} is merged and everybody's again\n{merged}");
         text.push_str(&told_text(&done.merged_by));
         for step in &done.steps {
             let _ = writeln!(

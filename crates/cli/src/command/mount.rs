@@ -1,6 +1,7 @@
 //! `cudele mount`: the namespace as a file system of this machine.
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,6 +12,7 @@ use cudele::{Errno, Error, Locator, Result};
 use daemon::Log;
 use mount::{Mounted, Options};
 use serde_json::json;
+use types::quote::quoted;
 use vfs::Vfs;
 
 use crate::command::up::io;
@@ -62,13 +64,15 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         start(context, args, (&at, &log))?;
         let value = json!({ "mounted": at, "root": args.root, "log": log });
         return context.print(&value, || {
-            let (at, log) = (at.display(), log.display());
+            let shown = |path: &Path| quoted(path.as_os_str().as_bytes()).into_owned();
+            let (at, log, root) = (shown(&at), shown(&log), quoted(args.root.as_bytes()));
             format!(
-                "{} is mounted on {at}. Unmount it with `cudele umount {at}`. Its log is {log}.\n",
-                args.root
+                "{root} is mounted on {at}. Unmount it with `cudele umount {at}`. Its log is {log}.\n"
             )
         });
     }
+    // Every open file of every program on it may need one.
+    net::descriptors::raise();
     let mounted = here(context, &args.root, &at, &options)?;
     let file = args.announce.then(|| logfile::open(&log)).transpose()?;
     if let Some(file) = &file {

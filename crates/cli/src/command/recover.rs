@@ -44,6 +44,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     });
     context.print(&value, || {
         let what = if args.dry_run { "would be" } else { "is" };
+        let path = path.quoted();
         let mut text = format!("{path} {what} taken over from {}, which is fenced\n", done.from);
         for journal in &done.journals {
             let _ = writeln!(text, "  {:>12} events  {}", count(journal.events), journal.name);

@@ -346,6 +346,7 @@ fn report(
         return context.print(&value, String::new);
     }
     // Standard output is the command's.
+    let path = path.quoted();
     let kept = matches!(ending, Ending::Keep | Ending::Complete);
     let next = if kept {
         format!(

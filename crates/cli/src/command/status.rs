@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use clap::Args as ClapArgs;
 use cudele::{ClusterMap, Policy, Result};
 use serde_json::{Value, json};
+use types::quote::quoted;
 
 use super::health;
 use crate::context::Context;
@@ -100,13 +101,13 @@ fn to_text(map: &ClusterMap) -> String {
         health::to_text(&mut text, &warning);
     }
     for entry in &map.decoupled {
-        let path = String::from_utf8_lossy(&entry.path);
+        let path = quoted(&entry.path);
         let waits = if entry.next.is_some() { "; another policy waits until it ends" } else { "" };
         let cell = cell(&entry.policy).unwrap_or_else(|| "no single promise".to_owned());
         let _ = writeln!(text, "decoupled {path} by {}, {cell}, pending{waits}", entry.client);
     }
     for entry in &map.policies {
-        let path = String::from_utf8_lossy(&entry.path);
+        let path = quoted(&entry.path);
         let _ = writeln!(text, "policy    {path} (version {})", entry.version);
     }
     text

@@ -20,13 +20,14 @@ pub(crate) struct Args {
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     let mut subtree = owned::attach(context, &args.path)?;
-    let path = subtree.path().to_string();
+    let path = subtree.path().clone();
     let done = subtree.sync()?;
     let report = done.merge.unwrap_or_default();
     let mut value = command::merge::to_json(&report);
-    value["path"] = json!(path);
+    value["path"] = json!(path.to_string());
     value["seconds"] = json!(done.seconds);
     context.print(&value, || {
+        let path = path.quoted();
         let took = seconds(done.seconds);
         let text = command::merge::to_text(&report);
         format!("{path} is merged so far, and still this client's ({took})\n{text}")

@@ -1,10 +1,12 @@
 //! `cudele umount`: the end of a mount.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 use cudele::Result;
 use serde_json::json;
+use types::quote::quoted;
 
 use crate::command::up::io;
 use crate::context::Context;
@@ -23,5 +25,7 @@ pub(crate) struct Args {
 pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     let at = std::path::absolute(&args.at).map_err(|error| io(&args.at, &error))?;
     mount::unmount(&at, args.lazy)?;
-    context.print(&json!({ "unmounted": at }), || format!("{} is unmounted.\n", at.display()))
+    context.print(&json!({ "unmounted": at }), || {
+        format!("{} is unmounted.\n", quoted(at.as_os_str().as_bytes()))
+    })
 }

@@ -1,5 +1,7 @@
 //! `cudele up`: a cluster on this machine with one command and no configuration.
 
+mod wishes;
+
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -8,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args as ClapArgs;
+use cudele::own_file::Folder;
 use cudele::{Cluster, ClusterMap, Errno, Error, Locator, MdsEntry, MdsState, Result};
 use net::{Address, Connection};
 use serde_json::json;
@@ -51,13 +54,9 @@ const ANSWER: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     let start = Instant::now();
-    let mds = args.mds.unwrap_or(1);
-    if !(1..=RANKS_MAX).contains(&mds) {
-        let cause = format!("a cluster has 1 to {RANKS_MAX} active metadata servers");
-        return Err(Error::new(Errno::Invalid, format!("--mds {mds}"), cause)
-            .remedy("name a number in between"));
-    }
     let dir = directory(context)?;
+    wishes::check(context, &dir, args)?;
+    let mds = args.mds.unwrap_or(1);
     let Up { map, mut started, .. } =
         start_ranks(&dir, args.store.as_deref(), (&args.settings, args.read_only), mds)?;
     for number in 0..args.standby {
@@ -282,9 +281,8 @@ fn warm_bytes() -> usize {
 
 /// Starts a daemon of this binary in the background, with its output in a log file.
 fn spawn(dir: &Path, daemon: &str, log: &str, options: &[String]) -> Result<Child> {
-    let log = logfile::of_daemon(dir, log);
-    let file = logfile::open(&log)?;
-    let copy = file.try_clone().map_err(|error| io(&log, &error))?;
+    let file = Folder::make(dir, "log")?.append(&format!("{log}.log"))?;
+    let copy = file.try_clone().map_err(|error| io(dir, &error))?;
     let program = std::env::current_exe().map_err(|error| io(dir, &error))?;
     let mut command = Command::new(&program);
     if std::env::var_os(TUNABLES).is_none() {

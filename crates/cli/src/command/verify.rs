@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, ProofKey, Result};
 use serde_json::json;
+use types::quote::quoted;
 
 use super::up::io;
 use crate::context::Context;
@@ -60,6 +61,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         "names": done.names, "not_because": done.because,
     });
     context.print(&value, || {
+        let path = quoted(path.as_bytes());
         let mut text = format!(
             "{} events of {path} are legal; {} of its names are in {} runs, with a proof\n",
             count(done.events),

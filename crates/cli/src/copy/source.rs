@@ -46,7 +46,9 @@ impl Source {
     pub(crate) fn shown(&self) -> String {
         match self {
             Self::Space { path, .. } => format::quoted(&path.to_bytes()).into_owned(),
-            Self::Local { path, .. } => format!("local:{}", path.display()),
+            Self::Local { path, .. } => {
+                format!("local:{}", format::quoted(path.as_os_str().as_bytes()))
+            }
             Self::Stdin => "standard input".to_owned(),
         }
     }

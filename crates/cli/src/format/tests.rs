@@ -51,23 +51,6 @@ fn times_are_civil_and_exact() {
 }
 
 #[test]
-fn names_can_be_pasted_into_a_shell() {
-    let cases: [(&[u8], &str); 8] = [
-        (b"plain-1.txt", "plain-1.txt"),
-        ("gr\u{fc}n".as_bytes(), "gr\u{fc}n"),
-        (b"two words", "'two words'"),
-        (b"$HOME", "'$HOME'"),
-        (b"it's", "$'it\\'s'"),
-        (b"a\nb\x1b[m", "$'a\\nb\\033[m'"),
-        (b"\xff\\x", "$'\\377\\\\x'"),
-        (b"", "''"),
-    ];
-    for (bytes, text) in cases {
-        assert_eq!(quoted(bytes), text);
-    }
-}
-
-#[test]
 fn json_keeps_bytes_that_are_no_text() {
     let mut object = Map::new();
     put_bytes(&mut object, "name", b"a\xff");

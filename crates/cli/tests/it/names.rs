@@ -28,7 +28,9 @@ fn names_are_bytes() {
     assert_eq!(rows[0]["name_hex"], "fffe20640a01");
 
     let stat = cluster.run(&[os(b"stat"), os(strange)]);
-    assert!(String::from_utf8(stat).unwrap().starts_with("path     $'/\\377\\376 d\\n\\001'\n"));
+    assert!(
+        String::from_utf8(stat).unwrap().starts_with("path     '/'$'\\377\\376'' d'$'\\n\\001'\n")
+    );
     cluster.run(&[os(b"policy"), os(b"set"), os(strange), os(b"hdfs")]);
     assert_eq!(cluster.json(&["policy", "ls"])[0]["path_hex"], "2ffffe20640a01");
     let found = cluster.run(&[os(b"find"), os(b"/"), os(b"--name"), os(b"\xff*")]);

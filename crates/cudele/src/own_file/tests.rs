@@ -33,7 +33,7 @@ fn a_pipe_holds_nobody_up() {
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
     assert!(create(&pipe).is_err());
     let folder = Folder::make(dir.path().parent().unwrap(), &name(dir.path())).unwrap();
-    assert!(folder.create("pipe").is_err());
+    assert!(folder.append("pipe").is_err());
 }
 
 #[test]
@@ -43,8 +43,8 @@ fn a_folder_is_this_users_and_no_link() {
     fs::write(&target, "precious").unwrap();
     let folder = Folder::make(dir.path(), "log").unwrap();
     symlink(&target, dir.path().join("log/a")).unwrap();
-    assert_eq!(folder.create("a").unwrap_err().errno, Errno::Loop);
-    folder.create("b").unwrap().write_all(b"x").unwrap();
+    assert_eq!(folder.append("a").unwrap_err().errno, Errno::Loop);
+    folder.append("b").unwrap().write_all(b"x").unwrap();
     assert_eq!(fs::read(dir.path().join("log/b")).unwrap(), b"x");
     let open = fs::Permissions::from_mode(0o777);
     fs::set_permissions(dir.path().join("log"), open).unwrap();

@@ -28,8 +28,8 @@ pub(super) fn open(dir: BorrowedFd<'_>, path: &str, flags: OFlags) -> SysResult<
     }
 }
 
-/// Carries out `act` on the last part of a path, in the directory that holds it. As in [`open`], the
-/// path to that directory contains no link.
+/// Carries out `act` on the last part of a path, in the directory that holds it. As in [`open`],
+/// the path to that directory contains no link.
 pub(super) fn in_parent<T>(
     dir: BorrowedFd<'_>,
     path: &str,

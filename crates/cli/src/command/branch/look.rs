@@ -82,7 +82,7 @@ fn list(context: &Context, branches: &Branches) -> Result<()> {
             let (name, state) = (&info.name, info.branch.state.word());
             let time = format::minute(info.branch.time);
             // Without a snapshot nothing says what it was of.
-            let path = info.snapshot.map_or("-".to_owned(), |_| info.path.to_string());
+            let path = info.snapshot.map_or("-".to_owned(), |_| info.path.quoted());
             format!("{name:<width$}  {state:<9}  {events:>9} events  {time}  {path}\n")
         });
         lines.collect()

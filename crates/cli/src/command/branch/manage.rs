@@ -200,7 +200,9 @@ fn print_merge(context: &Context, name: &str, dry_run: bool, merge: &BranchMerge
                 "  {} names changed by both, {left_out} events left out\n",
                 names.len()
             ));
-            names.iter().for_each(|name| text.push_str(&format!("    {name}\n")));
+            for name in conflicts {
+                text.push_str(&format!("    {}\n", name.quoted()));
+            }
         }
         text
     })

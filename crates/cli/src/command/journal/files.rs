@@ -38,7 +38,7 @@ pub(super) fn exists(name: &str) -> Error {
 }
 
 fn put(temporary: &Path, path: &Path, bytes: &[u8], over: Over) -> std::io::Result<()> {
-    let mut file = File::create(temporary)?;
+    let mut file = cudele::own_file::create(temporary)?;
     file.write_all(bytes)?;
     file.sync_all()?;
     match over {

@@ -8,6 +8,7 @@ use clap::Subcommand;
 use cudele::{ClusterMap, MdsEntry, Pinned, Result};
 use serde_json::{Value, json};
 use types::Rank;
+use types::quote::quoted;
 
 use crate::context::Context;
 use crate::space;
@@ -178,7 +179,7 @@ fn all_shown<'a>(subtrees: impl Iterator<Item = &'a Pinned>) -> Vec<String> {
     }
     for (path, of_path) in fragments {
         if of_path.len() > FRAGMENTS_SHOWN {
-            let path = String::from_utf8_lossy(path);
+            let path = quoted(path);
             paths.push(format!("{path} ({} fragments)", of_path.len()));
         } else {
             paths.extend(of_path.into_iter().map(shown));
@@ -189,7 +190,7 @@ fn all_shown<'a>(subtrees: impl Iterator<Item = &'a Pinned>) -> Vec<String> {
 
 /// The path of a subtree; of a fragment with the bits with which the hashes of its names begin.
 fn shown(pinned: &Pinned) -> String {
-    let path = String::from_utf8_lossy(&pinned.path);
+    let path = quoted(&pinned.path);
     match pinned.fragment {
         Some((_, frag)) => {
             let bits = frag.value.unbounded_shr(32 - u32::from(frag.bits));
@@ -216,6 +217,7 @@ fn split(context: &Context, path: &OsString, ranks: &[u16]) -> Result<()> {
         "path": shown, "ino": dir.ino.0, "fragments": fragments, "seconds": seconds,
     });
     context.print(&value, || {
+        let shown = place.path.quoted();
         let ranks: Vec<_> = parts.iter().map(|(_, rank)| rank.to_string()).collect();
         format!("{shown} is split; its fragments are on {} ({seconds:.3} s).\n", ranks.join(" "))
     })
@@ -230,7 +232,7 @@ fn join(context: &Context, path: &OsString) -> Result<()> {
     let seconds = start.elapsed().as_secs_f64();
     let shown = place.path.to_string();
     let value = json!({ "path": shown, "ino": dir.ino.0, "seconds": seconds });
-    context.print(&value, || format!("{shown} is in one piece ({seconds:.3} s).\n"))
+    context.print(&value, || format!("{} is in one piece ({seconds:.3} s).\n", place.path.quoted()))
 }
 
 fn pin(context: &Context, path: &OsString, rank: Rank) -> Result<()> {
@@ -245,7 +247,7 @@ fn pin(context: &Context, path: &OsString, rank: Rank) -> Result<()> {
     let value = json!({
         "path": shown, "ino": dir.ino.0, "from": before.0, "rank": rank.0, "seconds": seconds,
     });
-    context.print(&value, || format!("{rank} serves {shown} ({seconds:.3} s).\n"))
+    context.print(&value, || format!("{rank} serves {} ({seconds:.3} s).\n", place.path.quoted()))
 }
 
 fn unpin(context: &Context, path: &OsString) -> Result<()> {
@@ -255,7 +257,7 @@ fn unpin(context: &Context, path: &OsString) -> Result<()> {
     fs.unpin(dir.ino).map_err(|error| error.about(place.path.to_string()))?;
     let shown = place.path.to_string();
     context.print(&json!({ "path": shown, "ino": dir.ino.0, "pinned": false }), || {
-        format!("The balancer may move {shown}.\n")
+        format!("The balancer may move {}.\n", place.path.quoted())
     })
 }
 

@@ -9,6 +9,7 @@ use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Result};
 use policy::Cell;
 use serde_json::{Value, json};
+use types::quote::quoted;
 
 use super::costs;
 use crate::command::up;
@@ -107,7 +108,7 @@ pub(super) fn advise(context: &Context, args: &Advise) -> Result<()> {
             acts.clients,
             count(acts.changes),
             count(acts.looks),
-            args.path.display(),
+            quoted(args.path.as_os_str().as_bytes()),
             bytes(acts.written),
         );
         if acts.foreign > 0 {
@@ -126,13 +127,13 @@ struct Shown<'a> {
 
 impl Shown<'_> {
     fn place(&self, (trace, line): (usize, usize)) -> String {
-        let file = self.args.traces.get(trace).map(|file| file.display().to_string());
+        let file = self.args.traces.get(trace).map(|file| quoted(file.as_os_str().as_bytes()));
         format!("{}:{line}", file.unwrap_or_default())
     }
 
     fn evidence(&self, evidence: &Evidence) -> String {
         let on = evidence.on.map(|on| format!(", of {}", self.place(on)));
-        let path = String::from_utf8_lossy(&evidence.path);
+        let path = quoted(&evidence.path);
         format!("{}: {path}{}", self.place(evidence.line), on.unwrap_or_default())
     }
 

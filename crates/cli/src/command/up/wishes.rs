@@ -1,0 +1,84 @@
+//! Options of `cudele up` that it cannot carry out: it rejects them before it starts a daemon,
+//! instead of ignoring them.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use cudele::{Cluster, ClusterMap, Errno, Error, Locator, MdsEntry, MdsState, Result};
+use net::Address;
+
+use super::{Args, RANKS_MAX};
+use crate::command::mds;
+use crate::context::Context;
+
+/// How long a server may take to report its settings: it does so twice a second.
+const REPORT: Duration = Duration::from_secs(5);
+
+/// Checks the options, and compares them with the cluster if it runs.
+///
+/// # Errors
+/// `EINVAL` with the option and the remedy.
+pub(super) fn check(context: &Context, dir: &Path, args: &Args) -> Result<()> {
+    let invalid = |option: String, cause: &str| Error::new(Errno::Invalid, option, cause);
+    if let Some(mon) = &context.mon
+        && mon.parse::<Address>()? != Locator::monitor_of(dir)
+    {
+        let cause =
+            "`cudele up` starts a monitor that listens on a socket in the cluster's directory";
+        return Err(invalid(format!("--mon {mon}"), cause).remedy(
+            "leave --mon out; daemons that listen on the network are started with `cudele mon --listen \
+             ADDR` and `cudele mds --listen ADDR --mon ADDR` (docs/administration.md, Several hosts)",
+        ));
+    }
+    if let Some(mds) = args.mds
+        && !(1..=RANKS_MAX).contains(&mds)
+    {
+        let cause = format!("a cluster has 1 to {RANKS_MAX} active metadata servers");
+        return Err(invalid(format!("--mds {mds}"), &cause).remedy("name a number in between"));
+    }
+    let settings =
+        args.settings.iter().map(|text| mds::setting(text)).collect::<Result<Vec<_>>>()?;
+    let Ok(cluster) = Cluster::connect(&Locator::monitor_of(dir)) else { return Ok(()) };
+    let map = cluster.status()?;
+    let ranks = map.mds.iter().map(|entry| entry.rank.0 + 1).max().unwrap_or(0);
+    if let Some(mds) = args.mds.filter(|mds| *mds < ranks) {
+        let cause = format!("the cluster has {ranks} metadata servers");
+        return Err(invalid(format!("--mds {mds}"), &cause).remedy(format!(
+            "`cudele mds remove {}` takes the last one out, while clients work",
+            ranks - 1
+        )));
+    }
+    if settings.is_empty() {
+        return Ok(());
+    }
+    for entry in map.mds.iter().filter(|entry| super::runs(&cluster, entry)) {
+        let reported = reported(&cluster, entry)?;
+        for ((name, value), text) in settings.iter().zip(&args.settings) {
+            if !reported.contains(&(mds::reported_as(name), *value)) {
+                let cause = format!("{} runs already, without this setting", entry.rank);
+                return Err(invalid(format!("--set {text}"), &cause).remedy(format!(
+                    "end it with `cudele mds fail {}` or `cudele down` first, or leave --set out",
+                    entry.rank.0
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The counters of a server that runs. The monitor may be so new that it has not heard of them.
+fn reported(cluster: &Cluster, entry: &MdsEntry) -> Result<Vec<(String, u64)>> {
+    let start = Instant::now();
+    loop {
+        let map: ClusterMap = cluster.status()?;
+        let found = map.mds.into_iter().find(|known| known.rank == entry.rank);
+        let counters = found.map(|known| (known.state, known.counters));
+        match counters {
+            Some((MdsState::Lost, _)) | None => return Ok(Vec::new()),
+            Some((_, counters)) if !counters.is_empty() || start.elapsed() > REPORT => {
+                return Ok(counters);
+            }
+            Some(_) => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
+}
