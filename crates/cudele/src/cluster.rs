@@ -265,14 +265,14 @@ impl Cluster {
                 Ok(payload) => payload,
                 Err(error) => return sent.and(Err(error)),
             };
-            match Message::decode(payload)? {
-                Message::MonReply { tid: Tid(0), result: Err(failure) } => {
-                    return Err(Error::from(failure).about(self.address.to_string()));
-                }
-                Message::MonReply { tid: answered, result } if answered == tid => {
-                    return result.map_err(Error::from);
-                }
-                _ => {}
+            let Message::MonReply { tid: answered, result } = Message::decode(payload)? else {
+                continue;
+            };
+            if answered == tid {
+                return result.map_err(Error::from);
+            }
+            if let (Tid(0), Err(failure)) = (answered, result) {
+                return Err(Error::from(failure).about(self.address.to_string()));
             }
         }
     }

@@ -4,11 +4,13 @@
 //! point goes from the least to the largest repetition. Invariant: both panels show the same points.
 
 use crate::axis::{Scale, short};
-use crate::describe::{Chart, Kind, Ratio};
+use crate::describe::{Axis, Chart, Kind, Ratio};
 use crate::pick::{Drawn, Point, index};
 use crate::scene::{ADVANCE, Anchor, Ink, Mark, Scene, TEXT_SIZE, width};
 
 const WIDTH: f64 = 960.0;
+/// Of a picture for a phone.
+const NARROW: f64 = 340.0;
 const MARGIN: f64 = 14.0;
 /// From one line of text to the next.
 const LINE: f64 = 20.0;
@@ -18,7 +20,7 @@ const HEIGHT: f64 = 250.0;
 /// Of a case among dots: for itself, and for each series.
 const CASE: f64 = 10.0;
 const LANE: f64 = 10.0;
-/// What numbers beside an axis take.
+/// The width of the numbers beside an axis.
 const NUMBERS: f64 = 52.0;
 const RADIUS: f64 = 3.6;
 /// From one series to the next in a map of discs, and the largest disc.
@@ -38,39 +40,95 @@ struct Panel<'a> {
 
 /// Draws a chart; None if there is nothing to draw.
 pub(crate) fn scene(chart: &Chart, title: &str, drawn: &[Drawn]) -> Option<Scene> {
-    if drawn.iter().all(|series| series.points.is_empty()) {
-        return None;
+    scene_on(WIDTH, chart, title, drawn)
+}
+
+/// The same for a phone: one panel below the other, and the names of cases above them.
+pub(crate) fn narrow(chart: &Chart, title: &str, drawn: &[Drawn]) -> Vec<Scene> {
+    let most = (NARROW - 60.0) / (TEXT_SIZE * ADVANCE);
+    let short = |series: &Drawn| Drawn { label: cut(&series.label, most), ..series.clone() };
+    let drawn: Vec<_> = drawn.iter().map(short).collect();
+    let absolute = Chart { ratio: None, ..chart.clone() };
+    let mut scenes: Vec<_> = scene_on(NARROW, &absolute, title, &drawn).into_iter().collect();
+    if let Some(ratio) = &chart.ratio {
+        let y = Axis { label: ratio.label.clone(), log: ratio.log };
+        let relative = Chart { y, ..absolute };
+        scenes.extend(scene_on(NARROW, &relative, title, &ratios(&drawn, ratio)));
     }
-    let mut scene = Scene {
-        width: WIDTH,
-        height: 0.0,
-        marks: Vec::new(),
-        description: format!("{title}: {}", chart.y.label),
-    };
-    scene.bold((MARGIN, 22.0), title);
-    let top = match chart.kind {
-        // Each series has its name beside it.
-        Kind::Heat => 50.0,
-        Kind::Dots | Kind::Lines => legend(&mut scene, drawn, 44.0) + 14.0,
-    };
-    let ratio = chart.ratio.as_ref().map(|ratio| (ratio, ratios(drawn, ratio)));
-    let ratio = ratio.filter(|(_, series)| series.iter().any(|one| !one.points.is_empty()));
-    let gutter = match chart.kind {
+    scenes
+}
+
+/// The beginning of a text that has more characters than fit.
+fn cut(text: &str, most: f64) -> String {
+    if index(text.chars().count()) <= most {
+        return text.to_owned();
+    }
+    let kept = text.chars().enumerate().take_while(|(at, _)| index(*at) + 2.0 <= most);
+    kept.map(|(_, letter)| letter).chain(['…']).collect()
+}
+
+/// A title in as many lines as it takes; returns the last one's place.
+fn heading(scene: &mut Scene, title: &str) -> f64 {
+    let most = (scene.width - 2.0 * MARGIN) / (TEXT_SIZE * ADVANCE);
+    let (mut line, mut y) = (String::new(), 22.0);
+    for word in title.split(' ') {
+        let longer = index(line.chars().count() + 1 + word.chars().count());
+        if !line.is_empty() && longer > most {
+            scene.bold((MARGIN, y), &line);
+            (line, y) = (String::new(), y + LINE - 4.0);
+        }
+        let space = if line.is_empty() { "" } else { " " };
+        line = format!("{line}{space}{word}");
+    }
+    scene.bold((MARGIN, y), &line);
+    y
+}
+
+/// The width left of the first panel. On a phone the names of cases are above them.
+fn gutter(paper: f64, chart: &Chart, drawn: &[Drawn]) -> f64 {
+    match chart.kind {
+        Kind::Dots if paper < WIDTH => 0.0,
         Kind::Dots => {
             let widest = chart.cases.iter().map(|case| width(case.label())).fold(0.0, f64::max);
             widest + 12.0
         }
         Kind::Lines => NUMBERS,
         Kind::Heat => drawn.iter().map(|one| width(&one.label)).fold(0.0, f64::max) + 12.0,
+    }
+}
+
+/// How high a case among dots is.
+fn case_height(paper: f64, lanes: usize) -> f64 {
+    let name = if paper < WIDTH { LINE } else { 0.0 };
+    name + CASE + LANE * index(lanes)
+}
+
+fn scene_on(paper: f64, chart: &Chart, title: &str, drawn: &[Drawn]) -> Option<Scene> {
+    if drawn.iter().all(|series| series.points.is_empty()) {
+        return None;
+    }
+    let mut scene = Scene {
+        width: paper,
+        height: 0.0,
+        marks: Vec::new(),
+        description: format!("{title}: {}", chart.y.label),
     };
+    let top = heading(&mut scene, title) + 22.0;
+    let top = match chart.kind {
+        // Each series has its name beside it.
+        Kind::Heat => top + 6.0,
+        Kind::Dots | Kind::Lines => legend(&mut scene, drawn, top) + 14.0,
+    };
+    let ratio = chart.ratio.as_ref().map(|ratio| (ratio, ratios(drawn, ratio)));
+    let ratio = ratio.filter(|(_, series)| series.iter().any(|one| !one.points.is_empty()));
     let second = if chart.kind == Kind::Lines { NUMBERS } else { 0.0 };
-    let left = MARGIN + gutter;
-    let right = WIDTH - MARGIN - 10.0;
+    let left = MARGIN + gutter(paper, chart, drawn);
+    let right = paper - MARGIN - 10.0;
     let middle = left + (right - left - BETWEEN - second) / 2.0;
     let bottom = top
         + 14.0
         + match chart.kind {
-            Kind::Dots => index(chart.cases.len()) * (CASE + LANE * index(drawn.len())),
+            Kind::Dots => index(chart.cases.len()) * case_height(paper, drawn.len()),
             Kind::Lines => HEIGHT,
             Kind::Heat => index(drawn.len()) * BAND,
         };
@@ -105,12 +163,12 @@ pub(crate) fn scene(chart: &Chart, title: &str, drawn: &[Drawn]) -> Option<Scene
     Some(scene)
 }
 
-/// What stands above a panel: all of it, or without what does not fit.
+/// The text above a panel, cut if it does not fit.
 fn fitting(panel: &Panel<'_>) -> String {
     let kind = if panel.log { " (log)" } else { "" };
     let text = format!("{}{kind}", panel.label);
     let most = (panel.right - panel.left + BETWEEN / 2.0) / (TEXT_SIZE * ADVANCE);
-    if index(text.chars().count()) <= most { text } else { panel.label.to_owned() }
+    if index(text.chars().count()) <= most { text } else { cut(panel.label, most) }
 }
 
 /// The same values over the base of each series.
@@ -130,7 +188,7 @@ fn legend(scene: &mut Scene, drawn: &[Drawn], top: f64) -> f64 {
     let (mut x, mut y) = (MARGIN, top);
     for series in drawn {
         let needed = 30.0 + width(&series.label) + 22.0;
-        if x + needed > WIDTH && x > MARGIN {
+        if x + needed > scene.width && x > MARGIN {
             (x, y) = (MARGIN, y + LINE);
         }
         let ink = Ink::Series(series.colour);
@@ -163,15 +221,16 @@ fn dots(scene: &mut Scene, chart: &Chart, panel: &Panel<'_>) {
             scene.text((x, panel.bottom + 18.0), &short(mark), Ink::Muted, Anchor::Middle);
         }
     }
-    let lanes = index(panel.series.len());
-    let height = CASE + LANE * lanes;
+    let lanes = panel.series.len();
+    let height = case_height(scene.width, lanes);
+    let name = height - CASE - LANE * index(lanes);
     for at in 0..=chart.cases.len() {
         let y = panel.top + index(at) * height;
         scene.line((panel.left, y), (panel.right, y), Ink::Grid, 1.0);
     }
     for (lane, series) in panel.series.iter().enumerate() {
         for point in &series.points {
-            let y = panel.top + point.x * height + CASE / 2.0 + LANE * (index(lane) + 0.5);
+            let y = panel.top + point.x * height + name + CASE / 2.0 + LANE * (index(lane) + 0.5);
             let place = |value: f64| scale.place(value);
             if let (Some(low), Some(high)) = (place(point.low), place(point.high)) {
                 scene.line((low, y), (high, y), Ink::Series(series.colour), 2.0);
@@ -183,10 +242,17 @@ fn dots(scene: &mut Scene, chart: &Chart, panel: &Panel<'_>) {
     }
 }
 
-/// What the cases are called, left of the first panel.
+/// The names of the cases, left of the first panel, or above each case.
 fn names(scene: &mut Scene, chart: &Chart, panel: &Panel<'_>, lanes: usize) {
-    let height = CASE + LANE * index(lanes);
+    let height = case_height(scene.width, lanes);
     for (at, case) in chart.cases.iter().enumerate() {
+        if scene.width < WIDTH {
+            let y = panel.top + index(at) * height + LINE - 5.0;
+            let most = (panel.right - panel.left) / (TEXT_SIZE * ADVANCE);
+            let label = cut(case.label(), most);
+            scene.text((panel.left, y), &label, Ink::Text, Anchor::Start);
+            continue;
+        }
         let y = panel.top + (index(at) + 0.5) * height + 4.0;
         scene.text((panel.left - 10.0, y), case.label(), Ink::Text, Anchor::End);
     }
@@ -301,6 +367,22 @@ mod tests {
             Mark::Line { .. } | Mark::Text { .. } => None,
         };
         assert_eq!(marks.iter().filter_map(radius).collect::<Vec<_>>(), [DISC / 2.0, DISC]);
+    }
+
+    #[test]
+    fn on_a_phone_one_panel_is_below_the_other_and_all_texts_fit() {
+        let title = "Cudele Fig. 2 · time of the phase, beside the local file system";
+        let label = "published: the load of the machine of the server, of the clients too".into();
+        let mut chart = chart("dots");
+        chart.y.label = "creates per second and client, of all repetitions, median".into();
+        let series = [Drawn { label, ..drawn(&[(0.0, 10.0), (1.0, 30.0)], Some(10.0)) }];
+        let scenes = narrow(&chart, title, &series);
+        assert_eq!(scenes.len(), 2);
+        for mark in scenes.iter().flat_map(|scene| &scene.marks) {
+            let Mark::Text { at: (x, _), text, anchor, .. } = mark else { continue };
+            let end = if *anchor == Anchor::Start { x + width(text) } else { *x };
+            assert!(end <= NARROW && *x >= 0.0, "{text}: to {end}");
+        }
     }
 
     #[test]

@@ -36,10 +36,34 @@ pub(crate) struct Description {
     /// Peers that were, or could be, measured in the same run.
     #[serde(default)]
     pub(crate) peers: Option<String>,
+    /// Its rows in the table at the top of the page.
+    #[serde(default)]
+    pub(crate) headline: Vec<Headline>,
     #[serde(default)]
     pub(crate) run: Vec<Run>,
     #[serde(default)]
     pub(crate) chart: Vec<Chart>,
+}
+
+/// One number that matters, beside another: of two rows, or of a row and what was published.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Headline {
+    /// The title of the row of the table.
+    pub(crate) says: String,
+    /// The row, and which figure of it.
+    pub(crate) row: String,
+    pub(crate) value: String,
+    /// The unit of the figure.
+    pub(crate) unit: String,
+    /// The title of the other number.
+    pub(crate) beside: String,
+    /// Its row.
+    #[serde(default)]
+    pub(crate) over: Option<String>,
+    /// The published value.
+    #[serde(default)]
+    pub(crate) published: Option<f64>,
 }
 
 /// A call of the program.

@@ -23,6 +23,8 @@ pub(crate) struct Plot {
     /// The files' name without its end.
     pub(crate) stem: String,
     pub(crate) scene: Scene,
+    /// The same for a phone.
+    pub(crate) narrow: Vec<Scene>,
     pub(crate) cells: Vec<Vec<String>>,
 }
 
@@ -43,9 +45,10 @@ impl<'a> Figure<'a> {
             }
             let title = format!("{} · {}", description.figure, chart.title);
             let Some(scene) = chart::scene(&chart, &title, &drawn) else { continue };
+            let narrow = chart::narrow(&chart, &title, &drawn);
             let cells = table::cells(&chart, &drawn);
             let stem = if at == 0 { "plot".into() } else { format!("plot-{}", at + 1) };
-            plots.push(Plot { title: chart.title, stem, scene, cells });
+            plots.push(Plot { title: chart.title, stem, scene, narrow, cells });
         }
         Ok(Self { description, results, plots })
     }

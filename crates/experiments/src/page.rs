@@ -4,6 +4,7 @@
 
 use std::fmt::Write as _;
 
+use crate::axis::short;
 use crate::describe::Artefact;
 use crate::figure::{Figure, Plot};
 use crate::results::Results;
@@ -19,10 +20,11 @@ pub(crate) fn html(figures: &[Figure<'_>], artefacts: &[Artefact]) -> String {
     out.push_str(include_str!("page.css"));
     out.push_str(&svg::style());
     out.push_str("</style></head>\n<body><div class=\"page\">\n");
-    contents(&mut out, figures);
-    out.push_str("<main><header><h1>The figures, side by side</h1>\n");
+    out.push_str("<main><header><h1>What Cudele does, measured</h1>\n");
+    headlines(&mut out, figures);
+    out.push_str("<h2>The figures, side by side</h2>\n");
     out.push_str(
-        "<p class=\"lead\">Every figure of the papers about Cudele and Mantle, measured on one \
+        "<p>Every figure of the papers about Cudele and Mantle, measured on one \
          machine by one command, with the published values beside it. Filled and solid is what was \
          measured here, hollow and dashed what was published. Both differ in hardware, in years and in \
          the number of machines: what can be compared is the shape, and, where a base is given, the \
@@ -37,13 +39,63 @@ pub(crate) fn html(figures: &[Figure<'_>], artefacts: &[Artefact]) -> String {
     out.push_str(
         "<footer><p>Written by <code>cargo xtask experiment all</code>. How the values of others are \
          known stands with each: in the text, from the raw data that was published, or read off a \
-         graph (some 3 % off).</p></footer>\n</main></div></body></html>\n",
+         graph (some 3 % off).</p></footer>\n</main>\n",
     );
+    // Last, so that a phone shows results first; a wide screen has it beside them.
+    contents(&mut out, figures);
+    out.push_str("</div></body></html>\n");
     out
 }
 
+/// The numbers that matter, each beside another, as links to the figures that they are of.
+fn headlines(out: &mut String, figures: &[Figure<'_>]) {
+    let mut lines = String::new();
+    for figure in figures {
+        let about = figure.description;
+        let rows: Vec<_> = figure.results.iter().flat_map(Results::rows).collect();
+        for headline in &about.headline {
+            let value = |row: &str| crate::pick::figure(&rows, row, &headline.value);
+            let other = headline.over.as_deref().and_then(value).or(headline.published);
+            let (Some(here), Some(other)) = (value(&headline.row), other) else { continue };
+            if other == 0.0 {
+                continue;
+            }
+            let unit = escape(&headline.unit);
+            let _ = write!(
+                lines,
+                "<tr><td class=\"ratio\">{}</td><td><a href=\"#{}\">{}</a></td><td>{} {unit}</td>\
+                 <td>{}: {} {unit}</td></tr>",
+                ratio(here / other),
+                escape(&about.name),
+                prose(&headline.says),
+                short(here),
+                prose(&headline.beside),
+                short(other),
+            );
+        }
+    }
+    if lines.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        out,
+        "<table class=\"headlines\"><tr><th>ratio</th><th>what</th><th>here</th><th>beside</th></tr>\
+         {lines}</table>\n<p class=\"note\">Medians, of one machine that client and servers share. \
+         What each row is of, with its repetitions and their spread, stands at its figure.</p>"
+    );
+}
+
+/// A ratio with two digits.
+fn ratio(value: f64) -> String {
+    match value {
+        _ if value >= 9.95 => format!("{value:.0}x"),
+        _ if value >= 0.1 => format!("{value:.2}x"),
+        _ => format!("1/{:.0}", 1.0 / value),
+    }
+}
+
 fn contents(out: &mut String, figures: &[Figure<'_>]) {
-    out.push_str("<nav aria-label=\"Figures\"><b>Figures</b>");
+    out.push_str("<nav id=\"figures\" aria-label=\"Figures\"><b>Figures</b>");
     for figure in figures {
         let about = figure.description;
         let _ = write!(
@@ -107,7 +159,12 @@ fn section(out: &mut String, figure: &Figure<'_>) {
         );
     }
     for plot in &figure.plots {
-        let _ = write!(out, "<div class=\"plot\">{}</div>", svg::inside(&plot.scene));
+        let narrow: String = plot.narrow.iter().map(svg::inside).collect();
+        let _ = write!(
+            out,
+            "<div class=\"plot wide\">{}</div><div class=\"plot narrow\">{narrow}</div>",
+            svg::inside(&plot.scene)
+        );
     }
     let _ = writeln!(out, "<p class=\"says\">{}</p>", prose(&about.agrees));
     if !figure.plots.is_empty() {

@@ -138,13 +138,24 @@ fn number(name: &str, pattern: &str) -> Option<f64> {
 }
 
 /// A figure of a row; none if it has none, or nothing came of it.
+/// A figure of the row with this name: the median of its repetitions.
+pub(crate) fn figure(rows: &[&Value], name: &str, figure: &str) -> Option<f64> {
+    let row = rows.iter().find(|row| row["name"] == name)?;
+    Some(middle_of(repetitions(row, figure)?)?.mid)
+}
+
 fn value(row: &Value, series: &Series, figure: Option<&str>) -> Option<Point> {
     let all = repetitions(row, figure.unwrap_or(&series.value))?;
     let all = all.into_iter().map(|one| {
         let one = if series.overhead { (1.0 / one - 1.0) * 100.0 } else { one };
         one * series.times
     });
-    let mut all: Vec<f64> = all.filter(|one| one.is_finite()).collect();
+    middle_of(all.collect())
+}
+
+/// The median, with the range of the repetitions.
+fn middle_of(mut all: Vec<f64>) -> Option<Point> {
+    all.retain(|one| one.is_finite());
     all.sort_by(f64::total_cmp);
     let (low, high) = (*all.first()?, *all.last()?);
     let middle = all.len() / 2;
@@ -153,7 +164,7 @@ fn value(row: &Value, series: &Series, figure: Option<&str>) -> Option<Point> {
     Some(Point { x: 0.0, mid, low, high })
 }
 
-/// What a row says of a figure in each repetition.
+/// A row's values of a figure, one for each repetition.
 fn repetitions(row: &Value, figure: &str) -> Option<Vec<f64>> {
     let list = |value: &Value| -> Option<Vec<f64>> {
         let list: Vec<f64> = value.as_array()?.iter().filter_map(Value::as_f64).collect();

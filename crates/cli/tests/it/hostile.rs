@@ -168,11 +168,12 @@ fn answer(stream: &mut UnixStream) -> Option<String> {
     frame.resize(wire::frame::announced(&frame).unwrap(), 0);
     stream.read_exact(&mut frame[wire::frame::HEADER_BYTES..]).unwrap();
     let (frame, _) = wire::frame::decode(&frame).unwrap().unwrap();
-    match Message::decode(frame.payload).unwrap() {
-        Message::Welcome(_) => None,
-        Message::Reply(reply) => Some(reply.refused().unwrap().text.clone()),
-        other => panic!("the server answered {other:?}"),
+    let answer = Message::decode(frame.payload).unwrap();
+    if matches!(answer, Message::Welcome(_)) {
+        return None;
     }
+    let Message::Reply(reply) = answer else { panic!("the server answered {answer:?}") };
+    Some(reply.refused().unwrap().text.clone())
 }
 
 #[test]
