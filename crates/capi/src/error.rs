@@ -62,7 +62,7 @@ mod tests {
             assert_eq!(answer(|| Err(Error::of(Errno::Exists, "/there\0").into())), -17);
             said()
         });
-        assert_eq!(other.join().unwrap(), "/there: file exists (EEXIST)");
+        assert_eq!(other.join().unwrap(), r"'/there'$'\000': file exists (EEXIST)");
         assert_eq!(said(), "/here: no such file or directory (ENOENT)");
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use mds::RankTable;
 use metastore::request::{MAP_NAME, journal_prefix, parse_rank_name, rank_name};
-use metastore::{SUBTREES_NAME, Subtrees, copy_name, manifest_name};
+use metastore::{ObjectName, SUBTREES_NAME, Subtrees, copy_name, manifest_name};
 use objstore::{Aside, ObjectStore};
 use types::{ClientId, DirFragId, Errno, Error, Ino, Rank, Result};
 
@@ -56,12 +56,19 @@ pub(crate) fn check_rank(store: &dyn ObjectStore, rank: Rank) -> Result<()> {
         journal_prefix(rank),
         manifest_name(own),
         format!("dirs/{digits}"),
-        format!("data/{digits}"),
     ];
     for prefix in prefixes {
         if let Some(name) = store.list(&prefix)?.first() {
             return Err(lost(&table, name));
         }
+    }
+    // The names of content begin with the last digits of the number instead.
+    let is_own = |name: &String| match ObjectName::parse(name) {
+        Some(ObjectName::Data(ino, ..)) => Ino::space_of(rank).contains(ino),
+        _ => false,
+    };
+    if let Some(name) = store.list("data/")?.iter().find(|name| is_own(name)) {
+        return Err(lost(&table, name));
     }
     Ok(())
 }

@@ -32,7 +32,7 @@ fn a_slow_thread_is_replaced_and_ends_later() {
 
 #[test]
 fn an_interrupted_request_is_answered_once() {
-    let flights = Flights::new(1);
+    let flights = Flights::new(3);
     flights.begin(1, SIGNALLED_THREAD, false);
     flights.begin(2, me(), false);
     flights.begin(3, SIGNALLED_THREAD, false);
