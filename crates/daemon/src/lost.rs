@@ -52,11 +52,7 @@ pub(crate) fn check_rank(store: &dyn ObjectStore, rank: Rank) -> Result<()> {
     let first = format!("{:016x}", Ino::space_of(rank).start);
     let digits = &first[..first.len() - 10];
     let own = whole(if rank == Rank(0) { Ino::ROOT } else { Ino::links_of(rank) });
-    let prefixes = [
-        journal_prefix(rank),
-        manifest_name(own),
-        format!("dirs/{digits}"),
-    ];
+    let prefixes = [journal_prefix(rank), manifest_name(own), format!("dirs/{digits}")];
     for prefix in prefixes {
         if let Some(name) = store.list(&prefix)?.first() {
             return Err(lost(&table, name));

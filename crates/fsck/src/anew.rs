@@ -37,7 +37,7 @@ struct Used {
     inos: Vec<Ino>,
     positions: Vec<Seq>,
     clients: Vec<ClientId>,
-    /// Of each segment of a rank's journal.
+    /// Those that the segments of a rank's journal and the map show.
     tenures: Vec<(Rank, Epoch)>,
 }
 
@@ -167,6 +167,13 @@ impl Used {
             }
         }
         used.inos.retain(|ino| !is_of_branch(*ino));
+        let map = crate::survey::read(store, MAP_NAME, &mut report)?;
+        let copied = crate::survey::read(store, &copy_name(MAP_NAME), &mut report)?;
+        let copied = copied.as_deref().and_then(|bytes| decode_copy(MAP_NAME, bytes).ok());
+        for map in map.as_deref().into_iter().chain(copied) {
+            let ranks = mon::read_map(map).map(|map| map.mds).unwrap_or_default();
+            used.tenures.extend(ranks.iter().map(|entry| (entry.rank, entry.epoch)));
+        }
         Ok(used)
     }
 

@@ -55,6 +55,11 @@ pub(crate) struct Health {
 }
 
 impl Health {
+    /// The free room of a store that is full, in bytes.
+    pub(crate) fn full(&self) -> Option<u64> {
+        self.room.is_full().then_some(self.room.available)
+    }
+
     /// Reports an object as damaged until [`Health::mended`].
     #[allow(dead_code, reason = "for the readers of the store")]
     pub(crate) fn damaged(&mut self, object: &str, cause: &str) {

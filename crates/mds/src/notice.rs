@@ -29,6 +29,13 @@ pub enum Notice {
     Stopping,
     /// The object store fails, or works again.
     Store(StoreNotice),
+    /// The store is full: changes that add to it are rejected.
+    Full {
+        /// The free room without the reserve, in bytes.
+        available: u64,
+    },
+    /// The store has room again.
+    HasRoom,
 }
 
 impl fmt::Display for Notice {
@@ -42,6 +49,11 @@ impl fmt::Display for Notice {
             Self::Active { term } => write!(f, "active: serves requests (term {})", term.0),
             Self::Stopping => f.write_str("stopping: writes everything to the store"),
             Self::Store(notice) => notice.fmt(f),
+            Self::Full { available } => write!(
+                f,
+                "the store is full ({available} bytes left): only removals are accepted (ENOSPC)"
+            ),
+            Self::HasRoom => f.write_str("the store has room again: all changes are accepted"),
         }
     }
 }
@@ -51,6 +63,7 @@ impl fmt::Display for Notice {
 pub(crate) struct Noticed {
     phase: Option<Phase>,
     pub(crate) store: StoreWatch,
+    is_full: bool,
 }
 
 impl Mds {
@@ -61,12 +74,19 @@ impl Mds {
             self.noticed.phase = Some(self.phase);
             let (last, term) = (self.log.last(), self.tables.epoch());
             effects.notices.extend(match self.phase {
-                Phase::Recovering => None,
+                Phase::Recovering | Phase::Stopped => None,
                 Phase::Reconnecting { .. } => Some(Notice::Replayed { last, term }),
                 Phase::Active => Some(Notice::Active { term }),
-                Phase::Stopping | Phase::Stopped => Some(Notice::Stopping),
+                Phase::Stopping => Some(Notice::Stopping),
             });
         }
         effects.notices.extend(self.noticed.store.notice(self.clock.now).map(Notice::Store));
+        if let Some(available) = self.health.full() {
+            if !std::mem::replace(&mut self.noticed.is_full, true) {
+                effects.notices.push(Notice::Full { available });
+            }
+        } else if std::mem::take(&mut self.noticed.is_full) {
+            effects.notices.push(Notice::HasRoom);
+        }
     }
 }

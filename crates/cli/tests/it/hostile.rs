@@ -6,14 +6,14 @@ use std::io::{Read, Write};
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cudele::NewFile;
 use rustix::process::Pid;
 use types::{ClientId, Epoch};
 use wire::{Hello, Message};
 
-use crate::cluster::{Cluster, text};
+use crate::cluster::{Cluster, eventually, text};
 
 fn connect(cluster: &Cluster) -> UnixStream {
     let stream = UnixStream::connect(cluster.dir.join("mds.0.sock")).unwrap();
@@ -49,6 +49,19 @@ fn resident_mib(pid: Pid) -> u64 {
     kib / 1024
 }
 
+/// Memory of a server that has taken all that it keeps ready for files.
+fn settled_mib(pid: Pid) -> u64 {
+    let (mut resident, mut since) = (resident_mib(pid), Instant::now());
+    eventually("its memory grows no more", || {
+        let now = resident_mib(pid);
+        if now != resident {
+            (resident, since) = (now, Instant::now());
+        }
+        since.elapsed() > Duration::from_millis(500)
+    });
+    resident
+}
+
 /// Processor time that a process has had, in clock ticks: a hundredth of a second each.
 fn ticks(pid: Pid) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap();
@@ -61,7 +74,7 @@ fn ticks(pid: Pid) -> u64 {
 fn parts_of_messages_cost_a_server_little_memory() {
     let cluster = Cluster::up();
     let pid = cluster.daemons("mds")[0];
-    let before = resident_mib(pid);
+    let before = settled_mib(pid);
     let part = part_of_a_message(2 << 20);
     let strangers: Vec<_> = (0..200)
         .map(|_| {

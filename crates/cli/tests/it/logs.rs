@@ -61,25 +61,22 @@ fn start_kill_take_over_and_stop_are_in_the_logs() {
 fn a_full_store_is_in_the_log_of_the_server() {
     let place = tempfile::Builder::new().prefix("cudele-it.").tempdir().unwrap();
     let Some(mount) = Mount::new(&place.path().join("m")) else { return };
+    // The store alone is on the small file system: a full one would take no line of a log either.
+    let store = format!("dir:{}", mount.path().join("store").display());
+    let cluster = Cluster::down().with(&["--store", &store]);
+    cluster.start();
     let ballast = mount.path().join("ballast");
     fs::write(&ballast, vec![1; 5 << 20]).unwrap();
-    let cluster = Cluster::down_in(&mount.path().join("c"));
-    // A log on the file system that is full would take no line either.
-    let logs = place.path().join("log");
-    fs::create_dir(&logs).unwrap();
-    fs::create_dir(&cluster.dir).unwrap();
-    std::os::unix::fs::symlink(&logs, cluster.dir.join("log")).unwrap();
-    cluster.start();
     let fs = cluster.mount();
     let dir = fs.open_dir("/").unwrap();
     let data = [7; 4096];
     let new = NewFile { size: 4096, data: &data, ..NewFile::default() };
     let error = (0..).find_map(|number| dir.create(format!("f{number:05}"), &new).err()).unwrap();
     assert_eq!(error.errno, Errno::NoSpace, "{error}");
-    let log = logs.join("mds.log");
-    eventually("the log has it", || has_line(&log, "mds.0", &["the store fails", "ENOSPC"]));
+    let log = cluster.dir.join("log/mds.log");
+    eventually("the log has it", || has_line(&log, "mds.0", &["the store is full", "ENOSPC"]));
     std::fs::remove_file(&ballast).unwrap();
-    eventually("the log has its end", || has_line(&log, "mds.0", &["the store works again"]));
+    eventually("the log has its end", || has_line(&log, "mds.0", &["the store has room again"]));
     drop((dir, fs));
     cluster.run(&["down"]);
 }

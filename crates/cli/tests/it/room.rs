@@ -55,8 +55,10 @@ fn removed_under_fire(options: &[&str]) {
             cluster.start();
         }
     });
-    eventually("their content is deleted", || cluster.objects("data/").len() == 1);
+    // A client without a request to send does not notice that the server was restarted: with this
+    // one, it repeats the removals that were not yet durable.
     fs.sync().unwrap();
+    eventually("their content is deleted", || cluster.objects("data/").len() == 1);
     adds_up(&cluster);
 }
 
