@@ -190,6 +190,13 @@ impl World {
         if client != 0 {
             self.history.asked((id, tid), &call.what, self.now);
         }
+        match &call.what {
+            What::SetData { ino, data, size } if !data.is_empty() || *size == 0 => {
+                self.removed.shrunk(*ino);
+            }
+            What::Merge { object, .. } if object.is_empty() => self.removed.merged(),
+            _ => {}
+        }
         self.oracle.issue((id, tid), call, journal);
         self.flush(client);
         tid

@@ -359,9 +359,8 @@ impl World {
             Ok(gone) => gone,
             Err(text) => return self.check(Err(text)),
         };
-        // Removals in volatile subtrees are not journalled, nor are those of merges without a
-        // journal object: a crash may lose a purge that follows one.
-        if self.plan.volatile || self.plan.decoupled > 0 || gone.is_empty() {
+        // Removals in volatile subtrees are not journalled: a crash may lose the purge.
+        if self.plan.volatile || gone.is_empty() {
             return;
         }
         self.run_until(DELETED_WITHIN, |world| gone.is_subset(&world.disk.deleted));

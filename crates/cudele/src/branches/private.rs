@@ -16,13 +16,13 @@ use std::time::{Duration, Instant};
 
 use daemon::{Log, MdsOptions, MonOptions};
 use journal::{Create, Event, JournalBuffer, SegmentHeader, SegmentReader, Writer};
-use metastore::request::{StoreOp, journal_prefix, rank_name, segment_name};
+use metastore::request::{MAP_NAME, StoreOp, journal_prefix, rank_name, segment_name};
 use metastore::{Branch, Layer, RowValue, Rows, Snapshot};
 use namespace::{Mode, Namespace};
 use net::Address;
 use objstore::{Apart, Expect, LockGuard, ObjectStore, Version, read_snapshots};
 use types::{Epoch, Errno, Error, FileType, Ino, InoRange, Origin, Path, Rank, Result, Seq, Span};
-use wire::MdsState;
+use wire::{ClusterMap, MdsState};
 
 use super::work::LAYER_BYTES;
 use super::{Branches, lost, squash, view};
@@ -105,6 +105,9 @@ impl Branches {
         let apart = Arc::new(Apart::new(self.store().clone(), snapshot.number, numbers));
         let above = show(&*apart, snapshot, &path, numbers)?;
         let next = numbers.start + above.len() as u64;
+        // A monitor does not start without a map where there is a journal.
+        let map = mon::map_bytes(&ClusterMap::default());
+        let _ = apart.put(MAP_NAME, &map, Expect::Absent)?;
         let _ = apart.put(
             &rank_name(RANK),
             &mds::RankTable::begin(RANK, next, Seq(NEWER)),

@@ -12,9 +12,23 @@ use crate::tree::Tree;
 pub struct Removed {
     /// Those of the last look.
     with_content: BTreeSet<Ino>,
+    /// A merge without a journal object may have removed some of them: a crash loses the purge of
+    /// what it removed.
+    unjournalled: bool,
 }
 
 impl Removed {
+    /// A client stores the content of a file with its inode: that client deletes the data objects,
+    /// and the server does not know of them any more.
+    pub fn shrunk(&mut self, ino: Ino) {
+        self.with_content.remove(&ino);
+    }
+
+    /// A client asks for a merge without a journal object.
+    pub fn merged(&mut self) {
+        self.unjournalled = true;
+    }
+
     /// Compares a tree with the last one. Returns the files with content that were removed since.
     ///
     /// # Errors
@@ -35,6 +49,9 @@ impl Removed {
         let now: BTreeSet<Ino> = files.map(|item| item.attr.ino).collect();
         let there: BTreeSet<Ino> = tree.values().map(|item| item.attr.ino).collect();
         let before = std::mem::replace(&mut self.with_content, now);
+        if std::mem::take(&mut self.unjournalled) {
+            return Ok(BTreeSet::new());
+        }
         Ok(before.difference(&there).copied().collect())
     }
 }
