@@ -103,7 +103,8 @@ fn giving_up_a_job_takes_its_content_and_nothing_elses() {
 
 /// Large objects in the store: content.
 fn stored(world: &World) -> usize {
-    let left = Command::new("find").arg(world.path("c/store")).args(["-size", "+900k"]).output();
+    let left =
+        Command::new("find").arg(world.path("c/store/objects")).args(["-size", "+900k"]).output();
     left.unwrap().stdout.split(|byte| *byte == b'\n').count() - 1
 }
 

@@ -134,7 +134,6 @@ fn what_an_interrupted_call_was_given_is_taken_back() {
     let mount = Mount::with(&world, &["-o", "hard"]);
     let path = mount.path("file");
     fs::write(&path, "content").unwrap();
-    let held = File::options().read(true).write(true).open(&path).unwrap();
     world.kill_server();
     for shell in ["exec 3<\"$0\"", "exec 3>\"$0.new\"", "exec flock \"$0\" sleep 1000"] {
         let program = quietly(Command::new("sh").args(["-c", shell]).arg(&path));
@@ -142,11 +141,52 @@ fn what_an_interrupted_call_was_given_is_taken_back() {
         end(program, Signal::INT);
     }
     world.run(&["up"]).done();
+    let held = File::options().read(true).write(true).open(&path).unwrap();
     until("nobody has it locked", || held.try_lock().is_ok());
     (&held).write_all(b"changed").unwrap();
     drop(held);
     assert_eq!(fs::read(&path).unwrap(), b"changed");
     mount.end();
+}
+
+/// A program that executes another one closes its files first: the mount must go on to answer the
+/// signals of others meanwhile.
+#[test]
+fn a_program_that_waits_in_exec_delays_no_other() {
+    let Some(world) = cluster() else { return };
+    let mount = Mount::with(&world, &["-o", "hard"]);
+    fs::write(mount.path("file"), "content").unwrap();
+    // They are started first: with the file open, this process cannot start others, either.
+    let mut other = held_back(Command::new("stat").arg(mount.path("new")));
+    let mut up = held_back(&world.command(&["up"]));
+    let mut file = File::options().append(true).open(mount.path("file")).unwrap();
+    file.write_all(b"more").unwrap();
+    world.kill_server();
+    let program = std::thread::spawn(|| quietly(&mut Command::new("true")));
+    other.stdin.take().unwrap().write_all(b"\n").unwrap();
+    until_it_waits(&other);
+    let (took, by) = end(other, Signal::INT);
+    assert_eq!(by, Some(Signal::INT.as_raw()));
+    assert!(took < SOON, "{took:?}");
+    up.stdin.take().unwrap().write_all(b"\n").unwrap();
+    assert!(up.wait().unwrap().success());
+    assert!(program.join().unwrap().wait().unwrap().success());
+    drop(file);
+    mount.end();
+}
+
+/// Starts a shell that executes the program as soon as it reads a line.
+fn held_back(program: &Command) -> Child {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "read line; exec \"$0\" \"$@\" </dev/null"]);
+    shell.arg(program.get_program()).args(program.get_args()).stdin(Stdio::piped());
+    for (name, value) in program.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    quietly(&mut shell)
 }
 
 /// A command on a terminal reports the server for which it waits.

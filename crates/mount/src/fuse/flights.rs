@@ -336,6 +336,12 @@ fn has_signal(thread: u32, is_lock: bool) -> bool {
 /// Whether a signal killed a thread, which closes its files now. A process that exits of its own
 /// accord waits: other clients must see its content when it has ended.
 fn was_killed(thread: u32) -> bool {
+    // A process that executes another program closes files, too, and a read of its `stat` would
+    // wait for that. Unlike a process that exits, it has memory.
+    let Ok(status) = fs::read_to_string(format!("/proc/{thread}/status")) else { return true };
+    if status.lines().any(|line| line.starts_with("VmSize:")) {
+        return false;
+    }
     let Ok(stat) = fs::read_to_string(format!("/proc/{thread}/stat")) else { return true };
     // The program's name is in parentheses and may contain spaces and parentheses.
     let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
