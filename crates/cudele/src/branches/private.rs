@@ -21,7 +21,9 @@ use metastore::{Branch, Layer, RowValue, Rows, Snapshot};
 use namespace::{Mode, Namespace};
 use net::Address;
 use objstore::{Apart, Expect, LockGuard, ObjectStore, Version, read_snapshots};
-use types::{Epoch, Errno, Error, FileType, Ino, InoRange, Origin, Path, Rank, Result, Seq, Span};
+use types::{
+    ClientId, Epoch, Errno, Error, FileType, Ino, InoRange, Origin, Path, Rank, Result, Seq, Span,
+};
 use wire::{ClusterMap, MdsState};
 
 use super::work::LAYER_BYTES;
@@ -106,7 +108,8 @@ impl Branches {
         let above = show(&*apart, snapshot, &path, numbers)?;
         let next = numbers.start + above.len() as u64;
         // A monitor does not start without a map where there is a journal.
-        let map = mon::map_bytes(&ClusterMap::default());
+        let map = ClusterMap { next_client: ClientId(1), ..ClusterMap::default() };
+        let map = mon::map_bytes(&map);
         let _ = apart.put(MAP_NAME, &map, Expect::Absent)?;
         let _ = apart.put(
             &rank_name(RANK),
