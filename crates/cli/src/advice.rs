@@ -1,10 +1,10 @@
-//! What to do about an error that does not say it itself.
+//! Remedies for errors that carry none.
 //!
-//! Invariant: advice is general. Where the place of an error knows better, its own remedy stands.
+//! Invariant: a remedy of the error itself takes precedence over the general one here.
 
 use cudele::Errno;
 
-/// What a person can usually do about an error number; empty if there is nothing general to say.
+/// The general remedy for an error number; empty if there is none.
 pub(crate) fn remedy(errno: Errno) -> &'static str {
     match errno {
         Errno::NotPermitted => "only the owner or root may do this",

@@ -1,4 +1,4 @@
-//! `cudele branch`: work on a snapshot of the namespace apart from everybody, given only the object store.
+//! `cudele branch`: work on a snapshot of the namespace that needs the object store only.
 
 mod change;
 mod look;

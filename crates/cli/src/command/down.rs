@@ -18,7 +18,7 @@ pub(crate) struct Args {}
 const PATIENCE: Duration = Duration::from_secs(600);
 /// A store with less room than this is called full.
 const FULL_BYTES: u64 = 1 << 20;
-/// What servers count when something of theirs is in the store.
+/// Counters of servers that grow while a server writes to the store.
 const PROGRESS: [&str; 3] = ["journal_safe", "commits", "trimmed_segments"];
 
 pub(crate) fn run(context: &Context, _: &Args) -> Result<()> {

@@ -81,7 +81,7 @@ fn mend_marker(context: &Context, store: Option<&str>) -> Result<()> {
 
 fn open(context: &Context, url: Option<&str>) -> Result<std::sync::Arc<dyn objstore::ObjectStore>> {
     let store = url.map_or_else(|| stores::of_cluster(context), objstore::open_existing)?;
-    // What is mended may make room, and must work without any.
+    // A repair may free room, and must work on a full store.
     store.allow_reserve();
     Ok(store)
 }

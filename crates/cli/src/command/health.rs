@@ -1,4 +1,4 @@
-//! `cudele health`: what somebody should know of the cluster, and do about it.
+//! `cudele health`: the conditions of the cluster that need an administrator, each with its remedy.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -23,7 +23,7 @@ pub(crate) struct Args {
     check: bool,
 }
 
-/// Findings under which somebody cannot work, or has lost something. All others are warnings.
+/// Findings under which a client cannot work or has lost data. The other findings are warnings.
 const ERRORS: [&str; 7] = [
     "MDS_LOST",
     "NO_SERVER",

@@ -48,7 +48,7 @@ pub(super) fn create(context: &Context, store: Option<&str>, args: &Create) -> R
     context.print(&to_json(&info), String::new)
 }
 
-/// Whether nobody serves the cluster.
+/// Whether no server of the cluster runs.
 fn is_down(errno: Errno) -> bool {
     matches!(errno, Errno::Refused | Errno::NotFound)
 }
@@ -74,7 +74,7 @@ pub(super) fn delete(context: &Context, branches: &Branches, args: &Named) -> Re
 /// content. Others may work meanwhile. Interrupted, it may be called again.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Gc {
-    /// Say what would be deleted, without doing it
+    /// Name the objects to delete, and keep them
     #[arg(long)]
     dry_run: bool,
 }

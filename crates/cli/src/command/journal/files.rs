@@ -8,7 +8,7 @@ use cudele::{Errno, Error, Result};
 
 use crate::command::up::io;
 
-/// Whether what is there may be replaced.
+/// Whether an existing file may be replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Over {
     Nothing,
@@ -18,7 +18,7 @@ pub(super) enum Over {
 /// Writes a file durably.
 ///
 /// # Errors
-/// `EEXIST` if something is there that must not be replaced; what the system says.
+/// `EEXIST` if there is a file that must not be replaced; what the system says.
 pub(super) fn write(path: &Path, bytes: &[u8], over: Over) -> Result<()> {
     let temporary = beside(path)?;
     let written = put(&temporary, path, bytes, over);
@@ -31,7 +31,7 @@ pub(super) fn write(path: &Path, bytes: &[u8], over: Over) -> Result<()> {
     })
 }
 
-/// Something is there already.
+/// The file exists already.
 pub(super) fn exists(name: &str) -> Error {
     Error::new(Errno::Exists, name, "it exists and is something else")
         .remedy("name another place, or replace it with --force")
