@@ -140,8 +140,12 @@ impl Purges {
     }
 
     fn is_listed(&self, ino: Ino) -> bool {
+        self.all.get(&ino).is_some_and(|entry| self.is_on_stored_list(entry))
+    }
+
+    fn is_on_stored_list(&self, entry: &Entry) -> bool {
         let stored = |list: &u64| self.lists.get(list).is_some_and(|list| list.stored);
-        self.all.get(&ino).is_some_and(|entry| entry.lists.iter().any(stored))
+        entry.lists.iter().any(stored)
     }
 
     /// Takes the inodes for a new list, if one that was removed up to `needed` is on none. `safe`
@@ -153,6 +157,8 @@ impl Purges {
         {
             let last = if taken.is_empty() { needed.min(safe) } else { safe };
             match self.all.get(ino) {
+                // A list of an earlier term has the inode.
+                Some(entry) if self.is_on_stored_list(entry) => {}
                 Some(entry) if entry.seq > last => break,
                 Some(_) => taken.push(*ino),
                 // The inode is purged.
@@ -285,9 +291,16 @@ impl Mds {
             return;
         }
         self.take_recovered(effects);
-        if self.purges.is_at_rest() {
-            return;
+        if !self.purges.is_at_rest() {
+            self.purge_queued(effects);
         }
+        // Also an inode that is not queued yet is listed: the next server finds no journal.
+        if self.phase == Phase::Stopping {
+            self.list_removals(self.log.safe(), effects);
+        }
+    }
+
+    fn purge_queued(&mut self, effects: &mut Effects) {
         let safe = self.log.safe();
         while self.purges.deleting < DELETING_MAX
             && !self.snapshots.is_any()
@@ -298,9 +311,6 @@ impl Mds {
             self.delete_removed(ino, effects);
         }
         self.purge_shown(effects);
-        if self.phase == Phase::Stopping {
-            self.list_removals(safe, effects);
-        }
     }
 
     /// Purges inodes whose removal the metadata store shows. They are listed first, because no

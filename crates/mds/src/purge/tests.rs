@@ -139,3 +139,25 @@ fn what_was_on_a_list_goes_when_clients_had_their_time_to_say_that_they_have_it_
     mds.purge_step(&mut effects);
     assert_eq!(asked(&mut effects), ["data of 31 in 3"]);
 }
+
+#[test]
+fn a_server_that_stops_leaves_inodes_on_lists_to_the_next_one() {
+    let (mut mds, mut effects) = (server(7), Effects::default());
+    mds.purges.recovered = Recovered::default();
+    mds.purge_step(&mut effects);
+    assert_eq!(asked(&mut effects), ["something else"], "lists are looked for");
+    // The replay found the first one, too, and of the third one only the replay knows.
+    mds.purges.add(freed(30, false), Seq(7), true);
+    mds.purges.add(freed(32, true), Seq(7), true);
+    let list = [removal_of(&freed(30, false)), removal_of(&freed(31, false))];
+    mds.purges.take_list(removals_name(Rank(0), types::Epoch(0), 3), &list, Seq(7));
+    mds.read_next_removals(&mut effects);
+    mds.phase = Phase::Stopping;
+    mds.purge_step(&mut effects);
+    assert_eq!(asked(&mut effects), ["list of [32]"], "no client had the time to report files");
+    assert!(!mds.purges.is_idle());
+    mds.purge_stored(Task::List(1), Ok(StoreResult::Done), &mut effects);
+    assert!(mds.purges.is_idle());
+    mds.purge_step(&mut effects);
+    assert_eq!(asked(&mut effects), [""; 0]);
+}
