@@ -26,7 +26,7 @@ pub struct Effects {
     pub fatal: Option<Error>,
     /// Events for the server's log.
     pub notices: Vec<Notice>,
-    /// Changes that were carried out, in order, if [`Settings::observe`] asks for them.
+    /// Changes that were carried out, in order, if [`crate::Settings::observe`] asks for them.
     pub observed: Vec<Observed>,
 }
 

@@ -417,9 +417,15 @@ impl ObjectStore for Rados {
     }
 
     fn reserve(&self, bytes: u64) -> Result<Reserved> {
-        let space = self.space()?;
-        let wanted = bytes.min(space.total / RESERVE_SHARE);
-        let mut held = space.available.min(wanted);
+        let (wanted, mut held) = match self.space() {
+            Ok(space) => {
+                let wanted = bytes.min(space.total / RESERVE_SHARE);
+                (wanted, space.available.min(wanted))
+            }
+            // Without a manager, only a change that fails shows that a pool is full.
+            Err(error) if error.errno == Errno::NotSupported => (bytes, bytes),
+            Err(error) => return Err(error),
+        };
         if self.cluster.full.load(Ordering::Relaxed) && self.is_full_now() {
             held = 0;
         }
