@@ -37,7 +37,7 @@ struct Used {
     inos: Vec<Ino>,
     positions: Vec<Seq>,
     clients: Vec<ClientId>,
-    /// Those that the segments of a rank's journal and the map show.
+    /// The terms of each rank in the segments of its journal and in the map.
     tenures: Vec<(Rank, Epoch)>,
 }
 
@@ -202,7 +202,7 @@ impl Used {
     }
 }
 
-/// The client whose journal has this name.
+/// Parses the client from the name of a client journal.
 fn client_of(name: &str) -> Option<ClientId> {
     let (subtree, rest) = name.strip_prefix("journal/client/")?.split_once('.')?;
     let (client, _) = rest.split_once('.')?;

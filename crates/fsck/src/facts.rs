@@ -1,4 +1,4 @@
-//! What the directories say, in as little memory as holds it: some 40 bytes for each inode.
+//! The facts of all directories, in about 40 bytes of memory for each inode.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,7 +37,7 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// Takes in what a name stands for.
+    /// Adds the facts of one row.
     pub(crate) fn add(&mut self, dirfrag: DirFragId, row: &Row<'_>) {
         match row.value {
             RowValue::Removed => {}

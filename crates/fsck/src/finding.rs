@@ -1,4 +1,4 @@
-//! What does not add up.
+//! The findings of a check.
 
 use std::fmt;
 
@@ -27,7 +27,7 @@ impl Gravity {
     }
 }
 
-/// What a finding is about.
+/// The subject of a finding.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
     /// An object of the store.
@@ -41,7 +41,7 @@ pub enum Subject {
 /// What is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// It cannot be read, or is not what it should be; why.
+    /// The object is unreadable or malformed; the cause.
     Unreadable(String),
     /// The end of a journal is unreadable: damage, or an interrupted write without acknowledgement.
     TornEnd(String),
@@ -49,9 +49,9 @@ pub enum Kind {
     Lost,
     /// A manifest lists a run or a value segment that is not there.
     MissingRun,
-    /// What was stored of it in a value segment is lost.
+    /// The value segment with content or attributes of the file is lost.
     ContentLost,
-    /// A manifest does not state what its runs point to in value segments.
+    /// The counts of values in a manifest differ from the references of its runs.
     Uses,
     /// Runs without a manifest.
     NoManifest,
@@ -69,11 +69,12 @@ pub enum Kind {
     NameOfNothing(Ino),
     /// An inode that had several names and has none.
     Nameless,
-    /// The manifest counts other names than there are: entries and sub-directories, and what they should be.
+    /// The manifest counts wrongly: the entries and sub-directories that it states, and the right
+    /// numbers.
     Counts((u64, u64), (u64, u64)),
     /// Content of a file that is not there: objects.
     LeftContent(u64),
-    /// Its number was never given to anybody: it would be given again.
+    /// No table shows that the number was allocated, so a server would allocate it again.
     NumberNotGiven,
     /// A journal of a client that has no decoupled subtree.
     LeftJournal,
@@ -132,7 +133,7 @@ impl Kind {
         }
     }
 
-    /// What mending does about it.
+    /// The effect of a repair on a finding of this kind.
     #[must_use]
     pub fn remedy(&self) -> &'static str {
         match self {
@@ -192,10 +193,10 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What a check found.
+/// One fault.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
-    /// What it is about.
+    /// The faulty object, inode or name.
     pub subject: Subject,
     /// What is wrong.
     pub kind: Kind,

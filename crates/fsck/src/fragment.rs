@@ -17,19 +17,19 @@ use crate::{Report, Scope};
 /// So often a manifest may change while its runs are read.
 const ATTEMPTS_MAX: usize = 20;
 
-/// What could be read of a fragment.
+/// The readable parts of a fragment.
 #[derive(Debug)]
 pub(crate) struct Fragment {
     pub(crate) manifest: Manifest,
-    /// What its readable runs make together.
+    /// The rows of the readable runs, merged.
     pub(crate) rows: Rows,
     /// Runs that it lists, and that are not there or cannot be read; why.
     pub(crate) bad: Vec<(RunInfo, Kind)>,
-    /// What the readable ones point to in value segments.
+    /// The references of the readable runs to value segments.
     pub(crate) uses: BTreeMap<RunId, Uses>,
 }
 
-/// Reads a fragment. Nothing if it has no manifest, or none that can be read, which then is a finding.
+/// Reads a fragment; `None` without a readable manifest. An unreadable manifest is a finding.
 pub(crate) fn read(
     store: &dyn ObjectStore,
     dirfrag: DirFragId,
@@ -55,7 +55,7 @@ pub(crate) fn read(
         let fragment = together(manifest, runs);
         let before = report.findings.len();
         missing |= values::check(store, (&fragment.manifest, &fragment.rows), report)?;
-        // A server may have replaced the manifest and removed what it listed.
+        // A server may have replaced the manifest and deleted the runs of the old one.
         let changed = missing && store.get(&name).is_ok_and(|(now, _)| now != bytes);
         if !changed || attempt == ATTEMPTS_MAX {
             return Ok(Some(fragment));
@@ -102,7 +102,7 @@ pub(crate) fn counts(rows: &Rows) -> (u64, u64) {
     (rows.len() as u64, rows.iter().filter(is_dir).count() as u64)
 }
 
-/// The runs and value segments that a fragment had when somebody took a snapshot.
+/// The runs and value segments of a fragment that a snapshot keeps.
 fn kept_objects(
     store: &dyn ObjectStore,
     dirfrag: DirFragId,
@@ -125,7 +125,7 @@ fn kept_objects(
     Ok((runs, values))
 }
 
-/// Checks a fragment by itself, and takes in what it says.
+/// Checks one fragment, and adds its facts.
 pub(crate) fn check(
     store: &dyn ObjectStore,
     dirfrag: DirFragId,

@@ -1,17 +1,16 @@
-//! Whether what is in an object store adds up, and what can be done where it does not: `cudele fsck` and
-//! `cudele scrub`.
+//! Checks and repairs an object store: `cudele fsck` and `cudele scrub`.
 //!
-//! Three steps. [`Survey`] sorts the names of all objects. Each directory fragment is read by itself: the
-//! manifest, its runs, the names they make together (`fragment`). Then the facts are held against one another
-//! (`tree`): every directory is in one place, every inode has the names it counts, nothing is in the store that
-//! nobody refers to. The last step needs a store at rest: while servers work, or while a journal holds what
-//! the directories do not say yet, names and objects differ, and rightly so.
+//! A check has three steps. [`Survey`] sorts the names of all objects. `fragment` reads each
+//! directory fragment: the manifest, the runs, and the names of the merged runs. `tree` compares
+//! the facts of all fragments: every directory is in one place, every inode has as many names as it
+//! counts, and every object has an owner. The last step needs a store at rest: while servers work,
+//! or while a journal has changes that the directories lack, names and objects differ without a
+//! fault.
 //!
-//! Not here: what the formats are (`metastore`, `journal`, `mds`), and content of files, which has no checksum of
-//! ours.
+//! The formats are in `metastore`, `journal` and `mds`. The content of files has no checksum.
 //!
-//! Invariant: checking changes nothing. Mending (`mend`) deletes nothing that could be damage: what cannot be
-//! read is moved to `lost/`, and what nobody refers to is removed only if nothing is damaged.
+//! Invariants: a check changes nothing; a repair (`mend`) moves unreadable objects to `lost/`, and
+//! deletes an object without an owner only in a store without damage.
 
 mod anew;
 mod facts;
@@ -30,7 +29,7 @@ pub use finding::{Finding, Gravity, Kind, Subject};
 pub use mend::{Mended, mend};
 pub use survey::Survey;
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Objects in the store.
@@ -45,29 +44,29 @@ pub struct Report {
     pub events: u64,
     /// Why names and objects were not held against one another, if they were not.
     pub incomplete: Option<&'static str>,
-    /// What does not add up.
+    /// All faults.
     pub findings: Vec<Finding>,
 }
 
 impl Report {
-    /// The gravest of what was found.
+    /// The gravity of the worst finding.
     #[must_use]
     pub fn worst(&self) -> Option<Gravity> {
         self.findings.iter().map(|finding| finding.kind.gravity()).max()
     }
 }
 
-/// What a check looks at.
+/// The extent of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
     /// Everything, of a store that is at rest.
     #[default]
     AtRest,
-    /// Each object by itself, while servers work.
+    /// Each object alone, while servers work.
     EachByItself,
 }
 
-/// Checks a store. `progress` is told how many of how many directory fragments are done.
+/// Checks a store. `progress` receives the number of checked fragments and the number of all.
 ///
 /// # Errors
 /// If the store cannot be listed or does not answer. An object that cannot be read is a finding.
@@ -109,7 +108,7 @@ pub fn check(
     Ok(report)
 }
 
-/// Keeps monitors and metadata servers from starting until it is dropped; `owner` is what they are told.
+/// Locks monitors and metadata servers out until the guards are dropped; their errors name `owner`.
 ///
 /// # Errors
 /// `EBUSY` if one runs.

@@ -1,9 +1,9 @@
-//! Mending what does not add up, in a store at rest.
+//! Repairs a store at rest.
 //!
-//! Each repair is one replacement of one manifest, or one object that goes: so a crash leaves a store in which
-//! fewer things are wrong, and mending goes on where it stopped. Repairs are made in an order in which none hides
-//! what another needs: first directories become readable, then names are corrected, and only when nothing is
-//! damaged any more is removed what nobody refers to, because it may be what is left of the damage.
+//! Each repair replaces one manifest or removes one object: after a crash the store has fewer
+//! faults, and the next repair continues. The order of repairs keeps the facts that later repairs
+//! need: first directories become readable, then names are corrected. Objects without an owner are
+//! deleted last, in a store without damage, because they may be the remains of damaged ones.
 //!
 //! Invariant: nothing that cannot be read is removed without a copy below `lost/`.
 
@@ -22,24 +22,24 @@ use crate::fragment::{self, Fragment};
 use crate::survey::LOST;
 use crate::{Report, Scope, check, values};
 
-/// Names below the root for what has none.
+/// The directory for inodes without a name.
 const LOST_AND_FOUND: &[u8] = b"lost+found";
 
-/// A repair may bring others to light: what is below a directory that had no manifest, say.
+/// A repair may uncover faults: the directories below one that had no manifest, for example.
 const ROUNDS_MAX: usize = 8;
 
 /// What was mended.
 #[derive(Clone, Debug, Default)]
 pub struct Mended {
-    /// What is right again.
+    /// Repaired faults.
     pub mended: Vec<Finding>,
-    /// What was left as it is, and why.
+    /// Faults that remain, each with the reason.
     pub left: Vec<(Finding, String)>,
 }
 
-/// Mends what a check finds, until nothing more can be done. The store must be [at rest](crate::at_rest).
-/// `now` is the time that new directories get. While a
-/// journal holds changes that directories lack, only damaged and missing objects are mended.
+/// Repairs the findings of a check, until no repair is left. The store must be [at
+/// rest](crate::at_rest). New directories get the time `now`. While a journal has changes that
+/// directories lack, only damaged and missing objects are repaired.
 ///
 /// # Errors
 /// If the store does not answer, or is full: then repairs so far
@@ -77,7 +77,7 @@ pub fn mend(store: &dyn ObjectStore, now: Timestamp) -> Result<Mended> {
     Ok(done)
 }
 
-/// What comes before what.
+/// The order of repairs.
 fn turn(kind: &Kind) -> u8 {
     match kind {
         Kind::Unreadable(_)
@@ -171,7 +171,7 @@ impl Mending<'_> {
         Ok(())
     }
 
-    /// A directory goes on without a run that cannot be read, or with a new manifest.
+    /// Removes an unreadable run from the manifest of its directory, or makes a new manifest.
     fn unlist(&self, name: &str) -> Result<Option<String>> {
         if let Some(dirfrag) = of_manifest(name) {
             self.set_aside(name)?;
@@ -301,8 +301,8 @@ impl Mending<'_> {
         Ok(None)
     }
 
-    /// Files whose content is lost with a value segment become empty, and say so. All runs become one, so that
-    /// no older one points to it.
+    /// Empties the files whose content is lost with a value segment. All runs become one run, so
+    /// that no older run refers to the segment.
     fn empty_lost(&self, dirfrag: DirFragId) -> Result<Option<String>> {
         let mut report = Report::default();
         let Some(Fragment { mut manifest, rows, bad, .. }) =
@@ -353,7 +353,7 @@ impl Mending<'_> {
         Ok(None)
     }
 
-    /// States in a manifest what its runs point to.
+    /// Corrects the counts of values in a manifest.
     fn count_uses(&self, name: &str) -> Result<Option<String>> {
         let Some(ObjectName::Manifest(dirfrag) | ObjectName::Values(dirfrag, _)) =
             ObjectName::parse(name)
@@ -432,7 +432,8 @@ impl Mending<'_> {
         })
     }
 
-    /// A directory that has lost its name gets one. Its attributes are gone with the name: it is root's.
+    /// Gives a directory without a name a new one. Its attributes were stored with the old name, so
+    /// the new owner is root.
     fn name_again(&self, dir: Ino) -> Result<Option<String>> {
         self.found(dir, InodeRecord { attr: self.directory(dir), ..InodeRecord::default() })
     }

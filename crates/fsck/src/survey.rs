@@ -1,4 +1,4 @@
-//! What objects there are, by their names; and those that are few: tables and journals.
+//! The names of all objects, and the content of the few tables and journals.
 
 use std::collections::BTreeMap;
 
@@ -20,17 +20,17 @@ use crate::anew;
 use crate::facts::Facts;
 use crate::finding::{Finding, Kind};
 
-/// What cannot be read is kept here; content that nobody refers to is not.
+/// Unreadable objects are kept below this prefix; content of files without an inode is not.
 pub(crate) const LOST: &str = "lost/";
-/// Branches, their layers, snapshots, and notes of what is to be deleted later: `cudele branch gc` is for these.
+/// Branches, layers, snapshots, and lists of later deletions: `cudele branch gc` checks these.
 const BRANCHES: &str = "branches/";
-/// Policies of the balancer, and what they remember: nothing of the namespace depends on them.
+/// Policies and state of the balancer, on which no part of the namespace depends.
 const BALANCER: &str = "balancer/";
 const RANK_JOURNALS: &str = "journal/mds.";
 const CLIENT_JOURNALS: &str = "journal/client/";
 /// Bytes before the events of a block.
 const BLOCK_HEADER_BYTES: usize = 28;
-/// What merges by reference leave for a merge by value. They go with their journals.
+/// The rest of a merge by reference, kept for a merge by value. It is deleted with its journal.
 const REST_JOURNALS: &str = "journal/rest/";
 
 /// The objects of one directory fragment.
@@ -43,7 +43,7 @@ pub(crate) struct Objects {
     pub(crate) kept: Vec<String>,
 }
 
-/// All names of a store, sorted by what they are names of.
+/// All names of a store, sorted by kind.
 #[derive(Clone, Debug, Default)]
 pub struct Survey {
     pub(crate) objects: u64,
@@ -60,7 +60,7 @@ pub struct Survey {
     pub(crate) map: bool,
     /// The objects that have second copies.
     pub(crate) copies: Vec<String>,
-    /// What is of branches and snapshots.
+    /// Objects of branches and snapshots.
     pub(crate) branches: Vec<String>,
     pub(crate) foreign: Vec<String>,
 }
@@ -150,7 +150,7 @@ pub(crate) fn read(
             Ok(Some(bytes))
         }
         Err(error) if error.errno == Errno::NotFound => Ok(None),
-        // The store as a whole does not answer, or lets nobody in.
+        // The whole store does not answer, or denies access.
         Err(error) if matches!(error.errno, Errno::TimedOut | Errno::Access | Errno::Stale) => {
             Err(error)
         }
@@ -161,7 +161,7 @@ pub(crate) fn read(
     }
 }
 
-/// Reads what ranks must never forget.
+/// Reads the tables of all ranks and the lists of branches.
 pub(crate) fn read_tables(
     store: &dyn ObjectStore,
     survey: &Survey,
@@ -262,7 +262,8 @@ fn is_whole_block(bytes: &[u8]) -> bool {
     length.and_then(|length| length.checked_add(BLOCK_HEADER_BYTES)) == Some(bytes.len())
 }
 
-/// Verifies journals. That the last segment ends in the middle of a write is what a crash leaves.
+/// Verifies journals. A crash leaves an incomplete write at the end of the last segment, which is
+/// no fault.
 pub(crate) fn read_journals(
     store: &dyn ObjectStore,
     survey: &Survey,

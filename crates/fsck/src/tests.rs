@@ -59,7 +59,7 @@ fn found(store: &Memory) -> Vec<&'static str> {
     report.findings.iter().map(|finding| finding.kind.code()).collect()
 }
 
-/// The files that are empty; the others hold what they should.
+/// The empty files. Every other file must have its content.
 fn empty(store: &Memory) -> Vec<u64> {
     let Ok(StoreResult::Dir(loaded)) = carry_out(store, StoreOp::LoadDir { ino: Ino::ROOT }) else {
         panic!("it can be read");

@@ -32,8 +32,8 @@ pub(crate) fn check(survey: &Survey, facts: &mut Facts, report: &mut Report) {
     report.findings.extend(found);
 }
 
-/// Every inode has one home. The root of a subtree is where its name is, and also with the rank that
-/// serves it: that is no second one.
+/// Every inode has one home. The inode of a subtree's root is also with the rank that serves the
+/// subtree: this is no second home.
 fn places(facts: &Facts, found: &mut Vec<Finding>) {
     let mut older: Option<&Home> = None;
     for home in facts.homes.iter().filter(|home| home.dirfrag.ino != Ino::above(home.ino)) {
@@ -66,7 +66,8 @@ fn links(facts: &Facts, found: &mut Vec<Finding>) {
     }
 }
 
-/// Every directory leads to the root. Of a part of the tree that does not, only the top is reported.
+/// Every directory leads to the root. Of a tree without a way to the root, only the top is
+/// reported.
 fn reach(survey: &Survey, facts: &Facts, found: &mut Vec<Finding>) {
     let mut reached: BTreeMap<Ino, bool> = BTreeMap::new();
     let unreachable = |dir: Ino| {
@@ -84,7 +85,7 @@ fn reach(survey: &Survey, facts: &Facts, found: &mut Vec<Finding>) {
             if let Some(known) = reached.get(&at) {
                 break *known;
             }
-            // What is on the way and not known yet is a circle if it comes again.
+            // A directory that comes twice on the way up is in a circle.
             reached.insert(at, false);
             way.push(at);
             match facts.dirs.get(&at) {
@@ -103,8 +104,8 @@ fn reach(survey: &Survey, facts: &Facts, found: &mut Vec<Finding>) {
     }
 }
 
-/// Content belongs to a file that is there, or to a client that has not merged. Where there are branches it may
-/// be theirs. The purge queue of a server is no leak.
+/// Content belongs to a file in the namespace, to a client that has not merged, or to a branch. The
+/// purge queue of a server is no leak.
 fn content(survey: &Survey, facts: &Facts, found: &mut Vec<Finding>) {
     if !survey.branches.is_empty() {
         return;

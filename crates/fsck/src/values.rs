@@ -1,4 +1,4 @@
-//! The value segments of a directory fragment: whether they are there, and hold what rows point to.
+//! Checks the value segments of a directory fragment against the references of its rows.
 //!
 //! Invariant: one segment at a time is in memory.
 
@@ -15,7 +15,7 @@ use crate::survey;
 /// To how many bytes of which segments a run points.
 pub(crate) type Uses = BTreeMap<RunId, u64>;
 
-/// What the rows of a run point to. Of a client's run they point to nothing, whatever they say.
+/// The references of a run to value segments. A run that a client wrote has none.
 pub(crate) fn uses_of(run: &RunReader<'_>) -> Uses {
     let mut uses = Uses::new();
     if run.id().is_clients() {
@@ -37,7 +37,7 @@ fn pointer_of(value: &RowValue<'_>) -> Option<Pointer> {
     }
 }
 
-/// Holds segments against what rows point to. Returns whether one is not there.
+/// Checks segments against references. Returns whether a segment is missing.
 pub(crate) fn check(
     store: &dyn ObjectStore,
     (manifest, rows): (&Manifest, &Rows),
@@ -85,7 +85,8 @@ pub(crate) fn check(
     Ok(missing)
 }
 
-/// Whether a manifest counts what its runs point to. Those that could not be read point to what it says.
+/// Whether the counts of a manifest agree with the references of its runs. Unreadable runs count as
+/// stated.
 pub(crate) fn are_counted(manifest: &Manifest, uses: &BTreeMap<RunId, Uses>) -> bool {
     let counted = |segment: &metastore::ValueSegment| {
         let points = |(run, bytes): &(RunId, u64)| {
@@ -101,7 +102,7 @@ pub(crate) fn are_counted(manifest: &Manifest, uses: &BTreeMap<RunId, Uses>) -> 
         && uses.iter().all(|(run, uses)| uses.keys().all(|segment| lists(*run, *segment)))
 }
 
-/// States in a manifest what its runs point to, as far as that is there.
+/// Corrects the counts in a manifest, as far as the segments exist.
 pub(crate) fn count_again(
     store: &dyn ObjectStore,
     manifest: &mut Manifest,
