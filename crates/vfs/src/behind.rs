@@ -1,15 +1,16 @@
-//! Content on its way to the object store.
+//! Write-behind: written content before it reaches the object store.
 //!
-//! A program's write returns when its bytes are here. What follows on the write before is gathered
-//! into pieces, which threads hand to the store: so a program goes on while the store works,
-//! and small writes become large ones. One thread keeps a disk busy; a store that takes much at once has several. Whatever else is done with the content of a file waits until
-//! all of it has arrived ([`Vfs::settle`]); a file is written back every [`WRITE_BACK_EVERY`], so
-//! no longer a time is lost with a process that is killed.
+//! A write returns when its bytes are in a buffer here. Adjacent writes are gathered into pieces,
+//! which threads write to the store: the program continues while the store works, and small writes
+//! become large ones. One thread keeps a disk busy; a store that executes many operations at once
+//! has several threads. Every other access to the content of a file waits until all its pieces are
+//! written ([`Vfs::settle`]). Each file is written back every [`WRITE_BACK_EVERY`], which bounds
+//! the loss when the process is killed.
 //!
-//! Errors come to the next call that waits, and to every flush and sync until the lost part is
-//! written again (module `lost`). Invariants: a file is not longer for what could not be written,
-//! and nothing of that shows when it grows again; what was in the inode stays there until the store
-//! has it.
+//! The next call that waits returns an error, and so does every flush and sync until a program
+//! writes the lost part again (module `lost`). Invariants: a failed write does not lengthen a file,
+//! and none of its bytes show when the file grows again; content of the inode stays here until the
+//! store has it.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -29,21 +30,21 @@ const WRITERS_MAX: usize = 4;
 const WRITER_BYTES: usize = 8 << 20;
 /// So many buffers are kept for the next pieces: new ones would cost as much as the copying.
 const SPARE_MAX: usize = 16;
-/// What is written stays here no longer.
+/// The longest time that written content stays here.
 const WRITE_BACK_EVERY: Duration = Duration::from_secs(5);
 
-/// What was written to a file last, and has not been handed over.
+/// The newest writes to a file, before the hand-over to a thread.
 #[derive(Debug, Default)]
 pub(crate) struct Gathered {
     start: u64,
     bytes: Vec<u8>,
     /// How long the file was before this.
     length_before: u64,
-    /// What has been handed over.
+    /// The pieces of the file that threads have.
     flow: Option<Arc<Flow>>,
-    /// All of the file as the inode has it, while the beginning is on its way.
+    /// The whole content as the inode has it, until the store has its beginning.
     inline: Option<Vec<u8>>,
-    /// Why something could not be written, when nobody was there to be told.
+    /// The error of a write that failed while no call waited.
     failed: Option<Error>,
 }
 
@@ -59,7 +60,7 @@ impl Gathered {
         self.start + self.bytes.len() as u64
     }
 
-    /// Whether something is on its way.
+    /// Whether a thread has a piece of the file.
     fn is_moving(&self) -> bool {
         !self.bytes.is_empty() || self.flow.is_some()
     }
@@ -75,7 +76,7 @@ struct Flow {
 #[derive(Debug, Default)]
 struct FlowState {
     waiting: usize,
-    /// Of what could not be written, what lies foremost.
+    /// The failed write with the lowest offset.
     failed: Option<FailedWrite>,
 }
 
@@ -130,7 +131,7 @@ impl Spare {
 }
 
 impl Behind {
-    /// To whom pieces are sent; nobody if there can be no more threads.
+    /// The queue of the threads; `None` if no thread can be started.
     fn threads(&self, fs: &Arc<Fs>) -> Option<Sender<Piece>> {
         let mut threads = held(&self.threads);
         if threads.is_none() {
@@ -150,7 +151,7 @@ impl Behind {
 }
 
 fn write_pieces(fs: &Fs, pieces: &Mutex<Receiver<Piece>>, spare: &Spare) {
-    // One waits for the next piece, the others for its place.
+    // One thread waits for the next piece, the other threads for the lock.
     let next = || held(pieces).recv();
     while let Ok(Piece { place, gathered, flow }) = next() {
         let Gathered { start, bytes, length_before, .. } = gathered;
@@ -170,7 +171,7 @@ fn write_pieces(fs: &Fs, pieces: &Mutex<Receiver<Piece>>, spare: &Spare) {
 }
 
 impl Vfs {
-    /// Takes what a program writes to content that is in the object store.
+    /// Buffers a write to content in the object store.
     ///
     /// # Errors
     /// Those of earlier writes: `ENOSPC`, `EIO`.
@@ -225,7 +226,7 @@ impl Vfs {
         let place = (ino, content.stripe);
         held(&flow.state).waiting += 1;
         if threads.send(Piece { place, gathered, flow: flow.clone() }).is_err() {
-            // It ends with the mount only, and then nobody writes.
+            // The queue ends with the mount, after the last write.
             return Err(Error::of(cudele::Errno::Io, "file"));
         }
         match flow.wait(PIECES_WAITING_MAX) {
@@ -255,7 +256,7 @@ impl Vfs {
         let FailedWrite { error, start, length_before: length } = failed;
         if content.shared {
             content.lost.add((start, end), &error);
-            // What is there may be somebody else's.
+            // The bytes in the store may be those of another client.
             content.grown = content.grown.min(length);
             return Err(error);
         }
@@ -312,7 +313,7 @@ impl Vfs {
             .map_err(|error| Error::new(cudele::Errno::Again, "thread", error.to_string()))
     }
 
-    /// Writes back every file that nobody is busy with.
+    /// Writes back every file that no call is using.
     fn write_back_idle(&self) {
         if !self.nodes().any_open() {
             return;
@@ -321,9 +322,9 @@ impl Vfs {
         for (ino, file) in files {
             let Some(mut content) = file.if_idle() else { continue };
             match self.settle(ino, &mut content) {
-                // Whoever comes next is told.
+                // The next call returns the error.
                 Err(error) => content.behind.failed = Some(error),
-                // What the inode cannot be told now is still held, and tried again.
+                // After a failure the content is still here, and the next round tries again.
                 Ok(()) => drop(self.write_back(ino, &mut content)),
             }
         }

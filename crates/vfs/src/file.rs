@@ -1,13 +1,13 @@
 //! The content of files that are open.
 //!
-//! Small content is held here and goes to the inode when a file is flushed; larger content is on its
-//! way to the object store when a write returns (module `behind`), and its length goes to the inode
-//! when the file is flushed. What is small is for the policy of the directory to say, when content is
-//! written. All handles of a process share one content, so they are consistent at once; another
-//! process sees what was written when it opens the file after a flush (close-to-open).
+//! Small content is held here and goes to the inode when a file is flushed. Larger content is in
+//! the buffers of module `behind` when a write returns, and the length goes to the inode at the
+//! flush. The policy of the directory at the time of the write decides which content is small. All
+//! handles of a process share one content, so they are consistent at once; another process sees a
+//! write if it opens the file after a flush (close-to-open).
 //!
-//! Invariants: inline content is as long as the file; what is in the object store beyond the end of
-//! a file reads as zeros; a file that has lost its last name keeps attributes and content here.
+//! Invariants: inline content is as long as the file; bytes in the object store beyond the end of a
+//! file read as zeros; a file without a name keeps attributes and content here.
 
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
@@ -37,17 +37,18 @@ pub(crate) struct Content {
     pub(crate) stripe: Stripe,
     /// The inode does not know of it yet.
     pub(crate) dirty: bool,
-    /// It was written since it is open here, and not shared: nobody knows its length better.
+    /// The file was written since it was opened here, and is not shared: the length here is the
+    /// right one.
     pub(crate) changed: bool,
     /// When it was written last.
     written: Timestamp,
-    /// What of it in the object store may not be durable.
+    /// Content in the object store that may not be durable.
     pub(crate) unsynced: Unsynced,
-    /// What is on its way there.
+    /// Content that is still to be written there.
     pub(crate) behind: Gathered,
-    /// What of it could not be brought there.
+    /// Content that could not be written there.
     pub(crate) lost: Lost,
-    /// So far the object store may have something of what was lost; 0 if nothing.
+    /// The object store may have bytes of lost writes below this offset; 0 if it has none.
     pub(crate) tail: u64,
     /// The attributes, when the inode has lost its last name.
     pub(crate) nameless: Option<Attr>,
@@ -57,9 +58,10 @@ pub(crate) struct Content {
     pub(crate) accessed: Option<Timestamp>,
     /// How often it was closed, for reading and for writing, since it has no name.
     pub(crate) unclosed: [u32; 2],
-    /// Other clients have it open, too, and somebody writes: nothing is held here, unless it is `lazy`.
+    /// Several clients have the file open, and one of them writes: no content is held here, unless
+    /// the file is `lazy`.
     pub(crate) shared: bool,
-    /// Where it is shared, others see what is written here when it is flushed (`sharing: lazy`).
+    /// Other clients of a shared file see writes of this one at the flush (`sharing: lazy`).
     pub(crate) lazy: bool,
     /// How far it was written here while it was, if the server has not been told.
     pub(crate) grown: u64,
@@ -109,7 +111,7 @@ impl File {
         held(&self.content)
     }
 
-    /// Unless somebody is busy with it.
+    /// The content, unless another call is using it.
     pub(crate) fn if_idle(&self) -> Option<MutexGuard<'_, Content>> {
         match self.content.try_lock() {
             Ok(content) => Some(content),
@@ -143,15 +145,15 @@ impl File {
 }
 
 impl Content {
-    /// Attributes as whoever has it open sees them. They may be from before the inode was told what
-    /// was written here.
+    /// The attributes that a process with the file open sees. `attr` may be older than the writes
+    /// here.
     pub(crate) fn over(&self, attr: Attr) -> Attr {
         let atime = self.accessed.map_or(attr.atime, |at| at.max(attr.atime));
         let changed = self.changed && !self.shared;
         let known_here = self.dirty || changed || self.nameless.is_some();
         let size = if known_here { self.size } else { attr.size.max(self.grown) };
         let attr = Attr { size, atime, ..attr };
-        // Whoever has changed the inode since knows its times better.
+        // A later change of the inode has the right times.
         if self.dirty || (changed && attr.ctime < self.written) {
             let (mtime, ctime) = (attr.mtime.max(self.written), attr.ctime.max(self.written));
             return Attr { mtime, ctime, ..attr };
@@ -159,18 +161,18 @@ impl Content {
         attr
     }
 
-    /// Others have it open, too: nothing is held here any more.
+    /// Other clients have opened the file: no content is held here from now on.
     pub(crate) fn share(&mut self, lazy: bool) {
         (self.body, self.shared, self.lazy) = (Body::Striped, true, lazy);
     }
 
-    /// It is private again: nothing is known of what others made of it.
+    /// The file is private again: writes of other clients are not known here.
     pub(crate) fn unshare(&mut self) {
         (self.body, self.size) = (Body::Unread, self.last.size.max(self.grown));
         (self.shared, self.changed) = (false, false);
     }
 
-    /// A change of times is not to be undone by what is known here.
+    /// The times here must not undo an explicit change of times.
     pub(crate) fn forget_written(&mut self, change: &AttrChange) {
         if change.mtime.is_some() {
             self.written = Timestamp(0);
@@ -225,8 +227,8 @@ impl Vfs {
         file.ok_or_else(|| Error::of(Errno::Stale, "file"))
     }
 
-    /// Finds out where the content is, and what it is if it is small. What is in the object store
-    /// is complete there.
+    /// Finds the place of the content, and reads it if it is small. Content in the object store is
+    /// complete.
     pub(crate) fn load(&self, ino: Ino, content: &mut Content) -> Result<()> {
         self.settle(ino, content)?;
         self.find(ino, content)
@@ -341,7 +343,8 @@ impl Vfs {
         checked_end(size, 0)?;
         let open = self.nodes().file(ino).cloned();
         if open.is_none() && matches!(self.tree(ino), Tree::Server) {
-            // Others may have it open, and hold something of it: they hear of this as of a write.
+            // Other clients may have the file open and hold content: they learn of this change as
+            // of a write.
             Self::check_file(&self.stored_attr(ino)?)?;
             self.open(&Caller::SELF, ino, OpenMode { write: true, ..OpenMode::default() })?;
             let cut = self.truncate(caller, ino, size, is_open);
@@ -382,7 +385,8 @@ impl Vfs {
         match &mut content.body {
             Body::Inline(held) => held.truncate(usize_of(size)),
             Body::Striped | Body::Unread => {
-                // What is shared stays where everybody who has it open looks.
+                // The content of a shared file stays in the object store, which all its clients
+                // read.
                 let place = (ino, content.stripe);
                 content.note_change((size, content.size));
                 if content.shared || (size > 0 && size > self.inline_bytes(ino)) {

@@ -1,4 +1,4 @@
-//! When what was written to a file goes to its inode, and when it is durable.
+//! Flush and sync: written content reaches the inode and becomes durable.
 
 use cudele::{Errno, Ino, Result};
 
@@ -6,7 +6,7 @@ use crate::Vfs;
 use crate::file::{Body, Content};
 
 impl Vfs {
-    /// Tells the inode what it does not know of its content.
+    /// Sends the inode the changes of the content that it lacks.
     pub(crate) fn write_back(&self, ino: Ino, content: &mut Content) -> Result<()> {
         self.settle(ino, content)?;
         self.tell_length(ino, content)?;
@@ -19,7 +19,8 @@ impl Vfs {
                 Body::Striped | Body::Unread => &[],
             };
             match self.change_data(ino, data, content.size) {
-                // Somebody else has taken its last name: it lives here until it is closed.
+                // Another client has removed the last name: the file exists here until it is
+                // closed.
                 Err(error) if error.errno == Errno::NotFound => content.lose_name(content.last),
                 changed => {
                     changed?;
@@ -33,13 +34,13 @@ impl Vfs {
         Ok(())
     }
 
-    /// Everything written so far is seen by whoever opens the file from now on.
+    /// A later open of the file, by any client, sees all writes before this call.
     ///
     /// # Errors
-    /// `ENOSPC`, `EIO`, `EBUSY` if the subtree was decoupled by another client meanwhile. It is
-    /// held and tried again at the next flush. `ENOSPC` or `EIO` of an earlier write that was
-    /// answered and is lost, as long as it is not repeated. Also the error of a change, of
-    /// whichever file, that the server did not carry out although it was answered: once.
+    /// `ENOSPC`, `EIO`, `EBUSY` if another client has decoupled the subtree. The content stays
+    /// here, and the next flush tries again. `ENOSPC` or `EIO` of an answered write that was lost,
+    /// until a program repeats the write. Once, the error of a change of any file that the server
+    /// answered and did not carry out.
     pub fn flush(&self, ino: Ino) -> Result<()> {
         let file = self.file(ino)?;
         let mut content = file.held();
@@ -49,7 +50,7 @@ impl Vfs {
         self.fs.check_lost()
     }
 
-    /// Makes what was written as durable as the policy promises.
+    /// Makes the writes as durable as the policy promises.
     ///
     /// # Errors
     /// As [`Vfs::flush`].
@@ -67,11 +68,11 @@ impl Vfs {
     /// Fails if an acknowledged write or change of the file is lost.
     fn check_lost(&self, ino: Ino, content: &mut Content) -> Result<()> {
         content.lost.check()?;
-        // The next flush tells the inode once more.
+        // The next flush sends the change to the inode again.
         self.fs.check_lost_of(ino).inspect_err(|_| content.dirty |= !content.shared)
     }
 
-    /// Makes durable what is in the object store.
+    /// Makes the content in the object store durable.
     fn sync_content(&self, ino: Ino, content: &mut Content) -> Result<()> {
         if !content.unsynced.is_any() {
             return Ok(());
@@ -81,7 +82,8 @@ impl Vfs {
         } else {
             self.find(ino, content)?;
         }
-        // Of what is in the inode nothing is there, unless that was taken away just now.
+        // Inline content has no part in the object store, unless a part was deleted since the last
+        // sync.
         if matches!(content.body, Body::Inline(_)) && !content.unsynced.is_changed() {
             return Ok(());
         }

@@ -5,12 +5,12 @@
 //! which one is decided per inode (module `tree`). File content goes straight to the object store
 //! (module `file`). A mount translates between a kernel and this; it decides nothing.
 //!
-//! What this crate is not: a place for rules of POSIX. Those are in the namespace's plans, which
-//! server and view share.
+//! The rules of POSIX are not in this crate: the plans of the namespace have them, for server and
+//! view.
 //!
-//! Consistency: content is as close-to-open promises, unless a file is open by several clients:
-//! see `file`. Names and attributes are as strong as the policy; what a kernel may remember, and
-//! for how long, is said with every answer ([`Entry::valid`]).
+//! Consistency: content is close-to-open, unless several clients have a file open (module `file`).
+//! The policy decides the consistency of names and attributes; every answer says for how long a
+//! kernel may cache it ([`Entry::valid`]).
 
 #![allow(
     clippy::disallowed_methods,
@@ -61,14 +61,14 @@ use behind::Behind;
 use nodes::Nodes;
 use owned::Owned;
 
-/// For so long a kernel may take for granted what this process alone can change.
+/// The time for which a kernel may cache an entry that only this process can change.
 const OWNED_VALID: Duration = Duration::from_secs(3600);
 
 /// How a [`Vfs`] behaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// For so long names and attributes that others may change are taken for granted. 0, the
-    /// default, is what strong consistency needs.
+    /// The time for which a kernel may cache names and attributes that other clients may change.
+    /// Strong consistency needs 0, the default.
     pub valid: Duration,
     /// Every change is refused with `EROFS`.
     pub read_only: bool,
@@ -100,7 +100,7 @@ pub struct Vfs {
     /// Directories that are open, by handle.
     listings: Mutex<listing::OpenDirs>,
     next_handle: AtomicU64,
-    /// What a kernel must forget.
+    /// Entries that a kernel must drop from its cache.
     outdated: Mutex<Vec<Known>>,
     behind: Behind,
     /// Ends the thread that writes files back.
@@ -109,7 +109,7 @@ pub struct Vfs {
     locked: Mutex<locks::Lockers>,
 }
 
-/// A lock whose holder panicked: what it protects is changed in single steps, so it is usable.
+/// Locks a mutex whose holder may have panicked: the data changes in single steps, so it is usable.
 fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }

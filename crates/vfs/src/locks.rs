@@ -13,7 +13,7 @@ use types::{Map, Set};
 
 use crate::{Vfs, held};
 
-/// What a program wants to lock, or has locked.
+/// The range and the kind of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     /// Shared, exclusive, or none to unlock.
@@ -64,10 +64,10 @@ impl Lockers {
 }
 
 impl Vfs {
-    /// Sets a lock, or gives one up; with `wait`, when nobody is in the way any more.
+    /// Sets or releases a lock; with `wait`, waits for conflicting locks to be released.
     ///
     /// # Errors
-    /// `EAGAIN` if somebody is in the way, `EDEADLK` if waiting would never end.
+    /// `EAGAIN` for a conflicting lock, `EDEADLK` if the wait would never end.
     pub fn lock(&self, ino: Ino, locker: Locker, range: &Range, wait: bool) -> Result<()> {
         if range.mode == LockMode::Unlock && !held(&self.locked).has(ino, locker) {
             return Ok(());

@@ -55,7 +55,7 @@ impl Lost {
         }
     }
 
-    /// Whether everything that was written is in the object store, or on its way.
+    /// Whether every write is in the object store or in a buffer.
     ///
     /// # Errors
     /// That of the first write that failed.

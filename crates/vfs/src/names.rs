@@ -17,7 +17,7 @@ pub struct NewNode<'a> {
 }
 
 impl Vfs {
-    /// Looks a name up. The kernel refers to what it names from now on.
+    /// Looks a name up. The kernel holds a reference to the inode from now on.
     ///
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `EACCES`, `EBUSY` in another client's subtree.
@@ -39,8 +39,8 @@ impl Vfs {
             |subtree| subtree.lookup(parent, name),
         );
         match found {
-            // The server knows the client that has the subtree, which is another one of this process's
-            // if it was attached to.
+            // The server names the client that has the subtree: another client of this process, if
+            // the subtree was attached to one.
             Err(error) if error.errno == Errno::Busy => {
                 let root = self.owned_named(parent, name).ok_or(error)?;
                 self.stored_attr(root)
@@ -197,8 +197,8 @@ impl Vfs {
         self.drop_freed(to.0)
     }
 
-    /// What is about to be moved, if somebody may have to find it again under its new name: a
-    /// directory on the way to others, or a file that is open.
+    /// The inode that a rename is about to move, if it must be found under its new name: a
+    /// directory above inodes in use, or an open file.
     fn moving(&self, caller: &Caller, (parent, name): (Ino, &[u8])) -> Result<Option<Attr>> {
         match self.found(caller, parent, name) {
             Ok(attr) => Ok(Some(attr)),
@@ -244,8 +244,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// What a name that is about to go stands for, if that is open here: its content must outlive
-    /// the name.
+    /// The open file under a name that is about to be removed: its content must outlive the name.
     fn open_under(&self, caller: &Caller, parent: Ino, name: &[u8]) -> Result<Option<Attr>> {
         if !self.nodes().any_open() {
             return Ok(None);

@@ -44,8 +44,8 @@ struct Node {
     file: Option<Arc<File>>,
     /// How often it is open.
     opens: u32,
-    /// The attributes of a directory that was removed here while it was open, if nobody knows of it
-    /// any more.
+    /// The attributes of a directory that was removed here while it was open, if the server has
+    /// forgotten it.
     gone: Option<Box<Attr>>,
     /// Time of the last change and length when its content was seen last. Not that of the last
     /// modification, which programs set back.
@@ -61,8 +61,8 @@ impl Nodes {
         Self { known: Map::from_iter([(root, node)]), root, root_path, open: 0 }
     }
 
-    /// The kernel learns of an inode under a name, and refers to it once more. `owner` is the root
-    /// of the decoupled subtree that it is in, or 0.
+    /// Counts a reference of the kernel to an inode under a name. `owner` is the root of the
+    /// decoupled subtree with the inode, or 0.
     pub(crate) fn refer(&mut self, parent: Ino, name: &[u8], ino: Ino, owner: Ino) {
         let node = self.known.entry(ino).or_default();
         node.lookups += 1;
@@ -100,7 +100,7 @@ impl Nodes {
         self.known.get(&ino).map_or(Ino(0), |node| node.owner)
     }
 
-    /// From now on what is below a directory is in a decoupled subtree, or in none.
+    /// Records that the inodes below a directory are now in a decoupled subtree, or in none.
     pub(crate) fn set_owner_below(&mut self, root: Ino, owner: Ino) {
         let inside: Vec<_> =
             self.known.keys().copied().filter(|ino| self.is_below(*ino, root)).collect();
@@ -147,14 +147,14 @@ impl Nodes {
         Some((node.parent, node.name.to_vec()))
     }
 
-    /// A directory looks like this if nobody knows of it any more.
+    /// Keeps the attributes of a directory that the server has forgotten.
     pub(crate) fn set_gone(&mut self, attr: Attr) {
         if let Some(node) = self.known.get_mut(&attr.ino) {
             node.gone = Some(Box::new(attr));
         }
     }
 
-    /// What a directory looks like that was removed while it was open.
+    /// The attributes of a directory that was removed while it was open.
     pub(crate) fn gone(&self, ino: Ino) -> Option<Attr> {
         self.known.get(&ino)?.gone.as_deref().copied()
     }
@@ -206,7 +206,7 @@ impl Nodes {
         self.known.get(&ino)?.file.as_ref()
     }
 
-    /// Opens an inode once more. `new` makes its content if it was not open.
+    /// Counts an open of an inode. `new` makes the content for the first.
     pub(crate) fn open(&mut self, ino: Ino, new: impl FnOnce() -> File) -> Arc<File> {
         let node = self.known.entry(ino).or_default();
         node.opens += 1;
@@ -233,7 +233,7 @@ impl Nodes {
         node.seen.replace(content) == Some(content)
     }
 
-    /// The content was changed from here: what it will be seen as is not known.
+    /// This process changed the content: its next version is not known.
     pub(crate) fn see_after(&mut self, ino: Ino) {
         if let Some(node) = self.known.get_mut(&ino) {
             node.seen = None;
@@ -241,8 +241,8 @@ impl Nodes {
         }
     }
 
-    /// How often the inode was told of content from here: what was asked before such a moment and is
-    /// answered after it may be old.
+    /// The number of times that this process sent the inode its content: an answer to a question
+    /// from before the last time may be old.
     pub(crate) fn told(&self, ino: Ino) -> u64 {
         self.known.get(&ino).map_or(0, |node| node.told)
     }

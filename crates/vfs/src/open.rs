@@ -1,7 +1,7 @@
-//! Opening and closing files, and files that lose their last name meanwhile.
+//! Opens and closes files, also those that lose their last name while they are open.
 //!
-//! The metadata server knows which clients have which of its files open ([`cudele::Fs::open_as`]); in a
-//! decoupled subtree nobody else can have any.
+//! The metadata server knows the open files of each client ([`cudele::Fs::open_as`]). Files of a
+//! decoupled subtree are open at its client only.
 
 use std::sync::Arc;
 
@@ -16,20 +16,20 @@ use crate::{Atime, Caller, Entry, Vfs};
 pub struct OpenMode {
     /// It may be written.
     pub write: bool,
-    /// What is there is thrown away.
+    /// The open empties the file.
     pub truncate: bool,
     /// It must not be there yet.
     pub exclusive: bool,
 }
 
-/// What a kernel may remember of the content of a file that is opened.
+/// The content of an opened file that a kernel may cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caching {
-    /// What it knows from before is still right.
+    /// The cache from before is valid.
     Keep,
-    /// What it will read now.
+    /// Content that the kernel reads from now on.
     Afresh,
-    /// Nothing: others may change it at any time.
+    /// None: other clients may change the content at any time.
     None,
 }
 
@@ -44,11 +44,11 @@ struct Found {
 }
 
 impl Vfs {
-    /// Opens a file. Says what a kernel may remember of its content.
+    /// Opens a file. Returns the content that a kernel may cache.
     ///
     /// # Errors
-    /// `ESTALE`, also if a copy took its place ([`Vfs::create`] goes on with that); `EISDIR`, `EROFS`; not
-    /// `EACCES`: the caller has checked permissions.
+    /// `ESTALE`, also if a copy took the place of the file ([`Vfs::create`] then opens the copy);
+    /// `EISDIR`, `EROFS`; not `EACCES`: the caller has checked permissions.
     pub fn open(&self, caller: &Caller, ino: Ino, mode: OpenMode) -> Result<Caching> {
         if !mode.write {
             return self.open_there(caller, ino, mode);
@@ -61,10 +61,10 @@ impl Vfs {
         let Found { file, attr, body, current } = self.open_known(caller, ino, mode.write)?;
         let seen = current && self.nodes().see(ino, (attr.ctime, attr.size));
         let mut content = file.held();
-        // What a kernel reads from its memory is seen by nobody else.
+        // Reads from the cache of a kernel do not reach this process.
         let strict = self.options.atime == Atime::Always;
         let mut same = seen || matches!(self.tree(ino), Tree::Owned(_)) || content.dirty;
-        // What was written here is known best here, whenever the answer was given.
+        // This process knows its own writes best, however old the answer is.
         if current && !same && !content.changed && content.nameless.is_none() {
             (content.size, content.body) = (attr.size, body);
         }
@@ -94,7 +94,7 @@ impl Vfs {
     fn open_known(&self, caller: &Caller, ino: Ino, write: bool) -> Result<Found> {
         loop {
             let known = self.nodes().file(ino).cloned();
-            // Not while the nodes are locked: whoever has the file locked may be waiting for them.
+            // Not under the lock of the nodes: a thread with the lock of the file may wait for it.
             let nameless = known.and_then(|file| file.nameless());
             let told = self.nodes().told(ino);
             let (attr, body) = match nameless {
@@ -108,15 +108,14 @@ impl Vfs {
                 return Ok(Found { file, attr, body, current });
             }
             drop(nodes);
-            // It was written and closed here while the answer was on its way, and may be older than
-            // that.
+            // A write and a close here may have overtaken the answer, which is then old.
             if nameless.is_none() && matches!(self.tree(ino), Tree::Server) {
                 self.fs.close_file(ino, write);
             }
         }
     }
 
-    /// Makes a file and opens it; opens the one that is there unless that is forbidden.
+    /// Makes a file and opens it; opens an existing file unless that is forbidden.
     ///
     /// # Errors
     /// As [`Vfs::make`] and [`Vfs::open`].
@@ -131,7 +130,8 @@ impl Vfs {
             Ok(entry) => {
                 let ino = entry.attr.ino;
                 if !open.write && matches!(self.tree(ino), Tree::Server) {
-                    // Others may have found it already. Its mode is for those who come later.
+                    // Another process may have opened the file already. The mode applies to later
+                    // opens.
                     return self.open_entry(&Caller::SELF, entry, open);
                 }
                 let file = self.nodes().open(ino, || File::empty(&entry.attr));
@@ -167,7 +167,7 @@ impl Vfs {
     /// Closes a file that was opened once.
     ///
     /// # Errors
-    /// As [`Vfs::flush`], if nobody flushed before.
+    /// The errors of [`Vfs::flush`], if no flush has returned them.
     pub fn close(&self, ino: Ino, write: bool) -> Result<()> {
         let file = self.file(ino)?;
         let mut content = file.held();
@@ -190,7 +190,7 @@ impl Vfs {
             return self.nodes().close(ino);
         }
         let file = self.nodes().file(ino).cloned();
-        // Before the server is told: whoever opens it from then on must not find it as it was.
+        // Before the message to the server: a later open must not find the old content.
         let last = self.nodes().close(ino);
         let Some(file) = file else { return last };
         let mut content = file.held();
@@ -199,8 +199,8 @@ impl Vfs {
             self.fs.close_file_soon(ino, write);
             return last;
         }
-        // The server keeps the content of a file without a name until it is closed. It knows of
-        // none of those who opened it since: there was no name under which to ask.
+        // The server keeps the content of a file without a name until the close. It does not count
+        // later opens of such a file, which had no name to ask for.
         content.unclosed[usize::from(write)] += 1;
         if last.is_some() {
             let [reading, writing] = std::mem::take(&mut content.unclosed);
@@ -279,8 +279,8 @@ impl Vfs {
         }
     }
 
-    /// Removes the content of files of a decoupled subtree that have lost their last name and are
-    /// not open. Elsewhere the server does.
+    /// Removes the content of files of a decoupled subtree that have no name and are not open. For
+    /// other files, the server does this.
     pub(crate) fn drop_freed(&self, dir: Ino) -> Result<()> {
         let Tree::Owned(owned) = self.tree(dir) else { return Ok(()) };
         let freed = owned.with(&Caller::SELF.cred(), |subtree| Ok(subtree.take_freed()))?;
@@ -293,7 +293,7 @@ impl Vfs {
     }
 }
 
-/// Inline content of a file of this length: what was never written is zeros.
+/// Inline content of a file of this length: bytes that were never written are zeros.
 fn fitted(mut data: Vec<u8>, size: u64) -> Vec<u8> {
     data.resize(usize::try_from(size).unwrap_or(usize::MAX), 0);
     data

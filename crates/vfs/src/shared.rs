@@ -1,13 +1,13 @@
-//! Files that several clients have open while one of them writes: content is in the object store only,
-//! their length at the server only, and nothing is held here. So everybody sees a write when it
-//! returns.
+//! Files that several clients have open while one of them writes. The content is in the object
+//! store only, the length at the server only, and this process holds neither. So all clients see a
+//! write when it returns.
 //!
-//! Where the policy shares lazily, what is written here is on its way as that of a private file is, and
-//! the server hears of the length at the flush; what others write is in the same store, so neither undoes
-//! the other unless they write the same bytes.
+//! Under a policy that shares lazily, writes are buffered as those of a private file, and the
+//! server learns the length at the flush. All clients write to the same objects, so no client
+//! undoes the writes of another unless both write the same bytes.
 //!
-//! Content comes before length: nobody ever sees a length without its content, but for the bytes that an
-//! append has been given and not written yet, which read as zeros.
+//! Content is written before the length: no client sees a length without its content, except for
+//! the range of an append that is not yet written, which reads as zeros.
 
 use std::sync::Arc;
 
@@ -18,33 +18,33 @@ use crate::nodes::Known;
 use crate::tree::Tree;
 use crate::{Caller, Vfs, held};
 
-/// Whether a file that is open may have lost its last name. With `ENOENT` it has: a server that knows
-/// it no more because it was restarted says `ESTALE`.
+/// Whether an error may mean that an open file has lost its last name. `ENOENT` means that;
+/// `ESTALE` is the answer of a server that was restarted and does not know the file.
 pub(crate) fn lost_name(error: &Error) -> bool {
     matches!(error.errno, Errno::Stale | Errno::NotFound)
 }
 
 impl Vfs {
-    /// Hears from now on which files others want, and gives up what is held of them. `outdated` is
-    /// called when a kernel must forget something ([`Vfs::take_outdated`]).
+    /// Starts to receive recalls of files, and gives up the held content of each. `outdated` is
+    /// called when a kernel must drop cached entries ([`Vfs::take_outdated`]).
     ///
     /// # Errors
     /// If no thread can be started.
     pub fn share(self: &Arc<Self>, outdated: impl Fn() + Send + 'static) -> Result<()> {
         let (tell, recalls) = std::sync::mpsc::channel();
         let vfs = Arc::downgrade(self);
-        // Not the thread that hears: it must go on hearing while the answer is on its way.
+        // Not on the receiving thread, which must receive the answer.
         std::thread::Builder::new()
             .name("recalls".to_owned())
             .spawn(move || {
-                // What was asked before anybody listened.
+                // Recalls from before this thread started.
                 for root in vfs.upgrade().map(|vfs| vfs.owned_roots()).unwrap_or_default() {
                     let Some(vfs) = vfs.upgrade() else { return };
                     let _ = vfs.meet_demand(root);
                 }
                 while let Ok(ino) = recalls.recv() {
                     let Some(vfs) = vfs.upgrade() else { return };
-                    // Whoever wants it is told if it cannot be had; what is held stays held.
+                    // After a failure the asking client gets an error, and the content stays here.
                     let _ = if vfs.is_owned(ino) { vfs.meet_demand(ino) } else { vfs.give_up(ino) };
                     outdated();
                 }
@@ -58,14 +58,14 @@ impl Vfs {
         })
     }
 
-    /// Writes down what is held of a file, and holds nothing from now on.
+    /// Writes the held content of a file back, and holds none from now on.
     ///
-    /// Of a file that is not known here nothing is held: it is being closed, or being opened. Then
-    /// whoever opens it takes it for shared before anybody writes ([`Vfs::join`]).
+    /// An unknown file has no content here: a thread is closing or opening it. The opening thread
+    /// takes the file for shared before any write ([`Vfs::join`]).
     pub(crate) fn give_up(&self, ino: Ino) -> Result<()> {
         let file = self.nodes().file(ino).cloned();
         let Some(file) = file else { return self.fs.yield_recalled(ino).map(drop) };
-        // Nobody may write until the server has moved what is inline.
+        // The server must move inline content to the object store before the first write.
         let mut content = file.held();
         if !self.fs.is_recalled(ino) {
             return Ok(());
@@ -80,16 +80,16 @@ impl Vfs {
         Ok(())
     }
 
-    /// A file was opened: takes it for shared if it is, and gives it up if it was recalled before it
-    /// was known here. Says whether nothing of it may be remembered.
+    /// After an open: takes the file for shared if it is, and gives up its content if the recall
+    /// came before the open. Returns whether the kernel may cache none of it.
     pub(crate) fn join(&self, ino: Ino, file: &File) -> bool {
         if self.fs.is_recalled(ino) {
-            // As in `share`: whoever wants it is told if it cannot be had.
+            // After a failure, as in `share`, the asking client gets an error.
             let _ = self.give_up(ino);
         }
         let mut content = file.held();
         if content.nameless.is_none() && matches!(self.tree(ino), Tree::Server) {
-            // What was answered last counts, not the answer that led here.
+            // The newest answer counts, which may be newer than that of this open.
             match (content.shared, self.fs.is_shared(ino)) {
                 (false, true) => content.share(self.is_lazy(ino)),
                 (true, false) => content.unshare(),
@@ -114,7 +114,7 @@ impl Vfs {
         Ok(content.size)
     }
 
-    /// A file that is open here has lost its last name by somebody else's doing. False if it is not
+    /// Another client has removed the last name of a file that is open here. False if it is not
     /// open.
     pub(crate) fn lost_elsewhere(&self, ino: Ino) -> bool {
         let Some(file) = self.nodes().file(ino).cloned() else { return false };
@@ -126,7 +126,7 @@ impl Vfs {
         true
     }
 
-    /// A write that others may see later.
+    /// Writes to a file whose other clients may see the write later.
     pub(crate) fn write_lazily(
         &self,
         ino: Ino,

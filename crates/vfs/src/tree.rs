@@ -12,7 +12,7 @@ use types::Cred;
 use crate::owned::Owned;
 use crate::{Caller, OWNED_VALID, Vfs};
 
-/// Who answers for an inode.
+/// The source of answers about an inode.
 #[derive(Clone, Debug)]
 pub(crate) enum Tree {
     Server,
@@ -40,7 +40,7 @@ impl Vfs {
         if owned.contains_key(&ino) { ino } else { nearest(parent) }
     }
 
-    /// For so long what is known of an inode may be taken for granted.
+    /// The time for which the attributes of an inode may be cached.
     pub(crate) fn valid(&self, ino: Ino) -> std::time::Duration {
         match self.tree(ino) {
             Tree::Server => self.options.valid,
@@ -137,7 +137,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// What server or view say of an inode.
+    /// The attributes of an inode at the server or in the view.
     pub(crate) fn stored_attr(&self, ino: Ino) -> Result<Attr> {
         self.run(ino, &Caller::SELF, |user| user.attr(ino), |subtree| subtree.attr(ino))
     }
@@ -159,11 +159,11 @@ impl Vfs {
         bytes.unwrap_or(cudele::INLINE_BYTES).into()
     }
 
-    /// Whether a file that others have open, too, may be written here without telling them, where it
-    /// was seen last.
+    /// Whether this process may write to a shared file without a message to its other clients, by
+    /// the policy of the directory in which the file was last seen.
     pub(crate) fn is_lazy(&self, ino: Ino) -> bool {
         let dir = self.nodes().parent(ino);
-        // Whoever cannot know does more than it must.
+        // Without a policy, the safe answer costs messages only.
         self.walked(dir, || self.fs.shares_lazily(dir)).unwrap_or(false)
     }
 
@@ -185,8 +185,8 @@ impl Vfs {
 
     pub(crate) fn change_attr(&self, caller: &Caller, ino: Ino, change: &AttrChange) -> Result<()> {
         let home = self.home(ino);
-        // Who is not in the group of a file cannot make it set-group-id, and is not told: so all
-        // groups must be known at once.
+        // A caller outside the group of a file cannot set set-group-id, and gets no error, so all
+        // groups of the caller are needed here.
         let cred = change.mode.map(|_| caller.cred());
         self.run(
             ino,
