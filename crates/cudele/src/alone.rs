@@ -1,4 +1,5 @@
-//! Directories that a client has alone, and what it has done there that the server has not heard of yet.
+//! Directories that a client has to itself, and its changes there that the server does not know
+//! yet.
 
 use types::{Error, Ino, Result};
 use wire::WantsAlone;
@@ -6,12 +7,14 @@ use wire::WantsAlone;
 use crate::{Fs, ranks};
 
 impl Fs {
-    /// Takes directories in which it makes changes for itself from now on, when it can have them alone:
-    /// changes in them are answered at once, and the server hears of them some milliseconds later, or
-    /// when somebody else looks (`ack: async`, `nowsync`). What the server has not heard of is lost
-    /// with this process; [`Fs::sync`] waits for it, and reports what the server did not accept.
+    /// Takes directories in which it makes changes for itself from now on, if no other client uses
+    /// them: the client answers changes there at once, and sends them to the server some
+    /// milliseconds later, or when another client looks (`ack: async`, `nowsync`). Changes that the
+    /// server does not know yet are lost with this process; [`Fs::sync`] waits for them, and
+    /// returns the error of a rejected one.
     ///
-    /// Nothing happens before [`Fs::listen`]: who cannot hear others cannot have anything alone.
+    /// Without effect before [`Fs::listen`]: a client that receives no recalls cannot have a
+    /// directory to itself.
     ///
     /// # Errors
     /// `EAGAIN` if there can be no more threads.

@@ -1,4 +1,4 @@
-//! The cluster's balancer: which policy is in force, and what it did.
+//! The balancer of the cluster: the policy in force, and its decisions.
 
 use types::{Errno, Error, Result};
 use wire::{BalancerEntry, ClusterMap, MonAnswer, MonOp};
@@ -6,20 +6,23 @@ use wire::{BalancerEntry, ClusterMap, MonAnswer, MonOp};
 use crate::Cluster;
 use crate::cluster::unexpected;
 
-/// What the balancers of all ranks did lately ([`Cluster::balancer_log`]).
+/// The latest decisions of the balancers of all ranks ([`Cluster::balancer_log`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BalancerLog {
     /// How many records there were before these.
     pub before: u64,
-    /// In the order in which the monitor heard of them; each in the bytes of `docs/formats/balancer.md`.
+    /// In the order in which the monitor received them; the encoding is in
+    /// `docs/formats/balancer.md`.
     pub records: Vec<Vec<u8>>,
 }
 
 impl Cluster {
-    /// Puts a balancer policy in force on all ranks, and stores it. Returns what is in force then.
+    /// Stores a balancer policy, and puts it in force on all ranks. Returns the policy that is then
+    /// in force.
     ///
     /// # Errors
-    /// `EINVAL` with the line for what is no policy; `EAGAIN` while another one is being stored.
+    /// `EINVAL` with the line for a text that is no policy; `EAGAIN` while another policy is being
+    /// stored.
     pub fn set_balancer(&self, name: &str, text: &str) -> Result<BalancerEntry> {
         let op = MonOp::SetBalancer { name: name.as_bytes(), text: text.as_bytes() };
         self.balancer_entry(op)
@@ -42,7 +45,7 @@ impl Cluster {
     /// The text of a balancer policy that was set; `None` for one that comes with the program.
     ///
     /// # Errors
-    /// If the store cannot be read; `EBADMSG` if what is there is no text.
+    /// The error of the store; `EBADMSG` for an object that is no text.
     pub fn balancer_text(&self, map: &ClusterMap, entry: &BalancerEntry) -> Result<Option<String>> {
         if entry.object == 0 {
             return Ok(None);
@@ -54,8 +57,8 @@ impl Cluster {
         text.map(Some).map_err(|_| Error::new(Errno::BadMessage, object, cause))
     }
 
-    /// What the balancers of all ranks did after so many records: what they knew, what they decided and
-    /// why, and what became of that. The monitor keeps some thousands, in memory.
+    /// The decisions of the balancers of all ranks after so many records: the inputs, the decision
+    /// with its reason, and the outcome. The monitor keeps some thousands in memory.
     ///
     /// # Errors
     /// If the monitor does not answer.

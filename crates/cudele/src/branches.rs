@@ -1,9 +1,10 @@
-//! Branches (E-04), given the object store and nothing else (E-01): making, listing, publishing and
-//! removing them. What is in one is read by [`View`] and changed by [`Work`], or by the several processes
-//! that a [`PrivateServer`] serves.
+//! Branches (E-04), which need the object store only (E-01): makes, lists, publishes and removes
+//! them. [`View`] reads a branch. [`Work`] changes it, or the processes that a [`PrivateServer`]
+//! serves.
 //!
-//! Invariant: a branch is one object, and every change of it is one compare-and-swap. A lock keeps two
-//! processes from working on one branch; the comparison keeps out who believes that it still has the lock.
+//! Invariant: a branch is one object, and every change of it is one compare-and-swap. A lock keeps
+//! two processes from working on one branch; the comparison stops a process that has lost the lock
+//! without knowing.
 
 mod both;
 mod collect;
@@ -42,7 +43,7 @@ pub struct Branches {
     store: Arc<dyn ObjectStore>,
 }
 
-/// What is known of a branch.
+/// The facts of a branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BranchInfo {
     /// Its name.
@@ -51,7 +52,8 @@ pub struct BranchInfo {
     pub path: Path,
     /// Its object.
     pub branch: Branch,
-    /// The number of its snapshot; `None` before it is taken, or when nobody needs it any more.
+    /// The number of its snapshot; `None` before the snapshot is taken, and when it is no longer
+    /// needed.
     pub snapshot: Option<u64>,
 }
 
@@ -73,7 +75,7 @@ impl Branches {
     /// All of them, by name.
     ///
     /// # Errors
-    /// What the store said; `EBADMSG` for a damaged object.
+    /// The error of the store; `EBADMSG` for a damaged object.
     pub fn list(&self) -> Result<Vec<BranchInfo>> {
         let mut all = Vec::new();
         for object in self.store.list(BRANCH_PREFIX)? {
@@ -102,13 +104,13 @@ impl Branches {
         Ok(BranchInfo { name: name.to_owned(), path, branch, snapshot })
     }
 
-    /// Makes a branch of a directory as it is now. With servers, what is visible there when this returns
-    /// is in it, and everything that was acknowledged before; without (`fs` is `None`), the store must be
-    /// at rest. Interrupted, it may be called again.
+    /// Makes a branch of a directory. With servers, the branch has every name that is visible when
+    /// this returns, and every change that was acknowledged before the call; without servers (`fs`
+    /// is `None`), the store must be at rest. After an interruption, it may be called again.
     ///
     /// # Errors
-    /// `EEXIST`; `EINVAL` for a name that no branch can have; `EBUSY` if a server uses the store that was
-    /// to be at rest, or serves a part of the directory apart from it; and those of walking there.
+    /// `EEXIST`; `EINVAL` for an invalid name of a branch; `EBUSY` if a server uses a store that
+    /// must be at rest, or a part of the directory has a server of its own; the errors of the path.
     pub fn create(&self, name: &str, path: &Path, fs: Option<&Fs>) -> Result<BranchInfo> {
         check_name(name)?;
         let _lock = self.lock(name)?;
@@ -120,7 +122,7 @@ impl Branches {
             Err(error) if error.errno == Errno::NotFound => {}
             Err(error) => return Err(error),
         }
-        // The object comes first: whoever collects garbage sees that somebody wants the snapshot.
+        // The object comes first: it keeps a garbage collection from deleting the snapshot.
         let (id, snapshot) = (random()?, random()?);
         let mut branch = Branch { id, snapshot, time: crate::now(), ..Branch::default() };
         let version = self.put(name, &branch, Expect::Absent)?;
@@ -135,14 +137,14 @@ impl Branches {
         self.get(name)
     }
 
-    /// Makes a branch that goes out from another one as it is now; all layers of that one are shared.
+    /// Makes a branch that begins as a copy of another branch, and shares all its layers.
     ///
     /// # Errors
-    /// `EEXIST`, `ENOENT`; `EBUSY` if somebody works on either.
+    /// `EEXIST`, `ENOENT`; `EBUSY` if a process works on either branch.
     pub fn create_from(&self, name: &str, from: &str) -> Result<BranchInfo> {
         check_name(name)?;
         let _lock = self.lock(name)?;
-        // Nobody removes it meanwhile.
+        // The lock keeps the other branch from being removed.
         let _from_lock = self.lock(from)?;
         let (parent, _) = self.read(from)?;
         if !matches!(parent.state, BranchState::Open | BranchState::Published) {
@@ -161,7 +163,7 @@ impl Branches {
         };
         let made = self.put(name, &branch, Expect::Absent);
         made.map_err(|error| if error.errno == Errno::Stale { exists(name) } else { error })?;
-        // Whoever collects garbage and has not seen this branch must look again.
+        // A garbage collection that has not seen this branch must start over.
         change_snapshots(&*self.store, |snapshots| {
             snapshots.changes += 1;
             snapshots.get(branch.snapshot).map(drop).ok_or_else(|| lost(from))
@@ -169,11 +171,11 @@ impl Branches {
         self.get(name)
     }
 
-    /// Declares a branch complete: from now on it is not changed, and waits to be merged (E-05). One
+    /// Declares a branch complete: it does not change any more, and waits to be merged (E-05). One
     /// compare-and-swap.
     ///
     /// # Errors
-    /// `ENOENT`; `EBUSY` if somebody works on it; `EINVAL` if it is not open.
+    /// `ENOENT`; `EBUSY` if a process works on the branch; `EINVAL` if it is not open.
     pub fn publish(&self, name: &str) -> Result<BranchInfo> {
         let _lock = self.lock(name)?;
         let (mut branch, version) = self.read(name)?;
@@ -193,8 +195,9 @@ impl Branches {
         self.get(name)
     }
 
-    /// A view of one branch, or of several on top of each other in this order: of a name that several
-    /// have, the last one's counts; directories that several made are one (D-01). Nothing is merged.
+    /// A view of one branch, or of several on top of each other in this order: the last branch with
+    /// a name wins, and directories that several branches made are one directory (D-01). Nothing is
+    /// merged.
     ///
     /// # Errors
     /// `ENOENT`; `EINVAL` if they are not of one directory, or not ready; `EBADMSG`.
@@ -202,7 +205,7 @@ impl Branches {
         loop {
             let before = self.changes_of(names);
             match self.view_now(names) {
-                // Layers were joined meanwhile, and what they were is collected.
+                // Layers were joined after this view was begun, and the old ones were deleted.
                 Err(error) if error.errno == Errno::NotFound => {
                     if self.changes_of(names) == before {
                         return Err(error);
@@ -238,7 +241,7 @@ impl Branches {
                 return Err(Error::new(Errno::Invalid, *name, cause)
                     .remedy("name branches of one directory"));
             }
-            // What the trunk did between is below all of them.
+            // The newer state of the trunk is below all branches.
             base = base.filter(|base| base.number >= snapshot.number).or(Some(snapshot));
         }
         let base = base.ok_or_else(|| Error::new(Errno::Invalid, "", "no branch is named"))?;
@@ -247,7 +250,8 @@ impl Branches {
         }
         let next = branches.last().map(|(_, branch)| branch.next_seq()).unwrap_or_default();
         let mut view = View::new(self.store.clone(), base, next)?;
-        // Branches share layers, and may have joined them since: what counts is which events of whom are seen.
+        // Branches share layers, and may have joined them: the events of each writer count, not the
+        // layers.
         let mut seen: Map<u64, Seq> = Map::default();
         let mut made = Made::default();
         for layer in branches.iter().flat_map(|(_, branch)| &branch.layers) {
@@ -270,10 +274,11 @@ impl Branches {
         Ok(view)
     }
 
-    /// Takes a branch to work on it, until that is dropped: as the next of those who hand it on.
+    /// Locks a branch to work on it, until the result is dropped.
     ///
     /// # Errors
-    /// `ENOENT`; `EBUSY` if somebody else works on it; `EINVAL` if it is not open; `EBADMSG`.
+    /// `ENOENT`; `EBUSY` if another process works on the branch; `EINVAL` if it is not open;
+    /// `EBADMSG`.
     pub fn work_on(&self, name: &str) -> Result<Work> {
         let lock = self.lock(name)?;
         let (branch, version) = self.open_branch(name)?;
@@ -296,7 +301,7 @@ impl Branches {
         &self.store
     }
 
-    /// Keeps others from changing a branch. It is theirs when this process ends.
+    /// Locks a branch against changes by other processes. The lock ends with this process.
     fn lock(&self, name: &str) -> Result<Box<dyn LockGuard>> {
         check_name(name)?;
         let owner = std::process::id().to_string();
@@ -341,7 +346,7 @@ impl Branches {
     /// Removes the object of a branch, which must be of this version.
     fn delete_if(&self, name: &str, version: Version) -> Result<()> {
         let object = format!("{BRANCH_PREFIX}{name}");
-        // Whoever holds the lock is the only one to change it.
+        // Only the holder of the lock changes the branch.
         if self.store.get(&object)?.1 != version {
             return Err(Error::new(Errno::Stale, name, "somebody else has changed the branch"));
         }
@@ -349,7 +354,7 @@ impl Branches {
         self.store.sync(objstore::SyncScope::Object(&object))
     }
 
-    /// Inode numbers that nobody else has.
+    /// Takes inode numbers that no other process has.
     fn grant(&self, count: u64) -> Result<InoRange> {
         change_snapshots(&*self.store, |snapshots| {
             let full = || Error::new(Errno::NoSpace, "branches", "there are no inode numbers left");
@@ -383,7 +388,7 @@ fn lost(name: &str) -> Error {
         .remedy("it was merged, or is being removed; make a branch anew")
 }
 
-/// A number that nobody else has.
+/// A random number, which no other process has.
 fn random() -> Result<u64> {
     let file = "/proc/sys/kernel/random/uuid";
     let text = std::fs::read_to_string(file)

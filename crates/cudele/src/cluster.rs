@@ -29,10 +29,10 @@ pub struct Cluster {
     asked: Noted,
 }
 
-/// What became of a policy that was set.
+/// The effect of setting a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicySet {
-    /// It holds, also for what was there before.
+    /// The policy is in force, also for existing names.
     InForce,
     /// It will when this client gives the subtree back; until then the old one does (P-16).
     Waits(ClientId),
@@ -56,7 +56,7 @@ impl Cluster {
     /// Connects to a monitor.
     ///
     /// # Errors
-    /// `ECONNREFUSED` or `ENOENT` if none is there.
+    /// `ECONNREFUSED` or `ENOENT` without a monitor.
     pub fn connect(address: &Address) -> Result<Arc<Self>> {
         let cluster = Arc::new(Self {
             address: address.clone(),
@@ -94,7 +94,7 @@ impl Cluster {
             let Some(owner) = state.owner()? else { continue };
             let Some(merged_in) = owner.merged_in else { continue };
             if fs.ranks_are_several()? {
-                // Who serves it is learned on the way there; it may be gone.
+                // The path leads to the rank that serves the directory, which may be gone.
                 let _ = fs.stat(&owner.path);
             }
             let tenure = fs.tenure_at(owner.root()).0;
@@ -107,8 +107,8 @@ impl Cluster {
                     let merged_in = Some(tenure);
                     state.set_owner(&crate::Owner { merged_in, ..owner })?;
                 }
-                // A checkpoint has it, or the subtree belongs to somebody else by now; or to this
-                // client once more, with other numbers than those that were allowed before.
+                // A checkpoint has the merge; or another client has the subtree now, or this client
+                // has it again with other numbers.
                 Err(Error { errno: Errno::Stale | Errno::Busy | Errno::NotPermitted, .. }) => {
                     state.remove()?;
                 }
@@ -130,9 +130,9 @@ impl Cluster {
         Ok(fs)
     }
 
-    /// What this process logged of requests that a server has lost is applied again, and what
-    /// others of this user logged on this machine that are dead by now: under another policy nobody
-    /// would want it any more.
+    /// Applies requests again that a server has lost: those in the logs of this process, and those
+    /// in logs that dead processes of this user left on this machine, which no process would apply
+    /// under another policy.
     fn replay_logs(&self) -> Result<()> {
         let mounted = self.mounted.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mounted: Vec<_> = mounted.iter().filter_map(Weak::upgrade).collect();
@@ -142,7 +142,7 @@ impl Cluster {
         mounted.first().map_or(Ok(()), |fs| crate::strong_log::dead::replay(fs))
     }
 
-    /// A client id that nobody had before.
+    /// Takes a client number that no client had before.
     ///
     /// # Errors
     /// If the monitor does not answer.
@@ -184,8 +184,9 @@ impl Cluster {
     /// with `None`.
     ///
     /// # Errors
-    /// `ENOENT`, `ENOTDIR`, `EPERM`, `EINVAL` for the policy, `ENODATA` to remove what is not there;
-    /// `EOPNOTSUPP` if it names a pool and the object store has none, `ENOENT` if none of this name.
+    /// `ENOENT`, `ENOTDIR`, `EPERM`; `EINVAL` for the policy; `ENODATA` to remove a policy from a
+    /// directory without one; `EOPNOTSUPP` if it names a pool and the object store has no pools,
+    /// `ENOENT` if there is no pool of this name.
     pub fn set_policy(&self, path: &[u8], policy: Option<&str>) -> Result<PolicySet> {
         self.set_policy_as(ClientId(0), path, policy)
     }

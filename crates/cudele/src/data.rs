@@ -1,6 +1,6 @@
-//! File data: small files inline with their metadata, larger ones straight to the object store,
-//! striped over objects named by inode. What is small is for the policy of a directory to say, when
-//! a file is written there; who reads a file that may be inline asks.
+//! The content of files: small files inline with their metadata, larger ones in the object store,
+//! striped over objects named by inode number. The policy of the directory decides at the write
+//! which file is small; a reader asks the server if a file may be inline.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -60,9 +60,9 @@ impl Fs {
         }
     }
 
-    /// Creates a file with all of a source as its content, whatever `new` says about size and
-    /// data. A small file takes one request; a large one is created empty and gets its length when
-    /// its content is durable, so that nobody ever sees a length without content.
+    /// Creates a file with the content of a source; size and data of `new` are ignored. A small
+    /// file takes one request. A large file is created empty and gets its length when its content
+    /// is durable, so that no client sees a length without content.
     ///
     /// # Errors
     /// As [`Dir::create`]; those of the source, `ENOSPC` and `EIO`. The name may exist then, with
@@ -87,7 +87,7 @@ impl Fs {
         self.sync_file((attr.ino, attr.stripe), size)?;
         if let Err(error) = dir.set_data_under(name, attr.ino, &[], size) {
             if matches!(error.errno, Errno::Stale | Errno::NotFound) {
-                // The file was removed meanwhile, and the server does not know of its content.
+                // Another client removed the file, and the server does not know its content.
                 self.delete_data((attr.ino, attr.stripe), size)?;
             }
             return Err(error);
@@ -101,8 +101,8 @@ impl Fs {
         Ok(Attr { size, ..attr })
     }
 
-    /// How many bytes a file may have in a directory and still be kept in its inode, as far as is
-    /// known: a policy of somebody else's making is heeded a second later.
+    /// The largest file in bytes that a directory keeps inline, as far as this client knows: a
+    /// policy that another client sets is known a second later.
     ///
     /// # Errors
     /// `ESTALE`, `ENOTDIR`, `EBUSY`.
@@ -118,7 +118,7 @@ impl Fs {
         self.strong_logs.known_for_dir(self, dir).map(|terms| terms.lazy)
     }
 
-    /// From now on no policy is taken to be what it was: this client has changed one.
+    /// Forgets all policies, because this client has set one.
     pub fn ask_policies_anew(&self) {
         self.strong_logs.forget_terms();
     }
@@ -134,7 +134,7 @@ impl Fs {
     /// Reads the content of a file with these attributes, handing it out piece by piece.
     ///
     /// # Errors
-    /// `EACCES`, `EIO`, and whatever `take` returns.
+    /// `EACCES`, `EIO`, and the errors of `take`.
     pub fn read_file(&self, attr: &Attr, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let inline = self.inline_content(attr)?;
         if !inline.is_empty() {
@@ -191,7 +191,7 @@ impl Fs {
     /// `EACCES`, `ESTALE`, `EIO`.
     pub fn open_file(self: &Arc<Self>, attr: &Attr) -> Result<FileReader> {
         let piece = self.inline_content(attr)?;
-        // Whatever is inline is all of it.
+        // Inline content is complete.
         let next = if piece.is_empty() { 0 } else { attr.size };
         Ok(FileReader { fs: self.clone(), attr: *attr, piece, at: 0, next })
     }
@@ -224,7 +224,7 @@ impl Read for FileReader {
 
 #[allow(clippy::needless_pass_by_value, reason = "fits map_err")]
 fn source_error(error: std::io::Error) -> Error {
-    // A source that is itself a file of the namespace says what happened there.
+    // A source that is a file of the namespace has its own error.
     if let Some(inner) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
         return inner.clone();
     }

@@ -93,7 +93,7 @@ impl<'a> NewFile<'a> {
 pub struct DirEntry {
     /// The name.
     pub name: Vec<u8>,
-    /// The attributes of what it names.
+    /// The attributes of the inode.
     pub attr: Attr,
 }
 
@@ -116,8 +116,8 @@ impl Dir {
         Ok(Self { fs, path, ino, log, inline_bytes })
     }
 
-    /// How many bytes a file may have here and still be kept in its inode, by the policy that was in
-    /// force when the directory was opened.
+    /// The largest file in bytes that is kept inline here, by the policy in force when the
+    /// directory was opened.
     #[must_use]
     pub fn inline_bytes(&self) -> u32 {
         self.inline_bytes
@@ -181,7 +181,7 @@ impl Dir {
         error.about(format!("{}/{}", above.trim_end_matches('/'), String::from_utf8_lossy(name)))
     }
 
-    /// Logs what was just carried out, if that is to be logged here.
+    /// Logs an executed request, if the policy logs requests here.
     fn logged(&self, note: impl FnOnce(&StrongLog) -> Result<()>) -> Result<()> {
         let Some(log) = &self.log else { return Ok(()) };
         note(log)?;
@@ -307,8 +307,9 @@ impl Dir {
         self.logged(|log| log.set_data(self.ino, ino, data, size))
     }
 
-    /// All entries with their attributes, in the directory's own order. Names that exist
-    /// throughout are seen exactly once, whatever else is created and removed meanwhile.
+    /// All entries with their attributes, in the directory's own order. A name that exists
+    /// throughout is listed exactly once, whatever other clients create and remove during the
+    /// listing.
     ///
     /// # Errors
     /// `EACCES`.
@@ -330,7 +331,7 @@ impl Dir {
         }
     }
 
-    /// Opens a sub-directory whose attributes are known from a listing.
+    /// Opens a sub-directory with attributes from a listing.
     ///
     /// # Errors
     /// As opening any directory.

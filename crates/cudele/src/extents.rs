@@ -1,6 +1,7 @@
-//! Byte ranges of a file's content in the object store: a file is striped over objects named by
-//! its inode number and filled from the front. How large they are is fixed when the file is made
-//! ([`Attr::stripe`](types::Attr::stripe)). What was never written, or has no object, reads as zeros.
+//! Byte ranges of a file's content in the object store. A file is striped over objects named by its
+//! inode number and filled from the front. The size of the objects is fixed when the file is made
+//! ([`Attr::stripe`](types::Attr::stripe)). A range without an object, or never written, reads as
+//! zeros.
 //!
 //! The length of a file is its inode's business: nothing here knows it or keeps to it.
 
@@ -16,8 +17,8 @@ use crate::Fs;
 /// Of a range with more objects than this those that exist are listed: a file may be so much longer
 /// than its content that asking for each would never end.
 const UNLISTED_MAX: u64 = 64;
-/// The same on a store where a list costs what the whole store holds: there this many are asked for, side
-/// by side, in a second or two. A file of 256 GiB in the usual stripes has no more.
+/// The same for a store whose listings cost as much as all its objects: so many objects are asked
+/// for in parallel, in a second or two. A file of 256 GiB with the usual stripes has no more.
 const UNLISTED_SLOWLY_MAX: u64 = 65_536;
 
 /// Zeros are written so many at a time.
@@ -89,7 +90,7 @@ fn side_by_side<T: Send>(
     let work = || {
         while let Some(item) = next() {
             if let Err(error) = act(item) {
-                // Nobody begins anything more.
+                // The other threads begin no further part.
                 while next().is_some() {}
                 return Err(error);
             }
@@ -140,8 +141,8 @@ impl Fs {
         self.objects(place).write_at(offset, data)
     }
 
-    /// Makes a byte range of a file of this length, given as offset and length, read as zeros; whole
-    /// objects are removed. Takes as long as there are objects in the range.
+    /// Makes a range of a file of this length read as zeros, given as offset and length; deletes
+    /// whole objects. The cost grows with the number of objects in the range.
     ///
     /// # Errors
     /// `EIO`, `ENOSPC`.
@@ -149,7 +150,7 @@ impl Fs {
         self.objects(place).zero_range(size, range)
     }
 
-    /// Removes the content of a file of this length that nobody needs any more.
+    /// Deletes the content of a file of this length.
     ///
     /// # Errors
     /// `EIO`.
@@ -157,7 +158,7 @@ impl Fs {
         self.objects(place).delete_data(size)
     }
 
-    /// Makes the content of a file of this length durable, and that what was removed of it is gone.
+    /// Makes the content of a file of this length durable, and the deletion of removed parts.
     ///
     /// # Errors
     /// `EIO`, `ENOSPC`.
@@ -285,7 +286,7 @@ impl<'a> Objects<'a> {
         })
     }
 
-    /// How many objects may be asked for at a time: where one answer is soon there, as good as none.
+    /// The number of objects to ask for in parallel: 1 where answers come fast.
     fn asked_at_once(&self) -> usize {
         if self.store.lists_what_it_finds() { 1 } else { OBJECTS_AT_ONCE }
     }
@@ -307,7 +308,7 @@ impl<'a> Objects<'a> {
     fn next_data(&self, size: u64, offset: u64) -> Result<Option<u64>> {
         let end = self.stripe.count(size);
         let near = (offset / self.stripe.bytes()).saturating_add(UNLISTED_MAX).min(end);
-        // What is near is mostly where data is; only beyond it is a list worth its price.
+        // Data is mostly near; a listing is worth its price only for the rest.
         for stripes in [offset / self.stripe.bytes()..near, near..end] {
             let numbers = self.numbers(stripes)?;
             // One by one where that is quick, or there are few.

@@ -1,6 +1,6 @@
-//! Open files: what a client needs that lets programs open, share, append to and lock files by
-//! inode number. The content itself is read and written by the caller: inline content with
-//! [`Op::SetData`], all else in the object store.
+//! Open files: the requests with which programs open, share, append to and lock files by inode
+//! number. The caller reads and writes the content: inline content with [`Op::SetData`], other
+//! content in the object store.
 
 use std::sync::Arc;
 

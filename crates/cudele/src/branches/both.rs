@@ -18,7 +18,7 @@ pub(super) struct Both<'a> {
     number: u64,
     /// Directories of the snapshot that were looked into.
     listed: BTreeMap<Ino, Listed>,
-    /// Directories of the snapshot whose paths are known, and those in which more may be.
+    /// Directories of the snapshot with known paths, and directories to search for more.
     paths: BTreeMap<Ino, Path>,
     unseen: VecDeque<Ino>,
     root: Path,

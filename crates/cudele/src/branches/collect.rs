@@ -1,8 +1,8 @@
-//! What nobody needs any more: snapshots, layers, kept manifests and their runs, content.
+//! Deletes unused objects: snapshots, layers, kept manifests with their runs, and content.
 //!
-//! Everything is decided from the table of snapshots and the objects of the branches, and each step may be
-//! interrupted and done again. What is looked at first is what could grow: so that nothing is deleted
-//! that somebody began to need in between.
+//! The table of snapshots and the objects of the branches decide everything, and each step may be
+//! interrupted and repeated. Each step first reads the list that could grow, so that an object that
+//! comes into use during the step is not deleted.
 //!
 //! Invariant: nothing is deleted that a branch, or a snapshot that a branch needs, can lead to.
 
@@ -18,10 +18,10 @@ use types::{DirFragId, Errno, Error, Ino, Result, Stripe};
 
 use super::Branches;
 
-/// So often it is looked again if somebody makes a branch meanwhile.
+/// The number of attempts while other processes make branches.
 const LOOKS_MAX: usize = 1000;
 
-/// What was deleted, or would be.
+/// The objects that were deleted, or would be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
     /// Snapshots that no branch needs.
@@ -32,7 +32,7 @@ pub struct Collected {
     pub manifests: u64,
     /// Runs and value segments that only those listed.
     pub runs: u64,
-    /// Files whose content was to be deleted later, or is of a process that died.
+    /// Files whose content was to be deleted later, or belonged to a process that died.
     pub contents: u64,
     /// Bytes of the layers, manifests and runs.
     pub bytes: u64,
@@ -41,12 +41,12 @@ pub struct Collected {
 }
 
 impl Branches {
-    /// Removes a branch. Its layers and its snapshot go with the next [`Branches::collect`], unless
-    /// others need them. Content that only it had is deleted.
+    /// Removes a branch, and content that no other branch has. The next [`Branches::collect`]
+    /// deletes its layers and its snapshot, unless other branches need them.
     ///
     /// # Errors
-    /// `ENOENT`; `EBUSY` if somebody works on it, or it is being merged, or another branch goes out from
-    /// it and shares its layers.
+    /// `ENOENT`; `EBUSY` if a process works on the branch or merges it, or another branch shares
+    /// its layers.
     pub fn remove(&self, name: &str) -> Result<()> {
         let _lock = self.lock(name)?;
         let (branch, version) = self.read(name)?;
@@ -64,7 +64,7 @@ impl Branches {
         let mut made = BTreeMap::new();
         if branch.state != BranchState::Merged {
             for layer in branch.layers.iter().filter(|layer| layer.owner == branch.id) {
-                // What cannot be read any more says nothing of content.
+                // An unreadable layer names no content.
                 if let Ok(bytes) = super::view::read_layer(&*self.store, layer) {
                     content_of(&bytes, &mut made);
                 }
@@ -80,10 +80,11 @@ impl Branches {
         Ok(())
     }
 
-    /// Deletes what nobody needs, or only says what that would be.
+    /// Deletes unused objects, or only counts them.
     ///
     /// # Errors
-    /// What the store said; `EBADMSG` if the table or a branch is damaged: then nothing is deleted.
+    /// The error of the store; `EBADMSG` if the table or a branch is damaged: then nothing is
+    /// deleted.
     pub fn collect(&self, dry_run: bool) -> Result<Collected> {
         let mut collected = Collected::default();
         let snapshots = self.forget_snapshots(dry_run, &mut collected)?;
@@ -94,8 +95,8 @@ impl Branches {
         Ok(collected)
     }
 
-    /// Snapshots that no branch needs. A branch comes before its snapshot, so the table is read first; and
-    /// if it is changed before it is replaced, all of that is done again.
+    /// Forgets snapshots without a branch. A branch is written before its snapshot, so the table is
+    /// read first; if the table changes before it is replaced, the step starts over.
     fn forget_snapshots(&self, dry_run: bool, collected: &mut Collected) -> Result<Snapshots> {
         let count = |snapshots: &Snapshots| snapshots.live().len() as u64;
         if dry_run {
@@ -120,9 +121,9 @@ impl Branches {
         Ok(needs.map(|info| info.branch.snapshot).collect())
     }
 
-    /// The layers that are there, and the branches. Layers come before the branches that list them, so they are
-    /// listed first. A branch that goes out from another may list what that one has joined by the time it
-    /// is looked at: whoever makes one says so in the table.
+    /// The layers in the store, and the branches. Layers are written before the branches that list
+    /// them, so they are listed first. A new branch may list the layers of another branch, which
+    /// may be joined by the time the new one is read: the maker of a branch notes it in the table.
     pub(super) fn settled(&self) -> Result<(Vec<String>, Vec<super::BranchInfo>)> {
         for _ in 0..LOOKS_MAX {
             let (before, _) = read_snapshots(&*self.store)?;
@@ -194,7 +195,8 @@ impl Branches {
         collected: &mut Collected,
     ) -> Result<()> {
         let store = &*self.store;
-        // In this order: what is replaced in between is kept before that, and found then.
+        // In this order: a manifest that is replaced after the first read was kept before, and the
+        // second read finds it.
         let current = read_manifest(store, dir, &metastore::manifest_name(dir))?;
         let names = store.list(&metastore::kept_prefix(dir))?;
         let numbers: BTreeSet<u64> =
@@ -282,7 +284,7 @@ fn size_of(store: &dyn ObjectStore, name: &str) -> Result<u64> {
     }
 }
 
-/// Files that a layer made and whose content is in the store, and how long that was at most.
+/// Files that a layer made with content in the store, each with its largest length.
 fn content_of(layer: &[u8], made: &mut BTreeMap<Ino, (Stripe, u64)>) {
     let mut learn = |event: &Event<'_>| match *event {
         Event::Create(ref new) => {

@@ -1,10 +1,10 @@
 //! A branch as programs work in it: files that are open, by numbers that stay.
 //!
-//! A file that is written to is copied to a scratch file of this machine first, and becomes content of the
-//! branch when the last one closes it, or at a sync. Where the trunk or a layer may refer to what it was,
-//! it gets another inode; programs go on with the number under which they know it, its *node*.
+//! The first write copies a file to a scratch file of this machine. The last close, or a sync,
+//! makes that the content of the branch. If the trunk or a layer may refer to the old content, the
+//! file gets a new inode number; programs keep the number that they know, the *node*.
 //!
-//! Invariant: what was committed is never written over.
+//! Invariant: committed content is never overwritten.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
@@ -28,15 +28,15 @@ pub struct BranchFiles {
     scratch: u64,
 }
 
-/// A file that somebody has open.
+/// An open file.
 #[derive(Debug, Default)]
 struct Open {
     count: u64,
     /// Its content, if it was written to or has no name any more.
     scratch: Option<File>,
-    /// The scratch file has what the branch has not, since then.
+    /// The time of the first write that the branch lacks.
     changed: Option<Timestamp>,
-    /// What it was when it lost its last name.
+    /// The attributes at the loss of the last name.
     nameless: Option<Attr>,
 }
 
@@ -92,7 +92,7 @@ impl BranchFiles {
         Ok(self.seen(attr))
     }
 
-    /// What a name stands for.
+    /// The attributes of the inode under a name.
     ///
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `EACCES`.
@@ -168,7 +168,7 @@ impl BranchFiles {
     /// # Errors
     /// As [`Work::link`].
     pub fn link(&mut self, node: Ino, parent: Ino, name: &[u8]) -> Result<Attr> {
-        // What is written goes to an inode with one name; afterwards there are two.
+        // The written content goes to the inode while it has one name; afterwards it has two.
         self.store(node)?;
         let inode = self.inode(node);
         self.work.link(inode, parent, name)?;
@@ -199,7 +199,7 @@ impl BranchFiles {
         self.attr(node)
     }
 
-    /// Somebody opens a file.
+    /// Counts an open of a file.
     ///
     /// # Errors
     /// `ESTALE`; `EIO`, `ENOSPC` if it is cut off.
@@ -252,20 +252,20 @@ impl BranchFiles {
         }
     }
 
-    /// A program closes a file, and is to hear if that fails: if nobody else has it open, what was written is
-    /// stored now.
+    /// A program closes a file, and gets the errors: if it was the only one with the file open, the
+    /// content is stored now.
     ///
     /// # Errors
-    /// Those of writing what it holds to the store; it is held on then.
+    /// The errors of the store; the content then stays here.
     pub fn flush(&mut self, node: Ino) -> Result<()> {
         let alone = self.open.get(&node).is_some_and(|open| open.count <= 1);
         if alone { self.store(node) } else { Ok(()) }
     }
 
-    /// One of those who had a file open closes it.
+    /// Counts a close of a file.
     ///
     /// # Errors
-    /// Those of writing what it holds to the store.
+    /// The errors of storing its content.
     pub fn close(&mut self, node: Ino) -> Result<()> {
         let Some(open) = self.open.get_mut(&node) else { return Ok(()) };
         open.count = open.count.saturating_sub(1);
@@ -277,7 +277,7 @@ impl BranchFiles {
         Ok(())
     }
 
-    /// Makes what was done until now durable, and a part of the branch.
+    /// Makes all changes so far durable, and a part of the branch.
     ///
     /// # Errors
     /// As [`Work::commit`], and those of writing to the store.
@@ -303,7 +303,7 @@ impl BranchFiles {
         open.scratch.as_ref().ok_or_else(|| Error::of(Errno::Io, "scratch file"))
     }
 
-    /// A name is about to go: whoever has open what it names goes on with it.
+    /// A name is about to be removed: programs with the file open keep its content.
     fn keep_content(&mut self, parent: Ino, name: &[u8]) -> Result<()> {
         let attr = match self.work.lookup(parent, name) {
             Ok(attr) => attr,
@@ -323,7 +323,7 @@ impl BranchFiles {
         Ok(())
     }
 
-    /// What was written to a file becomes content of the branch.
+    /// Makes the written content of a file content of the branch.
     fn store(&mut self, node: Ino) -> Result<()> {
         let inode = self.inode(node);
         let Some(open) = self.open.get_mut(&node) else { return Ok(()) };
@@ -356,7 +356,7 @@ fn read_full(file: &File, bytes: &mut [u8], offset: u64) -> std::io::Result<usiz
     Ok(done)
 }
 
-/// A file that goes with this process, whatever becomes of it.
+/// A file without a name, which ends with this process.
 fn scratch_file(number: u64) -> Result<File> {
     let name = format!("cudele-branch.{}.{number}", std::process::id());
     let path = std::env::temp_dir().join(name);

@@ -1,10 +1,12 @@
-//! Content that a process wrote for a branch and died before a layer said whose it is.
+//! Content of a process that died before a layer named its files.
 //!
-//! The numbers of its inodes are in a range that the branch lists, and no layer makes them: nobody will use
-//! these numbers again. What a branch has that is merged, or being merged, may be the trunk's, and is left alone.
+//! The numbers of the inodes are in a range that the branch lists, and no layer makes them: no
+//! process will use these numbers again. Content of a branch that is merged, or is being merged,
+//! may belong to the trunk and is kept.
 //!
-//! Invariant: nothing is deleted that a layer makes, or may come to make. Content is listed before the layers
-//! are read, and deleted under the lock of a branch that lists its range and has not changed since.
+//! Invariant: content of inodes that a layer makes, or may still make, is not deleted. Content is
+//! listed before the layers are read, and deleted under the lock of a branch that lists its range
+//! and has not changed since.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +16,7 @@ use types::{Ino, Result};
 
 use super::{BranchInfo, Branches, Collected, view};
 
-/// What names of content begin with.
+/// The beginning of the names of content.
 const CONTENT: &str = "data/";
 
 impl Branches {
@@ -40,7 +42,7 @@ impl Branches {
             if !may_be_left(info) || !content.keys().any(lists) {
                 continue;
             }
-            // Somebody works on it, and these may be of what is being done.
+            // The process that works on the branch may have written the content.
             let Ok(_lock) = self.lock(&info.name) else { continue };
             if self.read(&info.name)?.0 != info.branch {
                 continue;
@@ -70,7 +72,7 @@ impl Branches {
     }
 }
 
-/// Whether what no layer of a branch makes is nobody else's.
+/// Whether content that no layer of a branch names has no other owner.
 fn may_be_left(info: &BranchInfo) -> bool {
     match info.branch.state {
         BranchState::Open | BranchState::Published => true,

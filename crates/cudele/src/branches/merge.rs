@@ -4,11 +4,12 @@
 //! 2. The server gives that client the directory, with the inode numbers of the branch (`Op::Adopt`).
 //! 3. The layers are joined to one journal, without what is left to the trunk, which goes into the store;
 //!    then the object of the branch names it.
-//! 4. The server merges it from there, answers when the metadata store has the result, and the directory
-//!    is everybody's again. Then the object says that the branch is merged.
+//! 4. The server merges the journal, and answers when the metadata store has the result; other
+//!    clients may use the directory again. Then the object of the branch is marked as merged.
 //!
-//! Invariant: whoever is killed when, the next one who merges the branch goes on as the same client with
-//! the same journal. A journal that is named and not there any more was merged and stored.
+//! Invariant: after a kill at any step, the next process that merges the branch continues as the
+//! same client with the same journal. If the object names a journal that is gone, the journal was
+//! merged and stored.
 
 use std::sync::Arc;
 
@@ -25,12 +26,12 @@ use super::{BranchInfo, Branches};
 use crate::fs::unexpected;
 use crate::{Cluster, Fs};
 
-/// What became of a branch that was to be merged.
+/// The result of the merge of one branch.
 #[derive(Clone, Debug, Default)]
 pub struct BranchMerge {
     /// Whether the trunk has it now.
     pub merged: bool,
-    /// What the metadata server did, or would do.
+    /// The report of the metadata server.
     pub report: MergeReport,
     /// Names that both have changed. Not looked for where the branch wins.
     pub conflicts: Vec<Path>,
@@ -39,13 +40,13 @@ pub struct BranchMerge {
 }
 
 impl Branches {
-    /// Has the trunk take in a branch that is published, or goes on with that. With `dry_run` nothing is
-    /// changed. Where the trunk is to win, or nobody, other clients get `EBUSY` in the directory
-    /// meanwhile: so that what is compared stays so.
+    /// Merges a published branch into the trunk, or continues an interrupted merge. With `dry_run`
+    /// nothing changes. If the trunk wins conflicts, or they end the merge, other clients get
+    /// `EBUSY` in the directory until the merge ends, so that the comparison stays valid.
     ///
     /// # Errors
-    /// `ENOENT`; `EINVAL` if it is not published; `EBUSY` if somebody else merges it, or has the
-    /// directory, or one in it or above it; `ESTALE` if the directory is not there any more.
+    /// `ENOENT`; `EINVAL` if the branch is not published; `EBUSY` if another process merges it, or
+    /// a client has the directory, one above or one below; `ESTALE` if the directory was removed.
     pub fn merge(
         &self,
         cluster: &Arc<Cluster>,
@@ -69,7 +70,7 @@ impl Branches {
         let begun = branch.state == BranchState::Merging && !branch.merge.journal.is_empty();
         let conflict = if begun { branch.merge.conflict } else { rule };
         if branch.merge.client.0 == 0 {
-            // Whoever comes after a crash is the same client, and has what this one has.
+            // The process that continues after a crash is the same client, with the same numbers.
             branch.merge = MergeBegun { client: cluster.register()?, ..MergeBegun::default() };
             version = self.note(name, &mut branch, version)?;
         }
@@ -99,7 +100,7 @@ impl Branches {
         Ok(merged)
     }
 
-    /// The branches that wait to be merged, or whose merge was interrupted, the oldest first.
+    /// The branches that wait for a merge, or for the rest of one, oldest first.
     ///
     /// # Errors
     /// As [`Branches::list`].
@@ -124,7 +125,7 @@ impl Branches {
         Ok(version)
     }
 
-    /// The layers that the trunk has not: those of a branch that this one goes out from may be merged.
+    /// The layers that the trunk lacks: those of the branch below this one may be merged.
     fn unmerged_layers(&self, branch: &Branch) -> Result<Vec<Vec<u8>>> {
         let inherits = branch.layers.iter().any(|layer| layer.owner != branch.id);
         let others = if inherits { self.list()? } else { Vec::new() };

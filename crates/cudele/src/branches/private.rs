@@ -1,12 +1,13 @@
-//! A branch for several processes of one job (E-01): a monitor and a metadata server of the job's own, given
-//! the object store and nothing else.
+//! A branch for several processes of one job (E-01): the job has a monitor and a metadata server of
+//! its own, which need the object store only.
 //!
-//! They are the daemons that everybody has ([`daemon`]), over a store that shows the snapshot and keeps what
-//! they write in memory ([`Apart`]). The layers of the branch are put there as the server's journal, so it
-//! recovers to where the branch is. What it journals itself becomes the next layer when the job ends.
+//! They are the usual daemons ([`daemon`]) over a store that shows the snapshot and keeps their
+//! writes in memory ([`Apart`]). The layers of the branch are the journal of the server there, so
+//! the server recovers to the state of the branch. The events that it adds to the journal become
+//! the next layer when the job ends.
 //!
-//! Invariant: the branch is changed once, when [`PrivateServer::finish`] replaces its object. Whoever dies
-//! before that leaves it as it was.
+//! Invariant: the branch changes once, when [`PrivateServer::finish`] replaces its object. A death
+//! before that leaves the branch as it was.
 
 use std::path::Path as LocalPath;
 use std::sync::Arc;
@@ -32,15 +33,15 @@ use crate::Cluster;
 
 /// Inode numbers of one job. There are as many jobs as of branches.
 const NUMBERS: u64 = 1 << 32;
-/// Positions of the branch's events in the server's journal are above this: the snapshot's inodes carry those
-/// of rank 0, which come to this after 10 years of 400,000 changes a second.
+/// The positions of the branch's events in the server's journal begin here. The inodes of the
+/// snapshot have positions of rank 0, which reach this after 10 years of 400,000 changes a second.
 const NEWER: u64 = 1 << 47;
-/// How long the daemons may take to answer first, beside what it takes to replay the branch.
+/// The time for the first answer of the daemons, without the replay of the branch.
 const START: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 const RANK: Rank = Rank(0);
 
-/// See the module documentation. Dropping it gives up what the job did.
+/// See the module documentation. Dropping it discards the changes of the job.
 #[derive(Debug)]
 pub struct PrivateServer {
     branches: Branches,
@@ -90,13 +91,13 @@ impl Daemon {
 }
 
 impl Branches {
-    /// Serves a branch to the processes of one job: whoever finds a cluster at
-    /// [`PrivateServer::address`] works in the branch. `url` is the address of the store, as those processes
-    /// are to use it, and `dir` a directory of this machine, for sockets.
+    /// Serves a branch to the processes of one job, which find it as a cluster at
+    /// [`PrivateServer::address`]. `url` is the address of the store for those processes, and `dir`
+    /// a directory of this machine for sockets.
     ///
     /// # Errors
-    /// `ENOENT`; `EBUSY` if somebody else works on the branch; `EINVAL` if it is not open; `EBADMSG`;
-    /// `EAGAIN` if there can be no more threads.
+    /// `ENOENT`; `EBUSY` if another process works on the branch; `EINVAL` if it is not open;
+    /// `EBADMSG`; `EAGAIN` if no thread can be started.
     pub fn serve(&self, name: &str, url: &str, dir: &LocalPath) -> Result<PrivateServer> {
         let lock = self.lock(name)?;
         let (mut branch, version) = self.open_branch(name)?;

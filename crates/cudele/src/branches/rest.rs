@@ -1,5 +1,5 @@
-//! A snapshot that a client takes itself, of a store that no server uses: after a clean stop the metadata
-//! store says all of the namespace.
+//! A snapshot that a client takes itself, of a store without servers: after a clean stop the
+//! metadata store has the whole namespace.
 //!
 //! Invariant: as long as this takes no server can start, and nothing is taken of a store in which a
 //! journal says something that the directories do not.
@@ -70,7 +70,7 @@ fn load(store: &dyn ObjectStore, namespace: &mut Namespace, dir: Ino) -> Result<
     Ok(())
 }
 
-/// Servers of other ranks than the one whose lock is held would have to be kept out, too.
+/// Servers of other ranks than the locked one could still start.
 fn check_ranks(store: &dyn ObjectStore) -> Result<()> {
     let list = match store.get(metastore::SUBTREES_NAME) {
         Ok((bytes, _)) => Subtrees::decode(&bytes)?,

@@ -1,13 +1,14 @@
-//! Layers of a branch are joined, so that a branch on which many commands worked is not read from as many
-//! objects whenever it is opened.
+//! Joins layers of a branch, so that a branch with the changes of many commands is read from few
+//! objects.
 //!
-//! A joined layer has the events of those that it takes the place of, at their positions. It is listed by the
-//! replacement of the branch's object that lists the newest layer, so there is no state in between. What
-//! it took the place of stays in the store for the branches that go out from this one, and for readers that
-//! have begun; `gc` deletes what nobody lists. Layers of others, which a branch inherited, are theirs.
+//! A joined layer has the events of the layers that it replaces, at their positions. The
+//! replacement of the branch's object that lists the newest layer also lists the joined one, so
+//! there is no state between. The old layers stay in the store for branches that began from this
+//! one and for readers; `gc` deletes layers that no branch lists. Layers that a branch inherited
+//! are not joined.
 //!
-//! When eight layers of about one size have come together they become one. So an event is written once for
-//! each eight-fold growth of its branch, and a branch has some eight layers of a size.
+//! Eight layers of about one size become one. So an event is written once for each eight-fold
+//! growth of its branch, and a branch has about eight layers of each size.
 
 use journal::{JournalBuffer, SegmentReader};
 use metastore::{Branch, Layer};
@@ -22,11 +23,11 @@ const TOGETHER: usize = 8;
 /// Layers of less than this are of one size.
 const SMALL_BYTES: u64 = 64 << 10;
 
-/// A branch whose newest layers are joined if there are enough of a size. The caller holds its lock, and
-/// replaces its object.
+/// Joins the newest layers of a branch if there are enough of one size. The caller holds the lock
+/// of the branch, and replaces its object.
 ///
 /// # Errors
-/// What the store said. Nothing refers to what was written then.
+/// The error of the store. No object refers to the written layer then.
 pub(super) fn squashed(store: &dyn ObjectStore, mut branch: Branch) -> Result<Branch> {
     let Some(from) = joinable(&branch) else { return Ok(branch) };
     let first = branch.layers[from].first;
@@ -52,7 +53,7 @@ pub(super) fn put(
     let events = buffer.next_seq().0 - first.0;
     let bytes = client::journal_of(branch.root, first, buffer.blocks());
     let layer = Layer::of((branch.id, number), (first, events), &bytes);
-    // Nobody refers to what is there: somebody died here.
+    // An object of this name is left from a process that died here: no branch lists it.
     let _ = store.put(&layer.name(), &bytes, Expect::Any)?;
     Ok(layer)
 }
@@ -78,7 +79,7 @@ fn joinable(branch: &Branch) -> Option<usize> {
     (0..=largest).find_map(|size| {
         let newest = branch.layers.iter().rev().take_while(own);
         let together: Vec<_> = newest.take_while(|layer| tier(layer) <= size).collect();
-        // Smaller ones go along, and are no reason to write larger ones once more.
+        // Smaller layers are joined too, but are no reason to rewrite larger ones.
         let count = together.iter().filter(|layer| tier(layer) == size).count();
         let bytes: u64 = together.iter().map(|layer| layer.bytes).sum();
         let joins = count >= TOGETHER && bytes <= LAYER_BYTES;

@@ -1,4 +1,4 @@
-//! What is in a branch, or in several: read from the snapshot's objects and the layers, with no server.
+//! Reads one branch or several, from the objects of the snapshot and the layers, without a server.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ impl View {
         self.fetched
     }
 
-    /// What putting several branches on top of each other did.
+    /// The report of putting several branches on top of each other.
     #[must_use]
     pub fn composed(&self) -> Composed {
         self.inner.composed()
@@ -75,7 +75,7 @@ impl View {
         result.map_err(|error| layer_error(layer, error))
     }
 
-    /// Puts what a layer has behind a position on top.
+    /// Applies the events of a layer behind a position.
     pub(super) fn compose(&mut self, layer: &Layer, known: Seq, made: &mut Made) -> Result<()> {
         let bytes = read_layer(&*self.store, layer)?;
         let (store, number, fetched) = (&*self.store, self.number, &mut self.fetched);
@@ -107,7 +107,7 @@ impl View {
         }
     }
 
-    /// What is left of a path behind that of the root.
+    /// The part of a path below the root.
     fn below(&self, path: &Path) -> Result<Path> {
         if !path.starts_with(&self.path) {
             let cause = format!("the branch is of {}", self.path);
@@ -118,7 +118,7 @@ impl View {
         Ok(names.fold(Path::root(), |path, name| path.join(name)))
     }
 
-    /// Follows a path of the namespace: the directory of its last name, and what it names.
+    /// Follows a path of the namespace: returns the directory of the last name, and the inode.
     ///
     /// # Errors
     /// `ENOENT` outside of the branch's directory, or if anything but the last name is missing;
@@ -132,7 +132,7 @@ impl View {
         Ok((walked.parent, walked.attr))
     }
 
-    /// The attributes of what a path names.
+    /// The attributes of the inode at a path.
     ///
     /// # Errors
     /// As [`View::walk`], and `ENOENT`.
@@ -177,7 +177,7 @@ impl View {
     /// Reads the content of a file, handing it out piece by piece.
     ///
     /// # Errors
-    /// `EACCES`, `EIO`, and whatever `take` returns.
+    /// `EACCES`, `EIO`, and the errors of `take`.
     pub fn read(&mut self, attr: &Attr, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let cred = self.cred.clone();
         self.on(b"", |inner| inner.namespace().access(&cred, attr.ino, 4))?;
@@ -201,7 +201,7 @@ impl View {
         Ok(())
     }
 
-    /// Reads at most so many bytes of a file from an offset on. Nobody is asked whether that is allowed.
+    /// Reads at most so many bytes of a file from an offset. Checks no permission.
     ///
     /// # Errors
     /// `ESTALE`, `EIO`.

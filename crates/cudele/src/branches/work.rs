@@ -1,10 +1,11 @@
 //! Work on a branch: changes are checked against its view, and become its next layer.
 //!
-//! Content that is not inline goes to the store at once, under an inode number that nobody else has; the
-//! layer that gives it a name follows. Nothing that the trunk or another branch has is written over:
-//! a file that is replaced gets a new inode.
+//! Content that is not inline goes to the store at once, under an inode number that no other
+//! process has; the layer that names it follows. Content of the trunk or of another branch is not
+//! overwritten: a replaced file gets a new inode.
 //!
-//! Invariant: what [`Work::commit`] returned for survives, and nothing else of this work is seen.
+//! Invariant: the changes that [`Work::commit`] returned for survive, and no other change of this
+//! work is visible.
 
 use std::io::Read;
 use std::ops::{Deref, DerefMut};
@@ -25,10 +26,10 @@ use crate::{Fs, NewFile};
 /// Inode numbers that are taken at a time at first, and at most.
 const NUMBERS_MIN: u64 = 256;
 const NUMBERS_MAX: u64 = 1 << 20;
-/// What is held becomes a layer when it is as long as this.
+/// Events of this length become a layer.
 pub(super) const LAYER_BYTES: u64 = 64 << 20;
 
-/// See the module documentation. Dropping it gives up what was not committed.
+/// See the module documentation. Dropping it discards the changes since the last commit.
 #[derive(Debug)]
 pub struct Work {
     branches: Branches,
@@ -79,7 +80,8 @@ impl Work {
     /// Creates a file, directory, symbolic link or device, with every rule of POSIX checked.
     ///
     /// # Errors
-    /// Those of `open` with `O_CREAT` and `O_EXCL`; `ESTALE` if somebody else has changed the branch.
+    /// The errors of `open` with `O_CREAT` and `O_EXCL`; `ESTALE` if another process has changed
+    /// the branch.
     pub fn create(&mut self, parent: Ino, name: &[u8], new: &NewFile<'_>) -> Result<Ino> {
         let stripe = match new.file_type {
             FileType::Regular => self.view.policy(parent).stripe,
@@ -109,7 +111,7 @@ impl Work {
         Ok(ino)
     }
 
-    /// Creates a file with all of a source as its content, in the place of one that is there.
+    /// Creates a file with the content of a source, or replaces an existing one.
     ///
     /// # Errors
     /// As [`Work::create`], but for `EEXIST`; `EISDIR`; those of the source; `ENOSPC`, `EIO`.
@@ -148,12 +150,13 @@ impl Work {
         self.view.attr(ino)
     }
 
-    /// Replaces the content of a file by all of a source. Content that somebody may refer to is not written
-    /// over: then the file becomes another inode under the same name. Returns its number.
+    /// Replaces the content of a file by that of a source. If the trunk or a layer may refer to the
+    /// old content, the file becomes another inode under the same name. Returns the number of the
+    /// inode.
     ///
     /// # Errors
-    /// Those of the source; `EISDIR`, `EACCES`; `EOPNOTSUPP` for long content of a file with several names
-    /// that was there before; `ENOSPC`, `EIO`.
+    /// The errors of the source; `EISDIR`, `EACCES`; `EOPNOTSUPP` for long content of an old file
+    /// with several names; `ENOSPC`, `EIO`.
     pub fn set_content(&mut self, ino: Ino, source: &mut dyn Read) -> Result<Ino> {
         let attr = self.view.attr(ino)?;
         let place = self.view.inner.namespace().name_of(ino);
@@ -300,12 +303,12 @@ impl Work {
         })
     }
 
-    /// Makes what was done durable, and a part of the branch: whoever opens it from now on finds it.
-    /// Returns how many events that were.
+    /// Makes all changes so far durable, and a part of the branch: the next process that opens the
+    /// branch finds them. Returns the number of events.
     ///
     /// # Errors
-    /// `ESTALE` if somebody else has changed the branch: then this work is lost. `ENOSPC`, `EIO`: then
-    /// it may be called again.
+    /// `ESTALE` if another process has changed the branch: this work is lost. `ENOSPC`, `EIO`: it
+    /// may be called again.
     pub fn commit(&mut self) -> Result<u64> {
         let events = self.view.inner.events();
         if events == 0 {
@@ -323,7 +326,7 @@ impl Work {
         debug_assert_eq!(first, self.branch.next_seq().max(Seq(1)));
         let place = (self.branch.id, self.branch.next_layer());
         let layer = Layer::of(place, (first, events), &bytes);
-        // Nobody refers to what is there: somebody died here.
+        // An object of this name is left from a process that died here: no branch lists it.
         let _ = self.branches.store().put(&layer.name(), &bytes, Expect::Any)?;
         let mut branch = self.branch.clone();
         branch.layers.push(layer);
@@ -341,7 +344,8 @@ impl Work {
         Ok(())
     }
 
-    /// Has an inode number for what is created next. That the branch may use it is durable first.
+    /// Provides an inode number for the next create. The claim of the branch to the number is
+    /// durable first.
     fn have_numbers(&mut self) -> Result<()> {
         if self.view.inner.numbers_left() > 0 {
             return Ok(());
