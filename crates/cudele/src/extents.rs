@@ -286,7 +286,7 @@ impl<'a> Objects<'a> {
         })
     }
 
-    /// The number of objects to ask for in parallel: 1 where answers come fast.
+    /// The number of objects to ask for in parallel; answers from a directory are fast.
     fn asked_at_once(&self) -> usize {
         if self.store.lists_what_it_finds() { 1 } else { OBJECTS_AT_ONCE }
     }

@@ -11,15 +11,15 @@ use crate::Fs;
 use crate::fs::unexpected;
 
 impl Fs {
-    /// Opens a regular file for reading or for writing. Until it is closed its data stays, whatever
-    /// happens to its names.
+    /// Opens a regular file for reading or for writing. Its data stays until it is closed, also
+    /// without a name.
     ///
-    /// If the answer is not shared, the caller may keep what it reads and writes until
-    /// [`crate::Notice::Recall`] arrives; it answers with [`Fs::yield_file`]. If it is shared,
-    /// nothing may be kept, content goes to the object store only, and the file's length is set by
-    /// [`Fs::grow_as`] and [`Fs::append_as`]. A file that is open more than once is shared by all of
-    /// them as soon as one answer says so. It is told to the server again when the connection is
-    /// made anew; a file that others opened meanwhile is recalled then.
+    /// If the answer is not shared, the caller may cache reads and writes until
+    /// [`crate::Notice::Recall`] arrives, which it answers with [`Fs::yield_file`]. If it is
+    /// shared, the caller may cache nothing: content goes to the object store only, and
+    /// [`Fs::grow_as`] and [`Fs::append_as`] set the length. If a file is open more than once here,
+    /// one shared answer makes all of them shared. A new connection reports the open files to the
+    /// server again; the server recalls those that other clients opened in between.
     ///
     /// # Errors
     /// `EACCES`, `EISDIR`, `EINVAL` if it is no file, `ESTALE` if the server does not know it.
@@ -29,31 +29,31 @@ impl Fs {
         Ok(opened)
     }
 
-    /// Ends one [`Fs::open_as`] of the same kind. Nobody waits for the server, which is told if it
-    /// was the last one.
+    /// Ends one [`Fs::open_as`] of the same kind. Does not wait for the server, which gets a
+    /// message if it was the last one.
     pub fn close_file(&self, ino: Ino, write: bool) {
         self.at_holder(ino, |link| link.close_file(ino, write, false));
     }
 
-    /// As [`Fs::close_file`], for one who makes many requests: the server is told with the next one,
-    /// or by [`Fs::tell`].
+    /// As [`Fs::close_file`], for a caller with many requests: the message goes with the next
+    /// request, or with [`Fs::tell`].
     pub fn close_file_soon(&self, ino: Ino, write: bool) {
         self.at_holder(ino, |link| link.close_file(ino, write, true));
     }
 
-    /// Tells the server what it was not told yet. It need not know soon: until then it only keeps
-    /// what nobody needs.
+    /// Sends the server all pending messages about closed files. They are not urgent: until then
+    /// the server keeps unused state.
     pub fn tell(&self) {
         self.link().tell();
         self.ranks.others().iter().for_each(|link| link.tell());
     }
 
-    /// The answer to a recall: everything that was kept about the file is written, and nothing is
-    /// kept any more. Nothing may be written to the file from before this call until it returns,
-    /// because the server moves what is inline to the object store.
+    /// Answers a recall: the caller has written all cached content of the file, and caches none
+    /// from now on. Until this returns, the caller must not write to the file, because the server
+    /// moves inline content to the object store.
     ///
     /// # Errors
-    /// Those of the store: then the file is not shared, and whoever wanted it is told.
+    /// The errors of the store: the file is then not shared, and the asking client gets an error.
     pub fn yield_file(&self, ino: Ino) -> Result<()> {
         self.call(Op::Yield { ino }).map(drop)
     }
@@ -64,19 +64,20 @@ impl Fs {
     /// # Errors
     /// As [`Fs::yield_file`].
     pub fn yield_recalled(&self, ino: Ino) -> Result<bool> {
-        // The answer is not waited for there: it may come only when something else has gone to another rank.
+        // The link must not be locked during the wait: the answer may need a move to another rank
+        // first.
         let link = self.at_holder(ino, Arc::clone);
         link.yield_recalled(&Cred::root(), ino)
     }
 
-    /// Whether a file that is open was recalled, and is to be given up. What was recalled while the
-    /// answer to [`Fs::open_as`] was on its way is found here by who has that answer.
+    /// Whether the server recalled an open file. A recall may arrive before the answer to
+    /// [`Fs::open_as`]; the thread with that answer asks here.
     #[must_use]
     pub fn is_recalled(&self, ino: Ino) -> bool {
         self.at_holder(ino, |link| link.lock().session.is_recalled(ino))
     }
 
-    /// A decoupled subtree is merged when others ask for it.
+    /// Merges a decoupled subtree when other clients ask for it.
     pub(crate) fn offer(&self, root: Ino) {
         self.link_of(root).lock().session.offer(root, true);
     }
@@ -86,17 +87,17 @@ impl Fs {
         self.at_holder(root, |link| link.lock().session.offer(root, false));
     }
 
-    /// Whether somebody waits for a subtree to be merged.
+    /// Whether a client waits for the merge of a subtree.
     pub(crate) fn is_demanded(&self, root: Ino) -> bool {
         self.at_holder(root, |link| link.lock().session.is_demanded(root))
     }
 
-    /// The same; who asks from now on asks for more.
+    /// The same, and forgets the demand: a later one asks for a later merge.
     pub(crate) fn take_demand(&self, root: Ino) -> bool {
         self.at_holder(root, |link| link.lock().session.take_demand(root))
     }
 
-    /// What a subtree held when somebody asked is merged.
+    /// Reports that the events of a subtree from before the demand are merged.
     pub(crate) fn say_merged(&self, root: Ino) -> Result<()> {
         self.link_of(root).request(&Cred::root(), Op::Yield { ino: root }, &[]).map(drop)
     }
@@ -125,11 +126,11 @@ impl Fs {
         Self::attr_answer(self.call_as(cred, Op::Append { ino, length })?)
     }
 
-    /// Sets, changes or, with [`types::LockMode::Unlock`], gives up a lock on a file. With `wait`
-    /// this waits for those who are in the way, in the order of arrival; other threads go on.
-    /// Owners are told apart by [`Lock::owner`] and the client; an owner is never in its own way.
-    /// All locks end with the client. They are told to the server again when the connection is made
-    /// anew; one that somebody else took meanwhile is lost ([`crate::Notice::LockLost`]).
+    /// Sets, changes or, with [`types::LockMode::Unlock`], releases a lock on a file. With `wait`
+    /// this waits for conflicting locks, in the order of arrival; other threads continue.
+    /// [`Lock::owner`] and the client identify an owner, whose locks do not conflict with each
+    /// other. All locks end with the client. A new connection sets them again; a lock that another
+    /// client took in between is lost ([`crate::Notice::LockLost`]).
     ///
     /// # Errors
     /// `EAGAIN` if it is taken and `wait` is not set, `EDEADLK` if waiting would never end, `EINTR`
@@ -146,7 +147,7 @@ impl Fs {
         self.call(Op::CancelLock { ino, lock }).map(drop)
     }
 
-    /// The first lock of somebody else that is in the way of this one, and whose it is.
+    /// The first conflicting lock, and its client.
     ///
     /// # Errors
     /// As [`Fs::call`].

@@ -1,9 +1,9 @@
-//! Directories that are split by the hashes of their names (B-04): which fragment a request is for, and
-//! what fragments answer together.
+//! Directories that are split by the hashes of their names (B-04): finds the fragment for a
+//! request, and joins the answers of all fragments.
 //!
-//! Callers name the directory, and know nothing of this. What is known of a directory is learnt from what
-//! servers answer ([`client::FragmentMap`]), and costs one comparison for a request while nothing is
-//! known to be split.
+//! Callers name the directory only. The client learns its fragments from the answers of servers
+//! ([`client::FragmentMap`]). While no directory is known to be split, a request costs one
+//! comparison more.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,7 +22,7 @@ const TRIES_MAX: usize = 64;
 const ARRIVE_WITHIN: Duration = Duration::from_secs(15);
 const RETRY: Duration = Duration::from_millis(5);
 
-/// What is known of directories that are split.
+/// The known fragments of split directories.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     /// Whether anything is.
@@ -44,7 +44,7 @@ impl Known {
         self.any.load(Ordering::Acquire) && self.lock().parts(dir).is_some()
     }
 
-    /// Forgets what is known of fragments one of which is gone. Says whether there are any.
+    /// Forgets the fragments of each directory with one of these. Returns whether there were any.
     fn forget_parts(&self, parts: impl IntoIterator<Item = Ino>) -> bool {
         let mut map = self.lock();
         let mut any = false;
@@ -56,17 +56,17 @@ impl Known {
 }
 
 impl Fs {
-    /// Splits a directory, or a fragment of one, into eight fragments by the hashes of its names, while
-    /// clients work there, and gives them to these ranks in turn; without any they stay where they are.
-    /// A directory that is split already keeps its fragments, and those of its fragments, and they are given to the ranks.
+    /// Splits a directory, or a fragment of one, into eight fragments by the hashes of its names,
+    /// while clients work there, and moves them to these ranks in turn; without ranks they stay. A
+    /// split directory keeps its fragments and their fragments, which move to the ranks.
     ///
     /// # Errors
-    /// `EBUSY` if it must stay as it is, with the reason; `EPERM` for others than root and the owner of
-    /// the namespace; those of [`Fs::pin`].
+    /// `EBUSY` with the reason if the directory cannot be split; `EPERM` except for root and the
+    /// owner of the namespace; the errors of [`Fs::pin`].
     pub fn split(&self, dir: Ino, ranks: &[Rank]) -> Result<()> {
         let until = Instant::now() + ARRIVE_WITHIN;
         while let Err(error) = self.call(Op::Split { dir }) {
-            // Another directory is being split, or on its way.
+            // The server splits or moves another directory.
             if error.errno != Errno::Again || Instant::now() >= until {
                 return Err(error);
             }
@@ -81,12 +81,12 @@ impl Fs {
         Ok(())
     }
 
-    /// Puts the fragments of a directory together again, while clients work there. Those on other ranks
-    /// come back first.
+    /// Joins the fragments of a directory while clients work there. Fragments on other ranks return
+    /// first.
     ///
     /// # Errors
-    /// `EBUSY` if it must stay as it is, with the reason; `EPERM` for others than root and the owner of
-    /// the namespace, unless it is empty.
+    /// `EBUSY` with the reason if they cannot be joined; `EPERM` except for root and the owner of
+    /// the namespace, unless the directory is empty.
     pub fn join(&self, dir: Ino) -> Result<()> {
         let (mut waits, mut until) = (usize::MAX, Instant::now());
         loop {
@@ -125,8 +125,8 @@ impl Fs {
         Ok(())
     }
 
-    /// The hidden directories that have the names of a directory that is split, by their hashes, and who
-    /// serves them; none if it is not split.
+    /// The hidden directories with the names of a split directory, in the order of hashes, each
+    /// with its rank; none if it is not split.
     ///
     /// # Errors
     /// `ESTALE`, `EIO`.
@@ -150,7 +150,7 @@ impl Fs {
         Ok(leaves)
     }
 
-    /// Makes a request of whoever has what it is about.
+    /// Sends a request to the rank and the fragment of its subject.
     pub(crate) fn request(&self, cred: &Cred, op: Op<'_>) -> Result<Answer> {
         if self.ranks.fragments.any.load(Ordering::Acquire) {
             return self.request_fragment(cred, op, None);
@@ -235,7 +235,7 @@ impl Fs {
         Ok(answer)
     }
 
-    /// No directory has no link: the server says that others are to be asked.
+    /// For an empty list there is no link: the answer of the server names the fragments.
     #[inline]
     fn complete(&self, cred: &Cred, attr: &mut Attr) -> Result<()> {
         if attr.nlink != 0 || !attr.is_dir() {
@@ -255,7 +255,7 @@ impl Fs {
         let mut whole = Attr { size: 0, nlink: 2, ..fragments.attr };
         for (part, _) in fragments.parts {
             let answer = match self.request(cred, Op::GetAttr { ino: part }) {
-                // It was put together, or split once more, while it was asked.
+                // The directory was joined, or split again, during the request.
                 Err(error) if error.errno == Errno::Stale => {
                     self.ranks.fragments.lock().forget(whole.ino);
                     return self.request(cred, Op::GetAttr { ino: whole.ino });
@@ -272,7 +272,7 @@ impl Fs {
         Ok(Answer::Attr(whole))
     }
 
-    /// Times that are set are those of all fragments: what is told is the latest.
+    /// Sets the times of all fragments, because the answer is the latest time of any.
     fn set_times(&self, cred: &Cred, op: &Op<'_>) -> Result<()> {
         let Op::SetAttr { ino, ref change } = *op else { return Ok(()) };
         let Some(parts) = self.ranks.fragments.lock().parts(ino) else { return Ok(()) };

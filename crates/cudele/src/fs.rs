@@ -65,13 +65,13 @@ impl Fs {
         &self.cluster_id
     }
 
-    /// Who this client is.
+    /// The number of this client.
     #[must_use]
     pub fn client(&self) -> ClientId {
         self.link.lock().session.client()
     }
 
-    /// On whose behalf it works.
+    /// The identity of its requests.
     #[must_use]
     pub fn cred(&self) -> &Cred {
         &self.cred
@@ -139,7 +139,7 @@ impl Fs {
         self.call_as(&self.cred, op)
     }
 
-    /// The same on behalf of somebody else: the server believes what it is told.
+    /// The same for another identity, which the server does not verify.
     ///
     /// # Errors
     /// As [`Fs::call`].
@@ -162,12 +162,12 @@ impl Fs {
         Ok(*report)
     }
 
-    /// Applies a journal of a subtree that this client has decoupled, or with `dry_run` says what
-    /// that would do. The subtree stays this client's.
+    /// Applies a journal of a subtree that this client has decoupled; with `dry_run`, only reports
+    /// the effect. The subtree stays decoupled.
     ///
     /// # Errors
-    /// `EBADMSG` if the journal is damaged, `EINVAL` if it is of another client, `EPERM` if it
-    /// claims what the client was not given, `ESTALE` if nobody has decoupled the subtree.
+    /// `EBADMSG` for a damaged journal, `EINVAL` for a journal of another client, `EPERM` for inode
+    /// numbers that the client does not have, `ESTALE` if the subtree is not decoupled.
     pub fn apply_journal(
         &self,
         subtree: Ino,
@@ -198,7 +198,7 @@ impl Fs {
         Ok(attr)
     }
 
-    /// Follows a path: the directory of its last name, and what it names if that exists.
+    /// Follows a path: returns the directory of its last name, and the inode if the name exists.
     ///
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `EACCES`, `ELOOP`, `EBUSY` in another client's subtree.
@@ -210,7 +210,7 @@ impl Fs {
         Ok((parent, attr))
     }
 
-    /// The attributes of what a path names; a symbolic link itself, not its target.
+    /// The attributes of the inode at a path; a symbolic link itself, not its target.
     ///
     /// # Errors
     /// `ENOENT` and as [`Fs::walk`].
@@ -249,8 +249,8 @@ impl Fs {
         Ok((self.open_dir(parent.to_bytes())?, name.to_vec()))
     }
 
-    /// Makes a directory, and those above it that are missing. Returns the last one's attributes,
-    /// also if it was there.
+    /// Makes a directory, and missing directories above it. Returns the attributes of the last one,
+    /// also if it existed.
     ///
     /// # Errors
     /// `ENOTDIR` if something on the way is no directory, and as [`Fs::walk`].

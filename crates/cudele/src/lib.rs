@@ -113,8 +113,8 @@ pub fn now() -> Timestamp {
     Timestamp(i64::try_from(nanos).unwrap_or(i64::MAX))
 }
 
-/// The civil time at the last tick of the kernel (1 to 4 ms ago at most), which costs a few
-/// nanoseconds to read instead of forty: what decoupled creates are stamped with.
+/// The civil time at the last tick of the kernel, at most 1 to 4 ms ago, for decoupled creates.
+/// Reading it takes a few nanoseconds instead of forty.
 #[must_use]
 pub fn now_coarse() -> Timestamp {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);

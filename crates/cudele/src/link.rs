@@ -1,14 +1,14 @@
 //! The connection to the metadata server: shared by threads, and kept up over restarts of the
 //! server.
 //!
-//! Of the threads that wait for answers one reads. It hands the answers of the others to them, and
-//! reading to one of them when it has its own: who is alone asks and reads without waking anybody.
-//! In the same way one of those who have something to send does so for all of them, in the order in
-//! which the requests were numbered.
+//! Of the threads that wait for answers, one reads. It passes the answers of other threads on, and
+//! when it has its own answer it passes the reading on. So a single thread asks and reads without
+//! waking another one. Sending works in the same way: one of the threads with something to send
+//! sends for all of them, in the order of request numbers.
 //!
-//! Invariants: at most one thread reads and at most one sends, and neither holds the lock
-//! meanwhile; whoever notices that the connection is gone makes another one and holds the lock
-//! until it is up ([`connect`]), because then there is nothing to do for anybody else.
+//! Invariants: at most one thread reads and at most one sends, and neither holds the lock during
+//! that; the thread that finds the connection broken makes a new one and holds the lock until it
+//! works ([`connect`]), because no other thread can proceed.
 
 mod ahead;
 mod awaited;
@@ -46,15 +46,15 @@ const CHUNK_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Link {
     state: Mutex<State>,
-    /// Nobody sends any more, or over another connection.
+    /// Signals that no thread sends, or that there is a new connection.
     may_send: Condvar,
     /// There is something for the listener to do.
     listener: Condvar,
     /// There is something to tell the server.
     teller: Condvar,
-    /// Nobody needs it any more.
+    /// The last user has closed the link.
     closed: AtomicBool,
-    /// Whose server this is connected to.
+    /// The rank of the server.
     rank: Rank,
     cluster: Arc<Cluster>,
     logs: Arc<StrongLogs>,
@@ -63,19 +63,20 @@ pub(crate) struct Link {
     away: Noted,
 }
 
-/// What the threads share.
+/// The state that the threads share.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) session: Session,
-    /// What the session wants done; its frames are what is still to be sent.
+    /// The effects that the session asks for; its frames are still to be sent.
     effects: Effects,
-    /// Those who wait for an answer, in the order in which they asked.
+    /// The threads that wait for an answer, in the order of their requests.
     waiting: BTreeMap<Tid, Waiting>,
-    /// The receiving side, unless somebody reads or there is no connection.
+    /// The receiving side, unless a thread reads or there is no connection.
     receiver: Option<Box<Connection>>,
     /// The sending side; `None` if there is no connection.
     sender: Option<Sender>,
-    /// Counts connections: whoever finds another one than before has nothing to do with it.
+    /// Counts connections: a thread that finds another number than before drops its work on the old
+    /// one.
     generation: u64,
     reading: bool,
     sending: bool,
@@ -92,7 +93,7 @@ pub(crate) struct State {
     heard: Option<Instant>,
     /// The newest tenure of the server that ended without being stopped.
     pub(crate) crashed: Epoch,
-    /// Why a log could not be replayed, for the next who asks for something.
+    /// The error of a log that could not be replayed, for the next request.
     refused_log: Option<Error>,
     /// The server does not hear this client any more.
     fenced: bool,
@@ -113,14 +114,14 @@ struct Waiting {
 
 impl State {
     fn answer(&mut self, tid: Tid, answer: Result<Answer>) {
-        // Nobody waits for some: the end of what was sent again, and what was given up.
+        // No thread waits for the end of repeated requests, nor for abandoned ones.
         if let Some(waiting) = self.waiting.get_mut(&tid) {
             waiting.answer = Some(answer);
             waiting.thread.unpark();
         }
     }
 
-    /// Lets the session have a message, and those who wait their answers.
+    /// Passes a message to the session, and answers to the waiting threads.
     fn take_message(&mut self, message: Message<'_>) {
         self.session.handle(Input::Message(message), &mut self.effects);
         let mut completed = std::mem::take(&mut self.effects.completed);
@@ -138,8 +139,8 @@ impl State {
         self.note_settled();
     }
 
-    /// What need not be asked. Only as long as the server takes it that this client remembers; or as
-    /// long as a lease lasts.
+    /// The answer that this client knows itself: while the server counts on its memory, or during a
+    /// lease.
     fn known(&mut self, cred: &Cred, op: &Op<'_>, now: Instant) -> Known {
         let fresh = self.is_fresh(now);
         let mut known = Known::Nothing;
@@ -169,7 +170,7 @@ impl State {
         self.waiting.values().any(|waiting| waiting.answer.is_none())
     }
 
-    /// Lets one of those who wait read, if nobody does. Says whether there is one.
+    /// Wakes a waiting thread to read, if none reads. Returns whether one waits.
     fn hand_reading_on(&self) -> bool {
         if self.reading {
             return false;
@@ -226,8 +227,8 @@ impl Link {
         }
     }
 
-    /// A link of the same client to another rank. Logs of strong consistency with local durability are
-    /// rank 0's.
+    /// A link of the same client to another rank. Logs of strong consistency with local durability
+    /// belong to rank 0.
     pub(crate) fn to_rank(&self, rank: Rank) -> Self {
         let state = self.lock();
         let (client, patience) = (state.session.client(), state.patience);
@@ -307,7 +308,7 @@ impl Link {
         self.wait_for(state, tid, asked)
     }
 
-    /// Whose server this is connected to.
+    /// The rank of the server.
     pub(crate) fn rank(&self) -> Rank {
         self.rank
     }
@@ -316,7 +317,7 @@ impl Link {
         &self.cluster
     }
 
-    /// Tells the server what it was not told yet.
+    /// Sends the pending messages to the server.
     pub(crate) fn tell(&self) {
         drop(self.send(self.lock()));
     }
@@ -355,7 +356,7 @@ impl Link {
         }
     }
 
-    /// Waits for one message and carries out what follows from it.
+    /// Waits for one message, and executes its effects.
     fn read<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let Some(mut receiver) = state.receiver.take() else {
             self.restore(&mut state, &Error::of(Errno::Io, "connection"));
@@ -383,7 +384,7 @@ impl Link {
         }
     }
 
-    /// Sends what there is to send, unless somebody does so already: they take it along.
+    /// Sends all pending frames, unless another thread is sending: that one takes them along.
     fn send<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         if state.sending || state.effects.frames.is_empty() {
             return state;
@@ -395,7 +396,7 @@ impl Link {
         state
     }
 
-    /// Somebody else may send over this connection, if it is still the one.
+    /// Lets another thread send over this connection, if it is still in use.
     fn stop_sending(&self, state: &mut State, generation: u64) {
         if state.generation == generation {
             state.sending = false;
@@ -403,8 +404,8 @@ impl Link {
         }
     }
 
-    /// Sends what there is to send and then `frame`, as the one who sends. Says whether that is
-    /// still so: after an error there is a new connection, or will be.
+    /// Sends all pending frames and then `frame`, as the sending thread. Returns whether it still
+    /// is: after an error there is a new connection, or will be.
     fn send_with<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -426,7 +427,7 @@ impl Link {
             }
             state.spare = frames;
             if sent.is_err() {
-                // Whoever reads is told, and makes another connection.
+                // The reading thread gets the error, and makes a new connection.
                 sender.shut_down();
                 state.effects.frames.clear();
                 return (state, false);
@@ -435,7 +436,7 @@ impl Link {
         (state, true)
     }
 
-    /// Sends a journal behind its request. What others send goes in between.
+    /// Sends a journal after its request. The frames of other threads go in between.
     fn send_chunks<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,

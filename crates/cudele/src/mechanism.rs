@@ -26,7 +26,7 @@ use wire::{MergeFlags, MergeReport};
 use crate::subtree::Written;
 use crate::{Fs, Stage, StateDir};
 
-/// What the mechanisms work on.
+/// The input of the mechanisms.
 #[derive(Debug)]
 pub(crate) struct Material<'a> {
     pub(crate) fs: &'a Fs,
@@ -66,7 +66,7 @@ impl Material<'_> {
             && let Some(object) = self.object.as_deref()
             && let Some(last) = self.last_seq()
         {
-            // Somebody may have proved what the server would have to judge.
+            // A verifier may have proved the facts that the server would check.
             let (what, unused) = ((self.subtree, object, last), wire::Unused::new(&self.unused));
             let asked = || self.asked.store(true, Ordering::Release);
             if let Some(merged) = by_reference::merge_proved(self.fs, what, (flags, unused), asked)?
@@ -120,7 +120,7 @@ impl Material<'_> {
 /// How far a composition came that did not complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reached {
-    /// The server was asked to apply the journal: whatever was answered, it may be applied.
+    /// The request to apply the journal was sent: it may be applied, whatever the answer.
     pub(crate) asked: bool,
     /// All of the journal is on this disk.
     pub(crate) on_disk: bool,
@@ -140,12 +140,12 @@ impl Reached {
     }
 }
 
-/// How much of what was merged the server was told by reference.
+/// The part of a merge that went by reference.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MergedBy {
     /// Directories that were written as runs, which the server linked.
     pub runs: u64,
-    /// Events that were not sent, because the runs show what they did.
+    /// Events that were not sent, because the runs have their results.
     pub events: u64,
     /// From when the runs were in the store until the server had answered, in seconds.
     pub seconds: f64,
@@ -191,16 +191,16 @@ pub struct Completion {
     pub steps: Vec<Step>,
     /// How long all of it took, in seconds; less than the sum of the steps if some ran in parallel.
     pub seconds: f64,
-    /// What the merge did, if there was one.
+    /// The report of the merge, if there was one.
     pub merge: Option<MergeReport>,
     /// How that was told.
     pub merged_by: MergedBy,
-    /// Parts that were merged while the work went on (U-03); what they did is included.
+    /// Parts that were merged during the job (U-03); their reports are included.
     pub syncs: u64,
 }
 
 impl Completion {
-    /// Adds what was done before, or beside it.
+    /// Adds an earlier or parallel completion.
     pub(crate) fn absorb(&mut self, other: Completion) {
         self.events += other.events;
         self.bytes += other.bytes;
@@ -236,7 +236,7 @@ pub(crate) fn carry_out(composition: &Composition, material: &Material<'_>) -> R
     Ok(completion)
 }
 
-/// Says what is guaranteed although a member failed: what the complete ones give (P-08).
+/// The error of a member, with the guarantees of the complete members (P-08).
 fn incomplete(error: Error, material: &Material<'_>) -> Error {
     let completed = material.completed.lock().unwrap_or_else(PoisonError::into_inner);
     let carried = std::iter::once(Mechanism::AppendClientJournal).chain(completed.iter().copied());
@@ -294,7 +294,7 @@ fn one(mechanism: Mechanism, material: &Material<'_>) -> Result<Completion> {
     let start = Instant::now();
     let (mut merge, mut merged_by) = (None, MergedBy::default());
     let bytes = match mechanism {
-        // Appending is what happened until now.
+        // The job has appended already.
         Mechanism::AppendClientJournal => return Ok(Completion::default()),
         Mechanism::LocalPersist => local_persist::local_persist(material),
         Mechanism::GlobalPersist => global_persist::global_persist(material),
@@ -327,7 +327,7 @@ fn one(mechanism: Mechanism, material: &Material<'_>) -> Result<Completion> {
     })
 }
 
-/// What two merges did together.
+/// The sum of two merge reports.
 pub(crate) fn sum(first: MergeReport, second: MergeReport) -> MergeReport {
     let mut samples = first.samples;
     samples.extend(second.samples);

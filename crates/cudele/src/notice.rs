@@ -1,21 +1,21 @@
-//! What the server says without having been asked, and who hears it.
+//! Notices of servers, and their listener.
 
 use types::{Ino, Result};
 
 use crate::Fs;
 use crate::ranks;
 
-/// What the server says without having been asked.
+/// A message that a server sends without a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// Somebody else opens a file that this client has open: what is not written is to be written,
-    /// and the file given up for private use. Or somebody waits for a subtree that this client has
+    /// Another client opens a file that this client has open: this client must write its cached
+    /// content, and give up private use. Or a client waits for a subtree that this client has
     /// decoupled under `merge: on_demand` ([`crate::Subtree::meet_demand`]).
     Recall {
         /// The file, or the root of the subtree.
         ino: Ino,
     },
-    /// A lock on a file is lost: somebody else took it while the connection was down.
+    /// A lock on a file is lost: another client took it while the connection was down.
     LockLost {
         /// The file.
         ino: Ino,
@@ -23,10 +23,10 @@ pub enum Notice {
 }
 
 impl Fs {
-    /// Listens to the server from now on, on a thread of its own that hands over one notice at a
-    /// time. It may make requests; it must not keep the `Fs` alive, which ends the thread when it is
-    /// dropped. A client that listens also returns to a restarted server when it asks for nothing.
-    /// Only the first listener counts.
+    /// Starts a thread that passes one notice at a time to `handle`. The handler may make requests;
+    /// it must not keep the `Fs` alive, because the drop of the `Fs` ends the thread. A client with
+    /// a listener also returns to a restarted server without a request of its own. Only the first
+    /// listener counts.
     ///
     /// # Errors
     /// `EAGAIN` if there can be no more threads.
@@ -34,7 +34,7 @@ impl Fs {
         self.listen_by(self.ranks.handled_by(handler))
     }
 
-    /// What servers say unasked is heard, also if nobody listens.
+    /// Receives notices, also without a listener.
     pub(crate) fn hear(&self) -> Result<()> {
         self.listen_by(self.ranks.handled_by_nobody())
     }

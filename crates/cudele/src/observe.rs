@@ -1,22 +1,22 @@
-//! Following what the library does on a caller's behalf, stage by stage: for progress bars, for
-//! traces, and for tests that stop a client at an exact place.
+//! Observes the stages of the library's work: for progress bars, for traces, and for tests that
+//! stop a client at an exact place.
 //!
-//! It is not part of what is done: an observer cannot change or refuse anything, and while nobody
-//! observes a stage costs one load. Invariant: a stage is reported after it was reached, on the
-//! thread that reached it, which goes on when the observer returns.
+//! An observer cannot change or refuse a stage, and without an observer a stage costs one load.
+//! Invariant: a stage is reported after it was reached, on its own thread, which continues when the
+//! observer returns.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use policy::Mechanism;
 
-/// Is told of every stage. Members of a parallel composition report from threads of their own.
+/// Receives every stage. Members of a parallel composition report from threads of their own.
 pub type Observer = Arc<dyn Fn(Progress) + Send + Sync>;
 
 /// Something was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// What is being carried out.
+    /// The mechanism at work.
     pub mechanism: Mechanism,
     /// How far it is.
     pub stage: Stage,
@@ -27,15 +27,15 @@ pub struct Progress {
 pub enum Stage {
     /// It is about to begin.
     Begun,
-    /// The local file is there, without the journal.
+    /// The local file exists, without the journal.
     Opened,
     /// All bytes are written; a power cut may still take them.
     Written,
     /// The bytes are durable.
     Synced,
-    /// A part of the journal is on its way to the server, and the rest is not.
+    /// A part of the journal is sent, and the rest is not.
     Sending,
-    /// All of the journal is on its way. Whether it is applied is not known.
+    /// All of the journal is sent. Whether the server has applied it is not known.
     Sent,
     /// The server said that it is applied.
     Applied,

@@ -1,9 +1,9 @@
-//! Policies that were set, and what their directories are called today.
+//! Policies that were set, and the present paths of their directories.
 //!
-//! The cluster map knows a directory by its inode, and by the path that it had. Mostly that is still
-//! the path; else the server knows the new one of what it has in memory. What neither says is looked
-//! for in the whole namespace, once for all: after a restart of the server, for a directory that was
-//! renamed, or removed.
+//! The cluster map has the inode of each directory and its path at the time of the setting. If the
+//! path leads elsewhere now, the server knows the new path of a directory in its memory. Other
+//! directories are searched for in the whole namespace, all in one walk: after a restart of the
+//! server, a directory that was renamed or removed.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ pub(crate) fn today(fs: &Fs, entries: Vec<PolicyEntry>) -> Result<Vec<PolicyEntr
     Ok(known)
 }
 
-/// What is not there, or may not be looked at.
+/// Whether a path does not exist, or may not be searched.
 fn is_unknown(errno: Errno) -> bool {
     use Errno::{Access, Busy, NotDirectory, NotFound, Stale};
     [Access, Busy, NotDirectory, NotFound, Stale].contains(&errno)
@@ -44,7 +44,7 @@ fn leads_to(fs: &Fs, entry: &PolicyEntry) -> Result<bool> {
     match fs.call(Op::Walk { base: Ino::ROOT, path: &entry.path }) {
         Ok(Answer::Walked { attr, .. }) => Ok(attr.is_some_and(|attr| attr.ino == entry.ino)),
         Ok(_) => Ok(false),
-        // A subtree in which others may not look.
+        // A subtree that other clients may not search.
         Err(error) if error.errno == Errno::Busy => Ok(true),
         Err(error) if is_unknown(error.errno) => Ok(false),
         Err(error) => Err(error),

@@ -1,8 +1,8 @@
 //! Pools of the object store that policies name (E-03).
 //!
-//! People name pools, names of objects have their numbers: whoever hands a policy on asks the store
-//! first, so that a pool which does not exist is an error where the policy is set, not where somebody
-//! writes a file.
+//! People name pools, and the names of objects have numbers. A client that passes a policy on asks
+//! the store first, so that an unknown pool is an error where the policy is set, not where a file
+//! is written.
 
 use policy::Policy;
 use types::Result;
@@ -26,7 +26,7 @@ impl Cluster {
             Ok(parsed) if parsed.policy.data_pool.is_some() => {
                 Ok(self.numbered(&parsed.policy)?.to_yaml())
             }
-            // What is wrong with it the server says.
+            // The server reports other faults of the text.
             Ok(_) | Err(_) => Ok(text.to_owned()),
         }
     }

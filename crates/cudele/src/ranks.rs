@@ -1,9 +1,10 @@
 //! Several metadata servers: which of them a request is for.
 //!
-//! A client has a link, and with it a session, for each rank that it has something to ask. It guesses
-//! who serves an inode by who gave its number out, which is right for all that did not move, and
-//! learns from what servers answer ([`Elsewhere`]) where that is wrong (B-02). A request is sent to
-//! another rank only after one has said that it was not carried out and will not be.
+//! A client has one link, and so one session, for each rank that it asks. Its first guess is that
+//! the rank that allocated an inode number serves the inode, which is right for every inode that
+//! did not move. The answers of servers ([`Elsewhere`]) correct wrong guesses (B-02). A request
+//! goes to another rank only after a rank has answered that it did not execute the request and will
+//! not.
 //!
 //! While only rank 0 was heard of, all of this costs two comparisons for a request.
 
@@ -31,19 +32,18 @@ pub use pinned::Pinned;
 /// How long a rank that is to serve a subtree may take to notice that.
 const NOTICE_WITHIN: Duration = Duration::from_millis(300);
 const RETRY: Duration = Duration::from_millis(5);
-/// Servers that are asked for one request at least before it is given up: a subtree may move while they
-/// are.
+/// The least number of ranks to ask before a request fails: its subtree may move meanwhile.
 const HOPS_MAX: usize = 64;
-/// How long it may take until those whom a move concerns agree on who serves a subtree.
+/// The time within which the ranks of a move agree on the server of a subtree.
 const AGREE_WITHIN: Duration = Duration::from_secs(10);
-/// A tenure is said with its rank in the bits above these.
+/// The bits of a term; the bits above hold its rank.
 const TENURE_BITS: u32 = 48;
-/// Inodes whose rank is remembered because it is not the one that gave the number out.
+/// The number of moved inodes whose rank is remembered.
 const PLACES_MAX: usize = 1 << 20;
 
 pub(crate) type Handler = Arc<Mutex<Box<dyn FnMut(Notice) + Send>>>;
 
-/// What is known of other ranks than 0.
+/// The state of the ranks other than 0.
 #[derive(Default)]
 pub(crate) struct Ranks {
     /// Whether anything was found on another rank.
@@ -52,7 +52,7 @@ pub(crate) struct Ranks {
     redirected: AtomicU64,
     pub(crate) fragments: crate::fragments::Known,
     known: Mutex<Known>,
-    /// Held while what is open goes from one session to another.
+    /// Held while open files move from one session to another.
     carrying: Mutex<()>,
 }
 
@@ -61,7 +61,7 @@ struct Known {
     links: BTreeMap<Rank, Arc<Link>>,
     places: Map<Ino, Rank>,
     handler: Option<Handler>,
-    /// It does nothing: whoever listens takes its place.
+    /// The handler drops notices: a listener replaces it.
     handler_is_idle: bool,
     wants_alone: WantsAlone,
 }
@@ -77,7 +77,7 @@ impl Ranks {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who hears what servers say unasked: the first who does something about it.
+    /// The handler of notices: the first one that does more than drop them.
     pub(crate) fn handled_by(&self, handler: impl FnMut(Notice) + Send + 'static) -> Handler {
         let mut state = self.lock();
         let is_idle = std::mem::take(&mut state.handler_is_idle);
@@ -127,7 +127,7 @@ impl Ranks {
 }
 
 impl Fs {
-    /// Requests that a server sent on to another one, because it does not serve what they are about.
+    /// The number of requests that a server referred to another rank.
     #[must_use]
     pub fn redirected(&self) -> u64 {
         self.ranks.redirected.load(Ordering::Relaxed)
@@ -139,7 +139,7 @@ impl Fs {
         self.place(ino)
     }
 
-    /// The link to whoever serves an inode.
+    /// The link to the rank that serves an inode.
     pub(crate) fn link_of(&self, ino: Ino) -> Arc<Link> {
         let rank = self.place(ino);
         self.link_to(rank).unwrap_or_else(|_| self.shared_link())

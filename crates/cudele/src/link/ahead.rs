@@ -1,9 +1,9 @@
-//! Changes that are answered here, in directories that this client has alone (asynchronous operations):
-//! when the server hears of them.
+//! Asynchronous operations: sends the server the changes that this client answered itself, in
+//! directories that it has to itself.
 //!
-//! That is when enough has been collected, when this client asks for anything, when somebody else wants
-//! to look, and a few milliseconds after the first in any case: a thread sees to that. It also tells the
-//! server of closed files, if nothing else was said for a while.
+//! They are sent when enough have accumulated, with every request of this client, when another
+//! client wants to look, and at the latest a few milliseconds after the first: a thread takes care
+//! of that. The thread also reports closed files to the server if no request does.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -16,30 +16,31 @@ use super::{Link, State};
 
 /// How long the server may not have heard of a change.
 const DELAY: Duration = Duration::from_millis(2);
-/// The same of a file that was closed: while it is taken for open, nobody else has its directory alone.
+/// The same for a closed file: while the server takes it for open, no client can have its directory
+/// to itself.
 const CLOSED_DELAY: Duration = Duration::from_millis(200);
 /// So many bytes are sent at once.
 const BYTES: usize = 8 << 10;
 
-/// What is known of when the server heard of changes.
+/// The state of the changes that the server does not know yet.
 #[derive(Debug, Default)]
 pub(super) struct Telling {
     /// There is a thread that tells it.
     present: bool,
     /// It sleeps until there is something to tell.
     asleep: bool,
-    /// When the oldest was sent of what the server has not settled.
+    /// The time at which the oldest unsettled change was sent.
     sent: Option<Instant>,
 }
 
 impl State {
-    /// Sends what was answered here.
+    /// Sends the changes that were answered here.
     fn tell_ahead(&mut self, now: Instant) {
         self.session.send_ahead(&mut self.effects);
         self.telling.sent.get_or_insert(now);
     }
 
-    /// The server has come up with what was sent.
+    /// The server has settled all changes that were sent.
     pub(super) fn note_settled(&mut self) {
         if std::mem::take(&mut self.effects.settled) {
             self.heard = self.heard.max(self.telling.sent.take());
@@ -48,7 +49,7 @@ impl State {
 }
 
 impl Link {
-    /// There is something that the server is told when nothing else is.
+    /// Notes a message that is sent if no request takes it along.
     pub(super) fn tell_later(&self, state: &mut State) {
         if std::mem::take(&mut state.telling.asleep) {
             self.teller.notify_one();
@@ -68,14 +69,14 @@ impl Link {
         false
     }
 
-    /// Takes directories alone from now on. Says whether a thread is needed for [`Link::tell_regularly`].
+    /// Starts to take directories. Returns whether a thread is needed for [`Link::tell_regularly`].
     pub(crate) fn begin_telling(&self, wants: WantsAlone) -> bool {
         let mut state = self.lock();
         state.session.take_alone(wants);
         wants != WantsAlone::Never && !std::mem::replace(&mut state.telling.present, true)
     }
 
-    /// Tells the server what was answered here, soon after it was, until the link is closed.
+    /// Sends changes that were answered here soon after, until the link is closed.
     pub(crate) fn tell_regularly(&self) {
         let mut state = self.lock();
         while !self.closed.load(Ordering::Acquire) && !state.fenced {
@@ -115,14 +116,15 @@ impl Link {
         self.teller.notify_all();
     }
 
-    /// Before the connection is closed: what was answered here is sent, if the server is there.
+    /// Before the connection is closed: sends changes that were answered here, if there is a
+    /// server.
     pub(crate) fn settle_at_end(&self) {
         let ahead = {
             let state = self.lock();
             state.session.is_ahead() && state.sender.is_some()
         };
         if ahead {
-            // Whoever needs to know has synced before.
+            // A caller that needs the result has called `sync`.
             let _ = self.settle();
         }
     }

@@ -1,8 +1,7 @@
 //! Connections: made, and made again.
 //!
-//! A server that comes back from a crash is first brought to what this client had seen: with the
-//! requests that are sent again, then with the logs of strong consistency with local durability.
-//! Only then is it asked for anything else.
+//! A server that returns from a crash first gets the state that this client has seen: the repeated
+//! requests, then the logs of strong consistency with local durability. Other requests follow.
 
 use std::time::{Duration, Instant};
 
@@ -16,9 +15,9 @@ use super::{CHUNK_BYTES, Link, State, Waiting};
 use crate::strong_log::StrongLog;
 use crate::{Cluster, Fs, Stage};
 
-/// How long a request waits for a server that is away, unless somebody says otherwise.
+/// The default time that a request waits for a server that is away.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
-/// What a client is told whose work was taken over.
+/// The error of a client whose work another client took over.
 const FENCED: Errno = Errno::Stale;
 /// How long to wait before looking for the server again.
 const RETRY: Duration = Duration::from_millis(20);
@@ -44,8 +43,8 @@ impl Link {
         if state.sender.is_some() { Ok(()) } else { self.connect(&mut state, Instant::now()) }
     }
 
-    /// The connection is gone: makes another one for those who wait. If that fails they all are
-    /// told.
+    /// Replaces a broken connection for the waiting threads. If that fails, all of them get the
+    /// error.
     pub(super) fn restore(&self, state: &mut State, error: &Error) {
         self.disconnect(state);
         let chunked = |waiting: &Waiting| waiting.chunked && waiting.answer.is_none();
@@ -83,8 +82,8 @@ impl Link {
         state.session.handle(Input::Disconnected, &mut state.effects);
     }
 
-    /// Connects to the active server, waiting for one for a while from this moment on: who has
-    /// waited for others that tried waits no longer than they.
+    /// Connects to the active server. The wait for one counts from `since`: a thread that waited
+    /// for the attempts of other threads waits no longer than they did.
     pub(crate) fn connect(&self, state: &mut State, since: Instant) -> Result<()> {
         self.away.set(Some((since, "no connection yet".to_owned())));
         let connected = self.connect_patiently(state, since);
@@ -146,7 +145,7 @@ impl Link {
         }
     }
 
-    /// Waits for the welcome, and brings the server to what this client had seen.
+    /// Waits for the welcome, and gives the server the state that this client has seen.
     fn introduce(&self, state: &mut State, connection: &mut Connection) -> Result<()> {
         let logs = self.logs.all();
         if let Err(error) = flush(state, connection) {
@@ -167,8 +166,8 @@ impl Link {
         flush(state, connection)
     }
 
-    /// Sends the server a log that it needs. Errors are of the connection: one of the log itself is
-    /// told to whoever asks next.
+    /// Sends the server a log that it needs. Returns errors of the connection; the next request
+    /// gets an error of the log.
     fn replay(
         &self,
         state: &mut State,
@@ -225,8 +224,8 @@ impl Link {
     }
 }
 
-/// What a request is told that was not carried out because no server could be reached. How it
-/// could not be reached is no answer to what was asked: there may be such a file.
+/// The error of a request that was not executed because no server could be reached. The error of
+/// the connection is no answer to the request: `ENOENT` would mean that there is no such file.
 pub(super) fn away(error: Error) -> Error {
     if error.errno == FENCED { error } else { Error { errno: Errno::Io, ..error } }
 }
@@ -266,8 +265,8 @@ fn await_answer(state: &mut State, connection: &mut Connection, tid: Tid) -> Res
     Ok(())
 }
 
-/// The server that answers, or will: one that recovers waits for its clients, which have to send
-/// again what is not safe before anybody else is served.
+/// The address of the active server, or of one that recovers: that one waits for its clients, which
+/// must repeat unsafe requests before it serves any other request.
 fn active_server(cluster: &Cluster, rank: Rank) -> Result<Address> {
     let map = cluster.status()?;
     let of_rank = |entry: &&MdsEntry| entry.rank == rank;

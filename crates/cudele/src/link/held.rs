@@ -1,4 +1,5 @@
-//! Files that are open in the session: given up, closed, and carried to the session with another rank.
+//! Open files of the session: yields them, closes them, and moves them to the session with another
+//! rank.
 
 use client::Carried;
 use types::{Cred, Ino, Result};
@@ -7,9 +8,9 @@ use wire::Op;
 use super::{Link, UNTOLD_BYTES_MAX};
 
 impl Link {
-    /// Gives a file up if the server wants that. Nothing can be opened or closed between the
-    /// question and the answer: what is open when the server hears it is what it wanted. Says
-    /// whether it was wanted.
+    /// Yields a file if the server recalled it. No open or close comes between the question and the
+    /// answer: the server gets the state that it recalled. Returns whether it had recalled the
+    /// file.
     pub(crate) fn yield_recalled(&self, cred: &Cred, ino: Ino) -> Result<bool> {
         let state = self.lock();
         if !state.session.is_recalled(ino) {
@@ -18,8 +19,8 @@ impl Link {
         self.request_now(state, cred, Op::Yield { ino }, &[]).map(|_| true)
     }
 
-    /// Closes what was opened, and waits for nothing. The server is told now or, if that can wait,
-    /// with the next request; at once if somebody is known to wait for it.
+    /// Closes a file without waiting. The server gets the message now or, if `can_wait`, with the
+    /// next request; at once if another client is known to wait.
     pub(crate) fn close_file(&self, ino: Ino, write: bool, can_wait: bool) {
         let mut state = self.lock();
         let shared = &mut *state;
@@ -32,7 +33,7 @@ impl Link {
         }
     }
 
-    /// Gives what is open of a file to the session with another rank.
+    /// Takes the open state of a file out, for the session with another rank.
     pub(crate) fn take_out(&self, ino: Ino) -> Carried {
         let mut state = self.lock();
         let shared = &mut *state;
@@ -41,7 +42,7 @@ impl Link {
         carried
     }
 
-    /// Takes over what was open in the session with another rank.
+    /// Adds the open state from the session with another rank.
     pub(crate) fn put_in(&self, ino: Ino, carried: Option<Carried>) {
         let mut state = self.lock();
         let shared = &mut *state;

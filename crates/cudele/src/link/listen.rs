@@ -1,8 +1,8 @@
 //! Hearing the server when nothing was asked.
 //!
-//! Whoever waits for an answer also takes in what the server says unasked. When nobody has asked
-//! for a moment, the listener reads. It blocks there, so an idle client costs nothing; and as soon
-//! as somebody asks again it leaves reading to them, so a busy one is not slowed down.
+//! A thread that waits for an answer also receives notices of the server. When no thread has asked
+//! for a moment, the listener reads. It blocks there, so an idle client costs nothing; when a
+//! thread asks again, the listener leaves the reading to it, so a busy client is not slowed down.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Condvar, MutexGuard, PoisonError};
@@ -13,12 +13,12 @@ use types::{Errno, Error, Ino, Rank};
 use super::{Link, State};
 use crate::Notice;
 
-/// How long nobody must have asked before the listener reads.
+/// The time without a request after which the listener reads.
 const IDLE: Duration = Duration::from_millis(1);
 /// How long to wait before the server is looked for again that was away for long.
 const AWAY: Duration = Duration::from_secs(1);
 
-/// What the server said unasked.
+/// A notice of the server.
 #[derive(Debug)]
 pub(crate) enum Heard {
     Notice(Notice),
@@ -26,19 +26,19 @@ pub(crate) enum Heard {
     Moved(Rank, Vec<Ino>),
 }
 
-/// What the listener shares with those who ask.
+/// The state that the listener shares with asking threads.
 #[derive(Debug, Default)]
 pub(crate) struct Listening {
-    /// What the server said unasked and the listener has not handed out.
+    /// Notices that the listener has not passed on.
     pub(super) heard: std::collections::VecDeque<Heard>,
     /// There is a listener.
     pub(super) present: bool,
-    /// It sleeps until there is something to hand out, or nobody reads any more.
+    /// The listener sleeps until there is a notice, or no thread reads.
     pub(super) asleep: bool,
 }
 
 impl Link {
-    /// Hands out what the server says unasked, until the link is closed or the client fenced.
+    /// Passes notices to `handle`, until the link is closed or the client fenced.
     pub(crate) fn listen(&self, mut handle: impl FnMut(Heard)) {
         let mut state = self.lock();
         let mut asked = state.requests;
@@ -50,7 +50,7 @@ impl Link {
             } else if std::mem::replace(&mut asked, state.requests) != state.requests {
                 state = wait(&self.listener, state, IDLE);
             } else if state.reading {
-                // Somebody waits for long: they read, and say when they stop.
+                // A thread waits for long: it reads, and wakes the listener when it stops.
                 state.listening.asleep = true;
                 state = self.listener.wait(state).unwrap_or_else(PoisonError::into_inner);
             } else {
@@ -64,10 +64,10 @@ impl Link {
         state.listening.present = false;
     }
 
-    /// Whether this is the first who wants to listen.
+    /// Whether this is the first listener.
     pub(crate) fn begin_listening(&self) -> bool {
         let mut state = self.lock();
-        // Who hears when to forget may remember.
+        // A client that receives recalls may cache answers.
         state.session.remember();
         !std::mem::replace(&mut state.listening.present, true)
     }
@@ -79,12 +79,12 @@ impl Link {
         }
     }
 
-    /// Ends the connection, and whoever listens.
+    /// Ends the connection and the listener.
     pub(crate) fn close(&self) {
         self.settle_at_end();
         self.closed.store(true, Ordering::Release);
         let mut state = self.lock();
-        // Else the next to change what was remembered here would wait for this client in vain.
+        // Otherwise the next change of an entry in the cache here would wait for this client.
         let leaving = &mut *state;
         leaving.session.leave(&mut leaving.effects);
         state = self.send(state);

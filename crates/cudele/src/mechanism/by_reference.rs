@@ -1,8 +1,8 @@
-//! Merging by reference, seen from the client: what the journal made goes into the object store as
-//! sorted runs, and the metadata server is sent their list and what is left of the journal.
+//! Merge by reference at the client: the results of the journal go into the object store as sorted
+//! runs, and the metadata server receives their list and the rest of the journal.
 //!
-//! Nothing that was stored here is deleted again, whatever the server says: an attempt whose answer was
-//! lost may have made a directory of it.
+//! Objects that were stored here are not deleted again, whatever the answer: an attempt whose
+//! answer was lost may have made a directory of them.
 
 use std::time::Instant;
 
@@ -19,7 +19,7 @@ use crate::Fs;
 use crate::fs::unexpected;
 use crate::subtree::Written;
 
-/// What is to be merged.
+/// The journal to merge, and its runs.
 pub(crate) struct Whole<'a, B> {
     pub(crate) subtree: Ino,
     pub(crate) header: &'a SegmentHeader,
@@ -30,8 +30,8 @@ pub(crate) struct Whole<'a, B> {
     pub(crate) unused: Unused<'a>,
 }
 
-/// Merges by reference, with runs that are `written` or to be, if the journal can be told so; else says why not. `asked` is called before the
-/// server is asked.
+/// Merges by reference, with runs that are `written` or still to be, if the journal allows that;
+/// otherwise returns the reason. Calls `asked` before the request.
 pub(crate) fn merge<B: AsRef<[u8]>>(
     fs: &Fs,
     whole: &Whole<'_, B>,
@@ -39,7 +39,8 @@ pub(crate) fn merge<B: AsRef<[u8]>>(
     asked: impl FnOnce(),
 ) -> Result<std::result::Result<(MergeReport, MergedBy), ByValue>> {
     let Whole { subtree, header, blocks, object, flags, unused } = *whole;
-    // A directory that others have names in says so, and one that was restarted since is read.
+    // The answer shows whether other clients have names in the directory; a restarted server reads
+    // the directory for it.
     let root = Fs::attr_answer(fs.call(Op::GetAttr { ino: subtree })?)?;
     let is_empty = root.size == 0;
     let written = written.map(|written| written.finish(header, blocks, is_empty)).transpose()?;
@@ -54,7 +55,7 @@ pub(crate) fn merge<B: AsRef<[u8]>>(
         Err(reason) => return Ok(Err(reason)),
     };
     for (name, bytes) in &told.objects {
-        // Nothing is expected of what is there: it would be the same.
+        // An existing object of this name has the same content.
         let _ = fs.store().put(name, bytes, Expect::Any)?;
     }
     let rest = match object {
@@ -86,15 +87,15 @@ pub(crate) fn merge<B: AsRef<[u8]>>(
     report.events = told.list.last.0 + 1 - told.header.first_seq.0;
     report.created += told.created;
     if let Some(object) = object {
-        // What the server would need after a crash are the runs and the rest.
+        // After a crash the server needs the runs and the rest only.
         fs.store().delete(object)?;
     }
     let runs = told.list.dirs.len() as u64;
     Ok(Ok((report, MergedBy { runs, events: told.events, seconds, because: None })))
 }
 
-/// Merges the journal in an object by what a verifier has written and proved, if one has, of all of it up
-/// to `last`, and the server believes it.
+/// Merges the journal in an object by the runs that a verifier has written and proved, if one has
+/// proved all of it up to `last` and the server trusts it.
 pub(crate) fn merge_proved(
     fs: &Fs,
     (subtree, object, last): (Ino, &str, Seq),
@@ -107,7 +108,7 @@ pub(crate) fn merge_proved(
         Err(error) if error.errno == Errno::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    // What is damaged, or of a shorter journal, is of no use.
+    // A damaged list, or one of a shorter journal, is useless.
     let Ok((list, rest)) = RunList::decode(&message) else { return Ok(None) };
     let Ok(header) = SegmentHeader::decode(rest) else { return Ok(None) };
     if list.last != last {

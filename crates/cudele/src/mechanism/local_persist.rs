@@ -67,7 +67,7 @@ fn write(path: &Path, material: &Material<'_>, fresh: bool) -> std::io::Result<u
     if fresh {
         file.write_all(&header)?;
     } else {
-        // What an attempt that did not complete left here is written over, not followed.
+        // Overwrites the file of an attempt that did not complete, instead of appending to it.
         let before: usize =
             material.blocks[..material.persisted_locally].iter().map(Vec::len).sum();
         start = (header.len() + before) as u64;

@@ -1,6 +1,6 @@
-//! Nonvolatile Apply (M-05), seen from the client: the journal goes into the object store, and the
-//! metadata server applies it from there and writes what changed to the metadata store before it
-//! answers. Nothing that anybody kills afterwards takes it away, and the server need not restart.
+//! Nonvolatile Apply (M-05) at the client: the journal goes into the object store, and the metadata
+//! server applies it from there and writes the changes to the metadata store before it answers.
+//! They survive any later kill, and the server need not restart.
 
 use std::sync::atomic::Ordering;
 
@@ -9,8 +9,8 @@ use wire::{MergeFlags, MergeReport, Unused};
 
 use super::{Material, MergedBy, global_persist};
 
-/// Returns the report, how many bytes of the journal were written to the store by this client, and how
-/// it was told.
+/// Returns the report, the bytes of the journal that this client wrote to the store, and the way of
+/// the merge.
 pub(crate) fn nonvolatile_apply(material: &Material<'_>) -> Result<(MergeReport, u64, MergedBy)> {
     let flags = MergeFlags { store: true, ..material.merge };
     let merged_by = match material.by_reference(flags)? {
