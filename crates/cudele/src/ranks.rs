@@ -32,7 +32,7 @@ pub use pinned::Pinned;
 /// How long a rank that is to serve a subtree may take to notice that.
 const NOTICE_WITHIN: Duration = Duration::from_millis(300);
 const RETRY: Duration = Duration::from_millis(5);
-/// The least number of ranks to ask before a request fails: its subtree may move meanwhile.
+/// A request asks at least so many ranks before it fails: its subtree may move meanwhile.
 const HOPS_MAX: usize = 64;
 /// The time within which the ranks of a move agree on the server of a subtree.
 const AGREE_WITHIN: Duration = Duration::from_secs(10);
@@ -200,8 +200,8 @@ impl Fs {
         Ok(self.cluster().status()?.mds.len() > 1)
     }
 
-    /// The tenure of the server of whoever serves a directory, and who that is: as long as it is the
-    /// same, no server was restarted in between.
+    /// The term and the rank of the server of a directory: while it is the same, no server was
+    /// restarted.
     pub(crate) fn tenure_at(&self, dir: Ino) -> Epoch {
         let rank = self.place(dir);
         let link = self.link_of(dir);
@@ -212,14 +212,14 @@ impl Fs {
         Epoch(epoch.0 | u64::from(rank.0) << TENURE_BITS)
     }
 
-    /// Who has a subtree with this root, or was given this inode number with one, as all ranks say; 0 for
-    /// nobody.
+    /// The client that has decoupled a subtree with this root, or received this inode number with
+    /// one, by the answers of all ranks; 0 for none.
     pub(crate) fn holder(&self, ino: Ino) -> Result<ClientId> {
         let ranks = self.cluster().status()?.mds.into_iter().map(|entry| entry.rank);
         for rank in ranks {
             let answer = self.link_to(rank)?.request(self.cred(), Op::Held { ino }, &[])?;
             let bytes = crate::fs::bytes_answer(answer)?;
-            // What is not understood is somebody.
+            // A malformed answer counts as a client.
             let holder = bytes.try_into().map_or(u64::MAX, u64::from_le_bytes);
             if holder != 0 {
                 return Ok(ClientId(holder));
@@ -228,7 +228,7 @@ impl Fs {
         Ok(ClientId(0))
     }
 
-    /// What one rank says after the other, until one carries it out.
+    /// Asks one rank after the other, until one executes the request.
     fn request_ranked(
         &self,
         cred: &Cred,
@@ -246,7 +246,7 @@ impl Fs {
             }
         }
         let mut rank = named(&op).map_or(Rank(0), |ino| self.place(ino));
-        // A number says who gave it out, and perhaps there is no such rank any more.
+        // A number names the rank that allocated it, which may have been removed.
         let mut asked = Vec::new();
         let mut told_at = None;
         let mut visited = std::collections::BTreeSet::from([rank]);
@@ -263,11 +263,11 @@ impl Fs {
                     return self.follow(cred, op, elsewhere);
                 }
                 if !visited.insert(elsewhere.rank) {
-                    // It came and went: whoever has it now may not know yet.
+                    // The inode moved on: the receiving rank may not know yet.
                     std::thread::sleep(RETRY);
                 }
                 rank = elsewhere.rank;
-                // What is open is told there before it is changed by this.
+                // The rank learns of open files before this request changes the file.
                 self.note_found(&op, rank, true);
                 told_at = Some(Instant::now());
                 asked.clear();
@@ -280,7 +280,7 @@ impl Fs {
             match result {
                 Ok(Answer::Elsewhere(elsewhere)) => told = Some(*elsewhere),
                 Err(error) if error.errno == Errno::Stale && named(&op).is_some() => {
-                    // It was just said that it is there: it may be that the rank has not heard.
+                    // A rank referred to this one a moment ago, which may not know yet.
                     if told_at.is_some_and(|at| at.elapsed() < NOTICE_WITHIN) {
                         std::thread::sleep(RETRY);
                         continue;
@@ -327,7 +327,7 @@ impl Fs {
         Ok(ranks.into_iter().find(|rank| !asked.contains(rank)))
     }
 
-    /// Goes on below the root of a subtree of another rank.
+    /// Continues a walk below the root of a subtree of another rank.
     fn follow(&self, cred: &Cred, op: Op<'_>, elsewhere: Elsewhere) -> Result<Answer> {
         let Elsewhere { rank, root, parent, rest } = elsewhere;
         self.set_place(root, rank);
@@ -344,14 +344,14 @@ impl Fs {
         }
     }
 
-    /// The inode that a request was about is there.
+    /// Notes the rank of the subject of a request.
     fn note_place(&self, op: &Op<'_>, rank: Rank) {
         if let Some(ino) = named(op) {
             self.set_place(ino, rank);
         }
     }
 
-    /// As [`Fs::note_place`], of what was thought to be elsewhere if `is_news`.
+    /// As [`Fs::note_place`]; with `is_news`, another rank was expected.
     fn note_found(&self, op: &Op<'_>, rank: Rank, is_news: bool) {
         self.note_place(op, rank);
         if is_news && let Some(ino) = named(op) {
@@ -363,7 +363,7 @@ impl Fs {
         self.ranks.set_place(ino, rank);
     }
 
-    /// What a rank names is there, too.
+    /// Notes the rank of the inodes in an answer.
     fn learn(&self, rank: Rank, answer: &Answer) {
         let learn = |ino: Ino| {
             if ino.given_by() != rank {
@@ -373,7 +373,7 @@ impl Fs {
         if let Answer::Attr(attr) | Answer::Walked { attr: Some(attr), .. } = answer {
             self.set_place(attr.ino, rank);
         }
-        // Who has a name of a directory that is split has not the directory.
+        // The rank with a name of a split directory may not have the directory.
         if let Answer::Walked { parent, .. } = answer
             && !self.ranks.fragments.is_split(*parent)
         {
@@ -439,7 +439,7 @@ pub(crate) fn named(op: &Op<'_>) -> Option<Ino> {
         | Op::Merge { subtree, .. }
         | Op::Release { subtree, .. }
         | Op::TakeOver { subtree } => Some(subtree),
-        // What is about a path, or a branch, is rank 0's, and the rest is about no inode.
+        // Requests about a path or a branch go to rank 0; the rest is about no inode.
         Op::Held { .. }
         | Op::Sync
         | Op::Settle
@@ -450,8 +450,8 @@ pub(crate) fn named(op: &Op<'_>) -> Option<Ino> {
     }
 }
 
-/// Whether a server was restarted between two tenures. What another rank has was stored before it went
-/// there.
+/// Whether a server was restarted between two terms. The state of a subtree is stored before it
+/// moves to another rank.
 pub(crate) fn is_restarted(before: Epoch, now: Epoch) -> bool {
     before != now && before.0 >> TENURE_BITS == now.0 >> TENURE_BITS
 }

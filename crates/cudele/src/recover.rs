@@ -1,10 +1,10 @@
-//! Taking over the work of a client that is gone (F-19): on its machine, on another one that has its
-//! disk, or anywhere if its journal is in the object store.
+//! Takes over the work of a dead client (F-19): on its machine, on a machine with its disk, or
+//! anywhere if its journal is in the object store.
 //!
-//! The client is fenced first: from then on the metadata server hears it no more, and a store that
-//! can shuts it out, so that what is read of its journals is all there will ever be. The journals are kept on this machine's disk under
-//! a client of its own before anything else is done with them, so that a crash of this machine is
-//! one more that can be recovered from.
+//! The client is fenced first: the metadata server rejects its messages, and a store with such a
+//! function shuts it out, so that its journals are complete when they are read. They are then
+//! copied to the disk of this machine under a new client, so that a crash of this machine is only
+//! one more to recover from.
 
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::state::io_error;
 use crate::subtree::Earlier;
 use crate::{Cluster, Owner, StateDir, Subtree};
 
-/// A journal that somebody left.
+/// A journal of a dead client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
     /// A file, or an object of the store.
@@ -31,7 +31,7 @@ pub struct Left {
     pub first: u64,
 }
 
-/// What was found, and taken over if it was not only looked for.
+/// The result of a recovery, or of a search.
 #[derive(Debug)]
 pub struct Recovered {
     /// The client that had the subtree.
@@ -43,13 +43,12 @@ pub struct Recovered {
 }
 
 impl Cluster {
-    /// Takes over a decoupled subtree whose client is gone, with the journals that it left on this
-    /// machine's disk, below the directory `disk`, or in the object store. With `look` nothing is
-    /// changed.
+    /// Takes over a decoupled subtree of a dead client, with its journals below the directory
+    /// `disk` of this machine, or in the object store. With `look`, nothing changes.
     ///
     /// # Errors
-    /// `ENOENT` if there is no journal: then what the client had is lost with it. `EPERM` unless for
-    /// root and the owner of the directory. `EBADMSG` for a journal with a hole.
+    /// `ENOENT` if there is no journal: the changes of the client are lost with it. `EPERM` except
+    /// for root and the owner of the directory. `EBADMSG` for a journal with a hole.
     pub fn recover(
         self: &Arc<Self>,
         path: &Path,
@@ -71,9 +70,9 @@ impl Cluster {
             ));
         }
         let granted = fs.take_over(known.ino).map_err(|error| error.about(path.to_string()))?;
-        // What it writes itself, content and journal objects, the metadata server cannot refuse.
+        // The metadata server cannot reject the client's own writes of content and journal objects.
         fs.store().shut_out(from)?;
-        // What it wrote until it was fenced counts, too.
+        // Its writes until the fencing count.
         let found = find(&fs, known, disk)?;
         let state = StateDir::of(fs.cluster_id(), known.ino)?;
         let mut next = 1;
@@ -98,7 +97,7 @@ impl Cluster {
             merged_in: None,
             empty: false,
             objects: Vec::new(),
-            // What the client that is gone used beyond its journals, nobody knows.
+            // The dead client may have used any of its numbers.
             used: granted.range.end.saturating_sub(1),
             exact: false,
             unused: Vec::new(),
@@ -138,7 +137,7 @@ fn find(
     let prefix = format!("journal/client/{:016x}.", known.ino.0);
     let grant = format!(".{:x}.", known.range.start);
     for object in fs.store().list(&prefix)? {
-        // Others are of earlier decouplings, which recovery may still need.
+        // Other objects belong to earlier decouplings, and recovery may still need them.
         if object[prefix.len()..].contains(&grant) {
             let (bytes, _) = fs.store().get(&object)?;
             // A client may be gone in the middle of its first write.

@@ -1,5 +1,5 @@
-//! What a client that listens ([`Fs::listen`]) remembers of what the server told it, so that it need not
-//! ask again.
+//! The answers of servers that a listening client ([`Fs::listen`]) keeps, and need not ask for
+//! again.
 
 use types::{Cred, Errno, Ino, Result};
 use wire::{Answer, Op};
@@ -13,7 +13,7 @@ use crate::ranks::{named, second};
 const LIST_PAGE: u32 = 4096;
 
 impl Fs {
-    /// Questions that were answered from what this client remembers, without a request.
+    /// The number of questions that this client answered itself.
     #[must_use]
     pub fn answered_here(&self) -> u64 {
         let others = self.ranks.others();

@@ -1,9 +1,9 @@
-//! A copy of a file in its place: what clients of a branch's server do before they write to a file that the
-//! job has not made ([`PrivateServer`](crate::PrivateServer)). What the file was stays as it is, because the
-//! trunk and other branches refer to it.
+//! Replaces a file by a copy: clients of a branch's server do so before they write to a file that
+//! the job has not made ([`PrivateServer`](crate::PrivateServer)). The old file does not change,
+//! because the trunk and other branches refer to it.
 //!
-//! Invariant: the name stands for the old file or the whole copy at any time, and for one copy only,
-//! however many clients want one.
+//! Invariant: at any time the name leads to the old file or to the whole copy, and to one copy
+//! only, however many clients ask for one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,14 +17,15 @@ use crate::{Dir, Fs, NewFile};
 static NEXT_OWNER: AtomicU64 = AtomicU64::new(1 << 63);
 
 impl Fs {
-    /// Puts a copy of a file in its place, if the name still stands for it. Afterwards it stands for another
-    /// inode. Needed where opening a file for writing is refused with `EROFS`.
+    /// Replaces a file by a copy, if the name still leads to the file. Afterwards the name leads to
+    /// another inode. Needed where an open for writing fails with `EROFS`.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` if the file has several names; `EPERM` if its owner cannot be kept; those of reading and
-    /// writing content. The file is as it was then.
+    /// `EOPNOTSUPP` if the file has several names; `EPERM` if its owner cannot be kept; the errors
+    /// of reading and writing content. The file is then unchanged.
     pub fn replace_by_copy(self: &Arc<Self>, parent: Ino, name: &[u8], ino: Ino) -> Result<()> {
-        // Nobody locks a directory for writing, so this is in nobody's way but of those who do the same.
+        // Programs take no write locks on directories, so this lock conflicts only with other
+        // replacements.
         let owner = NEXT_OWNER.fetch_add(1, Ordering::Relaxed);
         let (kind, mode, pid) = (LockKind::Posix, LockMode::Write, std::process::id());
         let lock = Lock { kind, mode, owner, pid, start: ino.0, end: ino.0 };
@@ -38,7 +39,7 @@ impl Fs {
         let about = |error: Error| error.about(String::from_utf8_lossy(name));
         let there = match self.call(Op::Lookup { parent, name }).and_then(Self::attr_answer) {
             Ok(there) if there.ino == ino => there,
-            // Somebody else was faster.
+            // Another client was faster.
             Ok(_) => return Ok(()),
             Err(error) if error.errno == Errno::NotFound => return Ok(()),
             Err(error) => return Err(about(error)),

@@ -1,8 +1,9 @@
 //! Reading a large directory straight from the object store (U-04).
 //!
-//! The metadata server is asked once, and writes down what only it has; from then on the client reads
-//! manifest and runs itself, in order of name, a piece at a time. What was in the directory when it was
-//! asked is seen; what is changed meanwhile may be. A name that is there throughout is seen once.
+//! One request makes the metadata server write its changes of the directory to the store. Then the
+//! client reads manifest and runs itself, piece by piece, in order of name. The scan has the names
+//! at the time of the request, and perhaps later changes. A name that exists throughout is seen
+//! once.
 
 use metastore::{InodeRecord, Manifest, RowValue, Scan, manifest_name};
 use objstore::{ObjectStore, ValueReader};
@@ -25,13 +26,14 @@ pub struct Scanned {
 }
 
 impl Fs {
-    /// Gives all entries of the directory that a path names, in order of name, from the object store.
-    /// The server need not have the directory in memory, and hardly anything is in this process's. The
-    /// attributes of sub-directories are without numbers of entries and links.
+    /// Gives all entries of the directory at a path, in order of name, from the object store. The
+    /// server need not have the directory in memory, and this process holds a small part. The
+    /// attributes of sub-directories lack the numbers of entries and links.
     ///
     /// # Errors
-    /// As [`Fs::walk`]; `ENOTDIR`, `EACCES` without read permission, `EBUSY` in a subtree that somebody
-    /// else has and blocks; `EBADMSG` if what is stored is damaged; what `take` says ends it.
+    /// The errors of [`Fs::walk`]; `ENOTDIR`, `EACCES` without read permission, `EBUSY` in a
+    /// blocked subtree of another client; `EBADMSG` for damaged objects; an error of `take` ends
+    /// the scan.
     pub fn scan(
         &self,
         path: impl AsRef<[u8]>,
@@ -65,8 +67,8 @@ impl Fs {
         self.scan_written(Self::attr_answer(written)?.ino, false, take)
     }
 
-    /// The same for a directory that the server has written down. Nobody is asked but the store. With `content`, what
-    /// inodes point to is read, too.
+    /// The same for a directory that the server has written to the store, without a request. With
+    /// `content`, reads the content of inodes, too.
     pub(crate) fn scan_written(
         &self,
         dir: Ino,
@@ -88,7 +90,8 @@ impl Fs {
             let mut content = content.then(|| Content::of(&**self.store(), dirfrag, &after));
             match self.scan_runs(dir, (&mut scan, content.as_mut()), &mut done, take) {
                 Ok(()) => return Ok(done),
-                // It was rewritten meanwhile: the runs of a newer manifest go on where this one ends.
+                // The directory was rewritten: the runs of the new manifest continue behind the
+                // last name.
                 Err(error) if error.errno == Errno::NotFound && tries < TRIES_MAX => {
                     tries = if done.entries > before { 0 } else { tries + 1 };
                     after = content.map_or_else(|| scan.after().to_vec(), |content| content.after);
@@ -181,10 +184,11 @@ impl Fs {
     }
 }
 
-/// What inodes of a directory point to, while it is read.
+/// Content and attributes of the inodes of a directory during a scan.
 struct Content<'a> {
     values: ValueReader<'a>,
-    /// The name before that whose content could not be read, if there is one: behind it is read again.
+    /// The name before the first one whose content was unreadable: the next attempt begins behind
+    /// it.
     after: Vec<u8>,
 }
 

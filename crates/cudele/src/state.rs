@@ -1,5 +1,5 @@
-//! What a client keeps on its own disk: who owns which decoupled subtree, and the journals of
-//! Local Persist. Nothing of this is written for subtrees that promise nothing locally (P-05).
+//! The files of a client on its own disk: the owners of decoupled subtrees, and the journals of
+//! Local Persist. A subtree without local durability writes none (P-05).
 
 mod share;
 
@@ -50,14 +50,14 @@ pub struct Owner {
     /// The number used last, in the order of the ranges; 0 for none. Journals may have used more.
     #[serde(default)]
     pub used: u64,
-    /// Whether all others that were used are in journals: no process was interrupted that had
+    /// Whether journals name all other numbers in use: no process was interrupted after it had
     /// written content for more, and no other client had the subtree before.
     #[serde(default)]
     pub exact: bool,
     /// The ends of ranges that were given up unused: start and end.
     #[serde(default)]
     pub unused: Vec<(u64, u64)>,
-    /// Objects of a client that is gone, whose journals were taken over: deleted at the end.
+    /// Objects of a dead client whose journals were taken over: deleted at the end.
     #[serde(default)]
     pub adopted: Vec<String>,
 }
@@ -86,12 +86,12 @@ impl Owner {
         self.ranges.iter().map(|(start, end)| InoRange { start: *start, end: *end })
     }
 
-    /// What was given up of them.
+    /// The ranges that were given up.
     pub fn unused(&self) -> impl Iterator<Item = InoRange> {
         self.unused.iter().map(|(start, end)| InoRange { start: *start, end: *end })
     }
 
-    /// What was not given up of them.
+    /// The ranges that were not given up.
     pub(crate) fn usable(&self) -> impl Iterator<Item = InoRange> {
         self.ranges().map(|range| {
             let given_up = self.unused().find(|end| range.contains(Ino(end.start)));
@@ -162,7 +162,7 @@ impl StateDir {
         Ok(Self { dir: root.join("subtrees").join(cluster).join(format!("{:016x}", subtree.0)) })
     }
 
-    /// The local state in a directory of somebody else's.
+    /// The local state in the directory of another user.
     pub(crate) fn at(dir: &Path) -> Self {
         Self { dir: dir.to_owned() }
     }
@@ -195,7 +195,7 @@ impl StateDir {
         self.dir.join("owner.json")
     }
 
-    /// Who owns the subtree, if this machine does.
+    /// The owner of the subtree, if it is on this machine.
     ///
     /// # Errors
     /// `EBADMSG` if the file is damaged, `EIO`.
@@ -212,7 +212,7 @@ impl StateDir {
         })
     }
 
-    /// Who owns the decoupled subtree at a path of a cluster, if this machine does.
+    /// The owner of the decoupled subtree at a path of a cluster, if it is on this machine.
     ///
     /// # Errors
     /// As [`StateDir::owner`].
@@ -271,7 +271,7 @@ impl StateDir {
         Ok(journals)
     }
 
-    /// Forgets the subtree. What was logged of requests in it is another matter, and stays.
+    /// Forgets the subtree. The logs of requests in it stay.
     ///
     /// # Errors
     /// `EIO`.

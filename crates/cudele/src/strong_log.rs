@@ -4,13 +4,13 @@
 //! for; and if the client is dead by then, the next process of the same user on the same machine
 //! does ([`dead`]).
 //!
-//! The header of a log says since which tenure of the server it is needed. It is replayed only if
-//! that tenure or a later one crashed: a server that is stopped has stored everything, and then the
-//! log begins anew. It also does when it is long, after a checkpoint.
+//! The header of a log has the first term of the server that needs it. A server replays the log
+//! only if that term or a later one crashed: a stopped server has stored all events, and the log
+//! begins anew. A long log begins anew after a checkpoint, too.
 //!
-//! What a log is not: an order of events among clients. After a crash the logs of several clients
-//! are applied one after the other, each in its own order. Where two of them worked on the same
-//! name since the last checkpoint, the log that is applied last wins, whoever was last before.
+//! Logs of several clients have no common order. After a crash they are applied one after the
+//! other, each in its own order. If two clients changed the same name since the last checkpoint,
+//! the log that is applied last wins.
 
 pub(crate) mod dead;
 mod file;
@@ -31,30 +31,30 @@ use crate::{Fs, Stage, StateDir};
 use file::LogFile;
 pub(crate) use file::is_log;
 
-/// A log with this many events asks for a checkpoint, so that it may begin anew: a bound for what
-/// a crash replays, and for what others did meanwhile and it may undo.
+/// A log with this many events asks for a checkpoint and begins anew. This bounds the events that a
+/// crash replays, and the later changes of other clients that a replay may undo.
 const EVENTS_MAX: u64 = 8192;
 
-/// For so long the policy of a directory is taken to be what it was.
+/// The time for which the policy of a directory is cached.
 const KNOWN_FOR: Duration = Duration::from_secs(1);
 /// So many directories are remembered; then the memory starts afresh.
 const KNOWN_MAX: usize = 4096;
 
-/// The logs of a client, by the directory whose policy asks for them.
+/// The logs of a client, by the directory with the policy that asks for them.
 #[derive(Debug, Default)]
 pub(crate) struct StrongLogs {
     logs: Mutex<BTreeMap<Ino, Arc<StrongLog>>>,
     known: Mutex<BTreeMap<Ino, Known>>,
 }
 
-/// What the policy of a directory means for who works in it.
+/// The effect of a directory's policy on its clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
-    /// The log for what is done there, if it asks for one.
+    /// The log for changes in the directory, if the policy asks for one.
     pub(crate) log: Option<Arc<StrongLog>>,
     /// How long content is kept inline.
     pub(crate) inline_bytes: u32,
-    /// What is written to files that others have open, too, may wait until they are flushed.
+    /// Writes to shared files may wait for the flush.
     pub(crate) lazy: bool,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct StrongLog {
 #[derive(Debug)]
 struct Open {
     file: LogFile,
-    /// A write failed: what follows would leave a hole.
+    /// A write failed: a later event would follow a hole.
     failed: bool,
     /// The server of this tenure did not accept it, and is not asked again.
     refused_in: Option<Epoch>,
@@ -96,7 +96,7 @@ impl StrongLogs {
         let subtree = effective.source;
         let writer = Writer::Client { client: fs.client(), subtree };
         let header = SegmentHeader { writer, epoch: fs.tenures().0, first_seq: Seq(1) };
-        // Nothing is asked of the server while this is locked: whoever asks may have to replay.
+        // No request is made under this lock: the requesting thread may have to replay.
         let mut logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(log) = logs.get(&subtree) {
             return Ok(Terms { log: Some(log.clone()), inline_bytes, lazy });
@@ -106,8 +106,8 @@ impl StrongLogs {
         Ok(Terms { log: Some(log), inline_bytes, lazy })
     }
 
-    /// The same for whoever works in many directories for long: asked anew only after a while, so
-    /// a policy of somebody else's making is heeded that much later.
+    /// The same for a process that works in many directories for long: it asks only now and then,
+    /// so a policy that another client sets takes effect that much later.
     pub(crate) fn known_for_dir(&self, fs: &Fs, dir: Ino) -> Result<Terms> {
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = known().get(&dir)
@@ -124,7 +124,7 @@ impl StrongLogs {
         Ok(terms)
     }
 
-    /// Terms are asked anew from now on.
+    /// Drops all cached terms.
     pub(crate) fn forget_terms(&self) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -152,8 +152,8 @@ impl StrongLog {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a server must be sent, and the position behind it; nothing if it has everything, or
-    /// the store does.
+    /// The events that a server needs, and the position behind them; `None` if the server or the
+    /// store has all.
     pub(crate) fn wanted(&self, epoch: Epoch, crashed: Epoch) -> Result<Option<(Vec<u8>, Seq)>> {
         let mut open = self.lock();
         if open.refused_in == Some(epoch) {
@@ -172,7 +172,7 @@ impl StrongLog {
     /// The server of this tenure has everything before a position.
     pub(crate) fn replayed(&self, epoch: Epoch, next: Seq) -> Result<()> {
         let mut open = self.lock();
-        // What another thread logged meanwhile may be of the tenure before.
+        // Another thread may have logged events of the term before.
         if open.file.next() > next {
             return Ok(());
         }
@@ -186,7 +186,7 @@ impl StrongLog {
         error.about(open.file.path().display().to_string())
     }
 
-    /// Lets the log begin anew if it is long.
+    /// Makes a long log begin anew.
     pub(crate) fn shorten(&self, fs: &Fs) {
         let from = {
             let mut open = self.lock();
@@ -295,7 +295,8 @@ impl StrongLog {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        // Whoever only looked leaves nothing behind. If it stays, the next process removes it.
+        // A process that made no change leaves no log. If the file stays, the next process removes
+        // it.
         if self.file.events() == 0 {
             let _ = self.file.remove();
         }

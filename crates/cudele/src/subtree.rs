@@ -41,9 +41,9 @@ const EXTEND_MIN: u64 = 1_000;
 
 /// See the module documentation.
 ///
-/// Creating files appends to a journal in memory: no request, no check for existence (M-03).
-/// [`Subtree::complete`] carries out the mechanisms of the policy. Dropping it without that loses
-/// what was not completed, as the policy says.
+/// A create appends to a journal in memory: no request, no check for existence (M-03).
+/// [`Subtree::complete`] executes the mechanisms of the policy. A drop without it loses the changes
+/// since the last completion, as the policy says.
 #[derive(Debug)]
 pub struct Subtree {
     fs: Arc<Fs>,
@@ -57,7 +57,7 @@ pub struct Subtree {
     /// Numbers granted so far, to grow in proportion.
     granted: u64,
     /// Journals of earlier processes that a merge must include, oldest first, and parts of this
-    /// one's whose merge failed.
+    /// journal whose merge failed.
     earlier: Vec<Earlier>,
     owner: Owner,
     time: Timestamp,
@@ -67,23 +67,23 @@ pub struct Subtree {
     merged_in: Option<Epoch>,
     /// Merges in the background, if there are any.
     syncer: Option<Syncer>,
-    /// Merges when others ask, if the policy says so.
+    /// Merges on demand of other clients, if the policy says so.
     offered: Option<Offered>,
-    /// Runs of what is held, if the policy merges by reference.
+    /// Runs of the pending events, if the policy merges by reference.
     written: Option<Written>,
-    /// On whose behalf changes are made and questions asked.
+    /// The identity for changes and questions.
     cred: Cred,
-    /// Inodes of the base whose content and extended attributes are not in the view.
+    /// Inodes of the base without content and extended attributes in the view.
     bare: Set<Ino>,
-    /// Where the base has inodes that stand somewhere else in the view.
+    /// The places in the base of inodes that the view has moved.
     places: Places,
-    /// Once this machine's disk says whose the subtree is, other processes may take it up.
+    /// Set when the disk of this machine names the owner: then other processes may attach.
     share: OnceLock<Share>,
     /// Whether it is known which numbers were used: by this process, or in a journal.
     exact: bool,
     /// Whether the disk says that there may be content for numbers that no journal has.
     content_noted: AtomicBool,
-    /// Whoever takes the subtree over can shut this process out of the store.
+    /// Lets a recovery shut this process out of the store.
     _entered: Presence,
 }
 
@@ -112,7 +112,7 @@ impl Subtree {
             .map_err(|error| error.about(path.to_string()))?;
         let over = |owner: &Owner| owner.client() != fs.client() || owner.merged_in.is_some();
         if let Some((state, _)) = before.filter(|(_, owner)| over(owner)) {
-            // It is of an earlier decoupling: nobody can go on with it any more.
+            // The state of an earlier decoupling is of no use.
             state.remove()?;
         }
         let owner = Owner {
@@ -141,15 +141,15 @@ impl Subtree {
         Ok(subtree)
     }
 
-    /// Takes up what an earlier process of this machine left: the ownership, and the journals of
-    /// Local Persist.
+    /// Attaches to the state of an earlier process on this machine: the ownership, and the journals
+    /// of Local Persist.
     pub(crate) fn attach(fs: Arc<Fs>, path: Path) -> Result<Self> {
-        // Before the server is asked: it says no more to a client whose work was taken over, so whoever
-        // gets an answer has entered before that.
+        // Before the first request: the server does not answer a client whose work was taken over,
+        // so a client with an answer has entered before that.
         let entered = fs.store().enter(fs.client())?;
         let root = fs.stat_owned(&path)?;
         let state = StateDir::of(fs.cluster_id(), root.ino)?;
-        // What is read must still hold when this process goes on with it.
+        // No other process may change the state that this one reads.
         let share = if state.path().is_dir() { Some(Share::new(&state)?) } else { None };
         let Some(owner) = state.owner()? else {
             return Err(Error::new(
@@ -244,7 +244,7 @@ impl Subtree {
         self.inner.root()
     }
 
-    /// From now on works on behalf of this user: whose the new files are, and what is allowed.
+    /// Works for this user from now on, who owns new files and whose permissions count.
     pub fn act_as(&mut self, cred: &Cred) {
         if self.cred != *cred {
             self.cred = cred.clone();
@@ -275,7 +275,7 @@ impl Subtree {
             self.time = crate::now_coarse();
             self.time_for = EVENTS_PER_TIME;
             if self.offered.is_some() && self.fs.is_demanded(self.root()) {
-                // What cannot be merged stays with the next completion, which says why.
+                // After a failure the events stay for the next completion, which returns the error.
                 let _ = self.meet_demand();
             }
             if self.syncer.is_some() {
@@ -306,8 +306,8 @@ impl Subtree {
         self.create_checked(parent, name, &inode)
     }
 
-    /// Creates like [`Subtree::create`], with every rule of POSIX checked whatever the policy says:
-    /// for those who count on `EEXIST`.
+    /// Creates like [`Subtree::create`] with all checks of POSIX under any policy, for callers that
+    /// count on `EEXIST`.
     ///
     /// # Errors
     /// Those of `open` with `O_CREAT` and `O_EXCL`; `EDQUOT`.
@@ -344,7 +344,7 @@ impl Subtree {
     fn extend(&mut self) -> Result<()> {
         let mut count = self.granted.max(EXTEND_MIN);
         if self.policy.hard_limit {
-            // What was given up in a merge that failed is given anew.
+            // The numbers that a failed merge gave up are replaced.
             let given_up: u64 = self.owner.unused().map(InoRange::len).sum();
             count = (self.policy.allocated_inodes + given_up).saturating_sub(self.granted);
         }
@@ -411,7 +411,7 @@ impl Subtree {
     /// `EIO`.
     pub fn forget(mut self) -> Result<()> {
         if !self.owner.adopted.is_empty() {
-            // Until the metadata store has what they say, recovery may need them.
+            // Until the metadata store has the events, recovery may need the journals.
             self.fs.checkpoint()?;
             for object in std::mem::take(&mut self.owner.adopted) {
                 self.fs.store().delete(&object)?;
@@ -454,14 +454,14 @@ fn inode_of<'a>(new: &NewFile<'a>, time: Timestamp, stripe: Stripe) -> NewInode<
     }
 }
 
-/// What this machine keeps of an earlier decoupling of a directory. A merge that may have to be
-/// repeated is made safe first: once the directory is somebody's again, nobody could repeat it. What
-/// is of a decoupling that ended elsewhere, perhaps by a merge whose answer never came, is removed:
-/// with the next one's numbers its journals would be refused, and with them all that is held then.
+/// The state of an earlier decoupling of a directory on this machine. A merge that may have to be
+/// repeated is made durable first: after the next decoupling no client could repeat it. The state
+/// of a decoupling that ended elsewhere, perhaps by a merge whose answer was lost, is removed: a
+/// merge with the next numbers would be rejected for its journals.
 fn owned_before(fs: &Arc<Fs>, path: &Path) -> Result<Option<(StateDir, Owner)>> {
     let root = match fs.stat_owned(path) {
         Ok(root) => root,
-        // The monitor says whose it is.
+        // The monitor names the owner.
         Err(error) if error.errno == Errno::Busy => return Ok(None),
         Err(error) => return Err(error),
     };
@@ -470,7 +470,7 @@ fn owned_before(fs: &Arc<Fs>, path: &Path) -> Result<Option<(StateDir, Owner)>> 
     if owner.as_ref().is_some_and(|owner| owner.merged_in.is_some()) {
         fs.checkpoint()?;
     } else if state.path().is_dir() && fs.policy_at(root.ino)?.1.owner == ClientId(0) {
-        // Also a journal whose process ended before it had noted whose it is.
+        // Includes a journal whose process ended before it had noted the owner.
         state.remove()?;
         return Ok(None);
     }

@@ -1,5 +1,5 @@
-//! Renames from a directory of one rank to one of another (F-13): this client carries the offer of the one to
-//! the other.
+//! Renames between directories of different ranks (F-13): this client takes the offer of the one
+//! rank to the other.
 
 use std::time::{Duration, Instant};
 
@@ -8,13 +8,13 @@ use wire::{Answer, Op};
 
 use crate::Fs;
 
-/// How long it is tried while subtrees move, or servers start anew.
+/// The time for attempts while subtrees move or servers start.
 pub(super) const WITHIN: Duration = Duration::from_secs(20);
 pub(super) const RETRY: Duration = Duration::from_millis(5);
 
 impl Fs {
-    /// Carries out what one server refused because of what another one serves, if there is a way. `refused` is
-    /// how it said so.
+    /// Executes a request that one server rejected with `refused`, because another server has a
+    /// part of it.
     pub(super) fn across(&self, cred: &Cred, op: &Op<'_>, refused: Error) -> Result<Answer> {
         match (op, refused.errno) {
             (Op::Link { .. }, Errno::CrossDevice) => self.link_across(cred, op, refused),
@@ -66,7 +66,8 @@ impl Fs {
                     let arrives = Op::Arrive { dir: new_parent, from, passage };
                     let arrived = self.request_ranked(cred, arrives, &[], None);
                     let decides = Op::Passed { dir: parent, passage };
-                    // Only who made the offer is asked: another rank may have made one with the same number.
+                    // Only the rank that made the offer: another rank may have an offer with the
+                    // same number.
                     let link = self.link_to(from);
                     let decided = link.and_then(|link| link.request(cred, decides, &[]));
                     match (arrived, decided) {
@@ -92,7 +93,7 @@ impl Fs {
         }
     }
 
-    /// Finds out who serves two directories.
+    /// Finds the ranks that serve two directories.
     pub(super) fn locate(&self, cred: &Cred, dirs: [Ino; 2]) -> Result<()> {
         for ino in dirs {
             self.request_ranked(cred, Op::GetAttr { ino }, &[], None)?;
@@ -100,7 +101,7 @@ impl Fs {
         Ok(())
     }
 
-    /// Whether a name is that of an inode: then what was not answered was done.
+    /// Whether a name leads to an inode: then the unanswered request was executed.
     fn is_named(&self, cred: &Cred, (parent, name): (Ino, &[u8]), ino: Ino) -> bool {
         let found = self.request_ranked(cred, Op::Lookup { parent, name }, &[], None);
         matches!(found, Ok(Answer::Attr(attr)) if attr.ino == ino)

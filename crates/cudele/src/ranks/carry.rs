@@ -1,5 +1,6 @@
-//! What this client has open, or locked, follows the file when another rank serves it (F-13): the rank that gave it away
-//! says so, or the other one, which is told what there is, as a server is that was restarted.
+//! Open files and locks of this client follow a file to another rank (F-13). The giving rank
+//! reports the move, or the receiving one does; the receiving rank then gets the open files, as a
+//! restarted server does.
 
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -16,7 +17,8 @@ impl Ranks {
         self.carrying.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The links in whose sessions a file is open, but that to one rank. `zero` is the link to rank 0.
+    /// The links whose sessions have a file open, except the link to one rank. `zero` is the link
+    /// to rank 0.
     fn holders(&self, zero: &Arc<Link>, ino: Ino, but: Option<Rank>) -> Vec<Arc<Link>> {
         let mut links = self.others();
         links.push(zero.clone());
@@ -24,8 +26,8 @@ impl Ranks {
         links
     }
 
-    /// Has what is open of files in other sessions told to the rank that serves them; and of those that are in none,
-    /// that they are not open any more.
+    /// Reports to the rank that serves these files what other sessions have open of them, and that
+    /// the rest is not open any more.
     fn carry(self: &Arc<Self>, zero: &Arc<Link>, (to, files): (Rank, &[Ino])) -> Result<()> {
         let link = self.link_to(zero, to)?;
         link.be_connected()?;
@@ -44,8 +46,8 @@ impl Ranks {
     }
 }
 
-/// Carries what one server says has moved, in this order, on a thread of its own: who serves it now may be away for a
-/// while, and others are heard meanwhile.
+/// Carries the moves that one server reports, in this order, on a thread of its own: the receiving
+/// server may be away for a while, and other notices arrive meanwhile.
 pub(super) struct Carrier {
     ranks: Arc<Ranks>,
     zero: Arc<Link>,
@@ -57,7 +59,7 @@ impl Carrier {
         Self { ranks: ranks.clone(), zero: zero.clone(), thread: None }
     }
 
-    /// What cannot be told now is told when the file is asked for.
+    /// After a failure, the next request for the file reports it.
     pub(super) fn carry(&mut self, to: Rank, files: Vec<Ino>) {
         if self.thread.is_none() {
             let (told, hears) = mpsc::channel::<(Rank, Vec<Ino>)>();
@@ -76,7 +78,8 @@ impl Carrier {
 }
 
 impl Fs {
-    /// Does something with the session in which a file is open; if it is in none, with that of whoever serves it.
+    /// Calls `act` with the session that has a file open; if none has, with the session of the rank
+    /// that serves it.
     pub(crate) fn at_holder<R>(&self, ino: Ino, act: impl FnOnce(&Arc<Link>) -> R) -> R {
         let link = self.link_of(ino);
         if self.ranks.others().is_empty() {
@@ -90,10 +93,11 @@ impl Fs {
         result
     }
 
-    /// A file was found on another rank than was thought: what is open of it goes there, if nobody has said so.
+    /// A file was found on an unexpected rank: its open state follows, unless the move was
+    /// reported.
     pub(super) fn carry_found(&self, ino: Ino, rank: Rank) {
         if !self.ranks.holders(&self.link, ino, Some(rank)).is_empty() {
-            // If it cannot be reached, whoever asks it is told.
+            // A request to an unreachable rank returns the error.
             let _ = self.ranks.carry(&self.link, (rank, &[ino]));
         }
     }

@@ -1,6 +1,6 @@
-//! What one rank must have both directories of: a file gets a name in a directory that another rank serves, two names
-//! are exchanged, or a file is renamed that does not go alone. All names of a file are on one rank, so the one directory
-//! comes to the other (B-02, F-13).
+//! Requests for which one rank must serve two directories: a file gets a name in a directory of
+//! another rank, two names are exchanged, or a file is renamed that cannot move alone. All names of
+//! a file are on one rank, so one directory moves to the rank of the other (B-02, F-13).
 
 use std::time::{Duration, Instant};
 
@@ -10,11 +10,12 @@ use wire::{Answer, Op};
 use super::across::{RETRY, WITHIN, is_passing};
 use crate::Fs;
 
-/// How long servers may disagree on who has something.
+/// The time for servers to agree on the rank of an inode.
 const AGREE_WITHIN: Duration = Duration::from_secs(1);
 
 impl Fs {
-    /// Carries a link out that one server refused because another one has the file. `refused` is how it said so.
+    /// Executes a link that one server rejected with `refused`, because another server has the
+    /// file.
     pub(super) fn link_across(&self, cred: &Cred, op: &Op<'_>, refused: Error) -> Result<Answer> {
         let Op::Link { ino, parent, name } = *op else { return Err(refused) };
         let check = || self.check_link(cred, ino, (parent, name));
@@ -31,7 +32,7 @@ impl Fs {
         let Op::Rename { parent, name, new_parent, new_name, .. } = *op else {
             return Err(refused);
         };
-        // Nothing moves for what is not there.
+        // A link to a missing file moves no directory.
         let check = || {
             let names = [(parent, name), (new_parent, new_name)];
             names.into_iter().try_for_each(|(parent, name)| {
@@ -41,8 +42,8 @@ impl Fs {
         self.request_together(cred, op, (new_parent, parent), check)
     }
 
-    /// Has one rank serve a directory and a file, or another directory, and then asks it. `check` says before that
-    /// whether it is worth while.
+    /// Brings a directory and a file, or another directory, to one rank, and sends the request
+    /// there. `check` first returns the errors that no move mends.
     fn request_together(
         &self,
         cred: &Cred,
@@ -62,7 +63,7 @@ impl Fs {
                 self.bring_together(cred, operation, (dir, at), (ino, other_at), start)?;
             }
             match self.request_ranked(cred, *op, &[], None) {
-                // What came together may have parted again meanwhile.
+                // The two may have parted again.
                 Err(error) if error.errno == Errno::CrossDevice && start.elapsed() < WITHIN => {
                     if is_together && self.place(dir) == self.place(ino) {
                         std::thread::sleep(RETRY);
@@ -83,13 +84,13 @@ impl Fs {
             Ok(Answer::Attr(_) | Answer::Elsewhere(_)) => Err(Error::of(Errno::Exists, "link")),
             Err(error) if error.errno == Errno::NotFound => Ok(()),
             Err(error) => Err(error),
-            // The directory was split: who asks for the link is told so.
+            // The directory was split: the request returns that.
             Ok(_) => Ok(()),
         }
     }
 
-    /// Has one rank serve a directory and a file, or another directory: the first comes to the second, or else the
-    /// other way round.
+    /// Brings a directory and a file, or another directory, to one rank: the first moves to the
+    /// second, or else the second to the first.
     fn bring_together(
         &self,
         cred: &Cred,
@@ -108,8 +109,9 @@ impl Fs {
         Err(error.remedy("`cudele mds pin` brings both to one server, or copy the file"))
     }
 
-    /// Has one rank serve the directory of a file and the one to which it is renamed, because the file does not go
-    /// alone: it has, or had, several names, or somebody has it open. `refused` is how that was said.
+    /// Brings the directory of a file and the directory of its new name to one rank, because the
+    /// file cannot move alone: it has, or had, several names, or a client has it open. `refused` is
+    /// the answer that said so.
     pub(super) fn bring_for_rename(
         &self,
         (cred, start): (&Cred, Instant),
@@ -126,8 +128,9 @@ impl Fs {
         self.bring_together(cred, "rename", (new_parent, at), (parent, file_at), start)
     }
 
-    /// Removes or renames a directory that another rank serves than its name: nobody has pinned it there, so it
-    /// comes back. Who gave a file a name in it must not be left with a directory that stays for ever.
+    /// Removes or renames a directory that another rank serves than the rank of its name. No user
+    /// has pinned it there, so it returns: a client that linked a file into it must not leave a
+    /// directory that stays for ever.
     pub(super) fn change_at_home(
         &self,
         cred: &Cred,
@@ -143,13 +146,13 @@ impl Fs {
         if !dir.is_dir() {
             return Err(refused);
         }
-        // Where it is known to be may be where its name is: if it is there, this is answered at once.
+        // The known rank may be that of its name: then the answer comes at once.
         match self.gather(cred, (dir.ino, home), Instant::now())? {
             None => {
                 let start = Instant::now();
                 loop {
                     let result = self.request_ranked(cred, *op, &[], None);
-                    // Who has the name may not have heard yet that the directory came.
+                    // The rank of the name may not know yet that the directory has arrived.
                     let is_busy = matches!(&result, Err(error) if error.errno == Errno::Busy);
                     if !is_busy || start.elapsed() >= AGREE_WITHIN {
                         return result;
@@ -164,7 +167,8 @@ impl Fs {
         }
     }
 
-    /// Has a directory, or the one that has a file's name, served by another rank. Says why not, if it is refused.
+    /// Moves a directory, or the directory of a file's name, to another rank. Returns the reason if
+    /// that is rejected.
     fn gather(
         &self,
         cred: &Cred,
@@ -177,7 +181,7 @@ impl Fs {
                     self.set_place(ino, rank);
                     return Ok(None);
                 }
-                // The directory was split meanwhile.
+                // The directory was split.
                 Ok(_) => return Ok(Some("it is split".into())),
                 Err(error) if is_passing(&error) && start.elapsed() < within(&error) => {
                     std::thread::sleep(RETRY);
@@ -191,7 +195,8 @@ impl Fs {
     }
 }
 
-/// How long it is tried again. What no server knows is gone, unless it is between two of them.
+/// The time for further attempts. An inode that no server knows is gone, unless it is between two
+/// servers.
 fn within(error: &Error) -> Duration {
     if error.errno == Errno::Stale { AGREE_WITHIN } else { WITHIN }
 }

@@ -64,7 +64,7 @@ pub(crate) fn listen_on(
     start("cudele-listen", handle)
 }
 
-/// Tells a server regularly what was done in directories that this client has alone.
+/// Starts to send a server the changes that this client answers itself.
 pub(crate) fn tell_on(link: &Arc<Link>, wants: WantsAlone) -> Result<()> {
     if !link.begin_telling(wants) {
         return Ok(());

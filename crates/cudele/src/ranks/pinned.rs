@@ -1,4 +1,4 @@
-//! Which subtrees were given to which rank, and giving one to another while clients work in it (B-02).
+//! Lists subtrees by rank, and moves them between ranks while clients work in them (B-02).
 
 use metastore::{SUBTREES_NAME, Subtrees};
 use types::{Errno, Error, Frag, Ino, Rank, Result};
@@ -20,7 +20,7 @@ pub struct Pinned {
     pub rank: Rank,
     /// How often it was moved.
     pub moves: u64,
-    /// Somebody wants it there: the balancer leaves it.
+    /// A user has pinned it to the rank: the balancer leaves it there.
     pub pinned: bool,
     /// If it is a fragment of a directory that is split, the directory and which names it has.
     pub fragment: Option<(Ino, Frag)>,
@@ -56,12 +56,12 @@ impl Cluster {
 }
 
 impl Fs {
-    /// Has a directory and everything below it served by another rank, while clients work there. What of
-    /// it is served by that rank already becomes a part of it again.
+    /// Moves a directory and the tree below it to a rank, while clients work there. Subtrees in it
+    /// that the rank serves already become a part of it.
     ///
     /// # Errors
-    /// `EBUSY` if it must stay where it is, with the reason; `EAGAIN` if the rank is not active;
-    /// `EPERM` for others than root and the owner of the namespace.
+    /// `EBUSY` with the reason if it cannot move; `EAGAIN` if the rank is not active; `EPERM`
+    /// except for root and the owner of the namespace.
     pub fn pin(&self, dir: Ino, rank: Rank) -> Result<()> {
         let mut todo = vec![(dir, rank)];
         for _ in 0..MOVES_MAX {

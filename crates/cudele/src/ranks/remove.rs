@@ -1,4 +1,4 @@
-//! Taking a rank out of the cluster while clients work: what it serves goes elsewhere first.
+//! Removes a rank from the cluster while clients work: its subtrees move first.
 
 use std::time::{Duration, Instant};
 
@@ -7,8 +7,7 @@ use wire::{MonAnswer, MonOp};
 
 use crate::{Cluster, Fs};
 
-/// How long a subtree may be kept where it is by who works in it: files that are open, policies that
-/// are being changed.
+/// The time for clients to release a subtree: by closing files, and by ending changes of policies.
 const KEPT_WITHIN: Duration = Duration::from_secs(30);
 /// How long its server may take to write everything down.
 const ENDS_WITHIN: Duration = Duration::from_secs(30);
@@ -27,12 +26,12 @@ impl Cluster {
 }
 
 impl Fs {
-    /// Takes the last rank out of the cluster, while clients work: every subtree that it serves goes to
-    /// rank 0, then its server ends. Returns how many subtrees went.
+    /// Removes the last rank from the cluster while clients work: all its subtrees move to rank 0,
+    /// then its server ends. Returns the number of subtrees.
     ///
     /// # Errors
-    /// `EBUSY` for rank 0, for a rank behind which there are others, and if something must stay where
-    /// it is; `ENOENT` if there is no such rank; `ETIMEDOUT` if its server does not end.
+    /// `EBUSY` for rank 0, for a rank that is not the last, and if a subtree cannot move; `ENOENT`
+    /// if there is no such rank; `ETIMEDOUT` if its server does not end.
     pub fn remove_rank(&self, rank: Rank) -> Result<u64> {
         let cluster = self.cluster();
         let known = cluster.status()?.mds;

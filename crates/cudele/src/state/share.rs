@@ -1,8 +1,8 @@
 //! Processes of one user that have the same decoupled subtree at the same time.
 //!
-//! Each holds a shared lock on the directory of the subtree as long as it lives. Only who holds an
-//! exclusive one is alone. Locks are changed by one process at a time, which has the directory above
-//! locked: changing a lock gives it up for a moment.
+//! Each process holds a shared lock on the directory of the subtree while it lives, and a process
+//! alone can get an exclusive one. Only one process at a time changes its lock, under a lock on the
+//! directory above: to change a lock is to release it for a moment.
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use types::Result;
 
 use super::{StateDir, io_error};
 
-/// Says to others that a process has the subtree, until it is dropped.
+/// Shows other processes that this one has the subtree, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     dir: File,
@@ -39,7 +39,7 @@ impl Share {
     /// Does something if no other process has the subtree, and lets none have it until it is done.
     ///
     /// # Errors
-    /// `EIO`, and those of what is done.
+    /// `EIO`, and the errors of `act`.
     pub(crate) fn if_alone(&self, act: impl FnOnce() -> Result<()>) -> Result<()> {
         let failed = |error| io_error(&self.path, &error);
         let _gate = gate(&self.path).map_err(failed)?;

@@ -9,24 +9,24 @@ use super::file::{self, LogFile};
 use crate::state::io_error;
 use crate::{Fs, StateDir};
 
-/// Logs that are only kept should the server crash: if there are more, it is asked to store what
-/// is in them.
+/// The number of logs that are kept only for a crash of the server: beyond it, the server is asked
+/// to store their events.
 const KEPT_MAX: usize = 32;
 
-/// Replays what only these logs still know, and removes those that are not needed any more.
+/// Replays events that only these logs have, and removes logs that are not needed any more.
 pub(crate) fn replay(fs: &Fs) -> Result<()> {
     while !replay_to_one_server(fs)? {}
     Ok(())
 }
 
-/// Returns whether one server was there for all of it. If another one answered in the end, it never
-/// had in memory what was replayed.
+/// Returns whether one server answered throughout. A server that answered only at the end never had
+/// the replayed events in memory.
 fn replay_to_one_server(fs: &Fs) -> Result<bool> {
     let logs = find(fs.cluster_id())?;
     if logs.is_empty() {
         return Ok(true);
     }
-    // Which server is there may not be known yet.
+    // The term of the server may not be known yet.
     fs.reach()?;
     let (epoch, crashed) = fs.tenures();
     let (mut kept, mut replayed) = (Vec::new(), false);
@@ -92,7 +92,7 @@ fn replay_one(fs: &Fs, log: &LogFile) -> Result<()> {
     let (bytes, _) = log.intact().map_err(failed)?;
     let mut header = log.header();
     let mut subtree = Ino(0);
-    // This client speaks for the dead one, which others may have fenced meanwhile.
+    // This client acts for the dead one, which another client may have fenced.
     if let journal::Writer::Client { client, subtree: root } = &mut header.writer {
         (*client, subtree) = (fs.client(), *root);
     }

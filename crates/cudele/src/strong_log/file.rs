@@ -1,8 +1,8 @@
-//! The file of a log: a journal that begins anew whenever the server has stored what is in it.
+//! The file of a log: a journal that begins anew when the server has stored its events.
 //!
-//! Invariants: under its name there is always a whole header with all that is still needed behind
-//! it, whatever is interrupted; and whoever works with the file holds a lock on it, so that a file
-//! without one is of a process that is dead.
+//! Invariants: after any interruption, the file has a whole header with all needed events behind
+//! it; a process that uses the file holds a lock on it, so a file without a lock belongs to a dead
+//! process.
 
 use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Read, Result, Seek, SeekFrom, Write};
@@ -15,8 +15,8 @@ use types::{ClientId, Epoch, Origin, Seq, Timestamp};
 
 use crate::own_file;
 
-/// What the names of logs start with; the time of their beginning and the client's number follow,
-/// so that no process writes over the log of an earlier one that acted as the same client.
+/// The beginning of the names of logs. The time of their start and the number of the client follow,
+/// so that no process overwrites the log of an earlier process with the same client.
 const PREFIX: &str = "strong.";
 
 /// See the module documentation.
@@ -38,7 +38,7 @@ pub(crate) fn is_log(name: &std::ffi::OsStr) -> bool {
     name.to_string_lossy().starts_with(PREFIX)
 }
 
-/// When a log began, and whose it is.
+/// The start of a log, and its client.
 pub(super) fn beginning(path: &Path) -> Option<(u64, u64)> {
     let (time, client) = path.file_name()?.to_str()?.strip_prefix(PREFIX)?.split_once('.')?;
     Some((u64::from_str_radix(time, 16).ok()?, u64::from_str_radix(client, 16).ok()?))
@@ -49,7 +49,7 @@ fn to_io(error: &impl ToString) -> std::io::Error {
 }
 
 impl LogFile {
-    /// A log with these blocks, in the place of what is there.
+    /// Writes a log with these blocks, in the place of an existing one.
     pub(super) fn start(path: &Path, header: SegmentHeader, blocks: &[u8]) -> Result<Self> {
         let mut temporary = path.as_os_str().to_owned();
         temporary.push(".new");
@@ -83,7 +83,7 @@ impl LogFile {
             Err(TryLockError::WouldBlock) => return Ok(None),
             Err(TryLockError::Error(error)) => return Err(error),
         }
-        // Between the two it may have begun anew, under the same name.
+        // Between open and lock, a new log may have taken the name.
         let locked = file.metadata()?;
         let named = match std::fs::metadata(path) {
             Ok(named) => named,
@@ -157,7 +157,7 @@ impl LogFile {
         Ok(())
     }
 
-    /// Begins anew with the events from a position on: what is before is not needed any more.
+    /// Begins anew with the events from a position on.
     pub(super) fn restart(&mut self, epoch: Epoch, from: Seq) -> Result<()> {
         let (bytes, next) = self.intact()?;
         let mut reader = SegmentReader::open(&bytes).map_err(|error| to_io(&error))?;
@@ -173,7 +173,7 @@ impl LogFile {
         Ok(())
     }
 
-    /// Removes it: nobody needs it any more.
+    /// Removes the file.
     pub(super) fn remove(&self) -> Result<()> {
         std::fs::remove_file(&self.path)
     }

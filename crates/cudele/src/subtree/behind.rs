@@ -1,12 +1,12 @@
-//! Runs that are written while the journal grows, so that a merge by reference has little left to do.
+//! Writes runs while the journal grows, so that a merge by reference has little left to do.
 //!
-//! A thread reads the blocks that are closed and gathers rows ([`client::Behind`]); two more sort,
-//! encode and store them a piece at a time. Whoever appends copies a block now and then and waits for
-//! nobody; what is not handed over yet is when the merge begins. Where anything stands in the way, the
-//! journal is told from its whole, as if this were not here.
+//! One thread reads closed blocks and gathers rows ([`client::Behind`]); two threads sort, encode
+//! and store them piece by piece. The appending thread copies a block now and then and does not
+//! wait; the merge takes the last blocks. After any failure here, the merge reads the whole
+//! journal.
 //!
-//! Invariant: the server has heard of nothing of this. So objects that become useless may be deleted,
-//! and what a process leaves that ends here is found by `cudele sweep`.
+//! Invariant: the server does not know these objects. So useless ones may be deleted, and `cudele
+//! sweep` finds those of a process that died.
 
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,11 +19,11 @@ use types::{Errno, Error, Ino, Result};
 
 use crate::Fs;
 
-/// A journal with fewer blocks is told in no time.
+/// A journal with fewer blocks is merged fast enough without this.
 const BLOCKS_MIN: usize = 2;
 /// Blocks that were handed over and not read yet.
 const BLOCKS_WAITING: usize = 16;
-/// Pieces that wait for being sorted: whoever gathers rows waits then.
+/// The number of unsorted pieces; the gathering thread waits beyond it.
 const PIECES_WAITING: usize = 1;
 /// Threads that sort and store. While one waits for the store the other one has work.
 const WRITERS: usize = 2;
@@ -68,7 +68,8 @@ impl From<Error> for Ended {
 type Stored = std::result::Result<Part, Ended>;
 
 impl Written {
-    /// Starts, once the journal is worth it. `is_empty` says whether the root has no names on the server.
+    /// Starts the threads if the journal is long enough. `is_empty` says whether the server has no
+    /// names in the root.
     pub(super) fn start(fs: &Arc<Fs>, root: Ino, is_empty: bool, blocks: usize) -> Option<Self> {
         if blocks < BLOCKS_MIN {
             return None;
@@ -97,7 +98,7 @@ impl Written {
     /// The whole journal as runs, which are stored, and a rest; or why not.
     ///
     /// # Errors
-    /// What the store said.
+    /// The error of the store.
     pub(crate) fn finish(
         mut self,
         header: &SegmentHeader,
@@ -105,14 +106,14 @@ impl Written {
         is_empty: bool,
     ) -> Result<std::result::Result<ByReference, ByValue>> {
         if is_empty != self.is_empty {
-            // Others have names in the root by now.
+            // Other clients have made names in the root.
             return Ok(Err(ByValue::Changes));
         }
         if let Some(sender) = self.blocks.take() {
             let rest = blocks.get(self.handed..).unwrap_or_default().iter();
             let rest = rest.map(|block| Message::Block(block.as_ref().to_vec()));
             for message in rest.chain([Message::End]) {
-                // Whoever has given up says why.
+                // A thread that has given up returns the reason.
                 if sender.send(message).is_err() {
                     break;
                 }
@@ -132,13 +133,13 @@ impl Drop for Written {
     fn drop(&mut self) {
         self.blocks = None;
         if let Some(thread) = self.thread.take() {
-            // It deletes what it has stored, and whatever else it had to say is of no use any more.
+            // The thread deletes its objects, and its result is not needed.
             let _ = thread.join();
         }
     }
 }
 
-/// Has runs written until the journal ends; deletes what nothing comes of.
+/// Writes runs until the journal ends; deletes useless ones.
 fn gather(
     fs: &Fs,
     mut behind: Behind,
@@ -147,7 +148,7 @@ fn gather(
     let ended = with_writers(fs, &mut behind, blocks);
     let useless = if ended.is_ok() { behind.take_useless() } else { behind.give_up() };
     for part in useless {
-        // Should that fail, it stays until somebody sweeps.
+        // After a failure, the object stays until a sweep.
         let _ = fs.store().delete(&part.object());
     }
     ended.map(|()| behind)
@@ -188,7 +189,7 @@ fn read_all(
     blocks: &Receiver<Message>,
     (pieces, done): (&SyncSender<Piece>, &Receiver<Stored>),
 ) -> std::result::Result<(), Ended> {
-    // Those who write are gone only if they panicked.
+    // The writing threads end early only by a panic.
     let lost = |_| Error::new(Errno::Io, "runs", "the threads that write them are gone");
     for message in blocks {
         match message {
