@@ -1,10 +1,10 @@
 //! Garbage of merges by reference: runs that no directory lists, and proofs of journals that are gone.
 //!
-//! A client that dies before it merges leaves its runs; so does one whose merge is refused. Invariant: what
-//! a living client may still have linked stays, and so does whatever is not understood. First the objects
-//! are listed, then the server is asked whose their directories may be, then the lists of the directories
-//! are read: a client that had its subtree when its run was seen either has it when the server is asked, or
-//! has merged, and then its runs are listed.
+//! A client that dies before its merge leaves its runs, and so does one whose merge is rejected.
+//! Invariant: a run that a living client may still link stays, and so does an unknown object. First
+//! the objects are listed, then the servers name the owners of their directories, then the lists of
+//! the directories are read. A client that had its subtree when its run was seen either still has
+//! it at the second step, or has merged, and then the list has its runs.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use crate::Fs;
 pub struct SweptRuns {
     /// Runs of clients that were looked at.
     pub runs: u64,
-    /// Of these no directory lists, and nobody may link them any more.
+    /// Runs that no directory lists, and no client may link.
     pub garbage: u64,
     /// Bytes of those.
     pub bytes: u64,

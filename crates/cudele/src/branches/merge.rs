@@ -151,8 +151,8 @@ struct Merger<'a> {
 impl Merger<'_> {
     fn merge(&self, branch: &mut Branch, version: &mut Version) -> Result<BranchMerge> {
         let mut merged = BranchMerge::default();
-        // A journal that is named was written when the directory was this client's. If it is not any more,
-        // it was given back, and that is done when the merge is.
+        // A named journal was written while this client had the directory. If it has it no longer,
+        // it gave the directory back at the end of the merge.
         let begun = !branch.merge.journal.is_empty();
         if !begun {
             let block = branch.merge.conflict != Conflict::Branch;
@@ -248,7 +248,7 @@ impl Merger<'_> {
         }
     }
 
-    /// What both have changed. Nobody asks where the branch wins.
+    /// The names that both have changed. Not called if the branch wins.
     fn compare(&self, branch: &Branch, layers: &[Vec<u8>]) -> Result<Found> {
         if branch.merge.conflict == Conflict::Branch {
             return Ok(Found::default());

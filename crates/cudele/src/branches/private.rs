@@ -122,7 +122,7 @@ impl Branches {
                 .map_err(|error| error.in_journal(&layer.name()))?;
             let _ = apart.put(&segment_name(RANK, index), &bytes, Expect::Absent)?;
         }
-        // Before anybody can use them: content of numbers that no layer has is found by this.
+        // Before the first use: a collection finds content of these numbers that no layer has.
         branch.ranges.push(numbers);
         let version = self.note(name, &mut branch, version)?;
         let (branches, name) = (self.clone(), name.to_owned());
@@ -219,7 +219,7 @@ impl PrivateServer {
         }
     }
 
-    /// Ends the servers, the metadata server first. What they were asked is in the journal then.
+    /// Ends the servers, the metadata server first. The journal then has all changes.
     fn stop(&mut self) -> Result<()> {
         let mut first = Ok(());
         while let Some(mut daemon) = self.daemons.pop() {
@@ -229,11 +229,12 @@ impl PrivateServer {
         first
     }
 
-    /// The job is done: what it did becomes a part of the branch, all of it or, if this fails, nothing.
-    /// Returns how many events that were.
+    /// Ends the job: its changes become a part of the branch, all of them or, after a failure,
+    /// none. Returns the number of events.
     ///
     /// # Errors
-    /// What the servers died of; `ESTALE` if somebody else has changed the branch; `ENOSPC`, `EIO`.
+    /// The error that ended a server; `ESTALE` if another process has changed the branch; `ENOSPC`,
+    /// `EIO`.
     pub fn finish(mut self) -> Result<u64> {
         self.stop()?;
         if self.lock.is_lost() {
@@ -271,7 +272,7 @@ impl PrivateServer {
 
 impl Drop for PrivateServer {
     fn drop(&mut self) {
-        // Nobody is there to be told, and nothing is to be kept.
+        // No caller can receive the error, and the changes are discarded.
         let _ = self.stop();
     }
 }
@@ -299,7 +300,7 @@ impl<'a> Layers<'a> {
         if self.buffer.bytes() >= LAYER_BYTES { self.store() } else { Ok(()) }
     }
 
-    /// Stores what is gathered. Nobody refers to it before the branch does.
+    /// Stores the gathered events. No object refers to them before the branch does.
     fn store(&mut self) -> Result<()> {
         let next = self.buffer.next_seq();
         if next == self.first {
@@ -330,7 +331,7 @@ impl From<journal::JournalError> for Refused {
     }
 }
 
-/// Hands out the changes of a segment. What else a server's journal says is about the server.
+/// Gives the changes of a segment. The other events of a server's journal are about the server.
 fn each_change(
     segment: &[u8],
     mut take: impl FnMut(&Event<'_>) -> Result<()>,
@@ -374,8 +375,8 @@ fn as_segment(layer: &[u8]) -> std::result::Result<Vec<u8>, journal::JournalErro
     Ok(bytes)
 }
 
-/// Shows the branch's directory at its path, and nothing beside it. Returns the directories above it, which
-/// have the first of the numbers.
+/// Shows the branch's directory at its path, and no other name. Returns the directories above it,
+/// which have the first numbers.
 fn show(
     store: &dyn ObjectStore,
     snapshot: &Snapshot,
@@ -403,7 +404,7 @@ fn show(
         let (ino, policy) = (snapshot.root.ino, snapshot.policy.as_bytes());
         namespace.apply(Seq(0), Mode::Live, &Event::SetPolicy { ino, home, policy, time });
     }
-    // Of the branch's own directory the snapshot has what is in it.
+    // The snapshot has the content of the branch's own directory.
     let shown = [Ino::ANCHOR].into_iter().chain(above.iter().copied());
     for dir in shown.filter(|dir| *dir != snapshot.root.ino) {
         let Some(mut capture) = namespace.begin_capture(dir) else { continue };

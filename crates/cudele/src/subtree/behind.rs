@@ -208,7 +208,7 @@ fn read_all(
             behind.written(part?)?;
         }
     }
-    // Nobody wants it any more.
+    // The receiver has given up.
     Err(ByValue::Changes.into())
 }
 
@@ -225,7 +225,7 @@ fn write(fs: &Fs, todo: &Mutex<Receiver<Piece>>, stored: &Sender<Stored>) {
 
 fn store(fs: &Fs, piece: Piece) -> Stored {
     let ((name, bytes), part) = piece.encode()?;
-    // Nothing is expected of what is there: it would be the same.
+    // An existing object of this name has the same content.
     let _ = fs.store().put(&name, &bytes, Expect::Any)?;
     Ok(part)
 }

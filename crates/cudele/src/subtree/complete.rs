@@ -13,8 +13,8 @@ use crate::mechanism::{Material, Reached, carry_out, sum};
 use crate::{Completion, Step};
 
 impl Subtree {
-    /// Carries out the policy's mechanisms on what was appended since the last time. When this
-    /// returns, the promise of the policy holds for all of it.
+    /// Executes the mechanisms of the policy on the events since the last completion. When this
+    /// returns, the promise of the policy holds for all of them.
     ///
     /// # Errors
     /// Which mechanism failed and why; the updates are still held, and completing again is
@@ -24,8 +24,8 @@ impl Subtree {
         self.carry_out(&composition, MergeFlags::default())
     }
 
-    /// Makes what was appended so far as durable as the policy promises, without showing it to
-    /// anybody: what `fsync` asks for.
+    /// Makes all events so far as durable as the policy promises, without a merge: the effect of
+    /// `fsync`.
     ///
     /// # Errors
     /// As [`Subtree::complete`].
@@ -39,11 +39,11 @@ impl Subtree {
         Ok(())
     }
 
-    /// What everything that was appended so far survives now.
+    /// The failures that all events so far survive.
     pub fn durable_now(&mut self) -> Durability {
         let blocks = self.inner.blocks().len();
         let newest = if self.inner.events() == 0 || self.persisted_globally == blocks {
-            // What was there before is kept as it was then.
+            // Earlier events have the durability that they were given.
             self.policy.cell().map_or(Durability::None, |cell| cell.durability)
         } else if self.persisted_locally == blocks {
             Durability::Local
@@ -53,14 +53,14 @@ impl Subtree {
         newest.min(self.sealed_durability())
     }
 
-    /// Whether everybody sees everything that was appended so far.
+    /// Whether all events so far are visible to other clients.
     #[must_use]
     pub fn is_visible_now(&self) -> bool {
         self.inner.events() == 0 && self.earlier.is_empty()
     }
 
-    /// Keeps what was appended so far on this machine's disk, whatever the policy says, so that a
-    /// later process can merge or discard it.
+    /// Keeps all events so far on the disk of this machine, under any policy, so that a later
+    /// process can merge or discard them.
     ///
     /// # Errors
     /// `EIO`, `ENOSPC`.
@@ -74,8 +74,8 @@ impl Subtree {
         Ok(done)
     }
 
-    /// Completes the policy's durability and merges the subtree into the global namespace, whatever
-    /// its consistency, then gives it up: it is everybody's again.
+    /// Completes the durability of the policy and merges the subtree into the global namespace,
+    /// under any consistency. Then the subtree is no longer decoupled.
     ///
     /// # Errors
     /// As [`Subtree::complete`].
@@ -85,11 +85,11 @@ impl Subtree {
         self.carry_out(&composition, flags)
     }
 
-    /// Changes the policy while work is under way (P-16): what is held is kept as the new policy
-    /// promises, or merged if that does not decouple; then the new policy is in force. Until this
-    /// returns the old one is, with its promise, also after a crash.
+    /// Changes the policy during a job (P-16): pending events are kept as the new policy promises,
+    /// or merged if it does not decouple; then the new policy is in force. Until this returns the
+    /// old policy is in force with its promise, also after a crash.
     ///
-    /// After a change to a policy that does not decouple, the subtree is everybody's.
+    /// After a change to a policy that does not decouple, the subtree is open to all clients.
     ///
     /// # Errors
     /// As [`Subtree::complete`] and `Cluster::set_policy`.
@@ -99,11 +99,11 @@ impl Subtree {
         let Transition { persist, merge, .. } = Transition::between(&self.policy, policy, true);
         let (path, text) = (self.path.to_bytes(), policy.to_yaml());
         if merge {
-            // The server switches in the moment in which the subtree is everybody's again.
+            // The server changes the policy at the moment in which it opens the subtree.
             cluster.set_policy_as(self.owner.client(), &path, Some(&text))?;
             return self.merge();
         }
-        // What is under way is under way under the old policy.
+        // Parts that are being merged belong to the old policy.
         let mut done = self.drain_sync()?;
         if persist.contains(Mechanism::GlobalPersist) {
             done.steps.extend(self.store_earlier()?);
@@ -114,7 +114,7 @@ impl Subtree {
         done.seconds = done.steps.iter().map(|step| step.seconds).sum();
         self.merge_lost(false)?;
         if policy.persists() || self.state.owner()?.is_some() {
-            // Should this process end now, another one must find what was persisted.
+            // If this process ends now, the next one must find the persisted events.
             self.remember()?;
         }
         cluster.set_policy_as(self.owner.client(), &path, Some(&text))?;
@@ -129,7 +129,7 @@ impl Subtree {
         Ok(done)
     }
 
-    /// What a merge would do, without doing it.
+    /// The report of a merge that is not executed.
     ///
     /// # Errors
     /// As the merge itself.
@@ -199,8 +199,8 @@ impl Subtree {
         let parts = self.earlier.iter().filter(|part| part.object().is_none());
         sent.extend(parts.map(|part| self.object_from(part.first)));
         for own in sent.iter().filter(|own| self.owner.objects.contains(own)) {
-            // It was persisted for a policy that did not come into force. Whoever took the subtree
-            // over would find it, and merge it over what was done since.
+            // The object was persisted for a policy that did not come into force. A client that
+            // took the subtree over would merge it over later events.
             self.fs.store().delete(own)?;
         }
         self.earlier.clear();
@@ -212,7 +212,7 @@ impl Subtree {
         (self.persisted_locally, self.persisted_globally) = (0, 0);
         self.owner.next_seq = self.inner.next_seq().0;
         self.merged_in = Some(self.fs.tenure_at(self.root()));
-        // What is noted may say that there are objects which the server deletes now.
+        // The file may name objects that the server deletes now.
         if self.policy.persists() || self.state.owner()?.is_some() {
             self.remember()?;
         }
@@ -247,7 +247,7 @@ impl Subtree {
         client_journal_name(self.root(), self.owner.client(), grant, first.0)
     }
 
-    /// Has the runs of a merge by reference written while the work goes on.
+    /// Starts to write the runs of a merge by reference during the job.
     #[cold]
     pub(super) fn write_behind(&mut self) {
         let blocks = self.inner.closed_blocks();
@@ -318,7 +318,7 @@ impl Subtree {
         Ok(completion)
     }
 
-    /// What was merged and only Local Persist kept, if the server started anew since.
+    /// Merged events that only Local Persist kept, if the server was restarted since.
     fn lost_merges(&self) -> Result<Option<Vec<Earlier>>> {
         let lost = self.merged_in.is_some_and(|epoch| epoch != self.fs.tenure_at(self.root()));
         if !lost || !self.policy.contains(Mechanism::LocalPersist) {
@@ -326,12 +326,12 @@ impl Subtree {
         }
         let first = self.inner.header().first_seq;
         let journals = self.local_journals()?.into_iter();
-        // The journal that is being written is merged by itself.
+        // The present journal is merged separately.
         Ok(Some(journals.filter(|journal| journal.next <= first).collect()))
     }
 
-    /// Merges again what a server has lost: under a policy without Local Persist nobody would. With
-    /// `store` it is in the metadata store then.
+    /// Merges events again that a server has lost: under a policy without Local Persist no other
+    /// process would. With `store`, the metadata store has them afterwards.
     fn merge_lost(&mut self, store: bool) -> Result<()> {
         if !self.policy.contains(Mechanism::LocalPersist) || self.merged_in.is_none() {
             return Ok(());
@@ -346,8 +346,9 @@ impl Subtree {
         Ok(())
     }
 
-    /// Merges the journals of earlier processes of this client and sealed parts of this one's, oldest
-    /// first; and if the server started anew since the last merge, what Local Persist kept of it.
+    /// Merges the journals of earlier processes of this client and the sealed parts of this one,
+    /// oldest first; and if the server was restarted since the last merge, the merged events that
+    /// Local Persist kept.
     fn merge_earlier(&mut self, flags: MergeFlags) -> Result<Completion> {
         let start = std::time::Instant::now();
         if let Some(lost) = self.lost_merges()? {
@@ -367,7 +368,7 @@ impl Subtree {
             done.bytes += journal.bytes.len() as u64;
             done.merge = done.merge.map(|before| sum(before, report));
             match journal.object().map(str::to_owned) {
-                // No crash of the server takes it back, whatever becomes of the rest.
+                // The merge survives a crash of the server, also if a later one fails.
                 Some(object) if !flags.dry_run => {
                     self.earlier.remove(at);
                     self.owner.objects.retain(|known| *known != object);

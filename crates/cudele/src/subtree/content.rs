@@ -1,5 +1,5 @@
-//! Giving a subtree up. Content of what is given up is in the object store under the numbers of inodes
-//! that nobody will ever see.
+//! Gives a subtree up. The content of discarded files is in the object store under inode numbers
+//! that no name will have.
 //!
 //! Invariant: only content of inodes that a journal itself makes is removed, and only if that
 //! journal was never merged.
@@ -14,12 +14,12 @@ use super::Subtree;
 type Made = Map<Ino, (Stripe, u64)>;
 
 impl Subtree {
-    /// Gives the subtree up without a merge: what was not merged is gone.
+    /// Gives the subtree up without a merge: pending events are lost.
     ///
     /// # Errors
     /// `EIO`.
     pub fn discard(mut self) -> Result<()> {
-        // What is being merged is: nobody could say how much of it.
+        // A merge in progress ends first: otherwise the merged part would not be known.
         self.drain_sync()?;
         self.give_up_unused()?;
         let released = self.fs.release_with(self.root(), &self.unused());
@@ -30,7 +30,7 @@ impl Subtree {
                     self.fs.delete_data((ino, stripe), size)?;
                 }
             }
-            // Somebody took it over, and its content with it.
+            // Another client took the subtree over, with its content.
             Err(_) => {}
         }
         for object in self.owner.objects.iter().chain(&self.owner.adopted) {
@@ -45,10 +45,10 @@ impl Subtree {
     /// `EIO` if a journal is damaged.
     fn unmerged_content(&mut self) -> Result<Vec<(Ino, Stripe, u64)>> {
         if self.merged_in.is_some() {
-            // They may have been merged: what they made is everybody's.
+            // The journals may have been merged, and their files are then in the namespace.
             self.earlier.clear();
         }
-        // The same for what the server was asked to merge.
+        // The same for parts that the server was asked to merge.
         self.earlier.retain(|part| part.sealed.is_none_or(|sealed| !sealed.asked));
         if !self.inner.has_content_elsewhere() {
             // All journals that are left went through `inner`. To go through them costs more than

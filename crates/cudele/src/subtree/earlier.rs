@@ -1,8 +1,8 @@
-//! What earlier processes of this client left of a decoupled subtree: journals on this disk and in
-//! the object store.
+//! The journals of a decoupled subtree that earlier processes of this client left, on this disk and
+//! in the object store.
 //!
-//! A process may have ended at any moment. Invariant: whatever it left, all that a persist completed
-//! for is taken up, and what it was in the middle of writing stands in nobody's way.
+//! A process may have ended at any moment. Invariant: all events of a completed persist are found,
+//! and the remains of an interrupted one do no harm.
 
 use client::{Decoupled, Left};
 use journal::SegmentHeader;
@@ -42,7 +42,7 @@ impl Earlier {
         Ok(Self { name, bytes, first, next, object, torn, sealed: None })
     }
 
-    /// Of this process, as it stands; in the store, if all of it is there.
+    /// A part of this process; in the store, if all of it is.
     pub(super) fn sealed(
         (name, bytes): (String, Vec<u8>),
         (first, next): (Seq, Seq),
@@ -59,7 +59,8 @@ impl Earlier {
         Self { name, bytes, first: part, next: part, object, torn: true, sealed }
     }
 
-    /// Puts it into the store under a name, unless it is there. Returns whether it was not.
+    /// Puts the journal into the store under a name, unless it is in the store. Returns whether it
+    /// was not.
     ///
     /// An object of that name may be of a merge that the server would repeat, and hold more: this
     /// disk keeps a journal as it was when it was written here last.
@@ -73,7 +74,7 @@ impl Earlier {
             Err(error) => return Err(error),
         };
         if there.is_none_or(|there| there.next < self.next) {
-            // Nothing is expected of what is there, so nothing can be in conflict with it.
+            // An existing object of this name is replaced, so no conflict is possible.
             let _ = fs.store().put(name, &self.bytes, Expect::Any)?;
         }
         self.object = Some(name.to_owned());
@@ -84,7 +85,7 @@ impl Earlier {
         self.next.0 - self.first.0
     }
 
-    /// What it survives, for a part of this process.
+    /// The failures that the part survives.
     pub(super) fn durability(&self) -> Durability {
         match (&self.object, self.sealed) {
             (Some(_), _) => Durability::Global,
@@ -103,8 +104,8 @@ impl Earlier {
         inner.replay(&self.bytes).map_err(|error| error.in_journal(&self.name))
     }
 
-    /// Merges it, by reference if that is asked for, possible, and was not tried before: then it may be
-    /// applied.
+    /// Merges the journal, by reference if that is wanted, possible, and was not tried before: an
+    /// earlier attempt may have applied it.
     pub(super) fn merge_as(
         &self,
         fs: &Fs,
@@ -144,7 +145,8 @@ impl Earlier {
         }
     }
 
-    /// Merges it. Where it is an object, it is made what the server can read first.
+    /// Merges the journal. The object of a journal is first replaced by one that the server can
+    /// read.
     pub(super) fn merge(&self, fs: &Fs, root: Ino, flags: MergeFlags) -> Result<MergeReport> {
         let Some(object) = &self.object else {
             return fs.merge_journal(root, &self.bytes, flags, Unused::default());
@@ -154,7 +156,7 @@ impl Earlier {
             (0, false) => fs.store().delete(object).map(|_| MergeReport::default()),
             (_, true) if self.torn => fs.merge_journal(root, &self.bytes, flags, Unused::default()),
             (_, false) if self.torn => {
-                // Nothing is expected of what is there, so nothing can be in conflict with it.
+                // An existing object of this name is replaced, so no conflict is possible.
                 let _ = fs.store().put(object, &self.bytes, Expect::Any)?;
                 self.merge_object(fs, object, root, flags)
             }
@@ -162,8 +164,8 @@ impl Earlier {
         }
     }
 
-    /// Merges it from its object. The server deletes an object when what it says is merged and in the
-    /// metadata store: if it is gone, an earlier attempt succeeded.
+    /// Merges the journal from its object. The server deletes an object when the metadata store has
+    /// its events: if the object is gone, an earlier attempt succeeded.
     fn merge_object(
         &self,
         fs: &Fs,
@@ -182,8 +184,8 @@ impl Earlier {
         if self.sealed.is_none_or(|sealed| sealed.whole || !sealed.asked) {
             return Ok(MergeReport::default());
         }
-        // The server knew less under this name. Nobody can repeat a merge without an object, so it
-        // is written down before the answer.
+        // The server has read a shorter journal under this name. A merge without an object cannot
+        // be repeated, so it is stored before the answer.
         let flags = MergeFlags { store: true, ..flags };
         fs.merge_journal(root, &self.bytes, flags, Unused::default())
     }
@@ -201,14 +203,14 @@ impl Subtree {
         Ok(journals)
     }
 
-    /// The journals that Global Persist left in the object store. What this machine noted of them
-    /// may be older than the last one: a process can end between the two. Objects from before the
-    /// last merge are the server's, which deletes them.
+    /// The journals that Global Persist left in the object store. The list on this machine may lack
+    /// the last one, because a process can end between the two writes. Objects from before the last
+    /// merge belong to the server, which deletes them.
     fn stored_journals(&mut self) -> Result<Vec<Earlier>> {
         let store = self.fs.store();
         let mut objects: Vec<_> =
             self.owner.objects.iter().map(|name| (name.clone(), None)).collect();
-        // Whatever the policy is now: it may have been another one, or about to be.
+        // Under any present policy: the last one may have been another.
         let grant = self.owner.ranges().next().unwrap_or_default();
         let prefix = client_journal_prefix(self.root(), self.owner.client(), grant);
         let names = store.list(&prefix).map_err(|error| {
@@ -227,7 +229,7 @@ impl Subtree {
             let bytes = match store.get(&name) {
                 Ok((bytes, _)) => bytes,
                 Err(error) if error.errno == Errno::NotFound => {
-                    // The server deletes what is merged and stored.
+                    // The server deletes objects that are merged and stored.
                     self.owner.objects.retain(|known| *known != name);
                     continue;
                 }
@@ -268,8 +270,8 @@ impl Subtree {
             }
             self.earlier.push(journal);
         }
-        // What was merged, and is stored, told the server of journals that are nowhere any more:
-        // nothing else is to have their names.
+        // The server knows the names of merged journals, whose objects are gone: no new journal may
+        // have such a name.
         self.inner.start_at(next.max(Seq(self.owner.reached)));
         Ok(())
     }

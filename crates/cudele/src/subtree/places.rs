@@ -1,9 +1,10 @@
-//! Where the server finds an inode of the base that it does not have in memory: it forgets, and after a
-//! start it knows nothing, and numbers alone do not say where inodes are stored. Walking there brings
-//! them back. The walk goes by the names of the base, and the view may have moved some since.
+//! The places of inodes of the base for a server that does not have them in memory. A server evicts
+//! inodes, after a start it has none, and a number alone does not show where an inode is stored. A
+//! walk to the inode loads it. The walk uses the names of the base, and the view may have moved
+//! some.
 //!
-//! Invariant: an inode of the base without an entry here has its place of the base in the view, or is
-//! not in the view at all.
+//! Invariant: an inode of the base without an entry here has the same place in the view and in the
+//! base, or is not in the view.
 
 use namespace::Namespace;
 use types::{Attr, Cred, Errno, Error, Ino, Map, PATH_BYTES_MAX, Path, Result};
@@ -11,7 +12,8 @@ use wire::{Answer, Op};
 
 use super::Subtree;
 
-/// Directory and name in the base of inodes that the view has somewhere else, or under several names.
+/// Directory and name in the base of inodes that the view has in another place, or under several
+/// names.
 #[derive(Debug, Default)]
 pub(super) struct Places(Map<Ino, (Ino, Vec<u8>)>);
 
@@ -22,17 +24,17 @@ impl Places {
     }
 }
 
-/// Whether the view does not have an entry of the base that was just loaded where the base has it, or
-/// does not say where: an inode with several names is apart from them.
+/// Whether the view has a loaded entry of the base in another place, or does not know its place: an
+/// inode with several names is stored apart from them.
 pub(super) fn stands_elsewhere(view: &Namespace, (dir, name): (Ino, &[u8]), attr: &Attr) -> bool {
     let has_names = attr.nlink > 1 && !attr.is_dir();
     has_names || view.peek(dir, name) != Ok(Some(attr.ino))
 }
 
 impl Subtree {
-    /// What stands under a name of the view is about to go from there.
+    /// Notes the place of the inode under a name that the view is about to remove.
     pub(super) fn note_place(&mut self, dir: Ino, name: &[u8]) {
-        // If that fails, so will what is about to be done.
+        // After a failure here, the removal fails as well.
         let known = self.on_view(name, |inner| inner.view().namespace().peek(dir, name));
         if let Ok(Some(ino)) = known
             && !self.is_own(ino)
@@ -41,7 +43,7 @@ impl Subtree {
         }
     }
 
-    /// All was merged: what the view has is what the server has.
+    /// Everything is merged: server and view agree on all places.
     pub(super) fn settle_places(&mut self) {
         if !self.places.0.is_empty() {
             let namespace = self.inner.view().namespace();
@@ -49,7 +51,8 @@ impl Subtree {
         }
     }
 
-    /// Asks the server about an inode of the base, once more if it does not have it in memory.
+    /// Asks the server about an inode of the base, and again after a walk if the server does not
+    /// have it in memory.
     pub(super) fn ask_base<T>(
         &mut self,
         ino: Ino,
@@ -62,9 +65,9 @@ impl Subtree {
         if self.walk_to(ino)? { ask(&self.fs) } else { Err(stale) }
     }
 
-    /// Has the server walk to an inode of the base. Returns whether it is there.
+    /// Makes the server walk to an inode of the base. Returns whether it was found.
     pub(super) fn walk_to(&mut self, ino: Ino) -> Result<bool> {
-        // What was merged meanwhile stands where the view has it.
+        // Merged inodes have the place of the view.
         for in_base in [true, false] {
             let Some(path) = self.path_to(ino, in_base) else { continue };
             let path = path.to_bytes();

@@ -1,13 +1,13 @@
-//! Parts of this process's own journal whose merge failed, or was not heard of.
+//! Parts of this process's own journal whose merge failed, or was not answered.
 //!
-//! Once the server was asked to merge a journal object, the object is the server's: it deletes it
-//! when the metadata store has what it says, whether its client was answered or not. So nothing more
-//! is written under that name. What was appended until then is sealed as a part, which keeps its
-//! name, and the next event begins another part under another one. The parts are *pending* until
-//! they are merged in their order, and every mechanism deals with them first.
+//! A journal object that the server was asked to merge belongs to the server, which deletes it when
+//! the metadata store has its events, with or without an answer to the client. So the client writes
+//! nothing more under that name. The events so far are sealed as a part, which keeps its name, and
+//! the next event begins another part with another name. The parts are *pending* until they are
+//! merged in their order, and every mechanism first executes on them.
 //!
-//! Invariant: what is in the store under a name is at no time more than what it was when the server
-//! heard of it. So an object that is gone was merged, and can be gone unmerged from no crash.
+//! Invariant: an object in the store never has more events than it had when the server was asked to
+//! merge it. So an object that is gone was merged, and no crash removes an unmerged one.
 
 use policy::{Composition, Durability, Mechanism};
 use types::{Result, Seq};
@@ -15,7 +15,7 @@ use types::{Result, Seq};
 use super::{Earlier, Subtree};
 use crate::mechanism::{Reached, keep_part};
 
-/// What is known of such a part.
+/// The state of such a part.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sealed {
     /// All of it is in a file of this disk.
@@ -37,7 +37,7 @@ pub(super) struct Held {
 }
 
 impl Subtree {
-    /// Takes what is held out of the buffer; the next event begins another part.
+    /// Takes the pending events out of the buffer; the next event begins another part.
     pub(super) fn take_held(&mut self) -> Held {
         self.written = None;
         let (header, blocks) = self.inner.seal();
@@ -46,8 +46,8 @@ impl Subtree {
         Held { header, blocks, next: self.inner.next_seq(), persisted }
     }
 
-    /// A composition did not complete. If the server was asked to apply what is held, that is a part
-    /// of its own from now on.
+    /// A composition did not complete. If the server was asked to apply the pending events, they
+    /// become a part.
     pub(super) fn seal(&mut self, reached: Reached) {
         if reached.asked && self.inner.events() > 0 {
             let held = self.take_held();
@@ -55,7 +55,7 @@ impl Subtree {
         }
     }
 
-    /// A part stays here: the next completion merges it before what was appended later.
+    /// Keeps a part: the next completion merges it before later events.
     pub(super) fn keep(&mut self, held: Held, reached: Reached) {
         let (first, all) = (held.header.first_seq, held.blocks.len());
         let mut bytes = held.header.encode().to_vec();
@@ -89,8 +89,7 @@ impl Subtree {
         self.inner.events() > 0 || self.sealed().next().is_some()
     }
 
-    /// Has the parts persisted where a composition persists; what it does with the rest comes after
-    /// them.
+    /// Persists the parts if a composition persists; its other mechanisms follow.
     pub(super) fn persist_sealed(&mut self, composition: &Composition) -> Result<()> {
         if composition.contains(Mechanism::GlobalPersist) {
             self.store_earlier()?;
@@ -106,7 +105,7 @@ impl Subtree {
         Ok(())
     }
 
-    /// What the parts survive.
+    /// The failures that the parts survive.
     pub(super) fn sealed_durability(&self) -> Durability {
         self.sealed().map(Earlier::durability).min().unwrap_or(Durability::Global)
     }

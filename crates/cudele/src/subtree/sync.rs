@@ -1,13 +1,12 @@
-//! Namespace sync (U-03): parts of the journal are merged while the work goes on.
+//! Namespace sync (U-03): merges parts of the journal during the job.
 //!
-//! At an interval, or when so many updates are held, what was appended since the last time is handed
-//! over to a thread: its blocks change hands, nothing is copied, and appending goes on in new ones.
-//! The thread carries the policy's mechanisms out, so that others see the work grow, in the order in
-//! which it was done.
+//! At an interval, or after so many updates, the events since the last time go to a thread: it
+//! takes over the blocks without a copy, and the job appends to new ones. The thread executes the
+//! mechanisms of the policy, so that other clients see the work grow, in its order.
 //!
-//! Each part is a journal of its own that begins where the one before ends; the server applies each
-//! once, whoever sends it how often (M-04). A part that cannot be merged stays with its client, and
-//! so does everything after it, until the next completion, which says why.
+//! Each part is a journal that begins where the one before ends; the server applies each once,
+//! however often clients send it (M-04). A part that cannot be merged stays with its client, with
+//! all later parts, until the next completion, which returns the error.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -36,7 +35,7 @@ struct Part {
     extend: Option<u64>,
 }
 
-/// What became of a part.
+/// The result of the merge of a part.
 #[derive(Debug)]
 enum Ended {
     /// Not an end: more inode numbers.
@@ -74,7 +73,7 @@ pub(super) struct Syncer {
     ended: Receiver<Ended>,
     /// Parts that were handed over and have not come back.
     under_way: usize,
-    /// What the parts did together.
+    /// The sum of the results of all parts.
     done: Completion,
     failed: Option<Error>,
     thread: Option<JoinHandle<()>>,
@@ -84,13 +83,13 @@ impl Drop for Syncer {
     fn drop(&mut self) {
         self.parts = None;
         if let Some(thread) = self.thread.take() {
-            // Its panic was its own, and whoever waits for its answers is told.
+            // After a panic, a wait for its answers returns an error.
             let _ = thread.join();
         }
     }
 }
 
-/// Others are told that a subtree is merged when they ask for it, until this is dropped.
+/// Tells asking clients that the subtree is merged, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Offered {
     fs: Arc<Fs>,
@@ -110,7 +109,7 @@ impl Drop for Offered {
     }
 }
 
-/// What the thread needs of the subtree.
+/// The parts of the subtree that the thread uses.
 #[derive(Debug)]
 struct Place {
     fs: Arc<Fs>,
@@ -182,8 +181,8 @@ impl Place {
 }
 
 impl Subtree {
-    /// Merges from now on at this interval while the work goes on (U-03). Others see the work grow;
-    /// the subtree stays this client's until it is merged or discarded.
+    /// Merges at this interval from now on (U-03). Other clients see the work grow; the subtree
+    /// stays decoupled until it is merged or discarded.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -277,8 +276,8 @@ impl Subtree {
         if self.earlier.is_empty() {
             return self.hand_over();
         }
-        // What an earlier process left, or a merge that failed, comes first: once, and not behind the
-        // back of whoever appends.
+        // Journals of an earlier process, or of a failed merge, come first: once, on the thread of
+        // the job.
         let done = self.sync();
         let Some(syncer) = &mut self.syncer else { return };
         match done {
@@ -289,7 +288,8 @@ impl Subtree {
 
     fn hand_over(&mut self) {
         if let Err(error) = self.note_used() {
-            // What is not handed over stays with the next completion, which says why it cannot be.
+            // Events that cannot be handed over stay for the next completion, which returns the
+            // error.
             if let Some(syncer) = &mut self.syncer {
                 syncer.failed = Some(error);
             }
@@ -313,7 +313,7 @@ impl Subtree {
         }
     }
 
-    /// Takes back what became of parts.
+    /// Takes the results of merged parts.
     fn take_merged(&mut self) {
         while let Some(syncer) = &self.syncer
             && let Ok(ended) = syncer.ended.try_recv()
@@ -340,7 +340,7 @@ impl Subtree {
         }
     }
 
-    /// Waits until everything that was handed over is merged, and says what that did.
+    /// Waits until all parts are merged, and returns the sum of their results.
     pub(super) fn drain_sync(&mut self) -> Result<Completion> {
         while let Some(syncer) = &self.syncer
             && syncer.under_way > 0
@@ -354,7 +354,7 @@ impl Subtree {
             }
         }
         let Some(syncer) = &mut self.syncer else { return Ok(Completion::default()) };
-        // What failed is tried again by whoever completes.
+        // The completion tries failed parts again.
         let failed = syncer.failed.take().is_some();
         let done = std::mem::take(&mut syncer.done);
         if failed {
@@ -371,12 +371,12 @@ impl Subtree {
         Ok(())
     }
 
-    /// Merges what was appended if somebody waits to see it (`merge: on_demand`). A subtree does so by
-    /// itself whenever something is appended; who pauses in between calls it when a
-    /// [`crate::Notice::Recall`] of the root arrives, or now and then. Says whether somebody waited.
+    /// Merges the pending events if a client waits for them (`merge: on_demand`). Every append does
+    /// this, too; a job that pauses calls it when a [`crate::Notice::Recall`] of the root arrives,
+    /// or now and then. Returns whether a client waited.
     ///
     /// # Errors
-    /// As [`Subtree::sync`]; whoever waited then sees what was merged before.
+    /// The errors of [`Subtree::sync`]; the waiting client then sees the last merged state.
     pub fn meet_demand(&mut self) -> Result<bool> {
         let root = self.root();
         if !self.fs.take_demand(root) {
@@ -387,7 +387,7 @@ impl Subtree {
         done.map(|()| true)
     }
 
-    /// Merges what was appended, and keeps the subtree: others see it from now on.
+    /// Merges the pending events, and keeps the subtree: other clients see them from now on.
     ///
     /// # Errors
     /// As [`Subtree::complete`].

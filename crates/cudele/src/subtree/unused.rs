@@ -1,10 +1,9 @@
-//! Inode numbers that a client has not used: they go back with its subtree, and others get them.
+//! Inode numbers that a client has not used: they return with its subtree, for other clients.
 //!
-//! So a client names only numbers that nobody has used: not this process, no journal of an earlier
-//! one, no other process that has the subtree at the same time, and no content that one wrote which
-//! did not come to its end. From then on it does not use them itself, also where the subtree stays
-//! its own because the merge failed. Invariant: its disk, if it says anything, says so before the
-//! server hears of it.
+//! A client returns only numbers that are unused: by this process, by the journals of earlier ones,
+//! by other processes that have the subtree, and by the content of interrupted writes. Afterwards
+//! it does not use them itself, also if the subtree stays decoupled because the merge failed.
+//! Invariant: its disk, if it keeps state there, records the return before the server learns of it.
 
 use std::sync::atomic::Ordering;
 
@@ -26,7 +25,7 @@ impl Subtree {
 
     fn write_owner(&self, exact: bool) -> Result<()> {
         if self.share.get().is_none() {
-            // Who was quicker has the same directory.
+            // A faster thread has set the same directory.
             let _ = self.share.set(Share::new(&self.state)?);
         }
         let used = self.inner.last_taken().0;
@@ -36,9 +35,9 @@ impl Subtree {
         Ok(())
     }
 
-    /// Content is about to be written to the object store for a number that no journal has yet.
-    /// Should this process end before one has it, it must be known that there may be such: nobody is
-    /// to get that number and find the content. For callers that write content themselves.
+    /// For callers that write content themselves: records that content is about to be written to
+    /// the object store for a number that no journal has yet. If this process ends before a journal
+    /// has it, no other client may get the number and find the content.
     ///
     /// # Errors
     /// `EIO`, `ENOSPC`: nothing may be written then.
@@ -49,8 +48,8 @@ impl Subtree {
         self.write_owner(false)
     }
 
-    /// What was appended is about to be merged: a later process must not use its numbers again. From
-    /// the journals on this disk it would know them.
+    /// The pending events are about to be merged: a later process must not use their numbers, which
+    /// it knows only from journals on this disk.
     pub(super) fn note_used(&self) -> Result<()> {
         if self.share.get().is_none() || self.policy.contains(policy::Mechanism::LocalPersist) {
             return Ok(());
@@ -58,7 +57,7 @@ impl Subtree {
         self.remember()
     }
 
-    /// Gives up the numbers that are left, if nobody else can have used them.
+    /// Gives up the remaining numbers, if no other process can have used them.
     pub(super) fn give_up_unused(&mut self) -> Result<()> {
         if !self.exact {
             return Ok(());
@@ -77,7 +76,7 @@ impl Subtree {
         done
     }
 
-    /// The numbers that were given up, as the server is told.
+    /// The numbers that were given up, encoded for the server.
     pub(super) fn unused(&self) -> Vec<u8> {
         Unused::encode(&self.owner.unused().collect::<Vec<_>>())
     }

@@ -42,7 +42,8 @@ impl Subtree {
         };
         if size >= STORED_NAMES_MIN && !self.is_own(dir) {
             match self.fetch_stored(dir) {
-                // Another server has it, or it is not in this one's memory: whoever asks is told.
+                // Another server has the directory, or it is not in the memory of this one: a
+                // question for it returns the error.
                 Err(error) if matches!(error.errno, Errno::NotSupported | Errno::Stale) => {}
                 fetched => return fetched,
             }
@@ -122,7 +123,7 @@ impl Subtree {
         Ok(())
     }
 
-    /// The time for one operation that somebody waits for.
+    /// The time for one operation of a waiting caller.
     pub(super) fn now_exactly(&mut self) -> Timestamp {
         self.time_for = 0;
         self.now()
@@ -153,9 +154,9 @@ impl Subtree {
         self.list_from(dir, None, usize::MAX, true)
     }
 
-    /// Up to `limit` entries after a name, in the directory's own order: names that exist
-    /// throughout are seen exactly once, whatever else is created and removed meanwhile. Without
-    /// `attrs` only number and type of what they name are there.
+    /// Up to `limit` entries after a name, in the directory's own order. A name that exists
+    /// throughout is listed exactly once, whatever changes during the listing. Without `attrs`,
+    /// entries have number and type only.
     ///
     /// # Errors
     /// `ENOTDIR`, `EACCES`.
@@ -213,9 +214,8 @@ impl Subtree {
         })
     }
 
-    /// Files that lost their last name since the last call, how they were striped and how long they
-    /// were: what the store
-    /// holds of their content is of no use any more.
+    /// Files that lost their last name since the last call, with stripe and length: their content
+    /// in the store is of no use.
     pub fn take_freed(&mut self) -> Vec<(Ino, Stripe, u64)> {
         let freed = self.inner.view().namespace_mut().take_freed();
         let files = freed.into_iter().filter(|freed| !freed.is_dir && freed.is_stored);

@@ -1,8 +1,9 @@
-//! What was in a decoupled subtree before, taken from the object store (U-04): a large directory, or all of
-//! them, with the content that inodes keep. The client works on with it, and appends to it.
+//! Loads the old entries of a decoupled subtree from the object store (U-04): a large directory, or
+//! all directories, with the content of inodes. The client works on them, and appends to its
+//! journal.
 //!
-//! The server is asked to write down what only it has, and not for what is there: so what that costs does
-//! not depend on how many entries there are, or directories.
+//! The server writes its changes to the store, and sends no entries: its cost does not depend on
+//! the number of entries or directories.
 
 use metastore::InodeRecord;
 use types::{Cred, Ino, Result, Seq};
@@ -11,7 +12,7 @@ use super::Subtree;
 use super::places::stands_elsewhere;
 use crate::Scanned;
 
-/// What was taken from the object store.
+/// The amount of loaded data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Materialised {
     /// Directories that were read.
@@ -23,14 +24,14 @@ pub struct Materialised {
 }
 
 impl Subtree {
-    /// Brings everything that the subtree had before into this client's view, with one request to each
-    /// metadata server that it knows, and one more for each file with several names. What is in the view
-    /// already, and what this client has made, stays. Where others may work in the subtree
-    /// (`interfere_policy: allow`), a directory is as it was at some moment since.
+    /// Loads all old entries of the subtree into the view of this client, with one request to each
+    /// known metadata server, and one for each file with several names. Entries in the view, and
+    /// entries that this client has made, stay. If other clients may work in the subtree
+    /// (`interfere_policy: allow`), each directory has its state of some moment since.
     ///
     /// # Errors
-    /// `EIO` if the server cannot write things down; `EBADMSG` if what is stored is damaged; those of the
-    /// store. What was read until then stays.
+    /// `EIO` if the server cannot write to the store; `EBADMSG` for damaged objects; the errors of
+    /// the store. Entries that were loaded before stay.
     pub fn materialise(&mut self) -> Result<Materialised> {
         self.fs.checkpoint()?;
         let mut done = Materialised::default();
@@ -67,7 +68,7 @@ impl Subtree {
             {
                 places.note(attr.ino, (dir, name));
             }
-            // What is stored elsewhere is asked for when it is wanted.
+            // The rest is loaded when it is needed.
             let is_whole = extra.is_empty() && attr.nlink <= 1 && attr.size == data.len() as u64;
             if !attr.is_dir() && !is_whole {
                 bare.insert(attr.ino);
