@@ -1,8 +1,8 @@
 //! The daemons: the state machines of `mds` and `mon`, with sockets, threads, clocks and a store.
 //!
-//! A daemon is one loop on one thread: poll the sockets, hand what arrived to the state machine,
-//! carry its effects out. Store operations run on worker threads (`workers`); their results come
-//! back as inputs. Nothing here decides anything.
+//! A daemon is one loop on one thread: it polls the sockets, passes messages to the state machine,
+//! and executes the effects. Worker threads execute store operations (`workers`), whose results are
+//! inputs. This crate decides nothing.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -26,7 +26,7 @@ pub use log::Log;
 pub use mds::{MdsOptions, run_mds};
 pub use mon::{MonOptions, run_mon};
 
-/// Why a daemon ends whose lock went to another one.
+/// The error of a daemon whose lock another daemon has taken.
 fn replaced(what: &str) -> types::Error {
     let cause = "it did not answer, and another process took over from it";
     types::Error::new(types::Errno::Stale, what, cause)
@@ -50,7 +50,7 @@ fn too_many(what: &str, connections: usize) -> wire::Failure {
     wire::Failure { errno: types::Errno::Busy, text }
 }
 
-/// Whether somebody asked the daemon to end: by this flag or, if there is none, by SIGTERM or SIGINT.
+/// Whether the daemon is to end: by this flag or, without one, by SIGTERM or SIGINT.
 fn termination(
     given: Option<std::sync::Arc<std::sync::atomic::AtomicBool>>,
 ) -> types::Result<std::sync::Arc<std::sync::atomic::AtomicBool>> {

@@ -43,7 +43,7 @@ pub struct MdsOptions {
     pub settings: Settings,
     /// Bytes of memory to have ready before they are needed.
     pub warm_bytes: usize,
-    /// Whoever sets this ends it; without, SIGTERM and SIGINT do.
+    /// The flag that ends the server; without one, SIGTERM and SIGINT do.
     pub terminate: Option<Arc<AtomicBool>>,
     /// The log.
     pub log: Log,
@@ -68,10 +68,10 @@ struct Daemon {
     log: Log,
 }
 
-/// Runs a metadata server until it is told to stop.
+/// Runs a metadata server until it is stopped.
 ///
 /// # Errors
-/// `EBUSY` if another server holds the rank, `EADDRINUSE`, or whatever made it impossible to go on.
+/// `EBUSY` if another server holds the rank, `EADDRINUSE`, or the error that ended the server.
 pub fn run_mds(options: MdsOptions) -> Result<()> {
     net::descriptors::raise();
     let (rank, log) = (options.rank, options.log.clone());
@@ -130,7 +130,7 @@ fn serve(options: MdsOptions, lock: Box<dyn LockGuard>) -> Result<()> {
     }
     daemon.reactor.flush(|_| {});
     daemon.workers.stop();
-    // Before the socket: whoever sees that gone may start the next server.
+    // Before the socket: a process that sees no socket may start the next server.
     drop(lock);
     daemon.fatal.map_or(Ok(()), Err)
 }
@@ -145,7 +145,7 @@ impl Daemon {
         self.mds.handle(clock, input, &mut self.effects);
     }
 
-    /// Once around: what arrived, what the store finished, time, work, and the effects of it all.
+    /// One turn of the loop: messages, results of the store, time, work, and all effects.
     fn turn(&mut self) -> Result<()> {
         let busy = self.mds.has_work();
         let mut idle = !busy && self.mds.is_quiet();

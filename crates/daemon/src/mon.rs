@@ -24,11 +24,11 @@ pub struct MonOptions {
     pub address: Address,
     /// The object store.
     pub store: Arc<dyn ObjectStore>,
-    /// Tuning, and what goes into the map.
+    /// Tuning, and the fixed entries of the map.
     pub settings: Settings,
     /// Nothing is changed in the store: a map that is damaged or gone is passed over.
     pub read_only: bool,
-    /// Whoever sets this ends it; without, SIGTERM and SIGINT do.
+    /// The flag that ends the monitor; without one, SIGTERM and SIGINT do.
     pub terminate: Option<Arc<AtomicBool>>,
     /// The log.
     pub log: Log,
@@ -47,10 +47,10 @@ struct Daemon {
     log: Log,
 }
 
-/// Runs a monitor until it is told to stop.
+/// Runs a monitor until it is stopped.
 ///
 /// # Errors
-/// `EBUSY` if another monitor leads, `EADDRINUSE`, or whatever made it impossible to go on.
+/// `EBUSY` if another monitor leads, `EADDRINUSE`, or the error that ended the monitor.
 pub fn run_mon(options: MonOptions) -> Result<()> {
     net::descriptors::raise();
     let log = options.log.clone();
@@ -93,7 +93,7 @@ fn serve(options: MonOptions, lock: Box<dyn LockGuard>) -> Result<()> {
     }
     daemon.reactor.flush(|_| {});
     daemon.workers.stop();
-    // Before the socket: whoever sees that gone may start the next monitor.
+    // Before the socket: a process that sees no socket may start the next monitor.
     drop(lock);
     daemon.fatal.map_or(Ok(()), Err)
 }

@@ -1,5 +1,5 @@
-//! The thread on which the balancer's questions are answered: it runs a policy, which is somebody's
-//! program, beside the requests that the metadata server goes on serving.
+//! The thread of the balancer: it runs a policy, which is a program of a user, while the metadata
+//! server serves requests.
 //!
 //! A policy is ended by its steps, or by the clock at its next step. A step that does not end
 //! keeps its thread: that thread is abandoned, and another one answers the questions that follow.
@@ -14,8 +14,8 @@ use balancer::{Answer, Expired, Question};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use net::Waker;
 
-/// How long a policy may take: half a tick, but not less than this, as the machine may be busy, nor more.
-/// Steps end it long before, unless single steps are very slow.
+/// Bounds of the time for a policy, which is half a tick: a busy machine needs the lower one. The
+/// limit on steps ends a policy long before, unless single steps are very slow.
 const DECISION_MIN: Duration = Duration::from_secs(1);
 const DECISION_MAX: Duration = Duration::from_secs(5);
 
@@ -24,8 +24,8 @@ const DECISION_MAX: Duration = Duration::from_secs(5);
 const ABANDON_AFTER: Duration = Duration::from_secs(20);
 const ABANDONED_MAX: usize = 4;
 
-/// See the module documentation. The thread begins with the first question, and ends with this; nobody
-/// waits for it, as nothing but an answer comes of it.
+/// See the module documentation. The thread starts with the first question, and ends after the drop
+/// of this value, which does not wait for it.
 #[derive(Debug)]
 pub(crate) struct Thinker {
     waker: Waker,
@@ -57,7 +57,7 @@ impl Thinker {
         let late =
             |thread: &Thread| thread.owed > 0 && thread.since.elapsed() >= self.abandon_after;
         if self.thread.as_ref().is_some_and(late) {
-            // It ends when it has an answer that nobody receives.
+            // The thread ends when no receiver is left for its answer.
             self.thread = None;
         }
         if self.thread.is_none() {

@@ -10,7 +10,7 @@ use types::{Clock, Moment, Span};
 const INTERVAL: Span = Span::from_millis(20);
 /// The process serves with one thread: more than one processor's time is no use to it.
 const PROCESSORS: f64 = 1.0;
-/// How often it is looked at memory, and at what the process may use: it may be given less, or more.
+/// The interval between looks at memory and at the limits of the process, which may change.
 const LIMITS: Span = Span::from_millis(1000);
 
 /// Measures this process.
@@ -22,8 +22,8 @@ pub(crate) struct Meter {
     page_bytes: f64,
     last: Option<(Moment, f64)>,
     limits_read: Option<Moment>,
-    /// So far. CPU time is each part of it over the processors that it could have had: who may use a tenth of one
-    /// has used a second of what is his when it has run for a tenth.
+    /// The sums so far. CPU time is divided by the processors that the process may use: with a
+    /// tenth of a processor, a tenth of a second counts as one second.
     vitals: Vitals,
 }
 
@@ -44,7 +44,7 @@ impl Meter {
         }
     }
 
-    /// What was measured up to now, if the last time is some time ago.
+    /// The sums up to now, if the last measurement is some time ago.
     pub(crate) fn measure(&mut self, clock: Clock) -> Option<Vitals> {
         let now = clock.now;
         if self.last.is_some_and(|(at, _)| now.since(at) < INTERVAL) {
@@ -79,14 +79,16 @@ fn resident_pages() -> f64 {
     text.split_whitespace().nth(1).and_then(|pages| pages.parse().ok()).unwrap_or_default()
 }
 
-/// Processors that this process may use: what its control group allows, and no more than it has use for.
+/// The processors that this process may use: the limit of its control group, and at most as many as
+/// it can keep busy.
 fn processors() -> f64 {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let allowed = quota(&groups, |file| fs::read_to_string(file).ok());
     allowed.unwrap_or(PROCESSORS).min(PROCESSORS)
 }
 
-/// Bytes of memory that it may use: what its control group allows, else what the machine has.
+/// The memory in bytes that the process may use: the limit of its control group, else the memory of
+/// the machine.
 fn memory_bytes() -> f64 {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -98,8 +100,8 @@ fn memory_bytes() -> f64 {
     memory(&groups, |file| fs::read_to_string(file).ok()).unwrap_or(machine).min(machine)
 }
 
-/// The path of the process in a hierarchy, from `/proc/self/cgroup`: of a controller, or in the unified
-/// one.
+/// The path of the process in the hierarchy of a controller, or in the unified one, from
+/// `/proc/self/cgroup`.
 fn group<'a>(groups: &'a str, controller: Option<&str>) -> Option<&'a str> {
     groups.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':');

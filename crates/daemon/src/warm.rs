@@ -6,8 +6,8 @@
 //! to do takes memory from the allocator, a little at a time, touches it and gives it back: the
 //! allocator keeps it (see the settings that `cudele up` gives it) and hands it out later.
 //!
-//! Once per process, and at most until there is work that needs it: what the namespace frees
-//! afterwards stays warm by itself.
+//! Once per process, and until the server needs the memory: memory that the namespace frees later
+//! stays mapped.
 
 /// Bytes touched in one step: a fraction of a millisecond.
 const STEP_BYTES: usize = 1 << 20;
@@ -29,7 +29,7 @@ impl Warm {
         self.wanted > 0
     }
 
-    /// Gives back what is ready: it is needed.
+    /// Frees the prepared memory for the server.
     pub(crate) fn stop(&mut self) {
         *self = Self::default();
     }

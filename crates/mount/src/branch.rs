@@ -1,7 +1,7 @@
-//! A branch as a file system of the kernel: requests are answered from the branch's view, and nobody else is
-//! asked. One process has it, so the kernel may remember names as long as it likes.
+//! A branch as a file system of the kernel: the view of the branch answers all requests, without a
+//! server. One process has the branch, so the kernel may cache names for any time.
 //!
-//! One lock around the branch: what takes time is reading and writing content, and that is the store's.
+//! One lock around the branch is enough: the slow operations are reads and writes of the store.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -48,7 +48,7 @@ struct State {
 struct BranchMount {
     root: Ino,
     state: Arc<Mutex<State>>,
-    /// Whether files may be made for others than who runs this.
+    /// Whether files may belong to other users than the one who runs this.
     for_others: bool,
 }
 
@@ -81,7 +81,7 @@ pub fn mount_branch(files: BranchFiles, at: &Path, name: &str) -> Result<Mounted
 }
 
 impl MountedBranch {
-    /// Makes what was done until now durable, and a part of the branch. Returns how many events that were.
+    /// Makes all changes so far durable, and a part of the branch. Returns the number of events.
     ///
     /// # Errors
     /// As [`BranchFiles::sync`].
@@ -92,11 +92,11 @@ impl MountedBranch {
     /// Unmounts it: nothing is changed in it any more.
     pub fn unmount(&mut self) {
         let Some(session) = self.session.take() else { return };
-        // If somebody has unmounted it already, all the better.
+        // A user may have unmounted it already.
         if session.guard.is_finished() || crate::unmount(&self.at, false).is_ok() {
             let _ = session.join();
         } else {
-            // It is in use: its threads end with the last who uses it.
+            // The file system is in use: its threads end with its last user.
             let _ = crate::unmount(&self.at, true);
         }
     }
@@ -416,7 +416,7 @@ impl fuser::Filesystem for BranchMount {
             let error = Error::of(Errno::Stale, "directory");
             return reply.error(answer::errno(&error));
         };
-        // The kernel does not look at the number of what is above.
+        // The kernel ignores the inode number of `..`.
         let dots =
             [(ino, &b"."[..]), (ino, b"..")].map(|(ino, name)| (ino, FileType::Directory, name));
         let listed = entries.iter().map(|entry| {

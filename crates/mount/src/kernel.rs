@@ -11,11 +11,11 @@ use crate::Options;
 
 /// The most that is read or written at a time.
 pub(crate) const TRANSFER_BYTES_MAX: u32 = 1 << 20;
-/// What is read ahead of a program that reads in order: a few transfers, so that some are under
-/// way while one is read.
+/// The bytes that the kernel reads ahead of a sequential reader: a few transfers, so that some are
+/// in flight while one is read.
 pub(crate) const READ_AHEAD_KIB: u32 = 4 * TRANSFER_BYTES_MAX / 1024;
 
-/// How to mount; `source` is what `mount(8)` shows as the device.
+/// The options of the mount; `mount(8)` shows `source` as the device.
 #[must_use]
 pub fn config(source: &str, options: &Options) -> Config {
     let mut config = Config::default();
@@ -36,8 +36,8 @@ pub fn config(source: &str, options: &Options) -> Config {
     config
 }
 
-/// How the kernel is to handle a file that is opened so. What is only written gains nothing from
-/// the kernel's page cache, and copying it there costs as much as writing it to a store.
+/// The kernel's treatment of an opened file. A file that is only written gains nothing from the
+/// page cache of the kernel, and a copy into it costs as much as a write to a store.
 #[must_use]
 pub fn open_flags(flags: OpenFlags) -> FopenFlags {
     if flags.acc_mode() == OpenAccMode::O_WRONLY {
@@ -47,8 +47,8 @@ pub fn open_flags(flags: OpenFlags) -> FopenFlags {
     }
 }
 
-/// The same for a file system that lists names without attributes, and knows of no locks: the kernel keeps
-/// those among its own programs.
+/// The same for a file system that lists names without attributes and has no locks: the kernel
+/// keeps locks among its own programs.
 pub(crate) fn negotiate_plainly(config: &mut KernelConfig) {
     for flag in
         [InitFlags::FUSE_ASYNC_READ, InitFlags::FUSE_BIG_WRITES, InitFlags::FUSE_CACHE_SYMLINKS]
@@ -59,7 +59,7 @@ pub(crate) fn negotiate_plainly(config: &mut KernelConfig) {
     let _ = config.set_max_readahead(READ_AHEAD_KIB * 1024);
 }
 
-/// Asks the kernel for what makes it ask less. Whatever of it this kernel knows.
+/// Asks for the features of the kernel that save requests, as far as this kernel has them.
 pub fn negotiate(config: &mut KernelConfig) {
     let wanted = [
         InitFlags::FUSE_ASYNC_READ,

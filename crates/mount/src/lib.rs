@@ -1,7 +1,7 @@
 //! The POSIX mount: FUSE requests in, answers out.
 //!
-//! This crate translates between the kernel's types and [`vfs::Vfs`]; every meaning is there. It
-//! mounts, unmounts, and tells the kernel what it must forget.
+//! This crate translates between the kernel's types and [`vfs::Vfs`], which has all semantics. It
+//! mounts, unmounts, and tells the kernel which cached entries to drop.
 
 #![allow(
     clippy::disallowed_methods,

@@ -14,7 +14,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 pub struct Options {
     /// `ro`: nothing may be changed.
     pub read_only: bool,
-    /// `allow_other`: others than the user who mounts may use it, as their permissions say.
+    /// `allow_other`: users other than the mounting one may use it, with their permissions.
     pub allow_other: bool,
     /// `dev`: device files work.
     pub devices: bool,
@@ -22,18 +22,18 @@ pub struct Options {
     pub set_id: bool,
     /// `noexec`: nothing can be executed.
     pub no_exec: bool,
-    /// `valid=SECONDS`: names and attributes that others may change are taken for granted for so
-    /// long. 0, the default, is what strong consistency needs.
+    /// `valid=SECONDS`: the time for which names and attributes that other clients may change are
+    /// cached. Strong consistency needs 0, the default.
     pub valid: Duration,
     /// `relatime` (the default), `noatime` or `strictatime`: which reads change the time of a
     /// file's last access.
     pub atime: Atime,
-    /// `timeout=SECONDS`, `soft` (the default) or `hard`: for so long a program waits for a metadata
-    /// server that is away before it gets `EIO`; with `hard`, or 0 seconds, for ever.
+    /// `timeout=SECONDS`, `soft` (the default) or `hard`: the time that a program waits for an
+    /// absent metadata server before it gets `EIO`; with `hard`, or 0 seconds, for ever.
     pub timeout: Option<Duration>,
-    /// `wsync`, `nowsync` or, as the default, neither: whether names and attributes in directories in
-    /// which nobody else looks are changed without waiting for the metadata server: never, wherever
-    /// the policy does not forbid it (`ack: safe`), or where it asks for it (`ack: async`).
+    /// `wsync`, `nowsync` or, by default, neither: whether changes in directories that no other
+    /// client uses return before the metadata server answers: never, unless the policy forbids it
+    /// (`ack: safe`), or if the policy asks for it (`ack: async`).
     pub alone: WantsAlone,
     /// `threads=N`: requests that are answered at the same time.
     pub threads: usize,

@@ -20,7 +20,7 @@ pub struct Mounted {
     forget: Option<Sender<Vec<Known>>>,
 }
 
-/// Mounts a file system on a directory; `source` is what `mount(8)` shows as its device.
+/// Mounts a file system on a directory; `mount(8)` shows `source` as its device.
 ///
 /// # Errors
 /// `EACCES` or `EPERM` without the right to mount, `ENOENT` if there is no such directory or no
@@ -52,8 +52,8 @@ pub fn mount(vfs: Arc<Vfs>, at: &Path, source: &str, options: &Options) -> Resul
     Ok(mounted)
 }
 
-/// Lets the kernel ask for as much at once as it may, which it does not of its own accord. Only root
-/// may say so; for others it reads less at a time.
+/// Sets the read-ahead of the kernel to the size of several transfers. Only root may do so; for
+/// other users the kernel reads less at a time.
 fn read_ahead(at: &Path) {
     let Ok(stat) = rustix::fs::stat(at) else { return };
     let (major, minor) = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
@@ -61,8 +61,8 @@ fn read_ahead(at: &Path) {
     let _ = std::fs::write(setting, kernel::READ_AHEAD_KIB.to_string());
 }
 
-/// Tells the kernel what it must forget. In a thread of its own: the kernel may hold the very
-/// inodes while it waits for an answer about them.
+/// Tells the kernel which cached entries to drop, on a thread of its own: the kernel may hold the
+/// locks of the same inodes while it waits for an answer about them.
 fn tell_kernel(notifier: &Notifier, root: cudele::Ino, outdated: &Receiver<Vec<Known>>) {
     use std::os::unix::ffi::OsStrExt;
     while let Ok(batch) = outdated.recv() {
@@ -98,13 +98,13 @@ impl Mounted {
         &self.at
     }
 
-    /// Whether it is still mounted: somebody may have unmounted it from outside.
+    /// Whether it is still mounted: a user may have unmounted it.
     #[must_use]
     pub fn is_mounted(&self) -> bool {
         self.session.as_ref().is_some_and(|session| !session.is_over())
     }
 
-    /// Ends the work in a decoupled subtree ([`Vfs::end`]); the kernel forgets what it knew of it.
+    /// Ends the work in a decoupled subtree ([`Vfs::end`]); the kernel drops its cached entries.
     ///
     /// # Errors
     /// As [`Vfs::end`].
@@ -116,10 +116,10 @@ impl Mounted {
         done
     }
 
-    /// Waits until somebody unmounts it.
+    /// Waits until a user unmounts it.
     ///
     /// # Errors
-    /// `EIO` if what was written cannot be told to the server.
+    /// `EIO` if written content cannot be reported to the server.
     pub fn wait(mut self) -> Result<()> {
         if let Some(session) = self.session.take() {
             // Ends when the kernel says that nothing is mounted any more.
@@ -131,7 +131,7 @@ impl Mounted {
     /// Unmounts it.
     ///
     /// # Errors
-    /// `EBUSY` if files are open in it; `EIO` if what was written cannot be told to the server.
+    /// `EBUSY` if files are open in it; `EIO` if written content cannot be reported to the server.
     pub fn unmount(self) -> Result<()> {
         unmount(&self.at, false)?;
         self.wait()
@@ -145,7 +145,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // Nobody is there to be told. What is still open keeps the mount alive until it is closed.
+        // No caller can receive the error. Open files keep the mount alive until they are closed.
         if self.session.is_some() {
             let _ = unmount(&self.at, true);
         }

@@ -151,7 +151,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Tells a file from others that had or will have its name.
+/// Identifies a file among those that have the same name one after the other.
 fn id_of(path: &Path) -> io::Result<(u64, u64)> {
     let meta = std::fs::symlink_metadata(path)?;
     Ok((meta.dev(), meta.ino()))
@@ -193,7 +193,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Self::Unix(_, Socket { path, id }) = self
-            // It may be that of a process that took over meanwhile.
+            // A process that took over may have made a new socket of this name.
             && id_of(path).is_ok_and(|now| now == *id)
         {
             // Left behind it would only cost the next start a look.
@@ -230,7 +230,7 @@ impl Stream {
         }
     }
 
-    /// Ends it in both directions: whoever reads or writes returns.
+    /// Ends both directions: blocked reads and writes return.
     pub(crate) fn shut_down(&self) -> io::Result<()> {
         match self {
             Self::Unix(stream) => stream.shutdown(std::net::Shutdown::Both),

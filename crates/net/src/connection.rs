@@ -36,7 +36,7 @@ impl Sender {
         (&*self.stream).write_all(frames).map_err(|cause| error(&self.address, &cause))
     }
 
-    /// Ends the connection: whoever receives from it is told so, after what has arrived already.
+    /// Ends the connection: a receiver gets the frames that have arrived, and then an error.
     pub fn shut_down(&self) {
         // One that has ended needs no end.
         let _ = self.stream.shut_down();

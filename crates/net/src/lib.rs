@@ -1,6 +1,6 @@
 //! Sockets: addresses, blocking connections for clients, and a reactor for servers.
 //!
-//! Bytes in, frames out. What a frame means is the business of `wire` and the state machines.
+//! Bytes in, frames out. The crate `wire` and the state machines interpret frames.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,

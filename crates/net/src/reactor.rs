@@ -4,10 +4,10 @@
 //! order, and one send per connection with everything that was queued.
 //!
 //! Invariants:
-//! * a connection has a bounded number of frames handed out per wake-up, and the others have theirs
-//!   before it has more: who sends much ahead holds nobody up;
-//! * a peer that does not read its replies has no more requests handed out until it does, so it costs
-//!   a bounded amount of memory; if it reads nothing for long, it is cut off;
+//! * each turn passes a bounded number of frames of one connection on, and then those of the
+//!   others: a peer that sends far ahead delays no other peer;
+//! * the requests of a peer that does not read its replies wait until it does, so it costs a
+//!   bounded amount of memory; a peer that reads nothing for long is cut off;
 //! * all peers together cost a bounded amount of memory and of descriptors ([`Limits`]), and a peer
 //!   without a first message costs little of both.
 
@@ -37,7 +37,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 const LISTENER: u64 = u64::MAX;
 const WAKER: u64 = u64::MAX - 1;
 
-/// What happened on a connection.
+/// An event on a connection.
 #[derive(Debug)]
 pub enum Happened<'a> {
     /// Somebody connected.
@@ -161,13 +161,13 @@ impl Reactor {
     /// Waits for something to happen, at most for `timeout`, and hands it out.
     ///
     /// # Errors
-    /// `EIO` if the reactor itself fails; what fails on one connection closes that connection.
+    /// `EIO` if the reactor itself fails; a failure of one connection closes that connection.
     pub fn poll(
         &mut self,
         timeout: Duration,
         mut on: impl FnMut(Happened<'_>),
     ) -> Result<(), Error> {
-        // Who has frames here does not wait for the others to send some.
+        // With frames left from the last turn, the poll does not block.
         let left = std::mem::take(&mut self.left);
         let timeout = if left.is_empty() { timeout } else { Duration::ZERO };
         let timeout = self.unpause().map_or(timeout, |pause| timeout.min(pause));
@@ -265,13 +265,13 @@ impl Reactor {
         let Some(conn) = self.conns.get(&id) else { return };
         if conn.unsent() >= self.unsent_max() {
             if flags.intersects(EventFlags::HUP | EventFlags::ERR) {
-                // Nobody is there who could read the replies.
+                // No peer can read the replies.
                 self.cut_off(id, "the peer closed the connection", on);
             } else {
                 self.watch(id, false);
             }
         } else if !conn.left {
-            // One with frames left has its turn behind the others.
+            // A connection with frames left comes after the others.
             self.turn(id, on);
         }
     }
@@ -385,7 +385,7 @@ impl Reactor {
         }
     }
 
-    /// Bytes of replies that are kept for a connection, and those of them that its peer has not taken.
+    /// The bytes of kept replies of a connection, and of those that the peer has not read.
     #[cfg(test)]
     pub(crate) fn replies_of(&self, conn: ConnId) -> (usize, usize) {
         self.conns.get(&conn.0).map_or((0, 0), |conn| (conn.outbox.len(), conn.unsent()))
@@ -419,7 +419,7 @@ impl Reactor {
         }
     }
 
-    /// Sends what is queued, as far as the peers take it.
+    /// Sends queued frames, as far as the peers read.
     pub fn flush(&mut self, mut on: impl FnMut(Happened<'_>)) {
         for id in std::mem::take(&mut self.unsent) {
             let Some(conn) = self.conns.get_mut(&id) else { continue };
@@ -439,8 +439,7 @@ impl Reactor {
         self.relieve(&mut on);
     }
 
-    /// Asks to be woken for what is possible: by frames unless too much is unsent, by room to send if
-    /// anything is.
+    /// Waits for frames unless too much is unsent, and for room to send if a frame is queued.
     fn watch(&mut self, id: u64, took: bool) {
         let most = self.unsent_max();
         let Some(conn) = self.conns.get_mut(&id) else { return };

@@ -91,7 +91,7 @@ fn the_socket_of_a_successor_is_left_alone() {
     let (_dir, address) = address("s");
     let first = Reactor::listen(&address).expect("listens");
     let Address::Unix(path) = &address else { unreachable!("made above") };
-    // What a process does that takes over from one that does not answer.
+    // A process that takes over from a silent one does this.
     std::fs::remove_file(path).expect("the first one's socket");
     let _second = Reactor::listen(&address).expect("listens");
     drop(first);
@@ -112,7 +112,7 @@ fn addresses_are_read_and_written() {
 struct Server {
     reactor: Reactor,
     reply_bytes: usize,
-    /// Whom a frame came from, in order.
+    /// The senders of frames, in order.
     served: Vec<ConnId>,
     closed: Vec<(ConnId, String)>,
 }
@@ -147,7 +147,7 @@ impl Server {
         self.served.len() - before
     }
 
-    /// Turns until it has been looked for silent peers once more.
+    /// Turns until the reactor has looked for silent peers again.
     fn checked_again(&mut self) {
         let before = self.reactor.checked();
         while self.reactor.checked() == before {
@@ -164,7 +164,7 @@ fn request() -> Vec<u8> {
     Message::Chunk { tid: types::Tid(0), bytes: &[1; 8] }.to_frame()
 }
 
-/// Sends so many requests from a thread: the socket takes only what the server reads.
+/// Sends requests from a thread: the socket takes as many as the server reads.
 fn send_ahead(connection: &Connection, count: usize) -> std::thread::JoinHandle<()> {
     let sender = connection.sender().clone();
     let frames = request().repeat(count);
@@ -192,7 +192,7 @@ fn who_sends_much_ahead_has_its_turn_and_no_more() {
     assert!(server.served(1) <= 2 * TURN, "{}", server.served(1));
     let mut turns = 0;
     while server.served(1) < 101 {
-        // Nothing more arrives: what is left must not wait for that.
+        // No frame arrives any more: the remaining ones must not wait for one.
         assert!(server.turn() <= TURN);
         turns += 1;
         assert!(turns <= 101, "it goes on without being woken");
@@ -211,17 +211,17 @@ fn who_does_not_read_is_not_read_from_and_holds_nobody_up() {
     let mut server = Server::listen(&address, limits, REPLY);
     let mut slow = Connection::open(&address).expect("connects");
     let mut other = Connection::open(&address).expect("connects");
-    // Far more than what the sockets and the limit take, also of requests.
+    // Far more than the sockets and the limit take, also of requests.
     let count = 20_000;
     let sending = send_ahead(&slow, count);
     while server.reactor.replies_of(ConnId(1)).1 < limits.unsent_bytes {
         server.turn();
     }
     let held = server.served(1);
-    // What the kernel's buffer has, the limit, and a turn beyond it.
+    // The kernel's buffer, the limit, and one turn beyond it.
     let most = (1 << 20) / REPLY + (64 << 10) / REPLY + Limits::default().frames_per_turn;
     assert!(0 < held && held <= most, "{held} requests of one that reads nothing");
-    // What is owed, and at most as much of what was taken.
+    // The unsent replies, and at most as many sent ones.
     let most = 2 * (limits.unsent_bytes + (limits.frames_per_turn + 1) * (REPLY + 64));
     let (kept, _) = server.reactor.replies_of(ConnId(1));
     assert!(kept <= most, "{kept} bytes");
@@ -231,7 +231,7 @@ fn who_does_not_read_is_not_read_from_and_holds_nobody_up() {
         other.receive().expect("served meanwhile");
     }
     assert_eq!(server.served(1), held, "nothing of the slow one meanwhile");
-    // It reads a bit: then some more of it is carried out, and memory stays bounded although it never
+    // A slow reader: some requests are executed, and memory stays bounded although the peer never
     // catches up.
     for _ in 0..200 {
         for _ in 0..4 {
