@@ -432,8 +432,7 @@ impl Mending<'_> {
         })
     }
 
-    /// Gives a directory without a name a new one. Its attributes were stored with the old name, so
-    /// the new owner is root.
+    /// Gives a directory without a name a new one, owned by root: its attributes are lost.
     fn name_again(&self, dir: Ino) -> Result<Option<String>> {
         self.found(dir, InodeRecord { attr: self.directory(dir), ..InodeRecord::default() })
     }
