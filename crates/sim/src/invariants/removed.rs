@@ -12,9 +12,9 @@ use crate::tree::Tree;
 pub struct Removed {
     /// Those of the last look.
     with_content: BTreeSet<Ino>,
-    /// A merge without a journal object may have removed some of them: a crash loses the purge of
-    /// what it removed.
-    unjournalled: bool,
+    /// A merge may have removed some of them. No record of the journal names the files that a merge
+    /// removed, so a crash loses their purge.
+    unnamed: bool,
 }
 
 impl Removed {
@@ -24,9 +24,9 @@ impl Removed {
         self.with_content.remove(&ino);
     }
 
-    /// A client asks for a merge without a journal object.
+    /// A client asks for a merge.
     pub fn merged(&mut self) {
-        self.unjournalled = true;
+        self.unnamed = true;
     }
 
     /// Compares a tree with the last one. Returns the files with content that were removed since.
@@ -49,7 +49,7 @@ impl Removed {
         let now: BTreeSet<Ino> = files.map(|item| item.attr.ino).collect();
         let there: BTreeSet<Ino> = tree.values().map(|item| item.attr.ino).collect();
         let before = std::mem::replace(&mut self.with_content, now);
-        if std::mem::take(&mut self.unjournalled) {
+        if std::mem::take(&mut self.unnamed) {
             return Ok(BTreeSet::new());
         }
         Ok(before.difference(&there).copied().collect())
