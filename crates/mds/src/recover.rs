@@ -300,6 +300,7 @@ impl Mds {
         bytes: &[u8],
         effects: &mut Effects,
     ) -> Result<bool, journal::JournalError> {
+        self.namespace.replay_begins();
         while self.recovery.offset < bytes.len() {
             let (block, next) = journal::Block::read(bytes, self.recovery.offset)?;
             let mut events = block.events();
@@ -383,7 +384,6 @@ impl Mds {
 
     /// Returns whether the event was applied; if not, something is being fetched.
     fn replay_record(&mut self, record: &Record<'_>, effects: &mut Effects) -> bool {
-        self.namespace.replayed_to(self.recovery.applied);
         self.forget_behind(record.seq);
         if self.recovery.behind.passes_over(&record.event) {
             return true;

@@ -329,6 +329,9 @@ impl Namespace {
                 return Outcome::Rejected;
             }
         }
+        if when.mode == Mode::Replay {
+            self.bury(ino);
+        }
         self.remove_name(when, (parent, name), ino)
     }
 
@@ -366,6 +369,9 @@ impl Namespace {
         let source = self.dir_mut(from.0).find(from.1);
         if source.is_none_or(|source| source.ino == ino) {
             self.touch(when, from.0);
+        }
+        if when.mode == Mode::Replay {
+            self.bury_later(replaced);
         }
         let goes = self.take_name(when, from, ino);
         let outcome = self.move_to(when, goes, to, moved);
@@ -421,6 +427,7 @@ impl Namespace {
         ino: Ino,
         change: impl FnOnce(&mut Inode, &mut Extra),
     ) -> Outcome {
+        self.settle_replayed_touch(ino, when.seq);
         let Some(inode) = self.inodes.get_mut(ino) else { return Outcome::Rejected };
         if when.is_in(inode.version) {
             return Outcome::Done;
@@ -450,42 +457,6 @@ impl Namespace {
             dir.mark_dirty(hash, ino);
             self.note_dirty(seq, home);
         }
-    }
-
-    /// A directory's content changed: its times, and that it must be stored.
-    #[inline]
-    pub(crate) fn touch(&mut self, when: When, dir: Ino) {
-        self.note_dirty(when.seq, dir);
-        self.touch_inode(when, dir);
-    }
-
-    /// As [`Namespace::touch`], for a directory that is queued otherwise. Returns whether its inode
-    /// is here; in a merge it is only touched if it is.
-    #[inline]
-    fn touch_inode(&mut self, when: When, dir: Ino) -> bool {
-        let When { seq, time, .. } = when;
-        let Some(inode) = self.inodes.get_mut(dir) else {
-            if !when.merges() {
-                let touched = &mut self.dir_mut(dir).touched;
-                // In a replay the store may have a newer state already. Events of a merge share one
-                // position.
-                if touched.is_none_or(|(_, known)| known <= seq) {
-                    *touched = Some((time, seq));
-                }
-            }
-            return false;
-        };
-        if when.is_in(inode.version) {
-            return true;
-        }
-        (inode.mtime, inode.ctime) = (time, time);
-        inode.stamp(when);
-        let marks = self.dirty.marks();
-        if inode.flags & marks != marks {
-            inode.flags |= marks;
-            self.mark_inode(seq, dir);
-        }
-        true
     }
 
     /// Queues a directory for the next checkpoint.

@@ -140,11 +140,7 @@ impl Namespace {
             let Some(content) = self.dirs.remove(dir) else { continue };
             for (_, dentry) in content.list(None).filter(|(_, dentry)| !dentry.is_remote()) {
                 if self.home_of(dentry.ino) == Some(*dir) {
-                    self.inodes.remove(dentry.ino);
-                    self.extras.remove(&dentry.ino);
-                    if self.policies.remove(&dentry.ino).is_some() {
-                        self.policy_generation += 1;
-                    }
+                    self.forget_inode(dentry.ino);
                 }
             }
         }

@@ -42,8 +42,10 @@ mod page;
 mod part;
 pub mod plan;
 mod read;
+mod replay;
 mod slots;
 mod subtree;
+mod times;
 mod trial;
 mod view;
 
@@ -117,8 +119,10 @@ pub struct Namespace {
     losses: Vec<Loss>,
     /// The paths of subtrees whose names are other ranks', by the directories above their roots.
     tops: Map<Ino, types::Path>,
-    /// While a journal is replayed, up to where that is done.
-    replayed: Option<Seq>,
+    /// A journal is being replayed.
+    replays: bool,
+    /// Inodes whose names others took in the journal that is replayed.
+    replaced: Vec<Ino>,
     /// Directories that are split: all their names are in hidden directories.
     split: Set<Ino>,
 }
@@ -143,7 +147,8 @@ impl Namespace {
             dirty: Dirty::new(),
             losses: Vec::new(),
             tops: Map::default(),
-            replayed: None,
+            replays: false,
+            replaced: Vec::new(),
             split: Set::default(),
             freed: Vec::new(),
         }

@@ -133,36 +133,6 @@ impl Namespace {
         }
     }
 
-    /// A journal is replayed, and everything up to this position is applied. Later changes of a
-    /// directory's content in the store wait: else its inode would count as if it contained all
-    /// events before them, too.
-    pub fn replayed_to(&mut self, position: Seq) {
-        self.replayed = Some(position);
-    }
-
-    /// The whole journal is here.
-    pub fn replay_ended(&mut self) {
-        self.replayed = None;
-        let touched = self.dirs.iter().filter(|(_, dir)| dir.touched.is_some());
-        for ino in touched.map(|(ino, _)| *ino).collect::<Vec<_>>() {
-            self.settle_touch(ino);
-        }
-    }
-
-    /// A change of mtime that came before the directory's inode.
-    fn settle_touch(&mut self, ino: Ino) {
-        let Some(inode) = self.inodes.get_mut(ino) else { return };
-        let replayed = self.replayed;
-        let is_here = |(_, seq): &mut (Timestamp, Seq)| replayed.is_none_or(|to| *seq <= to);
-        let touched = self.dirs.get_mut(&ino).and_then(|dir| dir.touched.take_if(is_here));
-        if let Some((time, seq)) = touched
-            && inode.version < seq
-        {
-            (inode.mtime, inode.ctime, inode.version) = (time, time, seq);
-            self.mark_inode(seq, ino);
-        }
-    }
-
     /// Every row of the directory has been added: from now on a missing name does not exist.
     /// `position` is the one up to which the store has everything, and `touched` a change that its
     /// inode may not show.
@@ -234,9 +204,10 @@ impl Namespace {
             Event::SetAttr { ino, home, .. }
             | Event::SetXattr { ino, home, .. }
             | Event::SetData { ino, home, .. }
-            | Event::SetPolicy { ino, home, .. } => {
-                self.home_needed(ino, home).or_else(|| self.times_needed(ino))
-            }
+            | Event::SetPolicy { ino, home, .. } => self
+                .home_needed(ino, home)
+                .or_else(|| self.moved_home_needed(ino, home))
+                .or_else(|| self.times_needed(ino)),
         }
     }
 

@@ -341,6 +341,15 @@ impl Namespace {
         }
     }
 
+    /// Forgets an inode, and nothing of its names if it is a directory.
+    pub(crate) fn forget_inode(&mut self, ino: Ino) {
+        self.inodes.remove(ino);
+        self.extras.remove(&ino);
+        if self.policies.remove(&ino).is_some() {
+            self.policy_generation += 1;
+        }
+    }
+
     /// Repeats the effect of a merge's creates on replaced entries after a restart, if it is not
     /// stored. The objects must be in memory: see [`Namespace::needs_to_lose`]. If the winner is
     /// stored in its later state, [`Namespace::replace`] it and [`Namespace::drop_loser`] instead:
@@ -362,11 +371,7 @@ impl Namespace {
     /// did not take over may be later ones, and then will be found in another place.
     pub fn drop_loser(&mut self, loser: Ino) {
         self.dirs.remove(&loser);
-        self.inodes.remove(loser);
-        self.extras.remove(&loser);
-        if self.policies.remove(&loser).is_some() {
-            self.policy_generation += 1;
-        }
+        self.forget_inode(loser);
     }
 
     /// A directory takes over the names of a directory that it replaces: two clients made the same
@@ -415,6 +420,7 @@ impl Namespace {
         let hash = name_hash(name);
         self.dir_mut(loser).unset(hash, name);
         self.dir_mut(winner).set(hash, name, Target { ino, file_type, remote });
+        self.settle_replayed_touch(ino, when.seq);
         if !remote && let Some(inode) = self.inodes.get_mut(ino) {
             inode.home = winner;
             inode.stamp(when);

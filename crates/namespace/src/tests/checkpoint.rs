@@ -1,6 +1,8 @@
 //! A crash at any moment loses nothing: what the metadata store has of each directory, at its own
 //! time each, and the journal since the oldest change that it does not have, give the tree.
 
+mod removed;
+
 use std::collections::BTreeMap;
 
 use journal::{Event, JournalBuffer};
@@ -441,6 +443,7 @@ impl Server {
         self.namespace = Namespace::new();
         self.freed.clear();
         self.store.load(&mut self.namespace, Ino::ANCHOR);
+        self.namespace.replay_begins();
         self.journal.close_block();
         for block in self.journal.blocks() {
             let (block, _) = journal::Block::read(block, 0).expect("written just now");
@@ -460,6 +463,7 @@ impl Server {
                 self.namespace.apply(record.seq, Mode::Replay, &record.event);
             }
         }
+        self.namespace.replay_ended();
         self.namespace.take_freed();
     }
 }
