@@ -373,9 +373,13 @@ impl Mds {
         let index = log.next_index;
         log.next_index += 1;
         let bytes = data.len() as u64;
+        // Only the beginning of a segment says what is done. A part that is written again has a
+        // header since its first attempt, too.
+        let old = log.segments.iter().find(|segment| segment.index == log.flights[at].segment);
+        let says_done = old.is_some_and(|old| old.says_done && old.first == first);
         // Segments are trimmed in the order of their events.
         let after = log.segments.partition_point(|segment| segment.first <= first);
-        log.segments.insert(after, Segment { index, first, last, bytes, says_done: with_header });
+        log.segments.insert(after, Segment { index, first, last, bytes, says_done });
         log.flights[at].segment = index;
         StoreOp::Append { object: segment_name(self.rank, index), data }
     }
@@ -438,17 +442,29 @@ mod tests {
 
     use super::*;
 
-    /// A journal of one segment, the last write to which failed and was made again elsewhere.
-    fn written_again(data: Vec<u8>) -> Log {
+    /// A journal, the last write to which failed so often and was made again elsewhere: the first
+    /// write to a segment, or a later one.
+    fn written_again(begins: bool, failures: usize) -> Log {
         let mut mds = Mds::new(Rank(0), Settings::default());
-        let (first, last, object) = (Seq(8), Seq(9), segment_name(Rank(0), 0));
-        let oldest = Segment { index: 0, first: Seq(1), last, bytes: 100, says_done: true };
-        mds.log.segments.push_back(oldest);
+        let says_done = true;
+        let segment = |index, first, last| Segment { index, first, last, bytes: 100, says_done };
+        let (first, last, mut data) = (Seq(8), Seq(9), vec![0; 10]);
+        if begins {
+            let writer = Writer::Mds { rank: Rank(0) };
+            let header = SegmentHeader { writer, epoch: Epoch(1), first_seq: first };
+            data.splice(0..0, header.encode());
+            mds.log.segments.push_back(segment(0, first, last));
+        } else {
+            mds.log.segments.push_back(segment(0, Seq(1), last));
+        }
         mds.log.next_index = 1;
         let (token, since) = (None, Moment(0));
         let flight = Flight { token, since, segment: 0, first, last, done: false, failed: None };
         mds.log.flights.push_back(flight);
-        mds.elsewhere(0, StoreOp::Append { object, data });
+        let mut op = StoreOp::Append { object: segment_name(Rank(0), 0), data };
+        for _ in 0..failures {
+            op = mds.elsewhere(0, op);
+        }
         mds.log.safe = last;
         mds.log
     }
@@ -476,15 +492,17 @@ mod tests {
 
     #[test]
     fn what_a_segment_says_of_clients_outlives_it() {
-        let mut log = written_again(vec![0; 10]);
+        let twice = written_again(false, 2);
+        assert!(!twice.is_continued(), "a part of a segment is not enough, and has a header");
+        let mut log = written_again(false, 1);
         assert!(!log.is_continued(), "a part of a segment is not enough");
         let (first, last) = (Seq(10), Seq(12));
         log.segments.push_back(Segment { index: 2, first, last, bytes: 100, says_done: true });
         assert!(!log.is_continued(), "it is not in the store yet");
         log.safe = last;
         assert!(log.is_continued());
-        let writer = Writer::Mds { rank: Rank(0) };
-        let header = SegmentHeader { writer, epoch: Epoch(1), first_seq: Seq(8) };
-        assert!(written_again(header.encode().to_vec()).is_continued(), "all of a segment is");
+        for failures in 1..3 {
+            assert!(written_again(true, failures).is_continued(), "the beginning of a segment is");
+        }
     }
 }
