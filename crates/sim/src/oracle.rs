@@ -10,6 +10,7 @@
 //! *unknown* until the simulation reads them back.
 
 mod ahead;
+mod merged;
 
 use std::collections::BTreeMap;
 
@@ -77,8 +78,10 @@ pub struct Oracle {
     pub safe: Seq,
     /// Parts of the namespace with different promises.
     pub regions: Vec<Region>,
-    /// Changes that a crash undid, until they are done again.
-    undone: Vec<Key>,
+    /// Changes that a crash undid, until they are done again, with the inodes that they created. A
+    /// client without a reply gets a new inode: the inode that other clients saw does not come
+    /// back, and their requests about it fail.
+    undone: Vec<(Key, Ino)>,
     pub(crate) numbers: Numbers,
     /// The store fails now and then: requests may be refused for that.
     pub store_fails: bool,
@@ -263,7 +266,7 @@ impl Oracle {
         };
         let issued = self.request(key);
         (issued.applied, issued.expected) = (Some(applied), Some(expected));
-        self.undone.retain(|undone| *undone != key);
+        self.undone.retain(|undone| *undone != (key, ino));
         if unknown {
             self.unknown.push(key);
             return Ok(());
@@ -319,7 +322,7 @@ impl Oracle {
         let mut model = self.model.clone();
         match expect::perform(&mut model, &call, Timestamp(1), Ino(u64::MAX)) {
             Err(errno) if errno == failure.errno => {
-                let undone = self.undone.iter().any(|undone| undone.0 != key.0);
+                let undone = self.undone.iter().any(|((client, _), _)| *client != key.0);
                 if applied_survives::may_be_lost(&self.requests[&key], undone || self.late) {
                     self.requests.get_mut(&key).expect("found above").told_lost = true;
                     Ok(())
@@ -333,17 +336,6 @@ impl Oracle {
         }
     }
 
-    /// Whether a client asked before to merge the same journal object.
-    fn was_asked_before(&self, key: Key) -> bool {
-        let object_of = |issued: &Issued| match &issued.call.what {
-            What::Merge { object, .. } if !object.is_empty() => Some(object.clone()),
-            _ => None,
-        };
-        let object = object_of(&self.requests[&key]);
-        let mut earlier = self.requests.range((key.0, Tid(0))..key);
-        object.is_some() && earlier.any(|(_, issued)| object_of(issued) == object)
-    }
-
     /// Failures that say nothing about the namespace.
     fn is_excused(&self, errno: Errno, issued: &Issued) -> bool {
         let Issued { call, delivered: resent, .. } = issued;
@@ -354,23 +346,6 @@ impl Oracle {
             Errno::NoSpace | Errno::Io => self.store_fails,
             _ => false,
         }
-    }
-
-    fn merged(&mut self, key: Key, subtree: Ino, journal: &[u8]) -> Result<(), Violation> {
-        let call = self.requests[&key].call.clone();
-        let Some(at) = self.regions.iter().position(|region| region.root == subtree) else {
-            return Err("merged into a subtree that nobody decoupled".into());
-        };
-        let durable = matches!(&call.what, What::Merge { object, .. } if !object.is_empty());
-        self.regions[at].last_merge = journal.to_vec();
-        self.regions[at].soft |= !durable && journal.len() > journal::segment::HEADER_BYTES;
-        if self.regions[at].known {
-            merges::apply(&mut self.model, subtree, journal)?;
-            let applied = Applied { seq: self.safe, ino: Ino(0), time: Timestamp(1) };
-            self.requests.get_mut(&key).expect("found above").applied = Some(applied);
-            self.log.push(key);
-        }
-        Ok(())
     }
 
     /// Removes unknown values from attributes.
@@ -417,7 +392,7 @@ impl Oracle {
             issued.expected = None;
             let Some(applied) = issued.applied.take() else { continue };
             if applied.seq > last {
-                self.undone.push(key);
+                self.undone.push((key, applied.ino));
             } else if let What::Merge { subtree, .. } = issued.call.what {
                 let journal = issued.journal.clone();
                 if self.regions.iter().any(|region| region.root == subtree && region.known) {
