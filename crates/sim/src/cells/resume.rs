@@ -220,7 +220,8 @@ impl Cells {
     }
 
     /// This machine has no note of the subtree's owner. If the owner is a dead client, this process
-    /// takes over the journals of that client in the store, or gives its work up.
+    /// takes over the journals of that client in the store, or gives its work up. A process that
+    /// died while it did the same may be the owner: its copies of the journals are on the disk.
     fn take_over(&mut self, _: usize) -> Done<()> {
         let client = self.client()?;
         let at = self.current;
@@ -228,16 +229,15 @@ impl Cells {
         if from == ClientId(0) || self.world.violation.is_some() {
             return self.is_alive(client);
         }
-        let found = self.left_in_store()?;
-        if found.is_empty() {
+        if self.left_behind()?.is_empty() {
             return self.give_up();
         }
         let subtree = self.job().root;
         let answer = self.request(client, Op::TakeOver { subtree })?;
         let Answer::Decoupled(granted) = answer else { return Err(Stop::Failed(Errno::Io)) };
         // The server may have gone on with a merge of the former client, and be done with it.
-        let found = self.left_in_store()?;
-        let left = found.iter().flat_map(|(_, left)| Self::inos(&left.bytes)).collect();
+        let found = self.left_behind()?;
+        let left = self.inos_in_store();
         self.job().ledger.objects_gone(&left);
         let id = self.world.clients[client].id();
         let mut next = Seq(1);
@@ -256,7 +256,7 @@ impl Cells {
                 self.job().ledger.updates[at].kept.disk = true;
             }
             next = next.max(left.next);
-            names.push(name);
+            names.extend(name);
         }
         let policy = self.policy_in_force(at).unwrap_or(self.job().cell);
         let owner = Owner {
@@ -278,15 +278,17 @@ impl Cells {
         self.attach(owner)
     }
 
-    /// The journals that clients left in the store, as far as they are intact.
-    fn left_in_store(&mut self) -> Done<Vec<(String, Left)>> {
+    /// The journals that clients left on the disk and in the store, as far as they are intact, as
+    /// `cudele::recover` finds them. Those in the store have names.
+    fn left_behind(&mut self) -> Done<Vec<(Option<String>, Left)>> {
         let root = self.job().root;
         let Some(range) = self.job().granted else {
             return Ok(Vec::new());
         };
         let prefix = format!("journal/client/{:016x}.", root.0);
         let grant = format!(".{:x}.", range.start);
-        let mut found = Vec::new();
+        let local = self.local_journals()?.into_iter().map(|earlier| (None, earlier.left));
+        let mut found: Vec<_> = local.filter(|(_, left)| left.next > left.first).collect();
         for name in self.world.disk.memory.list(&prefix).unwrap_or_default() {
             if !name[prefix.len()..].contains(&grant) {
                 continue;
@@ -297,7 +299,7 @@ impl Cells {
             }
             let left = Left::read(bytes).map_err(|_| Stop::Failed(Errno::BadMessage))?;
             if left.next > left.first {
-                found.push((name, left));
+                found.push((Some(name), left));
             }
         }
         found.sort_by_key(|(_, left)| (left.first, std::cmp::Reverse(left.next)));
