@@ -60,9 +60,12 @@ fn a_file_is_not_longer_for_what_could_not_be_written() {
     assert_eq!(error.raw_os_error(), Some(28), "{error}");
     // What was taken and not written yet may be missing, too.
     assert!(length.as_ref().is_ok_and(|length| *length <= written as u64), "{length:?}");
-    // The error stays until the program cuts off or writes again what was lost.
-    let length = length.unwrap();
-    until("there is room", || file.set_len(length).and_then(|()| file.sync_all()).is_ok());
+    // The error stays until the program cuts off or writes again what was lost, which may be more
+    // than before: another write may fail meanwhile.
+    until("there is room", || {
+        let length = file.metadata().map(|found| found.len());
+        length.and_then(|length| file.set_len(length)).and_then(|()| file.sync_all()).is_ok()
+    });
     let length = file.metadata().unwrap().len();
     drop(file);
     let other = Mount::new(&world);
