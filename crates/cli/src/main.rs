@@ -233,7 +233,7 @@ mod tests {
         walk(&Arguments::command(), "cudele", &mut |command, _| {
             for line in examples(command) {
                 let from = line.find("cudele ").unwrap_or_default();
-                let ends = ["  ", " | ", " && ", " > ", " < "];
+                let ends = ["  ", " | ", " || ", " && ", " > ", " < "];
                 let end = ends.iter().filter_map(|end| line[from..].find(end)).min();
                 let text = &line[from..from + end.unwrap_or(line.len() - from)];
                 if text.contains(['\'', '"', '$', '`']) {

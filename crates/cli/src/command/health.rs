@@ -15,7 +15,7 @@ use crate::context::Context;
 /// Show what is wrong with the cluster: a code for each finding, what it means, and a remedy.
 #[derive(Debug, ClapArgs)]
 #[command(
-    after_help = "Examples:\n  cudele health --json\n  cudele health --check || page-somebody"
+    after_help = "Examples:\n  cudele health --json\n  cudele health --check || logger -p daemon.err cudele"
 )]
 pub(crate) struct Args {
     /// Exit with 1 if there are warnings, and with 2 if something does not work or is damaged
