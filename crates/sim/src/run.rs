@@ -355,7 +355,8 @@ impl World {
 
     /// Checks that no inode in the tree was purged, and that removed files are.
     fn check_removed(&mut self, actual: &Tree, when: &str) {
-        let gone = match self.removed.see(actual, &self.disk.deleting, when) {
+        let regions = &self.oracle.regions;
+        let gone = match self.removed.see(actual, &self.disk.deleting, regions, when) {
             Ok(gone) => gone,
             Err(text) => return self.check(Err(text)),
         };

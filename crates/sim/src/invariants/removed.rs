@@ -1,20 +1,21 @@
 //! Promise: the objects of a file or directory are deleted soon after the removal is durable, and
 //! not before, whatever crashes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use types::{FileType, Ino};
 
+use crate::region::Region;
 use crate::tree::Tree;
 
 /// Files that were seen with content in data objects.
 #[derive(Clone, Debug, Default)]
 pub struct Removed {
-    /// Those of the last look.
-    with_content: BTreeSet<Ino>,
-    /// A merge may have removed some of them. No record of the journal names the files that a merge
-    /// removed, so a crash loses their purge.
-    unnamed: bool,
+    /// Those of the last look, with their paths.
+    with_content: BTreeMap<Ino, Vec<String>>,
+    /// A merge without a journal object may have removed some of them: a crash loses the purge of
+    /// what it removed.
+    unjournalled: bool,
 }
 
 impl Removed {
@@ -24,12 +25,16 @@ impl Removed {
         self.with_content.remove(&ino);
     }
 
-    /// A client asks for a merge.
+    /// A client asks for a merge without a journal object.
     pub fn merged(&mut self) {
-        self.unnamed = true;
+        self.unjournalled = true;
     }
 
     /// Compares a tree with the last one. Returns the files with content that were removed since.
+    ///
+    /// A crash undoes changes that no journal has, also a create that the last tree shows. Such a
+    /// file was not removed: no server knows of its content any more, and `cudele fsck` finds it.
+    /// The regions with such changes are unknown until the model learns the tree.
     ///
     /// # Errors
     /// If the tree has an inode that a server has begun to purge.
@@ -37,22 +42,30 @@ impl Removed {
         &mut self,
         tree: &Tree,
         deleted: &BTreeSet<Ino>,
+        regions: &[Region],
         when: &str,
     ) -> Result<BTreeSet<Ino>, String> {
         if let Some((path, item)) = tree.iter().find(|(_, it)| deleted.contains(&it.attr.ino)) {
             let ino = item.attr.ino;
             return Err(format!("{when}: {path} is there, and {ino} was deleted from the store"));
         }
-        let files = tree.values().filter(|item| {
-            item.attr.file_type() == FileType::Regular && item.attr.size > 0 && item.data.is_empty()
-        });
-        let now: BTreeSet<Ino> = files.map(|item| item.attr.ino).collect();
+        let mut now = BTreeMap::<Ino, Vec<String>>::new();
+        for (path, item) in tree {
+            let is_file = item.attr.file_type() == FileType::Regular;
+            if is_file && item.attr.size > 0 && item.data.is_empty() {
+                now.entry(item.attr.ino).or_default().push(path.clone());
+            }
+        }
         let there: BTreeSet<Ino> = tree.values().map(|item| item.attr.ino).collect();
         let before = std::mem::replace(&mut self.with_content, now);
-        if std::mem::take(&mut self.unnamed) {
+        if std::mem::take(&mut self.unjournalled) {
             return Ok(BTreeSet::new());
         }
-        Ok(before.difference(&there).copied().collect())
+        let unknown: Vec<&Region> = regions.iter().filter(|region| !region.known).collect();
+        let may_be_undone = |path: &String| unknown.iter().any(|region| region.holds(path));
+        let gone = before.into_iter().filter(|(ino, _)| !there.contains(ino));
+        let gone = gone.filter(|(_, paths)| !paths.iter().any(may_be_undone));
+        Ok(gone.map(|(ino, _)| ino).collect())
     }
 }
 
