@@ -283,7 +283,7 @@ impl Mds {
             self.remove_parts(dir, &parts);
         }
         self.restore_times(dir, &parts, times);
-        self.note_freed(false);
+        self.note_freed(true);
         self.count_after_reshape(dir, &parts, joins);
         Ok(Some(Stage::Flush(self.log.last())))
     }

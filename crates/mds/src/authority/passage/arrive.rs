@@ -367,7 +367,7 @@ impl Mds {
                     return None;
                 }
             }
-            self.note_freed(false);
+            self.note_freed(true);
             self.note_size(dir);
         }
         self.arrival(id)?.came = true;
