@@ -65,6 +65,8 @@ pub(crate) struct Sharing {
     pub(crate) waiting: Vec<(ConnId, Vec<u8>)>,
     /// Yields that will be answered then.
     pub(crate) yields: Vec<(ConnId, Tid)>,
+    /// The file, if it lost its last name and its last client closed it meanwhile.
+    pub(crate) freed: Option<Freed>,
 }
 
 /// What a client leaves behind.
@@ -150,7 +152,8 @@ impl Opens {
             return Vec::new();
         }
         let (waiting, yields) = (Vec::new(), Vec::new());
-        file.sharing = Some(Sharing { until, moving: false, waiting, yields });
+        let (moving, freed) = (false, None);
+        file.sharing = Some(Sharing { until, moving, waiting, yields, freed });
         self.shared.insert(ino);
         if let Some(opener) = file.openers.get_mut(&asker) {
             // It is told by the answer. It has nothing to write: else others could not be there.
@@ -215,8 +218,8 @@ impl Opens {
         if !file.shared {
             self.shared.remove(&ino);
         }
-        self.tidy(ino);
-        sharing
+        let freed = self.tidy(ino);
+        sharing.map(|sharing| Sharing { freed, ..sharing })
     }
 
     /// A client tells what it has open. Returns who is to be told that the file is shared.

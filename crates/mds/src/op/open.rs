@@ -194,6 +194,9 @@ impl Mds {
     ) {
         let shared = moved.clone().ok().flatten();
         let Some(sharing) = self.opens.finish(ino, shared) else { return };
+        if let Some(freed) = sharing.freed {
+            self.purge_closed(freed);
+        }
         for (conn, tid) in sharing.yields {
             match moved {
                 Ok(seq) => {

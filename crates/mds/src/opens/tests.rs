@@ -116,3 +116,14 @@ fn what_is_told_twice_is_not_kept_anew() {
     assert!(opens.start_moving(FILE) && opens.finish(FILE, Some(Seq(3))).is_some());
     assert!(opens.is_shared(FILE));
 }
+
+#[test]
+fn a_removed_file_that_was_closed_on_its_way_to_being_shared_is_handed_over() {
+    let mut opens = Opens::default();
+    opens.enter(A, FILE, true);
+    assert_eq!(opens.begin(FILE, B, Moment(10)), [A]);
+    assert!(opens.keep(freed()));
+    assert_eq!(opens.close(A, FILE, true), None, "the content is being moved");
+    assert!(opens.start_moving(FILE));
+    assert_eq!(opens.finish(FILE, None).unwrap().freed, Some(freed()));
+}
