@@ -1,6 +1,7 @@
 //! The changes that can happen to a namespace.
 
-use types::bytes::{Put, Reader};
+#[cfg(doc)]
+use crate::Loss;
 use types::{Attr, AttrChange, ClientId, FileType, Ino, Stripe, Tid, Timestamp};
 
 /// One change of a namespace. Borrowed: planning and decoding build events without allocating.
@@ -422,50 +423,5 @@ impl<'a> Event<'a> {
             Self::Rename { moved, .. } => Some(moved.attr.ino),
             Self::Session { .. } => None,
         }
-    }
-}
-
-/// The entries that the creates of a merge replaced: the `losses` of an [`Event::Merged`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Loss {
-    /// The directory that took over the names of the loser, or 0.
-    pub winner: Ino,
-    /// A replaced directory; without a winner, an inode that lost names.
-    pub loser: Ino,
-    /// How many names. Without a winner and 0: a create of this inode was not carried out.
-    pub names: u32,
-    /// When.
-    pub time: Timestamp,
-}
-
-impl Loss {
-    /// Appends the loss to a list.
-    pub fn put(&self, losses: &mut Vec<u8>) {
-        losses.put_varint(self.winner.0);
-        losses.put_varint(self.loser.0);
-        losses.put_varint(u64::from(self.names));
-        losses.put_signed(self.time.0);
-    }
-
-    /// Says that the create of this inode was not carried out.
-    #[must_use]
-    pub fn of_create(ino: Ino, time: Timestamp) -> Self {
-        Self { winner: Ino(0), loser: ino, names: 0, time }
-    }
-
-    /// The inode of a rejected create, if the loss is about one.
-    #[must_use]
-    pub fn create(&self) -> Option<Ino> {
-        (self.winner.0 == 0 && self.names == 0).then_some(self.loser)
-    }
-
-    /// Reads losses. Ends at the first malformed one.
-    pub fn all(losses: &[u8]) -> impl Iterator<Item = Self> {
-        let mut reader = Reader::new(losses);
-        std::iter::from_fn(move || {
-            let (winner, loser) = (Ino(reader.varint().ok()?), Ino(reader.varint().ok()?));
-            let (names, time) = (reader.varint_u32().ok()?, Timestamp(reader.signed().ok()?));
-            Some(Self { winner, loser, names, time })
-        })
     }
 }

@@ -2,12 +2,12 @@
 
 use proptest::prelude::*;
 use types::{
-    Attr, AttrChange, ClientId, Epoch, INLINE_BYTES_MAX, Ino, Origin, Rank, Seq, Stripe, Tid,
+    Attr, AttrChange, ClientId, Epoch, INLINE_BYTES_MAX, Ino, Origin, Pool, Rank, Seq, Stripe, Tid,
     Timestamp,
 };
 
 use crate::segment::{HEADER_BYTES, scan};
-use crate::{Create, Event, JournalBuffer, SegmentHeader, SegmentReader, Snapshot, Writer};
+use crate::{Create, Event, JournalBuffer, Loss, SegmentHeader, SegmentReader, Snapshot, Writer};
 
 fn header() -> SegmentHeader {
     SegmentHeader { writer: Writer::Mds { rank: Rank(0) }, epoch: Epoch(3), first_seq: Seq(1) }
@@ -378,4 +378,24 @@ fn the_longest_inline_content_is_an_event_like_any_other() {
     }
     assert_eq!(read, events.len());
     assert_eq!(scan(&bytes).unwrap().damage, None);
+}
+
+#[test]
+fn a_list_of_losses_is_read_back() {
+    let time = Timestamp(-5);
+    let content = [None, Some((Pool(0), 0)), Some((Pool(255), 1 << 48))];
+    let mut list = vec![
+        Loss { winner: Ino(7), loser: Ino(8), names: 1, time },
+        Loss { winner: Ino(0), loser: Ino(9), names: 2, time },
+        Loss::of_create(Ino(10), time),
+    ];
+    list.extend(content.map(|content| Loss::of_removed(Ino(11), content)));
+    let mut bytes = Vec::new();
+    list.iter().for_each(|loss| loss.put(&mut bytes));
+    assert_eq!(Loss::all(&bytes).collect::<Vec<_>>(), list);
+    let removed: Vec<_> = list.iter().map(Loss::removed).collect();
+    let expected = content.map(|content| Some((Ino(11), content)));
+    assert_eq!(removed, [&[None; 3][..], &expected].concat());
+    let creates: Vec<_> = list.iter().filter_map(Loss::create).collect();
+    assert_eq!(creates, [Ino(10)]);
 }

@@ -288,6 +288,8 @@ impl Mds {
         // The last segment says where positions and requests stand; the tables do when it is gone.
         let ended = self.is_journal_ended();
         let needed = unwritten.min(self.merges.oldest_record());
+        let oldest = self.log.oldest().map_or(Seq(0), |segment| segment.last);
+        let needed = needed.min(self.keep_for_purges(oldest, effects));
         let mut objects = Vec::new();
         // One deletion after the other: should one fail, what is left must have no hole.
         while !self.checkpoint.trimming

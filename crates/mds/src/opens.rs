@@ -268,6 +268,13 @@ impl Opens {
         }
     }
 
+    /// A file that had lost its last name has a name again.
+    pub(crate) fn named_again(&mut self, ino: Ino) {
+        if let Some(file) = self.files.get_mut(&ino) {
+            file.freed = None;
+        }
+    }
+
     /// Whether a file that somebody has open has lost its last name.
     pub(crate) fn is_nameless(&self, ino: Ino) -> bool {
         self.files.get(&ino).is_some_and(|file| file.freed.is_some())

@@ -15,6 +15,7 @@
 //! * while a snapshot is taken, no content is deleted because of the journal alone: the snapshot
 //!   may show a directory that still has the name.
 
+mod merged;
 mod recovered;
 mod room;
 
@@ -27,6 +28,7 @@ use types::{Ino, Moment, Seq, Span};
 
 use crate::{Effects, Mds, Phase, Waiting};
 
+use merged::MergedAway;
 use recovered::Recovered;
 use room::Room;
 
@@ -67,6 +69,7 @@ pub(crate) struct Purges {
     deleting: usize,
     retries: VecDeque<(Ino, Moment)>,
     recovered: Recovered,
+    merged: MergedAway,
     room: Room,
 }
 
@@ -167,6 +170,17 @@ impl Purges {
             self.unlisted.pop_front();
         }
         taken
+    }
+
+    /// Whether every certainly removed inode up to this position is purged or on a stored list.
+    fn are_listed(&mut self, seq: Seq) -> bool {
+        while let Some(ino) = self.unlisted.front()
+            && self.all.get(ino).is_none_or(|entry| self.is_on_stored_list(entry))
+        {
+            self.unlisted.pop_front();
+        }
+        let next = self.unlisted.front().and_then(|ino| self.all.get(ino));
+        self.writing.is_none() && next.is_none_or(|entry| entry.seq > seq)
     }
 
     /// Forgets an inode that has no objects any more. Returns the names of lists that are done.
@@ -271,12 +285,19 @@ impl Mds {
             self.purges.unwritten = Some(self.clock.now);
             self.purges.lists.remove(&number);
             let on_it = self.purges.all.iter_mut().filter(|(_, it)| it.lists.contains(&number));
+            let mut again = Vec::new();
             for (ino, entry) in on_it {
                 entry.lists.retain(|list| *list != number);
-                self.purges.unlisted.push_front(*ino);
+                again.push((entry.seq, *ino));
             }
+            // The oldest removal is listed first.
+            again.sort_unstable();
+            again.iter().rev().for_each(|(_, ino)| self.purges.unlisted.push_front(*ino));
         }
         self.commit_captured(effects);
+        if self.purges.are_merges_unlisted() {
+            self.trim(effects);
+        }
     }
 
     fn forget_lists(&mut self, objects: Vec<String>, effects: &mut Effects) {
@@ -291,6 +312,7 @@ impl Mds {
             return;
         }
         self.take_recovered(effects);
+        self.queue_merged_away();
         if !self.purges.is_at_rest() {
             self.purge_queued(effects);
         }
@@ -347,7 +369,7 @@ impl Mds {
 
     fn delete_removed(&mut self, ino: Ino, effects: &mut Effects) {
         let Some(freed) = self.purges.all.get(&ino).map(|entry| entry.freed) else { return };
-        if self.namespace.knows(ino) {
+        if self.namespace.has_name(ino) {
             // A repeated merge has created the inode again.
             let done = self.purges.finish(ino);
             return self.forget_lists(done, effects);

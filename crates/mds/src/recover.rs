@@ -395,7 +395,7 @@ impl Mds {
             }
             self.namespace.take_as_empty(dir);
         }
-        self.purges.replayed(&record.event);
+        self.purges.replayed(record.seq, &record.event);
         match record.event {
             Event::Session { client, tid } => self.sessions.recovered(client, tid),
             Event::Merged { subtree, client, object, first, events, losses, last } => {
@@ -469,9 +469,7 @@ impl Mds {
         if !garbage.is_empty() {
             self.forget(StoreOp::Delete { objects: garbage }, effects);
         }
-        if !self.is_private() {
-            self.purges.recover(freed, last);
-        }
+        self.recover_removed(freed, last);
         let unclear = !segments.is_empty();
         self.log.resume(self.tables.epoch(), segments, (next_index, last));
         if unclear {

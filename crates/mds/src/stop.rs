@@ -38,6 +38,7 @@ impl Mds {
             effects.stopped = self.log.is_idle();
             return;
         }
+        self.queue_merged_away();
         // A clean stop leaves no journal from which a merge could be finished.
         let idle = !self.has_work()
             && !self.merges.is_halfway()

@@ -327,7 +327,7 @@ impl Namespace {
     #[must_use]
     pub fn needs_to_lose(&self, loss: &Loss) -> Option<Ino> {
         let Loss { winner, loser, .. } = *loss;
-        if loss.create().is_some() {
+        if loss.create().is_some() || loss.removed().is_some() {
             None
         } else if winner.0 == 0 {
             self.home_needed(loser, Ino::LINKS)

@@ -19,6 +19,15 @@ use crate::page::{Dentry, Target};
 use crate::{Extra, Freed, Mode, Namespace, Outcome, link_hash, link_name};
 
 impl Namespace {
+    /// Whether an inode is in memory with a name. A replay leaves inodes without a name in memory:
+    /// the inodes of a directory that another directory replaced.
+    #[must_use]
+    pub fn has_name(&self, ino: Ino) -> bool {
+        let Some(inode) = self.inodes.get(ino) else { return false };
+        let home = self.dirs.get(&inode.home);
+        home.is_some_and(|dir| dir.name_by_hash(inode.home_hash, ino).is_some())
+    }
+
     /// Puts an existing inode under a name, and replaces an earlier entry.
     pub(crate) fn place(
         &mut self,
@@ -356,7 +365,7 @@ impl Namespace {
     /// the stored loser may be from before it lost names.
     pub fn lose_again(&mut self, seq: Seq, loss: &Loss) {
         let Loss { winner, loser, names, time } = *loss;
-        if loss.create().is_some() {
+        if loss.create().is_some() || loss.removed().is_some() {
             return;
         }
         let when = When { seq, mode: Mode::Replay, time };

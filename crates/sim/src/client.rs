@@ -194,7 +194,7 @@ impl World {
             What::SetData { ino, data, size } if !data.is_empty() || *size == 0 => {
                 self.removed.shrunk(*ino);
             }
-            What::Merge { .. } => self.removed.merged(),
+            What::Merge { object, .. } if object.is_empty() => self.removed.merged(),
             _ => {}
         }
         self.oracle.issue((id, tid), call, journal);

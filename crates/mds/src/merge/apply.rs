@@ -23,12 +23,18 @@ impl Mds {
         self.merges.batch = batch;
         merge.bytes = bytes;
         self.namespace.set_journalled(true);
+        self.hold_freed(merge.is_recorded());
+        while merge.is_recorded() && self.purges.lacks_record(1) {
+            self.append_record(merge, (0, false), &[]);
+        }
         self.record(merge, matches!(result, Ok(Slice::Done)));
+        if merge.is_recorded() && self.purges.lacks_record(0) {
+            self.append_record(merge, (0, false), &[]);
+        }
         if merge.is_noted() {
             let about = (merge.subtree, merge.journal);
             self.merges.note_done(about, merge.newest, merge.is_recorded());
         }
-        self.note_freed(false);
         result
     }
 
@@ -112,6 +118,7 @@ impl Mds {
     /// the last record. Recovery then applies them between the same events of others.
     fn record(&mut self, merge: &mut Merge, last: bool) {
         let losses = self.namespace.take_losses();
+        self.hold_freed(merge.is_recorded());
         let events = merge.applied - merge.recorded;
         if !merge.is_recorded() || (events == 0 && losses.is_empty() && !last) {
             return;
@@ -122,6 +129,8 @@ impl Mds {
     fn append_record(&mut self, merge: &mut Merge, (events, last): (u64, bool), losses: &[Loss]) {
         let mut encoded = Vec::new();
         losses.iter().for_each(|loss| loss.put(&mut encoded));
+        let removed = self.purges.name_removed(merge.seq);
+        removed.iter().for_each(|loss| loss.put(&mut encoded));
         let event = Event::Merged {
             subtree: merge.subtree,
             client: merge.client,
@@ -209,11 +218,13 @@ impl Mds {
     /// Applies an event, so that recovery can repeat it if it can read the journal.
     pub(super) fn carry_out_merged(&mut self, merge: &mut Merge, event: &Event<'_>) -> Outcome {
         self.counters.merged_events += 1;
-        if event.kind() == EventKind::Create || !merge.is_recorded() {
+        let outcome = if event.kind() == EventKind::Create || !merge.is_recorded() {
             self.namespace.apply(merge.seq, Mode::Merge, event)
         } else {
             self.merge_exactly(merge, event)
-        }
+        };
+        self.take_back_named(event);
+        outcome
     }
 
     /// As the function of this name, with the path of what the event is about.

@@ -55,6 +55,12 @@ impl Merges {
         self.queue.front().is_some_and(halfway)
     }
 
+    /// Whether a merge of which the journal has a record will carry out further events.
+    pub(crate) fn may_continue(&self) -> bool {
+        let begun = |merge: &Merge| merge.begun.is_some() && merge.stage != Stage::Finishing;
+        !self.unfinished.is_empty() || self.receiving.iter().chain(&self.queue).any(begun)
+    }
+
     /// What a crash interrupted is to be done to its end.
     pub(crate) fn leave(&mut self, unfinished: BTreeMap<String, Unfinished>) {
         self.unfinished = unfinished;

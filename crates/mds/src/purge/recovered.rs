@@ -1,15 +1,21 @@
 //! Recovery of the purge queue: removed inodes that the replay finds, and inodes on lists of
 //! earlier terms.
 //!
+//! The records of a merge name the inodes that the merge removed. Other removed inodes are found by
+//! two signs: an event takes a name from the inode, and the replay ends without the inode.
+//!
 //! Clients report removed files that they have open when they reconnect, so nothing is purged
 //! before the time for that is over.
 
-use journal::Event;
+use std::collections::BTreeMap;
+
+use journal::{Event, Loss};
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use metastore::{Removal, parse_removals_name, removals_prefix};
 use namespace::Freed;
 use types::{Ino, Moment, Seq, Set, Stripe};
 
+use super::merged::{named, removed_in};
 use super::{List, Purges, Task};
 use crate::{Effects, Mds, Phase, Waiting};
 
@@ -17,7 +23,9 @@ use crate::{Effects, Mds, Phase, Waiting};
 #[derive(Debug, Default)]
 pub(super) struct Recovered {
     /// Inodes that lost a name by an event of the journal.
-    named: Set<Ino>,
+    unnamed: Set<Ino>,
+    /// Inodes that a record of a merge names as removed, and the position of the record.
+    merged: BTreeMap<Ino, (Freed, Seq)>,
     /// Inodes to be queued when the time for reconnecting is over.
     waiting: Vec<Ino>,
     /// Removed files without content: a client that has one open may have written since.
@@ -38,22 +46,17 @@ impl Recovered {
 }
 
 impl Purges {
-    /// Notes the inode from which a replayed event takes a name.
-    pub(crate) fn replayed(&mut self, event: &Event<'_>) {
-        self.recovered.named.extend(unnamed(event));
-    }
-
-    /// Takes the inodes that the replay found without a name. Only an inode that an event names was
-    /// removed by one.
-    pub(crate) fn recover(&mut self, freed: Vec<Freed>, last: Seq) {
-        let named = std::mem::take(&mut self.recovered.named);
-        for freed in freed.into_iter().filter(|freed| named.contains(&freed.ino)) {
-            if freed.is_stored {
-                self.add(freed, last, true);
-                self.recovered.waiting.push(freed.ino);
-            } else {
-                self.recovered.empty.push(freed);
-            }
+    /// Notes the inodes that a replayed event removes, or from which it takes a name.
+    pub(crate) fn replayed(&mut self, seq: Seq, event: &Event<'_>) {
+        // The inode has a name now, here or in a directory of another rank.
+        for ino in named(event).into_iter().flatten() {
+            self.recovered.unnamed.remove(&ino);
+            self.recovered.merged.remove(&ino);
+        }
+        self.recovered.unnamed.extend(unnamed(event));
+        if let Event::Merged { losses, .. } = event {
+            let removed = Loss::all(losses).filter_map(|loss| removed_in(&loss));
+            self.recovered.merged.extend(removed.map(|freed| (freed.ino, (freed, seq))));
         }
     }
 
@@ -93,7 +96,7 @@ fn unnamed(event: &Event<'_>) -> Option<Ino> {
     }
 }
 
-fn freed_of(removal: &Removal) -> Freed {
+pub(super) fn freed_of(removal: &Removal) -> Freed {
     let (ino, is_stored) = (removal.ino(), true);
     match *removal {
         Removal::Directory { .. } => {
@@ -108,6 +111,47 @@ fn freed_of(removal: &Removal) -> Freed {
 }
 
 impl Mds {
+    /// Takes the inodes that the journal removed, of which the replay found `freed` without a name.
+    /// The newest event is `last`.
+    pub(crate) fn recover_removed(&mut self, freed: Vec<Freed>, last: Seq) {
+        let unnamed = std::mem::take(&mut self.purges.recovered.unnamed);
+        let merged = std::mem::take(&mut self.purges.recovered.merged);
+        if self.is_private() {
+            return;
+        }
+        for (ino, (freed, record)) in merged {
+            if !self.namespace.has_name(ino) {
+                self.purges.merged.hold_named(freed, record);
+            }
+        }
+        let may_continue = self.merges.may_continue();
+        for freed in freed {
+            let ino = freed.ino;
+            if !unnamed.contains(&ino) || self.purges.merged.holds(ino) {
+                continue;
+            }
+            if !freed.is_stored {
+                self.purges.recovered.empty.push(freed);
+            } else if may_continue {
+                // The interrupted merge may have removed the inode.
+                self.purges.merged.hold(freed, last, true);
+            } else {
+                self.purges.add(freed, last, true);
+                self.purges.recovered.waiting.push(ino);
+            }
+        }
+    }
+
+    /// Queues an inode, if clients have had the time to report it as open.
+    pub(super) fn queue_recovered(&mut self, ino: Ino) {
+        let now = self.clock.now;
+        if self.is_private() || self.purges.recovered.until.is_some_and(|until| now >= until) {
+            self.purges.queue(ino);
+        } else {
+            self.purges.recovered.waiting.push(ino);
+        }
+    }
+
     /// Begins to read the lists of earlier terms, and queues the recovered inodes when the time for
     /// reconnecting is over.
     pub(super) fn take_recovered(&mut self, effects: &mut Effects) {

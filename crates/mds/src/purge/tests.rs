@@ -1,4 +1,5 @@
-use types::{Rank, Stripe};
+use journal::{Event, Loss};
+use types::{ClientId, Rank, Stripe};
 
 use super::*;
 use crate::Settings;
@@ -160,4 +161,161 @@ fn a_server_that_stops_leaves_inodes_on_lists_to_the_next_one() {
     assert!(mds.purges.is_idle());
     mds.purge_step(&mut effects);
     assert_eq!(asked(&mut effects), [""; 0]);
+}
+
+/// A merge that will continue, or none.
+fn unfinished(mds: &mut Mds, any: bool) {
+    let (subtree, client) = (Ino(9), ClientId(5));
+    let (begun, after) = (Seq(3), Moment(0));
+    let merge = crate::merge::Unfinished { subtree, client, begun, after };
+    mds.merges.leave(any.then(|| ("journal".to_owned(), merge)).into_iter().collect());
+}
+
+#[test]
+fn content_that_a_merge_removed_goes_when_the_merge_ends() {
+    let (mut mds, mut effects) = (server(7), Effects::default());
+    unfinished(&mut mds, true);
+    mds.purges.merged.hold(freed(30, false), Seq(3), true);
+    assert!(mds.purges.lacks_record(0));
+    let loss = Loss::of_removed(Ino(30), Some((Stripe::DEFAULT.pool(), 3)));
+    assert_eq!(mds.purges.name_removed(Seq(4)), [loss]);
+    assert!(!mds.purges.lacks_record(0));
+    mds.purge_step(&mut effects);
+    assert_eq!(asked(&mut effects), [""; 0], "the merge may give the inode a name");
+    assert_eq!(mds.keep_for_purges(Seq(9), &mut effects), Seq(4), "a replay needs the record");
+    assert_eq!(asked(&mut effects), [""; 0]);
+    unfinished(&mut mds, false);
+    mds.purge_step(&mut effects);
+    assert_eq!(asked(&mut effects), ["data of 30 in 3"]);
+    assert_eq!(mds.keep_for_purges(Seq(3), &mut effects), Seq(4));
+    assert_eq!(asked(&mut effects), [""; 0], "no segment with the record would go");
+    assert_eq!(mds.keep_for_purges(Seq(9), &mut effects), Seq(4));
+    assert_eq!(asked(&mut effects), ["list of [30]"]);
+    assert_eq!(mds.keep_for_purges(Seq(9), &mut effects), Seq(4), "the list is not written yet");
+    mds.purge_stored(Task::List(0), Ok(StoreResult::Done), &mut effects);
+    assert_eq!(mds.keep_for_purges(Seq(9), &mut effects), Seq(u64::MAX));
+}
+
+#[test]
+fn one_record_names_so_many_removed_inodes_and_no_more() {
+    let mut mds = server(7);
+    for ino in 0..70_000 {
+        mds.purges.merged.hold(freed(1000 + ino, false), Seq(3), true);
+    }
+    assert!(mds.purges.lacks_record(1));
+    assert_eq!(mds.purges.name_removed(Seq(4)).len(), 65_536);
+    assert!(mds.purges.lacks_record(0) && !mds.purges.lacks_record(1));
+    assert_eq!(mds.purges.name_removed(Seq(5)).len(), 70_000 - 65_536);
+    assert!(!mds.purges.lacks_record(0));
+}
+
+#[test]
+fn content_that_a_merge_without_records_removed_waits_for_the_store() {
+    let (mut mds, mut effects) = (server(7), Effects::default());
+    mds.purges.merged.hold(freed(30, false), Seq(7), false);
+    assert!(!mds.purges.lacks_record(0));
+    let event = Event::Unlink { parent: Ino(9), name: b"x", ino: Ino(0), time: Default::default() };
+    mds.namespace.apply(Seq(6), namespace::Mode::Live, &event);
+    mds.purge_step(&mut effects);
+    assert_eq!(asked(&mut effects), [""; 0]);
+    mds.namespace.begin_capture(Ino(9)).unwrap();
+    mds.namespace.end_capture(Ino(9));
+    mds.purge_step(&mut effects);
+    assert_eq!(asked(&mut effects), ["list of [30]"]);
+}
+
+#[test]
+fn an_inode_that_a_merge_gives_a_name_again_stays() {
+    let (mut mds, mut effects) = (server(7), Effects::default());
+    unfinished(&mut mds, true);
+    mds.opens.enter(ClientId(5), Ino(30), false);
+    assert!(mds.opens.keep(freed(30, false)));
+    mds.purges.merged.hold(freed(30, false), Seq(3), true);
+    let (parent, mode) = (Ino(9), 0o100_644);
+    let create = journal::Create { parent, name: b"x", ino: Ino(30), mode, ..Default::default() };
+    let event = Event::Create(create);
+    mds.take_back_named(&event);
+    assert!(mds.purges.merged.holds(Ino(30)), "the merge rejected the event");
+    mds.namespace.apply(Seq(4), namespace::Mode::Live, &event);
+    mds.take_back_named(&event);
+    assert_eq!(mds.purges.name_removed(Seq(4)), []);
+    assert!(!mds.opens.is_nameless(Ino(30)));
+    unfinished(&mut mds, false);
+    mds.purge_step(&mut effects);
+    assert_eq!((asked(&mut effects), mds.purges.len()), (vec![], 0));
+}
+
+#[test]
+fn an_empty_file_that_was_open_when_a_merge_removed_it_is_purged() {
+    let (mut mds, mut effects) = (server(7), Effects::default());
+    let empty = Freed { size: 0, is_stored: false, ..freed(30, false) };
+    mds.purges.merged.hold(empty, Seq(3), true);
+    mds.purge_step(&mut effects);
+    assert_eq!(asked(&mut effects), ["data of 30 in 0"]);
+}
+
+/// Replays a record that names three inodes. One of them gets a name afterwards.
+fn replayed(mds: &mut Mds) {
+    let mut losses = Vec::new();
+    for freed in [freed(30, false), freed(31, false), freed(32, true)] {
+        let content = (!freed.is_dir).then_some((freed.stripe.pool(), 3));
+        Loss::of_removed(freed.ino, content).put(&mut losses);
+    }
+    let (subtree, client, object) = (Ino(9), ClientId(5), b"journal");
+    let (first, events, last) = (0, 3, false);
+    let record = Event::Merged { subtree, client, object, first, events, last, losses: &losses };
+    mds.purges.replayed(Seq(5), &record);
+    let attr = types::Attr { ino: Ino(31), ..Default::default() };
+    let inode = journal::Snapshot { attr, ..Default::default() };
+    let (parent, name, home, time) = (Ino(9), b"x", Ino(9), Default::default());
+    let link = Event::Link { parent, name, ino: Ino(31), home, inode, time };
+    mds.purges.replayed(Seq(6), &link);
+}
+
+#[test]
+fn a_replay_finds_what_the_records_of_a_merge_name() {
+    let (mut mds, mut effects) = (server(7), Effects::default());
+    replayed(&mut mds);
+    // The store has a directory that names none of them.
+    mds.recover_removed(Vec::new(), Seq(7));
+    mds.purge_step(&mut effects);
+    assert_eq!(asked(&mut effects), ["data of 30 in 3", "list of [30, 32]"]);
+    mds.purge_stored(Task::List(0), Ok(StoreResult::Done), &mut effects);
+    mds.purge_step(&mut effects);
+    assert_eq!(asked(&mut effects), ["directory 32"]);
+}
+
+#[test]
+fn an_inode_that_a_replay_leaves_without_a_name_is_purged() {
+    let (mut mds, mut effects) = (server(7), Effects::default());
+    for (parent, ino, mode) in [(9, 20, 0o040_755), (20, 30, 0o100_644)] {
+        let (parent, ino) = (Ino(parent), Ino(ino));
+        let create = journal::Create { parent, name: b"x", ino, mode, ..Default::default() };
+        mds.namespace.apply(Seq(4), namespace::Mode::Live, &Event::Create(create));
+    }
+    // The record says that a new directory replaced the one with the file, which it has, too.
+    mds.namespace.drop_loser(Ino(20));
+    assert!(mds.namespace.knows(Ino(30)));
+    replayed(&mut mds);
+    mds.recover_removed(Vec::new(), Seq(7));
+    mds.purge_step(&mut effects);
+    assert_eq!(asked(&mut effects)[0], "data of 30 in 3");
+}
+
+#[test]
+fn what_an_interrupted_merge_removed_waits_for_its_end() {
+    let (mut mds, mut effects) = (server(7), Effects::default());
+    replayed(&mut mds);
+    let unlink = |ino| Event::Unlink { parent: Ino(9), name: b"y", ino, time: Default::default() };
+    mds.purges.replayed(Seq(7), &unlink(Ino(33)));
+    unfinished(&mut mds, true);
+    mds.recover_removed(vec![freed(33, false), freed(34, false)], Seq(7));
+    mds.purge_step(&mut effects);
+    assert_eq!(asked(&mut effects), [""; 0]);
+    let loss = Loss::of_removed(Ino(33), Some((Stripe::DEFAULT.pool(), 3)));
+    assert_eq!(mds.purges.name_removed(Seq(8)), [loss], "no record names it yet");
+    unfinished(&mut mds, false);
+    mds.purge_step(&mut effects);
+    let data = ["data of 30 in 3", "data of 33 in 3"];
+    assert_eq!(asked(&mut effects), [data[0], data[1], "list of [30, 32, 33]"]);
 }
