@@ -224,8 +224,8 @@ impl Namespace {
         let before = if here {
             dir.set(hash, name, target)
         } else {
-            let other = dir.find_any(hash, name).is_some_and(|dentry| dentry.ino != ino);
-            if other { dir.unset(hash, name) } else { None }
+            let taken = dir.find_any(hash, name).is_none_or(|dentry| dentry.ino != ino);
+            if taken { dir.unset(hash, name) } else { None }
         };
         if let Some(before) = before {
             self.displace(when, (parent, hash), before, target);

@@ -630,3 +630,49 @@ fn what_a_directory_took_over_without_a_journal_is_its_own_after_a_crash() {
     assert_eq!((tree["/d"].attr.ino, tree["/d"].attr.size), (Ino(20), 1));
     assert_eq!(tree["/d/f"].attr.ino, Ino(9));
 }
+
+/// A file that a merge creates takes the name of another, and moves to a directory that is stored.
+/// In the replay the file is known before the create is repeated, and the directory of the first
+/// name is not.
+#[test]
+fn a_name_that_a_merge_took_stays_taken_after_a_crash() {
+    let root = Cred::root();
+    let mut server = Server::new();
+    let new = |mode| NewInode { mode, ..NewInode::default() };
+    let (dir, file) = (new(0o040_755), new(0o100_644));
+    let at = |parent, name: &'static [u8]| (parent, name);
+    for (place, new, ino) in [
+        (at(Ino::ROOT, b"d"), &dir, Ino(10)),
+        (at(Ino::ROOT, b"e"), &dir, Ino(11)),
+        (at(Ino::ROOT, b"a"), &file, Ino(12)),
+        (at(Ino(10), b"y"), &file, Ino(13)),
+    ] {
+        server.perform_planned(|server| server.plan_create(&root, place, new, ino));
+    }
+    while server.begin(0) {
+        server.commit(0);
+    }
+    server.trim();
+    // These keep the journal, and have `d` fetched.
+    server.perform_planned(|server| server.plan_create(&root, (Ino(11), b"z"), &file, Ino(14)));
+    server.perform_planned(|server| server.plan_unlink(&root, Ino(10), b"y", Timestamp(2)));
+    let merged = Namespace::with_root(Timestamp(1));
+    let merged = merged.plan_create(&root, (Ino::ROOT, b"a"), &file, Ino(20)).expect("it is new");
+    let mut slice = JournalBuffer::new(Seq(1), false);
+    slice.append(Origin::default(), &merged.event());
+    server.namespace.apply(Seq(server.next), Mode::Merge, &merged.event());
+    server.record(slice);
+    let (from, to) = (at(Ino::ROOT, b"a"), at(Ino(10), b"x"));
+    let moved = server.namespace.plan_rename(&root, from, to, RenameFlags::default(), Timestamp(3));
+    server.carry_out(&moved.expect("it is allowed").expect("the names differ"));
+    let mut dirty = server.namespace.directory_list();
+    dirty.retain(|dir| server.namespace.dirty_since(*dir).is_some());
+    let stored = dirty.iter().position(|dir| *dir == Ino(10)).expect("it is dirty");
+    server.begin(u8::try_from(stored).expect("there are few"));
+    server.commit(0);
+    server.trim();
+    server.crash();
+    let tree = server.tree();
+    assert!(!tree.contains_key("/a"), "the name came back");
+    assert_eq!(tree["/d/x"].attr.ino, Ino(20));
+}
