@@ -23,6 +23,7 @@ mod fragments;
 mod fsck;
 mod full;
 mod hostile;
+mod interfered;
 mod lifecycle;
 mod linearizability;
 mod links;
