@@ -10,7 +10,7 @@ use types::{Attr, Errno, Error, INLINE_BYTES_MAX, Ino, Result, Stripe};
 use wire::Op;
 
 use crate::fs::bytes_answer;
-use crate::{Dir, Fs, NewFile, extents};
+use crate::{Dir, Fs, NewFile, Seal, extents};
 
 /// The beginning of a file's content: all of it if it is small.
 #[derive(Debug)]
@@ -31,8 +31,8 @@ impl Fs {
         Ok(if small { Content::Inline(head) } else { Content::Large(head) })
     }
 
-    /// Writes the content of a file that is striped like this, from its first bytes and the rest of
-    /// a source. Returns its length, which is for the caller to set. Durable after
+    /// Writes the content of a file that is striped like this and that nobody else knows, from its first bytes
+    /// and the rest of a source, with checksums. Returns its length, which is for the caller to set. Durable after
     /// [`Fs::sync_data`].
     ///
     /// # Errors
@@ -48,6 +48,7 @@ impl Fs {
         let mut buffer = Vec::new();
         let mut length = 0;
         let span = stripe.bytes() * extents::at_once(&**self.store(), stripe) as u64;
+        self.share_sums(ino, false);
         loop {
             buffer.clear();
             let piece = (&mut content).take(span).read_to_end(&mut buffer);
@@ -55,6 +56,7 @@ impl Fs {
             self.write_at((ino, stripe), length, &buffer)?;
             length += buffer.len() as u64;
             if (buffer.len() as u64) < span {
+                self.seal((ino, stripe), Seal::Written, true);
                 return Ok(length);
             }
         }
@@ -83,8 +85,11 @@ impl Fs {
             Content::Large(head) => head,
         };
         let attr = dir.create(name, &NewFile { size: 0, data: &[], ..*new })?;
+        self.want_sums(attr.ino, dir.checksums());
         let size = self.write_large((attr.ino, attr.stripe), &head, source)?;
         self.sync_file((attr.ino, attr.stripe), size)?;
+        self.seal((attr.ino, attr.stripe), Seal::Durable, true);
+        self.forget_sums(attr.ino);
         if let Err(error) = dir.set_data_under(name, attr.ino, &[], size) {
             if matches!(error.errno, Errno::Stale | Errno::NotFound) {
                 // Another client removed the file, and the server does not know its content.
@@ -118,6 +123,14 @@ impl Fs {
         self.strong_logs.known_for_dir(self, dir).map(|terms| terms.lazy)
     }
 
+    /// Whether the policy of a directory, as this client knows it, asks for checksums of content.
+    ///
+    /// # Errors
+    /// As [`Fs::inline_bytes`].
+    pub fn checksums(&self, dir: Ino) -> Result<bool> {
+        self.strong_logs.known_for_dir(self, dir).map(|terms| terms.checksums)
+    }
+
     /// Forgets all policies, because this client has set one.
     pub fn ask_policies_anew(&self) {
         self.strong_logs.forget_terms();
@@ -128,7 +141,10 @@ impl Fs {
     /// # Errors
     /// `EIO`, `ENOSPC`.
     pub fn sync_data(&self) -> Result<()> {
-        self.store().sync(SyncScope::All)
+        let written = self.sums.written();
+        self.store().sync(SyncScope::All)?;
+        self.sums.hold_for_good(&**self.store(), &written);
+        Ok(())
     }
 
     /// Reads the content of a file with these attributes, handing it out piece by piece.

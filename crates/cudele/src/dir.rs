@@ -106,14 +106,15 @@ pub struct Dir {
     /// Where operations are logged on the local disk, if the policy here is `rpcs+local_persist`.
     log: Option<Arc<StrongLog>>,
     inline_bytes: u32,
+    checksums: bool,
 }
 
 impl Dir {
     pub(crate) fn open(fs: Arc<Fs>, path: Path, ino: Ino) -> Result<Self> {
         let terms = fs.walked(&[(&path, ino)], || fs.strong_logs.for_dir(&fs, ino));
-        let Terms { log, inline_bytes, .. } =
+        let Terms { log, inline_bytes, checksums, .. } =
             terms.map_err(|error| error.about(path.to_string()))?;
-        Ok(Self { fs, path, ino, log, inline_bytes })
+        Ok(Self { fs, path, ino, log, inline_bytes, checksums })
     }
 
     /// The largest file in bytes that is kept inline here, by the policy in force when the
@@ -121,6 +122,11 @@ impl Dir {
     #[must_use]
     pub fn inline_bytes(&self) -> u32 {
         self.inline_bytes
+    }
+
+    /// Whether content that is written here gets checksums, by the same policy.
+    pub(crate) fn checksums(&self) -> bool {
+        self.checksums
     }
 
     pub(crate) fn fs(&self) -> &Arc<Fs> {

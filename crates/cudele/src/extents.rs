@@ -8,11 +8,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use metastore::ObjectName;
+use metastore::{ObjectName, SUM_BLOCK_BYTES, SUMS_PER_OBJECT};
 use objstore::{ObjectStore, SyncScope};
 use types::{Errno, Error, Ino, Result, Stripe};
 
 use crate::Fs;
+use crate::sums::{Seal, Sums};
 
 /// Of a range with more objects than this those that exist are listed: a file may be so much longer
 /// than its content that asking for each would never end.
@@ -65,7 +66,7 @@ fn piece_of(stripe: Stripe, number: u64, (offset, end): (u64, u64)) -> Piece {
     Piece { stripe: number, offset: from, length: to - from }
 }
 
-fn usize_of(length: u64) -> usize {
+pub(crate) fn usize_of(length: u64) -> usize {
     usize::try_from(length).unwrap_or(usize::MAX)
 }
 
@@ -111,8 +112,8 @@ fn side_by_side<T: Send>(
 }
 
 impl Fs {
-    fn objects(&self, (ino, stripe): (Ino, Stripe)) -> Objects<'_> {
-        Objects { store: &**self.store(), ino, stripe }
+    pub(crate) fn objects(&self, (ino, stripe): (Ino, Stripe)) -> Objects<'_> {
+        Objects { store: &**self.store(), ino, stripe, sums: &self.sums }
     }
 
     /// Reads a byte range; the answer is as long as the range.
@@ -133,7 +134,8 @@ impl Fs {
         self.objects(place).read_into(offset, buffer)
     }
 
-    /// Writes a byte range. Durable after [`Fs::sync_file`].
+    /// Writes a byte range. It has checksums after [`Fs::seal`], and is durable after
+    /// [`Fs::sync_file`].
     ///
     /// # Errors
     /// `ENOSPC`, `EIO`; part of the range may be written then.
@@ -155,6 +157,17 @@ impl Fs {
     /// # Errors
     /// `EIO`.
     pub fn delete_data(&self, place: (Ino, Stripe), size: u64) -> Result<()> {
+        self.sums.remove(&self.objects(place), size, true)?;
+        self.objects(place).delete_data(size)
+    }
+
+    /// The same of a file that is still there, with other content: after a power failure it has one or the
+    /// other.
+    ///
+    /// # Errors
+    /// `EIO`.
+    pub fn withdraw_data(&self, place: (Ino, Stripe), size: u64) -> Result<()> {
+        self.sums.remove(&self.objects(place), size, false)?;
         self.objects(place).delete_data(size)
     }
 
@@ -199,14 +212,31 @@ pub(crate) struct Objects<'a> {
     store: &'a dyn ObjectStore,
     ino: Ino,
     stripe: Stripe,
+    sums: &'a Sums,
 }
 
 impl<'a> Objects<'a> {
-    pub(crate) fn new(store: &'a dyn ObjectStore, ino: Ino, stripe: Stripe) -> Self {
-        Self { store, ino, stripe }
+    pub(crate) fn new(
+        store: &'a dyn ObjectStore,
+        sums: &'a Sums,
+        (ino, stripe): (Ino, Stripe),
+    ) -> Self {
+        Self { store, ino, stripe, sums }
     }
 
-    fn name(&self, number: u64) -> String {
+    pub(crate) fn store(&self) -> &'a dyn ObjectStore {
+        self.store
+    }
+
+    pub(crate) fn ino(&self) -> Ino {
+        self.ino
+    }
+
+    pub(crate) fn stripe(&self) -> Stripe {
+        self.stripe
+    }
+
+    pub(crate) fn name(&self, number: u64) -> String {
         metastore::data_name(self.ino, self.stripe.pool(), number)
     }
 
@@ -214,7 +244,58 @@ impl<'a> Objects<'a> {
         metastore::data_prefix(self.ino, self.stripe.pool())
     }
 
+    pub(crate) fn sums_name(&self, number: u64) -> String {
+        metastore::sums_name(self.ino, self.stripe.pool(), number)
+    }
+
+    /// The numbers of all objects of checksums that a file of this length may have.
+    pub(crate) fn sums_numbers(&self, size: u64) -> Result<Vec<u64>> {
+        let count = size.div_ceil(SUM_BLOCK_BYTES * SUMS_PER_OBJECT);
+        if count <= self.unlisted_max() {
+            return Ok((0..count).collect());
+        }
+        let names = self.store.list(&self.prefix())?;
+        let numbers = names.iter().filter_map(|name| match ObjectName::parse(name)? {
+            ObjectName::Sums(_, _, number) => Some(number),
+            ObjectName::Data(..)
+            | ObjectName::Manifest(_)
+            | ObjectName::Run(..)
+            | ObjectName::Values(..) => None,
+        });
+        Ok(numbers.collect())
+    }
+
+    /// Their names.
+    pub(crate) fn sums_names(&self, size: u64) -> Result<Vec<String>> {
+        Ok(self.sums_numbers(size)?.into_iter().map(|number| self.sums_name(number)).collect())
+    }
+
+    /// What is in the store of a block; nothing if that is not a byte.
+    pub(crate) fn read_block(&self, block: u64) -> Result<Option<Vec<u8>>> {
+        let at = block * SUM_BLOCK_BYTES;
+        let name = self.name(at / self.stripe.bytes());
+        let offset = at % self.stripe.bytes();
+        match self.store.read_range(&name, offset, usize_of(SUM_BLOCK_BYTES)) {
+            Ok(bytes) => Ok(Some(bytes).filter(|bytes| !bytes.is_empty())),
+            Err(error) if error.errno == Errno::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     pub(crate) fn read_into(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.sums.read_into(self, offset, buffer)
+    }
+
+    pub(crate) fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.sums.write_at(self, offset, data)
+    }
+
+    /// Writes the checksums of what was written here.
+    pub(crate) fn seal(&self, seal: Seal) {
+        self.sums.seal(self, seal, true);
+    }
+
+    pub(crate) fn read_unverified(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         let mut rest = buffer;
         let pieces = pieces(self.stripe, offset, rest.len() as u64).map(|piece| {
             let (now, later) = std::mem::take(&mut rest).split_at_mut(usize_of(piece.length));
@@ -233,7 +314,7 @@ impl<'a> Objects<'a> {
         })
     }
 
-    pub(crate) fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
+    pub(crate) fn write_unverified(&self, offset: u64, data: &[u8]) -> Result<()> {
         let mut rest = data;
         let pieces = pieces(self.stripe, offset, data.len() as u64).map(|piece| {
             let (now, later) = rest.split_at(usize_of(piece.length));
@@ -246,11 +327,12 @@ impl<'a> Objects<'a> {
         })
     }
 
-    fn zero_range(&self, size: u64, (offset, length): (u64, u64)) -> Result<()> {
+    pub(crate) fn zero_range(&self, size: u64, (offset, length): (u64, u64)) -> Result<()> {
         let end = offset.saturating_add(length).min(size);
-        if offset >= end {
-            return Ok(());
-        }
+        self.sums.zero(self, size, (offset, end), || self.zero_unverified(size, (offset, end)))
+    }
+
+    fn zero_unverified(&self, size: u64, (offset, end): (u64, u64)) -> Result<()> {
         let stripes = offset / self.stripe.bytes()..self.stripe.count(end);
         side_by_side(self.asked_at_once(), self.numbers(stripes)?, |number| {
             let piece = piece_of(self.stripe, number, (offset, end));
@@ -355,20 +437,27 @@ impl<'a> Objects<'a> {
         }
     }
 
+    /// Of more objects than this a list is made of those that there are.
+    fn unlisted_max(&self) -> u64 {
+        if self.store.lists_what_it_finds() { UNLISTED_MAX } else { UNLISTED_SLOWLY_MAX }
+    }
+
     /// The numbers of a file's objects in a range: all that may exist, of many those that do. In
     /// order.
     fn numbers(&self, stripes: std::ops::Range<u64>) -> Result<Vec<u64>> {
-        let slowly = !self.store.lists_what_it_finds();
-        let unlisted = if slowly { UNLISTED_SLOWLY_MAX } else { UNLISTED_MAX };
-        if stripes.end.saturating_sub(stripes.start) <= unlisted {
+        if stripes.end.saturating_sub(stripes.start) <= self.unlisted_max() {
             return Ok(stripes.collect());
         }
         let names = self.store.list(&self.prefix())?;
         let numbers = names.iter().filter_map(|name| match ObjectName::parse(name) {
             Some(ObjectName::Data(_, _, number)) => Some(number),
-            Some(ObjectName::Manifest(_) | ObjectName::Run(..) | ObjectName::Values(..)) | None => {
-                None
-            }
+            Some(
+                ObjectName::Sums(..)
+                | ObjectName::Manifest(_)
+                | ObjectName::Run(..)
+                | ObjectName::Values(..),
+            )
+            | None => None,
         });
         let mut numbers: Vec<u64> = numbers.filter(|number| stripes.contains(number)).collect();
         // Names with more digits are sorted before shorter ones.

@@ -14,6 +14,7 @@ use crate::link::Link;
 use crate::observe::Observed;
 use crate::ranks::Ranks;
 use crate::strong_log::StrongLogs;
+use crate::sums::Sums;
 use crate::{Cluster, Dir, Observer, Policy, Subtree};
 
 /// See the module documentation. Cheap to share between threads: each may have a request under way.
@@ -28,6 +29,7 @@ pub struct Fs {
     pub(crate) strong_logs: Arc<StrongLogs>,
     observed: Observed,
     pub(crate) ranks: Arc<Ranks>,
+    pub(crate) sums: Sums,
 }
 
 impl Fs {
@@ -48,6 +50,7 @@ impl Fs {
             strong_logs,
             observed,
             ranks: Arc::default(),
+            sums: Sums::default(),
         };
         fs.link.connect(&mut fs.link.lock(), Instant::now())?;
         Ok(fs)

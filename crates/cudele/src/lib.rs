@@ -62,6 +62,7 @@ mod state;
 mod stores;
 mod strong_log;
 mod subtree;
+mod sums;
 mod sweep;
 mod user;
 mod verify;
@@ -84,12 +85,13 @@ pub use metastore::{BranchState, Conflict, ProofKey};
 pub use notice::Notice;
 pub use objstore::Space;
 pub use observe::{Observer, Progress, Stage};
-pub use policy::{Composition, Durability, Mechanism, MergeBy, Policy, Preset};
+pub use policy::{Checksums, Composition, Durability, Mechanism, MergeBy, Policy, Preset};
 pub use ranks::Pinned;
 pub use recover::{Left, Recovered};
 pub use scan::Scanned;
 pub use state::{Owner, StateDir, write_durably};
 pub use subtree::{Materialised, Subtree};
+pub use sums::Seal;
 pub use sweep::SweptRuns;
 pub use types::{
     Attr, AttrChange, ClientId, Cred, Errno, Error, FILE_BYTES_MAX, FileType, INLINE_BYTES,

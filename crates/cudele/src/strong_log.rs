@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use client::LogNeed;
 use journal::{Create, Event, SegmentHeader, Snapshot, Writer};
-use policy::{Mechanism, Sharing};
+use policy::{Checksums, Mechanism, Sharing};
 use types::{Attr, AttrChange, Epoch, Errno, Error, FileType, Ino, Result, Seq};
 
 use crate::observe::Observed;
@@ -56,6 +56,8 @@ pub(crate) struct Terms {
     pub(crate) inline_bytes: u32,
     /// Writes to shared files may wait for the flush.
     pub(crate) lazy: bool,
+    /// Content that is written gets checksums.
+    pub(crate) checksums: bool,
 }
 
 /// The terms of a directory, and when they were asked.
@@ -90,8 +92,9 @@ impl StrongLogs {
         let (policy, effective) = fs.policy_at(dir)?;
         let inline_bytes = policy.inline_bytes;
         let lazy = policy.sharing == Sharing::Lazy;
+        let checksums = policy.checksums == Checksums::On;
         if !policy.contains(Mechanism::Rpcs) || !policy.contains(Mechanism::LocalPersist) {
-            return Ok(Terms { log: None, inline_bytes, lazy });
+            return Ok(Terms { log: None, inline_bytes, lazy, checksums });
         }
         let subtree = effective.source;
         let writer = Writer::Client { client: fs.client(), subtree };
@@ -99,11 +102,11 @@ impl StrongLogs {
         // No request is made under this lock: the requesting thread may have to replay.
         let mut logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(log) = logs.get(&subtree) {
-            return Ok(Terms { log: Some(log.clone()), inline_bytes, lazy });
+            return Ok(Terms { log: Some(log.clone()), inline_bytes, lazy, checksums });
         }
         let log = Arc::new(StrongLog::create(fs, subtree, header)?);
         logs.insert(subtree, log.clone());
-        Ok(Terms { log: Some(log), inline_bytes, lazy })
+        Ok(Terms { log: Some(log), inline_bytes, lazy, checksums })
     }
 
     /// The same for a process that works in many directories for long: it asks only now and then,

@@ -389,6 +389,7 @@ impl Subtree {
                 // The number is known only afterwards, so the size follows in a second event.
                 let ino = self.create(parent, name, new)?;
                 self.note_content()?;
+                self.fs.want_sums(ino, self.policy.checksums == policy::Checksums::On);
                 let size = self.fs.write_large((ino, self.policy.stripe), &head, source)?;
                 self.set_size(parent, ino, size, new.mtime)?;
                 Ok((ino, size))

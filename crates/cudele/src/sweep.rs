@@ -108,7 +108,12 @@ fn found(store: &dyn ObjectStore) -> Result<BTreeMap<DirFragId, Found>> {
             Some(ObjectName::Manifest(dirfrag)) => {
                 all.entry(dirfrag).or_default().others.push(name);
             }
-            Some(ObjectName::Run(..) | ObjectName::Values(..) | ObjectName::Data(..)) => {}
+            Some(
+                ObjectName::Run(..)
+                | ObjectName::Values(..)
+                | ObjectName::Data(..)
+                | ObjectName::Sums(..),
+            ) => {}
             // It may list runs, in a way that a later release knows.
             None => {
                 let ino = name.strip_prefix("dirs/").and_then(|rest| rest.get(..16));

@@ -60,7 +60,9 @@ pub(crate) fn check_rank(store: &dyn ObjectStore, rank: Rank) -> Result<()> {
     }
     // The names of content begin with the last digits of the number instead.
     let is_own = |name: &String| match ObjectName::parse(name) {
-        Some(ObjectName::Data(ino, ..)) => Ino::space_of(rank).contains(ino),
+        Some(ObjectName::Data(ino, ..) | ObjectName::Sums(ino, ..)) => {
+            Ino::space_of(rank).contains(ino)
+        }
         _ => false,
     };
     if let Some(name) = store.list("data/")?.iter().find(|name| is_own(name)) {

@@ -34,6 +34,8 @@ pub(crate) struct Facts {
     pub(crate) removed: BTreeSet<Ino>,
     /// The positions of manifests.
     pub(crate) positions: Vec<Seq>,
+    /// Files whose names are wanted, and where each was seen: its directory and name.
+    pub(crate) sought: BTreeMap<Ino, Option<(Ino, Box<[u8]>)>>,
 }
 
 impl Facts {
@@ -46,6 +48,9 @@ impl Facts {
                 let attr = record.attr;
                 let home = Home { ino: attr.ino, version: record.version, dirfrag };
                 self.homes.push(home);
+                if let Some(sought) = self.sought.get_mut(&attr.ino) {
+                    *sought = Some((dirfrag.ino, row.name.into()));
+                }
                 match attr.file_type() {
                     FileType::Directory => {
                         self.dirs.insert(attr.ino, (dirfrag.ino, row.name.into()));

@@ -78,6 +78,17 @@ pub enum Kind {
     NumberNotGiven,
     /// A journal of a client that has no decoupled subtree.
     LeftJournal,
+    /// Content of a file is not what was written: blocks, and the first of them with its object.
+    Content {
+        /// How many.
+        blocks: u64,
+        /// The number of the first.
+        first: u64,
+        /// The object that it is in.
+        object: String,
+    },
+    /// So many checksums of a file's content cannot be read.
+    Checksums(u64),
     /// A name that nothing here would give to an object.
     Foreign,
 }
@@ -99,11 +110,14 @@ impl Kind {
             | Self::NameOfNothing(_)
             | Self::Nameless
             | Self::Counts(..)
+            | Self::Content { .. }
             | Self::NumberNotGiven => Gravity::Damage,
             Self::LeftRun | Self::LeftContent(_) => Gravity::Leak,
-            Self::UnmergedRun | Self::LeftJournal | Self::Foreign | Self::TornEnd(_) => {
-                Gravity::Note
-            }
+            Self::UnmergedRun
+            | Self::LeftJournal
+            | Self::Checksums(_)
+            | Self::Foreign
+            | Self::TornEnd(_) => Gravity::Note,
         }
     }
 
@@ -129,6 +143,8 @@ impl Kind {
             Self::LeftContent(_) => "left_content",
             Self::NumberNotGiven => "number_not_given",
             Self::LeftJournal => "left_journal",
+            Self::Content { .. } => "content",
+            Self::Checksums(_) => "checksums",
             Self::Foreign => "foreign",
         }
     }
@@ -151,6 +167,8 @@ impl Kind {
             Self::NumberNotGiven => "the server must not give it again: not mended, see the manual",
             Self::UnmergedRun => "its client may merge it; `cudele discard` gives it up",
             Self::LeftJournal => "look at it with `cudele journal inspect`, then remove it",
+            Self::Content { .. } => "restore the file from a copy: what was there is not known",
+            Self::Checksums(_) => "the content is read unverified until it is written again",
             Self::Foreign => "nothing here touches it",
         }
     }
@@ -188,6 +206,12 @@ impl fmt::Display for Kind {
             }
             Self::NumberNotGiven => write!(f, "its number was never given to anybody"),
             Self::LeftJournal => write!(f, "a journal of a client that has no subtree"),
+            Self::Content { blocks, first, object } => write!(
+                f,
+                "content does not match its checksums in {blocks} blocks of 16 KiB, the first is block {first} \
+                 in {object}"
+            ),
+            Self::Checksums(count) => write!(f, "{count} checksums of its content are damaged"),
             Self::Foreign => write!(f, "is not an object of this program"),
         }
     }

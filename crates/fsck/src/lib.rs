@@ -7,12 +7,14 @@
 //! or while a journal has changes that the directories lack, names and objects differ without a
 //! fault.
 //!
-//! The formats are in `metastore`, `journal` and `mds`. The content of files has no checksum.
+//! The formats are in `metastore`, `journal` and `mds`. `content` compares the content of files with
+//! its checksums.
 //!
 //! Invariants: a check changes nothing; a repair (`mend`) moves unreadable objects to `lost/`, and
 //! deletes an object without an owner only in a store without damage.
 
 mod anew;
+mod content;
 mod facts;
 mod finding;
 mod fragment;
@@ -66,18 +68,31 @@ pub enum Scope {
     EachByItself,
 }
 
+/// Whether a check reads the content of files, which takes as long as the store is large.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Depth {
+    /// All content that has checksums is read.
+    #[default]
+    Content,
+    /// No content is read.
+    Metadata,
+}
+
 /// Checks a store. `progress` receives the number of checked fragments and the number of all.
 ///
 /// # Errors
 /// If the store cannot be listed or does not answer. An object that cannot be read is a finding.
 pub fn check(
     store: &dyn ObjectStore,
-    scope: Scope,
+    (scope, depth): (Scope, Depth),
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Report> {
     let survey = Survey::of(store)?;
     let mut facts = facts::Facts::default();
     let mut report = Report { objects: survey.objects, ..Report::default() };
+    if depth == Depth::Content {
+        content::check(store, &survey, &mut facts, &mut report)?;
+    }
     report.findings.extend(survey.foreign.iter().cloned().map(Finding::foreign));
     survey::read_tables(store, &survey, &mut facts, &mut report)?;
     survey::read_removals(store, &survey, &mut facts, &mut report)?;
@@ -104,6 +119,7 @@ pub fn check(
     if report.incomplete.is_none() {
         tree::check(&survey, &mut facts, &mut report);
     }
+    content::name(&facts, &mut report);
     report.findings.sort();
     Ok(report)
 }

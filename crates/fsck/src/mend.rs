@@ -20,7 +20,7 @@ use crate::anew;
 use crate::finding::{Finding, Gravity, Kind, Subject};
 use crate::fragment::{self, Fragment};
 use crate::survey::LOST;
-use crate::{Report, Scope, check, values};
+use crate::{Depth, Report, Scope, check, values};
 
 /// The directory for inodes without a name.
 const LOST_AND_FOUND: &[u8] = b"lost+found";
@@ -47,8 +47,10 @@ pub struct Mended {
 pub fn mend(store: &dyn ObjectStore, now: Timestamp) -> Result<Mended> {
     let (mut done, mut tried) = (Mended::default(), BTreeSet::new());
     let mut damaged = false;
-    for _ in 0..ROUNDS_MAX {
-        let report = check(store, Scope::AtRest, &mut |_, _| {})?;
+    for round in 0..ROUNDS_MAX {
+        // A repair cannot change damaged content, so only the first round reads content.
+        let depth = if round == 0 { Depth::Content } else { Depth::Metadata };
+        let report = check(store, (Scope::AtRest, depth), &mut |_, _| {})?;
         // Directories lack the changes in a journal, so names cannot be compared.
         let may = |finding: &Finding| {
             let is_damage = finding.kind.gravity() == Gravity::Damage;
@@ -58,7 +60,10 @@ pub fn mend(store: &dyn ObjectStore, now: Timestamp) -> Result<Mended> {
         let mut findings: Vec<Finding> = report.findings.iter().filter(is_new).cloned().collect();
         findings.sort_by_key(|finding| turn(&finding.kind));
         let Some(first) = findings.first().map(|finding| turn(&finding.kind)) else { break };
-        damaged |= findings.iter().any(|finding| finding.kind.gravity() == Gravity::Damage);
+        damaged |= findings.iter().any(|finding| {
+            let is_content = matches!(finding.kind, Kind::Content { .. });
+            finding.kind.gravity() == Gravity::Damage && !is_content
+        });
         findings.retain(|finding| turn(&finding.kind) == first);
         for finding in findings {
             tried.insert(finding.clone());
@@ -84,7 +89,9 @@ fn turn(kind: &Kind) -> u8 {
         | Kind::Lost
         | Kind::MissingRun
         | Kind::NoManifest
-        | Kind::ContentLost => 0,
+        | Kind::ContentLost
+        | Kind::Content { .. }
+        | Kind::Checksums(_) => 0,
         Kind::Uses => 1,
         Kind::TwoPlaces(..) => 2,
         Kind::NameOfNothing(_) => 3,
@@ -488,13 +495,19 @@ fn done(bytes: &[u8]) -> Outcome {
 fn of_manifest(name: &str) -> Option<DirFragId> {
     match ObjectName::parse(name)? {
         ObjectName::Manifest(dirfrag) => Some(dirfrag),
-        ObjectName::Run(..) | ObjectName::Values(..) | ObjectName::Data(..) => None,
+        ObjectName::Run(..)
+        | ObjectName::Values(..)
+        | ObjectName::Data(..)
+        | ObjectName::Sums(..) => None,
     }
 }
 
 fn of_run(name: &str) -> Option<(DirFragId, RunId)> {
     match ObjectName::parse(name)? {
         ObjectName::Run(dirfrag, id) => Some((dirfrag, id)),
-        ObjectName::Manifest(_) | ObjectName::Values(..) | ObjectName::Data(..) => None,
+        ObjectName::Manifest(_)
+        | ObjectName::Values(..)
+        | ObjectName::Data(..)
+        | ObjectName::Sums(..) => None,
     }
 }

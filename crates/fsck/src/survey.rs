@@ -70,7 +70,10 @@ fn kept_of(name: &str) -> Option<DirFragId> {
     let (prefix, _) = parse_kept(name)?;
     match ObjectName::parse(&format!("{prefix}/manifest"))? {
         ObjectName::Manifest(dirfrag) => Some(dirfrag),
-        ObjectName::Run(..) | ObjectName::Values(..) | ObjectName::Data(..) => None,
+        ObjectName::Run(..)
+        | ObjectName::Values(..)
+        | ObjectName::Data(..)
+        | ObjectName::Sums(..) => None,
     }
 }
 
@@ -99,7 +102,9 @@ impl Survey {
             Some(ObjectName::Values(dirfrag, id)) => {
                 self.fragments.entry(dirfrag).or_default().values.push(id);
             }
-            Some(ObjectName::Data(ino, _, _)) => self.content.entry(ino).or_default().push(name),
+            Some(ObjectName::Data(ino, ..) | ObjectName::Sums(ino, ..)) => {
+                self.content.entry(ino).or_default().push(name)
+            }
             None => self.add_other(name),
         }
     }

@@ -32,6 +32,7 @@ mod run;
 mod scan;
 mod snapshots;
 mod subtrees;
+mod sums;
 mod values;
 mod watch;
 
@@ -46,7 +47,7 @@ pub use error::FormatError;
 pub use load::{Slice, cuts, merge, merge_slice, overlay};
 pub use manifest::{MANIFEST_VERSION, Manifest, RunInfo};
 pub use object::{
-    ObjectName, RunId, data_name, data_prefix, manifest_name, pool_of, prefix, run_name,
+    ObjectName, RunId, data_name, data_prefix, manifest_name, pool_of, prefix, run_name, sums_name,
     values_name,
 };
 pub use passage::{PASSAGES_PREFIX, Passage, PassageState, parse_passage_name, passage_name};
@@ -66,6 +67,9 @@ pub use snapshots::{
     kept_name, kept_prefix, parse_kept,
 };
 pub use subtrees::{Part, PartState, SUBTREES_MAX, SUBTREES_NAME, Subtree, Subtrees};
+pub use sums::{
+    Entry, SUM_BLOCK_BYTES, SUM_BYTES, SUMS_PER_OBJECT, Sum, content_crc, content_crc_append,
+};
 pub use values::{Pointer, VALUE_BYTES_MIN, VALUES_VERSION, ValueSegment};
 pub use watch::{StoreNotice, StoreWatch};
 

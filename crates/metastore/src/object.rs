@@ -51,6 +51,8 @@ pub enum ObjectName {
     Values(DirFragId, RunId),
     /// A stripe of a file's content, in a pool.
     Data(Ino, Pool, u64),
+    /// Checksums of a file's content, in the pool of the content.
+    Sums(Ino, Pool, u64),
 }
 
 impl ObjectName {
@@ -81,6 +83,9 @@ impl fmt::Display for ObjectName {
             Self::Values(dirfrag, id) => write!(f, "{}{VALUES}{:016x}", prefix(*dirfrag), id.0),
             Self::Data(ino, pool, stripe) => {
                 write!(f, "{}{stripe:08x}", data_prefix(*ino, *pool))
+            }
+            Self::Sums(ino, pool, number) => {
+                write!(f, "{}{SUMS}{number:08x}", data_prefix(*ino, *pool))
             }
         }
     }
@@ -118,7 +123,14 @@ pub fn data_name(ino: Ino, pool: Pool, stripe: u64) -> String {
     ObjectName::Data(ino, pool, stripe).to_string()
 }
 
-/// What the names of all stripes of one file's content start with.
+/// The name of an object with checksums of one file's content; each has those of
+/// [`SUMS_PER_OBJECT`](crate::SUMS_PER_OBJECT) blocks.
+#[must_use]
+pub fn sums_name(ino: Ino, pool: Pool, number: u64) -> String {
+    ObjectName::Sums(ino, pool, number).to_string()
+}
+
+/// What the names of all stripes of one file's content, and of its checksums, start with.
 #[must_use]
 pub fn data_prefix(ino: Ino, pool: Pool) -> String {
     let shard = ino.0 & 0xff;
@@ -130,6 +142,9 @@ pub fn data_prefix(ino: Ino, pool: Pool) -> String {
 
 /// What follows is the number of a value segment.
 const VALUES: &str = "values.";
+
+/// What follows is the number of an object of checksums.
+const SUMS: &str = "sums.";
 
 /// Between `data/` and the number of a pool that somebody chose.
 const POOL: &str = "pool";
@@ -181,9 +196,16 @@ fn parse_data(rest: &str) -> Option<ObjectName> {
     let (shard, object) = rest.split_once('/')?;
     let (ino, stripe) = object.split_once('.')?;
     let ino = parse_hex(ino, 16)?;
+    let sums = stripe.strip_prefix(SUMS);
     // Stripes beyond 2^32 have more than eight digits, and then no leading zero.
-    let stripe = parse_hex(stripe, 8)?;
-    (parse_hex(shard, 2)? == ino & 0xff).then_some(ObjectName::Data(Ino(ino), pool, stripe))
+    let number = parse_hex(sums.unwrap_or(stripe), 8)?;
+    if parse_hex(shard, 2)? != ino & 0xff {
+        return None;
+    }
+    Some(match sums {
+        Some(_) => ObjectName::Sums(Ino(ino), pool, number),
+        None => ObjectName::Data(Ino(ino), pool, number),
+    })
 }
 
 /// Lower-case hexadecimal of exactly the digits that `{:0width x}` prints.

@@ -1,5 +1,6 @@
 //! Requests about the content of files.
 
+use std::io::Write as _;
 use std::sync::atomic::Ordering;
 
 use cudele::{Errno, Error, Ino, Result};
@@ -21,6 +22,15 @@ pub(crate) fn how(caching: Caching, flags: i32) -> u32 {
     }
 }
 
+/// Logs the file, the block and the remedy of damaged content: the program gets an error number.
+fn log_damage(error: &Error) {
+    if error.errno == Errno::Io {
+        let line = error.to_string().replace(char::is_control, "?");
+        // A mount without a log serves all the same.
+        let _ = writeln!(std::io::stderr().lock(), "cannot read {line}");
+    }
+}
+
 impl Filesystem {
     pub(crate) fn open(
         &self,
@@ -36,7 +46,8 @@ impl Filesystem {
     }
 
     pub(crate) fn read(&self, ino: Ino, offset: u64, size: u32, out: &mut Out) -> Result<Given> {
-        let length = self.vfs.read(ino, offset, out.room(size as usize))?;
+        let read = self.vfs.read(ino, offset, out.room(size as usize));
+        let length = read.inspect_err(log_damage)?;
         out.fill(length);
         Ok(Given::Nothing)
     }

@@ -62,7 +62,9 @@ impl Apart {
     fn place(&self, name: &str) -> Result<Place> {
         check_name(name)?;
         Ok(match ObjectName::parse(name) {
-            Some(ObjectName::Data(ino, ..)) => Place::Content { own: self.own.contains(ino) },
+            Some(ObjectName::Data(ino, ..) | ObjectName::Sums(ino, ..)) => {
+                Place::Content { own: self.own.contains(ino) }
+            }
             Some(
                 dirs @ (ObjectName::Manifest(_) | ObjectName::Run(..) | ObjectName::Values(..)),
             ) => Place::Dirs(dirs),
@@ -234,6 +236,10 @@ impl ObjectStore for Apart {
             return self.base.sync(scope);
         }
         self.above.sync(scope)
+    }
+
+    fn period(&self) -> u32 {
+        self.base.period()
     }
 
     fn space(&self) -> Result<Space> {

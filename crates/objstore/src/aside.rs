@@ -104,6 +104,10 @@ impl ObjectStore for Aside {
         self.base.lists_what_it_finds()
     }
 
+    fn period(&self) -> u32 {
+        self.base.period()
+    }
+
     fn list(&self, prefix: &str) -> Result<Vec<String>> {
         let mut names = self.base.list(prefix)?;
         let hidden = self.hidden();

@@ -18,7 +18,7 @@ use metastore::request::{Condition, LoadedDir, StoreFailure, StoreOp, StoreResul
 use metastore::{
     Attached, DirRun, Manifest, Rows, RunId, RunInfo, manifest_name, run_name, values_name,
 };
-use types::{DirFragId, Errno, Error, Frag, Ino, InoRange, Pool, Result, Seq, Timestamp};
+use types::{DirFragId, Errno, Error, Frag, Ino, InoRange, Pool, Result, Seq, Stripe, Timestamp};
 
 use crate::kept::{self, Keeper};
 use crate::{Expect, ObjectStore, Outcome, SyncScope, Version};
@@ -147,6 +147,7 @@ pub fn purge_data(
     for stripe in (stripes..end).rev() {
         store.delete(&metastore::data_name(ino, pool, stripe))?;
     }
+    delete_sums(store, (ino, pool), end)?;
     let left = AtomicU64::new(stripes);
     let next = || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
     let delete = || -> Result<()> {
@@ -166,6 +167,16 @@ pub fn purge_data(
         others.into_iter().fold(done, |done, other| done.and(other.join().unwrap_or_else(lost)))
     })?;
     Ok(StoreResult::Done)
+}
+
+/// Deletes the checksums of content of so many stripes, however large these are.
+fn delete_sums(store: &dyn ObjectStore, (ino, pool): (Ino, Pool), stripes: u64) -> Result<()> {
+    const STRIPES_MIN: u64 =
+        metastore::SUMS_PER_OBJECT * metastore::SUM_BLOCK_BYTES / Stripe::MAX.bytes();
+    for number in (0..=stripes / STRIPES_MIN).rev() {
+        store.delete(&metastore::sums_name(ino, pool, number))?;
+    }
+    Ok(())
 }
 
 fn purge_dir(store: &dyn ObjectStore, ino: Ino) -> Result<StoreResult> {

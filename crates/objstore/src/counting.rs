@@ -252,6 +252,10 @@ impl<S: ObjectStore> ObjectStore for Counting<S> {
         result
     }
 
+    fn period(&self) -> u32 {
+        self.inner.period()
+    }
+
     fn space(&self) -> Result<Space> {
         self.inner.space()
     }

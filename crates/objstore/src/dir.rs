@@ -12,6 +12,7 @@
 mod handles;
 mod layout;
 mod locks;
+mod period;
 mod place;
 mod poison;
 mod reserve;
@@ -63,6 +64,7 @@ pub struct Dir {
     /// Directories known to be durable with all those above them. They are never removed, so
     /// knowing it once is enough.
     durable_directories: Mutex<BTreeSet<String>>,
+    period: u32,
 }
 
 impl Dir {
@@ -76,8 +78,10 @@ impl Dir {
     pub fn open(root: impl AsRef<Path>, create: bool) -> Result<Self> {
         let root = root.as_ref();
         let store = format!("dir:{}", root.display());
+        let layout = Layout::open(root, &store, create)?;
         Ok(Self {
-            layout: Layout::open(root, &store, create)?,
+            period: period::of(layout.objects.as_fd()),
+            layout,
             store,
             scratch: Mutex::default(),
             buckets: Buckets::new(),
@@ -450,6 +454,10 @@ impl ObjectStore for Dir {
             SyncScope::Prefix(prefix) => self.sync_prefix(prefix),
             SyncScope::All => self.sync_everything(),
         }
+    }
+
+    fn period(&self) -> u32 {
+        self.period
     }
 
     fn space(&self) -> Result<Space> {

@@ -249,6 +249,10 @@ impl<S: ObjectStore> ObjectStore for Faulty<S> {
         self.carry_out(action, Operation::Sync, name, |inner| inner.sync(scope))
     }
 
+    fn period(&self) -> u32 {
+        self.inner.period()
+    }
+
     fn space(&self) -> Result<Space> {
         self.inner.space()
     }

@@ -53,6 +53,9 @@ macro_rules! forward {
             fn sync(&self, scope: SyncScope<'_>) -> Result<()> {
                 (**self).sync(scope)
             }
+            fn period(&self) -> u32 {
+                (**self).period()
+            }
             fn space(&self) -> Result<Space> {
                 (**self).space()
             }

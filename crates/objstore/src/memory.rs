@@ -27,6 +27,8 @@ struct State {
     objects: BTreeMap<String, Object>,
     /// Lock name to owner.
     locks: BTreeMap<String, String>,
+    /// How often power was lost.
+    crashes: u32,
 }
 
 #[derive(Debug, Default)]
@@ -62,7 +64,9 @@ impl Memory {
     ///
     /// Locks are not touched: a process that dies drops its guards.
     pub fn crash(&self, mut torn: impl FnMut(&str, usize) -> usize) {
-        self.state().objects.retain(|name, object| object.crash(|length| torn(name, length)));
+        let mut state = self.state();
+        state.crashes += 1;
+        state.objects.retain(|name, object| object.crash(|length| torn(name, length)));
     }
 
     /// Bytes held by all objects.
@@ -219,6 +223,10 @@ impl ObjectStore for Memory {
             SyncScope::All => self.state().objects.values_mut().for_each(Object::synced),
         }
         Ok(())
+    }
+
+    fn period(&self) -> u32 {
+        self.state().crashes.saturating_add(1)
     }
 
     fn space(&self) -> Result<Space> {

@@ -407,6 +407,10 @@ impl ObjectStore for Rados {
         }
     }
 
+    fn period(&self) -> u32 {
+        0
+    }
+
     fn space(&self) -> Result<Space> {
         let answer = self.cluster.monitor(r#"{"prefix":"df","format":"json"}"#);
         let answer = answer.map_err(|code| told(&self.url, "ask for the room left", code))?;

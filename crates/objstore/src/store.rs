@@ -262,6 +262,10 @@ pub trait ObjectStore: Send + Sync + Debug {
     /// [`SyncScope::All`]) fail until it is put, deleted, or the store is opened anew.
     fn sync(&self, scope: SyncScope<'_>) -> Result<()>;
 
+    /// A number for the time since which no unsynced write can have been lost: another one after a power
+    /// failure. 0 where a write is durable when it returns. Where it cannot be told, two calls may differ.
+    fn period(&self) -> u32;
+
     /// How much room there is.
     ///
     /// # Errors

@@ -15,7 +15,9 @@ use std::fmt;
 
 use types::{Errno, Error, INLINE_BYTES_MAX, Pool, Stripe};
 
-use crate::option::{Ack, Cache, Check, InterferePolicy, Limit, MergeBy, MergeTrigger, Sharing};
+use crate::option::{
+    Ack, Cache, Check, Checksums, InterferePolicy, Limit, MergeBy, MergeTrigger, Sharing,
+};
 use crate::policy::{ALLOCATED_INODES_MAX, Policy};
 use crate::warning::{self, Warning};
 use crate::{Composition, Mechanism, preset, text};
@@ -27,7 +29,7 @@ pub const FILE_BYTES_MAX: usize = 64 * 1024;
 const POOL_NAME_MAX: usize = 128;
 
 /// The keys of a policy file, in canonical order.
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 15] = [
     "consistency",
     "durability",
     "allocated_inodes",
@@ -42,6 +44,7 @@ const KEYS: [&str; 14] = [
     "stripe_bytes",
     "sharing",
     "data_pool",
+    "checksums",
 ];
 
 /// Why a text is not a policy, and where. Its error number is EINVAL.
@@ -268,6 +271,10 @@ fn set(policy: &mut Policy, source: &str, key: &str, member: &Member) -> Result<
         "sharing" => {
             let names = Sharing::ALL.iter().map(|choice| choice.name());
             policy.sharing = reader.choice(Sharing::from_name, names)?;
+        }
+        "checksums" => {
+            let names = Checksums::ALL.iter().map(|choice| choice.name());
+            policy.checksums = reader.choice(Checksums::from_name, names)?;
         }
         "data_pool" => {
             let (name, number) = reader.pool()?;

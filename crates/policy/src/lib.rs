@@ -30,8 +30,8 @@ pub use composition::{
 pub use file::{FILE_BYTES_MAX, Parsed, PolicyError};
 pub use mechanism::{Mechanism, Performer};
 pub use option::{
-    Ack, Cache, Check, InterferePolicy, Limit, MERGE_SECONDS_MAX, MERGE_UPDATES_MAX, MergeBy,
-    MergeTrigger, Sharing,
+    Ack, Cache, Check, Checksums, InterferePolicy, Limit, MERGE_SECONDS_MAX, MERGE_UPDATES_MAX,
+    MergeBy, MergeTrigger, Sharing,
 };
 pub use policy::{ALLOCATED_INODES_DEFAULT, ALLOCATED_INODES_MAX, Policy};
 pub use preset::{Preset, policy_named, policy_names};

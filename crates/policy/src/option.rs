@@ -91,6 +91,17 @@ choices! {
 }
 
 choices! {
+    /// Whether content of files gets checksums when it is written.
+    Checksums {
+        /// Yes, and whoever reads it verifies them.
+        #[default]
+        On = "on",
+        /// No. What has some is verified all the same.
+        Off = "off",
+    }
+}
+
+choices! {
     /// Where existence is checked when a client's journal is merged.
     Check {
         /// Nowhere: the journal is applied as it is (M-03).

@@ -7,7 +7,9 @@ use std::fmt::Write as _;
 
 use types::{INLINE_BYTES, Pool, Stripe};
 
-use crate::option::{Ack, Cache, Check, InterferePolicy, Limit, MergeBy, MergeTrigger, Sharing};
+use crate::option::{
+    Ack, Cache, Check, Checksums, InterferePolicy, Limit, MergeBy, MergeTrigger, Sharing,
+};
 use crate::warning::{self, Warning};
 use crate::{Cell, Composition, Mechanism, effective};
 
@@ -56,6 +58,9 @@ pub struct Policy {
     /// default the store's own pool. Written `data_pool: fast`, and `data_pool: fast#3` once the
     /// store has resolved the name to number 3: then [`Stripe::pool`] of `stripe` is 3 (E-03).
     pub data_pool: Option<String>,
+    /// Whether content of files that is not kept in their inodes gets checksums; by default it does. Written
+    /// only if it does not.
+    pub checksums: Checksums,
 }
 
 impl Default for Policy {
@@ -75,6 +80,7 @@ impl Default for Policy {
             stripe: Stripe::DEFAULT,
             sharing: Sharing::default(),
             data_pool: None,
+            checksums: Checksums::default(),
         }
     }
 }
@@ -224,6 +230,9 @@ impl Policy {
         ]
         .into_iter()
         .chain(self.data_pool.as_ref().map(|name| ("data_pool", self.pool_text(name))))
+        .chain(
+            (self.checksums == Checksums::Off).then(|| ("checksums", self.checksums.to_string())),
+        )
     }
 }
 

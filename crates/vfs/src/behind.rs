@@ -325,7 +325,11 @@ impl Vfs {
                 // The next call returns the error.
                 Err(error) => content.behind.failed = Some(error),
                 // After a failure the content is still here, and the next round tries again.
-                Ok(()) => drop(self.write_back(ino, &mut content)),
+                Ok(()) => {
+                    if self.write_back(ino, &mut content).is_ok() {
+                        self.seal(ino, &mut content);
+                    }
+                }
             }
         }
     }

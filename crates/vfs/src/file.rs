@@ -280,8 +280,17 @@ impl Vfs {
         }
         let stripe = content.stripe;
         drop(content);
-        self.fs.read_into((ino, stripe), offset, buffer)?;
+        let read = self.fs.read_into((ino, stripe), offset, buffer);
+        read.map_err(|error| self.named(ino, error))?;
         Ok(length)
+    }
+
+    /// An error about an inode says the file's path, if it is known.
+    fn named(&self, ino: Ino, error: Error) -> Error {
+        match self.nodes().path(ino) {
+            Some(path) => Error { subject: path.to_string(), ..error },
+            None => error,
+        }
     }
 
     /// Writes to an open file; with `append` at its end, wherever that is.
@@ -401,7 +410,7 @@ impl Vfs {
                         (content.body, content.size) = (body, before);
                         return Err(error);
                     }
-                    return self.fs.delete_data(place, before.max(content.tail));
+                    return self.fs.withdraw_data(place, before.max(content.tail));
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! Flush and sync: written content reaches the inode and becomes durable.
 
-use cudele::{Errno, Ino, Result};
+use cudele::{Errno, Ino, Result, Seal};
 
 use crate::Vfs;
 use crate::file::{Body, Content};
@@ -45,6 +45,7 @@ impl Vfs {
         let file = self.file(ino)?;
         let mut content = file.held();
         self.write_back(ino, &mut content)?;
+        self.seal(ino, &mut content);
         self.check_lost(ino, &mut content)?;
         drop(content);
         self.fs.check_lost()
@@ -60,6 +61,11 @@ impl Vfs {
         self.write_back(ino, &mut content)?;
         self.sync_content(ino, &mut content)?;
         self.check_lost(ino, &mut content)?;
+        if self.fs.is_unsealed(ino) && self.wants_sums(ino) {
+            // Blocks that were written in the middle have time until the file is closed: a database would
+            // have each read again with each commit.
+            self.fs.seal((ino, content.stripe), Seal::Durable, false);
+        }
         let nameless = content.nameless.is_some();
         drop(content);
         if nameless { Ok(()) } else { self.sync_metadata(ino) }
@@ -91,6 +97,16 @@ impl Vfs {
         content.unsynced.sync(&self.fs, place, size)
     }
 
+    /// Writes the checksums of what was written to a file, all of which is in the object store.
+    pub(crate) fn seal(&self, ino: Ino, content: &mut Content) {
+        if !self.fs.is_unsealed(ino) {
+            return;
+        }
+        let seal = if content.unsynced.is_any() { Seal::Written } else { Seal::Durable };
+        self.fs.want_sums(ino, self.wants_sums(ino));
+        self.fs.seal((ino, content.stripe), seal, true);
+    }
+
     /// Whether a file holds something that its inode does not know.
     pub(crate) fn is_unwritten(&self, ino: Ino) -> bool {
         let file = self.nodes().file(ino).cloned();
@@ -102,7 +118,11 @@ impl Vfs {
         let files = self.nodes().files();
         for (ino, file) in files {
             if self.nodes().owner(ino) == root {
-                self.write_back(ino, &mut file.held())?;
+                let mut content = file.held();
+                self.write_back(ino, &mut content)?;
+                // After the merge others may write it.
+                self.seal(ino, &mut content);
+                self.fs.forget_sums(ino);
             }
         }
         Ok(())
@@ -118,6 +138,7 @@ impl Vfs {
         for (ino, file) in files {
             let mut content = file.held();
             let written = self.write_back(ino, &mut content);
+            self.seal(ino, &mut content);
             self.tell_read(ino, &mut content);
             result = result.and(written);
         }

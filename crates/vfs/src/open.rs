@@ -104,6 +104,10 @@ impl Vfs {
             let mut nodes = self.nodes();
             let current = nodes.told(ino) == told;
             if current || nodes.file(ino).is_some() {
+                if nodes.file(ino).is_none() {
+                    // Others may have written it since it was closed here.
+                    self.fs.forget_sums(ino);
+                }
                 let file = nodes.open(ino, || File::new(&attr, body.clone()));
                 return Ok(Found { file, attr, body, current });
             }
@@ -134,6 +138,7 @@ impl Vfs {
                     // opens.
                     return self.open_entry(&Caller::SELF, entry, open);
                 }
+                self.fs.begin_sums(ino);
                 let file = self.nodes().open(ino, || File::empty(&entry.attr));
                 self.nodes().see(ino, (entry.attr.ctime, 0));
                 let shared = self.join(ino, &file);
@@ -172,6 +177,7 @@ impl Vfs {
         let file = self.file(ino)?;
         let mut content = file.held();
         let result = self.write_back(ino, &mut content).and_then(|()| content.lost.check());
+        self.seal(ino, &mut content);
         self.tell_read(ino, &mut content);
         drop(content);
         let owned = matches!(self.tree(ino), Tree::Owned(_));
@@ -187,11 +193,11 @@ impl Vfs {
     /// Closes it once, without anything else. Returns its content if that was the last time.
     fn close_here(&self, ino: Ino, write: bool) -> Option<Arc<File>> {
         if !matches!(self.tree(ino), Tree::Server) {
-            return self.nodes().close(ino);
+            return self.close_node(ino);
         }
         let file = self.nodes().file(ino).cloned();
         // Before the message to the server: a later open must not find the old content.
-        let last = self.nodes().close(ino);
+        let last = self.close_node(ino);
         let Some(file) = file else { return last };
         let mut content = file.held();
         if content.nameless.is_none() {
@@ -208,6 +214,15 @@ impl Vfs {
             (0..writing).for_each(|_| self.fs.close_file(ino, true));
         }
         drop(content);
+        last
+    }
+
+    fn close_node(&self, ino: Ino) -> Option<Arc<File>> {
+        let mut nodes = self.nodes();
+        let last = nodes.close(ino);
+        if last.is_some() {
+            self.fs.forget_sums(ino);
+        }
         last
     }
 

@@ -71,9 +71,11 @@ impl Vfs {
             return Ok(());
         }
         self.write_back(ino, &mut content)?;
+        self.seal(ino, &mut content);
         if !self.fs.yield_recalled(ino)? {
             return Ok(());
         }
+        self.fs.share_sums(ino, true);
         content.share(self.is_lazy(ino));
         let known = Known { ino, parent: Ino(0), name: Vec::new() };
         held(&self.outdated).push(known);
@@ -91,8 +93,14 @@ impl Vfs {
         if content.nameless.is_none() && matches!(self.tree(ino), Tree::Server) {
             // The newest answer counts, which may be newer than that of this open.
             match (content.shared, self.fs.is_shared(ino)) {
-                (false, true) => content.share(self.is_lazy(ino)),
-                (true, false) => content.unshare(),
+                (false, true) => {
+                    self.fs.share_sums(ino, true);
+                    content.share(self.is_lazy(ino));
+                }
+                (true, false) => {
+                    self.fs.share_sums(ino, false);
+                    content.unshare();
+                }
                 (true, true) | (false, false) => {}
             }
         }

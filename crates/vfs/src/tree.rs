@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use cudele::{Attr, AttrChange, Errno, Error, Ino, Result, Subtree, User};
+use cudele::{Attr, AttrChange, Checksums, Errno, Error, Ino, Result, Subtree, User};
 use types::Cred;
 
 use crate::owned::Owned;
@@ -181,6 +181,21 @@ impl Vfs {
             Ok((parent, Some(attr))) if attr.ino == ino => parent,
             Ok(_) | Err(_) => self.root_home,
         }
+    }
+
+    /// Whether the policy of the directory in which this mount last saw a file asks for checksums.
+    pub(crate) fn wants_sums(&self, ino: Ino) -> bool {
+        let wanted = match self.tree(ino) {
+            Tree::Server => {
+                let dir = self.nodes().parent(ino);
+                self.walked(dir, || self.fs.checksums(dir))
+            }
+            Tree::Owned(owned) => owned.with(&Caller::SELF.cred(), |subtree| {
+                Ok(subtree.policy().checksums == Checksums::On)
+            }),
+        };
+        // A file without a name is in no directory.
+        wanted.unwrap_or(true)
     }
 
     pub(crate) fn change_attr(&self, caller: &Caller, ino: Ino, change: &AttrChange) -> Result<()> {

@@ -11,6 +11,7 @@ mod block_allow;
 mod branch;
 mod cephfs;
 mod checkpoint;
+mod checksums;
 mod cluster;
 mod compile;
 mod compositions;
@@ -168,6 +169,8 @@ enum Name {
     Untar,
     /// Ranks that write checkpoints, each its own files or all one file (U-07)
     Checkpoint,
+    /// A file written and read in order, with and without checksums of its content
+    Checksums,
     /// A job that renames its output into place beside a checkpoint, in one namespace (F-10)
     Workflow,
     /// Many small files, read in random order
@@ -226,6 +229,7 @@ impl Name {
             Self::Branch => experiments.push(branch::run),
             Self::Untar => experiments.push(untar::run),
             Self::Checkpoint => experiments.push(checkpoint::run),
+            Self::Checksums => experiments.push(checksums::run),
             Self::Workflow => experiments.push(workflow::run),
             Self::Placement => experiments.push(placement::run),
             Self::Dataset => experiments.push(dataset::run),

@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Result};
-use fsck::{Finding, Gravity, Mended, Report, Scope, Subject, Survey};
+use fsck::{Depth, Finding, Gravity, Mended, Report, Scope, Subject, Survey};
 use serde_json::{Value, json};
 use types::Timestamp;
 
@@ -14,7 +14,7 @@ use crate::marker;
 use crate::progress::Progress;
 use crate::stores;
 
-/// Check the metadata store and the journals of a cluster that is stopped, and mend them.
+/// Check the metadata store, the journals and the content of files of a cluster that is stopped, and mend them.
 ///
 /// Every object is read and held against its checksum; then names, directories, links and content are held
 /// against one another. Without --repair nothing is changed. What cannot be read is moved to `lost/` in the
@@ -28,19 +28,25 @@ pub(crate) struct Args {
     /// Mend what does not add up
     #[arg(long)]
     repair: bool,
+    /// Do not read the content of files
+    #[arg(long)]
+    metadata_only: bool,
     /// With --repair: say what would be done about it, without doing it
     #[arg(long)]
     dry_run: bool,
 }
 
-/// Read everything in the metadata store and the journals and hold it against its checksums, while the cluster
-/// works.
+/// Read everything in the metadata store, the journals and the content of files and hold it against its checksums,
+/// while the cluster works.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Example:\n  cudele scrub --json")]
 pub(crate) struct ScrubArgs {
     /// The object store, if no cluster names it: a directory, or rados://POOL
     #[arg(long, value_name = "URL")]
     store: Option<String>,
+    /// Do not read the content of files
+    #[arg(long)]
+    metadata_only: bool,
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
@@ -50,7 +56,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     let store = open(context, args.store.as_deref())?;
     let owner = format!("cudele fsck (process {})", std::process::id());
     let locks = fsck::at_rest(&*store, &Survey::of(&*store)?, &owner)?;
-    let report = check(&*store, Scope::AtRest)?;
+    let report = check(&*store, Scope::AtRest, args.metadata_only)?;
     let mended = if args.repair && !args.dry_run && !report.findings.is_empty() {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         Some(fsck::mend(&*store, Timestamp(i64::try_from(now).unwrap_or(i64::MAX)))?)
@@ -63,7 +69,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
 
 pub(crate) fn scrub(context: &Context, args: &ScrubArgs) -> Result<()> {
     let store = open(context, args.store.as_deref())?;
-    let report = check(&*store, Scope::EachByItself)?;
+    let report = check(&*store, Scope::EachByItself, args.metadata_only)?;
     tell(context, &report, None, false)
 }
 
@@ -86,9 +92,10 @@ fn open(context: &Context, url: Option<&str>) -> Result<std::sync::Arc<dyn objst
     Ok(store)
 }
 
-fn check(store: &dyn objstore::ObjectStore, scope: Scope) -> Result<Report> {
+fn check(store: &dyn objstore::ObjectStore, scope: Scope, metadata_only: bool) -> Result<Report> {
+    let depth = if metadata_only { Depth::Metadata } else { Depth::Content };
     let mut progress = Progress::new("directories checked");
-    fsck::check(store, scope, &mut |_, _| progress.step())
+    fsck::check(store, (scope, depth), &mut |_, _| progress.step())
 }
 
 fn about(finding: &Finding) -> Value {

@@ -144,6 +144,8 @@ impl Target for Blind {
     }
 
     fn write(&mut self, made: Made, head: &[u8], rest: &mut dyn Read) -> Result<u64> {
+        let wanted = self.subtree.policy().checksums == cudele::Checksums::On;
+        self.subtree.fs().want_sums(made.ino, wanted);
         self.subtree.fs().write_large((made.ino, made.stripe), head, rest)
     }
 

@@ -179,6 +179,7 @@ impl Target for Strong {
     }
 
     fn write(&mut self, made: Made, head: &[u8], rest: &mut dyn Read) -> Result<u64> {
+        self.fs.want_sums(made.ino, self.policy.checksums == cudele::Checksums::On);
         self.fs.write_large((made.ino, made.stripe), head, rest)
     }
 

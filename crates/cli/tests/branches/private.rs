@@ -176,7 +176,11 @@ fn a_job_that_is_killed_leaves_the_branch_as_it_was() {
     kill_process(Pid::from_raw(left).unwrap(), Signal::KILL).unwrap();
     assert_eq!(tree(&cluster, "b"), before);
     assert_eq!(cluster.objects("branches/layers/"), object);
-    assert_eq!(cluster.objects("data/").len(), content.len() + 1, "content that nobody has");
+    assert_eq!(
+        cluster.objects("data/").len(),
+        content.len() + 2,
+        "content that nobody has, and its checksums"
+    );
     assert_eq!(Branches::open(&store(&cluster)).unwrap().collect(false).unwrap().contents, 1);
     assert_eq!(cluster.objects("data/"), content);
     // And the next one has it.

@@ -15,6 +15,7 @@ mod balancer;
 mod balancing;
 mod cluster;
 mod commands;
+mod content;
 mod copies;
 mod crash;
 mod damage;

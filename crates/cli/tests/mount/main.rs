@@ -13,6 +13,7 @@
     reason = "I/O edge: tests mount, run programs and kill servers"
 )]
 
+mod content;
 mod crashes;
 #[allow(dead_code, reason = "the jobs, for which it was made, use all of it")]
 #[path = "../jobs/fixture.rs"]

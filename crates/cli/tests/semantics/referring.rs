@@ -150,9 +150,13 @@ fn runs(world: &World, dir: Option<Ino>) -> usize {
         Some(ObjectName::Run(dirfrag, id)) => {
             id.is_clients() && dir.is_none_or(|dir| dir == dirfrag.ino)
         }
-        Some(ObjectName::Manifest(_) | ObjectName::Values(..) | ObjectName::Data(..)) | None => {
-            false
-        }
+        Some(
+            ObjectName::Manifest(_)
+            | ObjectName::Values(..)
+            | ObjectName::Data(..)
+            | ObjectName::Sums(..),
+        )
+        | None => false,
     };
     names.iter().filter(|name| is_clients(name)).count()
 }

@@ -24,7 +24,8 @@ impl Branches {
     pub(super) fn collect_leftovers(&self, dry_run: bool, collected: &mut Collected) -> Result<()> {
         let mut content: BTreeMap<Ino, Vec<String>> = BTreeMap::new();
         for name in self.store().list(CONTENT)? {
-            if let Some(ObjectName::Data(ino, ..)) = ObjectName::parse(&name)
+            if let Some(ObjectName::Data(ino, ..) | ObjectName::Sums(ino, ..)) =
+                ObjectName::parse(&name)
                 && is_of_branch(ino)
             {
                 content.entry(ino).or_default().push(name);

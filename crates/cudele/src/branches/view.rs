@@ -11,6 +11,7 @@ use types::{Attr, Cred, Errno, Error, FileType, INLINE_BYTES_MAX, Ino, Path, Res
 
 use crate::DirEntry;
 use crate::extents::{self, Objects};
+use crate::sums::Sums;
 
 /// See the module documentation. Directories are read when they are looked into, and kept.
 #[derive(Debug)]
@@ -22,6 +23,7 @@ pub struct View {
     pub(super) inner: Branch,
     pub(super) cred: Cred,
     fetched: u64,
+    pub(super) sums: Sums,
 }
 
 impl View {
@@ -38,6 +40,7 @@ impl View {
             inner: Branch::new(&snapshot.root, next),
             cred: crate::own_cred(),
             fetched: 0,
+            sums: Sums::default(),
         })
     }
 
@@ -188,7 +191,7 @@ impl View {
                 return take(&inline);
             }
         }
-        let objects = Objects::new(&*self.store, attr.ino, attr.stripe);
+        let objects = Objects::new(&*self.store, &self.sums, (attr.ino, attr.stripe));
         let span = attr.stripe.bytes() * extents::at_once(&*self.store, attr.stripe) as u64;
         let mut at = 0;
         while at < attr.size {
@@ -217,7 +220,8 @@ impl View {
             }
         }
         let mut bytes = vec![0; length];
-        Objects::new(&*self.store, attr.ino, attr.stripe).read_into(offset, &mut bytes)?;
+        Objects::new(&*self.store, &self.sums, (attr.ino, attr.stripe))
+            .read_into(offset, &mut bytes)?;
         Ok(bytes)
     }
 

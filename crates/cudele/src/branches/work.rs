@@ -21,6 +21,7 @@ use super::squash::squashed;
 use super::{Branches, View};
 use crate::data::Content;
 use crate::extents::{self, Objects};
+use crate::sums::Seal;
 use crate::{Fs, NewFile};
 
 /// Inode numbers that are taken at a time at first, and at most.
@@ -219,7 +220,7 @@ impl Work {
         source: &mut dyn Read,
     ) -> Result<u64> {
         let store = &**self.branches.store();
-        let objects = Objects::new(store, ino, stripe);
+        let objects = Objects::new(store, &self.view.sums, (ino, stripe));
         let span = stripe.bytes() * extents::at_once(store, stripe) as u64;
         let mut content = head.chain(source);
         let (mut buffer, mut length) = (Vec::new(), 0);
@@ -231,6 +232,8 @@ impl Work {
             length += buffer.len() as u64;
             if (buffer.len() as u64) < span {
                 objects.sync_all(length)?;
+                objects.seal(Seal::Durable);
+                self.view.sums.forget(ino);
                 return Ok(length);
             }
         }

@@ -10,7 +10,8 @@ const STRIPE: u64 = 4 * MIB;
 /// that are left, and how often the store was asked.
 fn on_sparse(numbers: &[u64], act: impl FnOnce(Objects<'_>)) -> (Vec<u64>, u64) {
     let store = Counting::new(Memory::new());
-    let objects = Objects { store: &store, ino: Ino(0x77), stripe: Stripe::DEFAULT };
+    let sums = Sums::default();
+    let objects = Objects::new(&store, &sums, (Ino(0x77), Stripe::DEFAULT));
     for number in numbers {
         store.write_range(&objects.name(*number), 0, &[7; 1000]).unwrap();
     }
@@ -31,12 +32,12 @@ fn what_is_done_to_a_sparse_file_costs_what_it_holds() {
     assert_eq!(all(|objects| objects.sync_all(PIB).unwrap()), (held.to_vec(), 1));
     assert_eq!(
         all(|objects| objects.zero_range(PIB, (10, PIB)).unwrap()),
-        (vec![0], 6),
-        "of the first only what is behind ten bytes: one stat, one write"
+        (vec![0], 7),
+        "of the first only what is behind ten bytes: one stat, one write; one list of checksums"
     );
     assert_eq!(
         all(|objects| objects.zero_range(PIB, (STRIPE, PIB / 2)).unwrap()),
-        (vec![0, (1 << 28) - 1], 3)
+        (vec![0, (1 << 28) - 1], 4)
     );
 }
 
@@ -62,7 +63,8 @@ fn data_and_holes_are_found_without_looking_at_every_object() {
 #[test]
 fn what_was_removed_from_a_sparse_file_stays_away_after_a_crash() {
     let memory = Memory::new();
-    let objects = Objects { store: &memory, ino: Ino(9), stripe: Stripe::MIN };
+    let sums = Sums::default();
+    let objects = Objects::new(&memory, &sums, (Ino(9), Stripe::MIN));
     objects.write_at(PIB - 4, b"last").unwrap();
     objects.sync_all(PIB).unwrap();
     objects.write_at(0, b"lost").unwrap();
@@ -77,7 +79,8 @@ fn a_sync_of_some_objects_asks_for_no_other() {
     });
     assert_eq!(calls, 2);
     let store = Counting::new(Memory::new());
-    let objects = Objects { store: &store, ino: Ino(7), stripe: Stripe::DEFAULT };
+    let sums = Sums::default();
+    let objects = Objects::new(&store, &sums, (Ino(7), Stripe::DEFAULT));
     objects.sync(&(0..100).collect::<Vec<_>>()).unwrap();
     assert_eq!(store.counters().counts().of(Operation::Sync).calls, 100, "each once");
     assert_eq!(objects.sync(&[]), Ok(()));
@@ -136,6 +139,9 @@ impl ObjectStore for Elsewhere {
     fn sync(&self, scope: SyncScope<'_>) -> Result<()> {
         self.0.sync(scope)
     }
+    fn period(&self) -> u32 {
+        self.0.period()
+    }
     fn space(&self) -> Result<Space> {
         self.0.space()
     }
@@ -147,7 +153,8 @@ impl ObjectStore for Elsewhere {
 #[test]
 fn a_file_of_many_objects_is_cut_off_and_searched_without_a_list() {
     let store = Elsewhere(Counting::new(Memory::new()));
-    let objects = Objects { store: &store, ino: Ino(7), stripe: Stripe::DEFAULT };
+    let sums = Sums::default();
+    let objects = Objects::new(&store, &sums, (Ino(7), Stripe::DEFAULT));
     let (size, far) = (60_000 * STRIPE, 50_000 * STRIPE);
     for at in [0, 2 * STRIPE, far] {
         objects.write_at(at, b"here").unwrap();
@@ -165,7 +172,8 @@ fn a_file_of_many_objects_is_cut_off_and_searched_without_a_list() {
 #[test]
 fn many_objects_written_and_read_at_a_time_hold_what_was_written() {
     let store = Elsewhere(Counting::new(Memory::new()));
-    let objects = Objects { store: &store, ino: Ino(7), stripe: Stripe::MIN };
+    let sums = Sums::default();
+    let objects = Objects::new(&store, &sums, (Ino(7), Stripe::MIN));
     assert_eq!(at_once(&store, Stripe::MIN), OBJECTS_AT_ONCE);
     assert_eq!(at_once(&store, Stripe::MAX), 1);
     assert_eq!(at_once(&Memory::new(), Stripe::DEFAULT), 1);

@@ -146,7 +146,7 @@ fn unknown_and_repeated_keys_are_errors() {
     check_error(
         "ack: safe\ncolour: red",
         &expect![
-            "line 2, column 1: `colour` is no key of a policy; use one of: consistency, durability, allocated_inodes, interfere_policy, ack, cache, limit, check, merge, merge_by, inline_bytes, stripe_bytes, sharing, data_pool"
+            "line 2, column 1: `colour` is no key of a policy; use one of: consistency, durability, allocated_inodes, interfere_policy, ack, cache, limit, check, merge, merge_by, inline_bytes, stripe_bytes, sharing, data_pool, checksums"
         ],
     );
     check_error(
@@ -347,7 +347,7 @@ fn places_inside_expressions_are_exact_where_the_value_is_written_verbatim() {
     check_error(
         "é: 1",
         &expect![
-            "line 1, column 1: `é` is no key of a policy; use one of: consistency, durability, allocated_inodes, interfere_policy, ack, cache, limit, check, merge, merge_by, inline_bytes, stripe_bytes, sharing, data_pool"
+            "line 1, column 1: `é` is no key of a policy; use one of: consistency, durability, allocated_inodes, interfere_policy, ack, cache, limit, check, merge, merge_by, inline_bytes, stripe_bytes, sharing, data_pool, checksums"
         ],
     );
     check_error(

@@ -4,8 +4,8 @@ use types::{Pool, Stripe};
 use super::{ALLOCATED_INODES_MAX, Policy};
 use crate::composition::tests::any_composition;
 use crate::{
-    Ack, Cache, Check, Composition, InterferePolicy, MERGE_SECONDS_MAX, MERGE_UPDATES_MAX, MergeBy,
-    MergeTrigger, Sharing, Warning,
+    Ack, Cache, Check, Checksums, Composition, InterferePolicy, MERGE_SECONDS_MAX,
+    MERGE_UPDATES_MAX, MergeBy, MergeTrigger, Sharing, Warning,
 };
 
 fn policy(consistency: &str, durability: &str) -> Policy {
@@ -115,7 +115,7 @@ fn any_policy() -> impl Strategy<Value = Policy> {
         proptest::sample::select(Ack::ALL),
         proptest::sample::select(Check::ALL),
         proptest::sample::select(Cache::ALL),
-        proptest::sample::select(Sharing::ALL),
+        (proptest::sample::select(Sharing::ALL), proptest::sample::select(Checksums::ALL)),
         proptest::sample::select(MergeBy::ALL),
     );
     let pool =
@@ -125,7 +125,7 @@ fn any_policy() -> impl Strategy<Value = Policy> {
     let layout = (0..=65_536_u32, 16..=26_u32, proptest::option::of(pool));
     (expressions, choices, 1..=ALLOCATED_INODES_MAX, any::<bool>(), merge, layout).prop_map(
         |((consistency, durability), choices, allocated_inodes, hard, merge, layout)| {
-            let (interfere, ack, check, cache, sharing, merge_by) = choices;
+            let (interfere, ack, check, cache, (sharing, checksums), merge_by) = choices;
             Policy {
                 consistency,
                 durability,
@@ -143,6 +143,7 @@ fn any_policy() -> impl Strategy<Value = Policy> {
                     .in_pool(Pool(layout.2.as_ref().map_or(0, |(_, number)| *number))),
                 data_pool: layout.2.map(|(name, _)| name),
                 sharing,
+                checksums,
             }
         },
     )

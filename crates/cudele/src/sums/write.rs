@@ -1,0 +1,274 @@
+//! What happens to checksums when content is written, zeroed and removed, and when entries come.
+
+use metastore::{Entry, SUM_BLOCK_BYTES, SUMS_PER_OBJECT, Sum};
+use objstore::{ObjectStore, SyncScope};
+use types::{Errno, Ino, Result, Stripe};
+
+use super::pending::Known;
+use super::table::{Age, runs};
+use super::{FileSums, Seal, Sums, blocks, locked};
+use crate::extents::{Objects, usize_of};
+
+/// At most so many blocks are read again at a time to make their entries: 64 MiB.
+const READ_AGAIN_MAX: usize = 4096;
+/// Of more blocks than this is not remembered what their entries would be if they were durable.
+const REMEMBERED_MAX: usize = 1 << 18;
+
+impl Sums {
+    /// Writes content, with what that means for its entries. They come with [`Sums::seal`].
+    ///
+    /// # Errors
+    /// Those of the store; nothing was written if an entry could not be taken away.
+    pub(crate) fn write_at(&self, objects: &Objects<'_>, offset: u64, data: &[u8]) -> Result<()> {
+        let file = self.file(objects.ino());
+        let length = data.len() as u64;
+        if length == 0 {
+            return objects.write_unverified(offset, data);
+        }
+        locked(&file).before_write(objects, (offset, length))?;
+        let written = objects.write_unverified(offset, data);
+        let mut file = locked(&file);
+        if !file.shared {
+            file.pending.end((offset, length), written.is_ok().then_some(data));
+        }
+        written
+    }
+
+    /// Makes a byte range, given as beginning and end, of a file of this length zeros with `act`.
+    ///
+    /// # Errors
+    /// As [`Sums::write_at`].
+    pub(crate) fn zero(
+        &self,
+        objects: &Objects<'_>,
+        size: u64,
+        (offset, end): (u64, u64),
+        act: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        if offset >= end {
+            return Ok(());
+        }
+        let file = self.file(objects.ino());
+        locked(&file).before_zero(objects, size, (offset, end))?;
+        let zeroed = act();
+        locked(&file).pending.zero((offset, end));
+        zeroed
+    }
+
+    /// Takes all entries of a file of this length away, before its content goes; durably if they hold after
+    /// a power failure, unless nobody can come to read the file again.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) fn remove(&self, objects: &Objects<'_>, size: u64, is_gone: bool) -> Result<()> {
+        let file = self.file(objects.ino());
+        let mut file = locked(&file);
+        file.pending.clear();
+        for name in objects.sums_names(size)? {
+            remove_object(objects, &name, is_gone)?;
+        }
+        file.table.clear();
+        Ok(())
+    }
+
+    /// Writes the entries of what this process has written. An entry that cannot be written is left out: a
+    /// write does not fail because its checksum is missing. With `read_again` blocks that were written in the
+    /// middle are read for it.
+    pub(crate) fn seal(&self, objects: &Objects<'_>, seal: Seal, read_again: bool) {
+        let file = self.file(objects.ino());
+        let mut file = locked(&file);
+        if file.shared || file.off {
+            file.pending.clear();
+        } else if !file.pending.is_empty() {
+            // What is not written now is written the next time.
+            let _ = file.seal(objects, seal, read_again);
+        }
+    }
+}
+
+/// Entries of files that hold for the store's period, and may come to hold for good.
+#[derive(Debug, Default)]
+pub(crate) struct Written(Vec<(Ino, Stripe, Vec<(u64, Known)>)>);
+
+impl Sums {
+    /// Which entries are about content that is written by now.
+    pub(crate) fn written(&self) -> Written {
+        let files: Vec<_> =
+            locked(&self.files).iter().map(|(ino, file)| (*ino, file.clone())).collect();
+        let written = files.into_iter().filter_map(|(ino, file)| {
+            let file = locked(&file);
+            let written = file.written();
+            Some((ino, file.stripe?, written)).filter(|(.., written)| !written.is_empty())
+        });
+        Written(written.collect())
+    }
+
+    /// All content that was written then is durable now.
+    pub(crate) fn hold_for_good(&self, store: &dyn ObjectStore, written: &Written) {
+        for (ino, stripe, blocks) in &written.0 {
+            let file = self.file(*ino);
+            let objects = Objects::new(store, self, (*ino, *stripe));
+            // What is not written now holds for as long as nothing is lost.
+            let _ = locked(&file).hold_for_good(&objects, blocks);
+        }
+    }
+}
+
+/// Removes an object of entries, durably if one of them holds after a power failure and somebody may read it.
+fn remove_object(objects: &Objects<'_>, name: &str, is_gone: bool) -> Result<()> {
+    let durably = !is_gone && holds_after_power_failure(objects, name)?;
+    objects.store().delete(name)?;
+    if durably {
+        objects.store().sync(SyncScope::Object(name))?;
+    }
+    Ok(())
+}
+
+fn holds_after_power_failure(objects: &Objects<'_>, name: &str) -> Result<bool> {
+    if objects.store().period() == 0 {
+        return Ok(false);
+    }
+    let bytes = match objects.store().get(name) {
+        Ok((bytes, _)) => bytes,
+        Err(error) if error.errno == Errno::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    let (_, number) = name.rsplit_once('.').unwrap_or_default();
+    let first = u64::from_str_radix(number, 16).unwrap_or_default() * SUMS_PER_OBJECT;
+    let mut entries = (first..).zip(bytes.chunks(metastore::SUM_BYTES));
+    Ok(entries.any(|(block, bytes)| match Sum::decode(objects.ino(), block, bytes) {
+        Entry::Sum(sum) => sum.period == 0,
+        Entry::None => false,
+        Entry::Damaged => true,
+    }))
+}
+
+impl FileSums {
+    fn before_write(&mut self, objects: &Objects<'_>, (offset, length): (u64, u64)) -> Result<()> {
+        self.stripe = Some(objects.stripe());
+        let all = blocks(offset, length);
+        let entries = self.table.entries(objects, all.clone(), Age::Own)?;
+        let contradicts = |block: u64, entry: Entry| match entry {
+            Entry::None => false,
+            // What stands behind what it covers may come and go.
+            Entry::Sum(sum) => offset < block * SUM_BLOCK_BYTES + u64::from(sum.length),
+            Entry::Damaged => true,
+        };
+        let each = || all.clone().zip(&entries);
+        let gone: Vec<u64> = each()
+            .filter_map(|(block, entry)| contradicts(block, *entry).then_some(block))
+            .collect();
+        if !gone.is_empty() {
+            self.table.take_away(objects, &gone, !self.shared)?;
+        }
+        if !self.shared {
+            for (block, entry) in each() {
+                let is_gone = gone.binary_search(&block).is_ok();
+                self.pending.begin(block, entry.sum(), is_gone);
+            }
+        }
+        Ok(())
+    }
+
+    fn before_zero(
+        &mut self,
+        objects: &Objects<'_>,
+        size: u64,
+        (offset, end): (u64, u64),
+    ) -> Result<()> {
+        let bytes = SUMS_PER_OBJECT * SUM_BLOCK_BYTES;
+        // A file may be so much longer than its content that a look at each block would never end.
+        for number in objects.sums_numbers(end)? {
+            let first = number * SUMS_PER_OBJECT;
+            let all = blocks(offset, end - offset);
+            let inside = all.start.max(first)..all.end.min(first + SUMS_PER_OBJECT);
+            if inside.is_empty() {
+                continue;
+            }
+            let start = number * bytes;
+            if offset <= start && end >= size.min(start + bytes) {
+                remove_object(objects, &objects.sums_name(number), false)?;
+                self.table.clear();
+                continue;
+            }
+            let entries = self.table.entries(objects, inside.clone(), Age::Own)?;
+            let covered =
+                |block: u64, sum: Sum| offset < block * SUM_BLOCK_BYTES + u64::from(sum.length);
+            let gone = inside.zip(entries).filter(|(block, entry)| match entry {
+                Entry::None => false,
+                Entry::Sum(sum) => covered(*block, *sum),
+                Entry::Damaged => true,
+            });
+            let gone: Vec<(u64, u32)> = gone
+                .map(|(block, entry)| (block, entry.sum().map_or(0, |sum| sum.length)))
+                .collect();
+            let numbers: Vec<u64> = gone.iter().map(|(block, _)| *block).collect();
+            self.table.take_away(objects, &numbers, !self.shared)?;
+            if !self.shared {
+                self.pending.begin_zero((offset, end), &gone);
+            }
+        }
+        Ok(())
+    }
+
+    /// Entries that would hold for good if all content was made durable now.
+    fn written(&self) -> Vec<(u64, Known)> {
+        if self.shared { Vec::new() } else { self.pending.written() }
+    }
+
+    fn hold_for_good(&mut self, objects: &Objects<'_>, written: &[(u64, Known)]) -> Result<()> {
+        let still = written.iter().filter(|(block, known)| self.pending.is_still(*block, *known));
+        let sums = still.filter_map(|(block, known)| match *known {
+            Known::Bytes { crc, length } => {
+                Some((*block, Sum { crc, length, stripe: objects.stripe(), period: 0 }))
+            }
+            Known::Unread { .. } => None,
+        });
+        let sums: Vec<(u64, Sum)> = sums.collect();
+        self.write_entries(objects, &sums)
+    }
+
+    fn seal(&mut self, objects: &Objects<'_>, seal: Seal, read_again: bool) -> Result<()> {
+        let period = match seal {
+            Seal::Written => objects.store().period(),
+            Seal::Durable => 0,
+        };
+        let mut left = if read_again { READ_AGAIN_MAX } else { 0 };
+        let mut sums: Vec<(u64, Sum)> = Vec::new();
+        for (block, known) in self.pending.ready(period == 0) {
+            let (crc, length) = match known {
+                Known::Bytes { crc, length } => (crc, length),
+                Known::Unread { .. } if left > 0 => {
+                    left -= 1;
+                    match objects.read_block(block)? {
+                        Some(bytes) => {
+                            let length = u32::try_from(bytes.len()).unwrap_or_default();
+                            (metastore::content_crc(&bytes), length)
+                        }
+                        None => continue,
+                    }
+                }
+                Known::Unread { .. } => continue,
+            };
+            sums.push((block, Sum { crc, length, stripe: objects.stripe(), period }));
+        }
+        self.write_entries(objects, &sums)?;
+        if self.pending.len() > REMEMBERED_MAX {
+            self.pending.clear();
+        }
+        Ok(())
+    }
+
+    fn write_entries(&mut self, objects: &Objects<'_>, sums: &[(u64, Sum)]) -> Result<()> {
+        let numbers: Vec<u64> = sums.iter().map(|(block, _)| *block).collect();
+        let mut rest = sums;
+        for run in runs(&numbers) {
+            let (now, later) = rest.split_at(usize_of(run.end - run.start));
+            rest = later;
+            let entries: Vec<Option<Sum>> = now.iter().map(|(_, sum)| Some(*sum)).collect();
+            self.table.write(objects, run.start, &entries)?;
+            now.iter().for_each(|(block, sum)| self.pending.sealed(*block, *sum));
+        }
+        Ok(())
+    }
+}
