@@ -4,8 +4,6 @@
 //! Removals, checkpoints and a clean stop use the reserve of the store. So the server rejects every
 //! request that adds to the store from the first byte of the reserve on.
 
-use std::collections::BTreeMap;
-
 use types::{Errno, Moment, Span};
 use wire::{Failure, Op, Warning};
 
@@ -14,8 +12,6 @@ use crate::{Mds, Phase};
 
 /// A journal write, or the answer of a client to a revoke, is slow after this time.
 const SLOW_AFTER: Span = Span::from_millis(5000);
-/// The number of damaged objects that are reported by name.
-const DAMAGED_MAX: usize = 64;
 /// A store with less than this part of its bytes left is nearly full.
 const NEAR_FULL_PART: u64 = 10;
 /// A store with so many bytes left is not nearly full.
@@ -50,28 +46,12 @@ impl Room {
 #[derive(Debug, Default)]
 pub(crate) struct Health {
     room: Room,
-    /// Damaged objects, each with the cause.
-    damaged: BTreeMap<String, String>,
 }
 
 impl Health {
     /// The free room of a store that is full, in bytes.
     pub(crate) fn full(&self) -> Option<u64> {
         self.room.is_full().then_some(self.room.available)
-    }
-
-    /// Reports an object as damaged until [`Health::mended`].
-    #[allow(dead_code, reason = "for the readers of the store")]
-    pub(crate) fn damaged(&mut self, object: &str, cause: &str) {
-        if self.damaged.len() < DAMAGED_MAX || self.damaged.contains_key(object) {
-            self.damaged.insert(object.to_owned(), cause.to_owned());
-        }
-    }
-
-    /// Ends the report: the object is readable.
-    #[allow(dead_code, reason = "for the readers of the store")]
-    pub(crate) fn mended(&mut self, object: &str) {
-        self.damaged.remove(object);
     }
 }
 
@@ -126,7 +106,6 @@ impl Mds {
     pub(crate) fn warnings(&self) -> Vec<Warning> {
         let mut found = self.balance.warnings();
         found.extend(self.store_warning());
-        found.extend(self.damage_warning());
         found.extend(self.store_warnings());
         let now = self.clock.now;
         if let Some(since) = self.log.oldest_write().filter(|at| now.since(*at) >= SLOW_AFTER) {
@@ -176,18 +155,6 @@ impl Mds {
             let text = format!("the object store is nearly full: {left} of {total} MiB are left");
             warning("STORE_NEAR_FULL", text, "remove files, or enlarge the store")
         })
-    }
-
-    fn damage_warning(&self) -> Option<Warning> {
-        let (object, cause) = self.health.damaged.first_key_value()?;
-        let more = match self.health.damaged.len() {
-            1 => String::new(),
-            count => format!(", and {} more", count - 1),
-        };
-        let text = format!("the object {object} is damaged ({cause}){more}");
-        let remedy = "`cudele scrub` lists what is damaged; `cudele down` and `cudele fsck` say what \
-                      can be repaired";
-        Some(warning("DAMAGED", text, remedy))
     }
 
     /// The client that has owed an answer for the longest time, and since when.

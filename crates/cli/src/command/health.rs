@@ -24,13 +24,12 @@ pub(crate) struct Args {
 }
 
 /// Findings under which a client cannot work or has lost data. The other findings are warnings.
-const ERRORS: [&str; 7] = [
+const ERRORS: [&str; 6] = [
     "MDS_LOST",
     "NO_SERVER",
     "STORE_FULL",
     "STORE_READ_ONLY",
     "STORE_FAILED",
-    "DAMAGED",
     "DIRECTORY_DAMAGED",
 ];
 

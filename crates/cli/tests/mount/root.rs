@@ -62,9 +62,11 @@ fn a_change_of_a_root_survives_what_the_policy_says() {
     world.run(&["policy", "set", "/", policy.to_str().unwrap()]).done();
     let part = Mount::with(&world, &["--root", "/a/b"]);
     change_all(part.at(), 0o711);
+    change_all(whole.at(), 0o715);
     world.kill_server();
     world.run(&["up"]).done();
     check_all(part.at(), 0o711);
+    check_all(whole.at(), 0o715);
     part.end();
     whole.end();
 }

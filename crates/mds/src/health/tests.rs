@@ -57,11 +57,5 @@ fn what_is_known_of_the_store_is_reported_as_long_as_it_is_so() {
     mds.note_room(Room { read_only: true, ..WHOLE });
     assert_eq!(codes(&mds), ["STORE_READ_ONLY"]);
     mds.note_room(WHOLE);
-    mds.health.damaged("data/1/0", "the checksum is wrong");
-    mds.health.damaged("data/2/0", "the checksum is wrong");
-    assert_eq!(codes(&mds), ["DAMAGED"]);
-    assert!(mds.warnings()[0].text.contains("data/1/0"), "{:?}", mds.warnings());
-    mds.health.mended("data/1/0");
-    mds.health.mended("data/2/0");
     assert_eq!(codes(&mds), [""; 0]);
 }
