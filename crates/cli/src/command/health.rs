@@ -24,14 +24,8 @@ pub(crate) struct Args {
 }
 
 /// Findings under which a client cannot work or has lost data. The other findings are warnings.
-const ERRORS: [&str; 6] = [
-    "MDS_LOST",
-    "NO_SERVER",
-    "STORE_FULL",
-    "STORE_READ_ONLY",
-    "STORE_FAILED",
-    "DIRECTORY_DAMAGED",
-];
+const ERRORS: [&str; 6] =
+    ["MDS_LOST", "NO_SERVER", "STORE_FULL", "STORE_READ_ONLY", "STORE_FAILED", "DIRECTORY_DAMAGED"];
 
 fn is_error(warning: &Warning) -> bool {
     ERRORS.contains(&&*warning.code)

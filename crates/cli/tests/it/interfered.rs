@@ -26,7 +26,7 @@ fn add(job: &mut Subtree, name: &str) {
 }
 
 /// Makes the same directory through the server, with a file and a directory.
-fn interfere(other: &Fs, path: &str) {
+fn interfere(other: &Arc<Fs>, path: &str) {
     other.make_dir(path, 0o755).unwrap();
     let dir = other.open_dir(path).unwrap();
     dir.create("file of the other", &NewFile::default()).unwrap();
@@ -34,7 +34,7 @@ fn interfere(other: &Fs, path: &str) {
 }
 
 /// Runs a job beside another client, which makes the same directory before or after the job.
-fn beside(owner: &Arc<Fs>, other: &Fs, (path, name): (&str, &str), is_first: bool) -> Subtree {
+fn beside(owner: &Arc<Fs>, other: &Arc<Fs>, (path, name): (&str, &str), is_first: bool) -> Subtree {
     let mut job = decoupled(owner, path);
     let shared = format!("{path}/{name}");
     if is_first {
