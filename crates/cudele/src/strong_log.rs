@@ -89,8 +89,6 @@ struct Open {
 impl StrongLogs {
     /// The terms for operations in a directory.
     pub(crate) fn for_dir(&self, fs: &Fs, dir: Ino) -> Result<Terms> {
-        // No directory holds the name of the root, so the root's own policy applies to it.
-        let dir = if dir == Ino::ANCHOR { Ino::ROOT } else { dir };
         let (policy, effective) = fs.policy_at(dir)?;
         let inline_bytes = policy.inline_bytes;
         let lazy = policy.sharing == Sharing::Lazy;

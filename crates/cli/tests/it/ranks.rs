@@ -317,6 +317,24 @@ fn a_standby_takes_over_a_rank_that_lost_its_server() {
 }
 
 #[test]
+fn a_standby_takes_over_a_rank_whose_server_an_administrator_ended() {
+    let cluster = Cluster::up_with(&["--standby", "1"]);
+    eventually("the standby waits", || cluster.dir.join("standby.0.lock").exists());
+    cluster.run(&["mkdir", "/a"]);
+    let before = ranks(&cluster)[0]["pid"].clone();
+    cluster.run(&["mds", "fail", "0"]);
+    eventually("the standby serves", || {
+        let rank = &ranks(&cluster)[0];
+        rank["state"] == "active" && rank["pid"] != before
+    });
+    assert_eq!(cluster.names("/"), ["a"]);
+    // A standby that waits while the cluster goes down takes over nothing.
+    cluster.start();
+    cluster.run(&["down"]);
+    eventually("no standby is left", || cluster.daemons("mds").is_empty());
+}
+
+#[test]
 fn ranks_are_added_and_ended_while_clients_work() {
     let cluster = Cluster::up();
     cluster.run(&["mkdir", "/a"]);

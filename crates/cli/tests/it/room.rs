@@ -10,6 +10,8 @@ use crate::cluster::{Cluster, eventually};
 
 /// Bytes of a file that is never inline.
 const CONTENT: usize = 100_000;
+/// Objects of such a file: one stripe, and one object of checksums.
+const OBJECTS: usize = 2;
 
 /// Makes a file with its content in data objects, which need not be durable.
 fn make(fs: &Arc<Fs>, dir: &Dir, name: &str) -> Attr {
@@ -40,7 +42,7 @@ fn removed_under_fire(options: &[&str]) {
     }
     make(&fs, &dir, "stays");
     fs.sync().unwrap();
-    assert_eq!(cluster.objects("data/").len(), FILES + 1);
+    assert_eq!(cluster.objects("data/").len(), OBJECTS * (FILES + 1));
     let removed = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -58,7 +60,7 @@ fn removed_under_fire(options: &[&str]) {
     // A client without a request to send does not notice that the server was restarted: with this
     // one, it repeats the removals that were not yet durable.
     fs.sync().unwrap();
-    eventually("their content is deleted", || cluster.objects("data/").len() == 1);
+    eventually("their content is deleted", || cluster.objects("data/").len() == OBJECTS);
     adds_up(&cluster);
 }
 
@@ -122,7 +124,7 @@ fn a_removed_file_that_is_open_keeps_its_content_over_a_crash_until_it_is_closed
     fs.sync().unwrap();
     let prefix = |attr: &Attr| metastore::data_prefix(attr.ino, attr.stripe.pool());
     eventually("the other is deleted", || cluster.objects(&prefix(&other)).is_empty());
-    assert_eq!(cluster.objects(&prefix(&open)).len(), 1);
+    assert_eq!(cluster.objects(&prefix(&open)).len(), OBJECTS);
     assert_eq!(fs.read_at((open.ino, open.stripe), 0, CONTENT).unwrap(), vec![7; CONTENT]);
     fs.close_file(open.ino, true);
     eventually("it is deleted", || cluster.objects("data/").is_empty());
@@ -138,7 +140,7 @@ fn a_removed_file_that_a_killed_client_had_open_is_deleted() {
     fs.open_as(&Cred::root(), open.ino, true).unwrap();
     dir.unlink("open").unwrap();
     fs.sync().unwrap();
-    assert_eq!(cluster.objects("data/").len(), 1);
+    assert_eq!(cluster.objects("data/").len(), OBJECTS);
     // The client ends as well, so the next server hears of no open file.
     cluster.kill("mds");
     drop((dir, fs));

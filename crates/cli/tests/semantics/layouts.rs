@@ -27,7 +27,8 @@ fn objects(world: &World, ino: Ino) -> Vec<u64> {
     let name = metastore::data_name(ino, types::Pool::USUAL, 0);
     let prefix = name.rsplit_once('.').unwrap().0;
     let store = world.store();
-    let names = store.list(&format!("{prefix}.")).unwrap();
+    let mut names = store.list(&format!("{prefix}.")).unwrap();
+    names.retain(|name| !name.contains(".sums."));
     names.iter().map(|name| store.stat(name).unwrap().size).collect()
 }
 

@@ -59,7 +59,7 @@ pub(super) fn run(context: &Context, serve: impl Fn(Rank) -> Result<()>) -> Resu
     let dir = context.locator().find()?.dir;
     let mut slot = dir.as_deref().and_then(announce);
     let mut heard = Instant::now();
-    // A rank that is about to stop is not lost afterwards: the cluster goes down.
+    // After a rank that stops, the cluster goes down, or an administrator ended the rank's server.
     let mut stopping = false;
     loop {
         match cluster.status() {
@@ -68,7 +68,9 @@ pub(super) fn run(context: &Context, serve: impl Fn(Rank) -> Result<()>) -> Resu
                 stopping |= map.mds.iter().any(|entry| entry.state == MdsState::Stopping);
                 stopping &= !map.mds.iter().all(|entry| entry.state == MdsState::Active);
                 let lost = map.mds.iter().find(|entry| entry.state == MdsState::Lost);
-                if let Some(lost) = lost.filter(|_| !stopping) {
+                // A monitor that goes down registers no client.
+                if let Some(lost) = lost.filter(|_| !stopping || cluster.register().is_ok()) {
+                    stopping = false;
                     drop(slot.take());
                     match serve(lost.rank) {
                         // Another one was faster, or it is not gone after all.
