@@ -2,21 +2,22 @@
 //! clients work in it (B-03).
 //!
 //! The authority of an inode is that of the nearest directory above it that the list of subtrees
-//! names, and rank 0 without one. The list is one object (`metastore::Subtrees`), replaced by
-//! compare-and-swap: replacing it is the moment in which a subtree changes hands. So there is one
-//! authority at any time, whoever is killed when.
+//! names, and rank 0 if the list names none. The list is one object (`metastore::Subtrees`) that is
+//! replaced by compare-and-swap, and a subtree changes hands in the moment of that replacement. So
+//! an inode has one authority at any time, whichever rank crashes and when.
 //!
-//! What the exporter does before (`export`) makes the metadata store say all of the subtree, and the
-//! exporter's journal nothing that a recovery would repeat (`behind`): so the importer begins from the store,
-//! and nothing is repeated on one rank that another has changed since. What the importer does after that is `import`.
+//! Before that, the exporter (`export`) writes the whole subtree to the metadata store, and keeps
+//! nothing in its journal that a recovery would replay (`behind`). So the importer (`import`)
+//! begins from the store, and no rank replays an event on a directory that another rank has changed
+//! since.
 //!
-//! Requests for a subtree are sent to its authority by whoever gets them (`Answer::Elsewhere`). A
-//! request that was carried out is answered by the rank that did, also after its subtree has moved:
-//! each client has a session with each rank, and sends a request again where it sent it first. So
-//! none is carried out twice.
+//! A rank redirects requests for a subtree to its authority (`Answer::Elsewhere`). The rank that
+//! executed a request also answers its repetition, even after the subtree moved: each client has a
+//! session with each rank, and resends a request to the rank that got it first. So no request is
+//! executed twice.
 //!
-//! The name of a subtree's root stays where it is, with the rank that serves the directory above it
-//! (`nested`). What clients have decoupled in a subtree goes with it (`decoupled`).
+//! The name of a subtree's root stays with the rank that serves the directory above it (`nested`).
+//! Decoupled subtrees in a subtree move along with it (`decoupled`).
 
 mod behind;
 mod check;
@@ -49,15 +50,16 @@ use place::Place;
 pub(crate) use preload::Preload;
 use reshape::Reshape;
 
-/// How often the list of subtrees is read where there are several ranks: somebody who was to say that
-/// it changed may have been killed.
+/// How often a rank reads the list of subtrees if there are several ranks: the rank that should
+/// announce a change of the list may have crashed.
 const READ_INTERVAL: Span = Span::from_millis(500);
-/// Who asks for what this rank does not know is told so if the list was read less long ago.
+/// A request for an unknown inode is refused only if the rank read the list less long ago than
+/// this.
 const READ_LATELY: Span = Span::from_millis(5);
 /// How long to wait before something is tried again that the store refused.
 const RETRY: Span = Span::from_millis(100);
-/// Inodes whose new place is remembered. Who asks for others is told that they are unknown, and asks
-/// the other ranks.
+/// Inodes whose new place is remembered. For an inode beyond these the rank answers that it is
+/// unknown, and the client asks the other ranks.
 const MOVED_MAX: usize = 1 << 20;
 /// Requests wait under this key until the list of subtrees was read.
 pub(crate) const LIST: Ino = Ino(0);
@@ -66,14 +68,14 @@ pub(crate) const LIST: Ino = Ino(0);
 #[derive(Debug)]
 pub(crate) struct Authority {
     rank: Rank,
-    /// The list as it was read or written last, and its version in the store; `None` if there is none.
+    /// The list that was read or written last, and its version in the store; `None` without a list.
     list: Subtrees,
     version: Option<u64>,
     reading: bool,
     read_at: Option<Moment>,
     /// A replacement of the list is under way, or it is being found out whether it took place.
     writing: bool,
-    /// What the list is to be then.
+    /// The list after that replacement.
     proposed: Option<Subtrees>,
     /// Inodes that were forgotten with a subtree, and the root of the subtree.
     moved: Map<Ino, Ino>,
@@ -133,7 +135,7 @@ impl Authority {
         self.plain
     }
 
-    /// The roots of the subtrees that are on their way to other ranks: all of them must stay in memory.
+    /// The roots of the subtrees that move to other ranks: all of them must stay in memory.
     pub(crate) fn exporting(&self) -> impl Iterator<Item = Ino> {
         self.exports.iter().map(|export| export.root)
     }
@@ -142,7 +144,7 @@ impl Authority {
         self.exports.iter().find(|export| export.root == root)
     }
 
-    /// The root of the subtree on its way with which an inode with several names goes, or comes.
+    /// The root of the moving subtree with which an inode with several names leaves or arrives.
     fn linked_on_its_way(&self, ino: Ino) -> Option<Ino> {
         let goes = |it: &&Export| it.is_frozen() && it.linked.binary_search(&ino).is_ok();
         let comes = |it: &&Import| it.linked.binary_search(&ino).is_ok();
@@ -150,7 +152,7 @@ impl Authority {
         leaving.or_else(|| self.imports.iter().find(comes).map(|it| it.root))
     }
 
-    /// Whether a subtree is on its way to another rank.
+    /// Whether a subtree moves to another rank.
     pub(crate) fn is_exporting(&self) -> bool {
         !self.exports.is_empty()
     }
@@ -160,7 +162,7 @@ impl Authority {
         self.exports.is_empty() && !self.writing && self.passages.is_idle()
     }
 
-    /// The roots of the subtrees that this rank serves and whose names are another rank's.
+    /// The roots of the subtrees that this rank serves while another rank has their names.
     pub(crate) fn own_roots(&self) -> Vec<Ino> {
         let own = self.list.apart().filter(|subtree| self.is_own(subtree));
         own.map(|subtree| subtree.root).collect()
@@ -180,19 +182,19 @@ impl Authority {
         self.list.apart_at(root).is_some_and(|subtree| subtree.rank != self.rank)
     }
 
-    /// Whether a subtree with this root is this rank's and not taken in yet. Nothing of it is read before: what
-    /// left this rank may have to be forgotten first.
+    /// Whether a subtree with this root is this rank's and not taken in yet. The rank does not read
+    /// it before: it may first have to forget an earlier state of the subtree.
     pub(crate) fn is_coming(&self, root: Ino) -> bool {
         self.imports.iter().any(|import| import.root == root && !import.is_taken_in())
     }
 
-    /// The rank to which somebody has pinned the subtree with this root.
+    /// The rank to which the subtree with this root is pinned.
     pub(crate) fn pin_of(&self, root: Ino) -> Option<Rank> {
         let pinned = self.list.get(root).filter(|subtree| subtree.pinned)?;
         Some(if pinned.joined { self.rank } else { pinned.rank })
     }
 
-    /// The roots of the subtrees that other ranks serve and whose names are this rank's.
+    /// The roots of the subtrees that other ranks serve while this rank has their names.
     pub(crate) fn other_roots(&self) -> impl Iterator<Item = Ino> {
         let others = self.list.apart().filter(|subtree| {
             subtree.rank != self.rank && self.list.named_by(subtree) == self.rank
@@ -200,7 +202,7 @@ impl Authority {
         others.map(|subtree| subtree.root)
     }
 
-    /// The roots whose names must be known where they are: what is above them stays in memory.
+    /// The roots whose names must be known: the directories above them stay in memory.
     pub(crate) fn named_roots(&self) -> impl Iterator<Item = Ino> {
         let moving = self.imports.iter().map(|import| import.root);
         let moving = moving.chain(self.exporting());
@@ -211,7 +213,7 @@ impl Authority {
     }
 
     /// How many subtrees this rank serves apart from its share of the namespace, and how many have
-    /// gone elsewhere.
+    /// moved to other ranks.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.own_roots().len() as u64, self.other_roots().count() as u64)
     }
@@ -243,7 +245,7 @@ impl Mds {
             || self.map.as_ref().is_some_and(|map| map.mds.len() > 1)
     }
 
-    /// The list is read regularly, and goes on what waits for time to pass.
+    /// Reads the list regularly, and continues the operations that wait for a time.
     pub(crate) fn authority_tick(&mut self, effects: &mut Effects) {
         if !self.is_active() && self.phase != crate::Phase::Stopping {
             return;
@@ -259,7 +261,7 @@ impl Mds {
         self.authority_step(effects);
     }
 
-    /// Whether a subtree is on its way from this rank, or to it.
+    /// Whether a subtree is moving from this rank, or to it.
     #[must_use]
     pub fn is_moving(&self) -> bool {
         self.authority.is_exporting()
@@ -292,7 +294,7 @@ impl Mds {
             || self.authority.passages.wants_journal()
     }
 
-    /// Goes on with what moves, as far as it can. Called after every input.
+    /// Continues everything that moves, as far as possible. Called after every input.
     pub(crate) fn authority_step(&mut self, effects: &mut Effects) {
         if self.authority.is_exporting() {
             self.export_step(effects);
@@ -344,7 +346,8 @@ impl Mds {
         }
         self.authority.reading = false;
         self.authority.read_at = Some(self.clock.now);
-        // If that failed it is read again later, and who waits is answered from what is known.
+        // After a failure the list is read later, and blocked requests are answered from the known
+        // list.
         if let Ok(result) = result {
             match self.take_list(&result) {
                 Ok(()) => self.list_changed(effects),
@@ -354,13 +357,13 @@ impl Mds {
         self.retry_returned(LIST, effects);
     }
 
-    /// Takes over what the store says.
+    /// Adopts the list that the store returned.
     pub(crate) fn take_list(&mut self, result: &StoreResult) -> Result<(), types::Error> {
         if let StoreResult::Bytes(bytes, version) = result {
             self.authority.list = Subtrees::decode(bytes)?;
             self.authority.version = Some(*version);
         }
-        // What became this rank's is not served before it is taken in.
+        // A subtree that became this rank's is not served before it is taken in.
         let own = self.authority.list.iter().filter(|it| it.rank == self.rank);
         let new: Vec<Ino> = own.filter(|it| !it.inode.is_empty()).map(|it| it.root).collect();
         new.into_iter().for_each(|root| self.begin_import(root));
@@ -369,7 +372,7 @@ impl Mds {
         Ok(())
     }
 
-    /// Says what holds above every subtree whose name is not here.
+    /// Sets the path and policy above every subtree whose name another rank has.
     pub(crate) fn set_all_above(&mut self) {
         let own = self.authority.list.apart().filter(|it| self.authority.is_own(it));
         let own: Vec<Subtree> = own.cloned().collect();
@@ -381,7 +384,7 @@ impl Mds {
         let served = |root: &Ino| {
             self.authority.list.get(*root).is_some_and(|subtree| subtree.inode.is_empty())
         };
-        // Its name is here as long as it is on its way.
+        // The name of a directory stays here until its passage is decided.
         let leaving: Vec<Ino> = self.authority.passages.leaving().collect();
         let own = self.authority.own_roots().into_iter().filter(served);
         own.filter(|root| !leaving.contains(root)).collect()
@@ -392,13 +395,14 @@ impl Mds {
         self.served_roots().into_iter().find(|root| !self.is_in_hidden(*root))
     }
 
-    /// Whether a root is in memory where it is if its name is another rank's. What was read of a directory that
-    /// it left, and that was removed since, may say that it is there.
+    /// Whether a root whose name is another rank's is in memory in its hidden directory. A
+    /// directory that the root left, and that was removed since, may still list it if it was read
+    /// earlier.
     pub(crate) fn is_in_hidden(&self, root: Ino) -> bool {
         self.namespace.home_of(root) == Some(Ino::above(root))
     }
 
-    /// Goes on with what the list says.
+    /// Acts on the new list.
     pub(crate) fn list_changed(&mut self, effects: &mut Effects) {
         if self.is_active() {
             self.find_other_roots();

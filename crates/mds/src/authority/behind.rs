@@ -1,10 +1,10 @@
-//! What a subtree that goes to another rank leaves in this rank's journal.
+//! The events in this rank's journal about a subtree that moved to another rank.
 //!
-//! Nothing may be repeated of it on directories that another rank has changed since. A recovery can pass
-//! over it if it knows which directories went (`tables::gone`), and this rank knows them all: those
-//! that are in memory, if no other one was changed since the journal began. Then what has to be written is what
-//! changed in the subtree. Otherwise everything is written, of the whole rank, until the journal can begin
-//! behind the subtree's last event.
+//! A recovery must not replay these events on directories that another rank has changed since. It
+//! can skip them if it knows which directories left (`tables::gone`), and this rank knows them all
+//! if no directory outside of memory was changed since the journal began. Then the export writes
+//! only the changes of the subtree. Otherwise it writes the changes of the whole rank, until the
+//! journal can begin behind the subtree's last event.
 
 use types::{Ino, Seq, Span};
 
@@ -12,8 +12,8 @@ use super::export::Stage;
 use crate::tables::{GONE_MAX, Gone};
 use crate::{Effects, Mds};
 
-/// Names, and directories, that are written while requests wait: a few milliseconds, mostly for waiting for a disk, and that
-/// takes as long however few they are.
+/// Names, and directories, that are written while requests wait: a few milliseconds, mostly of
+/// waiting for a disk, and that takes as long however few they are.
 const LITTLE: u64 = 1024;
 const LITTLE_DIRS: usize = 2;
 
@@ -24,7 +24,7 @@ impl Mds {
         self.authority.unclear = Some(self.log.last());
     }
 
-    /// Whether a subtree can go and leave what the journal says of it behind.
+    /// Whether a subtree can leave while the journal still has events about it.
     fn may_leave_behind(&self, root: Ino) -> bool {
         let first = self.first_in_journal();
         self.authority.unclear.is_none_or(|last| last < first)
@@ -32,13 +32,13 @@ impl Mds {
             && self.decoupled_below(root).is_empty()
     }
 
-    /// What a recovery is to pass over, if the subtree goes as it is.
+    /// The directories that a recovery must skip, if the subtree leaves in its present state.
     pub(super) fn leaves_behind(&self, root: Ino) -> Option<Gone> {
         if !self.may_leave_behind(root) {
             return None;
         }
         let dirs = self.namespace.below(root);
-        // What changed is looked for by where inodes are at home.
+        // The search for changes follows the home directories of inodes.
         if dirs.iter().any(|dir| !self.namespace.is_within(*dir, root)) {
             return None;
         }
@@ -48,8 +48,9 @@ impl Mds {
         Some(self.gone(root, dirs))
     }
 
-    /// What a recovery is to forget of a subtree that goes when the journal begins behind it: the inodes with
-    /// several names, which the store may have as this rank's for a while.
+    /// The part of a subtree that a recovery must forget if the subtree leaves when the journal
+    /// begins behind it: the inodes with several names, which the store may list as this rank's for
+    /// a while.
     pub(super) fn leaves_linked(&self, root: Ino) -> Option<Gone> {
         let gone = self.gone(root, Vec::new());
         (!gone.linked.is_empty()).then_some(gone)
@@ -62,8 +63,8 @@ impl Mds {
         Gone { root, moves, last: self.log.last(), dirs, linked, went: false }
     }
 
-    /// Whether the journal says something of the frozen subtree behind `seq`, or behind what a recovery is to pass over:
-    /// the root of a subtree in it came back.
+    /// Whether the journal has events of the frozen subtree behind `seq`, or behind the events that
+    /// a recovery must skip: the root of a subtree in it came back.
     pub(super) fn journal_says_more(&self, root: Ino, seq: Seq) -> bool {
         let export = self.authority.export_of(root).filter(|export| export.alone);
         let gone = export.and_then(|export| export.gone.as_ref());
@@ -74,7 +75,8 @@ impl Mds {
         }
     }
 
-    /// Begins to write what changed, unless it is so little that it may as well be written while requests wait.
+    /// Begins to write the changes, unless they are so few that they may be written while requests
+    /// wait.
     pub(super) fn copy(
         &mut self,
         root: Ino,
@@ -99,7 +101,7 @@ impl Mds {
         dirs.len() <= LITTLE_DIRS && changed <= LITTLE
     }
 
-    /// Whether what changed up to there is written.
+    /// Whether the changes up to `seq` are written.
     pub(super) fn is_copied(&mut self, root: Ino, seq: Seq, effects: &mut Effects) -> bool {
         if self.may_leave_behind(root) {
             let written = self.is_written_below(root, seq);
@@ -115,7 +117,8 @@ impl Mds {
         written
     }
 
-    /// Whether the store has the frozen subtree as it is, and nothing that counts is in the journal.
+    /// Whether the store has the frozen subtree in its present state, and the journal no event of
+    /// it that a recovery would replay.
     pub(super) fn is_written_out(&mut self, root: Ino, seq: Seq, effects: &mut Effects) -> bool {
         let alone = self.authority.export_of(root).is_some_and(|export| export.alone);
         // Runs that are being merged here must not be replaced when another rank serves them.

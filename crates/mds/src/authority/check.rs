@@ -1,4 +1,4 @@
-//! What may go to another rank, and what must stay.
+//! Which subtrees may move to another rank, and which must stay.
 
 use metastore::SUBTREES_MAX;
 use policy::Mechanism;
@@ -9,9 +9,11 @@ use crate::Mds;
 use crate::op::Refused;
 use crate::tables::LINKED_MAX;
 
-/// So many subtrees leave a rank side by side: each has its changes written, and waits for the store a few times.
+/// So many subtrees leave a rank side by side: each has its changes written, and waits for the
+/// store a few times.
 const EXPORTS_MAX: usize = 16;
-/// What inodes with several names that leave together may keep besides their attributes.
+/// The bytes that inodes with several names may have besides their attributes if they leave
+/// together.
 const LINKED_BYTES_MAX: usize = 4 << 20;
 
 impl Mds {
@@ -35,7 +37,7 @@ impl Mds {
         self.check_policies(root)
     }
 
-    /// What is on its way does not overlap, and is not too much.
+    /// Moving subtrees must not overlap, and their number is bounded.
     pub(super) fn check_exports(&self, root: Ino) -> Result<(), Refused> {
         let exports = &self.authority.exports;
         if let Some(export) = exports.iter().find(|export| self.overlap(root, export.root)) {
@@ -66,7 +68,8 @@ impl Mds {
         Ok(())
     }
 
-    /// What is split stays with rank 0, and so does everything in it but its fragments, and theirs.
+    /// A split directory stays with rank 0, and so does everything in it except its fragments, and
+    /// theirs.
     fn check_fragments(&self, root: Ino) -> Result<(), Refused> {
         if self.authority.reshape.is_some() {
             return Err(busy("a directory is being split or joined"));
@@ -99,7 +102,8 @@ impl Mds {
         }
     }
 
-    /// The inodes with several names that go with a subtree: it has all their names. They do not know them.
+    /// The inodes with several names that leave with a subtree: all their names are in it. An inode
+    /// does not know its names, so the whole subtree must be in memory.
     pub(super) fn check_links(&mut self, root: Ino) -> Result<Vec<Ino>, Refused> {
         if !self.namespace.is_complete(Ino::LINKS) {
             return Err(cold(Ino::LINKS));

@@ -1,7 +1,7 @@
-//! Decoupled subtrees that go to another rank with the subtree that they are in (F-13): what their clients
-//! ask meanwhile waits, and then is asked of whoever has them.
+//! Decoupled subtrees that move to another rank together with the subtree around them (F-13).
+//! Requests of their clients block during the move, and are then redirected to the new rank.
 //!
-//! `tables::leave` says how their entries of the rank's table move, `merge::moving` what becomes of
+//! `tables::leave` moves their entries of the rank's table, and `merge::moving` handles their
 //! merges.
 
 use metastore::{SUBTREES_NAME, Subtree};
@@ -28,7 +28,7 @@ pub(super) fn decoupled_of(op: &Op<'_>) -> Option<Ino> {
 }
 
 impl Mds {
-    /// What clients have decoupled in a subtree, or at its root.
+    /// The subtrees that clients have decoupled in a subtree, or at its root.
     pub(super) fn decoupled_below(&self, root: Ino) -> Vec<Ino> {
         let all = self.tables.decoupled.keys().copied();
         all.filter(|it| self.namespace.is_within(*it, root)).collect()
@@ -57,7 +57,7 @@ impl Mds {
             && !self.is_settling_below(root)
     }
 
-    /// Notes in the table what leaves with a subtree. Says whether the store knows.
+    /// Notes in the table which entries leave with a subtree. Returns whether the note is stored.
     pub(super) fn note_leaving(&mut self, root: Ino, effects: &mut Effects) -> bool {
         let moves = self.authority.list.get(root).map_or(0, |before| before.moves) + 1;
         let roots = self.decoupled_below(root);
@@ -72,7 +72,7 @@ impl Mds {
         stored
     }
 
-    /// What the list says of them.
+    /// The bytes about them in the list.
     pub(super) fn moving_decoupled(&self, root: Ino) -> Vec<u8> {
         let moved = |subtree: Ino| {
             let known = self.tables.to_move(subtree)?;
@@ -88,7 +88,7 @@ impl Mds {
         Moved::encode(&all)
     }
 
-    /// Forgets what left, by the list of subtrees.
+    /// Forgets the decoupled subtrees that left, by the list of subtrees.
     pub(crate) fn drop_left(&mut self) {
         let list = &self.authority.list;
         let moves = |root: Ino| list.get(root).map_or(0, |subtree| subtree.moves);
@@ -97,13 +97,13 @@ impl Mds {
         }
     }
 
-    /// What went while the journal still names it, by the list of subtrees.
+    /// The subtrees that left while the journal still names them, by the list of subtrees.
     pub(crate) fn recover_gone(&mut self) -> &[Gone] {
         let list = &self.authority.list;
         self.tables.recover_gone(|root| list.get(root).map_or(0, |subtree| subtree.moves))
     }
 
-    /// Takes in what clients have decoupled in a subtree that comes.
+    /// Takes in the subtrees that clients have decoupled in an arriving subtree.
     pub(super) fn take_decoupled(&mut self, subtree: &Subtree) -> Result<(), Error> {
         let moved = Moved::decode(&subtree.decoupled).map_err(|malformed| {
             Error::new(Errno::BadMessage, SUBTREES_NAME, malformed.to_string())
@@ -112,14 +112,14 @@ impl Mds {
             self.tables.take_moved(root, known);
             self.merges.set_last_of(root, done);
             if !way.is_empty() {
-                // Who may do what in it is known by where it stands.
+                // The permissions in a decoupled subtree depend on the directories above it.
                 self.preload_on_way(root, way);
             }
         }
         Ok(())
     }
 
-    /// Whether it is not decided who has a decoupled subtree.
+    /// Whether it is undecided which rank has a decoupled subtree.
     pub(crate) fn is_moving_decoupled(&self, subtree: Ino) -> bool {
         let leaves = |root| self.namespace.is_within(subtree, root);
         self.authority.exporting().any(leaves) || matches!(self.place(subtree), Place::Moving(_))

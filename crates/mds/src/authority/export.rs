@@ -1,20 +1,22 @@
 //! Giving a subtree to another rank (B-03).
 //!
-//! 1. *Drain*: nobody may remember anything of it any more, and nobody is told anything to remember.
-//!    Requests go on.
-//! 2. *Copy*: what changed in it is written to the metadata store, until little is left. Requests go on.
-//! 3. *Freeze*: from here on requests for the subtree wait. What clients give up in it is given up, what it changed is
-//!    in the store, and a recovery will pass over what the journal says of it (`behind`); or, where it cannot,
-//!    the journal begins behind its last event.
-//! 4. *Commit* (`commit`): the list of subtrees is replaced. If that is done, the subtree is the other rank's;
-//!    as long as it is not known whether it is done, nobody is answered.
+//! 1. *Drain*: clients lose their capabilities and leases in the subtree, and get no new ones.
+//!    Requests continue.
+//! 2. *Copy*: the changes in it are written to the metadata store, until few are left. Requests
+//!    continue.
+//! 3. *Freeze*: from here on requests for the subtree wait. Clients have returned their contested
+//!    files, the changes of the subtree are in the store, and a recovery will skip the journal's
+//!    events about it (`behind`); or, where it cannot, the journal begins behind the subtree's last
+//!    event.
+//! 4. *Commit* (`commit`): the list of subtrees is replaced. Afterwards the subtree is the other
+//!    rank's; as long as the outcome of the replacement is unknown, no request is answered.
 //!
-//! Subtrees that do not overlap go side by side: what takes long is waiting for the store and for clients. Those that
-//! are ready together share one replacement of the list.
+//! Subtrees that do not overlap move side by side, because most of the time is spent waiting for
+//! the store and for clients. Exports that are ready together share one replacement of the list.
 //!
-//! Until the commit the subtree is this rank's, whoever crashes: nothing was written that a recovery
-//! would not write. Afterwards nothing of it is in this rank's memory, and nothing that counts in its
-//! journal.
+//! Until the commit the subtree is this rank's, whichever server crashes: the export wrote nothing
+//! that a recovery would not write. Afterwards this rank's memory has nothing of the subtree, and
+//! its journal nothing that a recovery replays.
 
 mod commit;
 
@@ -30,10 +32,12 @@ use crate::op::{Performed, Performing};
 use crate::tables::Gone;
 use crate::{Effects, Mds, Phase, Waiting};
 
-/// How long a subtree waits, frozen, for clients to give up for others what they have open, and for what is fetched.
+/// How long a frozen subtree waits for clients to return contested open files, and for fetches to
+/// end.
 const CLOSE_WITHIN: Span = Span::from_millis(500);
-/// Rounds of copying. Another one is worth it only if the last took long, and not more than half as long as the one before: where as
-/// much changes in a round as is written in it, the last one is not going to be shorter.
+/// Rounds of copying. Another round is worthwhile only if the last one took long, and at most half
+/// as long as the one before: where a round writes as much as changes during it, the next one is
+/// not shorter.
 const ROUNDS_MAX: u32 = 4;
 const ROUND_SHORT: Span = Span::from_millis(10);
 /// The name of a root in the directory above it.
@@ -41,18 +45,18 @@ pub(super) const ROOT_NAME: &[u8] = b"root";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// It stays, and the list is to say that somebody wants it here, or nobody any more.
+    /// The subtree stays, and the list will note that it is pinned here, or not any more.
     Note,
     Drain,
-    /// What was changed up to here is written.
+    /// The changes up to here are written.
     Copy {
         seq: Seq,
         round: u32,
         since: Moment,
-        /// What the round before took.
+        /// The duration of the previous round.
         before: Span,
     },
-    /// Files are given up that others wait for, and what is fetched arrives.
+    /// Clients return contested files, and fetches under way end.
     Close,
     /// The journal has everything up to here.
     Flush {
@@ -68,14 +72,14 @@ pub(super) enum Stage {
     Retry(Moment),
 }
 
-/// A subtree on its way to another rank.
+/// A subtree that moves to another rank.
 #[derive(Debug)]
 pub(crate) struct Export {
     pub(crate) root: Ino,
     pub(crate) to: Rank,
     /// Who asked.
     pub(super) at: (ConnId, Tid),
-    /// Whether somebody wants it there, and not the balancer.
+    /// Whether a user wants it there, and not the balancer.
     pub(super) pinned: bool,
     /// Clients know to which rank it goes.
     pub(super) announced: bool,
@@ -87,14 +91,14 @@ pub(crate) struct Export {
     pub(super) flushed: u64,
     /// The inodes with several names that go with it, in order: nothing is done with them any more.
     pub(super) linked: Vec<Ino>,
-    /// What a recovery will pass over, or forget.
+    /// The directories and inodes that a recovery will skip, or forget.
     pub(super) gone: Option<Gone>,
-    /// It passes over the directories; else the journal is to begin behind what it says of them.
+    /// A recovery skips the directories; else the journal must begin behind their events.
     pub(super) alone: bool,
 }
 
 impl Export {
-    /// A subtree that stays where it is, as far as nothing else is said.
+    /// A subtree that stays at its rank, unless a field is set otherwise.
     pub(super) fn new((root, to): (Ino, Rank), at: (ConnId, Tid)) -> Self {
         Self {
             root,
@@ -142,14 +146,15 @@ impl Mds {
         self.begin_export(at, (root, to), true)
     }
 
-    /// Begins to give a subtree to another rank, on somebody's behalf or by itself.
+    /// Begins to move a subtree to another rank, for a request or for the balancer.
     pub(crate) fn begin_export(
         &mut self,
         at: (ConnId, Tid),
         (root, to): (Ino, Rank),
         pinned: bool,
     ) -> Performing {
-        // Who balances decided that a while ago. And what was answered before a crash is carried out first, where it was.
+        // The balancer's decision may be old. And the requests that were answered before a crash
+        // are replayed first, at the rank that answered them.
         if self.place(root) != Place::Here || self.is_resend_busy() {
             return Err(Errno::Again.into());
         }
@@ -173,7 +178,7 @@ impl Mds {
         Ok(Performed::Later)
     }
 
-    /// Goes on with what is on its way, as far as it can.
+    /// Continues the exports, as far as possible.
     pub(super) fn export_step(&mut self, effects: &mut Effects) {
         let roots: Vec<Ino> = self.authority.exporting().collect();
         for root in roots {
@@ -238,7 +243,8 @@ impl Mds {
                 if took >= ROUND_SHORT && shorter && round < ROUNDS_MAX {
                     return Some(self.copy(root, (round + 1, took), effects));
                 }
-                // One may have been renamed into the other; what is frozen stays where it is.
+                // A rename may have moved one subtree into another since the check; a frozen one
+                // cannot move.
                 let overlaps = |other: Ino| other != root && self.overlap(root, other);
                 if self.authority.exporting().any(overlaps) {
                     let why = "what is above or below it is on its way, too; try again";
@@ -259,7 +265,8 @@ impl Mds {
                     return None;
                 }
                 if contested == 0 && at_rest {
-                    // A file may have got another name since that was looked at first; now nothing changes.
+                    // A file may have got another name since the first check; the frozen subtree
+                    // does not change.
                     let linked = match self.linked_now(root) {
                         Ok(linked) => linked,
                         Err(why) => {
@@ -286,7 +293,8 @@ impl Mds {
                 None
             }
             Stage::Flush { seq } => {
-                // Nothing is sent again of what was done with its name, or with what is above it.
+                // Once these events are safe, no client resends a request about the subtree's name,
+                // or about the directories above it.
                 if self.log.safe() < seq {
                     return None;
                 }
@@ -302,7 +310,7 @@ impl Mds {
                 if self.log.written() < seq {
                     return None;
                 }
-                // What follows goes to a segment that says nothing of the subtree.
+                // Later events go to a segment that has none of the subtree.
                 if self.log.has_segments() {
                     self.log.end_segment();
                     self.log.append(now, Origin::default(), &Event::NOTHING);
@@ -317,7 +325,8 @@ impl Mds {
                 if !self.is_written_out(root, seq, effects) {
                     return None;
                 }
-                // What came a moment ago may be in it, or have others in it; nothing is looked for in what is frozen.
+                // Abort: a subtree that arrived a moment ago may nest with this one, and lookups in
+                // a frozen subtree are forbidden.
                 let lost = |it: Ino| !self.namespace.is_anchored(it);
                 let mut imports = self.authority.imports.iter().map(|import| import.root);
                 if self.authority.other_roots().any(lost) || imports.any(lost) {
@@ -368,7 +377,7 @@ impl Mds {
         self.tables.note_went(root);
         self.send_opens_after((root, to), &linked, effects);
         let decoupled = self.decoupled_below(root);
-        // Who waits is told first: to forget takes a while if there is much.
+        // Answer the blocked requests first: forgetting a large subtree takes a while.
         let out = self.namespace.take_out(root);
         // Nothing but that they are not here says where they are.
         self.namespace.forget_linked(&linked, gone.map_or(Seq(0), |gone| gone.last));
@@ -382,7 +391,7 @@ impl Mds {
         let forgotten = self.namespace.forget_out(out);
         self.note_moved(root, forgotten);
         self.drop_left();
-        // Who waits for them to be merged waits at the other rank.
+        // Requests that wait for a merge of these continue to wait at the other rank.
         decoupled.into_iter().for_each(|root| self.demand_elsewhere(root, effects));
         self.tables_tick(effects);
         self.go_on_with_held(effects);
@@ -407,7 +416,7 @@ impl Mds {
         Some(self.authority.exports.remove(at))
     }
 
-    /// The server stops: what is not decided yet stays here.
+    /// The server stops: an export that is not decided yet is cancelled.
     pub(crate) fn stop_export(&mut self, effects: &mut Effects) {
         let decided = |export: &&Export| matches!(export.stage, Stage::Commit | Stage::Retry(_));
         let open = self.authority.exports.iter().filter(|export| !decided(export));

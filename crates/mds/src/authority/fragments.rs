@@ -1,13 +1,13 @@
 //! Directories that are split by the hashes of their names (B-04).
 //!
-//! The names of a fragment are in a hidden directory of their own, which stands in the directory under a
-//! name that nobody can ask for while it is split. The list of subtrees says which directories these
-//! are: each is a subtree, and so a fragment goes to another rank, and a crash meanwhile is survived,
-//! as with any subtree. A fragment that is split once more is a directory like any other.
+//! The names of a fragment are in a hidden directory of their own, which is a child of the split
+//! directory under a name that no client can look up. The list of subtrees names these hidden
+//! directories: each is a subtree, and so a fragment moves to another rank, and survives a crash
+//! during the move, like any subtree. A fragment that is split again is a directory like any other.
 //!
-//! Whoever asks for a name in a directory that is split is told where all of its fragments are
-//! ([`Answer::Fragments`]), and from then on asks the one that has the name. What the directory permits is
-//! in the list, too, and every rank sees to it that its fragments permit the same.
+//! A client that asks for a name in a split directory gets the places of all its fragments
+//! ([`Answer::Fragments`]), and from then on asks the fragment that has the name. The list also has
+//! the directory's permissions, and every rank gives its fragments the same permissions.
 
 mod size;
 
@@ -33,7 +33,7 @@ pub(crate) struct Split {
     pub(super) state: PartState,
     /// The hidden directories, by the hashes of their names.
     pub(super) parts: [Ino; Frag::SPLIT_WAYS],
-    /// What the directory permits, as the list has it.
+    /// The directory's permissions, as in the list.
     pub(super) access: (u32, u32, u32),
 }
 
@@ -70,7 +70,7 @@ pub(super) fn splits(list: &Subtrees) -> Map<Ino, Split> {
 }
 
 impl Mds {
-    /// The list is known anew.
+    /// Takes the split directories from the list that was just read or written.
     pub(super) fn note_fragments(&mut self) {
         let any = self.authority.list.iter().any(|it| it.part.is_some());
         if !any && self.authority.splits.is_empty() {
@@ -83,7 +83,7 @@ impl Mds {
         self.authority.note_plain();
     }
 
-    /// The directory whose fragment a hidden directory is.
+    /// The directory to which a fragment's hidden directory belongs.
     pub(crate) fn whole_of(&self, ino: Ino) -> Option<Ino> {
         let mut whole = None;
         let mut at = ino;
@@ -97,7 +97,8 @@ impl Mds {
         whole
     }
 
-    /// Whether a directory is split, or the hidden directory of a fragment: nobody gets it alone.
+    /// Whether a directory is split, or is the hidden directory of a fragment: no client gets
+    /// exclusive access to it.
     pub(crate) fn is_fragmented(&self, dir: Ino) -> bool {
         !self.authority.splits.is_empty()
             && (self.authority.splits.contains_key(&dir) || self.whole_of(dir).is_some())
@@ -112,8 +113,8 @@ impl Mds {
         split.parts.into_iter().filter(here).collect()
     }
 
-    /// The directories here that have the names of a directory: itself, or its fragments. Says whether
-    /// these are all.
+    /// The directories here that have the names of a directory: itself, or its fragments. The
+    /// second value tells whether these are all.
     pub(crate) fn leaves_here(&self, dir: Ino) -> (Vec<Ino>, bool) {
         let (mut leaves, mut all) = (vec![dir], true);
         for _ in 0..DEPTH_MAX {
@@ -135,7 +136,7 @@ impl Mds {
         (leaves, all)
     }
 
-    /// The directory that has a name of a directory: itself, or one of its fragments, here or elsewhere.
+    /// The directory that has a name of a directory: itself, or one of its fragments, on any rank.
     pub(crate) fn leaf_of(&self, dir: Ino, name: &[u8]) -> Ino {
         let mut leaf = dir;
         for _ in 0..DEPTH_MAX {
@@ -146,8 +147,8 @@ impl Mds {
         leaf
     }
 
-    /// The directory whose fragments are being made, or put together, if a directory is that or one of
-    /// them.
+    /// The directory that is being split or joined, if `dir` is that directory or one of its
+    /// fragments.
     pub(super) fn reshaping(&self, dir: Ino) -> Option<Ino> {
         if let Some(reshape) = &self.authority.reshape
             && reshape.is_frozen()
@@ -163,8 +164,8 @@ impl Mds {
         moves(dir).or_else(part)
     }
 
-    /// Tells who asked for a name of a directory that is split where its fragments are. Says whether that
-    /// is so; else the directory is not, or some fragment of it is not in memory yet.
+    /// Redirects a request for a name in a split directory to its fragments. Returns `false` if the
+    /// directory is not split, or if a fragment of it is not in memory yet.
     #[cold]
     pub(super) fn send_fragments(
         &mut self,
@@ -194,8 +195,8 @@ impl Mds {
         true
     }
 
-    /// Whether a fragment is rank 0's, and not in memory since a restart. It is there as long as the list
-    /// says so.
+    /// Whether a fragment is rank 0's, and not in memory since a restart. It exists as long as the
+    /// list names it.
     pub(super) fn is_unfound_part(&self, ino: Ino) -> bool {
         let part = self.authority.list.get(ino).filter(|subtree| subtree.part.is_some());
         self.rank == Rank(0)
@@ -203,7 +204,7 @@ impl Mds {
             && !self.namespace.knows(ino)
     }
 
-    /// Of a path that leads through a directory, what follows.
+    /// The part of a path behind a directory through which the path leads.
     fn rest_below(&self, base: Ino, path: &[u8], dir: Ino) -> Vec<u8> {
         let Ok(path) = Path::parse(path) else { return Vec::new() };
         let mut names = path.components();
@@ -216,8 +217,8 @@ impl Mds {
         names.collect::<Vec<_>>().join(&b'/')
     }
 
-    /// Fragments that are served here are in memory before they are asked for, and permit what their
-    /// directories do.
+    /// Fetches the fragments that are served here before requests need them, and gives them the
+    /// permissions of their directories.
     pub(super) fn fragments_tick(&mut self, effects: &mut Effects) {
         if self.authority.splits.is_empty() || !self.is_active() {
             return;
@@ -240,13 +241,14 @@ impl Mds {
         }
     }
 
-    /// Whether it is a fragment without names: whoever removes the directory has it brought back.
+    /// Whether it is a fragment without names: a client that removes the directory has it brought
+    /// back.
     pub(super) fn is_empty_part(&self, root: Ino) -> bool {
         let part = self.authority.list.get(root).is_some_and(|subtree| subtree.part.is_some());
         part && self.namespace.is_complete(root) && self.namespace.names_here(root) == 0
     }
 
-    /// Whether somebody may be told something to remember of a directory.
+    /// Whether clients may get capabilities and leases of a directory.
     pub(crate) fn may_tell_of(&self, dir: Ino) -> bool {
         if self.is_split_or_about_to(dir) || self.authority.passages.is_about(dir) {
             return false;
@@ -264,13 +266,13 @@ impl Mds {
             || self.authority.reshape.as_ref().is_some_and(|reshape| reshape.is_about(dir))
     }
 
-    /// What a directory permits.
+    /// The permissions of a directory.
     pub(super) fn access_of(&self, dir: Ino) -> Option<(u32, u32, u32)> {
         let attr = self.namespace.getattr(dir).ok()?;
         Some((attr.mode, attr.uid, attr.gid))
     }
 
-    /// A fragment permits what its directory does.
+    /// Gives a fragment the permissions of its directory.
     fn permit_the_same(&mut self, part: Ino, access: (u32, u32, u32), effects: &mut Effects) {
         let importing = self.authority.imports.iter().any(|import| import.root == part);
         let moving = importing || self.authority.export_of(part).is_some();
@@ -289,7 +291,7 @@ impl Mds {
         self.set_quietly(part, change, self.clock.time);
     }
 
-    /// Changes attributes for nobody in particular.
+    /// Changes attributes on behalf of no client.
     pub(super) fn set_quietly(&mut self, ino: Ino, change: AttrChange, time: Timestamp) {
         let Ok(planned) = self.namespace.plan_setattr(&Cred::root(), ino, &change, time) else {
             return;
@@ -299,8 +301,8 @@ impl Mds {
         self.namespace.apply(seq, namespace::Mode::Live, &event);
     }
 
-    /// What a directory permits has changed: its fragments here follow at once, others when their ranks
-    /// read it in the list.
+    /// The permissions of a directory have changed: its fragments here follow at once, the other
+    /// ones when their ranks read the list.
     pub(crate) fn spread_access(&mut self, dir: Ino) {
         let Some(access) = self.access_of(dir) else { return };
         for part in self.parts_here(dir) {

@@ -1,10 +1,10 @@
-//! A directory that goes to another rank so that a file has all its names there: inodes with several names
-//! stay on their rank with all of them, so a second name on another rank needs the one directory, or the
-//! other, to move first.
+//! A directory that moves to another rank so that a file has all its names there: inodes with
+//! several names stay on their rank with all of them, so a second name on another rank needs the
+//! one directory, or the other, to move first.
 //!
-//! What goes, goes as any export, and comes back as any other does when the file has lost its other names.
-//! Who may make names in a directory may ask for it, so more is refused than to who administrates: what
-//! somebody has pinned stays, whatever is around it or in it.
+//! The directory moves like any export, and returns like any other when the file has lost its other
+//! names. Any user with write permission in a directory can trigger this, so it is stricter than an
+//! administrator's request: a pinned subtree stays, whether it is around the directory or in it.
 
 use types::{ConnId, Cred, Errno, Ino, Rank, Tid};
 use wire::Answer;
@@ -29,7 +29,7 @@ impl Mds {
         if self.place(dir) != Place::Here || self.authority.is_exporting() {
             return Err(Errno::Again.into());
         }
-        // It has come meanwhile; and a pin is not given up for that.
+        // The directory has arrived since; and this request does not replace a pin.
         if to == self.rank {
             return Ok(Performed::Answer(Answer::Done));
         }
@@ -66,14 +66,14 @@ impl Mds {
         }
     }
 
-    /// What somebody has pinned stays, with what is in it; and so does what it is in.
+    /// A pinned subtree stays, with everything in it and around it.
     pub(super) fn check_pins(&self, dir: Ino) -> Result<(), Refused> {
         let list = &self.authority.list;
         let pinned = |it: &Ino| list.get(*it).is_some_and(|subtree| subtree.pinned);
         if let Some(at) = self.namespace.ancestors(dir).find(pinned) {
             return Err(self.pinned(at));
         }
-        // What another rank serves in it does not move, the rest would go along.
+        // A subtree in it that another rank serves does not move; the rest would move along.
         let here = list.iter().filter(|it| it.pinned && (it.joined || it.rank == self.rank));
         let here: Vec<Ino> = here.map(|it| it.root).collect();
         if here.iter().any(|it| !self.namespace.is_anchored(*it)) {

@@ -1,5 +1,5 @@
-//! What the list of subtrees carries from one rank to another: the inode of a subtree's root, those with several
-//! names, all of them in it, and which clients have which files open in it.
+//! The part of the list of subtrees that one rank hands to another: the inode of a subtree's root,
+//! the inodes with several names that are all in it, and the files that clients have open in it.
 
 use journal::{Block, Event, JournalBuffer};
 use metastore::Subtree;
@@ -9,10 +9,11 @@ use types::{ClientId, Errno, Error, Ino, Origin, Seq, Tid, Timestamp};
 use super::export::ROOT_NAME;
 use crate::Mds;
 
-/// Shows the event of each inode that comes with a subtree, the root's first, and then those of open files.
+/// Passes on the event of each inode that comes with a subtree, the root's first, and then those of
+/// open files.
 ///
 /// # Errors
-/// `EBADMSG` if that is not what is there.
+/// `EBADMSG` if the bytes have another form.
 fn each(
     subtree: &Subtree,
     mut show: impl FnMut(&Event<'_>) -> Result<(), Error>,
@@ -40,13 +41,14 @@ fn linked_of(event: &Event<'_>) -> Option<Ino> {
     linked.then_some(moved.attr.ino)
 }
 
-/// The open file, and whose it is, that an event says.
+/// The open file of an event, and the client that has it open.
 fn opened_of(event: &Event<'_>) -> Option<(ClientId, Ino)> {
     let Event::Session { client, tid } = *event else { return None };
     Some((client, Ino(tid.0)))
 }
 
-/// What comes with a subtree, of one kind. What cannot be read is said when it is taken in.
+/// The events of one kind that come with a subtree. Unreadable bytes are reported when the subtree
+/// is taken in.
 fn all_of<T>(subtree: &Subtree, of: impl Fn(&Event<'_>) -> Option<T>) -> Vec<T> {
     let mut all = Vec::new();
     let read = each(subtree, |event| {
@@ -72,8 +74,8 @@ pub(super) fn linked(subtree: &Subtree) -> Vec<Ino> {
 }
 
 impl Mds {
-    /// What the list says of the inodes that go with a subtree, and of who has files open in it. `None` if one of
-    /// these inodes is not here.
+    /// The bytes in the list about the inodes that leave with a subtree, and about the clients that
+    /// have files open in it. `None` if one of these inodes is not here.
     pub(super) fn hand_over(&self, root: Ino, linked: &[Ino]) -> Option<Vec<u8>> {
         let mut buffer = JournalBuffer::new(Seq(1), true);
         let planned = self.namespace.offer(root, (Ino::above(root), ROOT_NAME))?;
@@ -91,8 +93,8 @@ impl Mds {
         Some(buffer.take_blocks().concat())
     }
 
-    /// Journals the inodes that come with a subtree, and puts them where they belong here: the root under the name
-    /// that is given. Returns the position of the last event.
+    /// Journals the inodes that come with a subtree, and puts them where they belong here: the root
+    /// under the given name. Returns the position of the last event.
     pub(super) fn take_inodes(
         &mut self,
         subtree: &Subtree,

@@ -1,9 +1,10 @@
 //! Taking a subtree over from another rank (B-03).
 //!
-//! The list of subtrees says that it is this rank's, and what its root's inode is. That is journalled,
-//! and when it is safe the list is replaced once more, without the inode: from then on a recovery
-//! finds the root in this rank's journal or store. Only then are requests answered. Before, whatever
-//! crashes, it is done again, and nobody has seen anything of it.
+//! The list of subtrees names this rank as the authority, and has the inode of the subtree's root.
+//! The rank journals that inode, and when it is safe, replaces the list again without the inode:
+//! from then on a recovery finds the root in this rank's journal or store. Only then are requests
+//! answered. If a server crashes before, the import is repeated, and no client has seen anything of
+//! it.
 //!
 //! Directories are fetched when they are needed, and all of them in the background, because clients
 //! name inodes by their numbers.
@@ -34,7 +35,7 @@ enum Stage {
 #[derive(Debug)]
 pub(crate) struct Import {
     pub(crate) root: Ino,
-    /// What clients have decoupled in it.
+    /// The subtrees that clients have decoupled in it.
     pub(super) decoupled: Vec<Ino>,
     /// The inodes with several names that come with it, in order.
     pub(super) linked: Vec<Ino>,
@@ -42,7 +43,7 @@ pub(crate) struct Import {
     pub(super) opened: Vec<(ClientId, Ino)>,
     /// Those of which is still to be heard.
     pub(super) awaited: BTreeSet<(ClientId, Ino)>,
-    /// Those who are connected were asked.
+    /// Connected clients were asked.
     pub(super) asked: bool,
     /// Since when nothing else is waited for.
     pub(super) asks_since: Option<Moment>,
@@ -54,7 +55,7 @@ pub(crate) struct Import {
 }
 
 impl Import {
-    /// Whether its root is in the namespace: then what is in it may be read.
+    /// Whether its root is in the namespace: then the directories in it may be read.
     pub(super) fn is_taken_in(&self) -> bool {
         self.stage != Stage::Begin
     }
@@ -64,7 +65,7 @@ impl Mds {
     pub(super) fn begin_import(&mut self, root: Ino) {
         if !self.authority.imports.iter().any(|import| import.root == root) {
             let moved = self.authority.list.get(root).map(|it| Moved::decode(&it.decoupled));
-            // What cannot be read is said when it is taken in.
+            // Unreadable bytes are reported when the subtree is taken in.
             let moved = moved.and_then(Result::ok).unwrap_or_default();
             let decoupled = moved.into_iter().map(|moved| moved.root).collect();
             let linked = self.authority.list.get(root).map(handover::linked);
@@ -109,7 +110,7 @@ impl Mds {
                 ready.push(import.root);
             }
         }
-        // Then it is found out once more.
+        // A replacement of the list is under way; the next step checks again.
         if ready.is_empty() || self.authority.is_busy() {
             return;
         }
@@ -140,7 +141,7 @@ impl Mds {
                 if !self.are_departures_decided(since) {
                     return None;
                 }
-                // Nothing is done in what is not this rank's for good.
+                // A subtree waits until this rank has the subtree around it for good.
                 if self.authority.imports.iter().any(|import| import.root == subtree.outer) {
                     return None;
                 }
@@ -148,7 +149,7 @@ impl Mds {
                     self.preload(Goal::Find(root));
                     return None;
                 }
-                // What was read of it before it was given away is not how it is.
+                // Directories of it that were read before it left are outdated.
                 if self.is_fetching_below(root) {
                     return None;
                 }
@@ -205,7 +206,7 @@ impl Mds {
         let Some(subtree) = list.get(root).cloned() else { return list };
         let joined = self.is_named_here(&subtree) && subtree.part.is_none();
         if joined {
-            // What is in it is in what it is a part of.
+            // The subtrees in it now belong to the subtree of which it became a part.
             let inside = list.apart().filter(|it| it.outer == root).cloned();
             for inner in inside.collect::<Vec<_>>() {
                 list.put(Subtree { outer: subtree.outer, ..inner });
@@ -216,8 +217,8 @@ impl Mds {
         list
     }
 
-    /// Whether the store knows whose the decoupled subtrees are that came, and this rank where they
-    /// stand.
+    /// Whether the store knows the owners of the decoupled subtrees that came, and this rank their
+    /// places.
     fn has_taken_decoupled(&mut self, root: Ino, effects: &mut Effects) -> bool {
         let import = self.authority.imports.iter().find(|import| import.root == root);
         let decoupled = import.map(|import| import.decoupled.clone()).unwrap_or_default();
@@ -232,8 +233,8 @@ impl Mds {
         self.tables.is_idle() && !self.authority.preloads.iter().any(looked_for)
     }
 
-    /// Puts the root into the namespace, and the inodes with several names. Returns the position of the last event
-    /// that did.
+    /// Puts the root into the namespace, and the inodes with several names. Returns the position of
+    /// the last of these events.
     fn take_in(&mut self, subtree: &Subtree) -> Result<Seq, Error> {
         let Subtree { root, path, .. } = subtree;
         let out = self.namespace.take_out(*root);
@@ -254,7 +255,7 @@ impl Mds {
         Ok(seq)
     }
 
-    /// Says what holds above a subtree whose name is not here.
+    /// Sets the path and policy above a subtree whose name is not here.
     pub(crate) fn set_above(&mut self, subtree: &Subtree) {
         if self.is_named_here(subtree) {
             return;
@@ -273,13 +274,14 @@ impl Mds {
         !done.is_empty()
     }
 
-    /// The list is not as it was to be, or it is not known: what was to be written to it is tried
+    /// The list differs from the proposed one, or its state is unknown: the replacement is tried
     /// again.
     pub(super) fn imports_again(&mut self, is_read: bool) {
         let until = self.clock.now + RETRY;
         for import in &mut self.authority.imports {
             if import.stage == Stage::Acknowledge {
-                // It may have been carried out, though its answer was lost. Once more is harmless.
+                // The replacement may have succeeded although its answer was lost. Repeating it is
+                // harmless.
                 import.stage = if is_read { Stage::Journal(Seq(0)) } else { Stage::Retry(until) };
             }
         }
@@ -291,7 +293,7 @@ impl Mds {
         if self.authority.imports.is_empty() {
             self.authority.closed.clear();
         }
-        // What came with it may have left with something else.
+        // An inode that came with it may have left with another subtree before.
         self.authority.moved.clear();
         self.preload(Goal::All(root));
         self.note_came(root);

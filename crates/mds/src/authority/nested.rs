@@ -1,12 +1,14 @@
-//! Subtrees in subtrees: which of them has the name of which, and what that means when one moves (B-02).
+//! Subtrees in subtrees: which of them has the name of which, and the consequences when one moves
+//! (B-02).
 //!
-//! The rank that serves the directory above a subtree's root has its name (`Subtree::outer`). If it is
-//! also the one that serves the subtree, the root's inode is where its name is, and the subtree is a part
-//! of what is around it: it goes with that. If not, the root's inode is in a hidden directory on the rank that
-//! serves it, and it stays where it is when what is around it moves.
+//! The rank that serves the directory above a subtree's root has its name (`Subtree::outer`). If
+//! that rank also serves the subtree, the root's inode is where its name is, and the subtree is a
+//! part of the subtree around it and moves with it. If not, the root's inode is in a hidden
+//! directory on the rank that serves it, and stays there when the subtree around it moves.
 //!
-//! Invariant: a root that its rank serves in a hidden directory does not have its name on the same rank.
-//! So what is around a subtree does not go to the rank of that subtree before the subtree itself has come back.
+//! Invariant: a root that its rank serves in a hidden directory does not have its name on the same
+//! rank. So a subtree does not move to the rank of a subtree inside it before that one has come
+//! back.
 
 use metastore::{Subtree, Subtrees};
 use types::{Ino, Rank};
@@ -29,7 +31,7 @@ impl Mds {
         named.map(|it| it.root).filter(|it| self.namespace.is_within(*it, root)).collect()
     }
 
-    /// A subtree in one that is to go to a rank which serves that subtree: it must be brought here first.
+    /// A subtree inside `root` that rank `to` serves: it must be brought here first.
     pub(super) fn first_elsewhere(&self, root: Ino, to: Rank) -> Option<Answer> {
         let is_there = |it: &Ino| {
             self.authority.list.apart_at(*it).is_some_and(|it| it.rank == to && to != self.rank)
@@ -59,7 +61,7 @@ impl Mds {
         let export = self.authority.export_of(root)?;
         let (to, pinned) = (export.to, export.pinned);
         let stays = to == self.rank;
-        // Nobody takes in what stays.
+        // A subtree that stays is not taken in by any rank.
         let inode = if stays { Vec::new() } else { self.hand_over(root, &export.linked)? };
         let before = self.authority.list.get(root);
         let part = before.and_then(|before| before.part);
@@ -68,7 +70,7 @@ impl Mds {
         let elsewhere = before.filter(|before| !named_here(before));
         let joined = stays && elsewhere.is_none() && part.is_none();
         let (path, policy, outer) = match elsewhere {
-            // The name, and what it inherits, is not here.
+            // The name, and the inherited policy, are not here.
             Some(before) => (before.path.clone(), before.policy.clone(), before.outer),
             None => {
                 let outer = self.outer_of(root, Ino(0));
@@ -80,13 +82,13 @@ impl Mds {
             }
         };
         let decoupled = if stays { Vec::new() } else { self.moving_decoupled(root) };
-        // What is joined goes with it anyway.
+        // A joined subtree moves with it anyway.
         let is_in = |it: &&Subtree| it.joined && self.namespace.is_within(it.root, root);
         let inside: Vec<Subtree> = self.authority.list.iter().filter(is_in).cloned().collect();
         inside.into_iter().for_each(|subtree| list.put(Subtree { rank: to, ..subtree }));
         for inner in self.inner_of(root) {
             let Some(subtree) = list.get(inner).cloned() else { continue };
-            // What this rank serves in it is a part of it, and goes with it.
+            // A subtree in it that this rank serves is a part of it, and moves with it.
             let rank = if subtree.rank == self.rank { to } else { subtree.rank };
             let also = if joined { Ino(0) } else { root };
             list.put(Subtree { outer: self.outer_of(inner, also), rank, ..subtree });

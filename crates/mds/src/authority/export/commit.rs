@@ -17,7 +17,7 @@ impl Mds {
                 ready.push(export.root);
             }
         }
-        // Then it is found out once more.
+        // A replacement of the list is under way; the next step checks again.
         if ready.is_empty() || self.authority.is_busy() {
             return;
         }
@@ -93,7 +93,7 @@ impl Mds {
         }
     }
 
-    /// What was to be written is written.
+    /// The list was replaced as proposed.
     fn list_replaced(&mut self, version: u64, effects: &mut Effects) {
         self.authority.version = Some(version);
         if let Some(list) = self.authority.proposed.take() {
@@ -109,7 +109,7 @@ impl Mds {
         }
     }
 
-    /// The list is known anew while something was to be written to it.
+    /// The list was read while a replacement of it was pending.
     fn list_found(&mut self, effects: &mut Effects) {
         self.imports_again(true);
         self.reshape_listed(false);
@@ -127,7 +127,8 @@ impl Mds {
             } else if here && !noted && to == self.rank {
                 self.set_export_stage(root, Stage::Note);
             } else if here && !noted {
-                // A subtree in it may have come meanwhile: whether the store has all of it is looked at again.
+                // A subtree may have arrived in it since: check again whether the store has all of
+                // it.
                 let seq = self.log.last();
                 self.set_export_stage(root, Stage::Flush { seq });
             } else {

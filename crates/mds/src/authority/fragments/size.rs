@@ -1,9 +1,9 @@
 //! Directories that are split when they have many names, and put together when they have few.
 //!
-//! Rank 0 does both, and only it knows how; but every rank knows how many names it has. A directory that is
-//! large where another rank serves it goes to rank 0, and so does a fragment that has become small. When rank 0
-//! has all fragments of a directory, and all of them together are small, they are put together. What somebody has
-//! pinned stays where it is, as it is.
+//! Rank 0 does both, and no other rank can; but every rank knows how many names a directory has. A
+//! large directory of another rank moves to rank 0, and so does a fragment that has become small.
+//! When rank 0 has all fragments of a directory, and all of them together are small, it joins them.
+//! A pinned directory stays at its rank, and is neither split nor joined.
 
 use metastore::PartState;
 use namespace::Refusal;
@@ -16,25 +16,26 @@ use crate::{Effects, Mds};
 
 /// Large directories that wait until they are split.
 const LARGE_MAX: usize = 64;
-/// When it is tried again to split a directory that could not be split, and how often it is looked whether one has
-/// become small.
+/// How long rank 0 waits before it tries to split a directory again, and how often it looks for
+/// directories that have become small.
 const AGAIN: Span = Span::from_millis(1000);
-/// A directory is put together when it has less than this part of the names at which it is split: it is not to be split
-/// and put together in turns.
+/// A directory is joined when it has less than this part of the names at which it is split, so that
+/// it is not split and joined in turns.
 const SMALL: u64 = 4;
 /// Its fragments began with an eighth each. One with a fourth of that has become small.
 const SMALL_PART: u64 = 32;
-/// Nobody waits for it.
+/// No request waits for it.
 const ITSELF: (ConnId, Tid) = (ConnId::NOBODY, Tid(0));
 
-/// What waits until its size is right again.
+/// The directories whose size has to be corrected.
 #[derive(Debug, Default)]
 pub(crate) struct Sizes {
     /// Directories with more names than they should have in one fragment, and when they are split.
     large: Vec<(Ino, Moment)>,
     /// When it was looked for small ones.
     looked: Option<Moment>,
-    /// Those that were found then. Who has just had one split may be about to pin its fragments.
+    /// The small directories that were found then. A user that has just split one may be about to
+    /// pin its fragments.
     small: Vec<Ino>,
 }
 
@@ -64,12 +65,12 @@ impl Mds {
         }
     }
 
-    /// Splits what has become large, and puts together what has become small.
+    /// Splits directories that have become large, and joins those that have become small.
     pub(in crate::authority) fn sizes_tick(&mut self, effects: &mut Effects) {
         if self.settings.split_entries == 0 || !self.is_active() || self.is_moving() {
             return;
         }
-        // What was answered before a crash is carried out first, where it was.
+        // Replay the requests that were answered before a crash first, where they were answered.
         if self.resend.is_busy() {
             return;
         }
@@ -86,7 +87,7 @@ impl Mds {
         }
     }
 
-    /// What cannot be done now is tried again later.
+    /// A split that is impossible now is tried again later.
     fn split_large(&mut self, dir: Ino, effects: &mut Effects) {
         if !self.namespace.knows(dir) {
             return;
@@ -145,7 +146,8 @@ impl Mds {
         }
     }
 
-    /// Whether a directory has few names, all of them here. Of what is not in memory nobody knows that.
+    /// Whether a directory has few names, all of them here. A directory that is not in memory is
+    /// never small, because its size is unknown.
     fn is_small(&self, dir: Ino, parts: [Ino; Frag::SPLIT_WAYS]) -> bool {
         let list = &self.authority.list;
         let pinned = |part: &Ino| list.get(*part).is_some_and(|subtree| subtree.pinned);
