@@ -1,13 +1,15 @@
-//! What clients have open, or locked, in a subtree that goes to another rank (F-13); and what they have decoupled in it and
-//! merge when somebody asks for it, because they are asked by the rank that serves it.
+//! The files that clients have open or locked in a subtree that moves to another rank (F-13); and
+//! the subtrees that they have decoupled in it with `merge: on_demand`, because the rank that
+//! serves such a subtree sends its client the merge requests.
 //!
-//! It is known in memory only, and to the clients whose it is. So the rank that gives the subtree away tells them who
-//! has it now ([`Message::Moved`]), and they tell that one what they have, as they would tell a server that was restarted. The
-//! list of subtrees says of which clients and files it has to hear before anybody is served: else somebody might open
-//! alone, or lock, what another one has.
+//! Only the rank's memory and the clients themselves have this state. So the exporting rank
+//! notifies the clients of the new rank ([`Message::Moved`]), and each client reports its state to
+//! that rank, as it would to a restarted server. The list of subtrees names the clients and files
+//! whose reports the new rank needs before it serves the subtree: otherwise one client could get
+//! exclusive access to a file, or a lock, that another client has.
 //!
-//! A client from which nothing is heard is waited for as long as one after a restart. It may tell later: a file that
-//! somebody else writes by then is shared from then on.
+//! The rank waits for a silent client as long as after a restart. The client may report later: a
+//! file that another client writes by then is shared from then on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +20,8 @@ use super::Import;
 use super::place::Place;
 use crate::{Effects, Mds};
 
-/// Open files, and offers to merge, that go with a subtree at most, counted for each client that has them.
+/// Open files, and offers to merge, that may move with a subtree, counted for each client that has
+/// them.
 const OPEN_MAX: usize = 16_384;
 /// Files that were closed while they were on their way here, of which that is remembered.
 const CLOSED_MAX: usize = 1024;
@@ -34,7 +37,8 @@ impl Closed {
 }
 
 impl Import {
-    /// Whether something is still to be heard of files that clients have open in it, and not for too long.
+    /// Whether reports about open files in it are missing, and the wait for them is not too long
+    /// yet.
     pub(super) fn awaits(&mut self, now: Moment, patience: Span) -> bool {
         let since = *self.asks_since.get_or_insert(now);
         !self.awaited.is_empty() && now.since(since) < patience
@@ -49,7 +53,7 @@ impl Mds {
         self.opens.files().chain(self.locks.files()).filter(goes).collect()
     }
 
-    /// Who has which of them, or has decoupled which directory, in order.
+    /// Pairs of a client and a file or decoupled directory that it has, in order.
     pub(super) fn holders_below(&self, root: Ino, linked: &[Ino]) -> Vec<(ClientId, Ino)> {
         let mut pairs = BTreeSet::new();
         for ino in self.held_below(root, linked) {
@@ -61,20 +65,21 @@ impl Mds {
         pairs.into_iter().collect()
     }
 
-    /// How many files in a subtree clients are to give up, because others want them, and have not yet.
+    /// How many files in a subtree clients have to give up for other clients, and have not yet.
     pub(super) fn contested_below(&self, root: Ino, linked: &[Ino]) -> usize {
         let held = self.held_below(root, linked);
         held.into_iter().filter(|ino| self.opens.is_becoming_shared(*ino)).count()
     }
 
-    /// Why what clients have open keeps a subtree where it is, if it does.
+    /// The reason if too many open files keep a subtree where it is.
     pub(super) fn too_many_open(&self, root: Ino, linked: &[Ino]) -> Option<String> {
         let count = self.holders_below(root, linked).len();
         let text = || format!("clients have {count} files open in it; {OPEN_MAX} may go with it");
         (count > OPEN_MAX).then(text)
     }
 
-    /// Who has something open in a subtree that went is told where it is. To be called before it is forgotten.
+    /// Notifies clients with open files in a subtree that left of its new rank. To be called before
+    /// the subtree is forgotten.
     pub(super) fn send_opens_after(
         &mut self,
         (root, to): (Ino, Rank),
@@ -106,8 +111,8 @@ impl Mds {
         }
     }
 
-    /// Who has something open in a subtree that is to go connects to the other rank ahead of time: if this one is killed as
-    /// soon as it went, that one can ask.
+    /// Clients with open files in a subtree that is about to leave connect to the other rank ahead
+    /// of time: if this rank crashes right after the move, the other one can ask them.
     pub(super) fn announce_move(&self, (root, to): (Ino, Rank), effects: &mut Effects) {
         let holders = self.holders_below(root, &[]);
         let clients: BTreeSet<ClientId> = holders.into_iter().map(|(client, _)| client).collect();
@@ -116,8 +121,9 @@ impl Mds {
         }
     }
 
-    /// Clients that are connected are asked what they have open in what comes, once, also if they told of it: what was
-    /// said before of where it goes is older than this, and they hear it in this order.
+    /// Asks each connected client once for its open files in the arriving subtree, even if it
+    /// reported them: earlier notices about the place of the subtree are older than this one, and
+    /// clients receive them in this order.
     pub(super) fn ask_for_opens(&mut self, effects: &mut Effects) {
         let mut asked = BTreeSet::new();
         for import in self.authority.imports.iter_mut().filter(|import| !import.asked) {
@@ -129,7 +135,7 @@ impl Mds {
         }
     }
 
-    /// A client is asked what it has open in what comes.
+    /// Asks a client for its open files in arriving subtrees.
     pub(crate) fn ask_for_opens_of(&self, client: ClientId, effects: &mut Effects) {
         let opened = self.authority.imports.iter().flat_map(|import| &import.opened);
         let files = opened.filter(|(of, _)| *of == client).map(|(_, ino)| *ino);
@@ -139,7 +145,8 @@ impl Mds {
         }
     }
 
-    /// Of what an import has to hear: what the list says, without that of which was heard already.
+    /// The reports that an import still needs: those of the list, without those that arrived
+    /// already.
     pub(super) fn unheard(&mut self, opened: &[(ClientId, Ino)]) -> BTreeSet<(ClientId, Ino)> {
         let mut unheard = BTreeSet::new();
         for (client, ino) in opened.iter().copied() {
@@ -151,7 +158,7 @@ impl Mds {
         unheard
     }
 
-    /// A client has told what it has of a file; nothing any more, if `is_closed`.
+    /// A client has reported its state of a file; it has the file no longer if `is_closed`.
     pub(crate) fn heard_of(
         &mut self,
         client: ClientId,
@@ -172,14 +179,15 @@ impl Mds {
             }
             closed.insert((client, ino));
         }
-        // It is on its way, and what is known of that is old.
+        // The file moves here, and the list in memory is older than that move.
         if self.is_active() {
             self.read_list(effects);
         }
     }
 
-    /// Whether a lock is asked for in a file of which this rank knows nothing, so that another one may serve it. In a
-    /// decoupled subtree, where nothing is known of files, locks are where their numbers were given out.
+    /// Whether a request asks for a lock on a file that this rank does not know, so that another
+    /// rank may serve it. In a decoupled subtree, whose files no rank knows, the rank that granted
+    /// their numbers has the locks.
     pub(crate) fn is_locked_elsewhere(&self, ino: Ino, request: &Request<'_>) -> bool {
         let is_known = self.authority.is_plain()
             || request.replay.is_some()
@@ -190,8 +198,8 @@ impl Mds {
         !is_known && self.has_ranks()
     }
 
-    /// The file that a request is about although its name does not matter: what is open or locked goes with it. What
-    /// makes a file shared goes on where that began.
+    /// The file of a request that does not depend on the file's name: its open and lock state moves
+    /// with it. A request that makes a file shared continues at the rank where it began.
     pub(super) fn held_by(&self, request: &Request<'_>) -> Option<Ino> {
         if let Op::Lock { ino, .. } | Op::GetLock { ino, .. } | Op::CancelLock { ino, .. } =
             request.op

@@ -1,15 +1,16 @@
-//! Names that go from a directory of one rank to one of another (F-13): `metastore::Passage` says how it is
-//! decided who has one. What the rank does that has the name is `depart`, what the other one does is
-//! `arrive`.
+//! Names that move from a directory of one rank to a directory of another (F-13):
+//! `metastore::Passage` describes how the owner of a name is decided. `depart` is the part of the
+//! rank that has the name, `arrive` the part of the other one.
 //!
-//! The two directories are served to nobody while it is not decided: nobody sees the file twice, or
-//! nowhere, and a recovery finds both as they were. Whoever asked carries the offer from the one rank to
-//! the other; without it, the offer is withdrawn after a while.
+//! Neither directory is served before the decision: no client sees the file twice, or not at all,
+//! and a recovery finds both as they were. The requesting client carries the offer from the one
+//! rank to the other; an offer that does not arrive is withdrawn after a while.
 //!
-//! Of a directory only the name goes (`directory`), and it is served to nobody meanwhile, nor what is in it.
+//! Of a directory only the name moves (`directory`); until the decision neither it nor anything in
+//! it is served.
 //!
 //! Invariant: an inode is in at most one passage of a rank. One that left does not come back before
-//! its object is deleted: a recovery would take its name away once more.
+//! its object is deleted: a recovery would remove its name again.
 
 mod arrive;
 mod depart;
@@ -29,7 +30,7 @@ use crate::{Effects, Mds, Phase};
 use arrive::Arrival;
 use depart::Departure;
 
-/// How many that ended are remembered, for those who ask once more.
+/// How many finished passages are remembered, for repeated questions about them.
 const ENDED_MAX: usize = 4096;
 
 /// Names on their way from this rank, and to it.
@@ -41,7 +42,7 @@ pub(crate) struct Passages {
     arrivals: Vec<Arrival>,
     /// Offers of this rank that are decided, and whether they were taken.
     ended: VecDeque<(u64, bool)>,
-    /// Offers of others that this rank took.
+    /// Offers of other ranks that this rank took.
     taken: VecDeque<(Rank, u64)>,
 }
 
@@ -63,8 +64,8 @@ impl Passages {
         leaving.or_else(|| self.arrivals.iter().find(comes).map(|it| it.dir))
     }
 
-    /// Whether a request waits that is about something in a directory: the directory is on its way itself, or
-    /// it is that one (`child`) in whose place one comes.
+    /// The directory for which a request about a child of `dir` must wait: `dir` itself is leaving,
+    /// or an arriving directory replaces `child`.
     pub(super) fn holds_below(
         &self,
         namespace: &Namespace,
@@ -83,14 +84,14 @@ impl Passages {
         self.arrivals.iter().find(replaces).map(|it| it.dir)
     }
 
-    /// Whether nobody may be told anything to remember of a directory.
+    /// Whether clients get no capabilities and leases of a directory.
     pub(super) fn is_about(&self, dir: Ino) -> bool {
         let leaves = |it: &Departure| it.is_open() && it.passage.parent == dir;
         self.departures.iter().any(leaves) || self.arrivals.iter().any(|it| it.dir == dir)
     }
 
-    /// Whether a directory is on its way, or is about to be: nobody may be told anything to remember of what
-    /// is in it.
+    /// Whether a directory is leaving, or is about to: clients get no capabilities and leases of
+    /// anything in it.
     pub(super) fn is_leaving(&self, dir: Ino) -> bool {
         self.departures.iter().any(|it| it.is_open() && it.is_of(dir))
     }
@@ -119,9 +120,9 @@ impl Passages {
 }
 
 impl Mds {
-    /// Goes on with names on their way, as far as it can.
+    /// Continues the passages, as far as possible.
     pub(super) fn passages_step(&mut self, effects: &mut Effects) {
-        // What is changed now would be in half of a snapshot.
+        // A change now would be in only half of a snapshot.
         let waits = matches!(self.phase, Phase::Recovering | Phase::Reconnecting { .. });
         if waits || self.snapshots.is_frozen() {
             return;
@@ -153,8 +154,8 @@ impl Mds {
         self.store(crate::Waiting::Passage(id), StoreOp::Get { object }, effects);
     }
 
-    /// Where a directory is that names are in, a recovery does not know before it has looked for it.
-    /// Says whether it is known; if not, it is looked for.
+    /// After a crash the place of a directory is unknown until a search finds it. Returns whether
+    /// it is known, and begins the search if not.
     fn finds(&mut self, dir: Ino) -> bool {
         if self.namespace.is_anchored(dir) {
             return true;
@@ -163,7 +164,7 @@ impl Mds {
         false
     }
 
-    /// Who waits for a directory goes on.
+    /// Continues the requests that wait for a directory.
     fn thaw(&mut self, dir: Ino, effects: &mut Effects) {
         self.authority.note_plain();
         self.retry_returned(dir, effects);

@@ -1,5 +1,6 @@
-//! Where somebody wants a subtree: the list of subtrees says so, and the balancer leaves it there. What
-//! has to move for that is exported (`export`); what is there already is only noted.
+//! Pinned subtrees: the list of subtrees has the rank that a user wants, and the balancer leaves
+//! the subtree there. A subtree at another rank is exported (`export`); one that is already at its
+//! rank is only noted.
 
 use metastore::SUBTREES_MAX;
 use types::{ConnId, Errno, Ino, Rank, Tid};
@@ -11,7 +12,7 @@ use crate::Mds;
 use crate::op::{Performed, Performing, Refused};
 
 impl Mds {
-    /// Has the list say whether somebody wants a subtree where it is.
+    /// Notes in the list whether a subtree is pinned to its present rank.
     pub(super) fn note_pin(&mut self, at: (ConnId, Tid), root: Ino, pinned: bool) -> Performing {
         let known = self.authority.list.get(root).is_some_and(|subtree| subtree.pinned);
         if known == pinned {

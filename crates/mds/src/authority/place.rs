@@ -1,4 +1,4 @@
-//! Where a request belongs: here, to another rank, or to nobody before a subtree has moved.
+//! The place of a request: this rank, another rank, or neither before a subtree has moved.
 
 use metastore::Subtree;
 use namespace::Refusal;
@@ -14,20 +14,20 @@ use crate::{Effects, Mds, Phase};
 /// Why something cannot be done with a directory as a whole.
 const FRAGMENTED: &str = "a directory is split; put it together first with `cudele mds join PATH`; `cudele mds ls` shows it";
 
-/// Whose an inode is.
+/// The rank that has an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Here,
-    /// In a subtree with this root that is on its way.
+    /// In a moving subtree with this root.
     Moving(Ino),
     Other(Rank),
-    /// Not in memory, and not remembered as gone elsewhere.
+    /// Not in memory, and not remembered as moved to another rank.
     Unknown,
 }
 
 impl Mds {
-    /// Lets a request wait, or sends it elsewhere, if it is not to be carried out here and now.
-    /// Says whether that is so. Not asked if everything is here.
+    /// Blocks or redirects a request that this rank must not execute now. Returns whether it did.
+    /// Not called if this rank serves everything.
     #[cold]
     pub(crate) fn is_misplaced(
         &mut self,
@@ -100,7 +100,8 @@ impl Mds {
             }
             Some(rank) => {
                 if matches!(op, Op::Merge { .. }) {
-                    // What follows a merge does not wait; it comes once more if that was wrong.
+                    // A request that follows a merge does not wait; the client resends it if that
+                    // was wrong.
                     self.read_list(effects);
                 } else if self.waits_for_list((conn, client), request, effects) {
                     return true;
@@ -121,15 +122,15 @@ impl Mds {
         effects: &mut Effects,
     ) -> bool {
         if matches!(request.op, Op::Merge { .. }) {
-            // It is refused, and comes once more.
+            // The server refuses it, and the client resends it.
             self.read_list(effects);
             return false;
         }
         self.waits_for_list(at, request, effects)
     }
 
-    /// The directory that a request would remove, move or replace, and that a name is on its way to, or that is on
-    /// its way itself.
+    /// The directory that a request would remove, move or replace, if a name is moving into it, or
+    /// it moves itself.
     fn held_by_name(&self, op: &Op<'_>) -> Option<Ino> {
         let authority = &self.authority;
         let moves = authority.is_exporting() || !authority.imports.is_empty();
@@ -139,7 +140,8 @@ impl Mds {
         let names = touched(op).1.into_iter().flatten();
         let mut named =
             names.filter_map(|(parent, name)| self.namespace.peek(parent, name).ok()?);
-        // A directory that a recovery looks for is not found any more if what it is in goes to where was looked.
+        // A recovery that searches a directory would miss it if a rename moved the directories
+        // around it to a place that the search has already visited.
         let is_lost = |dir: &Ino| !self.namespace.is_anchored(*dir);
         let moves = matches!(*op, Op::Rename { parent, new_parent, .. } if parent != new_parent);
         let lost = if moves && self.phase == Phase::Active {
@@ -152,8 +154,9 @@ impl Mds {
                 return lost;
             }
             let on_its_way = self.is_on_its_way(ino).then_some(ino);
-            // What a name is on its way to, or from, stays where it is meanwhile, and what has a subtree in it
-            // that is on its way: the list says in which subtree its name is.
+            // A directory to or from which a name moves stays at its place until the decision, and
+            // so does one with a moving subtree in it: the list names the subtree that has its
+            // name.
             let mut passing = authority.passages.ends().chain(self.roots_on_their_way());
             let around = || passing.find(|dir| self.namespace.is_within(*dir, ino));
             authority.passages.holds(ino).or(on_its_way).or_else(around)
@@ -175,13 +178,14 @@ impl Mds {
             && let Some(root) = authority.moved.get(&ino)
         {
             let rank = authority.list.get(*root).map_or(Rank(0), |subtree| subtree.rank);
-            // A fragment that is not listed any more is gone: what was in it is rank 0's.
+            // A fragment that is not listed any more is gone: its names are rank 0's.
             let gone = *root == ino && authority.list.get(*root).is_none();
             if rank != self.rank && !gone {
                 return Place::Other(rank);
             }
         }
-        // What is served here around something that is served here takes that along when it goes.
+        // A subtree of this rank takes the subtrees inside it that this rank serves along when it
+        // moves.
         let (mut here, mut child) = (false, None);
         for above in self.namespace.ancestors(ino) {
             if self.is_on_its_way(above) {
@@ -193,7 +197,8 @@ impl Mds {
                 return Place::Moving(dir);
             }
             child = Some(above);
-            // Only rank 0 splits and joins: elsewhere nobody would go on with who waits for that.
+            // Only rank 0 splits and joins: on another rank the requests that wait for that would
+            // never continue.
             if self.rank == Rank(0)
                 && let Some(dir) = self.reshaping(above)
             {
@@ -210,7 +215,7 @@ impl Mds {
         if self.namespace.knows(ino) { Place::Here } else { Place::Unknown }
     }
 
-    /// Whether nobody else serves an inode, or is about to.
+    /// Whether no other rank serves an inode, or is about to.
     pub(crate) fn is_served_here(&self, ino: Ino) -> bool {
         match self.place(ino) {
             Place::Here | Place::Unknown => true,
@@ -230,7 +235,7 @@ impl Mds {
         frozen.map(|export| export.root).chain(imports)
     }
 
-    /// The root of a subtree on its way through which a path leads.
+    /// The root of a moving subtree through which a path leads.
     fn moving_on_way(&self, base: Ino, path: &[u8]) -> Option<Ino> {
         let path = Path::parse(path).ok()?;
         let mut at = base;
@@ -290,7 +295,8 @@ impl Mds {
         true
     }
 
-    /// Of a path that leads through a directory: the directory that has its name, and what is left.
+    /// For a path that leads through a directory: the directory that has its name, and the rest of
+    /// the path.
     fn rest_of_walk(&self, base: Ino, path: &[u8], through: Ino) -> Option<(Ino, Vec<u8>)> {
         let path = Path::parse(path).ok()?;
         let mut at = base;
@@ -317,7 +323,7 @@ impl Mds {
         self.send_on((conn, client), request, answer, effects);
     }
 
-    /// Answers a request that is not carried out here with who else is to be asked.
+    /// Answers a request that this rank does not execute with the other ranks to ask.
     pub(super) fn send_on(
         &mut self,
         (conn, client): (ConnId, ClientId),
@@ -334,7 +340,7 @@ impl Mds {
         self.reply(at, none.0, none.1, Ok(answer), effects);
     }
 
-    /// What is asked of a subtree as a whole is not asked through a directory that is split.
+    /// Refuses a request about a whole subtree through a split directory.
     fn refuses_fragmented(
         &mut self,
         (conn, client): (ConnId, ClientId),
@@ -392,15 +398,15 @@ impl Mds {
         self.authority.read_at.is_some_and(lately) && !self.authority.is_busy()
     }
 
-    /// Lets a request wait until the list was read, if that was not done lately: what is in it may
-    /// have come here meanwhile.
+    /// Blocks a request until the list was read, unless that happened lately: its inode may have
+    /// come here since.
     fn waits_for_list(
         &mut self,
         (conn, client): (ConnId, ClientId),
         request: &Request<'_>,
         effects: &mut Effects,
     ) -> bool {
-        // Who makes a link has just been told that what it is about came here.
+        // A client that makes a link has just learned that the file came here.
         let came = matches!(request.op, Op::Link { .. });
         if self.has_read_since(if came { Span(1) } else { READ_LATELY }) {
             return false;
@@ -410,8 +416,8 @@ impl Mds {
         true
     }
 
-    /// `EBUSY` if a directory is in a subtree on its way, or has one below it that is elsewhere: for
-    /// policies and decouplings, which are about all that is below a directory.
+    /// `EBUSY` if a directory is in a moving subtree, or has one below it that another rank serves:
+    /// for policies and decouplings, which concern everything below a directory.
     pub(crate) fn check_all_here(&self, dir: Ino) -> Result<(), Refused> {
         if self.authority.is_plain() {
             return Ok(());
@@ -421,7 +427,7 @@ impl Mds {
         if let Some(export) = exports.find(|export| self.overlap(dir, export.root)) {
             return busy(format!("it is on its way to {}; try again when it is there", export.to));
         }
-        // What is said of it now, the list would take back.
+        // The list would undo a change made before the import ends.
         let mut imports = self.authority.imports.iter().map(|import| import.root);
         if imports.any(|root| self.overlap(dir, root) || !self.namespace.is_anchored(root)) {
             return busy("it comes from another rank; try again when it is here".into());
@@ -461,7 +467,7 @@ impl Mds {
         self.namespace.is_within(one, other) || self.namespace.is_within(other, one)
     }
 
-    /// The answer to who asked for a subtree to move.
+    /// The answer to a request that a subtree move.
     pub(super) fn answer_export(
         &mut self,
         (conn, tid): (ConnId, Tid),

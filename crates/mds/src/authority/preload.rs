@@ -7,7 +7,7 @@ use types::{Ino, Rank, Set};
 
 use crate::{Effects, Mds};
 
-/// What directories are walked through for.
+/// The purpose of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Goal {
     /// To have all of a subtree: clients name inodes of it by their numbers.
@@ -25,7 +25,7 @@ pub(crate) struct Preload {
 }
 
 impl Preload {
-    /// What requests wait under that wait for this.
+    /// The key under which requests wait for this walk.
     pub(super) fn key(&self) -> Ino {
         match self.goal {
             Goal::All(root) => Ino::above(root),
@@ -48,7 +48,7 @@ impl Mds {
         self.authority.note_plain();
     }
 
-    /// Looks for a directory below others of which one names the next.
+    /// Looks for a directory along a chain of directories, each of which names the next.
     pub(super) fn preload_on_way(&mut self, ino: Ino, way: Vec<Ino>) {
         let (goal, queue) = (Goal::Find(ino), VecDeque::from(way));
         self.authority.preloads.retain(|it| it.goal != goal);
@@ -64,7 +64,7 @@ impl Mds {
         self.reshape_fetched();
     }
 
-    /// Goes on until a directory must be fetched.
+    /// Continues until a directory must be fetched.
     pub(super) fn preload_step(&mut self, effects: &mut Effects) {
         let mut left = Vec::new();
         let mut done = Vec::new();
@@ -90,7 +90,7 @@ impl Mds {
             {
                 return true;
             }
-            // Some must stay in memory for others.
+            // Half of the memory is left for directories that must stay there.
             let full = matches!(preload.goal, Goal::All(_))
                 && self.namespace.inodes() > self.settings.inodes_max / 2;
             let Some(dir) = preload.queue.pop_front().filter(|_| !full) else { return true };
@@ -101,13 +101,13 @@ impl Mds {
             match self.look_into(dir) {
                 Ok(dirs) => match preload.goal {
                     Goal::All(_) => preload.queue.extend(dirs),
-                    // Downwards first: what is above those that wait must stay in memory.
+                    // Depth first: the directories above the queued ones must stay in memory.
                     Goal::Find(_) => dirs.into_iter().for_each(|dir| preload.queue.push_front(dir)),
                 },
                 Err(Refusal::Cold(cold)) => {
                     preload.queue.push_front(dir);
                     preload.waiting = true;
-                    // What is about to go would arrive when another rank has it.
+                    // A frozen directory would arrive after another rank has it.
                     if self.is_frozen_for_export(dir) {
                         return false;
                     }
@@ -124,7 +124,7 @@ impl Mds {
         frozen.any(|export| self.namespace.is_within(dir, export.root))
     }
 
-    /// The directories that have the names of those that are still to be looked into on the way to something.
+    /// The home directories of the directories that searches have yet to visit.
     pub(crate) fn preload_homes(&self) -> Set<Ino> {
         let finds = |it: &&Preload| matches!(it.goal, Goal::Find(_));
         let finds = self.authority.preloads.iter().filter(finds);
@@ -138,8 +138,8 @@ impl Mds {
         root.into_iter().chain(own.filter(|root| !self.authority.is_coming(*root))).collect()
     }
 
-    /// Where the names of subtrees that are elsewhere stand is known before it is asked: what is above
-    /// them stays in memory.
+    /// Finds the names of subtrees that other ranks serve before requests need them: the
+    /// directories above them stay in memory.
     pub(crate) fn find_other_roots(&mut self) {
         let lost: Vec<Ino> = self
             .authority

@@ -1,9 +1,10 @@
-//! Renames within one rank, where others serve what is in the directory that is renamed.
+//! Renames within one rank where other ranks serve subtrees in the renamed directory.
 //!
-//! A directory must not come below itself. Within what hangs together in memory the namespace sees to that. But
-//! this rank may serve several such trees, and the way from one to another leads through what other ranks serve:
-//! only the list of subtrees knows of it, and says nothing of where renames of others lead to meanwhile. So a
-//! directory in which another rank serves something stays in its tree.
+//! A directory must not come below itself. Within one tree in memory the namespace ensures that.
+//! But this rank may serve several such trees, and the path from one to another leads through
+//! subtrees of other ranks: only the list of subtrees knows such paths, and it lags behind renames
+//! that other ranks are executing. So a directory in which another rank serves a subtree stays in
+//! its tree.
 
 use types::Ino;
 use wire::Op;
@@ -28,8 +29,8 @@ impl Mds {
         if exchanges { self.check_tree(to) } else { Ok(()) }
     }
 
-    /// What another rank serves is not removed, renamed, or replaced, although what was known of it when it
-    /// was here may say that it is empty.
+    /// A subtree that another rank serves is not removed, renamed, or replaced, although this
+    /// rank's outdated copy of it may be empty.
     pub(crate) fn check_mounts(&self, op: &Op<'_>) -> Result<(), Refused> {
         if self.authority.is_plain() {
             return Ok(());

@@ -1,15 +1,15 @@
 //! Splitting a directory into fragments, and joining them (B-04).
 //!
-//! 1. *Drain*: nobody may remember anything of it any more, and what it takes to move its names is
-//!    fetched. Requests go on.
-//! 2. *Mark*: requests for the directory wait from here on. What was answered is safe, and then the list
-//!    of subtrees says what is being done.
+//! 1. *Drain*: clients lose their capabilities and leases of it, and everything that moving its
+//!    names needs is fetched. Requests continue.
+//! 2. *Mark*: requests for the directory wait from here on. Answered requests become safe, and then
+//!    the list of subtrees notes the split or join.
 //! 3. *Move*: names go to their fragments, or back, one event each.
 //! 4. *Flush*: all of that is safe.
 //! 5. *Settle*: the list says that it is done.
 //!
-//! Who recovers finds in the list what was being done, and goes on with it: a name is in the directory or
-//! in its fragment, and moves if it is in the wrong one. Nobody is answered in between.
+//! A recovery finds the split or join in the list, and continues it: a name is in the directory or
+//! in its fragment, and moves if it is in the wrong one. No request is answered in between.
 
 mod ask;
 
@@ -32,11 +32,11 @@ const PART_NAME: &[u8] = b".cudele.fragment.";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Drain,
-    /// Requests wait. What was answered before is in the journal up to here: it will not be sent again
-    /// to where it does not belong any more.
+    /// Requests wait. The journal has the answered ones up to here: no client resends one to a
+    /// directory that does not have its name any more.
     Still(Seq),
     Mark,
-    /// The list is being replaced, to say what is being done.
+    /// The list is being replaced, to note the split or join.
     Marking,
     Move,
     /// The journal has everything up to here.
@@ -80,7 +80,7 @@ impl Reshape {
         if self.joins { self.parts.to_vec() } else { vec![self.dir] }
     }
 
-    /// The list has been replaced, or is known anew.
+    /// The list was replaced, or read.
     fn listed(&mut self) {
         if self.stage == Stage::Marking {
             self.stage = Stage::Mark;
@@ -95,7 +95,7 @@ fn part_name(number: usize) -> Vec<u8> {
 }
 
 impl Mds {
-    /// Goes on, as far as it can.
+    /// Continues the split or join, as far as possible.
     pub(super) fn reshape_step(&mut self, effects: &mut Effects) {
         while let Some(reshape) = &self.authority.reshape {
             let waits = reshape.not_before.is_some_and(|at| self.clock.now < at);
@@ -162,8 +162,8 @@ impl Mds {
         }
     }
 
-    /// Looks at the names that are to be moved: what must be fetched for that is fetched while requests
-    /// still go on.
+    /// Looks at the names that will move, and fetches everything that needs while requests still
+    /// continue.
     fn is_ready_to_move(&mut self) -> Result<bool, Refusal> {
         let Some(reshape) = &self.authority.reshape else { return Ok(false) };
         for from in reshape.from() {
@@ -187,7 +187,7 @@ impl Mds {
         Ok(true)
     }
 
-    /// Has the list say what is being done, or that it is done.
+    /// Notes in the list that the split or join is under way, or done.
     fn replace_list_for_reshape(
         &mut self,
         done: bool,
@@ -239,7 +239,7 @@ impl Mds {
         Ok(list)
     }
 
-    /// Moves a slice of names. What is left is done by the next ones.
+    /// Moves a slice of names; later calls move the rest.
     fn move_names(&mut self) -> Result<Option<Stage>, Refusal> {
         let Some(reshape) = &self.authority.reshape else { return Ok(None) };
         let (dir, frag, parts, joins) = (reshape.dir, reshape.frag, reshape.parts, reshape.joins);
@@ -271,7 +271,8 @@ impl Mds {
                 self.move_name((from, to), (&name, ino))?;
             }
             if last.is_some() {
-                // A fragment that is put together loses what was looked at; from the start again.
+                // A join takes the visited names out of the fragment: the next slice begins at the
+                // start again.
                 let cursor = last.filter(|_| !joins);
                 self.authority.reshape.iter_mut().for_each(|it| it.cursor.clone_from(&cursor));
                 self.restore_times(dir, &parts, times);
@@ -354,7 +355,7 @@ impl Mds {
         Ok(times)
     }
 
-    /// Nothing was changed, whatever was moved.
+    /// Moving names changes neither the directory's content nor its times.
     fn restore_times(
         &mut self,
         dir: Ino,
@@ -414,7 +415,7 @@ impl Mds {
         })
     }
 
-    /// The server stops: what the list says is done by the next one.
+    /// The server stops: the next one completes the split or join that the list notes.
     pub(crate) fn stop_reshape(&mut self, effects: &mut Effects) {
         self.abort_reshape("the metadata server is stopping", effects);
     }

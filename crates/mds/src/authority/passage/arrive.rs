@@ -1,4 +1,4 @@
-//! The rank to which a name is offered takes it, and says so once more when its journal does.
+//! The rank to which a name is offered takes it, and confirms that when its journal has the name.
 
 use journal::{Block, Event};
 use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
@@ -15,8 +15,9 @@ use super::offer::failure_of;
 use crate::op::{Performed, Performing, Refused};
 use crate::{Effects, Mds, Waiting};
 
-/// There is no such offer for this rank any more: the rename is to be begun anew. Not `ESTALE`, which says that the
-/// directory is not here: who asked would go on to other ranks, which would send it back.
+/// The offer for this rank does not exist any more: the client must begin the rename again. Not
+/// `ESTALE`, which means that the directory is not here: the client would try other ranks, which
+/// would redirect it back here.
 const LOST: Refused = Refused::Refusal(Refusal::Errno(Errno::Again));
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,13 +25,13 @@ enum Stage {
     /// The offer is to be looked at, not before that time.
     Look(Moment),
     Looking,
-    /// What was done in the directory is safe up to here: nothing of it will be sent again, to be done once
-    /// more behind the name that comes.
+    /// The events of the directory up to here are safe: no client resends a request that would then
+    /// be executed again behind the arriving name.
     Flush(Seq),
     /// It is being taken.
     Taking,
-    /// It was taken, and the list of subtrees is to say whose the directory is and whose its name, not before
-    /// that time.
+    /// The offer was taken, and the list of subtrees will name the authority of the directory and
+    /// that of its name, not before that time.
     List(Moment),
     /// The list is being replaced.
     Listing,
@@ -42,7 +43,7 @@ enum Stage {
     Telling,
 }
 
-/// A name on its way from another rank.
+/// A name that arrives from another rank.
 #[derive(Debug)]
 pub(super) struct Arrival {
     id: u64,
@@ -54,7 +55,7 @@ pub(super) struct Arrival {
     pub(super) passage: Passage,
     version: u64,
     stage: Stage,
-    /// It is not certain that it was not taken: the directory is served to nobody.
+    /// The offer may have been taken: the directory is not served.
     frozen: bool,
     /// The journal has it.
     came: bool,
@@ -80,12 +81,13 @@ impl Arrival {
         passage_name(self.from, self.number)
     }
 
-    /// What is to be done when it is taken.
+    /// The stage after the offer was taken.
     fn taken(&self) -> Stage {
         if self.passage.is_dir && !self.came { Stage::List(Moment(0)) } else { Stage::Come }
     }
 
-    /// The list of subtrees was replaced by what this rank wanted, or not: then it is tried again at that time.
+    /// The list of subtrees was replaced as this rank proposed, or not: then the replacement is
+    /// tried again at that time.
     pub(super) fn listed(&mut self, again: Option<Moment>) {
         if self.stage == Stage::Listing {
             self.stage = again.map_or(Stage::Come, Stage::List);
@@ -192,7 +194,7 @@ impl Mds {
         }
     }
 
-    /// Says in the object what became of the offer, unless somebody else did.
+    /// Writes the outcome of the offer into its object, unless another rank already did.
     fn replace_passage(
         &mut self,
         id: u64,
@@ -245,7 +247,7 @@ impl Mds {
                 arrival.taken()
             }
             (Stage::Telling, Ok(StoreResult::Stored(_))) => return self.arrived(id, effects),
-            // Somebody was faster, or it is not known whether it was carried out.
+            // Another rank was faster, or the outcome of the write is unknown.
             _ => again,
         };
         if let Some(arrival) = self.arrival(id) {
@@ -253,7 +255,8 @@ impl Mds {
         }
     }
 
-    /// The offer is known as it is. Returns what is to be done; `None` if a directory is fetched for that.
+    /// The offer was read. Returns the next stage; `None` if that needs a directory that is being
+    /// fetched.
     fn offer_seen(&mut self, id: u64, effects: &mut Effects) -> Result<Option<Stage>, Refused> {
         let now = self.clock.now;
         let Some(arrival) = self.arrival(id) else { return Ok(None) };

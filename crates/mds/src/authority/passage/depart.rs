@@ -12,16 +12,17 @@ use super::ENDED_MAX;
 use crate::op::{Performed, Performing};
 use crate::{Effects, Mds, Phase, Waiting};
 
-/// How long an offer stands that nobody asks about.
+/// How long an offer stands without a question about it.
 const STANDS: Span = Span::from_millis(2000);
-/// How often it is looked whether the other rank has written down what it took.
+/// How often this rank checks whether the other one has journalled the name that it took.
 const LOOK_AGAIN: Span = Span::from_millis(100);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Nobody may remember anything of the directory any more, nor of what is in it. Requests go on.
+    /// Clients lose their capabilities and leases of the directory, and of everything in it.
+    /// Requests continue.
     Drain,
-    /// What is known of the file and its directory is safe up to here: nothing of it will be sent again.
+    /// The events of the file and its directory up to here are safe: no client resends them.
     Flush(Seq),
     /// The offer is being written.
     Offer,
@@ -34,8 +35,8 @@ pub(super) enum Stage {
     Withdrawing,
     /// It was taken, and the name is to go.
     Go,
-    /// The name is gone, as the journal says up to here. The other rank has yet to write it down, and is
-    /// looked after at that time.
+    /// The journal removes the name up to here. The other rank has yet to journal it; at that time
+    /// this rank checks whether it has.
     Gone(Seq, Moment),
     /// That is being looked at.
     Checking(Seq),
@@ -45,20 +46,20 @@ pub(super) enum Stage {
     Deleting,
 }
 
-/// A name on its way to another rank.
+/// A name that moves to another rank.
 #[derive(Debug)]
 pub(super) struct Departure {
     pub(super) id: u64,
     pub(super) passage: Passage,
-    /// Who asked, until the offer is answered.
+    /// The request, until the offer is answered.
     pub(super) at: Option<(ConnId, Tid)>,
-    /// Who wants to know what became of it.
+    /// Requests for the outcome of the offer.
     waiting: Vec<(ConnId, Tid)>,
     stage: Stage,
     /// The directory was looked for, after a recovery.
     searched: bool,
-    /// When it was last looked whether the other rank has written down that it has the name, and when it was so that
-    /// it had not.
+    /// When this rank last checked whether the other one has journalled the name, and when such a
+    /// check last found that it had not.
     asked: Moment,
     undone: Option<Moment>,
 }
@@ -70,7 +71,7 @@ impl Departure {
         !matches!(self.stage, Gone(..) | Checking(_) | Ends(_) | Deleting)
     }
 
-    /// Whether it is not decided, or not carried out, who has the name.
+    /// Whether it is undecided which rank has the name, or the decision is not executed yet.
     pub(super) fn is_frozen(&self) -> bool {
         self.is_open() && self.stage != Stage::Drain
     }
@@ -102,7 +103,7 @@ impl Departure {
         passage_name(self.passage.from, self.id)
     }
 
-    /// What is next when the name is gone up to there, and the object says this.
+    /// The next stage when the journal removed the name at `seq`, and the object has these bytes.
     fn checked(&mut self, seq: Seq, bytes: &[u8], now: Moment) -> Stage {
         let passage = Passage::decode(&self.object(), bytes);
         if passage.is_ok_and(|passage| passage.state == PassageState::Done) {
@@ -158,7 +159,7 @@ impl Mds {
         Ok(Performed::Later)
     }
 
-    /// Answers when it is decided who has a name.
+    /// Answers when the owner of a name is decided.
     pub(crate) fn passed(
         &mut self,
         at: (ConnId, Tid),
@@ -185,9 +186,9 @@ impl Mds {
         Ok(Performed::Later)
     }
 
-    /// Whether all names that were offered have left, or stay. Offers that stand are looked at. None of those that
-    /// left comes back with a subtree that came after `since` before its object is deleted: the rank that took it
-    /// gives nothing away of which it has not written down that it has it.
+    /// Whether all offered names have left, or stay. Checks the offers that stand. None of the
+    /// names that left comes back with a subtree that came after `since` before its object is
+    /// deleted: the rank that took a name exports nothing before it has journalled that name.
     pub(in crate::authority) fn are_departures_decided(&mut self, since: Moment) -> bool {
         let now = self.clock.now;
         let mut decided = true;
@@ -361,9 +362,9 @@ impl Mds {
                 self.authority.note_plain();
                 return true;
             }
-            // It says that both have it as long as it is there.
+            // As long as the object exists, it grants the name to both ranks.
             (Stage::Deleting, Err(_)) => Stage::Gone(Seq(0), now + RETRY),
-            // Somebody was faster, or it is not known whether it was carried out.
+            // Another rank was faster, or the outcome of the write is unknown.
             (_, Ok(StoreResult::Conflict)) => Stage::Look(now),
             _ => again,
         };
@@ -389,8 +390,8 @@ impl Mds {
         self.thaw(departure.passage.parent, effects);
     }
 
-    /// Whether the directory is there; `None` while it is looked for. It may have been removed when the name
-    /// had left, and then its server died.
+    /// Whether the directory exists; `None` during the search for it. It may have been removed
+    /// after the name had left, and its server crashed then.
     fn is_found(&mut self, id: u64, parent: Ino) -> Option<bool> {
         let goal = Goal::Find(parent);
         if self.namespace.is_anchored(parent) {
@@ -417,7 +418,7 @@ impl Mds {
             Ok(Some(here)) if here == ino => {
                 self.namespace.plan_departure(&Cred::root(), (parent, &name), time).map(Some)
             }
-            // A recovery, or what was journalled of one before, did it.
+            // A recovery, or the journal of an earlier one, removed the name.
             Ok(_) => Ok(None),
             Err(refusal) => Err(refusal),
         };

@@ -1,13 +1,16 @@
-//! A directory that is renamed from a directory of one rank to one of another. Only its name goes: the rank that
-//! had it goes on serving the directory, which becomes a subtree of its own there, and the other rank has
-//! the name (`authority::nested`). So nothing of it is written or read, however much there is.
+//! A directory that is renamed from a directory of one rank to one of another. Only its name moves:
+//! the rank that had it still serves the directory, which becomes a subtree of its own there, and
+//! the other rank has the name (`authority::nested`). So the rename neither writes nor reads the
+//! content, however large it is.
 //!
-//! Who takes the name says so in the list of subtrees before it has it, because it knows what the directory
-//! inherits there. The rank that serves the directory waits for that, and then puts its root into the hidden directory.
-//! Neither serves the directory before; a recovery of either does the rest, because the offer is deleted last.
+//! The rank that takes the name first enters it in the list of subtrees, because this rank knows
+//! which policy the directory inherits there. The rank that serves the directory waits for that
+//! entry, and then puts the root into the hidden directory. Neither serves the directory before; a
+//! recovery of either does the rest, because the offer is deleted last.
 //!
-//! Nothing in the directory is served by another rank. So it cannot come below itself: the way there would lead
-//! through what another rank serves. And while it is on its way nothing in it can leave, nor come.
+//! No other rank serves anything in the directory. So it cannot come below itself: the path there
+//! would lead through a subtree of another rank. And during the passage nothing in it can leave,
+//! nor arrive.
 
 use metastore::{Passage, SUBTREES_MAX, Subtree, Subtrees};
 use namespace::Refusal;
@@ -24,8 +27,8 @@ pub(super) const MOUNT_POINT: &str = "another rank serves the directory that has
 
 const SPLIT: &str = "it is, or is in, a directory that is split, or has one in it; `cudele mds join` puts it together";
 
-/// Directories that were renamed between ranks stay in the list of subtrees. They leave room for those that
-/// somebody pins.
+/// Directories that were renamed between ranks stay in the list of subtrees. They leave room for
+/// the subtrees that users pin.
 const RENAMED_MAX: usize = SUBTREES_MAX / 2;
 
 /// How long to wait between two attempts to have a subtree follow its name.
@@ -45,7 +48,7 @@ impl Mds {
         let moving = authority.exporting().any(within)
             || authority.imports.iter().any(|import| lost(&import.root) || within(import.root))
             || authority.reshape.is_some();
-        // What comes into it may be what it would go to.
+        // A directory that arrives in it may be the target of its own rename.
         let others = authority.passages.leaving().filter(|it| *it != dir);
         let mut ends = authority.passages.ends();
         let passing = ends.any(|end| lost(&end) || within(end)) || others.into_iter().any(within);
@@ -88,8 +91,8 @@ impl Mds {
         Ok(())
     }
 
-    /// Whether a directory may come as it is offered. Says whether that is known: if not, it is asked again in
-    /// a moment.
+    /// Whether a directory may come as it is offered. Returns `false` if that is unknown: the
+    /// question is repeated in a moment.
     pub(super) fn may_come(
         &mut self,
         passage: &Passage,
@@ -128,12 +131,12 @@ impl Mds {
         if self.authority.exporting().any(|root| self.namespace.is_within(root, target)) {
             return Ok(false);
         }
-        // Nobody makes anything in what is to be replaced.
+        // Block creates in the directory that the rename will replace.
         Ok(self.revoke_below(ClientId(0), target, effects).is_none())
     }
 
-    /// Whether a directory is in one of those, as the list of subtrees says: the way to it leads through
-    /// subtrees of other ranks.
+    /// Whether a directory is in one of the given ones, by the list of subtrees: the path to it
+    /// leads through subtrees of other ranks.
     pub(in crate::authority) fn is_below(&self, dir: Ino, others: &[Ino]) -> bool {
         let list = &self.authority.list;
         let mut at = self.nearest_root(dir);
@@ -175,13 +178,13 @@ impl Mds {
         Some(list)
     }
 
-    /// The list was replaced, or is known anew; `again` says that it is not as it was to be.
+    /// The list was replaced, or read; `again` means that it differs from the proposed one.
     pub(in crate::authority) fn passages_listed(&mut self, again: Option<Moment>) {
         self.authority.passages.arrivals.iter_mut().for_each(|it| it.listed(again));
     }
 
-    /// Whether the list says that a directory that left is a subtree whose name is another rank's. If not, it
-    /// is read once more.
+    /// Whether the list names a directory that left as a subtree whose name is another rank's. If
+    /// not, the list is read again.
     pub(super) fn is_listed_as_own(&mut self, root: Ino, effects: &mut Effects) -> bool {
         if self.authority.is_own_root(root)
             && let Some(subtree) = self.authority.list.get(root).cloned()
@@ -196,8 +199,8 @@ impl Mds {
         false
     }
 
-    /// Whether a directory that left before a crash is in memory, in its hidden directory. If not, that is
-    /// fetched.
+    /// Whether a directory that left before a crash is in memory, in its hidden directory. If not,
+    /// that is fetched.
     pub(super) fn is_root_here(&mut self, root: Ino, effects: &mut Effects) -> bool {
         if self.is_in_hidden(root) {
             return true;
@@ -221,7 +224,7 @@ impl Mds {
             || !authority.passages.is_empty()
             || authority.is_busy();
         let now = self.clock.now;
-        // What clients had been told before a crash is carried out first, where it was.
+        // Requests that were answered before a crash are replayed first, where they were answered.
         let busy = busy || self.is_resend_busy() || self.phase != Phase::Active;
         if busy || authority.follow_at.is_some_and(|at| now < at) {
             return;

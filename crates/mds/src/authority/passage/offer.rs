@@ -1,4 +1,4 @@
-//! Whether a name may go to another rank, and what of it goes.
+//! Whether a name may move to another rank, and which parts of its inode move with it.
 
 use journal::JournalBuffer;
 use namespace::Refusal;
@@ -12,7 +12,7 @@ use crate::op::Refused;
 use crate::{Effects, Mds, Phase};
 
 impl Mds {
-    /// What a name is of, and the inode as it goes, if it may go now.
+    /// The inode of a name, and its encoded form for the move, if it may move now.
     pub(super) fn plan_offer(
         &mut self,
         cred: &Cred,
@@ -36,8 +36,8 @@ impl Mds {
         Ok((ino, buffer.take_blocks().concat()))
     }
 
-    /// Nobody remembers anything of a directory any more. Whether it may go is looked at again: requests
-    /// went on until now.
+    /// No client has capabilities or leases of a directory any more. Whether it may leave is
+    /// checked again: requests continued until now.
     pub(super) fn drained(&mut self, id: u64, effects: &mut Effects) -> Option<Stage> {
         let passage = self.departure(id)?.passage.clone();
         let planned = if self.phase == Phase::Active && self.namespace.knows(passage.parent) {
@@ -76,8 +76,7 @@ impl Mds {
         }
     }
 
-    /// Whether a name may be on its way that was not before. Who splits or joins a directory waits for those that
-    /// are.
+    /// Whether a new passage may begin. A split or join of a directory waits for those under way.
     pub(super) fn may_begin(&self) -> Result<(), Refused> {
         if self.authority.reshape.is_some() { Err(Errno::Again.into()) } else { Ok(()) }
     }
@@ -110,7 +109,7 @@ impl Mds {
     }
 }
 
-/// What who asked is told.
+/// The failure that the client receives.
 pub(super) fn failure_of(refused: Refused) -> Failure {
     match refused {
         Refused::Refusal(Refusal::Errno(errno)) => errno.into(),
@@ -119,7 +118,7 @@ pub(super) fn failure_of(refused: Refused) -> Failure {
     }
 }
 
-/// Why a name does not go to another rank: who asked may copy what it is the name of.
+/// Why a name does not move to another rank: `EXDEV`, on which programs copy instead.
 pub(super) fn cross(text: &str) -> Refused {
     Refused::Failure(Failure { errno: Errno::CrossDevice, text: text.into() })
 }

@@ -1,5 +1,5 @@
-//! What a recovery finds of names that were on their way: nothing of it is forgotten before it is decided, and
-//! nobody sees the directories meanwhile.
+//! Recovery of passages that were under way at a crash: none is forgotten before it is decided, and
+//! until then their directories are not served.
 
 use metastore::{Passage, PassageState, parse_passage_name};
 use types::{Error, Moment};

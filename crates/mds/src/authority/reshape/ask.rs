@@ -1,4 +1,4 @@
-//! Who may have a directory split or joined, and when that can be done.
+//! Which requests may split or join a directory, and when that is possible.
 
 use metastore::{PartState, SUBTREES_MAX};
 use namespace::Refusal;
@@ -12,8 +12,8 @@ use crate::op::{Performed, Performing, Refused};
 use crate::{Effects, Mds, fetch};
 
 impl Mds {
-    /// Begins to split a directory, or a fragment of one. Only root and the owner of the namespace may
-    /// ask.
+    /// Begins to split a directory, or a fragment of one. Only root and the owner of the namespace
+    /// may ask.
     pub(crate) fn split(&mut self, at: (ConnId, Tid), cred: &Cred, dir: Ino) -> Performing {
         if cred.uid != 0 && cred.uid != self.settings.root_owner.0 {
             return Err(Errno::NotPermitted.into());
@@ -54,7 +54,7 @@ impl Mds {
         Ok(Performed::Later)
     }
 
-    /// Begins to put the fragments of a directory together. Anybody may have that done if they are empty.
+    /// Begins to join the fragments of a directory. Every user may join empty fragments.
     pub(crate) fn join(
         &mut self,
         at: (ConnId, Tid),
@@ -70,7 +70,7 @@ impl Mds {
         };
         let elsewhere = self.parts_here(dir).len() < Frag::SPLIT_WAYS;
         if elsewhere || !self.authority.imports.is_empty() {
-            // It may be that they are on their way here: whoever asks tries again.
+            // The fragments may be moving here: the client tries again.
             self.read_list(effects);
             let text = "other ranks serve fragments of it; bring them back first".into();
             return Err(Refused::Failure(Failure { errno: Errno::Again, text }));
@@ -94,7 +94,8 @@ impl Mds {
         Ok(Performed::Later)
     }
 
-    /// `EBUSY` if directories have the name of a subtree of another rank: it would have to move, too.
+    /// `EBUSY` if directories have the name of a subtree of another rank: it would have to move,
+    /// too.
     fn check_names(&self, dirs: &[Ino]) -> Result<(), Refused> {
         let is_in = |root: &Ino| self.namespace.home_of(*root).is_some_and(|it| dirs.contains(&it));
         let mut others = self.authority.list.apart().filter(|it| it.part.is_none());
@@ -120,7 +121,7 @@ impl Mds {
         self.authority.note_plain();
     }
 
-    /// What the list says is being done goes on after a crash.
+    /// Continues after a crash the split or join that the list notes.
     pub(crate) fn resume_reshape(&mut self, dir: Ino, split: &Split) {
         // Only rank 0 splits directories.
         if self.authority.reshape.is_some() || self.rank != Rank(0) {
@@ -136,7 +137,7 @@ impl Mds {
             let text = format!("{} serves it; only mds.0 splits and joins directories", self.rank);
             return Err(busy(text));
         }
-        // One at a time: whoever asks tries again.
+        // One at a time: the client tries again.
         let under_way = if self.authority.reshape.is_some() {
             Some("another directory is being split or joined")
         } else if self.authority.is_exporting() || !self.authority.imports.is_empty() {
