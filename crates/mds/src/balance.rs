@@ -1,21 +1,22 @@
-//! Balancing: this rank says how loaded it is, hears it of the others, and has its policy decide
-//! what goes where (B-01, B-05, B-14, B-24).
+//! Balancing: this rank reports its load, receives the loads of the other ranks, and lets its
+//! policy decide which subtrees move where (B-01, B-05, B-14, B-24).
 //!
 //! Every interval:
-//! 1. `load` counts what was used (it does so more often: hits fade), `view` puts together what the
-//!    rank knows, and a question goes out: [`crate::Effects::questions`]. A policy is somebody's program,
-//!    so it is run beside the rank's work, and requests go on meanwhile.
+//! 1. `load` counts the hits (more often than once per interval: hits fade), `view` collects
+//!    everything that the rank knows, and a question goes out: [`crate::Effects::questions`]. A
+//!    policy is a user's program, so it runs beside the rank's work, and requests continue during
+//!    it.
 //! 2. With the answer the heartbeat goes to the other ranks, through the monitor.
-//! 3. What is to be remembered is stored (`policy`), then what was decided is carried out (`moves`),
-//!    several exports side by side.
+//! 3. The policy's state is stored (`policy`), then its decisions are executed (`moves`), several
+//!    exports side by side.
 //!
-//! A rank that is alone asks nothing and says nothing under the policy that nobody has set: it has nobody to give
-//! anything to. Whoever has set one wants to see what it says.
+//! A single rank neither asks nor reports under the default policy: no other rank could take a
+//! subtree. A user that has set another policy wants to see its results.
 //!
-//! Nothing is decided unless all ranks are active, were heard of lately, and have the same version of
-//! the policy: what cannot be compared is not compared.
+//! The policy decides nothing unless all ranks are active, have reported lately, and have the same
+//! version of the policy: other loads are not comparable.
 //!
-//! Invariant: whatever a policy does, requests are served; and a policy that failed moves nothing.
+//! Invariant: requests are served with every policy; and a policy that failed moves nothing.
 
 mod load;
 mod moves;
@@ -41,14 +42,14 @@ const SILENT_TICKS: u64 = 3;
 /// How many ticks a directory is left alone that could not be moved.
 const REFUSED_TICKS: u64 = 6;
 
-/// What the process takes of the machine, as its driver measures it. What is counted is so since the process began: a
-/// tick says how much it grew, so that all that it says is of the same time.
+/// The process's use of the machine, as its driver measures it. Counts are totals since the process
+/// began: a tick reports their growth, so that all its figures are of the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Vitals {
-    /// Memory in per cent of what the process may use.
+    /// Memory in per cent of the process's limit.
     pub mem_percent: f64,
-    /// CPU that it has taken, in seconds of what it may use: of a share of a processor they are as many times
-    /// longer.
+    /// CPU time used, in seconds at the process's limit: with a share of a processor they are
+    /// longer in proportion.
     pub cpu_seconds: f64,
     /// Requests that it found waiting when it looked for them.
     pub found: u64,
@@ -56,7 +57,7 @@ pub struct Vitals {
     pub looks: u64,
 }
 
-/// What another rank said last.
+/// The last heartbeat of another rank.
 #[derive(Clone, Copy, Debug)]
 struct Heard {
     beat: Heartbeat,
@@ -68,13 +69,13 @@ struct Heard {
 #[derive(Debug)]
 pub(crate) struct Balance {
     table: LoadTable,
-    /// Requests for what other ranks have.
+    /// Requests for inodes of other ranks.
     foreign: Fading,
     forwards: u64,
     /// When hits were counted last, and whether some are left.
     counted: Moment,
     counting: bool,
-    /// What was counted before the rank served anybody is nobody's load.
+    /// Hits from before the rank served requests are not load.
     begun: bool,
     vitals: Vitals,
     /// Requests, vitals and time at the last tick.
@@ -82,7 +83,7 @@ pub(crate) struct Balance {
     heard: BTreeMap<Rank, Heard>,
     sent: u64,
     versions: Versions,
-    /// What the map says is in force, and whether the rank has it.
+    /// The policy in force by the map, and whether the rank has it.
     entry: BalancerEntry,
     reading: Reading,
     state: State,
@@ -149,7 +150,7 @@ impl Balance {
             .collect()
     }
 
-    /// What somebody should know.
+    /// Warnings for the user.
     pub(crate) fn warnings(&self) -> Vec<Warning> {
         let mut warnings = Vec::new();
         let BalancerEntry { version, name, .. } = &self.entry;
@@ -175,7 +176,7 @@ impl Balance {
         warnings
     }
 
-    /// What the monitor is told until the ranks have another version.
+    /// The report to the monitor until the ranks have another version.
     pub(crate) fn given_up(&self) -> (u64, String) {
         if self.given_up.0 < self.entry.version {
             (0, String::new())
@@ -186,10 +187,10 @@ impl Balance {
 }
 
 impl Mds {
-    /// Whatever is due of balancing.
+    /// Does the part of balancing that is due.
     pub(crate) fn balance_tick(&mut self, effects: &mut Effects) {
         if self.phase != Phase::Active || self.balance.entry.version == 0 {
-            // The monitor says first what is in force.
+            // The monitor's map with the policy in force comes first.
             return;
         }
         let now = self.clock.now;
@@ -198,11 +199,11 @@ impl Mds {
         self.next_moves(effects);
         let interval = self.settings.balance_interval;
         let next = *self.balance.next_tick.get_or_insert(now + interval);
-        // What nobody answers was not asked.
+        // An unanswered question is repeated after an interval.
         if now < next || self.balance.asked.is_some_and(|at| now.since(at) < interval) {
             return;
         }
-        // What was missed while the process stood still is not made up for.
+        // Ticks that were missed while the process stood still are skipped.
         let on_time = now.since(next) < interval;
         self.balance.next_tick = Some(if on_time { next + interval } else { now + interval });
         if self.rank_count() < 2 && self.balance.entry.name == balancer::DEFAULT_POLICY {
@@ -227,7 +228,7 @@ impl Mds {
         if beat.rank == self.rank || usize::from(beat.rank.0) >= balancer::RANKS_MAX {
             return;
         }
-        // What comes late is dropped. A rank that was started again begins anew with counting.
+        // Drop late heartbeats. A restarted rank begins to count from zero, in a higher epoch.
         let is_late =
             |heard: &Heard| (beat.epoch, beat.tick) <= (heard.beat.epoch, heard.beat.tick);
         if known.is_some_and(is_late) {
@@ -237,7 +238,7 @@ impl Mds {
         self.balance.heard.insert(beat.rank, Heard { beat, at, count });
     }
 
-    /// A question was answered: the others hear of the load, and what was decided is carried out.
+    /// A question was answered: sends the load to the other ranks, and executes the decision.
     pub(crate) fn answered(&mut self, answer: &Answer, effects: &mut Effects) {
         self.balance.asked = None;
         if self.phase != Phase::Active {
@@ -260,7 +261,7 @@ impl Mds {
         }
     }
 
-    /// What a decision shows about the policy.
+    /// Evaluates the policy by its decision.
     fn judge(&mut self, decision: &balancer::Decision, effects: &mut Effects) {
         let before = self.balance.fault.take();
         match self.balance.versions.observe(decision) {

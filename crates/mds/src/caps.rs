@@ -1,24 +1,25 @@
-//! Capabilities: which clients may remember what of which directories.
+//! Capabilities: which clients may cache which directories.
 //!
-//! A client that holds the capability of a directory may answer from what it was told of it: names,
-//! also that a name does not exist, the attributes of the directory, and those of files that stand
-//! in it. Before somebody else changes any of that, the capability is revoked, and the change waits
-//! until every holder has said that it forgot, or cannot remember any more: a client uses what it
-//! remembers only for so long after it asked for something that was answered (`client::cache`), and
-//! [`crate::Settings::lease`] is longer. So a client that is dead or cut off holds a change up for a
-//! few seconds at most, and needs not be shut out.
+//! A client that holds the capability of a directory may answer from its cache: names, also that a
+//! name does not exist, the attributes of the directory, and those of files whose home it is.
+//! Before another client changes any of that, the server revokes the capability, and the change
+//! waits until every holder has acknowledged, or its cache has expired: a client uses its cache
+//! only for so long after it sent a request that was answered (`client::cache`), and
+//! [`crate::Settings::lease`] is longer. So a dead or disconnected client delays a change by a few
+//! seconds at most, and need not be fenced.
 //!
-//! A client can have a directory *alone*: then it answers changes in it itself, before the server has
-//! heard of them. Nobody else may even look before it has given the directory back, with everything
-//! that it has done there. That is something to be lost, so such a client has more time
-//! ([`crate::Settings::evict`]); after that the directory is taken from it all the same, and what it
-//! still sends about it is refused.
+//! A client can have a directory *alone*: then it answers changes in it itself, before the server
+//! has received them. No other client may even read the directory before the owner has returned it,
+//! with all its changes. As these could be lost, the owner has more time to return it
+//! ([`crate::Settings::evict`]); after that the server takes the directory away all the same, and
+//! refuses late changes in it.
 //!
-//! A directory that was fought over is not given to anybody for a moment ([`crate::Settings::quiet`]).
+//! A contested directory is not given to any client for a moment ([`crate::Settings::quiet`]).
 //!
-//! In memory only: a server that was restarted has given nothing to anybody, and its clients forget
-//! when they meet it. Until they do, or cannot remember any more, nothing is changed: which clients
-//! these are is in the rank's table (`Tables::remembering`) before they are told anything.
+//! In memory only: a restarted server has given no capability to any client, and its clients drop
+//! their caches when they connect. Until they do, or their caches have expired, the server makes no
+//! changes: the names of these clients are in the rank's table (`Tables::remembering`) before they
+//! get their first capability.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +37,7 @@ pub(crate) struct Caps {
     revoked: BTreeMap<(Ino, ClientId), Moment>,
     /// Directories that one client has alone. It holds their capability.
     alone: Map<Ino, ClientId>,
-    /// Directories that are given to nobody until then.
+    /// Directories that no client gets until then.
     quiet: BTreeMap<Ino, Moment>,
 }
 
@@ -53,7 +54,7 @@ impl Caps {
         self.held.values().sum()
     }
 
-    /// Whether nobody holds any.
+    /// Whether no client holds any.
     pub(crate) fn is_empty(&self) -> bool {
         self.dirs.is_empty()
     }
@@ -80,8 +81,8 @@ impl Caps {
         true
     }
 
-    /// Gives a client that holds the capability of a directory the directory alone, if nobody else
-    /// holds it.
+    /// Gives a client that holds the capability of a directory the directory alone, if no other
+    /// client holds it.
     pub(crate) fn give_alone(&mut self, client: ClientId, dir: Ino) -> bool {
         let holders = self.dirs.get(&dir).map_or(&[][..], Vec::as_slice);
         let alone = matches!(holders, [one] if one.client == client && !one.revoked);
@@ -91,30 +92,30 @@ impl Caps {
         alone
     }
 
-    /// Who has a directory alone.
+    /// The client that has a directory alone.
     #[inline]
     pub(crate) fn owner(&self, dir: Ino) -> Option<ClientId> {
         self.alone.get(&dir).copied()
     }
 
-    /// Whether anybody has a directory alone.
+    /// Whether a client has a directory alone.
     #[inline]
     pub(crate) fn is_any_alone(&self) -> bool {
         !self.alone.is_empty()
     }
 
-    /// The directories that somebody has alone.
+    /// The directories that a client has alone.
     pub(crate) fn alone(&self) -> impl Iterator<Item = (Ino, ClientId)> {
         self.alone.iter().map(|(dir, owner)| (*dir, *owner))
     }
 
-    /// Who must forget a directory before `client` changes it.
+    /// The clients that must drop a directory before `client` changes it.
     pub(crate) fn others(&self, client: ClientId, dir: Ino) -> impl Iterator<Item = ClientId> {
         let holders = self.dirs.get(&dir).into_iter().flatten().map(|holder| holder.client);
         holders.filter(move |holder| *holder != client)
     }
 
-    /// Takes a directory from everybody but `client`. Returns who is to be told.
+    /// Revokes a directory from every client but `client`. Returns the clients to notify.
     pub(crate) fn revoke(&mut self, client: ClientId, dir: Ino, now: Moment) -> Vec<ClientId> {
         let holders = self.dirs.get_mut(&dir).into_iter().flatten();
         let others = holders.filter(|holder| holder.client != client && !holder.revoked);
@@ -128,8 +129,8 @@ impl Caps {
         told
     }
 
-    /// A client remembers nothing of a directory any more. Says whether it was told to forget it; then
-    /// nobody gets it until then.
+    /// A client has dropped a directory. Returns whether the server had revoked it; then no client
+    /// gets it until `until`.
     pub(crate) fn returned(&mut self, client: ClientId, dir: Ino, until: Moment) -> bool {
         let Some(holders) = self.dirs.get_mut(&dir) else { return false };
         let Some(at) = holders.iter().position(|holder| holder.client == client) else {
@@ -152,8 +153,8 @@ impl Caps {
         revoked
     }
 
-    /// The connection of a client is gone. The client may not have noticed: what it held is given to
-    /// others as if it had been told to forget it, and did not answer.
+    /// The connection of a client broke. The client may not have noticed: its capabilities count as
+    /// revoked and not acknowledged.
     pub(crate) fn abandon(&mut self, client: ClientId, now: Moment) {
         for (dir, holders) in &mut self.dirs {
             for holder in holders.iter_mut().filter(|holder| holder.client == client) {
@@ -168,8 +169,8 @@ impl Caps {
         self.held.get(&client).is_some_and(|held| *held > 0)
     }
 
-    /// A client remembers nothing at all. What it had alone it gives back itself, when it has said what
-    /// it did there. Returns the directories that were to be taken from it.
+    /// A client has dropped its whole cache. Directories that it has alone it returns itself, when
+    /// it has sent its changes there. Returns the directories that were being revoked from it.
     pub(crate) fn leave(&mut self, client: ClientId, until: Moment) -> Vec<Ino> {
         if self.held.get(&client).is_none_or(|held| *held == 0) {
             self.held.remove(&client);
@@ -188,12 +189,13 @@ impl Caps {
         self.dirs.keys().copied()
     }
 
-    /// The directories that are being revoked, who has not answered, and since when.
+    /// The directories that are being revoked, the clients that have not acknowledged, and since
+    /// when.
     pub(crate) fn revoking(&self) -> Vec<(Ino, ClientId, Moment)> {
         self.revoked.iter().map(|((dir, holder), since)| (*dir, *holder, *since)).collect()
     }
 
-    /// Forgets what has become quiet.
+    /// Forgets directories whose quiet time has passed.
     pub(crate) fn tidy(&mut self, now: Moment) {
         self.quiet.retain(|_, until| now < *until);
     }
@@ -258,7 +260,7 @@ mod tests {
         caps.returned(TWO, DIR, at(500));
         assert!(caps.give_alone(ONE, DIR));
         assert!(!caps.grant(TWO, DIR, at(1000)));
-        // Its connection breaks: it comes back, and says what it did there.
+        // Its connection breaks: it comes back, and sends its changes there.
         caps.abandon(ONE, at(1000));
         assert!(caps.leave(ONE, at(2000)).is_empty());
         assert_eq!((caps.owner(DIR), caps.revoking()), (Some(ONE), vec![(DIR, ONE, at(1000))]));

@@ -1,11 +1,11 @@
 //! The segments of a journal in the order of their events, as recovery finds them.
 //!
 //! Segments are mostly found in that order. They are not if several were written at the same time
-//! and one of them had to be written again elsewhere, and there may be objects that hold nothing
-//! acknowledged: the torn ends of interrupted writes, and segments behind one that was lost. What
-//! counts is decided here; reading and applying is the business of `recover`.
+//! and one of them had to be written again under another name, and some objects may hold nothing
+//! acknowledged: the torn ends of interrupted writes, and segments behind a lost one. This module
+//! decides which segments count; `recover` reads and applies them.
 //!
-//! Invariant: what is handed out continues what was handed out before, event by event, and was
+//! Invariant: each segment that is handed out continues the previous one, event by event, and was
 //! written in the same tenure or a later one.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -29,7 +29,7 @@ pub(crate) struct Found {
     last: Seq,
 }
 
-/// What to do next.
+/// The next step.
 #[derive(Debug)]
 pub(crate) enum Next {
     /// Read a segment.
@@ -54,14 +54,14 @@ pub(crate) struct Chain {
     /// The last event handed out.
     last: Seq,
     next_index: u64,
-    /// What was handed out.
+    /// The segments that were handed out.
     segments: VecDeque<Segment>,
     /// Objects that hold nothing that counts.
     garbage: Vec<String>,
 }
 
 impl Chain {
-    /// A journal that goes on after `last`, in objects of these names, sorted. New segments get
+    /// A journal that continues after `last`, in objects of these names, sorted. New segments get
     /// indices from `next_index` on.
     pub(crate) fn new(names: Vec<String>, dispatch: usize, (next_index, last): (u64, Seq)) -> Self {
         let used = names.iter().map(|name| index_of(name) + 1).max().unwrap_or_default();
@@ -84,7 +84,7 @@ impl Chain {
         (self.segments, self.garbage)
     }
 
-    /// What to do next.
+    /// Returns the next step.
     ///
     /// # Errors
     /// `EBADMSG` if events are missing that were acknowledged.
@@ -134,7 +134,7 @@ impl Chain {
     /// A segment was read. It is checked as a whole before anything of it is applied.
     ///
     /// # Errors
-    /// `EBADMSG` if it is damaged elsewhere than at its end.
+    /// `EBADMSG` if it is damaged before its end.
     pub(crate) fn found(&mut self, name: String, bytes: Vec<u8>) -> Result<()> {
         if bytes.len() < segment::HEADER_BYTES {
             // It was being created: nothing in it was acknowledged.

@@ -52,13 +52,13 @@ pub(crate) struct Checkpoint {
     /// object that recovery would need.
     merges: Vec<(Seq, Ino, Option<String>)>,
     evicted_at: Moment,
-    /// Since when a merge waits for room, since when nothing was written, and how much had been then.
+    /// Since when a merge waits for room, since when no write ended, and how many had ended then.
     waits: Option<(Moment, Moment, u64)>,
     /// It has waited long enough.
     is_stuck: bool,
     /// Merges that are answered when the store has them.
     settling: Settling,
-    /// Who wants to know when everything is written.
+    /// Requests that wait until everything is written.
     waiters: Vec<(Seq, ConnId, Tid)>,
 }
 
@@ -125,7 +125,7 @@ impl Mds {
         let Some((capture, rows, position)) = self.checkpoint.capturing.take() else { return };
         let ino = capture.dir;
         if !self.namespace.is_flushing(ino) {
-            // It is gone, and with it what was not captured.
+            // The directory is gone, and with it its uncaptured changes.
             self.checkpoint.committing.retain(|(dir, _)| *dir != ino);
             self.fetch_after_commit(ino, effects);
             return self.settle(effects);
@@ -139,7 +139,7 @@ impl Mds {
         self.commit_captured(effects);
     }
 
-    /// Writes the directories that show nothing but what is safe.
+    /// Writes the directories whose captured changes are all safe.
     pub(crate) fn commit_captured(&mut self, effects: &mut Effects) {
         let safe = self.log.safe();
         while let Some((seq, ..)) = self.checkpoint.captured.front()
@@ -152,8 +152,8 @@ impl Mds {
         }
     }
 
-    /// Picks a directory that somebody waits for, or the one that is dirty longest. Returns whether
-    /// there is one to capture.
+    /// Picks a directory for which a request waits, or the one that is dirty longest. Returns
+    /// whether there is one to capture.
     fn next_capture(&mut self, effects: &mut Effects) -> bool {
         if let Some((since, ino)) = self.next_settling() {
             return self.begin_capture(since, ino);
@@ -176,8 +176,8 @@ impl Mds {
         }
     }
 
-    /// One write of a directory at a time, and none while it is being fetched: what the fetch brings
-    /// would be older than what the write takes out of memory.
+    /// One write of a directory at a time, and none during a fetch of it: the fetched rows would be
+    /// older than those that the write lets memory drop.
     fn may_capture(&self, ino: Ino) -> bool {
         !self.namespace.is_flushing(ino) && !self.fetches.is_under_way(ino)
     }
@@ -193,9 +193,9 @@ impl Mds {
         true
     }
 
-    /// Writes a run that a client stored into the manifest of a directory without names, above
-    /// whatever is there. That its names are in no journal is announced, as for every change that is
-    /// in none.
+    /// Writes a run that a client stored into the manifest of a directory without names, above all
+    /// other runs. That its names are in no journal is announced, as for every change that is in
+    /// none.
     pub(crate) fn attach_root(
         &mut self,
         ino: Ino,
@@ -275,14 +275,16 @@ impl Mds {
         committing.map_or(dirty, |since| since.min(dirty))
     }
 
-    /// The position of the oldest change of a directory that the store has not got; the last there is if it has all.
+    /// The position of the oldest change of a directory that is not in the store; the journal's
+    /// last position if all are.
     pub(crate) fn unstored_since(&self, dir: Ino) -> Seq {
         let writing = self.checkpoint.committing.iter().filter(|(ino, _)| *ino == dir);
         let writing = writing.map(|(_, since)| *since);
         writing.chain(self.namespace.dirty_since(dir)).min().unwrap_or(Seq(u64::MAX))
     }
 
-    /// Deletes the segments that nothing depends on, and answers whoever waited for that.
+    /// Deletes the segments that are not needed any more, and answers the requests that wait for
+    /// that.
     pub(crate) fn trim(&mut self, effects: &mut Effects) {
         let unwritten = self.oldest_needed();
         // The last segment says where positions and requests stand; the tables do when it is gone.
@@ -291,7 +293,7 @@ impl Mds {
         let oldest = self.log.oldest().map_or(Seq(0), |segment| segment.last);
         let needed = needed.min(self.keep_for_purges(oldest, effects));
         let mut objects = Vec::new();
-        // One deletion after the other: should one fail, what is left must have no hole.
+        // One deletion after the other: if one fails, the remaining segments must have no gap.
         while !self.checkpoint.trimming
             && let Some(segment) = self.log.oldest()
             && segment.last < needed
@@ -335,7 +337,7 @@ impl Mds {
     fn forget_merges(&mut self, unwritten: Seq, effects: &mut Effects) {
         // A journal object goes only when the segment that names it is gone.
         let kept = if self.checkpoint.trimming { Seq(0) } else { self.log.first_kept() };
-        // One that is being merged again is read once more, now and by a recovery.
+        // A journal that is being merged again is read again, now and by a recovery.
         let free = |object: &str| !self.merges.needs(object.as_bytes());
         let (done, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.checkpoint.merges)
             .into_iter()
@@ -404,7 +406,7 @@ impl Mds {
             && !self.checkpoint.committing.iter().any(|(ino, _)| *ino == dir)
     }
 
-    /// Goes on writing what is not written, and deletes segments that nothing depends on.
+    /// Continues to write dirty directories, and deletes segments that are not needed any more.
     pub(crate) fn checkpoint_more(&mut self, effects: &mut Effects) {
         if self.checkpoint.target.is_none() && self.namespace.dirtiest().is_some() {
             self.checkpoint_all();
@@ -412,7 +414,7 @@ impl Mds {
         self.trim(effects);
     }
 
-    /// Deletes what nobody needs any more.
+    /// Deletes an object that is not needed any more.
     pub(crate) fn forget(&mut self, op: StoreOp, effects: &mut Effects) {
         self.checkpoint.forgetting += 1;
         self.store(Waiting::Forget, op, effects);

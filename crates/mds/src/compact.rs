@@ -1,11 +1,12 @@
-//! Merging runs of directories, one directory after the other, while everything else goes on.
+//! Compaction: merging runs of directories, one directory after the other, beside everything else.
 //!
-//! A commit says when a directory has runs that should be merged. That is done by whoever carries out
-//! store operations, at a place where nothing waits behind it, and changes nothing that the namespace
-//! knows. If it fails the directory stays as it is; the next commit asks again.
+//! A commit reports when a directory has runs that should be merged. The driver of the store
+//! operations merges them in a queue in which no other operation waits behind it, and the namespace
+//! does not change. If that fails the directory stays unmerged; the next commit asks again.
 //!
-//! Invariant: a directory's runs are merged only by the rank that serves it. So nothing is begun while a
-//! subtree is on its way to another rank, and the subtree does not go before what was begun is done.
+//! Invariant: a directory's runs are merged only by the rank that serves it. So no compaction
+//! begins while a subtree moves to another rank, and the subtree does not leave before a running
+//! one ends.
 
 use std::collections::VecDeque;
 
@@ -39,7 +40,8 @@ impl Compaction {
         self.queue.len()
     }
 
-    /// Directories that wait may be another rank's by now. Those that are not are asked for again.
+    /// Queued directories may be another rank's by now. The next commit asks again for those of
+    /// this rank.
     pub(crate) fn forget(&mut self) {
         self.queue.clear();
         self.queued.clear();
@@ -53,7 +55,7 @@ impl Compaction {
 }
 
 impl Mds {
-    /// Whether the server is about to end: what may be left undone should be.
+    /// Whether the server is about to end: optional work should be left out.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         matches!(self.phase, Phase::Stopping | Phase::Stopped)

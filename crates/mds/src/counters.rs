@@ -1,4 +1,4 @@
-//! What is counted, for status output and benchmarks.
+//! Counters for status output and benchmarks.
 
 use crate::Mds;
 use crate::settings::CHOSEN;
@@ -38,7 +38,8 @@ pub struct Counters {
     pub purged: u64,
     pub opens: u64,
     pub recalls: u64,
-    /// Clients that were asked to merge because others want to see (`merge: on_demand`).
+    /// Merge requests to clients, because other clients want to see their work (`merge:
+    /// on_demand`).
     pub demands: u64,
     pub revokes: u64,
     pub lease_waits: u64,
@@ -53,7 +54,7 @@ pub struct Counters {
     pub exported_linked: u64,
     /// Open files that came with a subtree, of which their clients did not tell in time.
     pub unheard_open: u64,
-    /// Files that somebody had open, or locked, and that went to another rank with a subtree.
+    /// Files that were open, or locked, when they moved to another rank with a subtree.
     pub exported_open: u64,
     /// Of the last export.
     pub export_freeze_micros: u64,
@@ -142,7 +143,7 @@ impl Counters {
         .collect()
     }
 
-    /// What became of subtrees that went to other ranks, or came from there.
+    /// Results of moves of subtrees to other ranks, or from them.
     fn of_moves(&self) -> impl Iterator<Item = (String, u64)> {
         [
             ("exports", self.exports),

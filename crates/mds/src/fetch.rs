@@ -1,8 +1,8 @@
 //! Fetching cold directories from the metadata store, and the requests that wait for them.
 //!
-//! Who needs only some names of a directory says which: of a large one only these are looked up, and the
-//! directory stays incomplete. Whatever waits for a directory is handled again when something of it
-//! came, and may then wait for more.
+//! A request that needs only some names of a directory lists them: in a large directory only these
+//! are looked up, and the directory stays incomplete. A request that waits for a directory is
+//! handled again when a part of it arrived, and may then wait for more.
 
 mod fail;
 mod need;
@@ -26,17 +26,17 @@ const ROWS_PER_SLICE: usize = 8192;
 /// How long to wait before a directory is read again.
 const RETRY: Span = Span::from_millis(100);
 
-/// Stands for the reservation of inode numbers among the directories that are waited for.
+/// The key of the reservation of inode numbers among the awaited directories.
 pub(crate) const NUMBERS: Ino = Ino(0);
 
-/// Who waits for a directory.
+/// The requests and operations that wait for a directory.
 #[derive(Debug)]
 enum Waiter {
     /// A question: the frame is handled again.
     Question(ConnId, Vec<u8>),
     /// The blocked changes of a client.
     Changes(ClientId),
-    /// What a client sent ahead.
+    /// Asynchronous operations of a client.
     Ahead(ClientId),
     /// The merge at the head of the queue.
     Merge,
@@ -48,7 +48,7 @@ enum Waiter {
     Search,
     /// Directories of a subtree that came from another rank.
     Preload,
-    /// What the balancer moves.
+    /// A move of the balancer.
     Balancer,
 }
 
@@ -57,14 +57,14 @@ enum Waiter {
 pub(crate) struct Fetches {
     waiting: Map<Ino, Vec<Waiter>>,
     needed: Map<Ino, Needed>,
-    /// Directories of which something is on its way.
+    /// Directories of which a part is being fetched.
     under_way: Set<Ino>,
-    /// Who waited is being handled again: what they need of directories is gathered.
+    /// Waiters are being handled again: their new needs are collected.
     gathering: Option<Vec<Ino>>,
-    /// Directories that are to be written before more of them is fetched, since when, and up to which
-    /// change everything is to be written.
+    /// Directories that are to be written before more of them is fetched, since when, and up to
+    /// which change everything is to be written.
     held: Vec<(Ino, Moment, Option<Seq>)>,
-    /// Those who wait until clients have forgotten a directory.
+    /// Waiters for clients that have to drop a directory.
     returning: Map<Ino, Vec<Waiter>>,
     /// Directories that arrived, and how many of their rows are in the namespace.
     arrived: VecDeque<Arrived>,
@@ -72,7 +72,7 @@ pub(crate) struct Fetches {
     failed: Vec<(Ino, Moment)>,
 }
 
-/// A directory on its way into the namespace.
+/// A directory that is being fetched into the namespace.
 #[derive(Debug)]
 struct Arrived {
     dir: Ino,
@@ -123,7 +123,7 @@ impl Mds {
         self.release_held(effects);
     }
 
-    /// A checkpoint of this directory ended: whoever waits may have it fetched now.
+    /// A checkpoint of this directory ended: waiting requests may have it fetched now.
     pub(crate) fn fetch_after_commit(&mut self, dir: Ino, effects: &mut Effects) {
         self.fetches.held.retain(|(held, ..)| *held != dir);
         self.start_fetch(dir, effects);
@@ -171,7 +171,7 @@ impl Mds {
         self.fetches.returning.entry(dir).or_default().push(Waiter::Merge);
     }
 
-    /// Handles again whatever waited until a directory was forgotten.
+    /// Handles the requests again that waited until clients dropped a directory.
     pub(crate) fn retry_returned(&mut self, dir: Ino, effects: &mut Effects) {
         let waiters = self.fetches.returning.remove(&dir).unwrap_or_default();
         self.retry(waiters, effects);
@@ -190,7 +190,8 @@ impl Mds {
         self.wait_for(dir, need, Waiter::Question(conn, frame), effects);
     }
 
-    /// What a client sent ahead waits for a directory; its frame is the first that waits.
+    /// An asynchronous operation waits for a directory; its frame is the first of the client's
+    /// waiting ones.
     pub(crate) fn ahead_waits_for(&mut self, client: ClientId, dir: Ino, effects: &mut Effects) {
         let first = self.sessions.first_ahead(client).and_then(decode);
         let need = match first {
@@ -261,7 +262,8 @@ impl Mds {
         }
     }
 
-    /// Goes on with what a client sent, ahead and after that, until something has to wait again.
+    /// Continues a client's frames, asynchronous ones and those behind them, until one has to wait
+    /// again.
     fn retry_ahead(&mut self, client: ClientId, effects: &mut Effects) {
         let Some(conn) = self.sessions.conn_of(client) else { return };
         let mut waiting = std::mem::take(&mut self.sessions.get_mut(client).ahead.waiting);
@@ -306,9 +308,9 @@ impl Mds {
         named.extend(self.authority.named_roots());
         named.extend(self.preload_homes());
         named.extend(self.authority.exporting());
-        // Merges name them by their numbers, and what is in them is refused if they are forgotten.
+        // Merges name these by their numbers, and refuse events in them if they are forgotten.
         named.extend(self.tables.decoupled.keys().copied());
-        // What clients do there ahead must not have to wait.
+        // Asynchronous operations there must not have to wait.
         named.extend(self.caps.alone().map(|(dir, _)| dir));
         named.into_iter().flat_map(|ino| self.namespace.ancestors(ino)).collect()
     }
@@ -357,7 +359,7 @@ impl Mds {
         self.forget_others(dir);
     }
 
-    /// Handles again whatever waited for a directory.
+    /// Handles the requests again that waited for a directory.
     pub(crate) fn retry_waiting(&mut self, dir: Ino, effects: &mut Effects) {
         let waiters = self.fetches.waiting.remove(&dir).unwrap_or_default();
         let outermost = self.fetches.gathering.is_none();
@@ -396,8 +398,8 @@ impl Mds {
         }
     }
 
-    /// Carries out a client's blocked changes until one has to wait again. Without a connection there
-    /// are only those that were sent again after a crash.
+    /// Executes a client's blocked changes until one has to wait again. Without a connection these
+    /// are only changes that were resent after a crash.
     fn retry_changes(&mut self, client: ClientId, effects: &mut Effects) {
         let conn = self.sessions.conn_of(client).unwrap_or(ConnId::NOBODY);
         let before = self.sessions.act_for(Some(client));
@@ -424,8 +426,8 @@ impl Mds {
     }
 }
 
-/// A row as it counts for a rank: what another one wrote is older than whatever this one's journal
-/// says.
+/// A row as it counts for a rank: a row of another rank is older than every event of this rank's
+/// journal.
 pub(crate) fn seen_by(rank: Rank, mut row: Row<'_>) -> Row<'_> {
     if let RowValue::Inode(record) = &mut row.value {
         record.version = record.version.seen_by(rank);

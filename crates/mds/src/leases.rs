@@ -1,32 +1,30 @@
-//! Leases: until when clients may remember what they were told of a directory, where the policy says
-//! `cache: lease`.
+//! Leases: until when clients may cache a directory, where the policy has `cache: lease`.
 //!
-//! The protocol keeps nothing about clients. A client may remember what it is told for a span, which
-//! it counts from when it sent its request, by its own clock. The server notes when that is over for
-//! the last of them, with an allowance for clocks that run differently, and before anybody changes
-//! the directory, even who was told something himself, it waits until then. Nobody answers for that,
-//! and nobody is told. So that the wait ends, no lease is given from when a change waits until it is
-//! carried out.
+//! The protocol keeps no state per client. A client may cache an answer for a span, which begins
+//! when it sent its request, by its own clock. The server notes when the last of these spans ends,
+//! with an allowance for clocks of different speed, and a change of the directory, even by a client
+//! that has a lease itself, waits until then. No client acknowledges that, and none is notified. So
+//! that the wait ends, no lease is granted from when a change begins to wait until it is executed.
 //!
 //! A span and no date: the client's count begins before the server's does, wherever either clock
 //! stands. Only how fast they run counts: a client stays within the promise as long as its clock
 //! loses no more than the allowance against the server's during one lease.
 //!
-//! In memory only. That there are leases at all is in the rank's table (`Tables::may_remember` of
-//! [`ANYBODY`]), and the next server does nothing before they are over.
+//! In memory only. The rank's table notes that leases exist (`Tables::may_remember` of
+//! [`ANYBODY`]), and after a restart the server makes no change before they have expired.
 //!
-//! Invariant: what is kept is for directories, and as much for one client as for ten thousand.
+//! Invariant: the state is per directory, and as small for ten thousand clients as for one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use types::{ClientId, Ino, Moment, Span};
 
-/// Stands in the rank's table for everybody to whom a lease was given.
+/// The entry in the rank's table for all clients with leases.
 pub(crate) const ANYBODY: ClientId = ClientId(0);
 
 /// Directories under leases at the same time, some 50 MB; further ones get none.
 const DIRS_MAX: usize = 1 << 20;
-/// How often what is over is removed.
+/// How often expired leases are removed.
 const SWEEP: Span = Span::from_millis(250);
 /// How long no lease was given before the rank's table forgets that there were any.
 const FORGET_AFTER: Span = Span::from_millis(60_000);
@@ -34,19 +32,19 @@ const FORGET_AFTER: Span = Span::from_millis(60_000);
 /// How long leases are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
-    /// What a client is told.
+    /// The span that a client gets.
     pub(crate) span: Span,
     /// How much longer the server waits.
     pub(crate) slack: Span,
-    /// How long nobody gets a lease after a wait: changes often come in groups.
+    /// How long no client gets a lease after a wait: changes often come in groups.
     pub(crate) quiet: Span,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Lease {
-    /// Nobody remembers anything after that.
+    /// All leases have expired after that.
     until: Moment,
-    /// Nobody gets another one before that.
+    /// No client gets another one before that.
     closed: Moment,
 }
 
@@ -57,7 +55,7 @@ pub(crate) struct Leases {
     dirs: BTreeMap<Ino, Lease>,
     /// Subtrees of which no directory is leased until then.
     closed: BTreeMap<Ino, Moment>,
-    /// Those whose end somebody waits for.
+    /// Those for whose end a request waits.
     awaited: BTreeSet<Ino>,
     /// When the last one was given, if the rank's table may say that there are any.
     given: Option<Moment>,
@@ -70,7 +68,7 @@ impl Leases {
         Self { terms, dirs, closed, awaited, given: None, swept: Moment::default() }
     }
 
-    /// How long after a lease was given everybody has forgotten what came with it.
+    /// How long after it was granted a lease has expired on every client.
     pub(crate) fn whole(&self) -> Span {
         Span(self.terms.span.0.saturating_add(self.terms.slack.0))
     }
@@ -84,7 +82,7 @@ impl Leases {
         self.dirs.is_empty()
     }
 
-    /// Whether somebody may remember something of a directory.
+    /// Whether a client may cache a directory.
     pub(crate) fn is_leased(&self, dir: Ino, now: Moment) -> bool {
         self.dirs.get(&dir).is_some_and(|lease| now < lease.until)
     }
@@ -94,7 +92,8 @@ impl Leases {
         self.dirs.iter().filter(move |(_, lease)| now < lease.until).map(|(dir, _)| *dir)
     }
 
-    /// What waits for a subtree is to wait once: none of its directories is leased until then.
+    /// A request about a subtree should wait only once: none of its directories is leased until
+    /// then.
     pub(crate) fn close_below(&mut self, root: Ino, now: Moment) {
         let until = now + self.whole() + self.terms.quiet;
         let known = self.closed.entry(root).or_insert(until);
@@ -108,7 +107,7 @@ impl Leases {
         self.closed.iter().filter(move |(_, until)| now < **until).map(|(root, _)| *root)
     }
 
-    /// Gives whoever asks a lease of a directory, unless a change waits. Returns its span.
+    /// Grants a lease of a directory, unless a change waits. Returns its span.
     pub(crate) fn give(&mut self, dir: Ino, now: Moment) -> Option<Span> {
         let until = now + self.whole();
         let is_full = self.dirs.len() >= DIRS_MAX;
@@ -122,7 +121,7 @@ impl Leases {
         Some(self.terms.span)
     }
 
-    /// Somebody wants to change a directory. Says whether that has to wait.
+    /// A request changes a directory. Returns whether that has to wait.
     pub(crate) fn must_wait(&mut self, dir: Ino, now: Moment) -> bool {
         let closed = now + self.whole() + self.terms.quiet;
         let Some(lease) = self.dirs.get_mut(&dir).filter(|lease| now < lease.until) else {
@@ -136,7 +135,8 @@ impl Leases {
         true
     }
 
-    /// Time has passed. Returns the directories that somebody waited for and nobody remembers.
+    /// Time has passed. Returns the directories for which requests waited and whose leases have
+    /// expired.
     pub(crate) fn over(&mut self, now: Moment) -> Vec<Ino> {
         let Self { dirs, awaited, .. } = self;
         let over = |dir: &Ino| dirs.get(dir).is_none_or(|lease| lease.until <= now);
@@ -203,7 +203,7 @@ mod tests {
         leases.give(DIR, at(0));
         assert!(leases.must_wait(DIR, at(900)));
         leases.over(at(1010));
-        // Another change, before anybody is told anything again.
+        // Another change, before a client gets a lease again.
         assert!(leases.give(DIR, at(1500)).is_none() && !leases.must_wait(DIR, at(1500)));
         assert!(leases.give(DIR, at(900 + 1010 + 500)).is_some());
     }

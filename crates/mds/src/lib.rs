@@ -4,14 +4,14 @@
 //! [`Effects`] (messages to send, store operations to carry out). It performs no I/O, reads no
 //! clock and starts no thread, so the same code runs under the daemon and in the simulator.
 //!
-//! Where to read on: `op` carries out requests, `log` makes them durable, `recover` brings them
-//! back (`chain` puts its segments in order, `resend` waits for clients), `checkpoint` moves them
-//! to the metadata store, `purge` deletes what was removed, `fetch` brings directories in, `merge`
-//! applies the journals of decoupled clients (Volatile Apply), `tables` holds what must survive
+//! Where to read on: `op` executes requests, `log` makes them durable, `recover` brings them back
+//! (`chain` puts its segments in order, `resend` waits for clients), `checkpoint` moves them to the
+//! metadata store, `purge` deletes removed files, `fetch` brings directories in, `merge` applies
+//! the journals of decoupled clients (Volatile Apply), `tables` holds the state that must survive
 //! even without a journal. `opens` knows which clients have which files open, `locks` which they
-//! have locked, `caps` which directories they remember, `leases` until when they may where the
-//! server does not know who they are. `authority` knows which subtrees are other ranks', and
-//! `balance` which should be; `private` what a server of a branch does not do.
+//! have locked, `caps` which directories they cache, `leases` until when they may where the server
+//! does not count them. `authority` knows which subtrees are other ranks', and `balance` which
+//! should be; `private` restricts a server of a branch.
 //!
 //! Invariants:
 //! * every change of the namespace is planned, journalled if its subtree streams, then applied;
@@ -84,7 +84,7 @@ use session::Sessions;
 use snapshot::Snapshots;
 use tables::Tables;
 
-/// What can happen to a metadata server.
+/// The inputs of a metadata server.
 #[derive(Debug)]
 pub enum Input<'a> {
     /// It starts: recovery begins.
@@ -113,7 +113,7 @@ pub enum Input<'a> {
     Terminate,
 }
 
-/// Who waits for a store operation.
+/// The part of the server that waits for a store operation.
 #[derive(Debug)]
 enum Waiting {
     Recovery,
@@ -130,7 +130,7 @@ enum Waiting {
     Share(Ino),
     /// The list of subtrees is read or replaced.
     Subtrees,
-    /// A name on its way to another rank, or from one: by the number that this rank gave it.
+    /// A name that moves to another rank, or from one: by the number that this rank gave it.
     Passage(u64),
     Snapshot(u64),
     Balance(balance::Object),
@@ -143,7 +143,7 @@ enum Phase {
     /// Replayed; waiting for the clients of the previous tenure to send unsafe requests again.
     Reconnecting {
         until: Moment,
-        /// Not before that, even if all are back: others may remember something.
+        /// Not before that, even if all are back: other clients may still have leases.
         leased: Moment,
     },
     Active,
@@ -167,7 +167,7 @@ pub struct Mds {
     opens: Opens,
     caps: Caps,
     leases: Leases,
-    /// The server is about to stop: nobody gets a directory alone.
+    /// The server is about to stop: no client gets a directory alone.
     ending_alone: bool,
     locks: Locks<(ConnId, Tid)>,
     demands: op::Demands,
@@ -179,7 +179,7 @@ pub struct Mds {
     merges: Merges,
     /// Changes of policy that wait until something is stored.
     changes: Vec<op::Change>,
-    /// Subtrees of clients whose policy in force must be looked at once more after a crash.
+    /// Subtrees of clients whose policy in force must be checked again after a crash.
     unrestored: Vec<Ino>,
     recovery: Recovery,
     resend: Resend,
@@ -469,7 +469,7 @@ impl Mds {
         self.beacon_tick(effects);
     }
 
-    /// The newest journal position: what events that are not journalled are stamped with.
+    /// The newest journal position: the stamp of events that are not journalled.
     fn last_seq(&self) -> Seq {
         self.log.last()
     }

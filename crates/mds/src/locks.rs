@@ -1,27 +1,27 @@
-//! Locks on files: who holds which, who waits for which, and who is next.
+//! Locks on files: the holders, the waiting requests, and their order.
 //!
-//! Whoever waits is served in the order of arrival. Who holds no lock at all also waits behind
-//! those who came before and want what it wants, so that readers who come and go do not keep a
-//! writer waiting for ever; who holds one is kept waiting by what is held only, so that nobody
-//! waits in a circle but through locks that are held. Such a circle is found when it would close,
-//! and refused, for the locks of processes; those of open files may wait for each other for ever,
-//! as `flock` has it.
+//! Waiting requests are served in the order of arrival. A client without a lock on the file also
+//! waits behind earlier requests that exclude its own, so that readers that come and go do not
+//! starve a writer; a client with a lock waits only for locks that are held, so that every circle
+//! of waiting clients leads through held locks. For the locks of processes, a request that would
+//! close such a circle is refused; those of open files may wait for each other for ever, as `flock`
+//! allows.
 //!
-//! The table is in memory only: clients tell a restarted server what they have locked.
+//! The table is in memory only: clients report their locks to a restarted server.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use types::{ClientId, Ino, Lock, LockKind, LockMode, LockRanges};
 
-/// Whose a lock is.
+/// The owner of a lock.
 type Owner = (LockKind, ClientId, u64);
 
-/// What became of a wish.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// It is carried out.
     Set,
-    /// Somebody else has what was asked for.
+    /// Another owner has a conflicting lock.
     Taken,
     /// Waiting would never end.
     Deadlock,
@@ -29,7 +29,7 @@ pub(crate) enum Outcome {
     Waits,
 }
 
-/// See the module documentation. `T` is what those who wait are known by.
+/// See the module documentation. `T` is the ticket of a waiting request.
 #[derive(Debug)]
 pub(crate) struct Locks<T> {
     files: BTreeMap<Ino, File<T>>,
@@ -65,7 +65,7 @@ fn owner(client: ClientId, lock: &Lock) -> Owner {
 }
 
 impl<T> File<T> {
-    /// The locks of others that exclude this one.
+    /// The locks of other owners that exclude this one.
     fn in_the_way<'a>(
         &'a self,
         client: ClientId,
@@ -91,7 +91,7 @@ impl<T> File<T> {
         }
     }
 
-    /// Whether one of the first `count` who wait wants what excludes this lock.
+    /// Whether one of the first `count` waiting requests excludes this lock.
     fn is_behind(&self, count: usize, client: ClientId, lock: &Lock) -> bool {
         self.waiting.iter().take(count).any(|wish| {
             owner(wish.client, &wish.lock) != owner(client, lock) && wish.lock.excludes(lock)
@@ -100,8 +100,8 @@ impl<T> File<T> {
 }
 
 impl<T> Locks<T> {
-    /// Carries out what a client wants, or lets it wait if it has a ticket. Whoever need not wait
-    /// any more is added to `served`.
+    /// Executes a client's request, or lets it wait if it has a ticket. The tickets of requests
+    /// that need not wait any more are added to `served`.
     pub(crate) fn set(
         &mut self,
         (ino, client): (Ino, ClientId),
@@ -125,8 +125,8 @@ impl<T> Locks<T> {
             Some(ticket) => {
                 let file = self.files.entry(ino).or_default();
                 if lock.kind == LockKind::Flock {
-                    // What an open file has it gives up first: else two that both want to go from
-                    // reading to writing would wait for each other.
+                    // An open file gives up its lock first: otherwise two files that both want to
+                    // upgrade from reading to writing would wait for each other.
                     file.place(client, Lock { mode: LockMode::Unlock, ..lock });
                 }
                 file.waiting.push_back(Wish { client, lock, ticket });
@@ -137,14 +137,14 @@ impl<T> Locks<T> {
         outcome
     }
 
-    /// The first lock of somebody else that excludes this one, and whose it is.
+    /// The first lock of another owner that excludes this one, and its client.
     pub(crate) fn test(&self, ino: Ino, client: ClientId, lock: &Lock) -> Option<(ClientId, Lock)> {
         let found = self.files.get(&ino)?.in_the_way(client, lock);
         let first = found.min_by_key(|(owner, held)| (held.start, *owner));
         first.map(|((_, client, _), held)| (client, *held))
     }
 
-    /// Somebody does not want to wait any more. Returns the ticket, if the lock was waited for.
+    /// A client cancels its wait. Returns the ticket, if the request was waiting.
     pub(crate) fn cancel(
         &mut self,
         (ino, client): (Ino, ClientId),
@@ -181,12 +181,12 @@ impl<T> Locks<T> {
         self.files.keys().copied()
     }
 
-    /// Who has locks in a file.
+    /// The clients with locks on a file.
     pub(crate) fn clients(&self, ino: Ino) -> impl Iterator<Item = ClientId> {
         self.files.get(&ino).into_iter().flat_map(|file| file.held.keys().map(|owner| owner.1))
     }
 
-    /// A file is another rank's, with all its locks. Returns the tickets of those who wait.
+    /// A file is another rank's, with all its locks. Returns the tickets of the waiting requests.
     pub(crate) fn remove(&mut self, ino: Ino) -> Vec<T> {
         let waiting = self.files.remove(&ino).map(|file| file.waiting).unwrap_or_default();
         waiting.into_iter().map(|wish| wish.ticket).collect()
@@ -201,7 +201,7 @@ impl<T> Locks<T> {
         self.files.values().any(|file| file.held.contains_key(&owner))
     }
 
-    /// Gives those who wait for a file what they may have, in their order.
+    /// Grants the waiting requests for a file that are possible, in their order.
     fn serve(&mut self, ino: Ino, served: &mut Vec<T>) {
         let mut at = 0;
         while let Some(file) = self.files.get(&ino)
@@ -220,7 +220,7 @@ impl<T> Locks<T> {
                 served.push(wish.ticket);
             }
             file.place(client, lock);
-            // What it had before may have been in the way of somebody.
+            // Its previous lock may have excluded an earlier request.
             at = 0;
         }
         let is_unused = |file: &File<T>| file.held.is_empty() && file.waiting.is_empty();
@@ -229,7 +229,7 @@ impl<T> Locks<T> {
         }
     }
 
-    /// Whether those whom a wish would wait for wait for its owner themselves.
+    /// Whether the owners for which a request would wait already wait for its owner.
     fn closes_circle(&self, ino: Ino, client: ClientId, lock: &Lock) -> bool {
         let start = owner(client, lock);
         let mut seen = BTreeSet::new();

@@ -1,8 +1,8 @@
 //! The rank's journal (mechanism Stream, M-02): events are gathered, written to segments in the
 //! object store, and reported safe when the store confirms.
 //!
-//! A request is answered when it is applied; the journal follows a few milliseconds later with
-//! many requests at once (group commit), or at once if somebody waits for it.
+//! A request is answered when it is applied; the journal follows a few milliseconds later with many
+//! requests at once (group commit), or at once if a request waits for it.
 
 use std::collections::VecDeque;
 
@@ -28,8 +28,8 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// One that a recovery found. Whether it says what is done is not looked up: the first segment
-    /// that this tenure begins does.
+    /// One that a recovery found. Whether it has the session summaries is not looked up: the first
+    /// segment that this tenure begins has them.
     pub(crate) fn recovered(index: u64, (first, last): (Seq, Seq), bytes: u64) -> Self {
         Self { index, first, last, bytes, says_done: false }
     }
@@ -149,7 +149,7 @@ impl Log {
         self.written
     }
 
-    /// What is written next begins a segment.
+    /// The next write begins a segment.
     pub(crate) fn end_segment(&mut self) {
         self.open = false;
     }
@@ -192,9 +192,10 @@ impl Log {
         (!in_use && oldest.last <= self.safe).then_some(oldest)
     }
 
-    /// Whether a segment behind the oldest is in the store, at least its beginning, which says what
-    /// the oldest said of the clients. A part of a segment that was written again elsewhere does
-    /// not: were it all that is left, a client that sends something again would have it refused.
+    /// Whether a segment behind the oldest is in the store, at least its beginning, which repeats
+    /// the oldest one's summaries of the clients. A part of a segment that was rewritten under
+    /// another name does not: if it were all that is left, a client that resends a request would be
+    /// refused.
     pub(crate) fn is_continued(&self) -> bool {
         let mut behind = self.segments.iter().skip(1);
         behind.any(|segment| segment.says_done && segment.first <= self.safe)
@@ -226,8 +227,8 @@ impl Log {
                 && self.begins())
     }
 
-    /// Whether the store has the beginning of the journal. Were the first segment lost in a crash and
-    /// the second not, nobody could tell the first from one that was trimmed.
+    /// Whether the store has the beginning of the journal. If a crash lost the first segment but
+    /// not the second, the first could not be told from a trimmed one.
     fn begins(&self) -> bool {
         self.segments.front().is_none_or(|oldest| oldest.first <= self.safe)
     }
@@ -312,8 +313,9 @@ impl Mds {
             Ok(_) => flight.done = true,
             Err(failure) => {
                 let errno = failure.error.errno;
-                // Nothing acknowledged is lost: the events stay here and are written again. Until
-                // that works, changes are refused and nobody is told that anything is safe.
+                // No acknowledged event is lost: the events stay here and are written again. Until
+                // that succeeds, changes are refused and no client is notified that a change is
+                // safe.
                 flight.failed = Some((failure.op, now));
                 // How the segment ends is unknown: nothing more is written to it.
                 let segment = flight.segment;
@@ -357,8 +359,8 @@ impl Mds {
         }
     }
 
-    /// A failed write goes to a segment of its own: what became of it in the old one is unknown,
-    /// and a store may refuse to write there again. Replay does not mind seeing events twice.
+    /// A failed write goes to a segment of its own: its outcome in the old one is unknown, and a
+    /// store may refuse another write there. Replay tolerates seeing events twice.
     fn elsewhere(&mut self, at: usize, op: StoreOp) -> StoreOp {
         let StoreOp::Append { data, .. } = op else { return op };
         let log = &mut self.log;
@@ -373,8 +375,8 @@ impl Mds {
         let index = log.next_index;
         log.next_index += 1;
         let bytes = data.len() as u64;
-        // Only the beginning of a segment says what is done. A part that is written again has a
-        // header since its first attempt, too.
+        // Only the beginning of a segment has the session summaries. A part that is written again
+        // has a header since its first attempt, too.
         let old = log.segments.iter().find(|segment| segment.index == log.flights[at].segment);
         let says_done = old.is_some_and(|old| old.says_done && old.first == first);
         // Segments are trimmed in the order of their events.
@@ -442,7 +444,7 @@ mod tests {
 
     use super::*;
 
-    /// A journal, the last write to which failed so often and was made again elsewhere: the first
+    /// A journal whose last write failed so often and was repeated under another name: the first
     /// write to a segment, or a later one.
     fn written_again(begins: bool, failures: usize) -> Log {
         let mut mds = Mds::new(Rank(0), Settings::default());

@@ -1,4 +1,4 @@
-//! What was used, and how much of that is left (B-05).
+//! Load from hits, and how it fades (B-05).
 //!
 //! Requests only add to a number of their directory, which is at hand (`namespace::Hits`). Here the
 //! numbers are fetched some times a second, added to those of all directories above, and fade.
@@ -11,11 +11,12 @@ use wire::Op;
 use crate::Mds;
 use crate::op::touched;
 
-/// How often hits are counted at most: what came in between counts as of the end.
+/// Shortest time between two counts of hits: hits in between count as of its end.
 const COUNT_INTERVAL: Span = Span::from_millis(500);
 /// Directories whose hits are counted in one slice: about a millisecond.
 const SLICE: usize = 512;
-/// Directories whose load is known. Where more are used, what is new counts above it only.
+/// Directories whose load is known. Beyond these, hits of a new directory count only for the
+/// directories above it.
 const KNOWN_MAX: usize = 16_384;
 
 impl Mds {
@@ -28,7 +29,7 @@ impl Mds {
         self.namespace.note_hit(dir, hit);
     }
 
-    /// Counts what was used since the last time, a slice at a time.
+    /// Counts the hits since the last time, a slice at a time.
     pub(super) fn count_hits(&mut self, now: Moment) {
         if !self.balance.begun {
             self.balance.begun = true;
@@ -56,7 +57,7 @@ impl Mds {
         }
     }
 
-    /// Counts what was used up to here: names are about to be moved between a directory and its fragments.
+    /// Counts the hits up to here: names are about to move between a directory and its fragments.
     pub(crate) fn count_before_reshape(&mut self) {
         let now = self.clock.now;
         for (dir, hits) in self.namespace.take_hits(usize::MAX) {
@@ -66,14 +67,14 @@ impl Mds {
         }
     }
 
-    /// Some names were moved, which is nobody's load.
+    /// Forgets the hits of moving names, which are not load.
     pub(crate) fn forget_moved(&mut self, dir: Ino, parts: &[Ino]) {
         for ino in parts.iter().chain([&dir]) {
             self.namespace.forget_hits(*ino);
         }
     }
 
-    /// All names were moved: what load there is stays with them.
+    /// All names were moved, and their load moves with them.
     pub(crate) fn count_after_reshape(&mut self, dir: Ino, parts: &[Ino], joins: bool) {
         self.forget_moved(dir, parts);
         let parts: Vec<DirFragId> = parts.iter().copied().map(whole).collect();
@@ -104,12 +105,12 @@ impl Mds {
     }
 }
 
-/// Hidden directories are nobody's, and do not move.
+/// Hidden directories have no load, and do not move.
 fn is_counted(ino: Ino) -> bool {
     !ino.is_above() && ino != Ino::LINKS && ino != Ino::ANCHOR
 }
 
-/// The whole directory, which is what moves: fragments of one are not served apart yet.
+/// The whole directory, which is the unit of a move: its fragments are not served apart yet.
 pub(super) fn whole(ino: Ino) -> DirFragId {
     DirFragId { ino, frag: Frag::WHOLE }
 }

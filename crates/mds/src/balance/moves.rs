@@ -1,4 +1,4 @@
-//! Carrying decisions out: several exports side by side, and what became of each.
+//! Executes decisions: several exports side by side, and the result of each.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,11 +13,11 @@ use super::view::seconds;
 use crate::op::{Performed, Refused};
 use crate::{Effects, Mds};
 
-/// Moves of one decision at most: who wants more moves the rest at the next tick.
+/// Moves of one decision at most: a policy that wants more moves the rest at the next tick.
 const MOVES_MAX: usize = 64;
-/// Moves that are under way at once. Most of what one takes is waiting for the store and for clients.
+/// Moves that are under way at once. A move mostly waits for the store and for clients.
 const SIDE_BY_SIDE: usize = 8;
-/// Directories that are fetched for one move at most: what is cold has no load.
+/// Directories that are fetched for one move at most: directories outside of memory have no load.
 const FETCHES_MAX: u32 = 256;
 
 /// Something that is to move.
@@ -35,7 +35,7 @@ pub(crate) struct Move {
     since: Moment,
 }
 
-/// What is to move, in this order.
+/// The planned moves, in this order.
 #[derive(Debug, Default)]
 pub(super) struct Moves {
     waiting: VecDeque<Move>,
@@ -46,7 +46,7 @@ pub(super) struct Moves {
     last: u64,
     pub(super) carried_out: u64,
     pub(super) refused: u64,
-    /// What moves took lately, each a share of the time that those side by side took.
+    /// Recent mean duration of a move, each as a share of the time of those side by side.
     mean_seconds: Option<f64>,
 }
 
@@ -60,8 +60,8 @@ impl Moves {
     }
 }
 
-/// The same, with one for each rank in turn: the sooner each has something to do, the sooner there is less
-/// left here.
+/// The same, with one for each rank in turn: the sooner each rank has work, the sooner the load
+/// here falls.
 fn in_turn<T>(all: Vec<T>, to: impl Fn(&T) -> Rank) -> Vec<T> {
     let mut before: BTreeMap<Rank, usize> = BTreeMap::new();
     let mut numbered: Vec<(usize, T)> = Vec::with_capacity(all.len());
@@ -75,7 +75,7 @@ fn in_turn<T>(all: Vec<T>, to: impl Fn(&T) -> Rank) -> Vec<T> {
 }
 
 impl Mds {
-    /// What a decision wants moved.
+    /// The move of a decision.
     pub(super) fn planned(&self, export: &Decided, answer: &Answer) -> Move {
         let pinned = answer.question.view.units.get(export.unit).is_some_and(|it| it.pin.is_some());
         Move {
@@ -97,7 +97,7 @@ impl Mds {
         self.balance.refused.retain(|_, until| *until > ticks);
     }
 
-    /// Begins the next moves, unless something else is on its way.
+    /// Begins the next moves, unless other subtrees are moving.
     pub(super) fn next_moves(&mut self, effects: &mut Effects) {
         loop {
             let moves = &self.balance.moves;
@@ -110,7 +110,7 @@ impl Mds {
         }
     }
 
-    /// Whether something is on its way that no policy has decided.
+    /// Whether a subtree moves that no policy has chosen.
     fn is_moving_otherwise(&self) -> bool {
         self.is_moving() && self.balance.moves.under_way.is_empty()
     }
@@ -146,7 +146,7 @@ impl Mds {
         self.move_ended(next, Err(failure), effects);
     }
 
-    /// A directory came that a move waits for, or it did not: it is tried once more.
+    /// A directory for which a move waited arrived, or failed to: the move is tried again.
     pub(crate) fn balancer_fetched(&mut self, effects: &mut Effects) {
         for mut waits in std::mem::take(&mut self.balance.moves.fetching) {
             waits.fetches += 1;

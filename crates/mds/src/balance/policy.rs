@@ -1,4 +1,4 @@
-//! The policy in force, and what it remembers (B-14, B-24): both are objects.
+//! The policy in force, and its state (B-14, B-24): both are objects.
 
 use balancer::{Policy, State};
 use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
@@ -12,12 +12,12 @@ use crate::{Effects, Mds, Waiting};
 /// How long to wait before an object is read again that could not be.
 const RETRY: Span = Span::from_millis(500);
 
-/// What is read of the store.
+/// Objects that are read from the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Object {
     /// The policy of this version.
     Policy(u64),
-    /// What the policy remembers, from before the server was started.
+    /// The state of the policy from before the server was started.
     State,
     /// That is being stored.
     StateStored,
@@ -57,7 +57,7 @@ impl Mds {
         }
     }
 
-    /// Reads what is in force, unless it is known.
+    /// Reads the policy in force, unless it is known.
     pub(super) fn read_policy(&mut self, effects: &mut Effects) {
         let now = self.clock.now;
         let reading = &mut self.balance.reading;
@@ -123,7 +123,7 @@ impl Mds {
         self.balance.reading.failure = None;
         match (what, result) {
             (Object::State, Ok(StoreResult::Bytes(bytes, _))) => {
-                // What is damaged is as if nothing was saved.
+                // A damaged state counts as none.
                 self.balance.saved = decode(&bytes).ok();
                 self.balance.reading.has_state = true;
             }
@@ -163,14 +163,14 @@ impl Mds {
         self.balance.reading.failure = Some(cause);
     }
 
-    /// Another version is in force: it begins with what it saved itself, or nothing.
+    /// Another version is in force: it begins with the state that it saved itself, or with none.
     pub(super) fn forget_state(&mut self) {
         let version = self.balance.versions.current().0;
         let saved = self.balance.saved.as_ref().filter(|(of, _)| *of == version);
         self.balance.state = saved.map_or(State::Nothing, |(_, state)| state.clone());
     }
 
-    /// Takes over what a decision wants remembered, and begins its moves when the store has it.
+    /// Adopts the state of a decision, and begins its moves when the store has the state.
     pub(super) fn remember(&mut self, state: State, moves: Vec<Move>, effects: &mut Effects) {
         let version = self.balance.versions.current().0;
         let known =
@@ -198,13 +198,13 @@ impl Mds {
             self.plan_moves(moves);
             self.next_moves(effects);
         } else {
-            // It is stored with the next decision; what was decided on it is not carried out.
+            // The state is stored with the next decision; the moves of this one are dropped.
             self.balance.saved = None;
         }
     }
 }
 
-/// The object with what the policy of a rank remembers.
+/// The object with the state of a rank's policy.
 fn state_name(rank: u16) -> String {
     format!("balancer/state/{rank:04x}")
 }

@@ -1,4 +1,4 @@
-//! What the rank knows when it asks its policy.
+//! The view that a rank gives its policy.
 
 use balancer::{Counts, Metrics, Question, Unit, View};
 use types::{Ino, Map, Moment, Rank, Set, Span};
@@ -10,11 +10,11 @@ use crate::Mds;
 
 /// Directories that a policy may choose from: the warmest.
 const UNITS_MAX: usize = 4096;
-/// What moving a subtree costs both ends, in seconds of work, where nothing was moved yet.
+/// The cost of moving a subtree for both ends, in seconds of work, before the first move.
 const MOVE_SECONDS: f64 = 0.05;
 
 impl Mds {
-    /// What is to be asked at this tick.
+    /// The question of this tick.
     pub(super) fn question_now(&mut self, now: Moment) -> Question {
         let own = self.own_metrics(now);
         let skipped = self.why_skip(now);
@@ -49,14 +49,14 @@ impl Mds {
         known.chain([self.rank.0 + 1]).max().unwrap_or(1)
     }
 
-    /// What the rank says of itself; loads are the policy's to say.
+    /// The rank's figures about itself; the policy computes the loads.
     fn own_metrics(&mut self, now: Moment) -> Metrics {
         let last = (self.counters.requests, self.balance.vitals, now);
         let before = std::mem::replace(&mut self.balance.before, last);
         let requests = number(last.0 - before.0);
         let (vitals, earlier) = (last.1, before.1);
         let passed = seconds(now.since(before.2)).max(1e-3);
-        // What it may use can have changed meanwhile.
+        // The process's CPU limit may have changed since the last tick.
         let busy = (vitals.cpu_seconds - earlier.cpu_seconds).clamp(0.0, passed);
         let found = vitals.found.saturating_sub(earlier.found);
         let looks = vitals.looks.saturating_sub(earlier.looks);
@@ -114,8 +114,8 @@ impl Mds {
         None
     }
 
-    /// The warm directories that this rank serves, each after the one it stands in. As what stands above
-    /// is at least as warm, none is without it.
+    /// The warm directories that this rank serves, each after its parent. A parent is at least as
+    /// warm as its children, so none is without it.
     fn units(&self, now: Moment) -> Vec<Unit> {
         let plain = self.authority.is_plain();
         let mut warm: Vec<(Ino, Counts, usize)> = Vec::new();
@@ -176,7 +176,7 @@ impl Mds {
         {
             return false;
         }
-        // What is in a fragment stays there, but for fragments of fragments.
+        // Directories in a fragment stay there, except fragments of fragments.
         let whole = self.whole_of(ino).unwrap_or(ino);
         if self.namespace.ancestors(whole).skip(1).any(|above| self.authority.is_part(above)) {
             return false;

@@ -1,5 +1,5 @@
-//! Room in memory: what the metadata store has is forgotten when there is more than the settings
-//! allow, and the next merge waits for that.
+//! Room in memory: directories that the metadata store has are forgotten when memory holds more
+//! than the settings allow, and the next merge waits for that.
 //!
 //! Invariant: a merge waits for a bounded time; one that has begun is not disturbed.
 
@@ -26,11 +26,13 @@ impl Mds {
     pub(crate) fn evict_tick(&mut self) {
         let now = self.clock.now;
         self.look_for_room();
-        // Who waits for several directories, one after the other, would never have all of them.
+        // A request that needs several directories, one after the other, would never have all of
+        // them.
         let hurry = self.merge_lacks_room() && self.fetches.is_idle();
         let interval = if hurry { EVICT_INTERVAL_MERGE } else { EVICT_INTERVAL };
         let due = now.since(self.checkpoint.evicted_at) >= interval;
-        // What a merge was verified against, or what requests sent again are about, is needed here.
+        // A merge needs the directories against which it was verified, and resent requests need
+        // theirs.
         let needed = self.merges.has_begun() || self.is_resend_busy();
         if !due || !self.is_active() || needed || self.is_small_enough() {
             return;
@@ -39,7 +41,8 @@ impl Mds {
         if self.checkpoint.target.is_none() && self.namespace.dirtiest().is_some() {
             self.checkpoint_all();
         }
-        // Whoever waits for one directory needs the others, too, when that one is here.
+        // A request that waits for one directory also needs its other directories when that one
+        // arrives.
         let wanted = self.wanted_directories();
         let most = usize::try_from(self.settings.inodes_max / PINNED_SHARE).unwrap_or(usize::MAX);
         let pinned = newest(self.sessions.shown(), most.max(1));
@@ -63,7 +66,7 @@ impl Mds {
         }
     }
 
-    /// What cannot be written, or is needed, is not waited for.
+    /// Do not wait for directories that cannot be written, or are needed.
     fn look_for_room(&mut self) {
         let now = self.clock.now;
         let waits = self.merges.is_next_new() && !self.is_small_enough();
@@ -82,8 +85,8 @@ impl Mds {
             now.since(since) >= STUCK_AFTER || now.since(first) >= ROOM_AFTER_MAX;
     }
 
-    /// Whether the next merge waits until there is room in memory for what it brings. One that has begun
-    /// goes on.
+    /// Whether the next merge waits until memory has room for its names. A merge that has begun
+    /// continues.
     pub(crate) fn merge_lacks_room(&self) -> bool {
         !self.is_small_enough() && !self.checkpoint.is_stuck && self.merges.is_next_new()
     }

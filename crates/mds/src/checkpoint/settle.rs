@@ -1,6 +1,6 @@
 //! Nonvolatile Apply, seen from the server (M-05): a merge that is answered when the metadata store
-//! has its result. Whatever is killed then, the result is there after a restart. The same for a
-//! subtree whose new policy promises more than the memory of the server (P-16).
+//! has its result. From then on the result survives every crash. The same for a subtree whose new
+//! policy promises more than the memory of the server (P-16).
 //!
 //! The directories that changed are written at once, each of them once, however many of
 //! the journal's events are about it; the rest of the namespace is not.
@@ -12,7 +12,7 @@ use crate::op::Release;
 use crate::tables::GivenBack;
 use crate::{Effects, Mds};
 
-/// Merges and policies that are answered when the store has what they promise.
+/// Merges and policies that are answered when the store has the promised state.
 #[derive(Debug, Default)]
 pub(super) struct Settling {
     waiting: Vec<Settled>,
@@ -21,7 +21,7 @@ pub(super) struct Settling {
     ready: bool,
 }
 
-/// A subtree that is being written, and who waits for that.
+/// A subtree that is being written, and the requests that wait for that.
 #[derive(Debug)]
 pub(crate) struct Settled {
     pub(crate) at: (ConnId, Tid),
@@ -34,20 +34,20 @@ pub(crate) struct Settled {
     pub(crate) dirs: Set<Ino>,
 }
 
-/// What happens when it is written.
+/// The step after the write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
     Answer,
-    /// A change of policy goes on.
+    /// A change of policy continues.
     GoOn,
-    /// The merge at the head of the queue goes on.
+    /// The merge at the head of the queue continues.
     Merge,
-    /// A snapshot goes on.
+    /// A snapshot continues.
     Snapshot,
-    /// The subtree is on its way to another rank, which looks for itself.
+    /// The subtree moves to another rank; the export checks for itself.
     Export,
-    /// The subtree is everybody's again, if this client still has it, and with it the numbers that
-    /// it has not used.
+    /// The subtree is released, if this client still has it, and with it the numbers that the
+    /// client has not used.
     Release(ClientId, Vec<GivenBack>),
 }
 
@@ -78,7 +78,8 @@ impl Mds {
         self.settle(effects);
     }
 
-    /// The same for a snapshot, which needs also what stands nobody knows where, after a recovery.
+    /// The same for a snapshot, which also needs directories whose place is unknown after a
+    /// recovery.
     pub(crate) fn settle_for_snapshot(&mut self, root: Ino, effects: &mut Effects) {
         let seq = self.last_seq();
         let dirs = self.unstored_for_snapshot(root).collect();
@@ -89,7 +90,7 @@ impl Mds {
         self.settle(effects);
     }
 
-    /// Writes what changed in a subtree that goes to another rank.
+    /// Writes the changes of a subtree that moves to another rank.
     pub(crate) fn settle_for_export(&mut self, root: Ino, effects: &mut Effects) {
         let mut waiting = self.checkpoint.settling.waiting.iter();
         if waiting.any(|settled| settled.then == Then::Export && settled.subtree == root) {
@@ -116,8 +117,8 @@ impl Mds {
             && !unstored.any(|dir| self.goes_with(dir, root))
     }
 
-    /// Whether a directory is of a subtree, with the one that holds its root's inode where its name is
-    /// another rank's.
+    /// Whether a directory is of a subtree, including the one that holds its root's inode where its
+    /// name is another rank's.
     fn goes_with(&self, dir: Ino, root: Ino) -> bool {
         dir == Ino::above(root) || self.namespace.is_within(dir, root)
     }
@@ -147,7 +148,7 @@ impl Mds {
         })
     }
 
-    /// Answers those whose directories are in the store by now.
+    /// Answers the requests whose directories are in the store by now.
     pub(super) fn settle(&mut self, effects: &mut Effects) {
         let wanted = |dir: Ino| {
             self.checkpoint.settling.waiting.iter().any(|settled| settled.dirs.contains(&dir))
@@ -182,7 +183,7 @@ impl Mds {
         self.checkpoint.settling.ready = true;
     }
 
-    /// Whether somebody waits for something in a subtree to be written.
+    /// Whether a request waits for a write in a subtree.
     pub(crate) fn is_settling_below(&self, root: Ino) -> bool {
         let mut waiting = self.checkpoint.settling.waiting.iter();
         waiting.any(|settled| {
@@ -195,12 +196,12 @@ impl Mds {
             || self.checkpoint.committing.iter().any(|(ino, _)| *ino == dir)
     }
 
-    /// A directory that somebody waits for and that may be captured now.
+    /// A directory for which a request waits and that may be captured now.
     pub(super) fn next_settling(&mut self) -> Option<(Seq, Ino)> {
         if !self.checkpoint.settling.has_work() {
             return None;
         }
-        // The smallest: the order must not depend on where a set keeps what.
+        // The smallest: the choice must not depend on the order of a hash set.
         let wanted = self.checkpoint.settling.waiting.iter().flat_map(|settled| &settled.dirs);
         let dir = wanted
             .filter(|dir| self.namespace.dirty_since(**dir).is_some() && self.may_capture(**dir))
@@ -211,8 +212,8 @@ impl Mds {
         found
     }
 
-    /// A directory cannot be written: whoever waits for it is told. Writing it is tried again, and
-    /// what they asked for can be asked again.
+    /// A directory cannot be written: the requests that wait for it fail. The write is tried again,
+    /// and clients can repeat their requests.
     pub(super) fn fail_settling(&mut self, dir: Ino, error: &Error, effects: &mut Effects) {
         let waiting = std::mem::take(&mut self.checkpoint.settling.waiting);
         let (failed, rest): (Vec<_>, _) =

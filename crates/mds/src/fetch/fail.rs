@@ -1,4 +1,4 @@
-//! What could not be fetched: whoever waits for it is told so, or tries again.
+//! Failed fetches: the waiting requests fail, or try again.
 
 use metastore::request::StoreFailure;
 use types::{ClientId, ConnId, Errno, Ino};
@@ -31,7 +31,7 @@ impl Mds {
                 Waiter::Changes(client) => self.fail_change(client, &error, effects),
                 Waiter::Ahead(client) => self.fail_ahead(client, &error, effects),
                 Waiter::Merge => self.fail_merge(&error, effects),
-                // It is merged, and still its client's: who merges it again is harmless.
+                // The subtree is merged, and still its client's: merging it again is harmless.
                 Waiter::Release(Release { at: (conn, tid), .. }) => {
                     self.reply_error(conn, tid, error.clone(), effects);
                 }
@@ -56,7 +56,7 @@ impl Mds {
         }
     }
 
-    /// What waits first of what a client sent ahead fails.
+    /// The first waiting asynchronous operation of a client fails.
     fn fail_ahead(&mut self, client: ClientId, error: &wire::Failure, effects: &mut Effects) {
         let frame = self.sessions.get_mut(client).ahead.waiting.pop_front();
         if let (Some(conn), Some(frame)) = (self.sessions.conn_of(client), frame)
@@ -67,7 +67,7 @@ impl Mds {
         self.retry_ahead(client, effects);
     }
 
-    /// The first blocked change of a client fails; the others need not.
+    /// The first blocked change of a client fails; the next ones need not.
     fn fail_change(&mut self, client: ClientId, error: &wire::Failure, effects: &mut Effects) {
         let frame = self.sessions.get_mut(client).blocked.pop_front();
         if let (Some(conn), Some(frame)) = (self.sessions.conn_of(client), frame)

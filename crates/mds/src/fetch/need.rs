@@ -1,8 +1,9 @@
-//! What is needed of directories, and when it is fetched.
+//! Needs: the wanted parts of directories, and when they are fetched.
 //!
-//! Of a directory either something is on its way, or it is being written, or nothing keeps it from being
-//! fetched: what the store has of a directory that is being written is older than what memory has let
-//! go. One that is looked into all the time is held back for a moment, so that it can be written.
+//! Either a part of a directory is being fetched, or the directory is being written, or it can be
+//! fetched: the store's rows of a directory that is being written are older than those that memory
+//! has dropped. A directory that is read all the time is held back for a moment, so that it can be
+//! written.
 
 use metastore::Manifest;
 use metastore::request::StoreOp;
@@ -16,7 +17,7 @@ use crate::{Effects, Mds, Waiting};
 /// How long lookups of a directory are held back, so that it can be written.
 const HELD_MAX: Span = Span::from_millis(200);
 
-/// What somebody needs of a directory.
+/// The part of a directory that a request needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     /// These names; or, if there are none, how many it has.
@@ -25,7 +26,7 @@ pub(crate) enum Need {
     Whole,
 }
 
-/// What is needed of a directory by all who wait.
+/// The parts of a directory that all waiting requests need.
 #[derive(Debug, Default)]
 pub(super) struct Needed {
     pub(super) names: Vec<Vec<u8>>,
@@ -33,7 +34,7 @@ pub(super) struct Needed {
 }
 
 impl Fetches {
-    /// Whether something of a directory is on its way.
+    /// Whether a part of a directory is being fetched.
     pub(crate) fn is_under_way(&self, dir: Ino) -> bool {
         self.under_way.contains(&dir)
     }
@@ -51,26 +52,27 @@ impl Fetches {
 }
 
 impl Mds {
-    /// Whether somebody waits for a directory.
+    /// Whether a request waits for a directory.
     pub(crate) fn is_waited_for(&self, dir: Ino) -> bool {
         self.fetches.waiting.contains_key(&dir)
     }
 
-    /// Whether a directory is another rank's, or comes from one. It may have been read all the same, because of
-    /// what its root says, or before that was known. What is in it is not believed: it may be in a
-    /// directory of this rank meanwhile.
+    /// Whether a directory is another rank's, or comes from one. It may have been read all the
+    /// same, because its root allowed it, or before that was known. Its rows do not count: an inode
+    /// in it may be in a directory of this rank by now.
     pub(super) fn is_not_ours(&self, dir: Ino) -> bool {
         self.is_active() && (self.authority.is_of_other(dir) || self.authority.is_coming(dir))
     }
 
-    /// Forgets a directory that was read for somebody who has seen by now that it is not this rank's.
+    /// Forgets a directory that was read for a request that has seen by now that it is another
+    /// rank's.
     pub(super) fn forget_others(&mut self, dir: Ino) {
         if self.is_not_ours(dir) {
             self.namespace.forget_dirs(&[dir]);
         }
     }
 
-    /// Who walks through directories goes on when one is here.
+    /// The walk continues when a directory arrives.
     pub(crate) fn preload_waits_for(&mut self, dir: Ino, effects: &mut Effects) {
         // One wakes all of them.
         let waiting = self.fetches.waiting.get(&dir);
@@ -80,8 +82,8 @@ impl Mds {
         }
     }
 
-    /// Fetches what is needed of a directory, unless that has to wait. A directory that is being written
-    /// must not be read: it is fetched when that is done.
+    /// Fetches the needed parts of a directory, unless that has to wait. A directory that is being
+    /// written must not be read: it is fetched when the write ends.
     pub(super) fn start_fetch(&mut self, dir: Ino, effects: &mut Effects) {
         let must_wait = self.fetches.is_held(dir) || self.namespace.is_flushing(dir);
         let Some(needed) = self.fetches.needed.get(&dir) else { return };
@@ -98,7 +100,7 @@ impl Mds {
         self.store(Waiting::Fetch(dir), op, effects);
     }
 
-    /// What a request needs of a directory that is not in memory, or not all of it.
+    /// The part of a directory that a request needs and memory lacks.
     pub(super) fn need_of(&self, op: &Op<'_>, dir: Ino) -> Need {
         let mut names: Vec<Vec<u8>> = if let Op::Walk { base, path } = *op {
             self.next_name(base, path, dir).into_iter().collect()
@@ -127,7 +129,7 @@ impl Mds {
         None
     }
 
-    /// Goes on with directories that were held back and are not written soon.
+    /// Fetches the directories that were held back and are not written soon.
     pub(super) fn release_held(&mut self, effects: &mut Effects) {
         let now = self.clock.now;
         // They may be gone.

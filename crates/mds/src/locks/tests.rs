@@ -19,7 +19,7 @@ fn flock(mode: LockMode) -> Lock {
     Lock { kind: LockKind::Flock, mode, owner: 1, pid: 10, start: 0, end: u64::MAX }
 }
 
-/// A table, and whom it served.
+/// A table, and the requests that it served.
 #[derive(Default)]
 struct Table {
     locks: Locks<&'static str>,
@@ -73,7 +73,7 @@ fn who_waits_is_served_in_the_order_of_arrival() {
     table.set(A, posix(LockMode::Read, 0, 9));
     assert_eq!(table.wait(B, posix(LockMode::Write, 0, 9), "writer"), Outcome::Waits);
     assert_eq!(table.wait(C, posix(LockMode::Read, 5, 5), "reader"), Outcome::Waits);
-    // Trying takes nothing from those who wait for long; and who holds one is not held up.
+    // A try does not overtake waiting requests; and a holder is not delayed by them.
     let another = ClientId(4);
     assert_eq!(table.set(another, posix(LockMode::Read, 5, 29)), Outcome::Set);
     table.locks.leave(another, &mut table.served);
@@ -109,7 +109,7 @@ fn a_circle_of_processes_is_refused() {
     let mut served = Vec::new();
     assert_eq!(table.locks.set((OTHER, B), lock, Some("b"), &mut served), Outcome::Waits);
     assert_eq!(table.wait(C, posix(LockMode::Read, 0, 0), "c"), Outcome::Deadlock);
-    // Both want to write what both read.
+    // Both readers want to write.
     let mut table = Table::default();
     table.set(A, posix(LockMode::Read, 0, 0));
     table.set(B, posix(LockMode::Read, 0, 0));
@@ -173,7 +173,7 @@ proptest! {
         let (mut locks, mut model) = (Locks::default(), Model::default());
         let mut waiting: BTreeMap<usize, (ClientId, Lock)> = BTreeMap::new();
         for (ticket, (client, lock, waits)) in wishes.into_iter().enumerate() {
-            // Who waits asks for nothing else.
+            // A waiting client sends no other request.
             if waiting.values().any(|(waiter, _)| *waiter == client) {
                 continue;
             }
@@ -199,7 +199,7 @@ proptest! {
                 prop_assert!(!model.excludes(client, &lock), "served too early");
                 model.place(client, &lock);
             }
-            // Nobody waits who need not: the first in the queue waits for what is held.
+            // No request waits needlessly: the first in the queue waits for a held lock.
             if let Some((_, (client, lock))) = waiting.first_key_value() {
                 prop_assert!(model.excludes(*client, lock), "not served");
             }
